@@ -23,8 +23,9 @@ constexpr int kFirstReconnectMs = 50;
 constexpr int kLongestReconnectMs = 1000;
 constexpr size_t kMaxSocketPath = 107;  // sizeof(sockaddr_un::sun_path) - 1
 
-absl::Status BadAddress(const std::string& text, const std::string& rule) {
-  return absl::InvalidArgumentError(absl::StrCat("address: ", rule, ", is '", text, "'"));
+absl::Status BadAddress(const std::string& field, const std::string& text,
+                        const std::string& rule) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", rule, ", is '", text, "'"));
 }
 
 absl::StatusOr<std::string> ReadPem(const std::string& field, const std::string& path) {
@@ -45,30 +46,31 @@ absl::StatusOr<std::string> ReadPem(const std::string& field, const std::string&
 
 }  // namespace
 
-absl::StatusOr<Address> Address::Parse(const std::string& text) {
+absl::StatusOr<Address> Address::Parse(const std::string& text, const std::string& field) {
   Address address;
   if (absl::StartsWith(text, "unix:")) {
     address.unix_socket = true;
     std::string path = text.substr(5);
     if (absl::StartsWith(path, "///")) path.erase(0, 2);
     if (path.empty() || path.size() > kMaxSocketPath) {
-      return BadAddress(text, "the socket's path must have 1 to 107 bytes");
+      return BadAddress(field, text, "the socket's path must have 1 to 107 bytes");
     }
     address.target = path;
     return address;
   }
   const size_t colon = text.rfind(':');
   if (text.empty() || text[0] == '/' || colon == std::string::npos || colon == 0) {
-    return BadAddress(text, "must be unix:PATH or HOST:PORT");
+    return BadAddress(field, text, "must be unix:PATH or HOST:PORT");
   }
   const std::string host = text.substr(0, colon);
   const bool bracketed = host.front() == '[' && host.back() == ']' && host.size() > 2;
   if (!bracketed && host.find_first_of(":[]/ ") != std::string::npos) {
-    return BadAddress(text, "the host must be a name, an IPv4 address or an IPv6 one in brackets");
+    return BadAddress(field, text,
+                      "the host must be a name, an IPv4 address or an IPv6 one in brackets");
   }
   int port = 0;
   if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) {
-    return BadAddress(text, "the port must be 1 to 65535");
+    return BadAddress(field, text, "the port must be 1 to 65535");
   }
   address.target = text;
   return address;

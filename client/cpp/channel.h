@@ -26,8 +26,9 @@ struct Address {
   std::string target;  // the socket's path, or HOST:PORT
 
   // Reads "unix:PATH" (a path of 1 to 107 bytes) or "HOST:PORT" (port 1 to
-  // 65535; an IPv6 host in brackets). INVALID_ARGUMENT names field and rule.
-  static absl::StatusOr<Address> Parse(const std::string& text);
+  // 65535; an IPv6 host in brackets). INVALID_ARGUMENT names `field` and rule.
+  static absl::StatusOr<Address> Parse(const std::string& text,
+                                       const std::string& field = "address");
   // The form that Parse reads.
   std::string ToText() const;
 

@@ -10,6 +10,7 @@
 #include "db/store/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/violation.h"
 
 namespace convtune::db::store {
 namespace {
@@ -127,13 +128,12 @@ absl::StatusOr<StoreCheck> CheckDatabase(sqlite::Database& database) {
 
 absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::string& path) {
   if (!path.starts_with("/") || path.ends_with("/")) {
-    return absl::InvalidArgumentError(
-        Concat("path: must be the absolute path of a file, is \"", path, "\""));
+    return ViolationError(
+        {"path", Concat("must be the absolute path of a file, is \"", path, "\"")});
   }
   const std::string folder = sqlite::DirectoryOf(path);
   if (access(folder.c_str(), X_OK) != 0) {
-    return absl::InvalidArgumentError(
-        Concat("path: must be in a folder that exists, is \"", path, "\""));
+    return ViolationError({"path", Concat("must be in a folder that exists, is \"", path, "\"")});
   }
   const absl::Status copied = sqlite::CopyDatabaseFile(database, path);
   if (absl::IsAlreadyExists(copied)) {

@@ -1,8 +1,15 @@
 #include "proto/model/violation.h"
 
+#include "absl/strings/cord.h"
 #include "proto/base/strings.h"
 
 namespace convtune {
+namespace {
+
+constexpr char kFieldUrl[] = "convtune/field";
+constexpr size_t kSeparatorBytes = 2;  // of ": "
+
+}  // namespace
 
 std::string ToString(const std::vector<Violation>& violations) {
   std::string out;
@@ -10,6 +17,20 @@ std::string ToString(const std::vector<Violation>& violations) {
     AppendTo(&out, out.empty() ? "" : "; ", violation.field, ": ", violation.rule);
   }
   return out;
+}
+
+absl::Status ViolationError(const Violation& violation) {
+  absl::Status status = absl::InvalidArgumentError(ToString({violation}));
+  status.SetPayload(kFieldUrl, absl::Cord(violation.field));
+  return status;
+}
+
+std::optional<Violation> ViolationIn(const absl::Status& status) {
+  const auto payload = status.GetPayload(kFieldUrl);
+  if (!payload.has_value()) return std::nullopt;
+  std::string field(*payload);
+  std::string rule(status.message().substr(field.size() + kSeparatorBytes));
+  return Violation{std::move(field), std::move(rule)};
 }
 
 }  // namespace convtune

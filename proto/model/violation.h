@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "absl/status/status.h"
 
 namespace convtune {
 
@@ -13,5 +16,10 @@ struct Violation {
 
 // "field: rule; field: rule".
 std::string ToString(const std::vector<Violation>& violations);
+
+// INVALID_ARGUMENT with ToString() of it, which also says to ViolationIn what is broken.
+absl::Status ViolationError(const Violation& violation);
+// Nothing for errors that ViolationError did not make.
+std::optional<Violation> ViolationIn(const absl::Status& status);
 
 }  // namespace convtune

@@ -63,10 +63,6 @@ absl::Status CheckIsNamed(const Pin& pin, int64_t fleet_pin) {
   return CheckIsNamed({"pin", "it", pin.fleet_pin, end, end}, fleet_pin);
 }
 
-bool HasExpired(const Ban& ban, absl::Time now) {
-  return ban.expire_time.has_value() && *ban.expire_time <= now;
-}
-
 void MarkQuarantined(const QuarantineEntry& entry, Candidate* candidate) {
   candidate->status = CandidateStatus::kQuarantined;
   candidate->error_message = entry.message;
@@ -106,7 +102,7 @@ absl::Status Committer::Load() {
   ASSIGN_OR_RETURN(const std::vector<Ban> bans, store_->ListBans());
   std::vector<Bans::Shared> held;
   for (const Ban& ban : bans) {
-    if (!HasExpired(ban, clock_->Now())) {
+    if (!HasExpired(ban.expire_time, clock_->Now())) {
       held.push_back(std::make_shared<const Ban>(ban));
     } else if (const absl::Status deleted = store_->DeleteBan(ban.number); !deleted.ok()) {
       log::Warn("$0 expired: $1", ban.Name(), deleted.ToString());
@@ -668,7 +664,7 @@ void Committer::EndExpiredBans() {
   const absl::Time now = clock_->Now();
   const std::shared_ptr<const Bans> bans = index_->bans();
   for (const Bans::Shared& ban : bans->all()) {
-    if (!HasExpired(*ban, now)) continue;
+    if (!HasExpired(ban->expire_time, now)) continue;
     {
       MutexLock lock(mutex_);
       // Where the disk refuses, the row goes at the next start.

@@ -741,8 +741,9 @@ absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
     case v1::JOB_STATE_FAILED:
       *ended = true;
       ++counts_.tasks_failed;
-      return db::fleet::FailTask(*postgres_, running->task,
-                                 job->failures_size() > 0 ? job->failures(0) : "no candidate ran")
+      return db::fleet::FailTask(
+                 *postgres_, running->task,
+                 job->failures_size() > 0 ? job->failures(0).reason() : "no candidate ran")
           .status();
     case v1::JOB_STATE_CANCELLED:
       *ended = true;

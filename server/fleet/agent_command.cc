@@ -82,8 +82,9 @@ class AgentCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(options.postgres, PostgresOptions());
     ASSIGN_OR_RETURN(
         options.daemon.address,
-        Address::Parse(address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths()))
-                                        : address_));
+        Address::Parse(
+            address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths())) : address_,
+            "--address"));
     options.daemon.tls = tls_;
     options.node = node_.empty() ? HostName() : node_;
     options.version = CONVTUNE_VERSION;

@@ -16,6 +16,13 @@ namespace convtune::jobs {
 
 enum class JobState { kQueued = 1, kRunning = 2, kSucceeded = 3, kFailed = 4, kCancelled = 5 };
 
+// A problem that ended without a result.
+struct TuningFailure {
+  std::string problem_text;
+  std::string reason;
+  friend bool operator==(const TuningFailure&, const TuningFailure&) = default;
+};
+
 struct JobSnapshot {
   std::string name;  // "jobs/N"
   JobState state = JobState::kQueued;
@@ -27,7 +34,7 @@ struct JobSnapshot {
   std::string current_problem;
   int current_candidates_done = 0;
   int current_candidates_total = 0;
-  std::vector<std::string> failures;  // at most 20
+  std::vector<TuningFailure> failures;  // at most 20
   absl::Time create_time;
   std::optional<absl::Time> end_time;
   bool persisted = true;

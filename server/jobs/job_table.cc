@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/missing.h"
+#include "proto/model/violation.h"
 
 namespace convtune::jobs {
 
@@ -62,8 +63,8 @@ absl::StatusOr<std::shared_ptr<JobTable::Job>> JobTable::Find(const std::string&
   absl::string_view digits = name;
   uint64_t number = 0;
   if (!absl::ConsumePrefix(&digits, "jobs/") || !absl::SimpleAtoi(digits, &number)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("name: must be \"jobs/\" and a number, is \"", name, "\""));
+    return ViolationError(
+        {"name", absl::StrCat("must be \"jobs/\" and a number, is \"", name, "\"")});
   }
   const auto found = jobs_.find(number);
   if (found == jobs_.end()) {
@@ -180,7 +181,7 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
   } else {
     ++snapshot.failed_count;
     if (snapshot.failures.size() < kKeptFailures) {
-      snapshot.failures.push_back(absl::StrCat(problem_text, ": ", result.status.message()));
+      snapshot.failures.push_back({problem_text, std::string(result.status.message())});
     }
   }
   Changed(*job);
@@ -216,7 +217,7 @@ absl::StatusOr<JobSnapshot> JobTable::Get(const std::string& name) const {
 absl::StatusOr<JobPage> JobTable::List(int page_size, const std::string& page_token) const {
   uint64_t before = 0;
   if (!page_token.empty() && !absl::SimpleAtoi(page_token, &before)) {
-    return absl::InvalidArgumentError("page_token: must be one that the previous page gave");
+    return ViolationError({"page_token", "must be one that the previous page gave"});
   }
   MutexLock lock(mutex_);
   JobPage page;

@@ -185,7 +185,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
                                       absl::Time now) {
   const KeptTuning& tuning = indexed.tuning;
   const Timing timing(tuning, constraints);
-  if (pin != nullptr && pin->expire_time && *pin->expire_time <= now) pin = nullptr;
+  if (pin != nullptr && HasExpired(pin->expire_time, now)) pin = nullptr;
   std::vector<std::string> notes;
   Candidates eligible;
   Candidates slower;

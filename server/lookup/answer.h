@@ -24,6 +24,7 @@ struct Answer {
   bool pinned = false;
   std::string pin_reason;
   std::string environment_name;
+  std::string environment_text;  // of a hint
   absl::Time tune_time = absl::UnixEpoch();
   int candidate_count = 0;
   int eligible_count = 0;

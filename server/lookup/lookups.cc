@@ -63,9 +63,10 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
                             pending.request.problems[row].data_type(), clock_->Now());
   auto* answer = std::get_if<Answer>(&outcome);
   if (answer == nullptr) return;
+  answer->environment_text = hint->tuning.key.environment_text();
   answer->note =
       own ? absl::StrCat("not exact: ", hint->tuning.incomplete_reason)
-          : absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text(), ", not ",
+          : absl::StrCat("not exact: holds for ", answer->environment_text, ", not ",
                          misfit ? KnownText(pending.request.program) : key.environment_text,
                          answer->note.empty() ? "" : "; ", answer->note);
   miss->hint = std::move(*answer);

@@ -8,11 +8,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/model/violation.h"
 
 namespace convtune::lookup {
 namespace {
 
-constexpr int kDefaultAlignment = 16;
 constexpr int kNoAlignment = std::numeric_limits<int>::max();
 
 // Read from the text, which every tuning has, without validating it anew.
@@ -21,7 +21,7 @@ int AlignmentOf(absl::string_view problem_text) {
     int bytes = 0;
     if (absl::ConsumePrefix(&token, "align=") && absl::SimpleAtoi(token, &bytes)) return bytes;
   }
-  return kDefaultAlignment;
+  return kDefaultAlignmentBytes;
 }
 
 }  // namespace
@@ -268,7 +268,7 @@ TuningIndex::List(const std::string& environment_text, size_t page_size,
     const bool readable = absl::WebSafeBase64Unescape(page_token, &plain);
     const std::vector<std::string> parts = absl::StrSplit(plain, '\n');
     if (!readable || parts.size() != 2) {
-      return absl::InvalidArgumentError("page_token: must be one that the previous page gave");
+      return ViolationError({"page_token", "must be one that the previous page gave"});
     }
     after = {.problem_text = parts[1], .environment_text = parts[0]};
   }
@@ -299,7 +299,7 @@ std::vector<Pin> TuningIndex::ListPins(const std::string& environment_text, absl
   MutexLock lock(order_mutex_);
   for (const auto& [key, pin] : pins_) {
     if (!environment_text.empty() && key.environment_text != environment_text) continue;
-    if (!pin.expire_time || *pin.expire_time > now) pins.push_back(pin);
+    if (!HasExpired(pin.expire_time, now)) pins.push_back(pin);
   }
   return pins;
 }

@@ -153,6 +153,7 @@ class Tuner {
 
   virtual absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) = 0;
   virtual absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) = 0;
+  // `page_size`: at least 1, as of ListTunings.
   virtual absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
   virtual absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) = 0;
   // Calls back now, on every change (changes may be merged), and last with an

@@ -10,11 +10,11 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/missing.h"
+#include "proto/model/violation.h"
 
 namespace convtune::tuner {
 namespace {
 
-constexpr int kDefaultPageSize = 100;
 // Until then a database of some thousand tunings is read; a larger one is read
 // on while look-ups are answered, and who wants a list of it waits.
 constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
@@ -188,8 +188,8 @@ absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string
     return other;
   }
   if (fitting.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("environment: must name one where there are several: ", join(fitting)));
+    return ViolationError(
+        {"environment", absl::StrCat("must name one where there are several: ", join(fitting))});
   }
   return fitting[0];
 }
@@ -245,8 +245,8 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
     environment_text = resolved.text;
   }
   RETURN_IF_ERROR(loader_.Await(kListPatience));
-  const size_t size = static_cast<size_t>(page_size > 0 ? page_size : kDefaultPageSize);
-  ASSIGN_OR_RETURN(const auto listed, index_.List(environment_text, size, page_token, text_filter));
+  ASSIGN_OR_RETURN(const auto listed, index_.List(environment_text, static_cast<size_t>(page_size),
+                                                  page_token, text_filter));
   TuningPage page;
   page.next_page_token = listed.second;
   for (const auto& indexed : listed.first) {
@@ -521,7 +521,7 @@ void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
 }
 
 absl::StatusOr<jobs::JobPage> TunerImpl::ListJobs(int page_size, const std::string& page_token) {
-  return jobs_.List(page_size > 0 ? page_size : 100, page_token);
+  return jobs_.List(page_size, page_token);
 }
 
 absl::StatusOr<jobs::JobSnapshot> TunerImpl::CancelJob(const std::string& name) {

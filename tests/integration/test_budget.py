@@ -14,7 +14,7 @@ def test_a_slow_candidate_does_not_hold_up_the_answer(fake_daemon):
     with daemon.client() as client:
         job = client.tune(text, options=TWO_SECONDS)
         assert job.failed_count == 1, job
-        assert "the budget ended, and no candidate ran" in job.failures[0]
+        assert "the budget ended, and no candidate ran" in job.failures[0].reason
         (device,) = client.tuning.ListDevices().devices
         assert device.worker_deaths == 0
     assert daemon.stop() == 0

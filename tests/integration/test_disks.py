@@ -41,7 +41,7 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
         known = winners(client, before)
         fill(disk / "filler")
         unkept = client.get(*during, on_miss="ON_MISS_TUNE")
-        assert [r.answer.persisted for r in unkept] == [False] * 20
+        assert [(r.answer.persisted, r.answer.stands_in) for r in unkept] == [(False, False)] * 20
         assert not client.info().writable
         job = client.tune(numbered(300))
         assert job.succeeded_count == 1 and not job.persisted

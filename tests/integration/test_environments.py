@@ -38,6 +38,7 @@ def test_another_cudnn_version_is_a_miss_with_a_hint_on_request(restarted, cli):
         hinted = client.get_one(TEXT, include_hints=True)
         assert hinted.WhichOneof("outcome") == "miss"
         assert hinted.miss.hint.winner.text == winner
+        assert hinted.miss.hint.environment_text == environment()
     shown = cli(daemon)("get", "--hints", TEXT)
     assert shown.code == 3 and f"hint from cuDNN 9.19.0 (nvidia-h200): {winner}" in shown.out, shown
 
@@ -147,7 +148,8 @@ def test_a_guess_never_takes_the_place_of_a_measurement_that_does_not_hold(fake_
     with daemon.client() as client:
         for _ in range(2):
             guess = client.get_one(TEXT, on_miss="ON_MISS_HEURISTIC").answer
-            assert API.enum_name("Evidence", guess.evidence) == "EVIDENCE_HEURISTIC" and not guess.persisted, guess
+            assert API.enum_name("Evidence", guess.evidence) == "EVIDENCE_HEURISTIC", guess
+            assert guess.stands_in and not guess.persisted, guess
         hinted = client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED", include_hints=True).miss
         assert hinted.hint.winner.text == winner and "not exact" in hinted.hint.note
         assert stored(client) == measured

@@ -109,7 +109,7 @@ def test_a_lost_gpu_is_noticed_and_one_that_is_back_is_used(watched, card, cli):
             assert took < NOTICED
             # What ran then is answered at once, and blames no candidate.
             *_, ended = client.tuning.WatchTuningJob(name=job.name, timeout=10)
-            assert ended.failed_count == 1 and "the GPU is lost: Xid 79" in ended.failures[0], ended
+            assert ended.failed_count == 1 and "the GPU is lost: Xid 79" in ended.failures[0].reason, ended
             assert_lost(daemon, client, "fallen off the bus")
             missed = client.get_one(numbered(2), on_miss="ON_MISS_TUNE", timeout=10)
             assert "the GPU is lost" in missed.miss.message

@@ -74,7 +74,7 @@ def test_answers_constraints_and_misses(ct, fake_daemon):
     with ct.Client(daemon.address) as client:
         (miss,) = client.get(PROBLEMS[:1])
         assert (miss.answer, miss.miss) == (None, "not_found")
-        assert client.tune(PROBLEMS[:2]) == []
+        assert client.tune(PROBLEMS[:2]) == {}
         found = client.get([PROBLEMS[1], PROBLEMS[0], PROBLEMS[2]])
         assert [r.winner is not None for r in found] == [True, True, False]
         answer = found[0].answer
@@ -207,7 +207,7 @@ def test_a_refresh_is_for_the_gpu_of_its_callers_context(ct, fake_daemon):
 def test_an_environment_is_named_by_its_text_too(ct, fake_daemon):
     address = fake_daemon().start().address
     client = ct.Client(address, environment=H200)
-    assert client.tune(PROBLEMS[:1]) == []
+    assert client.tune(PROBLEMS[:1]) == {}
     assert client.get(PROBLEMS[:1])[0].winner is not None
     with pytest.raises(ct.ConvtuneError, match="environment: there is no"):
         ct.Client(address, environment=H200.replace("132", "66")).get(PROBLEMS[:1])
@@ -267,7 +267,7 @@ def test_an_asyncio_program_asks_without_blocking_its_loop(ct, fake_daemon):
         async with ct.AsyncClient(daemon.address, timeout=60) as client:
             heart = asyncio.create_task(beat())
             progress = []
-            assert await client.tune(PROBLEMS[:2], on_progress=lambda *counts: progress.append(counts)) == []
+            assert await client.tune(PROBLEMS[:2], on_progress=lambda *counts: progress.append(counts)) == {}
             assert progress[-1] == (2, 2)
             first, second = await asyncio.gather(client.get(PROBLEMS[:1]), client.get(PROBLEMS[2:], on_miss="tune"))
             assert first[0].winner is not None and second[0].winner is not None

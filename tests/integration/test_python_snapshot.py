@@ -55,7 +55,7 @@ def published(ct, fake_daemon, shelf, tmp_path):
     if "answers" not in shelf:
         daemon = fake_daemon().start()
         client = ct.Client(daemon.address)
-        assert client.tune(PROBLEMS) == []
+        assert client.tune(PROBLEMS) == {}
         answers = client.get(PROBLEMS)
         assert all(r.answer for r in answers)
         folder = daemon.state_dir / "snapshot"

@@ -94,7 +94,7 @@ def test_rolling_restarts_under_load_leak_no_error(ct, fake_daemon, convtune, re
 
     def package_tune():
         try:
-            failures.extend(package[7].tune(numbered_list(400_000, 50 * restarts)))
+            failures.extend(package[7].tune(numbered_list(400_000, 50 * restarts)).items())
         except Exception as error:
             failures.append(repr(error))
 
@@ -103,7 +103,7 @@ def test_rolling_restarts_under_load_leak_no_error(ct, fake_daemon, convtune, re
             tuning = asyncio.create_task(client.tune(numbered_list(500_000, 50 * restarts)))
             while not tuning.done():
                 assert all(r.winner for r in await client.get(KNOWN))
-            failures.extend(await tuning)
+            failures.extend((await tuning).items())
 
     def asyncio_tune():
         try:

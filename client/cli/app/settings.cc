@@ -78,13 +78,6 @@ absl::StatusOr<std::string> ConfigPath(const SettingFlags& flags, const Io& io) 
   return std::filesystem::is_regular_file(path, error) ? path : "";
 }
 
-// A message about `field` that says where the value came from.
-absl::Status At(const Value& value, const std::string& field, const absl::Status& status) {
-  std::string message(status.message());
-  if (message.compare(0, field.size() + 1, field + ":") == 0) message.erase(0, field.size());
-  return absl::Status(status.code(), absl::StrCat(value.where, message));
-}
-
 }  // namespace
 
 std::vector<const CLI::Option*> CommonOptionsOf(const CLI::App& app) {
@@ -137,16 +130,13 @@ absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const Io& 
     settings.client.address = {.unix_socket = true, .target = FirstSocket(ClientSocketPaths())};
   } else {
     const Value& value = values["address"];
-    auto address = Address::Parse(value.text);
-    if (!address.ok()) return At(value, "address", address.status());
-    settings.client.address = *std::move(address);
+    ASSIGN_OR_RETURN(settings.client.address, Address::Parse(value.text, value.where));
   }
   if (values.count("timeout") > 0) {
     const Value& value = values["timeout"];
-    auto timeout = ParseTime("timeout", value.text);
-    if (!timeout.ok()) return At(value, "timeout", timeout.status());
-    settings.timeout = *timeout;
-    settings.client.timeout = *timeout;
+    ASSIGN_OR_RETURN(const absl::Duration timeout, ParseTime(value.where, value.text));
+    settings.timeout = timeout;
+    settings.client.timeout = timeout;
   }
   return settings;
 }

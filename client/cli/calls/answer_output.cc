@@ -3,20 +3,17 @@
 #include <map>
 #include <ostream>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "proto/model/environment.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli {
 namespace {
-
-constexpr char kCudnn[] = "cudnn=";
 
 // A number as short as it can be without loss.
 std::string Number(double value) { return absl::StrFormat("%.6g", value); }
@@ -33,18 +30,11 @@ std::string RunnersUp(const v1::Answer& answer) {
   return out;
 }
 
-// "cuDNN 9.12.0 (nvidia-h200)". Only the note has the text of a hint's environment:
-// "not exact: holds for TEXT, not TEXT".
+// "cuDNN 9.12.0 (nvidia-h200)"; the name alone where the text cannot be read.
 std::string HintSource(const v1::Answer& hint) {
-  const std::vector<std::string> parts =
-      absl::StrSplit(hint.note(), absl::ByAnyChar(" ,"), absl::SkipEmpty());
-  for (const std::string& part : parts) {
-    if (part == "not" && &part != &parts[0]) break;
-    if (absl::StartsWith(part, kCudnn)) {
-      return absl::StrCat("cuDNN ", part.substr(sizeof kCudnn - 1), " (", hint.environment(), ")");
-    }
-  }
-  return hint.environment();
+  const absl::StatusOr<Environment> environment = Environment::Parse(hint.environment_text());
+  if (!environment.ok()) return hint.environment();
+  return absl::StrCat("cuDNN ", environment->cudnn.ToText(), " (", hint.environment(), ")");
 }
 
 std::string MissNote(const v1::Miss& miss) {

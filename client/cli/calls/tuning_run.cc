@@ -113,7 +113,9 @@ absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const s
 }
 
 ExitCode ReportJob(Context& context, const v1::TuningJob& job) {
-  for (const std::string& failure : job.failures()) context.SayError(failure);
+  for (const v1::TuningFailure& failure : job.failures()) {
+    context.SayError(absl::StrCat(failure.problem_text(), ": ", failure.reason()));
+  }
   const std::string counts = absl::StrCat(
       job.succeeded_count(), " of ", job.problem_count(), " problems have a result",
       job.skipped_count() > 0
@@ -174,10 +176,8 @@ TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
 std::map<std::string, std::string> FailureReasons(const TuningRun& run) {
   std::map<std::string, std::string> reasons;
   for (const v1::TuningJob& job : run.jobs) {
-    for (const std::string& failure : job.failures()) {
-      const size_t colon = failure.find(": ");
-      if (colon == std::string::npos) continue;
-      reasons[failure.substr(0, colon)] = failure.substr(colon + 2);
+    for (const v1::TuningFailure& failure : job.failures()) {
+      reasons[failure.problem_text()] = failure.reason();
     }
   }
   return reasons;

@@ -111,11 +111,11 @@ class AsyncClient(ClientBase):
         budget_s: float | None = None,
         force: bool = False,
         on_progress: Callable[[int, int], None] | None = None,
-    ) -> list[str]:
+    ) -> dict[str, str]:
         """As Client.tune. The job of a cancelled one goes on."""
-        failures: list[str] = []
+        failures: dict[str, str] = {}
         for request, watch in self._jobs(problems, budget_s, force, on_progress):
-            failures += (await self._run_job(request, watch)).failures
+            failures |= messages.failures(await self._run_job(request, watch))
         return failures
 
     async def _run_job(self, request: Any, watch: JobWatch) -> Any:

@@ -223,14 +223,14 @@ class Client(ClientBase):
         budget_s: float | None = None,
         force: bool = False,
         on_progress: Callable[[int, int], None] | None = None,
-    ) -> list[str]:
+    ) -> dict[str, str]:
         """Tunes what has no sufficient evidence, in this order, and waits for
-        the end. Returns the first failures, each "problem: reason". A daemon
+        the end. Returns the reasons of the first failures, by problem. A daemon
         that stops meanwhile is waited for, and asked for the rest; Unavailable
         once nothing has moved for the client's `timeout`."""
-        failures: list[str] = []
+        failures: dict[str, str] = {}
         for request, watch in self._jobs(problems, budget_s, force, on_progress):
-            failures += self._run_job(request, watch).failures
+            failures |= messages.failures(self._run_job(request, watch))
         return failures
 
     def _run_job(self, request: Any, watch: JobWatch) -> Any:

@@ -127,6 +127,11 @@ def environment(message: Any) -> Environment:
     return Environment(**fields | {"library_configuration": "unknown" if library == "unspecified" else library})
 
 
+def failures(job: Any) -> dict[str, str]:
+    """Reasons by problem."""
+    return {failure.problem_text: failure.reason for failure in job.failures}
+
+
 def results(response: Any) -> list[Result]:
     asked = environment(response.environment)
     return [_result(message, asked) for message in response.results]

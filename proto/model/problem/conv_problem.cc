@@ -40,7 +40,7 @@ bool CheckScalars(const ConvProblemSpec& spec, std::vector<Violation>* violation
     rules::Add(violations, "operation", "required: fwd, bwd_data or bwd_filter");
     ok = false;
   }
-  const int64_t alignment = spec.alignment_bytes.value_or(16);
+  const int64_t alignment = spec.alignment_bytes.value_or(kDefaultAlignmentBytes);
   if (alignment < 1 || alignment > 256 || (alignment & (alignment - 1)) != 0) {
     rules::Add(violations, "alignment_bytes",
                Concat("must be a power of two from 1 to 256, is ", alignment));
@@ -134,7 +134,7 @@ std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
   p.intermediate_type_ = types->intermediate;
   p.mode_ = spec.mode.value_or(ConvolutionMode::kCrossCorrelation);
   p.epilogue_ = std::move(spec.epilogue);
-  p.alignment_bytes_ = static_cast<int>(spec.alignment_bytes.value_or(16));
+  p.alignment_bytes_ = static_cast<int>(spec.alignment_bytes.value_or(kDefaultAlignmentBytes));
   p.sm_count_target_ = static_cast<int>(spec.sm_count_target.value_or(0));
   return p;
 }

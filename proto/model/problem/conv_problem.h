@@ -13,6 +13,9 @@
 
 namespace convtune {
 
+// Of a problem that names none, and of a text form without "align=".
+inline constexpr int kDefaultAlignmentBytes = 16;
+
 // What a caller says; every field may be left out where convtune.v1.ConvProblem
 // says what is read instead. Field names are those of that message.
 struct ConvProblemSpec {
@@ -115,7 +118,7 @@ class ConvProblem {
   TensorLayout layout_ = TensorLayout::kNchw;
   ConvolutionMode mode_ = ConvolutionMode::kCrossCorrelation;
   std::vector<EpilogueOp> epilogue_;
-  int alignment_bytes_ = 16;
+  int alignment_bytes_ = kDefaultAlignmentBytes;
   int sm_count_target_ = 0;
 };
 

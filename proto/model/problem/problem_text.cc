@@ -247,7 +247,9 @@ std::string ConvProblem::ToText() const {
   for (size_t i = 0; i < epilogue_.size(); ++i) {
     AppendTo(&text, i == 0 ? ",epilogue=" : "+", Name(epilogue_[i]));
   }
-  if (alignment_bytes_ != 16) AppendTo(&text, ",align=", alignment_bytes_);
+  if (alignment_bytes_ != kDefaultAlignmentBytes) {
+    AppendTo(&text, ",align=", alignment_bytes_);
+  }
   if (sm_count_target_ != 0) AppendTo(&text, ",sms=", sm_count_target_);
   return text;
 }

@@ -7,6 +7,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/text.h"
+#include "proto/model/violation.h"
 
 namespace convtune {
 namespace {
@@ -270,7 +271,7 @@ std::string Ban::NameAndReason() const {
 
 absl::Status Ban::CheckExpiry(absl::Time now) const {
   if (!expire_time || *expire_time >= now + absl::Seconds(1)) return absl::OkStatus();
-  return absl::InvalidArgumentError("ban.expire_time: must be at least 1 s from now");
+  return ViolationError({"ban.expire_time", "must be at least 1 s from now"});
 }
 
 bool Ban::HasRuleOf(const Ban& other) const {

@@ -55,6 +55,11 @@ struct Pin {
   friend bool operator==(const Pin&, const Pin&) = default;
 };
 
+// Whether a pin or a ban of that time has no effect any more.
+inline bool HasExpired(const std::optional<absl::Time>& expire_time, absl::Time now) {
+  return expire_time.has_value() && *expire_time <= now;
+}
+
 // A candidate that is not tried again, and is no answer.
 struct QuarantineEntry {
   TuningKey key;

@@ -6,12 +6,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/model/violation.h"
 
 namespace convtune::rpc::messages {
 namespace {
 
 absl::Status BadToken() {
-  return absl::InvalidArgumentError("page_token: must be one that the previous page gave");
+  return ViolationError({"page_token", "must be one that the previous page gave"});
 }
 
 }  // namespace

@@ -90,11 +90,13 @@ void Fill(const lookup::Answer& answer, Operation operation, v1::Answer* message
   out.set_pinned(answer.pinned);
   out.set_pin_reason(answer.pin_reason);
   out.set_environment(answer.environment_name);
+  out.set_environment_text(answer.environment_text);
   *out.mutable_tune_time() = ToProto(answer.tune_time);
   out.set_candidate_count(answer.candidate_count);
   out.set_eligible_count(answer.eligible_count);
   out.set_tuning_id(answer.tuning_id);
   out.set_persisted(answer.persisted);
+  out.set_stands_in(answer.stands_in);
   out.set_fresh(answer.fresh);
   out.set_note(answer.note);
   if (answer.banned.has_value()) Fill(*answer.banned, out.mutable_banned());
@@ -205,7 +207,11 @@ v1::TuningJob ToProto(const jobs::JobSnapshot& job) {
   out.set_current_problem(job.current_problem);
   out.set_current_candidates_done(job.current_candidates_done);
   out.set_current_candidates_total(job.current_candidates_total);
-  out.mutable_failures()->Add(job.failures.begin(), job.failures.end());
+  for (const jobs::TuningFailure& failure : job.failures) {
+    v1::TuningFailure& added = *out.add_failures();
+    added.set_problem_text(failure.problem_text);
+    added.set_reason(failure.reason);
+  }
   *out.mutable_create_time() = ToProto(job.create_time);
   if (job.end_time.has_value()) {
     *out.mutable_end_time() = ToProto(*job.end_time);

@@ -91,20 +91,16 @@ grpc::Status ToGrpcStatus(const std::vector<Violation>& violations) {
   return WithDetails(std::move(status));
 }
 
-grpc::Status ToGrpcStatus(const absl::Status& status, std::string_view field) {
+grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) {
     return grpc::Status::OK;
   }
-  const std::string message(status.message());
-  if (status.code() == absl::StatusCode::kInvalidArgument && !field.empty()) {
-    // The tuner and the store name what they refuse by themselves.
-    const std::string named = absl::StrCat(std::string(field), ": ");
-    const size_t skip = message.starts_with(named) ? named.size() : 0;
-    return ToGrpcStatus(std::vector<Violation>{{std::string(field), message.substr(skip)}});
+  if (const std::optional<Violation> violation = ViolationIn(status); violation.has_value()) {
+    return ToGrpcStatus(std::vector<Violation>{*violation});
   }
   google::rpc::Status out;
   out.set_code(static_cast<int>(status.code()));
-  out.set_message(Shorten(message, kMaxMessageBytes));
+  out.set_message(Shorten(std::string(status.message()), kMaxMessageBytes));
   google::rpc::ErrorInfo info;
   info.set_reason(std::string(Reason(status.code())));
   if (const std::optional<Missing> missing = MissingOf(status); missing.has_value()) {

@@ -19,10 +19,10 @@ inline constexpr std::string_view kErrorDomain = "convtune";
 // cut and counted in a last violation of field "...". REQUIRES: not empty.
 grpc::Status ToGrpcStatus(const std::vector<Violation>& violations);
 
-// Same code and message, with details: for INVALID_ARGUMENT a BadRequest that
-// names `field` if that is not empty, else an ErrorInfo, which says what is
-// missing (reason JOB_NOT_FOUND, metadata job: jobs/7) where MissingOf does;
-// UNAVAILABLE and RESOURCE_EXHAUSTED also say by RetryInfo when to try again.
-grpc::Status ToGrpcStatus(const absl::Status& status, std::string_view field = "");
+// Same code and message, with details: a BadRequest where ViolationIn says which
+// field is wrong, else an ErrorInfo, which says what is missing (reason
+// JOB_NOT_FOUND, metadata job: jobs/7) where MissingOf does; UNAVAILABLE and
+// RESOURCE_EXHAUSTED also say by RetryInfo when to try again.
+grpc::Status ToGrpcStatus(const absl::Status& status);
 
 }  // namespace convtune::rpc::messages

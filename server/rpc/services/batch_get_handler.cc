@@ -155,7 +155,7 @@ class LookupReactor : public grpc::ServerUnaryReactor {
       }
       FinishLocked(CatchAll("BatchGet", [&] {
         if (!response.ok()) {
-          return messages::ToGrpcStatus(response.status(), "environment");
+          return messages::ToGrpcStatus(response.status());
         }
         handler->Complete(*response, &batch);
         return WriteBatch(batch, out);
@@ -254,13 +254,13 @@ void Batch::WriteReply(uint8_t* out) const {
 
 BatchGetHandler::BatchGetHandler(tuner::Tuner* tuner) : tuner_(tuner), cache_(kMaxReadyBytes) {}
 
-uint32_t BatchGetHandler::RulesOf(const std::string& text) {
+uint32_t BatchGetHandler::ScopeOf(const std::string& text) {
   MutexLock lock(mutex_);
   // Numbers are not used again, so rows of those that are forgotten are not
   // found any more.
-  if (rules_.size() >= kMaxContexts) rules_.clear();
-  uint32_t& number = rules_[text];
-  if (number == 0) number = ++last_rules_;
+  if (scopes_.size() >= kMaxContexts) scopes_.clear();
+  uint32_t& number = scopes_[text];
+  if (number == 0) number = ++last_scope_;
   return number;
 }
 
@@ -280,7 +280,7 @@ std::shared_ptr<const BatchContext> BatchGetHandler::MakeContext(const std::stri
   if (!environment.ok()) return nullptr;
   const std::string text = environment->ToText();
   context->profile = environment->profile;
-  context->rules = RulesOf(absl::StrCat(text, "\n", request->constraints().SerializeAsString()));
+  context->scope = ScopeOf(absl::StrCat(text, "\n", request->constraints().SerializeAsString()));
   context->environment = EnvironmentBytes(text);
   return context;
 }
@@ -319,7 +319,7 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
   absl::Duration saved;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const std::string_view bytes = problems[i];
-    auto row = cache_.Find(batch.context->rules, bytes);
+    auto row = cache_.Find(batch.context->scope, bytes);
     if (row != nullptr && IsHit(*row, *batch.context) && tuner_->StillHolds(row->source)) {
       saved += row->source.elapsed;
       batch.rows[i] = std::move(row);
@@ -363,12 +363,12 @@ void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* ba
     auto made = std::make_shared<CachedRow>();
     made->bytes = message->SerializeAsString();
     const auto* answer = std::get_if<lookup::Answer>(&result.outcome);
-    if (batch->context->rules != 0 && answer != nullptr && !answer->fresh &&
+    if (batch->context->scope != 0 && answer != nullptr && !answer->fresh &&
         tuner_->StillHolds(result.source)) {
       made->source = result.source;
       made->evidence = answer->evidence;
       made->pinned = answer->pinned;
-      cache_.Put(batch->context->rules, batch->missing_bytes[place], made);
+      cache_.Put(batch->context->scope, batch->missing_bytes[place], made);
     }
     row = std::move(made);
   }

@@ -27,7 +27,7 @@ namespace convtune::rpc::services {
 struct BatchContext {
   lookup::LookupRequest request;  // valid, without problems
   bool profile = false;           // the environment is one
-  uint32_t rules = 0;             // see ResponseCache; 0: nothing is kept
+  uint32_t scope = 0;             // of environment and constraints, see ScopeOf; 0: nothing is kept
   uint64_t version = 0;           // Tuner::EnvironmentsVersion
   std::string environment;        // a BatchGetResponse with the environment alone, as of `version`
 };
@@ -91,7 +91,8 @@ class BatchGetHandler {
   // Nullptr if `rest` is not valid, the environment is not known, or the program
   // does not fit it.
   std::shared_ptr<const BatchContext> MakeContext(const std::string& rest);
-  uint32_t RulesOf(const std::string& text);
+  // The number by which the cache knows an environment and constraints, given as one text.
+  uint32_t ScopeOf(const std::string& text);
   std::string EnvironmentBytes(const std::string& text) const;
 
   tuner::Tuner* const tuner_;
@@ -99,8 +100,8 @@ class BatchGetHandler {
   Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<const BatchContext>> contexts_
       GUARDED_BY(mutex_);  // by the request's bytes
-  absl::flat_hash_map<std::string, uint32_t> rules_ GUARDED_BY(mutex_);
-  uint32_t last_rules_ GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<std::string, uint32_t> scopes_ GUARDED_BY(mutex_);
+  uint32_t last_scope_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace convtune::rpc::services

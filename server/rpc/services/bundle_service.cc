@@ -62,7 +62,7 @@ class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
                                                  /*with_samples=*/!request_->omit_samples());
       }
       absl::StatusOr<std::string> piece = bundle_->NextPiece();
-      if (!piece.ok()) return messages::ToGrpcStatus(piece.status(), "environment");
+      if (!piece.ok()) return messages::ToGrpcStatus(piece.status());
       ended = piece->empty();
       v1::ExportBundleResponse response;
       response.set_chunk(*std::move(piece));

@@ -75,7 +75,7 @@ class FleetService final : public RawService {
     Unary<v1::FollowReleaseRequest, v1::FollowReleaseResponse>(
         "FollowRelease", &disk_,
         [this](const v1::FollowReleaseRequest& request, v1::FollowReleaseResponse* reply) {
-          return messages::ToGrpcStatus(Follow(request, reply), "release");
+          return messages::ToGrpcStatus(Follow(request, reply));
         });
   }
 

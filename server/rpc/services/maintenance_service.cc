@@ -70,7 +70,7 @@ class MaintenanceService final : public RawService {
         [this](const v1::BackupDatabaseRequest& request, v1::BackupDatabaseResponse* reply) {
           const absl::StatusOr<int64_t> bytes = options_.store->Backup(request.path());
           reply->set_bytes(bytes.value_or(0));
-          return messages::ToGrpcStatus(bytes.status(), "path");
+          return messages::ToGrpcStatus(bytes.status());
         });
 
     Unary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(

@@ -19,19 +19,18 @@ class ReleaseService final : public RawService {
     Unary<v1::ListReleasesRequest, v1::ListReleasesResponse>(
         "ListReleases", &disk_,
         [this](const messages::PageArgs& page, v1::ListReleasesResponse* reply) {
-          return messages::ToGrpcStatus(messages::Fill(releases_->ListReleases(), page, reply),
-                                        "page_token");
+          return messages::ToGrpcStatus(messages::Fill(releases_->ListReleases(), page, reply));
         });
 
     Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(
         "DiffReleases", &disk_,
         [this](const messages::DiffArgs& args, v1::DiffReleasesResponse* reply) {
           const absl::StatusOr<TuningKey> after = messages::ReadDiffToken(args.page_token);
-          if (!after.ok()) return messages::ToGrpcStatus(after.status(), "page_token");
+          if (!after.ok()) return messages::ToGrpcStatus(after.status());
           const absl::StatusOr<release::ReleaseDiff> diff = releases_->DiffReleases(
               args.from, args.to, args.environment, *after, args.max_changes);
           if (diff.ok()) *reply = messages::ToProto(*diff);
-          return messages::ToGrpcStatus(diff.status(), "environment");
+          return messages::ToGrpcStatus(diff.status());
         });
 
     Unary<v1::PromoteReleaseRequest, v1::Release>(
@@ -54,11 +53,11 @@ class ReleaseService final : public RawService {
         "ListWanted", &disk_,
         [this](const messages::EnvironmentPageArgs& args, v1::ListWantedResponse* reply) {
           const auto wanted = releases_->ListWanted(args.environment);
-          if (!wanted.ok()) return messages::ToGrpcStatus(wanted.status(), "environment");
+          if (!wanted.ok()) return messages::ToGrpcStatus(wanted.status());
           const absl::Status filled = messages::Fill(
               *wanted, args.page,
               [this](const std::string& text) { return releases_->HasDevice(text); }, reply);
-          return messages::ToGrpcStatus(filled, "page_token");
+          return messages::ToGrpcStatus(filled);
         });
 
     Unary<v1::GetPublicationRequest, v1::Publication>(
@@ -77,14 +76,14 @@ class ReleaseService final : public RawService {
             reply->set_version(piece->version);
             reply->set_size_bytes(piece->size_bytes);
           }
-          return messages::ToGrpcStatus(piece.status(), "snapshot");
+          return messages::ToGrpcStatus(piece.status());
         });
   }
 
  private:
   static grpc::Status Fill(const absl::StatusOr<Release>& release, v1::Release* reply) {
     if (release.ok()) *reply = messages::ToProto(*release);
-    return messages::ToGrpcStatus(release.status(), "release");
+    return messages::ToGrpcStatus(release.status());
   }
 
   release::ReleaseManager* const releases_;

@@ -19,8 +19,8 @@ size_t SizeOf(size_t problem, const CachedRow& row) {
 
 ResponseCache::ResponseCache(size_t max_bytes) : generation_bytes_(max_bytes / kShards / 2) {}
 
-ResponseCache::View ResponseCache::ViewOf(uint32_t rules, std::string_view problem) {
-  return {Checksum64(problem) ^ (rules * kSpread), rules, problem};
+ResponseCache::View ResponseCache::ViewOf(uint32_t scope, std::string_view problem) {
+  return {Checksum64(problem) ^ (scope * kSpread), scope, problem};
 }
 
 void ResponseCache::PutLocked(const View& key, std::shared_ptr<const CachedRow> row, Shard* shard,
@@ -31,14 +31,14 @@ void ResponseCache::PutLocked(const View& key, std::shared_ptr<const CachedRow> 
     std::swap(shard->old, shard->young);
     shard->old_bytes = std::exchange(shard->young_bytes, 0);
   }
-  auto& slot = shard->young[Key{key.hash, key.rules, std::string(key.problem)}];
+  auto& slot = shard->young[Key{key.hash, key.scope, std::string(key.problem)}];
   if (slot != nullptr) shard->young_bytes -= SizeOf(key.problem.size(), *slot);
   slot = std::move(row);
   shard->young_bytes += size;
 }
 
-std::shared_ptr<const CachedRow> ResponseCache::Find(uint32_t rules, std::string_view problem) {
-  const View key = ViewOf(rules, problem);
+std::shared_ptr<const CachedRow> ResponseCache::Find(uint32_t scope, std::string_view problem) {
+  const View key = ViewOf(scope, problem);
   Shard& shard = ShardOf(key.hash);
   Map dropped;
   MutexLock lock(shard.mutex);
@@ -52,9 +52,9 @@ std::shared_ptr<const CachedRow> ResponseCache::Find(uint32_t rules, std::string
   return row;
 }
 
-void ResponseCache::Put(uint32_t rules, std::string_view problem,
+void ResponseCache::Put(uint32_t scope, std::string_view problem,
                         std::shared_ptr<const CachedRow> row) {
-  const View key = ViewOf(rules, problem);
+  const View key = ViewOf(scope, problem);
   Shard& shard = ShardOf(key.hash);
   if (SizeOf(problem.size(), *row) > generation_bytes_) return;
   Map dropped;

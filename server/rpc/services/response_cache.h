@@ -31,10 +31,10 @@ class ResponseCache {
   // Keeps at most about `max_bytes`.
   explicit ResponseCache(size_t max_bytes);
 
-  // `rules`: what else an answer depends on, as a number of the caller's.
-  // nullptr if there is none.
-  std::shared_ptr<const CachedRow> Find(uint32_t rules, std::string_view problem);
-  void Put(uint32_t rules, std::string_view problem, std::shared_ptr<const CachedRow> row);
+  // `scope`: the caller's number of an environment and constraints, which is all that
+  // an answer depends on beside its problem. nullptr if there is none.
+  std::shared_ptr<const CachedRow> Find(uint32_t scope, std::string_view problem);
+  void Put(uint32_t scope, std::string_view problem, std::shared_ptr<const CachedRow> row);
 
   // About what is kept at present.
   size_t bytes() const;
@@ -42,12 +42,12 @@ class ResponseCache {
  private:
   struct View {
     uint64_t hash;
-    uint32_t rules;
+    uint32_t scope;
     std::string_view problem;
   };
   struct Key {
     uint64_t hash;
-    uint32_t rules;
+    uint32_t scope;
     std::string problem;
   };
   struct Hash {
@@ -61,7 +61,7 @@ class ResponseCache {
     using is_transparent = void;
     template <typename A, typename B>
     bool operator()(const A& a, const B& b) const {
-      return a.hash == b.hash && a.rules == b.rules && a.problem == b.problem;
+      return a.hash == b.hash && a.scope == b.scope && a.problem == b.problem;
     }
   };
   using Map = absl::flat_hash_map<Key, std::shared_ptr<const CachedRow>, Hash, Equal>;
@@ -77,7 +77,7 @@ class ResponseCache {
 
   static constexpr size_t kShards = 16;
 
-  static View ViewOf(uint32_t rules, std::string_view problem);
+  static View ViewOf(uint32_t scope, std::string_view problem);
   Shard& ShardOf(uint64_t hash) { return shards_[(hash >> 60) % kShards]; }
   // Puts it into `young`. What is dropped by that goes into `dropped`, to be
   // freed without the lock.

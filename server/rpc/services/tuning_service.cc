@@ -36,25 +36,25 @@ class TuningService final : public RawService {
         }));
     Unary<v1::CreateTuningJobRequest, v1::TuningJob>(
         "CreateTuningJob", nullptr, [this](jobs::JobRequest& request, v1::TuningJob* reply) {
-          return Fill(tuner_->CreateJob(std::move(request)), reply, "environment");
+          return Fill(tuner_->CreateJob(std::move(request)), reply);
         });
 
     Unary<v1::GetTuningJobRequest, v1::TuningJob>(
         "GetTuningJob", nullptr,
         [this](const v1::GetTuningJobRequest& request, v1::TuningJob* reply) {
-          return Fill(tuner_->GetJob(request.name()), reply, "name");
+          return Fill(tuner_->GetJob(request.name()), reply);
         });
 
     Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
         "ListTuningJobs", nullptr,
         [this](const messages::ListJobsArgs& args, v1::ListTuningJobsResponse* reply) {
-          return Fill(tuner_->ListJobs(args.page_size, args.page_token), reply, "page_token");
+          return Fill(tuner_->ListJobs(args.page_size, args.page_token), reply);
         });
 
     Unary<v1::CancelTuningJobRequest, v1::TuningJob>(
         "CancelTuningJob", nullptr,
         [this](const v1::CancelTuningJobRequest& request, v1::TuningJob* reply) {
-          return Fill(tuner_->CancelJob(request.name()), reply, "name");
+          return Fill(tuner_->CancelJob(request.name()), reply);
         });
 
     Unary<v1::GetTuningRequest, v1::Tuning>(
@@ -69,7 +69,7 @@ class TuningService final : public RawService {
             }
             messages::AddBanned(*tuning, tuner_->BansOf(tuning->key), reply);
           }
-          return messages::ToGrpcStatus(tuning.status(), "environment");
+          return messages::ToGrpcStatus(tuning.status());
         });
 
     Unary<v1::ListTuningsRequest, v1::ListTuningsResponse>(
@@ -90,7 +90,7 @@ class TuningService final : public RawService {
                 added == rows ? page->next_page_token
                               : lookup::TuningIndex::PageTokenOf(page->tunings[added - 1].key));
           }
-          return messages::ToGrpcStatus(page.status(), "page_token");
+          return messages::ToGrpcStatus(page.status());
         });
 
     Unary<v1::DeleteTuningRequest, v1::DeleteTuningResponse>(
@@ -100,7 +100,7 @@ class TuningService final : public RawService {
               args.only_from_fleet ? tuner_->WithdrawFleetTunings(args.environment, args.problems)
                                    : tuner_->DeleteTunings(args.environment, args.problems);
           reply->set_deleted_count(static_cast<int>(deleted.value_or(0)));
-          return messages::ToGrpcStatus(deleted.status(), "environment");
+          return messages::ToGrpcStatus(deleted.status());
         });
 
     Unary<v1::PinRequest, v1::PinRecord>(
@@ -111,14 +111,13 @@ class TuningService final : public RawService {
           if (pin.ok()) {
             *reply = messages::ToProto(*pin, EnvironmentName(pin->key));
           }
-          return messages::ToGrpcStatus(pin.status(), "environment");
+          return messages::ToGrpcStatus(pin.status());
         });
 
     Unary<v1::UnpinRequest, v1::UnpinResponse>(
         "Unpin", &disk_, [this](const messages::UnpinArgs& args, v1::UnpinResponse*) {
           return messages::ToGrpcStatus(
-              tuner_->DeletePin(args.problem.environment, args.problem.problem, args.fleet_pin),
-              "environment");
+              tuner_->DeletePin(args.problem.environment, args.problem.problem, args.fleet_pin));
         });
 
     Unary<v1::ListPinsRequest, v1::ListPinsResponse>(
@@ -126,28 +125,27 @@ class TuningService final : public RawService {
         [this](const messages::EnvironmentPageArgs& args, v1::ListPinsResponse* reply) {
           const absl::StatusOr<std::vector<convtune::Pin>> pins =
               tuner_->ListPins(args.environment);
-          if (!pins.ok()) return messages::ToGrpcStatus(pins.status(), "environment");
+          if (!pins.ok()) return messages::ToGrpcStatus(pins.status());
           const auto key = [&pins](size_t i) {
             return (*pins)[i].key.environment_text + " " + (*pins)[i].key.problem_text;
           };
           const auto make = [&pins](size_t i) {
             return messages::ToProto((*pins)[i], EnvironmentName((*pins)[i].key));
           };
-          return messages::ToGrpcStatus(
-              messages::AddPage(args.page, pins->size(), key, make, reply->mutable_pins(),
-                                reply->mutable_next_page_token()),
-              "page_token");
+          return messages::ToGrpcStatus(messages::AddPage(args.page, pins->size(), key, make,
+                                                          reply->mutable_pins(),
+                                                          reply->mutable_next_page_token()));
         });
 
     Unary<v1::CreateBanRequest, v1::CreateBanResponse>(
         "CreateBan", &disk_, [this](messages::CreateBanArgs& args, v1::CreateBanResponse* reply) {
-          return Fill(tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run), reply,
-                      "ban.expire_time");
+          return Fill(tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run),
+                      reply);
         });
 
     Unary<v1::DeleteBanRequest, v1::DeleteBanResponse>(
         "DeleteBan", &disk_, [this](const messages::DeleteBanArgs& args, v1::DeleteBanResponse*) {
-          return messages::ToGrpcStatus(tuner_->DeleteBan(args.number, args.fleet_ban), "name");
+          return messages::ToGrpcStatus(tuner_->DeleteBan(args.number, args.fleet_ban));
         });
 
     Unary<v1::ListBansRequest, v1::ListBansResponse>(
@@ -164,12 +162,10 @@ class TuningService final : public RawService {
         "ListEnvironments", nullptr,
         [this](const messages::PageArgs& page, v1::ListEnvironmentsResponse* reply) {
           const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
-          return messages::ToGrpcStatus(
-              messages::AddPage(
-                  page, known.size(), [&known](size_t i) { return known[i].environment.ToText(); },
-                  [&known](size_t i) { return messages::ToProto(known[i]); },
-                  reply->mutable_environments(), reply->mutable_next_page_token()),
-              "page_token");
+          return messages::ToGrpcStatus(messages::AddPage(
+              page, known.size(), [&known](size_t i) { return known[i].environment.ToText(); },
+              [&known](size_t i) { return messages::ToProto(known[i]); },
+              reply->mutable_environments(), reply->mutable_next_page_token()));
         });
 
     Unary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
@@ -183,14 +179,12 @@ class TuningService final : public RawService {
   }
 
  private:
-  // `field` is what the tuner's INVALID_ARGUMENT is about.
   template <typename Model, typename Reply>
-  static grpc::Status Fill(const absl::StatusOr<Model>& value, Reply* reply,
-                           std::string_view field) {
+  static grpc::Status Fill(const absl::StatusOr<Model>& value, Reply* reply) {
     if (value.ok()) {
       *reply = messages::ToProto(*value);
     }
-    return messages::ToGrpcStatus(value.status(), field);
+    return messages::ToGrpcStatus(value.status());
   }
 
   static std::string EnvironmentName(const TuningKey& key) {

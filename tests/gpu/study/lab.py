@@ -302,11 +302,12 @@ class Daemon:
             raise StepFailed(f"convtune {arguments[0]}: exit code {done.returncode}: {done.stderr[-500:]}") from None
 
     def tune(self, problems, budget, *options):
-        """The first reasons of problems that could not be tuned."""
+        """The first problems that could not be tuned, each with its reason."""
         if not problems:
             return []
         document = self.run("tune", "--api", "graph", "--budget", budget, *options, "--file", "-", lines=problems)
-        return [failure for job in document.get("jobs", []) for failure in job.get("failures", [])]
+        failures = [failure for job in document.get("jobs", []) for failure in job.get("failures", [])]
+        return [f"{failure['problemText']}: {failure['reason']}" for failure in failures]
 
     def failed_instruments(self):
         """Names the instruments that the worker's self-check found broken; empty too where no device tells of one."""

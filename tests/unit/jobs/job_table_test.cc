@@ -48,7 +48,7 @@ TEST_F(JobTableTest, FailsWithTheReasonsWhenAProblemHasNone) {
   table_.ProblemDone(name, "b", {});
   const JobSnapshot job = Get(name);
   EXPECT_EQ(job.state, JobState::kFailed);
-  EXPECT_EQ(job.failures, std::vector<std::string>{"a: no candidate ran"});
+  EXPECT_EQ(job.failures, (std::vector<TuningFailure>{{"a", "no candidate ran"}}));
   EXPECT_EQ(job.succeeded_count, 1);
 }
 

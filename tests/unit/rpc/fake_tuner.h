@@ -157,7 +157,7 @@ class FakeTuner : public tuner::Tuner {
     while (number > 1 && page.jobs.size() < static_cast<size_t>(page_size)) {
       page.jobs.push_back(Job(jobs::JobState::kFailed));
       page.jobs.back().name = Concat("jobs/", --number);
-      page.jobs.back().failures.assign(20, std::string(500, 'f'));
+      page.jobs.back().failures.assign(20, {"fwd", std::string(500, 'f')});
     }
     if (number > 1) page.next_page_token = jobs::PageTokenOf(page.jobs.back());
     return page;

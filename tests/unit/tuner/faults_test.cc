@@ -193,7 +193,7 @@ TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
   const jobs::JobSnapshot job = WaitFor(tuner_->CreateJob(request)->name);
   EXPECT_EQ(job.state, jobs::JobState::kFailed);
   ASSERT_EQ(job.failures.size(), 1U);
-  EXPECT_THAT(job.failures[0], HasSubstr("the budget ended, and no candidate ran"));
+  EXPECT_THAT(job.failures[0].reason, HasSubstr("the budget ended, and no candidate ran"));
   // The worker is still at it, and none the worse.
   EXPECT_EQ(Device().worker_deaths, 0);
   request.options.time_budget = absl::Seconds(30);
@@ -248,7 +248,7 @@ TEST_F(FaultTest, WorkerThatDiesWhileListingFailsTheProblemOnly) {
   const jobs::JobSnapshot job = Tune({Problem(1), Problem(2)});
   EXPECT_EQ(job.state, jobs::JobState::kFailed);
   EXPECT_EQ(job.succeeded_count, 1);
-  EXPECT_THAT(job.failures.at(0), HasSubstr("SIGABRT"));
+  EXPECT_THAT(job.failures.at(0).reason, HasSubstr("SIGABRT"));
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
 
@@ -264,7 +264,7 @@ TEST_F(FaultTest, WorkerThatDiesInTheLegacySearchTunesWithTheGraphApiAlone) {
 
 TEST_F(FaultTest, RefusedProblemKeepsTheWorker) {
   Start("refused=1");
-  EXPECT_THAT(Tune({Problem(1)}).failures.at(0), HasSubstr("refuses every problem"));
+  EXPECT_THAT(Tune({Problem(1)}).failures.at(0).reason, HasSubstr("refuses every problem"));
   EXPECT_EQ(Device().state, supervisor::DeviceState::kReady);
   EXPECT_EQ(Device().worker_deaths, 0);
 }

@@ -37,7 +37,8 @@ class SelfCheckTest : public TunerTest {
   }
   Tuning Tuned() {
     const jobs::JobSnapshot job = Tune({Problem(1)}, /*force=*/true);
-    EXPECT_EQ(job.state, jobs::JobState::kSucceeded) << ::testing::PrintToString(job.failures);
+    EXPECT_EQ(job.state, jobs::JobState::kSucceeded)
+        << (job.failures.empty() ? "" : job.failures[0].reason);
     return tuner_->GetTuning("", Problem(1)).value();
   }
   supervisor::DeviceStatus Device() { return tuner_->ListDevices().at(0); }

@@ -183,7 +183,7 @@ TEST_F(TunerTest, NoCandidateThatRunsFailsTheJobWithTheReason) {
   const jobs::JobSnapshot job = Tune({Problem(1)});
   EXPECT_EQ(job.state, jobs::JobState::kFailed);
   ASSERT_EQ(job.failures.size(), 1U);
-  EXPECT_THAT(job.failures[0], HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
+  EXPECT_THAT(job.failures[0].reason, HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
   const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
   EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
 }
@@ -401,6 +401,7 @@ TEST_F(TunerTest, AHintForAnotherEnvironmentSaysWhatItHoldsFor) {
   const auto response = Lookup(request).value();
   const auto& miss = std::get<lookup::Miss>(response.results[0].outcome);
   ASSERT_TRUE(miss.hint.has_value());
+  EXPECT_EQ(miss.hint->environment_text, kH200);
   EXPECT_EQ(miss.hint->note, absl::StrCat("not exact: holds for ", kH200, ", not cudnn=9.12.0"));
 }
 
@@ -430,6 +431,7 @@ TEST_F(TunerTest, HintComesFromTheProfile) {
   const lookup::Miss& miss = std::get<lookup::Miss>(response.results[0].outcome);
   ASSERT_TRUE(miss.hint.has_value());
   EXPECT_EQ(miss.hint->environment_name, "profile:nvidia-h200");
+  EXPECT_EQ(miss.hint->environment_text, kProfile);
   EXPECT_THAT(miss.hint->note, HasSubstr("not exact"));
 }
 

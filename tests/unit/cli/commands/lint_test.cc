@@ -489,7 +489,9 @@ TEST_F(LintCommandTest, ListsOnlyAndFailsFromTheSeverityThatWasAskedFor) {
 TEST_F(LintCommandTest, AProblemWithoutAListHasTheJobsReason) {
   daemon_.misses["x"] = v1::MISS_REASON_NOT_FOUND;
   daemon_.states[0].set_state(v1::JOB_STATE_FAILED);
-  daemon_.states[0].add_failures(Problem(kPlain).ToText() + ": the worker was ended by signal 11");
+  v1::TuningFailure* failure = daemon_.states[0].add_failures();
+  failure->set_problem_text(Problem(kPlain).ToText());
+  failure->set_reason("the worker was ended by signal 11");
   const RunResult result = Lint({});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out,

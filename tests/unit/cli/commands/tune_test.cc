@@ -51,11 +51,13 @@ TEST_F(TuneTest, TheBarIsOnTerminalsOnly) {
 
 TEST_F(TuneTest, AFailedJobEndsWithOneAndSaysWhy) {
   daemon_.states = {Job(v1::JOB_STATE_FAILED, 0, 1, 1)};
-  daemon_.states[0].add_failures("fwd: no candidate ran");
+  v1::TuningFailure* failure = daemon_.states[0].add_failures();
+  failure->set_problem_text("fwd");
+  failure->set_reason("no candidate ran");
   daemon_.misses["fwd"] = v1::MISS_REASON_NOT_FOUND;
   const RunResult result = Tune({});
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.err.find("no candidate ran"), std::string::npos);
+  EXPECT_NE(result.err.find("fwd: no candidate ran"), std::string::npos);
 }
 
 TEST_F(TuneTest, AResultThatIsNotOnDiskIsSaid) {

@@ -138,6 +138,7 @@ TEST(ProtoConverter, LookupKeepsOutcomes) {
   answer.evidence = Evidence::kMeasured;
   answer.tune_time = absl::UnixEpoch() + absl::Milliseconds(1500);
   lookup::Miss miss{lookup::MissReason::kNoCandidate, "none", "jobs/3", answer};
+  miss.hint->environment_text = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full";
   const TuningKey key = FakeTuner::Key(ConvProblem::Parse(kProblem).value());
   v1::BatchGetResponse out;
   Fill(lookup::LookupResult{key, answer}, out.add_results());
@@ -151,7 +152,8 @@ TEST(ProtoConverter, LookupKeepsOutcomes) {
             LegacyAlgorithmName(Operation::kBwdData, 1));
   EXPECT_EQ(out.results(1).miss().reason(), v1::MISS_REASON_NO_CANDIDATE);
   EXPECT_EQ(out.results(1).miss().job(), "jobs/3");
-  EXPECT_TRUE(out.results(1).miss().has_hint());
+  EXPECT_EQ(out.results(0).answer().environment_text(), "");
+  EXPECT_EQ(out.results(1).miss().hint().environment_text(), miss.hint->environment_text);
 }
 
 TEST(ProtoConverter, TuningMarksWinnerAndStockChoice) {

@@ -7,6 +7,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "proto/model/missing.h"
+#include "proto/model/violation.h"
 
 namespace convtune::rpc::messages {
 namespace {
@@ -50,14 +51,6 @@ TEST(StatusMapper, WhatIsMissingIsNamedByKindAndName) {
   EXPECT_EQ(info.metadata().at("job"), "jobs/7");
 }
 
-TEST(StatusMapper, AFieldThatTheMessageNamesIsNamedOnce) {
-  EXPECT_EQ(
-      ToGrpcStatus(absl::InvalidArgumentError("path: must be absolute"), "path").error_message(),
-      "path: must be absolute");
-  EXPECT_EQ(ToGrpcStatus(absl::InvalidArgumentError("pathological"), "path").error_message(),
-            "path: pathological");
-}
-
 TEST(StatusMapper, ManyViolationsFitATrailerAndAreCounted) {
   std::vector<Violation> violations(5000, {"problems[1].text", std::string(1000, 'x')});
   const grpc::Status status = ToGrpcStatus(violations);
@@ -97,11 +90,13 @@ TEST(StatusMapper, UnavailableSaysWhenToTryAgain) {
   EXPECT_FALSE(Find(Details(ToGrpcStatus(absl::InternalError("x"))), &retry));
 }
 
-TEST(StatusMapper, InvalidArgumentNamesTheFieldItIsAbout) {
+TEST(StatusMapper, AViolationNamesItsField) {
+  const grpc::Status status = ToGrpcStatus(ViolationError({"environment", "is required"}));
+  EXPECT_EQ(status.error_message(), "environment: is required");
   google::rpc::BadRequest bad;
-  ASSERT_TRUE(
-      Find(Details(ToGrpcStatus(absl::InvalidArgumentError("is required"), "environment")), &bad));
+  ASSERT_TRUE(Find(Details(status), &bad));
   EXPECT_EQ(bad.field_violations(0).field(), "environment");
+  EXPECT_EQ(bad.field_violations(0).description(), "is required");
 }
 
 TEST(StatusMapper, OkStaysOk) { EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok()); }

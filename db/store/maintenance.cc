@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "db/sqlite/database_file.h"
 #include "db/sqlite/file_util.h"
 #include "db/sqlite/transaction.h"
 #include "db/store/tables.h"

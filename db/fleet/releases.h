@@ -65,7 +65,7 @@ struct PromotionScope {
 std::string LesserEvidence(int64_t count, Evidence least);
 
 // A release that a rollback made, and what its choices may surprise with. Both are
-// 0 where a canary was taken back.
+// 0 where a canary was rolled back.
 struct FleetRollback {
   FleetRelease made;
   int64_t kept_count =
@@ -92,7 +92,7 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std:
                                                   const std::string& reason,
                                                   const std::string& environment_text,
                                                   const std::vector<std::string>& problems);
-// Takes the canary back; else a new release with the choices of `to` (0: of the
+// Rolls the canary back; else a new release with the choices of `to` (0: of the
 // release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to.
 absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std::string& author,
                                                    const std::string& reason, int64_t to);
@@ -113,7 +113,7 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(Postgres& postgres,
                                                           int64_t environment_id, int64_t release);
 
 // A released tuning: convtune.v1.Tuning, whose environment_number is 1. Without
-// a payload: the problem's choice was taken back.
+// a payload: the problem's choice was withdrawn.
 struct ReleasedTuning {
   int64_t environment_id = 0;
   std::string problem_text;

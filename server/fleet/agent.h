@@ -124,7 +124,7 @@ class Agent {
   // Before releases: what is banned is no answer from the release on that brings it.
   absl::Status FollowBans();
   // Returns how many this node has to deliver its own of first. A problem whose
-  // choice was taken back loses the fleet's tuning.
+  // choice was withdrawn loses the fleet's tuning.
   absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
   absl::Status Withdraw(const Place& place, const std::string& problem_text);
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);

@@ -245,7 +245,7 @@ CREATE TABLE pooled_payloads (
   payload bytea NOT NULL
 );
 
--- state: 1 promoted, 2 canary, 3 withdrawn, as in the daemon. Numbers are given
+-- state: 1 promoted, 2 canary, 3 rolled back, as in the daemon. Numbers are given
 -- under a lock that is held until the commit: whoever sees N sees all below.
 CREATE TABLE releases (
   release_number bigint PRIMARY KEY CHECK (release_number > 0),
@@ -267,8 +267,8 @@ CREATE TABLE releases (
 CREATE UNIQUE INDEX releases_one_canary ON releases (state) WHERE state = 2;
 
 -- What a problem is served from a release on, until a later one that was not
--- withdrawn has another. Without a digest: nothing, and the winner is the one
--- that was taken back.
+-- rolled back has another. Without a digest: nothing, and the winner is the one
+-- that was withdrawn.
 CREATE TABLE release_choices (
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,

@@ -15,9 +15,9 @@ namespace convtune {
 
 // Persisted: never renumber.
 enum class ReleaseState {
-  kPromoted = 1,   // was promoted; the newest such one is served
-  kCanary = 2,     // served to a share of the processes
-  kWithdrawn = 3,  // a canary that was taken back
+  kPromoted = 1,    // was promoted; the newest such one is served
+  kCanary = 2,      // served to a share of the processes
+  kRolledBack = 3,  // a canary that was rolled back
 };
 
 // What a choice is for, as bits; one choice may be for several. Persisted.
@@ -62,7 +62,7 @@ struct Release {
   std::string author;
   std::string reason;
   absl::Time create_time = absl::UnixEpoch();
-  // Who promoted or withdrew a canary, and why; empty for others.
+  // The author and the reason of a canary's promotion or rollback; empty for others.
   std::string end_author;
   std::string end_reason;
   std::optional<absl::Time> end_time;

@@ -52,8 +52,9 @@ struct TuningCircumstances {
 void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
 
 // True if candidates that need too much memory are all that is missing.
-inline bool IsIncompleteForMemoryOnly(Evidence evidence, uint32_t incomplete) {
-  return evidence == Evidence::kIncomplete && incomplete == ReasonBit(IncompleteReason::kMemory);
+inline bool IsIncompleteForMemoryOnly(Evidence evidence, uint32_t incomplete_reasons) {
+  return evidence == Evidence::kIncomplete &&
+         incomplete_reasons == ReasonBit(IncompleteReason::kMemory);
 }
 
 // Where what an API's heuristic lists first failed, or is quarantined, the
@@ -63,8 +64,8 @@ void NoteFailedStock(Tuning* tuning);
 
 // True for a stock choice whose result could not be judged. It stays an answer,
 // as programs run it anyway, but is no better than cuDNN's heuristic, and is not
-// published. `incomplete` and `candidates` are the tuning's.
-bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
+// published. `incomplete_reasons` and `candidates` are the tuning's.
+bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete_reasons,
                      const std::vector<Candidate>& candidates);
 
 // After candidates were quarantined. Where nothing that ran is left, the tuning

@@ -58,12 +58,12 @@ struct KeptTuning {
   explicit KeptTuning(const Tuning& tuning);
   // With what is kept.
   Tuning ToTuning() const;
-  bool has(IncompleteReason reason) const { return (incomplete & ReasonBit(reason)) != 0; }
+  bool has(IncompleteReason reason) const { return (incomplete_reasons & ReasonBit(reason)) != 0; }
 
   KeptKey key;
   std::vector<Candidate> candidates;
-  std::string incomplete_reason;
-  uint32_t incomplete;
+  std::string incomplete_message;
+  uint32_t incomplete_reasons;
   absl::Time tune_time;
   absl::Duration elapsed;
   int64_t memory_budget_bytes;

@@ -64,7 +64,7 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   auto* answer = std::get_if<Answer>(&outcome);
   if (answer == nullptr) return;
   answer->note =
-      own ? absl::StrCat("not exact: ", hint->tuning.incomplete_reason)
+      own ? absl::StrCat("not exact: ", hint->tuning.incomplete_message)
           : absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text(), ", not ",
                          misfit ? KnownText(pending.request.program) : key.environment_text,
                          answer->note.empty() ? "" : "; ", answer->note);

@@ -45,9 +45,9 @@ struct TuningSummary {
   absl::Time tune_time;
   absl::Duration elapsed;
   int candidate_count = 0;
-  std::string winner;       // text form; empty if none ran
-  uint32_t incomplete = 0;  // see Tuning
-  std::string incomplete_reason;
+  std::string winner;               // text form; empty if none ran
+  uint32_t incomplete_reasons = 0;  // see Tuning
+  std::string incomplete_message;
 };
 
 struct TuningPage {

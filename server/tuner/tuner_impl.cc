@@ -253,8 +253,8 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
     const lookup::KeptTuning& tuning = indexed->tuning;
     page.tunings.push_back({tuning.key.Whole(), indexed->EnvironmentName(), tuning.evidence,
                             tuning.origin, tuning.tune_time, tuning.elapsed,
-                            indexed->candidate_count, indexed->Winner(), tuning.incomplete,
-                            tuning.incomplete_reason});
+                            indexed->candidate_count, indexed->Winner(), tuning.incomplete_reasons,
+                            tuning.incomplete_message});
   }
   return page;
 }

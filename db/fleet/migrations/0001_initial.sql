@@ -163,7 +163,7 @@ CREATE TABLE evidence (
   throttled boolean NOT NULL,
   current boolean NOT NULL,
   digest bytea NOT NULL CHECK (length(digest) = 16),
-  incomplete_reason text NOT NULL,
+  incomplete_message text NOT NULL,
   -- Pooled by the fleet before, which lost it.
   relayed boolean NOT NULL DEFAULT false,
   UNIQUE (node_id, epoch_ordinal, sequence)

@@ -183,8 +183,8 @@ v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::Environment
   listed.origin = summary.origin;
   listed.tune_time = summary.tune_time;
   listed.elapsed = summary.elapsed;
-  listed.incomplete = summary.incomplete;
-  listed.incomplete_reason = summary.incomplete_reason;
+  listed.incomplete_reasons = summary.incomplete_reasons;
+  listed.incomplete_message = summary.incomplete_message;
   v1::Tuning out;
   convtune::Fill(listed, /*with_samples=*/false, &out);
   AddKey(summary.key, environment, &out);

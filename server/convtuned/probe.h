@@ -27,7 +27,7 @@ struct ProbeResult {
   std::vector<supervisor::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
   // Of those that are GPUs, by name: "0000:01:00.0".
   std::map<std::string, std::string> pci_bus_ids;
-  std::vector<std::string> problems;  // one for each device that is left out
+  std::vector<std::string> findings;  // the reason for each device that is left out
 };
 
 // Runs the worker once for the GPUs and once for each profile. What cannot be

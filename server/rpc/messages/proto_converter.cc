@@ -269,8 +269,8 @@ v1::Device ToProto(const supervisor::DeviceStatus& device) {
 
 v1::CheckDatabaseResponse ToProto(const db::StoreCheck& check, absl::Duration elapsed) {
   v1::CheckDatabaseResponse out;
-  out.set_ok(check.problems.empty());
-  out.mutable_problems()->Add(check.problems.begin(), check.problems.end());
+  out.set_ok(check.findings.empty());
+  out.mutable_findings()->Add(check.findings.begin(), check.findings.end());
   out.set_rows_checked(check.rows_checked);
   *out.mutable_elapsed() = ToProto(elapsed);
   return out;

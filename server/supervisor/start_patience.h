@@ -17,7 +17,7 @@ namespace convtune::supervisor {
 // disk, and stands still in a process that hangs. 0 where it cannot be told.
 uint64_t WorkDone(pid_t pid);
 
-// How long a process that starts may take.
+// The limits on the time that a process may take to start.
 struct StartLimits {
   absl::Duration silence = absl::Seconds(60);  // without a sign of life
   // In all: one that goes round in circles shows signs of life for ever.

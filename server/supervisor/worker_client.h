@@ -22,7 +22,7 @@
 
 namespace convtune::supervisor {
 
-// Why a session ended before it was closed.
+// The reason for which a session ended before it was closed.
 struct WorkerLoss {
   std::string reason;  // "signal 11 (SIGSEGV)", "hung for 30s", ...
   bool killed_from_outside = false;
@@ -56,7 +56,7 @@ class WorkerClient {
   static absl::StatusOr<std::unique_ptr<WorkerClient>> Start(Options options);
 
   const worker::v1::HelloReply& hello() const { return hello_; }
-  // Which of the worker's instruments work.
+  // The outcome of the worker's self-check: the instruments that work.
   const SelfCheck& self_check() const { return self_check_; }
   // True if candidates can be timed, and legacy algorithms searched.
   bool measures() const { return hello_.has_gpu() && MayMeasure(self_check_); }

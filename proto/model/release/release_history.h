@@ -1,5 +1,5 @@
-// ReleaseHistory: the releases there are, and which ones may follow. No clock, no
-// disk. A daemon and the fleet decide by it alike.
+// A ReleaseHistory holds the releases of a daemon or of the fleet, and decides which
+// ones may follow. It uses no clock and no disk.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace convtune {
 
-// Who decides on a release, and when.
+// A ReleaseDecision is an operator's decision on a release.
 struct ReleaseDecision {
   std::string author;
   std::string reason;

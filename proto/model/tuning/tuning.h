@@ -26,8 +26,8 @@ struct Tuning {
   absl::Time tune_time = absl::UnixEpoch();
   absl::Duration elapsed;
   int64_t memory_budget_bytes = 0;  // 0: no limit but the device's
-  // Why it is not MEASURED: a mask of ReasonBit, and the same in words for
-  // people, with counts, which nothing is decided by. See AddReason.
+  // The reasons for which it is not MEASURED: a mask of ReasonBit, and the same in words
+  // for people, with counts. Decisions depend on the mask alone. See AddReason.
   uint32_t incomplete_reasons = 0;
   std::string incomplete_message;
   // Of the race; kNone and 0 where nothing was timed.

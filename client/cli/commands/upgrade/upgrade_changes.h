@@ -59,7 +59,7 @@ struct UpgradeChange {
 UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,
                               const ListedProblem& to);
 
-// How many problems changed in which way.
+// An UpgradeSummary counts the problems by the kind of their change.
 struct UpgradeSummary {
   int problems = 0;
   int choice = 0;  // another first choice, engine included

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/supervisor/device.h"
-#include "server/supervisor/start_patience.h"
+#include "server/supervisor/start_timeout.h"
 
 namespace convtune::convtuned {
 

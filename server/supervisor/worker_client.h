@@ -16,8 +16,8 @@
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/cancel_token.h"
 #include "proto/model/tuning/self_check.h"
-#include "server/supervisor/self_check_book.h"
-#include "server/supervisor/start_patience.h"
+#include "server/supervisor/self_check_cache.h"
+#include "server/supervisor/start_timeout.h"
 #include "server/supervisor/worker_process.h"
 
 namespace convtune::supervisor {
@@ -47,8 +47,8 @@ class WorkerClient {
     StartLimits start = {};  // until the handshake is answered
     // Says what is known of the worker's self-check, and is told what it came
     // to; nullptr: nothing is known, and nobody is told.
-    SelfCheckBook* self_checks = nullptr;
-    std::string self_check_key = {};  // SelfCheckBook::KeyOf
+    SelfCheckCache* self_checks = nullptr;
+    std::string self_check_key = {};  // SelfCheckCache::KeyOf
   };
 
   // Starts the worker and shakes hands. Errors: UNAVAILABLE with the reason,

@@ -13,7 +13,7 @@
 
 namespace convtune::db {
 
-// Which delivery it is. Sequences grow within an epoch; each start of the daemon
+// An OutboxId identifies a delivery. Sequences grow within an epoch; each start of the daemon
 // has an epoch of its own, at random, so that no pair ever stands for two
 // contents, whatever backup the daemon was restored from.
 struct OutboxId {

@@ -16,7 +16,7 @@
 namespace convtune::db {
 
 struct StoreCheck {
-  std::vector<std::string> problems;  // at most 100
+  std::vector<std::string> findings;  // at most 100
   int64_t rows_checked = 0;
 };
 

@@ -20,7 +20,7 @@ struct TlsFiles {
   std::string key;   // its private key
 };
 
-// Where a daemon listens. Value type.
+// An Address is the place where a daemon listens. Value type.
 struct Address {
   bool unix_socket = false;
   std::string target;  // the socket's path, or HOST:PORT

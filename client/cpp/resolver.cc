@@ -66,8 +66,8 @@ class Resolver::Impl {
     const std::optional<convtune::Environment> program = ToModel(own, &broken);
     if (!broken.empty()) {
       for (Result& result : results) {
-        result.miss = Miss::kRefused;
-        result.why = broken;
+        result.miss = MissReason::kRefused;
+        result.message = broken;
       }
       return results;
     }
@@ -199,8 +199,8 @@ class Resolver::Impl {
         result = (*snapshot)->Find(**part, call.queries[place].problem, call.constraints);
         all = all && result.found;
       } else {
-        if (other) result.miss = Miss::kOtherEnvironment;
-        result.why = std::string(part.status().message());
+        if (other) result.miss = MissReason::kOtherEnvironment;
+        result.message = std::string(part.status().message());
       }
     }
     return all;
@@ -267,20 +267,20 @@ class Resolver::Impl {
           if (rule == refused.end()) {
             left.push_back(places[i]);
           } else {
-            result.miss = Miss::kRefused;
-            result.why = rule->second;
+            result.miss = MissReason::kRefused;
+            result.message = rule->second;
           }
           continue;
         }
         // The snapshot knows by itself that a text is no problem.
-        if (result.miss == Miss::kRefused) continue;
-        const std::string snapshot = result.why.empty() ? "" : "; " + result.why;
-        result.why = response.ok()
-                         ? "the daemon answered another number of problems"
-                         : absl::StrCat(std::string(response.status().message()), looked, snapshot);
+        if (result.miss == MissReason::kRefused) continue;
+        const std::string snapshot = result.message.empty() ? "" : "; " + result.message;
+        result.message = response.ok() ? "the daemon answered another number of problems"
+                                       : absl::StrCat(std::string(response.status().message()),
+                                                      looked, snapshot);
         result.problem = CanonicalOr(result.problem);
-        if (result.miss != Miss::kOtherEnvironment) {
-          result.miss = nobody ? Miss::kUnavailable : Miss::kRefused;
+        if (result.miss != MissReason::kOtherEnvironment) {
+          result.miss = nobody ? MissReason::kUnavailable : MissReason::kRefused;
         }
       }
       if (refused.empty()) return;

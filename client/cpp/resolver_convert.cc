@@ -47,12 +47,13 @@ convtune::Constraints ToModel(const Constraints& constraints) {
   if (constraints.cache_state != CacheState::kDefault) {
     model.cache_state = static_cast<convtune::CacheState>(constraints.cache_state);
   }
-  model.launch =
-      constraints.launch == Launch::kGraphCapture ? LaunchMode::kGraphCapture : LaunchMode::kEager;
+  model.launch = constraints.launch == LaunchMode::kGraphCapture
+                     ? convtune::LaunchMode::kGraphCapture
+                     : convtune::LaunchMode::kEager;
   return model;
 }
 
-std::optional<convtune::Environment> ToModel(const Environment& program, std::string* why) {
+std::optional<convtune::Environment> ToModel(const Environment& program, std::string* broken) {
   ProgramTexts texts;
   texts.profile = program.profile;
   texts.gpu_model = program.gpu_model;
@@ -71,7 +72,7 @@ std::optional<convtune::Environment> ToModel(const Environment& program, std::st
   std::optional<convtune::Environment> model = ReadProgram(texts, &violations);
   if (violations.empty()) return model;
   for (Violation& violation : violations) violation.field = "program." + violation.field;
-  *why = ToString(violations);
+  *broken = ToString(violations);
   return std::nullopt;
 }
 
@@ -120,7 +121,7 @@ v1::BatchGetRequest ToRequest(const std::string& environment, const Environment&
   own->set_library_configuration(
       static_cast<v1::LibraryConfiguration>(ParseLibraryConfiguration(program.library_configuration)
                                                 .value_or(LibraryConfiguration::kUnknown)));
-  request.set_min_evidence(static_cast<v1::Evidence>(constraints.least_evidence));
+  request.set_min_evidence(static_cast<v1::Evidence>(constraints.min_evidence));
   v1::Constraints* out = request.mutable_constraints();
   if (constraints.max_workspace_bytes) {
     out->set_max_workspace_bytes(*constraints.max_workspace_bytes);
@@ -134,46 +135,46 @@ v1::BatchGetRequest ToRequest(const std::string& environment, const Environment&
   out->set_api(constraints.api == Api::kGraph    ? v1::API_GRAPH
                : constraints.api == Api::kLegacy ? v1::API_LEGACY
                                                  : v1::API_ANY);
-  out->set_launch(constraints.launch == Launch::kGraphCapture ? v1::LAUNCH_MODE_GRAPH_CAPTURE
-                                                              : v1::LAUNCH_MODE_EAGER);
+  out->set_launch(constraints.launch == LaunchMode::kGraphCapture ? v1::LAUNCH_MODE_GRAPH_CAPTURE
+                                                                  : v1::LAUNCH_MODE_EAGER);
   if (constraints.max_error) out->set_max_error(*constraints.max_error);
   out->set_cache_state(static_cast<v1::CacheState>(constraints.cache_state));
   return request;
 }
 
-Choice ToChoice(const Candidate& candidate) {
-  Choice choice;
-  choice.text = ToText(candidate.id);
-  choice.graph = ApiOf(candidate.id) == convtune::Api::kGraph;
-  if (const auto* config = std::get_if<EngineConfig>(&candidate.id); config != nullptr) {
-    choice.engine_index = config->engine_index;
-    choice.knobs.assign(config->knobs.begin(), config->knobs.end());
+Candidate ToCandidate(const convtune::Candidate& known) {
+  Candidate candidate;
+  candidate.text = ToText(known.id);
+  candidate.graph = ApiOf(known.id) == convtune::Api::kGraph;
+  if (const auto* config = std::get_if<EngineConfig>(&known.id); config != nullptr) {
+    candidate.engine_index = config->engine_index;
+    candidate.knobs.assign(config->knobs.begin(), config->knobs.end());
   } else {
-    const auto& algorithm = std::get<LegacyAlgorithm>(candidate.id);
-    choice.algorithm = algorithm.algorithm;
-    choice.math_type = algorithm.math_type;
+    const auto& algorithm = std::get<LegacyAlgorithm>(known.id);
+    candidate.algorithm = algorithm.algorithm;
+    candidate.math_type = algorithm.math_type;
   }
-  choice.workspace_bytes = candidate.workspace_bytes;
-  choice.deterministic = candidate.deterministic();
-  if (candidate.median_us > 0) choice.median_us = candidate.median_us;
-  return choice;
+  candidate.workspace_bytes = known.workspace_bytes;
+  candidate.deterministic = known.deterministic();
+  if (known.median_us > 0) candidate.median_us = known.median_us;
+  return candidate;
 }
 
-Choice ToChoice(const v1::Candidate& candidate) {
-  Choice choice;
-  choice.text = candidate.text();
-  choice.graph = candidate.has_engine_config();
-  choice.engine_index = candidate.engine_config().engine_index();
-  const v1::EngineConfig& config = candidate.engine_config();
+Candidate ToCandidate(const v1::Candidate& message) {
+  Candidate candidate;
+  candidate.text = message.text();
+  candidate.graph = message.has_engine_config();
+  candidate.engine_index = message.engine_config().engine_index();
+  const v1::EngineConfig& config = message.engine_config();
   for (int i = 0; i < std::min(config.knob_types_size(), config.knob_values_size()); ++i) {
-    choice.knobs.emplace_back(config.knob_types(i), config.knob_values(i));
+    candidate.knobs.emplace_back(config.knob_types(i), config.knob_values(i));
   }
-  choice.algorithm = candidate.legacy_algorithm().algorithm();
-  choice.math_type = candidate.legacy_algorithm().math_type();
-  choice.workspace_bytes = candidate.workspace_bytes();
-  choice.deterministic = candidate.deterministic();
-  if (candidate.median_us() > 0) choice.median_us = candidate.median_us();
-  return choice;
+  candidate.algorithm = message.legacy_algorithm().algorithm();
+  candidate.math_type = message.legacy_algorithm().math_type();
+  candidate.workspace_bytes = message.workspace_bytes();
+  candidate.deterministic = message.deterministic();
+  if (message.median_us() > 0) candidate.median_us = message.median_us();
+  return candidate;
 }
 
 Result ToResult(const v1::BatchGetResult& outcome) {
@@ -181,16 +182,16 @@ Result ToResult(const v1::BatchGetResult& outcome) {
   result.problem = outcome.problem_text();
   result.source = Source::kDaemon;
   if (!outcome.has_answer()) {
-    result.miss = static_cast<Miss>(outcome.miss().reason());
+    result.miss = static_cast<MissReason>(outcome.miss().reason());
     result.job = outcome.miss().job();
-    result.why = outcome.miss().message();
+    result.message = outcome.miss().message();
     return result;
   }
   const v1::Answer& answer = outcome.answer();
   result.found = true;
-  result.winner = ToChoice(answer.winner());
+  result.winner = ToCandidate(answer.winner());
   for (const v1::Candidate& candidate : answer.portfolio()) {
-    result.portfolio.push_back(ToChoice(candidate));
+    result.portfolio.push_back(ToCandidate(candidate));
   }
   result.evidence = static_cast<Evidence>(answer.evidence());
   return result;

@@ -11,21 +11,21 @@
 
 namespace convtune::client {
 
-// The field and the rule that it breaks; empty if none does.
+// Returns the field and the rule that it breaks; empty if none does.
 std::string RuleBroken(const Constraints& constraints);
 convtune::Constraints ToModel(const Constraints& constraints);
-// Nullopt: `why` is the field and the rule that it breaks.
-std::optional<convtune::Environment> ToModel(const Environment& program, std::string* why);
-// Without problems.
+// Nullopt if a field breaks its rule: `broken` then names both.
+std::optional<convtune::Environment> ToModel(const Environment& program, std::string* broken);
+// Returns the request without its problems.
 v1::BatchGetRequest ToRequest(const std::string& environment, const Environment& program,
                               const Constraints& constraints);
 
 Environment ToEnvironment(const convtune::Environment& environment);
 Environment ToEnvironment(const v1::Environment& environment);
 
-Choice ToChoice(const Candidate& candidate);
-Choice ToChoice(const v1::Candidate& candidate);
-// Without the environment.
+Candidate ToCandidate(const convtune::Candidate& candidate);
+Candidate ToCandidate(const v1::Candidate& candidate);
+// Leaves the result's environment empty.
 Result ToResult(const v1::BatchGetResult& outcome);
 
 }  // namespace convtune::client

@@ -30,9 +30,9 @@ absl::StatusOr<std::vector<uint64_t>> ReadWords(const std::string& path, size_t*
   return words;
 }
 
-Candidate ToCandidate(const snapshot::SnapshotView& view,
-                      const snapshot::SnapshotCandidate& stored) {
-  Candidate candidate;
+convtune::Candidate FromSnapshot(const snapshot::SnapshotView& view,
+                                 const snapshot::SnapshotCandidate& stored) {
+  convtune::Candidate candidate;
   candidate.id = snapshot::ToCandidateId(view, stored);
   candidate.numerical_notes = stored.numerical_notes;
   candidate.behavior_notes = stored.behavior_notes;
@@ -101,8 +101,8 @@ Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
   result.environment = ToEnvironment(part.environment);
   const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(problem_text);
   if (!problem.ok()) {
-    result.miss = Miss::kRefused;
-    result.why = std::string(problem.status().message());
+    result.miss = MissReason::kRefused;
+    result.message = std::string(problem.status().message());
     return result;
   }
   result.problem = problem->ToText();
@@ -110,41 +110,42 @@ Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
   const snapshot::SnapshotEntry* entry =
       key.ok() ? view_.Find(*part.section, *key, snapshot::HashOf(*key)) : nullptr;
   if (entry == nullptr) {
-    result.miss = Miss::kNotFound;
-    result.why = absl::StrCat("not in the snapshot for ", part.environment.Name());
+    result.miss = MissReason::kNotFound;
+    result.message = absl::StrCat("not in the snapshot for ", part.environment.Name());
     return result;
   }
-  if (entry->evidence < static_cast<int>(constraints.least_evidence)) {
-    result.miss = Miss::kInsufficientEvidence;
-    result.why = "the snapshot's choice has less evidence than asked for";
+  if (entry->evidence < static_cast<int>(constraints.min_evidence)) {
+    result.miss = MissReason::kInsufficientEvidence;
+    result.message = "the snapshot's choice has less evidence than asked for";
     return result;
   }
   const convtune::Constraints keep = ToModel(constraints);
-  std::vector<Candidate> kept;
+  std::vector<convtune::Candidate> kept;
   const snapshot::SnapshotCandidate* stored = view_.candidates(*entry);
   for (int i = 0; i < entry->candidate_count; ++i) {
-    Candidate candidate = ToCandidate(view_, stored[i]);
+    convtune::Candidate candidate = FromSnapshot(view_, stored[i]);
     if (Satisfies(candidate, keep, problem->data_type())) kept.push_back(std::move(candidate));
   }
   if (kept.empty()) {
-    result.miss = Miss::kNoCandidate;
-    result.why = "none of the snapshot's choices keeps to the constraints";
+    result.miss = MissReason::kNoCandidate;
+    result.message = "none of the snapshot's choices keeps to the constraints";
     return result;
   }
   // Each API's are in the order in which they are to be offered. Of two first
   // ones, the faster; untimed ones stay as they are.
-  const auto other = std::find_if(kept.begin(), kept.end(), [&kept](const Candidate& candidate) {
-    return ApiOf(candidate.id) != ApiOf(kept.front().id);
-  });
+  const auto other =
+      std::find_if(kept.begin(), kept.end(), [&kept](const convtune::Candidate& candidate) {
+        return ApiOf(candidate.id) != ApiOf(kept.front().id);
+      });
   if (other != kept.end() && other->median_us > 0 && other->median_us < kept.front().median_us) {
     std::rotate(kept.begin(), other, other + 1);
   }
   result.found = true;
   result.source = Source::kSnapshot;
   result.evidence = static_cast<Evidence>(entry->evidence);
-  result.winner = ToChoice(kept.front());
+  result.winner = ToCandidate(kept.front());
   for (size_t i = 0; i < std::min(kept.size(), kPortfolio); ++i) {
-    result.portfolio.push_back(ToChoice(kept[i]));
+    result.portfolio.push_back(ToCandidate(kept[i]));
   }
   return result;
 }

@@ -15,8 +15,8 @@ namespace convtune::client {
 // One file, read and verified as a whole. Immutable: thread-safe.
 class SnapshotAnswers {
  public:
-  // What the promoted release has for one environment, whatever share of processes
-  // a canary has.
+  // A Part holds the choices of the promoted release for one environment. Choices of a
+  // canary are left out.
   struct Part {
     const snapshot::SnapshotSection* section;
     convtune::Environment environment;

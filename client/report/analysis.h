@@ -83,8 +83,8 @@ class ReportAnalysis {
   std::vector<int> order_;  // the groups' rows
 };
 
-// What rows of one environment and problem have in common, of itself: whatever
-// else there is to report changes nothing here. Candidates; -1: none.
+// The choice that the rows of one environment and problem have in common. It depends
+// on these rows alone. The members are candidates; -1: none.
 struct CommonChoice {
   int settled = -1;  // the most frequent winner
   int winner = -1;   // the settled one, unless another is clearly better

@@ -6,7 +6,7 @@
 
 namespace convtune::report {
 
-// What stands before and behind the document.
+// The parts of the page before and behind the document.
 std::string_view ReportPageHead();
 std::string_view ReportPageTail();
 

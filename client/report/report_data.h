@@ -40,7 +40,7 @@ struct ReportPlace {
   friend auto operator<=>(const ReportPlace&, const ReportPlace&) = default;
 };
 
-// What a candidate took, in microseconds. Value type.
+// The time of a candidate, in microseconds. Value type.
 struct ReportTime {
   int candidate = 0;
   float median_us = 0;
@@ -73,7 +73,7 @@ struct ReportRow {
   const ReportTime* TimeOf(int candidate) const;
 };
 
-// What a node's daemon counted since its start.
+// The counters of a node's daemon since its start.
 struct ReportCounters {
   int64_t lookups = 0;
   int64_t hits = 0;
@@ -88,8 +88,8 @@ struct ReportWanted {
   std::string last_error = {};
 };
 
-// What another cuDNN changes on the GPU of a profile, as `convtune upgrade-check`
-// found it. Value type.
+// The changes that another cuDNN brings on the GPU of a profile, as found by `convtune
+// upgrade-check`. Value type.
 struct ReportUpgradeCheck {
   struct Row {
     int problem = 0;
@@ -106,7 +106,8 @@ struct ReportUpgradeCheck {
   std::vector<Row> rows;
 };
 
-// Which rows a report is about; empty texts and absent values: all. Value type.
+// A ReportFilter selects the rows of a report. An empty text or an absent value selects
+// all. Value type.
 struct ReportFilter {
   std::string gpu = {};      // part of the GPU model, in any case
   std::string problem = {};  // part of the text form
@@ -119,7 +120,7 @@ struct ReportFilter {
 // Not thread-safe.
 class ReportData {
  public:
-  // How many times of a tuning are kept beyond the winner's and the stock's.
+  // Number of a tuning's times that are kept beside the winner's and the stock choice's.
   static constexpr size_t kKeptTimes = 16;
 
   explicit ReportData(ReportFilter filter = {}) : filter_(std::move(filter)) {}
@@ -151,7 +152,7 @@ class ReportData {
   void AddUpgradeCheck(ReportUpgradeCheck check) { upgrade_checks_.push_back(std::move(check)); }
 
   const std::vector<ReportRow>& rows() const { return rows_; }
-  // Where rows of another environment or problem than the row before begin.
+  // Indices of the rows whose environment or problem is not that of the row before.
   const std::vector<size_t>& runs() const { return runs_; }
   const std::vector<ReportProblem>& problems() const { return problems_; }
   const std::vector<Environment>& environments() const { return environments_; }

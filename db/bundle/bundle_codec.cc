@@ -180,8 +180,8 @@ void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
       break;
   }
   reader->Require(tuning.evidence != Evidence::kMeasured ||
-                      (tuning.incomplete == 0 && tuning.incomplete_reason.empty()),
-                  kReason, "incomplete_reason", "must be empty for a complete measurement");
+                      (tuning.incomplete_reasons == 0 && tuning.incomplete_message.empty()),
+                  kReason, "incomplete_message", "must be empty for a complete measurement");
   reader->Require(
       tuning.evidence <= Evidence::kHeuristic || !tuning.has(IncompleteReason::kUnjudged), kReason,
       "evidence", "must be HEURISTIC where no result could be judged");
@@ -227,10 +227,10 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
                   Concat("must be in its canonical form, ", problem->ToText()));
   }
   std::set<int> reasons;
-  for (const int reason : row.incomplete()) {
+  for (const int reason : row.incomplete_reasons()) {
     reader.Require(v1::IncompleteReason_IsValid(reason) && reason != 0 &&
                        reason != v1::INCOMPLETE_REASON_OUTDATED && reasons.insert(reason).second,
-                   v1::REFUSAL_REASON_EVIDENCE, "incomplete",
+                   v1::REFUSAL_REASON_EVIDENCE, "incomplete_reasons",
                    "must be IncompleteReasons other than OUTDATED, each once");
   }
   const absl::Time tune_time = FromProto(row.tune_time());
@@ -241,8 +241,8 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
                  v1::REFUSAL_REASON_TIME, "elapsed", "must be a Duration of at least 0");
   reader.Require(row.memory_budget_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT,
                  "memory_budget_bytes", "must be at least 0");
-  reader.Require(row.incomplete_reason().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,
-                 "incomplete_reason", "must have at most 4096 bytes");
+  reader.Require(row.incomplete_message().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,
+                 "incomplete_message", "must have at most 4096 bytes");
   reader.Require(v1::StopReason_IsValid(row.stop_reason()) && row.rounds() >= 0 &&
                      v1::CacheState_IsValid(row.cache_state()),
                  v1::REFUSAL_REASON_MEASUREMENT, "stop_reason",

@@ -13,7 +13,7 @@
 
 namespace convtune::db {
 
-// What became of the tunings of all inputs.
+// Counts of the tunings of all inputs, by their fate in the merge.
 struct BundleMergeCounts {
   int64_t read = 0;
   int64_t written = 0;

@@ -210,7 +210,7 @@ class Delivering {
         .Bool(card.throttled())
         .Bool(current)
         .Bytes(payload)
-        .Text(tuning.incomplete_reason)
+        .Text(tuning.incomplete_message)
         .Int(absl::ToUnixMicros(tuning.tune_time))
         .Bool(delivery.relayed);
     ASSIGN_OR_RETURN(
@@ -222,7 +222,7 @@ class Delivering {
             "power_limit_watts, clock_reasons, other_processes, temperature_celsius, elapsed_ms, "
             "candidate_count, evidence, stop_reason, full_listing, clean, throttled, current, "
             "digest, "
-            "incomplete_reason, tune_time, relayed) VALUES "
+            "incomplete_message, tune_time, relayed) VALUES "
             "($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,"
             "$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25,$26,$27,$28,"
             "substring(sha256($29) FROM 1 FOR 16),$30,to_timestamp($31::float8 / 1000000),$32) "

@@ -59,7 +59,7 @@ std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
 absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetNames& names,
                        postgres::Params* params);
 
-// What one node says of a problem.
+// A NodeEvidence is the current tuning of a problem on one node.
 struct NodeEvidence {
   int64_t node_id = 0;
   absl::Time receive_time;
@@ -68,7 +68,7 @@ struct NodeEvidence {
   Environment environment;  // with the full GPU model
 };
 
-// What all say together.
+// A PooledTuning is the tuning that the evidence of all nodes gives for one problem.
 struct PooledTuning {
   Tuning tuning;  // ranked; receive_time of the newest as its time
   std::optional<size_t> winner;

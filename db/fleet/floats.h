@@ -7,7 +7,8 @@
 
 namespace convtune::db::fleet {
 
-// What is smaller becomes 0, what is larger the largest: PostgreSQL refuses both.
+// Converts to the range of a `real` of PostgreSQL, which refuses values outside it: a
+// value below the range becomes 0, a value above it the largest.
 inline double AsFloat(double value) {
   constexpr double kLeast = std::numeric_limits<float>::min();
   constexpr double kMost = std::numeric_limits<float>::max();

@@ -22,7 +22,7 @@ struct NodeDevice {
   int state = 0;  // v1.DeviceState
 };
 
-// What an agent says of its node.
+// A Heartbeat is an agent's report of its node.
 struct Heartbeat {
   absl::Time node_time;  // by the node's clock
   std::string agent_version;
@@ -35,7 +35,7 @@ struct Heartbeat {
   int64_t outbox_depth = 0;
   int64_t outbox_dropped = 0;
   int64_t outbox_superseded = 0;
-  absl::Duration outbox_lag;  // since when something has waited and nothing was delivered
+  absl::Duration outbox_lag;  // for how long something has waited and nothing was delivered
   int64_t release = 0;
   int64_t release_missing = 0;  // problems of the release that the node has not
   int64_t release_extra = 0;    // that it has from a fleet, and the release has not

@@ -264,7 +264,7 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
   if (history.canary() != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "release: take the canary ", history.canary()->number, " back first, or promote it"));
+        "release: roll the canary ", history.canary()->number, " back first, or promote it"));
   }
   ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
   ASSIGN_OR_RETURN(const Release release, history.Promote(decision, 0, /*has_changes=*/true));
@@ -438,7 +438,7 @@ absl::Status ReadReleaseChanges(
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   // Keys that any release between the two has, the first included: it may have
-  // been taken back.
+  // been withdrawn.
   ASSIGN_OR_RETURN(
       const postgres::Result keys,
       postgres.Query("SELECT DISTINCT environment_id, problem_id FROM release_choices WHERE "

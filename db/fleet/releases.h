@@ -55,7 +55,7 @@ struct FleetDiff {
   std::vector<FleetChange> changes;  // the first ones, by environment and problem
 };
 
-// Which changes a promotion takes.
+// A PromotionScope selects the changes that a promotion takes.
 struct PromotionScope {
   bool all = false;                             // also those of numbers alone
   Evidence min_evidence = Evidence::kMeasured;  // what is known of less is left out
@@ -64,8 +64,8 @@ struct PromotionScope {
 // "23 changes whose evidence is less than measured (--min-evidence)".
 std::string LesserEvidence(int64_t count, Evidence least);
 
-// A release that a rollback made, and what its choices may surprise with. Both are
-// 0 where a canary was taken back.
+// A FleetRollback is the outcome of a rollback. The counts are of choices that the
+// operator may not expect; both are 0 where a canary was rolled back.
 struct FleetRollback {
   FleetRelease made;
   int64_t kept_count =
@@ -94,14 +94,14 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
                                                   const std::string& reason,
                                                   const std::string& environment_text,
                                                   const std::vector<std::string>& problems);
-// Takes the canary back; else a new release with the choices of `to` (0: of the
+// Rolls the canary back; else a new release with the choices of `to` (0: of the
 // release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to.
 absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
                                                    const std::string& author,
                                                    const std::string& reason, int64_t to);
 // Newest first.
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres);
-// What a promotion would bring.
+// Returns the changes that a promotion would bring.
 absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const PromotionScope& scope,
                                      int64_t limit);
 absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int64_t from,
@@ -116,16 +116,17 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& 
                                                           int64_t environment_id, int64_t release);
 
 // A released tuning: convtune.v1.Tuning, whose environment_number is 1. Without
-// a payload: the problem's choice was taken back.
+// a payload: the problem's choice was withdrawn.
 struct ReleasedTuning {
   int64_t environment_id = 0;
   std::string problem_text;
   std::string payload;
 };
 
-// What a node that serves release `from` needs to serve `to`: every choice of
-// `to` in these environments that may differ. Calls `page` with up to
-// `page_size` at a time. ABORTED as CheckFleet: the environments are others now.
+// Calls `page` with the choices that bring a node from release `from` to release `to`:
+// every choice of `to` in these environments that may differ from that of `from`. A
+// page has up to `page_size` choices. ABORTED as CheckFleet: the environments are
+// others now.
 absl::Status ReadReleaseChanges(
     postgres::Connection& postgres, FleetNames& names, const std::vector<int64_t>& environments,
     int64_t from, int64_t to, int64_t page_size,

@@ -30,7 +30,7 @@ struct NumberedProblem {
 // Problems that any node has tuned.
 absl::StatusOr<std::vector<NumberedProblem>> ListTunedProblems(postgres::Connection& postgres);
 
-// Where a node measured.
+// The provenance of a node's measurements, with its number.
 struct NumberedProvenance {
   int64_t id = 0;
   std::string node;

@@ -21,7 +21,7 @@ enum class DatagramKind : uint16_t {
   kObservedLegacy = 3,  // what a legacy Find call measured
 };
 
-// Why a convolution was not served.
+// The reason for which a convolution was not served.
 enum class UnservedReason : uint32_t {
   kNoEntry = 1,        // the environment is known, the problem is not
   kNoEnvironment = 2,  // no section for this environment

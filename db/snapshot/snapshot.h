@@ -53,7 +53,7 @@ struct SnapshotKnob {
 };
 static_assert(sizeof(SnapshotKnob) == 16);
 
-// What the stock choice of a mode is like.
+// The properties of the stock choice of a mode.
 struct StockChoice {
   uint32_t known;  // 0 or 1; where 0 the rest is 0
   uint32_t numerical_notes;

@@ -21,7 +21,8 @@
 
 namespace convtune::snapshot {
 
-// What is known of the choice that cuDNN's heuristic makes by itself.
+// The known properties of the stock choice, the one that cuDNN's heuristic makes by
+// itself.
 struct StockNotes {
   uint32_t numerical_notes = 0;
   uint32_t behavior_notes = 0;

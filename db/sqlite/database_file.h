@@ -17,9 +17,9 @@ namespace convtune::db::sqlite {
 
 struct DatabaseFileOptions {
   std::string path;
-  const Clock* clock = nullptr;  // for the name of what is put aside
-  // Why the file is damaged, although opening it would not show: it is put
-  // aside. Empty: not known to be.
+  const Clock* clock = nullptr;  // for the name of a file that is put aside
+  // The reason for which the file is known to be damaged, although opening it would not
+  // show the damage. The file is then put aside. Empty: no damage is known.
   std::string damage;
   // The schema that the file is brought to.
   std::span<const Migration> migrations = AllMigrations();

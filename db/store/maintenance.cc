@@ -16,28 +16,28 @@
 namespace convtune::db::store {
 namespace {
 
-constexpr size_t kMostProblems = 100;
+constexpr size_t kMostFindings = 100;
 // Tunings that lose their samples in one transaction.
 constexpr int kCapBatch = 16;
 // Tunings that are thinned at a time, for their memory.
 constexpr int kThinBatch = 256;
 
-void AddProblem(StoreCheck* check, std::string problem) {
-  if (check->problems.size() < kMostProblems) {
-    check->problems.push_back(std::move(problem));
+void AddFinding(StoreCheck* check, std::string finding) {
+  if (check->findings.size() < kMostFindings) {
+    check->findings.push_back(std::move(finding));
   }
 }
 
 absl::Status CheckStructure(const sqlite::Database& database, StoreCheck* check) {
   ASSIGN_OR_RETURN(sqlite::Statement statement,
-                   database.Prepare(Concat("PRAGMA integrity_check(", kMostProblems, ")")));
+                   database.Prepare(Concat("PRAGMA integrity_check(", kMostFindings, ")")));
   while (true) {
     ASSIGN_OR_RETURN(const bool more, statement.Step());
     if (!more) {
       return absl::OkStatus();
     }
     if (statement.Text(0) != "ok") {
-      AddProblem(check, std::string(statement.Text(0)));
+      AddFinding(check, std::string(statement.Text(0)));
     }
   }
 }
@@ -49,7 +49,7 @@ absl::Status CheckForeignKeys(const sqlite::Database& database, StoreCheck* chec
     if (!more) {
       return absl::OkStatus();
     }
-    AddProblem(check, Concat(statement.Text(0), " row ", statement.Int(1), ": no row of ",
+    AddFinding(check, Concat(statement.Text(0), " row ", statement.Int(1), ": no row of ",
                              statement.Text(2), " that it refers to"));
   }
 }
@@ -67,7 +67,7 @@ absl::Status CheckRows(const sqlite::Database& database, const sqlite::Table& ta
     ++check->rows_checked;
     if (!sqlite::RowReader(table, statement).ChecksumMatches()) {
       const bool is_blob = statement.Type(1) == sqlite::ColumnType::kBlob;
-      AddProblem(check,
+      AddFinding(check,
                  Concat(table.name, " row (", table.columns[0], " ", statement.Text(0),
                         is_blob ? "" : Concat(", ", table.columns[1], " ", statement.Text(1)),
                         "): ", kBadChecksum));
@@ -99,7 +99,7 @@ absl::Status CheckRecords(const sqlite::Database& database, StoreCheck* check) {
         status = ReadSamples(samples, 0, &tuning->candidates);
       }
     }
-    if (!status.ok()) AddProblem(check, std::string(status.message()));
+    if (!status.ok()) AddFinding(check, std::string(status.message()));
   }
 }
 
@@ -120,7 +120,7 @@ absl::StatusOr<StoreCheck> CheckDatabase(sqlite::Database& database) {
   const absl::Status status = CheckAll(database, &check);
   if (absl::IsDataLoss(status)) {
     // The damage that the check looks for may also stop it.
-    AddProblem(&check, std::string(status.message()));
+    AddFinding(&check, std::string(status.message()));
   } else if (!status.ok()) {
     return status;
   }

@@ -45,7 +45,7 @@ absl::StatusOr<Release> ReadRelease(const sqlite::Statement& statement) {
   release.end_author = reader.Text();
   release.end_reason = reader.Text();
   release.end_time = reader.MaybeTime();
-  if (release.state < ReleaseState::kPromoted || release.state > ReleaseState::kWithdrawn) {
+  if (release.state < ReleaseState::kPromoted || release.state > ReleaseState::kRolledBack) {
     return Damaged(ReleaseTable(), name, "unknown state");
   }
   return release;

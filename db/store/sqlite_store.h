@@ -43,8 +43,8 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
     int64_t outbox_limit = 100'000;
     // Never write. A state directory that cannot be written implies it.
     bool read_only = false;
-    // Why the file is to be put aside before it is opened: what DATA_LOSS said
-    // of a store that was open before. Empty: it is not.
+    // The reason for which the file is put aside before it is opened: the message of a
+    // DATA_LOSS error of a store that was open before. Empty: the file is not put aside.
     std::string damage;
     // Told of what an operator should know: a damaged file that was put aside,
     // a read-only store, damaged rows that lists left out. Thread-safe; must not call the store.

@@ -25,11 +25,12 @@ const sqlite::Table& QuarantineTable();
 // Every table whose rows have checksums.
 std::vector<const sqlite::Table*> ChecksummedTables();
 
-// How the error of a row ends that is not what was written.
+// The end of the error message of a row whose content is not the one that was written.
 inline constexpr char kBadChecksum[] = "the checksum does not match";
-// A sound row that was found by another key: the damage is in an index.
+// The end of the error message of a sound row that was found by another row's key. The
+// damage is then in an index.
 inline constexpr char kWrongRow[] = "an index leads to it for another key";
-// The error of a damaged `row` of `table`.
+// Returns the error of a damaged `row` of `table`; `what` ends its message.
 absl::Status Damaged(const sqlite::Table& table, const std::string& row, std::string_view what);
 
 struct EnvironmentRow {

@@ -281,12 +281,12 @@ void RequireOwn(const Device& device, const convtune::client::Environment& envir
 }
 
 Plan MakePlan(const Device& device, const Convolution& problem,
-              const convtune::client::Choice& choice) {
+              const convtune::client::Candidate& candidate) {
   Plan plan;
   GraphMaker(problem, &plan).Make(device);
   Descriptor engine = Create(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   SetOther(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, plan.parts.back());
-  SetInt(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine_index);
+  SetInt(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, candidate.engine_index);
   if (device.properties != nullptr) {
     SetOther(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, device.properties);
   }
@@ -294,7 +294,7 @@ Plan MakePlan(const Device& device, const Convolution& problem,
   Descriptor config = Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   SetOther(config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
   std::vector<cudnnBackendDescriptor_t> knobs;
-  for (const auto& [type, value] : choice.knobs) {
+  for (const auto& [type, value] : candidate.knobs) {
     Descriptor knob = Create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
     const auto knob_type = static_cast<cudnnBackendKnobType_t>(type);
     Set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob_type);

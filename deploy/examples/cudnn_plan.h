@@ -50,9 +50,9 @@ Device DeviceFromProfile(const std::string& profile);
 void RequireOwn(const Device& device, const convtune::client::Environment& environment);
 
 // Builds the operation graph of a convolution and its epilogue, and the plan of
-// exactly this engine and these knobs. REQUIRES: choice.graph.
+// exactly this engine and these knobs. REQUIRES: candidate.graph.
 Plan MakePlan(const Device& device, const Convolution& problem,
-              const convtune::client::Choice& choice);
+              const convtune::client::Candidate& candidate);
 
 // Device memory, all zeros. Throws std::runtime_error in CUDA's words.
 class DeviceBuffer {

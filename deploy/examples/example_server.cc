@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
     for (const auto& result : asked.get()) {
       std::cout << result.problem << "\t";
       if (!result.found) {
-        std::cout << "cuDNN's heuristic: " << result.why << "\n";
+        std::cout << "cuDNN's heuristic: " << result.message << "\n";
         continue;
       }
       try {

@@ -13,17 +13,17 @@ namespace convtune {
 // as nobody changes the environment; so are all of these.
 std::string DefaultSocketPath();
 
-// Where a client looks for a daemon that nobody named: this user's socket, then
-// the system's, which is the same one for root.
+// Returns the sockets at which a client looks for a daemon if none is named: this
+// user's, then the system's, which is the same one for root.
 std::vector<std::string> ClientSocketPaths();
 
 // The first of `paths` that is a socket; the first one if none is. A folder
 // below /tmp that others can write to is passed over.
 std::string FirstSocket(const std::vector<std::string>& paths);
 
-// Where a client looks for the snapshot if nobody says: below $STATE_DIRECTORY
-// (systemd) and this user's state folder, then /var/lib/convtune/snapshot, to
-// which it need not be able to write.
+// Returns the folders in which a client looks for the snapshot if none is named: below
+// $STATE_DIRECTORY (systemd), below this user's state folder, and
+// /var/lib/convtune/snapshot, which the client need not be able to write to.
 std::vector<std::string> ClientSnapshotFolders();
 
 // The first of `folders` with a `file` that can be read; else the first that is

@@ -11,7 +11,7 @@
 
 namespace convtune {
 
-// What a histogram held at one moment. Value type.
+// The content of a histogram at one moment. Value type.
 struct HistogramSnapshot {
   std::vector<int64_t> bounds;  // upper ones, inclusive, ascending
   std::vector<int64_t> counts;  // of each bound's own bucket, then of what is above the last

@@ -10,8 +10,8 @@ namespace convtune {
 // $NOTIFY_SOCKET.
 void NotifySystemd(const char* state);
 
-// How often systemd wants to hear "WATCHDOG=1": half of $WATCHDOG_USEC, if that
-// is meant for this process; else InfiniteDuration().
+// Returns the period at which systemd is to be sent "WATCHDOG=1": half of
+// $WATCHDOG_USEC if that is meant for this process, else InfiniteDuration().
 absl::Duration WatchdogPeriod();
 
 // Says "WATCHDOG=1" where systemd wants to hear it.

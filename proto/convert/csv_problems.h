@@ -40,7 +40,7 @@ class CsvProblems {
     std::vector<TensorLayout> layouts;
     // Spatial suffixes, "d"?, "h", "w".
     std::vector<std::string_view> spatial;
-    // Which column a field of the spec came from.
+    // By a field of the spec: the column that it was read from.
     std::map<std::string, std::string> origin;
     // Spatial sizes that the forward output must have; empty if any will do.
     std::vector<int64_t> required_output;

@@ -34,7 +34,7 @@ class FieldRules {
   void KnownEnum(std::string_view field, Enum value) {
     CheckEnum(field, *google::protobuf::GetEnumDescriptor<Enum>(), static_cast<int>(value));
   }
-  // Why something was decided.
+  // Checks the reason of a decision.
   void Reason(std::string_view field, std::string_view reason);
   // Fields "author" and "reason", `below` in front of both.
   void Decision(std::string_view below, std::string_view author, std::string_view reason);

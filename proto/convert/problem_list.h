@@ -16,9 +16,9 @@
 
 namespace convtune {
 
-// What is set here replaces what the file says. Another data type also puts
-// output, compute and intermediate types back to their defaults; another
-// layout drops explicit strides.
+// ProblemOverrides replace values of a problem list. Another data type also puts the
+// output, compute and intermediate types back to their defaults. Another layout drops
+// explicit strides.
 struct ProblemOverrides {
   std::optional<Operation> operation = std::nullopt;
   std::optional<DataType> data_type = std::nullopt;
@@ -56,8 +56,8 @@ ProblemList ReadProblemList(std::istream& in, std::string_view name,
 absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
                                                 const ProblemOverrides& overrides);
 
-// What options that override a list's take, in the text form's words: every
-// operation, and every type that inputs can have.
+// Return the values of the options that override a list, in the text form's words: all
+// operations, and all types that inputs can have.
 std::vector<std::string> OperationNames();
 std::vector<std::string> InputTypeNames();
 

@@ -238,8 +238,8 @@ void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record) {
   *record->mutable_tune_time() = ToProto(tuning.tune_time);
   *record->mutable_elapsed() = ToProto(tuning.elapsed);
   record->set_memory_budget_bytes(tuning.memory_budget_bytes);
-  FillBits(tuning.incomplete, record->mutable_incomplete());
-  record->set_incomplete_reason(Utf8(tuning.incomplete_reason));
+  FillBits(tuning.incomplete_reasons, record->mutable_incomplete_reasons());
+  record->set_incomplete_message(Utf8(tuning.incomplete_message));
   record->set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
   record->set_rounds(tuning.rounds);
   // Nothing is claimed of caches where nothing was timed.
@@ -315,7 +315,7 @@ bool Read(const v1::Tuning& record, Tuning* tuning) {
   if (!v1::Evidence_IsValid(record.evidence()) || !v1::Origin_IsValid(record.origin()) ||
       !v1::StopReason_IsValid(record.stop_reason()) ||
       !v1::CacheState_IsValid(record.cache_state()) ||
-      !ReadBits(record.incomplete(), &tuning->incomplete)) {
+      !ReadBits(record.incomplete_reasons(), &tuning->incomplete_reasons)) {
     return false;
   }
   tuning->provenance = FromProto(record.provenance());
@@ -325,7 +325,7 @@ bool Read(const v1::Tuning& record, Tuning* tuning) {
   tuning->tune_time = FromProto(record.tune_time());
   tuning->elapsed = FromProto(record.elapsed());
   tuning->memory_budget_bytes = record.memory_budget_bytes();
-  tuning->incomplete_reason = record.incomplete_reason();
+  tuning->incomplete_message = record.incomplete_message();
   tuning->stop_reason = static_cast<StopReason>(record.stop_reason());
   tuning->rounds = record.rounds();
   tuning->cache_state = record.cache_state() == v1::CACHE_STATE_UNSPECIFIED

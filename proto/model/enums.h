@@ -25,12 +25,12 @@ enum class EpilogueOp { kAdd = 1, kBias = 2, kRelu = 3 };
 enum class LibraryConfiguration { kUnknown = 0, kFull = 1, kGraphJitOnly = 2 };
 enum class Api { kAny = 1, kGraph = 2, kLegacy = 3 };
 enum class LaunchMode { kEager = 1, kGraphCapture = 2 };
-// What the caches held when a run was timed: nothing of its tensors; x (what
-// the layer before wrote) alone; all of them.
+// The content of the GPU's caches before a timed run. kCold: none of the run's tensors.
+// kInputHot: x alone, which the layer before wrote. kHot: all of them.
 enum class CacheState { kCold = 1, kInputHot = 2, kHot = 3 };
 // Whether a candidate could be captured into a CUDA graph; kUnknown: not tried.
 enum class CaptureSupport { kUnknown = 0, kYes = 1, kNo = 2 };
-// Why the race between candidates ended; kNone: there was none.
+// The reason for which the race between candidates ended; kNone: there was no race.
 enum class StopReason {
   kNone = 0,
   kOneCandidate = 1,
@@ -66,8 +66,8 @@ enum class CandidateStatus {
   kUnjudged = 8  // it ran, and whether its result is right could not be found out
 };
 
-// Why a candidate is quarantined: it took its worker down, did not come to an
-// end, or what it computed is wrong.
+// The reason for which a candidate is quarantined: it crashed its worker, did not end,
+// or computed a wrong result.
 enum class QuarantineReason {
   kCrashed = 1,
   kHung = 2,
@@ -76,7 +76,7 @@ enum class QuarantineReason {
   kOutOfBounds = 5
 };
 
-// Why a tuning is not MEASURED; bit n of a mask is 1 << n.
+// A reason for which a tuning is not MEASURED; bit n of a mask is 1 << n.
 enum class IncompleteReason {
   kFirstConfigsOnly = 1,      // a heuristic look-up, which stops early
   kBudgetEnded = 2,           // with more time there would be more to know

@@ -72,7 +72,7 @@ bool Fits(const Environment& program, const Environment& environment);
 // All that is known of the program's, as in ToText(): "nvidia-h200,cudnn=9.12.0".
 std::string KnownText(const Environment& program);
 
-// Where measurements were taken; no part of the key.
+// Provenance is the place at which measurements were taken. It is no part of the key.
 struct Provenance {
   std::string driver_version;
   std::string cuda_version;  // of the runtime, "13.0"

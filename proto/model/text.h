@@ -40,7 +40,7 @@ enum class NumberError { kNone, kNotANumber, kOverflow };
 // Reads a plain decimal: an optional '-' and digits, nothing else.
 NumberError ReadInt64(std::string_view text, int64_t* value);
 
-// Why ReadInt64 refused `text`, for a message: "\"1e3\" is not a whole number".
+// Says why ReadInt64 refused `text`, for a message: "\"1e3\" is not a whole number".
 std::string NumberRule(NumberError error, std::string_view text);
 
 }  // namespace convtune

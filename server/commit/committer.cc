@@ -254,8 +254,8 @@ Tuning Committer::Whole(const lookup::IndexedTuning& known) {
   Tuning whole = known.tuning.ToTuning();
   if (absl::StatusOr<Tuning> stored = GetLocked(whole.key); stored.ok()) {
     stored->evidence = whole.evidence;
-    stored->incomplete = whole.incomplete;
-    stored->incomplete_reason = whole.incomplete_reason;
+    stored->incomplete_reasons = whole.incomplete_reasons;
+    stored->incomplete_message = whole.incomplete_message;
     return *std::move(stored);
   }
   return whole;

@@ -170,7 +170,7 @@ class Committer {
   // The lock is given up between two tunings, so that other changes come between.
   void ForEachUnder(const Ban& ban, const std::function<void(const Tuning&, bool usable)>& visit)
       EXCLUDES(mutex_);
-  // How the answer changes from one set of bans to another.
+  // Adds to `effects` how the answer changes from one set of bans to another.
   void AddChange(const Tuning& tuning, const Bans& before, const Bans& after, size_t max_changes,
                  BanEffects* effects) const;
   // Puts it into the index anew.

@@ -125,8 +125,8 @@ class Child {
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
                                      const supervisor::StartLimits& limits,
                                      const std::function<bool()>& stop) {
-  std::vector<supervisor::StartPatience> patience(commands.size(),
-                                                  supervisor::StartPatience(limits, absl::Now()));
+  std::vector<supervisor::StartTimeout> timeouts(commands.size(),
+                                                 supervisor::StartTimeout(limits, absl::Now()));
   std::vector<ChildOutput> outputs(commands.size());
   std::vector<Child> children;
   children.reserve(commands.size());
@@ -156,10 +156,10 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
     for (const size_t i : owners) {
       if (children[i].fd() < 0) continue;
       if (stopped) outputs[i].status = absl::CancelledError("stopped");
-      patience[i].Saw(supervisor::WorkDone(children[i].pid()) + outputs[i].text.size(),
+      timeouts[i].Saw(supervisor::WorkDone(children[i].pid()) + outputs[i].text.size(),
                       absl::Now());
-      if (outputs[i].status.ok() && absl::Now() >= patience[i].end()) {
-        outputs[i].status = absl::DeadlineExceededError(patience[i].reason());
+      if (outputs[i].status.ok() && absl::Now() >= timeouts[i].end()) {
+        outputs[i].status = absl::DeadlineExceededError(timeouts[i].reason());
       }
     }
   }

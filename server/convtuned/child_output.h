@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/supervisor/start_patience.h"
+#include "server/supervisor/start_timeout.h"
 
 namespace convtune::convtuned {
 

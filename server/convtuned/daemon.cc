@@ -75,8 +75,8 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
     options.profiles.push_back(std::move(file));
   }
   ProbeResult result = ProbeDevices(options);
-  for (const std::string& problem : result.problems) {
-    log::Warn("left out: $0", problem);
+  for (const std::string& finding : result.findings) {
+    log::Warn("left out: $0", finding);
   }
   for (const supervisor::DeviceSpec& device : result.devices) {
     log::Info("device $0: $1", device.name, device.environment.ToText());

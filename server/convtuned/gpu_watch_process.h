@@ -40,7 +40,7 @@ class GpuWatchProcess {
   GpuWatchProcess& operator=(const GpuWatchProcess&) = delete;
 
  private:
-  // How one process ended.
+  // The way in which one process ended.
   enum class End { kLost, kFailed, kUnwatchable };
 
   GpuWatchProcess(Options options, std::unique_ptr<CancelToken> stop);

@@ -89,7 +89,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
   const std::vector<ChildOutput> outputs = RunPrograms(commands, options.limits, options.stop);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].status.ok()) {
-      result.problems.push_back(
+      result.findings.push_back(
           absl::StrCat(subjects[i], ": ", std::string(outputs[i].status.message())));
     }
     for (const absl::string_view line : absl::StrSplit(outputs[i].text, '\n', absl::SkipEmpty())) {
@@ -97,14 +97,14 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
       absl::StatusOr<supervisor::DeviceSpec> device =
           ParseProbeLine(std::string(line), &pci_bus_id);
       if (!device.ok()) {
-        result.problems.push_back(std::string(device.status().message()));
+        result.findings.push_back(std::string(device.status().message()));
         continue;
       }
       const bool doubled = std::any_of(
           result.devices.begin(), result.devices.end(),
           [&](const supervisor::DeviceSpec& other) { return other.name == device->name; });
       if (doubled) {
-        result.problems.push_back(absl::StrCat(device->name, ": is there twice"));
+        result.findings.push_back(absl::StrCat(device->name, ": is there twice"));
         continue;
       }
       device->provenance.node = node;

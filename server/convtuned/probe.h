@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/supervisor/device.h"
-#include "server/supervisor/start_patience.h"
+#include "server/supervisor/start_timeout.h"
 
 namespace convtune::convtuned {
 
@@ -27,7 +27,7 @@ struct ProbeResult {
   std::vector<supervisor::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
   // Of those that are GPUs, by name: "0000:01:00.0".
   std::map<std::string, std::string> pci_bus_ids;
-  std::vector<std::string> problems;  // one for each device that is left out
+  std::vector<std::string> findings;  // the reason for each device that is left out
 };
 
 // Runs the worker once for the GPUs and once for each profile. What cannot be

@@ -17,7 +17,7 @@ class StopSignals {
  public:
   StopSignals();
 
-  // What SIGHUP does, within WaitFor; empty: nothing.
+  // Sets the function that WaitFor calls on SIGHUP; empty: none.
   void OnHangup(std::function<void()> reload) { reload_ = std::move(reload); }
 
   // Waits for SIGTERM or SIGINT; returns stopped().

@@ -46,12 +46,14 @@ struct Vote {
   std::optional<QuarantineReason> fault;
 };
 
-// Which side is at fault: the candidates, or the check that reports them.
-// Engines vote, not their configs, one of which may have most of them; a legacy
-// algorithm is an engine. A fault is doubted of everybody if more than a quarter
-// of the engines have it; of an API, if all of its engines have it; and of an
-// engine, if it is the stock choice's: rather we are wrong than cuDNN's first
-// choice. Returns for each vote whether its fault is doubted; false without one.
+// Decides whether the candidates are at fault or the check that reports them. Returns
+// for each vote whether its fault is doubted; false for a vote without a fault. Votes
+// are counted by engine and not by config, since one engine may have most of the
+// configs; a legacy algorithm counts as an engine. Each kind of fault is judged alone.
+// It is doubted of all candidates if more than a quarter of the engines have it. It is
+// doubted of an API's candidates if all engines of the API have it. It is doubted of an
+// engine's candidates if a stock choice of the engine has it, since the check is more
+// likely to be wrong than cuDNN's first choice.
 std::vector<bool> DoubtedFaults(const std::vector<Vote>& votes);
 
 // A Doubt counts the candidates that could not be judged.

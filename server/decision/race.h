@@ -49,7 +49,7 @@ struct RaceStep {
   // Places of those that run next; empty if the race is over.
   std::vector<size_t> runners;
   int rounds = 0;
-  // Why it is over; kNone if it is not.
+  // The reason for which the race is over; kNone while it is not.
   StopReason stop = StopReason::kNone;
 };
 
@@ -72,8 +72,8 @@ class Race {
   void Add(size_t place, int round, const RunSample& run);
   // It runs no more, and nothing that it gave counts.
   void Leave(size_t place);
-  // Whose samples are not of the kind that counts leaves, see CountsBlocked: they
-  // cannot be compared with the others'. Returns their places.
+  // Removes the runners whose samples are not of the kind that counts (see CountsBlocked),
+  // since they cannot be compared with the others'. Returns their places.
   std::vector<size_t> LeaveOtherKind();
   // Ends the last step, and gives the next one.
   RaceStep Next();
@@ -90,8 +90,8 @@ class Race {
   std::vector<TimeEstimate> Estimates() const;
 
  private:
-  // What was known at some look of one that is slower: its time is at least
-  // `low` times that of `leader`.
+  // The bound of a slower candidate, known from some look: its time is at least `low`
+  // times that of `leader`.
   struct Behind {
     size_t leader = 0;
     double low = 0;

@@ -205,8 +205,8 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
   const int finalized = Count(*tuning, CandidateStatus::kFinalized);
   const int over_budget = Count(*tuning, CandidateStatus::kSkippedBudget);
   const int over_memory = Count(*tuning, CandidateStatus::kSkippedMemory);
-  tuning->incomplete = 0;
-  tuning->incomplete_reason.clear();
+  tuning->incomplete_reasons = 0;
+  tuning->incomplete_message.clear();
   const auto add = [tuning](IncompleteReason reason, const std::string& words) {
     AddReason(reason, words, tuning);
   };
@@ -251,7 +251,8 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     }
   }
   if (timed > 0 && !tuning->has(IncompleteReason::kUnjudged)) {
-    tuning->evidence = tuning->incomplete == 0 ? Evidence::kMeasured : Evidence::kIncomplete;
+    tuning->evidence =
+        tuning->incomplete_reasons == 0 ? Evidence::kMeasured : Evidence::kIncomplete;
   } else {
     tuning->evidence = timed + finalized > 0 ? Evidence::kHeuristic : Evidence::kNone;
   }
@@ -272,12 +273,12 @@ void NoteFailedStock(Tuning* tuning) {
   }
 }
 
-bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
+bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete_reasons,
                      const std::vector<Candidate>& candidates) {
   const Api api = ApiOf(candidate.id);
   const IncompleteReason reason = api == Api::kGraph ? IncompleteReason::kGraphStockUnjudged
                                                      : IncompleteReason::kLegacyStockUnjudged;
-  if ((incomplete & ReasonBit(reason)) == 0) return false;
+  if ((incomplete_reasons & ReasonBit(reason)) == 0) return false;
   const std::optional<size_t> stock = StockIndex(candidates, api);
   return stock && candidates[*stock].id == candidate.id;
 }
@@ -287,8 +288,8 @@ void NoteQuarantined(Tuning* tuning) {
                                [](const Candidate& c) { return c.usable(); });
   if (!any && tuning->evidence > Evidence::kIncomplete) {
     tuning->evidence = Evidence::kIncomplete;
-    tuning->incomplete = 0;
-    tuning->incomplete_reason.clear();
+    tuning->incomplete_reasons = 0;
+    tuning->incomplete_message.clear();
     AddReason(IncompleteReason::kAllQuarantined, "all candidates that ran are quarantined", tuning);
   }
   NoteFailedStock(tuning);

@@ -52,19 +52,20 @@ struct TuningCircumstances {
 void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
 
 // True if candidates that need too much memory are all that is missing.
-inline bool IsIncompleteForMemoryOnly(Evidence evidence, uint32_t incomplete) {
-  return evidence == Evidence::kIncomplete && incomplete == ReasonBit(IncompleteReason::kMemory);
+inline bool IsIncompleteForMemoryOnly(Evidence evidence, uint32_t incomplete_reasons) {
+  return evidence == Evidence::kIncomplete &&
+         incomplete_reasons == ReasonBit(IncompleteReason::kMemory);
 }
 
-// Where what an API's heuristic lists first failed, or is quarantined, the
-// stock choice is another one than programs run: then the tuning says so, and is
-// not MEASURED.
+// Adds the reason kStockFailed if the first candidate that an API's heuristic lists failed
+// or is quarantined. The stock choice is then not the one that programs run, and the
+// tuning is not MEASURED.
 void NoteFailedStock(Tuning* tuning);
 
 // True for a stock choice whose result could not be judged. It stays an answer,
 // as programs run it anyway, but is no better than cuDNN's heuristic, and is not
-// published. `incomplete` and `candidates` are the tuning's.
-bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
+// published. `incomplete_reasons` and `candidates` are the tuning's.
+bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete_reasons,
                      const std::vector<Candidate>& candidates);
 
 // After candidates were quarantined. Where nothing that ran is left, the tuning
@@ -77,9 +78,9 @@ void NoteQuarantined(Tuning* tuning);
 // with what it can carry over, takes the place of `stored`.
 bool AddsAnotherApi(const Tuning& stored, const Tuning& made);
 
-// Where both were timed in part, one is as clean as the other, and `made` knows
-// nothing of an API that `stored` has timed, takes these candidates over with
-// their conditions, and ranks anew. Returns whether it did.
+// Copies the candidates of an API that `stored` has timed and `made` knows nothing of to
+// `made`, with their conditions, and ranks `made` anew. Does so only if both were timed
+// in part and one is as clean as the other. Returns whether it did.
 bool CarryOverOtherApi(const Tuning& stored, Tuning* made);
 
 }  // namespace convtune::decision

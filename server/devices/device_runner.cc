@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(Options optio
 DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
     : options_(std::move(options)),
       environment_text_(options_.device.environment.ToText()),
-      self_check_key_(supervisor::SelfCheckBook::KeyOf(options_.device)),
+      self_check_key_(supervisor::SelfCheckCache::KeyOf(options_.device)),
       token_(std::move(token)),
       judge_({[this]() -> absl::StatusOr<supervisor::WorkerClient*> {
                 RETURN_IF_ERROR(EnsureWorker());

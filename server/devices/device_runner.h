@@ -38,7 +38,7 @@ class DeviceRunner {
     commit::Committer* committer = nullptr;  // outlives it
     const Clock* clock = nullptr;            // outlives it
     GpuHealth* gpu_health = nullptr;         // outlives it; nullptr: nothing is known of the GPU
-    supervisor::SelfCheckBook* self_checks =
+    supervisor::SelfCheckCache* self_checks =
         nullptr;  // outlives it; nullptr: nothing is remembered
     // As in Tuner::Options.
     absl::Duration idle_timeout;

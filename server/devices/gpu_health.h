@@ -11,7 +11,7 @@
 
 namespace convtune::devices {
 
-// GpuEvent are said by a GPU's watcher.
+// A GpuEvent is a report of a GPU's watcher.
 struct GpuEvent {
   enum class Kind {
     kXid,   // the driver reported an error; see KindOfXid
@@ -25,16 +25,17 @@ struct GpuEvent {
 
 struct GpuStatus {
   std::string device;
-  std::string lost;                 // why; empty: it is not
-  std::map<int64_t, int64_t> xids;  // how often each was reported
+  std::string lost;                 // the reason for which the GPU is lost; empty: it is not
+  std::map<int64_t, int64_t> xids;  // the number of reports of each
 };
 
-// GpuHealth keeps which GPUs are lost, and the errors that the driver reported of
-// them: the watchers tell it, the devices ask it. Thread-safe.
+// A GpuHealth holds the state of the GPUs: whether each is lost, and the errors that the
+// driver reported. The watchers write it, the devices read it. Thread-safe.
 class GpuHealth {
  public:
-  // Is told whether a device's GPU is lost: of all at once, then of every
-  // change. With a lock held: must return at once and not call GpuHealth.
+  // A Listener is called with whether a device's GPU is lost: for all devices at once,
+  // then on every change. It is called with a lock held, so it must return at once and
+  // must not call GpuHealth.
   using Listener = std::function<void(const std::string& device, bool lost)>;
   void SetListener(Listener listener);
 

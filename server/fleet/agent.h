@@ -97,8 +97,8 @@ class Agent {
 
   // Reads the daemon's TLS files.
   absl::Status OpenClients();
-  // Where a reload is asked for: TLS files and connection string as they are now,
-  // or as they were where they cannot be read.
+  // Reads the TLS files and the connection string anew if a reload is asked for; keeps
+  // those that cannot be read as they were. Returns whether a reload was asked for.
   bool ReloadIfAsked();
   absl::Status Turn();
   absl::Status EnsureConnected();
@@ -124,7 +124,7 @@ class Agent {
   // Before releases: what is banned is no answer from the release on that brings it.
   absl::Status FollowBans();
   // Returns how many this node has to deliver its own of first. A problem whose
-  // choice was taken back loses the fleet's tuning.
+  // choice was withdrawn loses the fleet's tuning.
   absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
   absl::Status Withdraw(const Place& place, const std::string& problem_text);
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
@@ -158,7 +158,7 @@ class Agent {
   // The last one, and what has been found out for the next.
   db::fleet::Heartbeat heartbeat_;
   std::set<int64_t> held_bans_;  // the fleet's that the daemon has
-  // What the release holds has been kept back by a ban that is gone: it is followed again.
+  // A ban that kept back choices of the release has ended: the release is followed again.
   bool ban_ended_ = false;
   std::map<std::string, Place> places_;              // by environment text
   std::vector<int64_t> followed_;                    // environments that were followed last

@@ -27,13 +27,13 @@ constexpr int64_t kMostChanges = 10'000;
 const char* StateName(ReleaseState state) {
   return state == ReleaseState::kPromoted ? "promoted"
          : state == ReleaseState::kCanary ? "canary"
-                                          : "withdrawn";
+                                          : "rolled_back";
 }
 
 // In a table; StateName stays in JSON.
 std::string StateText(const db::fleet::FleetRelease& one) {
   const Release& release = one.release;
-  if (release.state == ReleaseState::kWithdrawn) return "taken back";
+  if (release.state == ReleaseState::kRolledBack) return "rolled back";
   if (one.withdrawal) return "withdrawal";
   std::string text = StateName(release.state);
   if (release.restores != 0) absl::StrAppend(&text, ", as ", release.restores);
@@ -73,8 +73,8 @@ std::string Deciders(const db::fleet::FleetRelease& one) {
   };
   std::string text = named(one.release.author, one.login);
   if (one.release.end_author.empty()) return text;
-  const bool taken_back = one.release.state == ReleaseState::kWithdrawn;
-  return absl::StrCat(text, taken_back ? "; taken back by " : "; promoted by ",
+  const bool rolled_back = one.release.state == ReleaseState::kRolledBack;
+  return absl::StrCat(text, rolled_back ? "; rolled back by " : "; promoted by ",
                       named(one.release.end_author, one.end_login));
 }
 
@@ -121,7 +121,7 @@ class FleetReleaseCommand final : public FleetCommand {
     promote->add_option("--canary", canary_, "share of the nodes, for example 5%");
     AddScope(promote);
     CLI::App* const rollback =
-        AddVerb(app, "rollback", "take the canary back, or go back to a release",
+        AddVerb(app, "rollback", "roll the canary back, or go back to a release",
                 [this] { return RollBack(); });
     AddDecision(rollback);
     rollback->add_option("RELEASE", target_, "number; without it the one before");

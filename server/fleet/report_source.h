@@ -10,9 +10,9 @@
 
 namespace convtune::fleet {
 
-// Adds what all nodes measured, as of one moment, and what they count and miss.
-// What is not pooled yet is not in it. `progress` (may be empty) is told how many
-// rows of how many were read.
+// Adds the current measurements of all nodes, their counters and their misses, as of one
+// moment. Leaves out evidence that is not pooled yet. Calls `progress` (may be empty)
+// with the number of rows that are read and the number of all rows.
 absl::Status AddFleet(db::postgres::Connection& postgres, const report::ReportFilter& filter,
                       report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress);

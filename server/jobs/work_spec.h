@@ -28,9 +28,9 @@ struct TuningOptions {
   bool list_only = false;    // the work is kListAll
 };
 
-// What is done with a problem, from the least to the most: prepare the first
-// configs of the heuristic list; prepare all that is listed; time it too,
-// where there is a GPU.
+// The work on a problem, from the least to the most. kFirstConfigs: prepare the first
+// configs of the heuristic list. kListAll: prepare all listed candidates. kTune: also
+// time them, if there is a GPU.
 enum class WorkKind { kFirstConfigs = 1, kListAll = 2, kTune = 3 };
 
 struct WorkSpec {
@@ -41,7 +41,7 @@ struct WorkSpec {
   bool force = false;  // replaces a stored tuning of equal evidence
 };
 
-// How an item ended. OK: a tuning is published under the key.
+// The outcome of a work item. OK: a tuning is published under the key.
 struct WorkResult {
   absl::Status status;
   bool persisted = true;

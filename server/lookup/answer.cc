@@ -57,7 +57,8 @@ std::vector<Candidate> MakeRunnersUp(const Candidate& winner, Candidates eligibl
 
 // A limit below everything that was left out for memory loses nothing by it.
 Evidence EvidenceUnder(const IndexedTuning& indexed, const Constraints& constraints) {
-  if (decision::IsIncompleteForMemoryOnly(indexed.tuning.evidence, indexed.tuning.incomplete) &&
+  if (decision::IsIncompleteForMemoryOnly(indexed.tuning.evidence,
+                                          indexed.tuning.incomplete_reasons) &&
       constraints.max_workspace_bytes && indexed.least_skipped_workspace &&
       *constraints.max_workspace_bytes < *indexed.least_skipped_workspace) {
     return Evidence::kMeasured;
@@ -73,8 +74,8 @@ void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
   } else if (evidence == Evidence::kObserved) {
     notes->push_back("what a program settled on by itself");
   }
-  if (!indexed.tuning.incomplete_reason.empty()) {
-    notes->push_back(indexed.tuning.incomplete_reason);
+  if (!indexed.tuning.incomplete_message.empty()) {
+    notes->push_back(indexed.tuning.incomplete_message);
   }
 }
 
@@ -266,7 +267,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
                                  " is not in this tuning, or did not run"));
   }
   answer.evidence = EvidenceUnder(indexed, constraints);
-  if (decision::IsUnjudgedStock(*winner, tuning.incomplete, tuning.candidates)) {
+  if (decision::IsUnjudgedStock(*winner, tuning.incomplete_reasons, tuning.candidates)) {
     answer.evidence = std::min(answer.evidence, Evidence::kHeuristic);
   }
   NoteEvidence(indexed, answer.evidence, &notes);

@@ -195,8 +195,8 @@ KeptKey::KeptKey(const TuningKey& key)
 
 KeptTuning::KeptTuning(const Tuning& tuning)
     : key(tuning.key),
-      incomplete_reason(tuning.incomplete_reason),
-      incomplete(tuning.incomplete),
+      incomplete_message(tuning.incomplete_message),
+      incomplete_reasons(tuning.incomplete_reasons),
       tune_time(tuning.tune_time),
       elapsed(tuning.elapsed),
       memory_budget_bytes(tuning.memory_budget_bytes),
@@ -209,8 +209,8 @@ Tuning KeptTuning::ToTuning() const {
   Tuning tuning;
   tuning.key = key.Whole();
   tuning.candidates = candidates;
-  tuning.incomplete_reason = incomplete_reason;
-  tuning.incomplete = incomplete;
+  tuning.incomplete_message = incomplete_message;
+  tuning.incomplete_reasons = incomplete_reasons;
   tuning.tune_time = tune_time;
   tuning.elapsed = elapsed;
   tuning.memory_budget_bytes = memory_budget_bytes;

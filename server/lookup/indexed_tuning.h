@@ -58,12 +58,12 @@ struct KeptTuning {
   explicit KeptTuning(const Tuning& tuning);
   // With what is kept.
   Tuning ToTuning() const;
-  bool has(IncompleteReason reason) const { return (incomplete & ReasonBit(reason)) != 0; }
+  bool has(IncompleteReason reason) const { return (incomplete_reasons & ReasonBit(reason)) != 0; }
 
   KeptKey key;
   std::vector<Candidate> candidates;
-  std::string incomplete_reason;
-  uint32_t incomplete;
+  std::string incomplete_message;
+  uint32_t incomplete_reasons;
   absl::Time tune_time;
   absl::Duration elapsed;
   int64_t memory_budget_bytes;
@@ -73,11 +73,11 @@ struct KeptTuning {
   CacheState cache_state;
 };
 
-// Which candidates of a tuning are banned.
+// IndexedBans are the bans that fit candidates of a tuning.
 struct IndexedBans {
   std::vector<Bans::Shared> by_place;  // as tuning.candidates; nullptr: it is not
   Bans::Shared of_winner;              // of the one that would win without bans and constraints
-  // How many candidates of the tuning are neither usable() nor banned, by their status.
+  // Counts of the tuning's candidates that are neither usable() nor banned, by status.
   std::map<CandidateStatus, int> unusable;
 };
 
@@ -110,12 +110,12 @@ struct IndexedTuning {
   bool has_graph = false;   // a graph-API candidate ran
   bool has_legacy = false;  // a legacy-API candidate ran
   bool persisted = true;
-  // What was measured and does not hold any more, where this one, which was not
-  // measured, is answered instead; the other stays on disk. Else nullptr.
+  // The outdated measured tuning of the same key in whose place this one, which was not
+  // measured, is the answer. The outdated one stays on disk. nullptr: there is none.
   std::shared_ptr<const IndexedTuning> stands_in_for;
 
-  // What was measured of the problem does not hold any more, whether or not
-  // something else is answered meanwhile.
+  // Returns true if the measured tuning of the key is outdated, whether or not another
+  // tuning stands in for it.
   bool IsOutdated() const {
     return stands_in_for != nullptr || tuning.has(IncompleteReason::kOutdated);
   }
@@ -133,7 +133,7 @@ bool DominatorsFirst(const Candidate& a, const Candidate& b);
 // Keeps everything. `bans` are those of the tuning's key.
 IndexedTuning KeepAll(const Tuning& tuning, const Bans& bans = {});
 
-// How many candidates an answer names behind its winner.
+// The number of candidates that an answer names behind its winner.
 inline constexpr size_t kRunnersUp = 2;
 
 // Keeps the Pareto-best candidates over time, workspace, numerics,

@@ -70,14 +70,14 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
       decision.saved = known.tuning->tuning.elapsed;
       return decision;
     }
-    std::string message = absl::StrCat("what is known ", known.tuning->tuning.incomplete_reason);
+    std::string message = absl::StrCat("what is known ", known.tuning->tuning.incomplete_message);
     if (!outdated) {
       message = absl::StrCat("what is known is ", std::string(Name(answer->evidence)),
                              ", asked for is at least ", std::string(Name(least)));
       // Tuning again gives more only where the worker was mended.
       if (known.tuning->tuning.has(IncompleteReason::kNoClock) ||
           known.tuning->tuning.has(IncompleteReason::kUnjudged)) {
-        absl::StrAppend(&message, ": ", known.tuning->tuning.incomplete_reason);
+        absl::StrAppend(&message, ": ", known.tuning->tuning.incomplete_message);
       }
     }
     decision.outcome = Miss{MissReason::kInsufficientEvidence, message, "", std::nullopt};

@@ -65,7 +65,7 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   if (answer == nullptr) return;
   answer->environment_text = hint->tuning.key.environment_text();
   answer->note =
-      own ? absl::StrCat("not exact: ", hint->tuning.incomplete_reason)
+      own ? absl::StrCat("not exact: ", hint->tuning.incomplete_message)
           : absl::StrCat("not exact: holds for ", answer->environment_text, ", not ",
                          misfit ? KnownText(pending.request.program) : key.environment_text,
                          answer->note.empty() ? "" : "; ", answer->note);

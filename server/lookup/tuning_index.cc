@@ -79,8 +79,8 @@ std::shared_ptr<const IndexedTuning> TuningIndex::MakeEntry(const Tuning& tuning
   indexed.persisted = persisted;
   if (const std::string why = decision::WhyOutdated(tuning, libraries_); !why.empty()) {
     indexed.tuning.evidence = Evidence::kNone;
-    indexed.tuning.incomplete = ReasonBit(IncompleteReason::kOutdated);
-    indexed.tuning.incomplete_reason = absl::StrCat("does not hold any more: ", why);
+    indexed.tuning.incomplete_reasons = ReasonBit(IncompleteReason::kOutdated);
+    indexed.tuning.incomplete_message = absl::StrCat("does not hold any more: ", why);
   }
   return std::make_shared<const IndexedTuning>(std::move(indexed));
 }

@@ -63,7 +63,8 @@ Portfolio ChoosePortfolio(const lookup::IndexedTuning& indexed) {
     // Where nothing beats a stock choice that could not be judged, programs are
     // left to it.
     const auto offer = [&](const Candidate* c, uint32_t role) {
-      if (c != nullptr && decision::IsUnjudgedStock(*c, tuning.incomplete, tuning.candidates))
+      if (c != nullptr &&
+          decision::IsUnjudgedStock(*c, tuning.incomplete_reasons, tuning.candidates))
         return;
       AddRole(c, role, &portfolio.choices);
     };

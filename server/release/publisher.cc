@@ -354,7 +354,7 @@ absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
                    releases_.RollBack({author, reason, options_.clock->Now()}, to));
   log::Info(
       "rolled back by $0: release $1$2: $3", author, release.number,
-      release.restores != 0 ? absl::StrCat(" has the choices of ", release.restores) : " withdrawn",
+      release.restores != 0 ? absl::StrCat(" has the choices of ", release.restores) : ", a canary",
       reason);
   PublishAtOnce(/*all=*/true);  // and so may an old release
   return release;

@@ -14,7 +14,7 @@ namespace convtune::release {
 // measured with, and may be of a tuning that was replaced since, of a release that was gone back
 // to, or of a backup. So a choice that is compiled at run time or uses cuBLASLt holds while the
 // problem's own tuning does and says that the candidate ran: a tuning holds for one build of each.
-// Where it is not known what there is now, all holds. Thread-safe.
+// If the present libraries are not known, all choices hold. Thread-safe.
 class ReleaseValidity {
  public:
   // `read` gives a tuning with all its candidates. `index`, which knows the

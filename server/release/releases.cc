@@ -248,7 +248,7 @@ absl::StatusOr<std::optional<Release>> Releases::PromoteFleet(const ReleaseDecis
   if (const Release* canary = history_.canary()) {
     return absl::FailedPreconditionError(
         absl::StrCat("release: release ", canary->number,
-                     " of this daemon is a canary: promote it or take it back first"));
+                     " of this daemon is a canary: promote it or roll it back first"));
   }
   const std::vector<Portfolio> changes = Waiting(/*fleet_only=*/true);
   if (changes.empty()) return std::nullopt;
@@ -261,7 +261,7 @@ absl::StatusOr<Release> Releases::RollBack(const ReleaseDecision& decision, int6
   ReleaseDecision at = decision;
   at.time = ToMicros(decision.time);
   ASSIGN_OR_RETURN(const Release release, history_.RollBack(at, to));
-  if (release.state == ReleaseState::kWithdrawn) {
+  if (release.state == ReleaseState::kRolledBack) {
     RETURN_IF_ERROR(options_.store->PutReleaseWithoutPortfolios(release));
   } else {
     // Choices of the old release, where something else is served now.

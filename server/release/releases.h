@@ -114,7 +114,7 @@ class Releases {
   bool IsBelowFloor(const TuningKey& key) const;
   // None of its results could be judged: nothing of it is ever served.
   bool IsUnjudged(const TuningKey& key) const;
-  // What is served for the problem in `release` does not hold, or a part of it.
+  // Returns true if a choice that `release` serves for the problem does not hold.
   bool ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const;
   void ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const;
   absl::StatusOr<bool> ReconcileLocked(const std::vector<TuningKey>& keys, bool may_take_away)

@@ -53,7 +53,7 @@ class Server {
   // Reads the TLS files now; without this call, they are looked at when clients
   // connect. INVALID_ARGUMENT as Create: then those from before stay.
   virtual absl::Status ReloadTls() = 0;
-  // What is listened on; a port of 0 is replaced by the one that was given.
+  // The addresses that are listened on; a port of 0 is replaced by the actual one.
   virtual std::vector<std::string> addresses() const = 0;
   // Accepts no more connections and removes the sockets, lets the calls that run
   // end until the deadline, then ends all connections: a client gets UNAVAILABLE

@@ -34,18 +34,18 @@ absl::Status WorkerClient::Handshake() {
   worker::v1::Request request;
   request.mutable_hello()->set_version(CONVTUNE_VERSION);
   if (options_.self_checks != nullptr) {
-    const SelfCheckBook::Entry entry = options_.self_checks->Find(options_.self_check_key);
+    const SelfCheckCache::Entry entry = options_.self_checks->Find(options_.self_check_key);
     request.mutable_hello()->set_lost_steps(entry.lost_steps);
     if (entry.passed.known) *request.mutable_hello()->mutable_self_check() = ToProto(entry.passed);
   }
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
-  StartPatience patience(options_.start, absl::Now());
+  StartTimeout timeout(options_.start, absl::Now());
   while (!WaitReadable(process_->fd(), *options_.cancel,
-                       std::min(patience.end(), absl::Now() + kStartLook))) {
+                       std::min(timeout.end(), absl::Now() + kStartLook))) {
     if (options_.cancel->cancelled()) break;
-    patience.Saw(WorkDone(process_->pid()), absl::Now());
-    if (absl::Now() >= patience.end()) {
-      return Lose(absl::StrCat("the worker does not start: ", patience.reason()), /*hung=*/true);
+    timeout.Saw(WorkDone(process_->pid()), absl::Now());
+    if (absl::Now() >= timeout.end()) {
+      return Lose(absl::StrCat("the worker does not start: ", timeout.reason()), /*hung=*/true);
     }
   }
   ASSIGN_OR_RETURN(worker::v1::Reply reply, Receive(absl::Now() + options_.hang_timeout));

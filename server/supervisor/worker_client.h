@@ -16,13 +16,13 @@
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/cancel_token.h"
 #include "proto/model/tuning/self_check.h"
-#include "server/supervisor/self_check_book.h"
-#include "server/supervisor/start_patience.h"
+#include "server/supervisor/self_check_cache.h"
+#include "server/supervisor/start_timeout.h"
 #include "server/supervisor/worker_process.h"
 
 namespace convtune::supervisor {
 
-// Why a session ended before it was closed.
+// The reason for which a session ended before it was closed.
 struct WorkerLoss {
   std::string reason;  // "signal 11 (SIGSEGV)", "hung for 30s", ...
   bool killed_from_outside = false;
@@ -47,8 +47,8 @@ class WorkerClient {
     StartLimits start = {};  // until the handshake is answered
     // Says what is known of the worker's self-check, and is told what it came
     // to; nullptr: nothing is known, and nobody is told.
-    SelfCheckBook* self_checks = nullptr;
-    std::string self_check_key = {};  // SelfCheckBook::KeyOf
+    SelfCheckCache* self_checks = nullptr;
+    std::string self_check_key = {};  // SelfCheckCache::KeyOf
   };
 
   // Starts the worker and shakes hands. Errors: UNAVAILABLE with the reason,
@@ -56,7 +56,7 @@ class WorkerClient {
   static absl::StatusOr<std::unique_ptr<WorkerClient>> Start(Options options);
 
   const worker::v1::HelloReply& hello() const { return hello_; }
-  // Which of the worker's instruments work.
+  // The outcome of the worker's self-check: the instruments that work.
   const SelfCheck& self_check() const { return self_check_; }
   // True if candidates can be timed, and legacy algorithms searched.
   bool measures() const { return hello_.has_gpu() && MayMeasure(self_check_); }

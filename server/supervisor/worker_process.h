@@ -13,7 +13,7 @@
 
 namespace convtune::supervisor {
 
-// How a worker ended.
+// The end of a worker.
 struct WorkerExit {
   std::string description;  // "signal 11 (SIGSEGV)" or "exit status 3"
   // SIGKILL or SIGTERM that we did not send: no candidate's fault.
@@ -35,7 +35,7 @@ class WorkerProcess {
 
   int fd() const { return socket_.get(); }
   pid_t pid() const { return pid_; }
-  // How it ended, if it did.
+  // Returns the end of the worker if it has ended; does not wait.
   std::optional<WorkerExit> Poll();
   // Waits a moment for an end that is under way, then kills it.
   WorkerExit Wait();

@@ -45,9 +45,9 @@ struct TuningSummary {
   absl::Time tune_time;
   absl::Duration elapsed;
   int candidate_count = 0;
-  std::string winner;       // text form; empty if none ran
-  uint32_t incomplete = 0;  // see Tuning
-  std::string incomplete_reason;
+  std::string winner;               // text form; empty if none ran
+  uint32_t incomplete_reasons = 0;  // see Tuning
+  std::string incomplete_message;
 };
 
 struct TuningPage {
@@ -97,9 +97,9 @@ class Tuner {
         bases;                     // beneath the store; outlive the tuner
     const Clock* clock = nullptr;  // outlives the tuner
     std::vector<supervisor::DeviceSpec> devices;
-    // Devices heed what it knows: one whose GPU is lost gets no work, and its
-    // worker is ended; one that an application's Xid was reported of gets a new
-    // worker for its next work. Outlives the tuner; nullptr: nothing is known.
+    // The health of the GPUs. A device whose GPU is lost gets no work, and its worker is
+    // ended. A device whose GPU has reported an application's Xid gets a new worker for
+    // its next work. Outlives the tuner; nullptr: all GPUs are taken for healthy.
     devices::GpuHealth* gpu_health = nullptr;
     // Keeps releases and publishes them, if it is set; outlives the tuner.
     db::ReleaseStore* release_store = nullptr;
@@ -112,9 +112,9 @@ class Tuner {
     // A worker that says nothing for this long beyond a request's own budget
     // is taken for hung and killed.
     absl::Duration hang_timeout = absl::Seconds(30);
-    // How long other work waits for a worker that is late, or for the finding out
-    // of what one hung on: longer than it takes to load cuDNN, which would only
-    // begin anew in another worker.
+    // The time for which other work waits for a late worker, or for the search for the
+    // candidate that a worker hung on. Longer than a worker takes to load cuDNN, since
+    // another worker would have to load it anew.
     absl::Duration late_patience = absl::Seconds(5);
     // File that keeps what self-checks of workers came to; empty: it is forgotten
     // at the end.

@@ -17,8 +17,8 @@ namespace {
 
 // Until then a database of some thousand tunings is read; a larger one is read
 // on while look-ups are answered, and who wants a list of it waits.
-constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
-constexpr absl::Duration kListPatience = absl::Seconds(10);
+constexpr absl::Duration kStartWait = absl::Milliseconds(100);
+constexpr absl::Duration kListWait = absl::Seconds(10);
 constexpr absl::Duration kRetryPeriod = absl::Seconds(3);  // of writing what the disk refused
 // From when a caller's time is up to when its work is dropped, if it is not begun.
 constexpr absl::Duration kAbandonedPatience = absl::Minutes(10);
@@ -94,7 +94,7 @@ absl::Status TunerImpl::Start() {
   for (const supervisor::DeviceSpec& device : options_.devices)
     RETURN_IF_ERROR(AddEnvironment(device));
   RETURN_IF_ERROR(committer_.Load());
-  RETURN_IF_ERROR(loader_.Start(kStartPatience));
+  RETURN_IF_ERROR(loader_.Start(kStartWait));
   RETURN_IF_ERROR(ReadStoredEnvironments());
   RETURN_IF_ERROR(StartPublisher());
   for (const supervisor::DeviceSpec& device : options_.devices) {
@@ -244,7 +244,7 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
     ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
     environment_text = resolved.text;
   }
-  RETURN_IF_ERROR(loader_.Await(kListPatience));
+  RETURN_IF_ERROR(loader_.Await(kListWait));
   ASSIGN_OR_RETURN(const auto listed, index_.List(environment_text, static_cast<size_t>(page_size),
                                                   page_token, text_filter));
   TuningPage page;
@@ -253,8 +253,8 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
     const lookup::KeptTuning& tuning = indexed->tuning;
     page.tunings.push_back({tuning.key.Whole(), indexed->EnvironmentName(), tuning.evidence,
                             tuning.origin, tuning.tune_time, tuning.elapsed,
-                            indexed->candidate_count, indexed->Winner(), tuning.incomplete,
-                            tuning.incomplete_reason});
+                            indexed->candidate_count, indexed->Winner(), tuning.incomplete_reasons,
+                            tuning.incomplete_message});
   }
   return page;
 }
@@ -333,7 +333,7 @@ absl::StatusOr<Pin> TunerImpl::PutPin(const std::string& environment, const Conv
 absl::StatusOr<CreatedBan> TunerImpl::CreateBan(Ban ban, size_t max_changes, bool dry_run) {
   ban.create_time = ToMicros(options_.clock->Now());
   RETURN_IF_ERROR(ban.CheckExpiry(ban.create_time));
-  RETURN_IF_ERROR(loader_.Await(kListPatience));
+  RETURN_IF_ERROR(loader_.Await(kListWait));
   CreatedBan created;
   if (dry_run) {
     created.effects = committer_.PreviewBan(ban, max_changes);
@@ -345,7 +345,7 @@ absl::StatusOr<CreatedBan> TunerImpl::CreateBan(Ban ban, size_t max_changes, boo
 }
 
 absl::Status TunerImpl::DeleteBan(int64_t number, int64_t fleet_ban) {
-  RETURN_IF_ERROR(loader_.Await(kListPatience));
+  RETURN_IF_ERROR(loader_.Await(kListWait));
   return committer_.DeleteBan(number, fleet_ban);
 }
 

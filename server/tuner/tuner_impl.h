@@ -17,7 +17,7 @@
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/publisher.h"
-#include "server/supervisor/self_check_book.h"
+#include "server/supervisor/self_check_cache.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::tuner {
@@ -124,7 +124,7 @@ class TunerImpl : public Tuner {
                    const jobs::JobRequest& request) const;
 
   const Options options_;
-  supervisor::SelfCheckBook self_checks_;
+  supervisor::SelfCheckCache self_checks_;
   lookup::TuningIndex index_;
   const db::LayeredTunings tunings_;
   commit::Committer committer_;

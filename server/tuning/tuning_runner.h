@@ -19,11 +19,11 @@
 
 namespace convtune::tuning {
 
-// How a problem is sampled; see decision/race.h.
+// A SamplingPolicy says how a problem is sampled; see decision/race.h.
 struct SamplingPolicy {
   int first_configs = 3;  // of a heuristic look-up
   decision::RacePolicy race;
-  // How often a busy GPU is looked at while a tuning waits for it.
+  // The period of the looks at a busy GPU while a tuning waits for it.
   absl::Duration idle_period = absl::Milliseconds(250);
 };
 

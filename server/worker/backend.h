@@ -46,7 +46,7 @@ struct PreparedCandidate {
   bool over_memory = false;
 };
 
-// How a candidate is launched and fed.
+// The launch mode and the cache state of a run.
 struct RunMode {
   LaunchMode launch = LaunchMode::kEager;
   CacheState cache_state = CacheState::kInputHot;
@@ -70,7 +70,8 @@ struct TimedRun {
   std::array<Stamp, 2> stamps = {};  // before and after its runs
 };
 
-// What a candidate computed, and whether it can be captured.
+// The outcome of a checked run: the result's errors, and whether the candidate can be
+// captured.
 struct CheckedRun {
   TimedRun first;  // without a blocking kernel; it may have loaded code
   TimedRun run;    // the next one, without one either; where it is hopeless, the first
@@ -85,14 +86,14 @@ struct CheckedRun {
   std::string capture_refusal;  // why that is kNo
 };
 
-// What a look at the GPU gave.
+// The outcome of a look at the GPU.
 struct ConditionsLook {
   Conditions conditions;
-  // Why conditions.known is false; or, where it is true, why other processes
-  // would not be seen. Empty: neither.
+  // The reason for which conditions.known is false, or, if it is true, the reason for
+  // which other processes cannot be seen. Empty: neither.
   std::string unknown_reason;
-  // For how long, ever, heat and the power limit have kept the clocks down; 0
-  // where it cannot be told.
+  // The total time, so far, for which heat and the power limit have kept the clocks
+  // down; 0 if it cannot be told.
   int64_t hot_ns = 0;
   int64_t capped_ns = 0;
 };

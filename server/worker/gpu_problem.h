@@ -59,7 +59,7 @@ class GpuProblem : public BackendProblem {
   absl::Status SpoilCapture(const CandidateId& id);
 
  private:
-  // What is kept of a prepared candidate; legacy algorithms have no plan.
+  // The kept state of a prepared candidate; legacy algorithms have no plan.
   struct Prepared {
     std::optional<cudnn::ExecutionPlan> plan;
     cudnn::Descriptor variant_pack;  // for the current workspace

@@ -37,7 +37,7 @@ COLUMNS = {
     "provenances": "provenance_id, node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, memory_bytes",
     "evidence": "node_id, epoch_ordinal, environment_id, sequence, problem_id, provenance_id, winner_id, tune_time, stock_id, "
     "winner_us, winner_low_us, winner_high_us, winner_samples, stock_us, stock_low_us, stock_high_us, sm_clock_mhz, "
-    "elapsed_ms, candidate_count, evidence, stop_reason, full_listing, clean, throttled, current, digest, incomplete_reason",
+    "elapsed_ms, candidate_count, evidence, stop_reason, full_listing, clean, throttled, current, digest, incomplete_message",
     "report_groups": "environment_id, problem_id, row_count, rows",
 }
 # What the report asks; db/fleet/reports.cc.

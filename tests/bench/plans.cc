@@ -112,7 +112,7 @@ absl::Status Resolve(const worker::device::DeviceProfile& profile,
   ASSIGN_OR_RETURN(const std::unique_ptr<Plans> plans, Plans::Create(profile));
   for (const client::Result& result : asked.get()) {
     if (!result.found) {
-      return absl::NotFoundError(absl::StrCat(result.problem, ": ", result.why));
+      return absl::NotFoundError(absl::StrCat(result.problem, ": ", result.message));
     }
     RETURN_IF_ERROR(
         plans->Add(result.problem, EngineConfig{result.winner.engine_index, result.winner.knobs}));

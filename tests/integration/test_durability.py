@@ -135,7 +135,7 @@ def verify(daemon, ledger):
         for text, reason in ledger.pins.items():
             assert pins.get(text) == reason, f"pin lost: {text}"
         check = client.maintenance.CheckDatabase()
-        assert check.ok, list(check.problems)
+        assert check.ok, list(check.findings)
         assert check.rows_checked >= len(sure)
 
 

@@ -59,7 +59,7 @@ def test_a_bad_release_is_rolled_back_on_every_node(fleet, nodes):
         assert publication(daemon).waiting_changes == 0
 
 
-def test_a_canary_is_served_by_its_share_alone_and_taken_back(fleet, nodes):
+def test_a_canary_is_served_by_its_share_alone_and_rolled_back(fleet, nodes):
     daemons = nodes(8)
     names = [d.node for d in daemons]
     before = second_opinion(fleet, daemons)
@@ -71,8 +71,8 @@ def test_a_canary_is_served_by_its_share_alone_and_taken_back(fleet, nodes):
     fleet.wait_release(1, [n for n in names if n not in chosen])
     for daemon in daemons:
         assert (winners(daemon, PROBLEMS) == before) == (daemon.node not in chosen)
-    withdrawn = fleet.rollback("no good")
-    assert withdrawn["state"] == "withdrawn"
+    ended = fleet.rollback("no good")
+    assert ended["state"] == "rolled_back"
     fleet.wait_release(1, names)
     assert [winners(d, PROBLEMS) for d in daemons] == [before] * 8
 
@@ -264,17 +264,17 @@ def test_a_rollback_says_which_first_choices_stay_and_which_withdrawn_ones_retur
     assert [r["withdrawal"] for r in fleet.cli.ok("release", "list", "--json").json()] == [False, True, False, False, False]
 
 
-def test_the_list_tells_a_canary_that_was_taken_back_from_a_withdrawal(fleet, nodes):
+def test_the_list_tells_a_canary_that_was_rolled_back_from_a_withdrawal(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, *PROBLEMS[:2])
     fleet.wait_delivered(2)
     fleet.promote("try it", "--canary", "50%")
-    assert fleet.cli.ok("release", "rollback", "--reason", "no good").out.startswith("fleet release 1: taken back, ")
+    assert fleet.cli.ok("release", "rollback", "--reason", "no good").out.startswith("fleet release 1: rolled back, ")
     fleet.promote()
     assert withdraw(fleet, PROBLEMS[0]).code == 0
     fleet.promote("it was good", "--all")
     rows = fleet.cli.ok("release", "list").out.splitlines()[1:]
-    assert [re.split("  +", row.strip())[1] for row in rows] == ["promoted", "withdrawal", "promoted", "taken back"]
+    assert [re.split("  +", row.strip())[1] for row in rows] == ["promoted", "withdrawal", "promoted", "rolled back"]
 
 
 def test_a_canary_that_no_node_is_drawn_for_is_said(fleet, nodes):

@@ -19,7 +19,7 @@ std::vector<std::string> EnvironmentWith(const Variables& variables);
 // them. The words must outlive them.
 std::vector<char*> PointersTo(std::vector<std::string>* words);
 
-// Where a child's standard error goes.
+// The destination of a child's standard error.
 enum class ChildErrors {
   kOurs,    // to our own, as it comes
   kOutput,  // into ProgramOutput::text, between its standard output

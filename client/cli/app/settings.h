@@ -22,7 +22,8 @@ namespace convtune::cli {
 inline constexpr char kCommonOptions[] = "Common options";
 std::vector<const CLI::Option*> CommonOptionsOf(const CLI::App& app);
 
-// What the command line says; what is absent comes from elsewhere.
+// SettingFlags are the settings of the command line. Settings::Resolve takes an absent
+// one from elsewhere.
 struct SettingFlags {
   std::optional<std::string> address;
   std::optional<std::string> environment;

@@ -35,8 +35,8 @@ Request WithProblems(Request request, const std::vector<const ProblemRow*>& rows
 // 10,000 problems, and below 4 MiB.
 std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows);
 
-// Where `status` refuses single problems and nothing else: says them on io.err,
-// adds them to `errors`, takes them out of `rows` and returns true.
+// Returns true if `status` refuses single problems and nothing else. Then says the
+// refusals on io.err, adds them to `errors` and removes their problems from `rows`.
 bool TakeRefused(Context& context, const absl::Status& status, std::vector<const ProblemRow*>* rows,
                  std::vector<ProblemRowError>* errors);
 

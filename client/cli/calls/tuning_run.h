@@ -32,7 +32,8 @@ struct TuningRunLimits {
 TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
                     const std::vector<ProblemRow>& rows, const TuningRunLimits& limits = {});
 
-// Why problems of the run have no result, by their text: of each job the first failures.
+// Returns the errors of the run's problems without a result, by the problem's text: of
+// each job the first failures.
 std::map<std::string, std::string> FailureReasons(const TuningRun& run);
 
 // Waits for one job, with a progress bar. UNAVAILABLE if its daemon stops before

@@ -43,7 +43,7 @@ class DbCommand final : public Command {
   static absl::StatusOr<ExitCode> Check(Context& context, Client& client) {
     ASSIGN_OR_RETURN(const auto response, client.CheckDatabase(context.long_timeout()));
     PrintJson(context, response);
-    for (const std::string& problem : response.problems()) context.SayError(problem);
+    for (const std::string& finding : response.findings()) context.SayError(finding);
     context.Say(absl::StrCat(
         "compared ", response.rows_checked(), " rows: ",
         response.ok() ? "the database is sound" : "the database is damaged; restore a backup"));

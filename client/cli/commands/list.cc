@@ -47,12 +47,12 @@ class ListCommand final : public Command {
     }
     if (context.format() == Format::kCsv) {
       out << CsvLine({"problem", "environment", "winner", "evidence", "origin", "candidates",
-                      "tuned", "tuning_id", "incomplete_reason"});
+                      "tuned", "tuning_id", "incomplete_message"});
       for (const v1::Tuning& tuning : tunings) {
         out << CsvLine({tuning.problem_text(), tuning.environment().name(), tuning.winner(),
                         EnumWord(tuning.evidence()), EnumWord(tuning.origin()),
                         absl::StrCat(tuning.candidate_count()), FormatTimestamp(tuning.tune_time()),
-                        tuning.id(), tuning.incomplete_reason()});
+                        tuning.id(), tuning.incomplete_message()});
       }
       return ExitCode::kDone;
     }

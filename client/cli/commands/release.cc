@@ -19,12 +19,19 @@ namespace {
 
 std::string ShareWord(int permille) { return absl::StrCat(permille / 10.0, "%"); }
 
-std::string StateWord(const v1::Release& release, int64_t promoted) {
+std::string StateName(const v1::Release& release, int64_t promoted) {
+  if (release.state() == v1::RELEASE_STATE_CANARY) return "canary";
+  if (release.state() == v1::RELEASE_STATE_ROLLED_BACK) return "rolled_back";
+  return release.number() == promoted ? "promoted" : "replaced";
+}
+
+// In a table; StateName stays in CSV.
+std::string StateText(const v1::Release& release, int64_t promoted) {
   if (release.state() == v1::RELEASE_STATE_CANARY) {
     return "canary " + ShareWord(release.canary_permille());
   }
-  if (release.state() == v1::RELEASE_STATE_WITHDRAWN) return "withdrawn";
-  return release.number() == promoted ? "promoted" : "replaced";
+  if (release.state() == v1::RELEASE_STATE_ROLLED_BACK) return "rolled back";
+  return StateName(release, promoted);
 }
 
 std::string ChoiceWord(const v1::Portfolio& portfolio) {
@@ -57,7 +64,7 @@ class ReleaseCommand final : public Command {
     promote_->add_option("--canary", canary_, "to this share of the processes first, such as 5%")
         ->type_name("SHARE");
     rollback_ = AddVerbBelow(verb, "rollback",
-                             "take the canary back, or serve an earlier release again", Rows::kNo);
+                             "roll the canary back, or serve an earlier release again", Rows::kNo);
     rollback_->add_option("release", to_, "without it the one promoted before")
         ->type_name("RELEASE");
     fetch_ = AddVerbBelow(verb, "fetch",
@@ -105,8 +112,8 @@ class ReleaseCommand final : public Command {
                       "created", "end_author", "end_reason", "ended"});
     Table table({{"RELEASE", Align::kRight}, {"STATE"}, {"AUTHOR"}, {"CREATED"}, {"REASON"}});
     for (const v1::Release& release : list.releases()) {
-      const std::string state = StateWord(release, list.promoted());
-      context.PrintCsv({absl::StrCat(release.number()), state.substr(0, state.find(' ')),
+      const std::string state = StateName(release, list.promoted());
+      context.PrintCsv({absl::StrCat(release.number()), state,
                         absl::StrCat(release.canary_permille()),
                         release.restores() != 0 ? absl::StrCat(release.restores()) : "",
                         release.author(), release.reason(), FormatTimestamp(release.create_time()),
@@ -123,7 +130,7 @@ class ReleaseCommand final : public Command {
         absl::StrAppend(&reason, "; ", release.end_author(), ": ", release.end_reason());
       }
       table.Add({absl::StrCat(release.number()),
-                 {state, color},
+                 {StateText(release, list.promoted()), color},
                  release.author(),
                  FormatTimestamp(release.create_time()),
                  reason});
@@ -213,8 +220,8 @@ class ReleaseCommand final : public Command {
     request.set_release(to_);
     ASSIGN_OR_RETURN(const auto release, client.RollBackRelease(request));
     PrintRelease(context, release);
-    context.Say(release.state() == v1::RELEASE_STATE_WITHDRAWN
-                    ? absl::StrCat("the canary, release ", release.number(), ", is taken back")
+    context.Say(release.state() == v1::RELEASE_STATE_ROLLED_BACK
+                    ? absl::StrCat("the canary, release ", release.number(), ", is rolled back")
                     : absl::StrCat("release ", release.number(), " has the choices of release ",
                                    release.restores(), " again"));
     return ExitCode::kDone;

@@ -43,8 +43,8 @@ class ProgressBar {
   bool shown_ = false;
 };
 
-// How many bytes have been done, "sending  12.0 MiB of 48.0 MiB", ten times a
-// second at most. Not thread-safe.
+// A ByteProgress shows the number of bytes that are done, as "sending  12.0 MiB of
+// 48.0 MiB", at most ten times a second. Not thread-safe.
 class ByteProgress {
  public:
   // `total` 0: not known.

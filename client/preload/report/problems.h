@@ -10,7 +10,7 @@
 
 namespace convtune::preload {
 
-// Which configs of a mode's list keep to the limit on the workspace.
+// The configs of a mode's list that keep to the limit on the workspace.
 struct WithinLimit {
   static constexpr int kMost = 128;
   bool all;   // none needs more; also where it cannot be told
@@ -34,9 +34,9 @@ struct Problem {
   std::atomic<bool> served;         // to a query of another mode than FALLBACK
   std::atomic<bool> plan_told;
   std::atomic<bool> legacy_told;
-  // What was found out here of the stock choice of a mode, where the snapshot
-  // does not say: 0 not asked, 1 known, 2 cannot be told.
+  // The state of `stock`, by mode: 0 not asked for yet, 1 known, 2 cannot be told.
   std::atomic<int> stock_state[snapshot::kStockCount];
+  // The stock choice of a mode, found by this process if the snapshot has none.
   snapshot::StockChoice stock[snapshot::kStockCount];
   // Place of a config without numerical notes in a mode's list, plus 2; 1: there
   // is none, 0: not asked.

@@ -5,9 +5,9 @@
 
 namespace convtune::preload {
 
-// What the stock choice of a finalised query is like: as the snapshot says, or
-// found out here, once per problem and mode, by finalising the first of cuDNN's
-// list that can be. False if it cannot be told.
+// Describes the stock choice of a finalised query. Takes it from the snapshot. If the
+// snapshot has none, finalises the first config of cuDNN's list that can be built,
+// once per problem and mode. Returns false if it cannot be told.
 bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
              snapshot::StockChoice* stock);
 

@@ -34,9 +34,9 @@ constexpr int kMaxServed = 3;
 
 constexpr int kMaxPlaces = 128;
 
-// What a finalised heuristics descriptor gives instead of cuDNN's list alone:
-// `count` stored configs, then cuDNN's own list, or where the list is cut those
-// of it at `places`, which ascend.
+// The list that a finalised heuristics descriptor returns instead of cuDNN's own:
+// `count` stored configs, then cuDNN's list. If the list is cut, only the configs at
+// `places` follow, which ascend.
 struct Served {
   int count;
   bool cut;
@@ -50,7 +50,7 @@ struct Served {
 
 void Release(Served* served);
 
-// What an engine config or a plan is.
+// The facts about an engine config or a plan.
 struct ConfigFacts {
   int64_t engine_index;
   uint32_t numerical_notes;

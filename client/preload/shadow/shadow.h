@@ -57,7 +57,8 @@ struct OperationShadow {
   TensorShadow x, w, y, b;  // a pointwise operation has x, b, y
 };
 
-// What a graph comes to. Copied into the descriptors that are made from it.
+// The key of a graph's convolution. Copied into the descriptors that are made from the
+// graph.
 struct GraphShadow {
   bool known;  // a convolution that the key can say
   bool odd;    // has something that a plain graph has not
@@ -88,7 +89,7 @@ struct PlanShadow {
   Problem* problem;                  // also of an engine config; null: not from a known query
   bool served;                       // the config is one of ours
   std::atomic<uint64_t> executions;  // without those that went into a CUDA graph
-  // What is to be told of a plan, read before it is needed; owned.
+  // The datagram that tells of the plan, prepared before it is sent; owned.
   std::atomic<snapshot::ObservedPlanDatagram*> facts;
 };
 

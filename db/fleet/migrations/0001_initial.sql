@@ -51,7 +51,7 @@ CREATE TABLE nodes (
   node_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text NOT NULL UNIQUE,
   create_time timestamptz NOT NULL DEFAULT now(),
-  -- Heartbeat: what the agent said last, and when that was for this server.
+  -- The agent's last heartbeat; last_seen: its time by this server's clock.
   last_seen timestamptz NOT NULL DEFAULT now(),
   agent_version text NOT NULL DEFAULT '',
   daemon_version text NOT NULL DEFAULT '',
@@ -63,29 +63,31 @@ CREATE TABLE nodes (
   hits bigint NOT NULL DEFAULT 0,
   queue_depth bigint NOT NULL DEFAULT 0,
   outbox_depth bigint NOT NULL DEFAULT 0,
-  -- How long what waits on the node has waited, as its agent said last.
+  -- For how long tunings have waited on the node without a delivery, as of the last
+  -- heartbeat.
   outbox_lag_seconds real NOT NULL DEFAULT 0,
   outbox_dropped bigint NOT NULL DEFAULT 0,
   outbox_superseded bigint NOT NULL DEFAULT 0,
   duplicate_count bigint NOT NULL DEFAULT 0,
-  -- What the node serves; 0: nothing of the fleet's yet.
+  -- Number of the fleet release that the node serves; 0: none yet.
   release_number bigint NOT NULL DEFAULT 0,
-  -- Pins and bans of the fleet that the node could not apply, and why not the first of them.
+  -- Counts of the fleet's pins and bans that the node could not apply, and for each
+  -- the error of the first one.
   unapplied_pins integer NOT NULL DEFAULT 0,
   pin_error text NOT NULL DEFAULT '',
   unapplied_bans integer NOT NULL DEFAULT 0,
   ban_error text NOT NULL DEFAULT '',
-  -- Problems of that release that it does not have, and that it has from a fleet
-  -- and the release has not.
+  -- release_missing: problems that release_number has and the node lacks.
+  -- release_extra: problems that the node has from a fleet and release_number lacks.
   release_missing integer NOT NULL DEFAULT 0,
   release_extra integer NOT NULL DEFAULT 0,
   last_error text NOT NULL DEFAULT ''
 );
 
--- One for each start of the node's daemon that wrote anything. Numbers that are
--- given to rows start anew with nothing but a new epoch, whatever backup the
--- daemon was restored from. ordinal: in the order in which their first rows
--- came in.
+-- One row for each epoch of a node. Each start of the daemon that writes a row to its
+-- outbox begins a new epoch, also after a restore from a backup. A sequence number
+-- is never given twice in one epoch. ordinal: the epochs of a node in the order in
+-- which their first deliveries came in.
 CREATE TABLE node_epochs (
   node_id integer NOT NULL REFERENCES nodes,
   epoch bigint NOT NULL,
@@ -114,7 +116,7 @@ CREATE TABLE node_devices (
 );
 CREATE INDEX node_devices_by_environment ON node_devices (environment_id) WHERE current;
 
--- Where a measurement was taken, each once.
+-- Places where measurements were taken: a node, its GPU and its libraries.
 CREATE TABLE provenances (
   provenance_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   node_id integer NOT NULL REFERENCES nodes,
@@ -128,8 +130,10 @@ CREATE TABLE provenances (
     memory_bytes)
 );
 
--- One row for each tuning that a node delivered. current: the node's newest of
--- this problem and environment, by (epoch_ordinal, sequence).
+-- One row for each delivery of a tuning by a node. current: the delivery that counts
+-- for the node, problem and environment. That is the one of the best standing
+-- (evidence, full_listing, clean); of equals one that is not relayed; of equals the
+-- newest by (epoch_ordinal, sequence).
 CREATE TABLE evidence (
   evidence_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   node_id integer NOT NULL REFERENCES nodes,
@@ -163,13 +167,13 @@ CREATE TABLE evidence (
   throttled boolean NOT NULL,
   current boolean NOT NULL,
   digest bytea NOT NULL CHECK (length(digest) = 16),
-  incomplete_reason text NOT NULL,
-  -- Pooled by the fleet before, which lost it.
+  incomplete_message text NOT NULL,
+  -- The tuning came from the fleet, which lost it; this node did not measure it.
   relayed boolean NOT NULL DEFAULT false,
   UNIQUE (node_id, epoch_ordinal, sequence)
 );
 CREATE UNIQUE INDEX evidence_current ON evidence (environment_id, problem_id, node_id) WHERE current;
--- What thinning looks for.
+-- For thinning.
 CREATE INDEX evidence_superseded ON evidence (receive_time) WHERE NOT current;
 
 -- The whole tuning, without samples, of current rows: convtune.v1.Tuning.
@@ -178,7 +182,7 @@ CREATE TABLE evidence_payloads (
   payload bytea NOT NULL
 );
 
--- What each candidate of a current row took; those that were timed.
+-- Times of the candidates of a current row, as far as they were timed.
 CREATE TABLE measurements (
   evidence_id bigint NOT NULL REFERENCES evidence ON DELETE CASCADE,
   candidate_id integer NOT NULL REFERENCES candidates,
@@ -191,7 +195,8 @@ CREATE TABLE measurements (
   PRIMARY KEY (evidence_id, candidate_id)
 );
 
--- What all nodes' current evidence says together; see README.md, "Pooling".
+-- One row for each problem and environment: the pooled tuning of all nodes' current
+-- evidence; see server/fleet/README.md, "Pooling".
 CREATE TABLE pooled (
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
@@ -245,7 +250,7 @@ CREATE TABLE pooled_payloads (
   payload bytea NOT NULL
 );
 
--- state: 1 promoted, 2 canary, 3 withdrawn, as in the daemon. Numbers are given
+-- state: 1 promoted, 2 canary, 3 rolled back, as in the daemon. Numbers are given
 -- under a lock that is held until the commit: whoever sees N sees all below.
 CREATE TABLE releases (
   release_number bigint PRIMARY KEY CHECK (release_number > 0),
@@ -259,16 +264,17 @@ CREATE TABLE releases (
   end_author text NOT NULL DEFAULT '',
   end_reason text NOT NULL DEFAULT '',
   end_time timestamptz,
-  -- Who was logged in; the authors are what they said.
+  -- The database users who were logged in; author and end_author are texts that the
+  -- users gave.
   login text NOT NULL DEFAULT session_user,
   end_login text NOT NULL DEFAULT ''
 );
 -- One canary at a time.
 CREATE UNIQUE INDEX releases_one_canary ON releases (state) WHERE state = 2;
 
--- What a problem is served from a release on, until a later one that was not
--- withdrawn has another. Without a digest: nothing, and the winner is the one
--- that was taken back.
+-- The choice that a problem is served from a release on, until a later one that was not
+-- rolled back has another. Without a digest: nothing, and the winner is the one
+-- that was withdrawn.
 CREATE TABLE release_choices (
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
@@ -321,7 +327,7 @@ CREATE TABLE bans (
 );
 CREATE INDEX bans_active ON bans (ban_id) WHERE end_time IS NULL;
 
--- What was asked for together. kind: 1 tune, 2 verify after an upgrade.
+-- Tasks that were queued together. kind: 1 tune, 2 verify after an upgrade.
 CREATE TABLE batches (
   batch_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   kind smallint NOT NULL CHECK (kind IN (1, 2)),
@@ -350,7 +356,7 @@ CREATE TABLE tasks (
   last_error text NOT NULL DEFAULT '',
   UNIQUE (batch_id, environment_id, problem_id)
 );
--- What may be claimed, the weightiest first.
+-- Tasks that may be claimed, the one with the greatest weight first.
 CREATE INDEX tasks_open ON tasks (environment_id, weight DESC, task_id) WHERE state IN (1, 2);
 CREATE INDEX tasks_dead ON tasks (batch_id) WHERE state = 4;
 
@@ -365,7 +371,8 @@ CREATE TABLE task_failures (
   PRIMARY KEY (task_id, attempt)
 );
 
--- What programs asked for in vain, as each node counts it.
+-- Problems that programs of a node asked for and got no answer for, with the counts
+-- of that node.
 CREATE TABLE wanted (
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
@@ -376,8 +383,8 @@ CREATE TABLE wanted (
   PRIMARY KEY (environment_id, problem_id, node_id)
 );
 
--- What reports read: for each key all nodes' current rows in one, made anew
--- whenever the key is pooled, in the same transaction.
+-- The input of reports: for each key all nodes' current rows in one, written in each
+-- transaction that pools the key.
 CREATE TABLE report_groups (
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
@@ -385,10 +392,11 @@ CREATE TABLE report_groups (
   rows bytea NOT NULL,
   PRIMARY KEY (environment_id, problem_id)
 );
--- They are numbers that do not compress, and are always read whole.
+-- Report rows are numbers that do not compress, and are always read whole.
 ALTER TABLE report_groups ALTER COLUMN rows SET STORAGE EXTERNAL;
 
--- What is done now and then by whichever agent comes first.
+-- Recurring work of the fleet, each with the time when an agent did it last. The
+-- first agent that finds it due does it.
 CREATE TABLE upkeep (
   what text PRIMARY KEY,
   last_time timestamptz NOT NULL

@@ -112,8 +112,8 @@ CREATE TABLE bans (
   checksum INTEGER NOT NULL
 ) STRICT;
 
--- state: 1 promoted, 2 canary, 3 withdrawn. restores: 0, or the release whose
--- choices a rollback brought back. end_*: who promoted or withdrew a canary.
+-- state: 1 promoted, 2 canary, 3 rolled back. restores: 0, or the release whose
+-- choices a rollback brought back. end_*: of a canary's promotion or rollback.
 CREATE TABLE releases (
   release_number INTEGER NOT NULL PRIMARY KEY,
   state INTEGER NOT NULL,

@@ -1,4 +1,4 @@
-// A convolution as cuDNN sees it: validated, canonical, immutable.
+// A ConvProblem is a convolution as cuDNN sees it: validated, canonical, immutable.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace convtune {
 // Of a problem that names none, and of a text form without "align=".
 inline constexpr int kDefaultAlignmentBytes = 16;
 
-// What a caller says; every field may be left out where convtune.v1.ConvProblem
-// says what is read instead. Field names are those of that message.
+// A ConvProblemSpec is a caller's description of a problem. A field may be left out if
+// convtune.v1.ConvProblem has a default for it. Field names are those of that message.
 struct ConvProblemSpec {
   std::optional<Operation> operation;
   std::vector<int64_t> x_dims;

@@ -16,8 +16,8 @@ namespace convtune {
 // token's name as typed. Returns what could be read.
 ConvProblemSpec ParseProblemTokens(std::string_view text, std::vector<Violation>* violations);
 
-// Why a token that names a vectorised INT8 type or layout ("i8x4", "int8x32",
-// "nc4hw4", "nchw_vect_c") is refused; nothing for any other token.
+// Returns the reason for which a token that names a vectorised INT8 type or layout
+// ("i8x4", "int8x32", "nc4hw4", "nchw_vect_c") is refused; nullopt for other tokens.
 std::optional<std::string_view> VectorizedInt8Reason(std::string_view token);
 
 }  // namespace convtune

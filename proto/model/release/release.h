@@ -15,12 +15,12 @@ namespace convtune {
 
 // Persisted: never renumber.
 enum class ReleaseState {
-  kPromoted = 1,   // was promoted; the newest such one is served
-  kCanary = 2,     // served to a share of the processes
-  kWithdrawn = 3,  // a canary that was taken back
+  kPromoted = 1,    // was promoted; the newest such one is served
+  kCanary = 2,      // served to a share of the processes
+  kRolledBack = 3,  // a canary that was rolled back
 };
 
-// What a choice is for, as bits; one choice may be for several. Persisted.
+// Roles of a choice, as bits; one choice may have several. Persisted.
 inline constexpr uint32_t kRoleBest = 1;
 // Its numerics are the stock choice's or a part of them, it is deterministic
 // where that is, and it needs no more workspace.
@@ -31,16 +31,16 @@ inline constexpr uint32_t kRoleNoWorkspace = 4;
 inline constexpr uint32_t kRoleStock = 8;
 inline constexpr uint32_t kServedRoles = kRoleBest | kRoleNeutral | kRoleNoWorkspace;
 
-// A candidate, without samples, and what it was chosen for. Value type.
+// A Choice is a candidate, without samples, and its roles. Value type.
 struct Choice {
   Candidate candidate;
   uint32_t roles = 0;
   friend bool operator==(const Choice&, const Choice&) = default;
 };
 
-// What a problem is served: up to three choices for each API, each API's in the
-// order of the roles; and the stock choice. None: the problem has no choice (any
-// more). Value type.
+// A Portfolio is the set of choices that a problem is served: up to three for each API,
+// each API's in the order of the roles, and the stock choice. A portfolio without
+// choices says that the problem has no choice, or none any more. Value type.
 struct Portfolio {
   TuningKey key;
   Evidence evidence = Evidence::kNone;
@@ -62,7 +62,7 @@ struct Release {
   std::string author;
   std::string reason;
   absl::Time create_time = absl::UnixEpoch();
-  // Who promoted or withdrew a canary, and why; empty for others.
+  // The author and the reason of a canary's promotion or rollback; empty for others.
   std::string end_author;
   std::string end_reason;
   std::optional<absl::Time> end_time;

@@ -41,7 +41,7 @@ const Release* ReleaseHistory::canary() const {
 
 bool ReleaseHistory::holds_back() const {
   return !releases_.empty() &&
-         (releases_.back().state == ReleaseState::kWithdrawn || releases_.back().restores != 0);
+         (releases_.back().state == ReleaseState::kRolledBack || releases_.back().restores != 0);
 }
 
 int64_t ReleaseHistory::oldest_kept() const {
@@ -115,7 +115,7 @@ absl::StatusOr<Release> ReleaseHistory::RollBack(const ReleaseDecision& decision
   const Release* running = canary();
   if (running != nullptr && to == 0) {
     Release release = *running;
-    release.state = ReleaseState::kWithdrawn;
+    release.state = ReleaseState::kRolledBack;
     release.end_author = decision.author;
     release.end_reason = decision.reason;
     release.end_time = decision.time;
@@ -123,7 +123,7 @@ absl::StatusOr<Release> ReleaseHistory::RollBack(const ReleaseDecision& decision
   }
   if (running != nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat("release: take the canary ", running->number,
+        absl::StrCat("release: roll the canary ", running->number,
                      " back first (a rollback without a number), or promote it"));
   }
   const Release* now = promoted();
@@ -144,7 +144,7 @@ absl::StatusOr<Release> ReleaseHistory::RollBack(const ReleaseDecision& decision
   }
   if (restored->state != ReleaseState::kPromoted) {
     return absl::FailedPreconditionError(
-        absl::StrCat("release: ", target, " is a canary that was taken back"));
+        absl::StrCat("release: ", target, " is a canary that was rolled back"));
   }
   if (target == now->number) {
     return absl::FailedPreconditionError(

@@ -1,5 +1,5 @@
-// ReleaseHistory: the releases there are, and which ones may follow. No clock, no
-// disk. A daemon and the fleet decide by it alike.
+// A ReleaseHistory holds the releases of a daemon or of the fleet, and decides which
+// ones may follow. It uses no clock and no disk.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace convtune {
 
-// Who decides on a release, and when.
+// A ReleaseDecision is an operator's decision on a release.
 struct ReleaseDecision {
   std::string author;
   std::string reason;
@@ -43,7 +43,7 @@ class ReleaseHistory {
   const Release* promoted() const;
   // nullptr if none runs.
   const Release* canary() const;
-  // True after a rollback or a canary that was taken back, until the next
+  // True after a rollback or a canary that was rolled back, until the next
   // promotion: what was refused must not come back by itself.
   bool holds_back() const;
   // The oldest release whose choices are kept; 0 if all are.
@@ -58,7 +58,7 @@ class ReleaseHistory {
   // `has_changes` where a new release would be needed.
   absl::StatusOr<Release> Promote(const ReleaseDecision& decision, int canary_permille,
                                   bool has_changes) const;
-  // `to` 0: takes a running canary back; without one goes back to the release
+  // `to` 0: rolls a running canary back; without one goes back to the release
   // that was promoted before. NOT_FOUND, FAILED_PRECONDITION: that is none to
   // go back to.
   absl::StatusOr<Release> RollBack(const ReleaseDecision& decision, int64_t to) const;

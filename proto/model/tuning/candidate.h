@@ -43,8 +43,8 @@ inline Api ApiOf(const CandidateId& id) {
   return std::holds_alternative<EngineConfig>(id) ? Api::kGraph : Api::kLegacy;
 }
 
-// How long a candidate takes when it is launched and fed in one way.
-// Microseconds. Value type.
+// The time of a candidate in one launch mode and cache state, in microseconds. Value
+// type.
 struct TimeSummary {
   LaunchMode launch = LaunchMode::kEager;
   CacheState cache_state = CacheState::kInputHot;

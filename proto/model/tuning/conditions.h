@@ -9,7 +9,7 @@
 
 namespace convtune {
 
-// Why a GPU's clocks are lower than asked for, as bits of NVML's
+// Reasons for which a GPU's clocks are lower than asked for, as bits of NVML's
 // clocksEventReasons. Persisted: never renumber.
 enum class ClockReason : uint32_t {
   kIdle = 0x1,
@@ -31,9 +31,9 @@ inline constexpr uint32_t kThrottleReasons =
     static_cast<uint32_t>(ClockReason::kHardwareThermalSlowdown) |
     static_cast<uint32_t>(ClockReason::kPowerBrake);
 
-// What NVML said, put together over all looks at the GPU during one tuning:
-// most processes, every clock reason, highest temperature; and which of the
-// worker's instruments worked. Value type.
+// Conditions are the state of the GPU during one tuning, as NVML reported it: the most
+// processes, all clock reasons and the highest temperature of all looks at the GPU.
+// They also say which instruments of the worker passed the self-check. Value type.
 struct Conditions {
   // False: NVML could not be asked, and nothing but self_check says anything.
   bool known = false;
@@ -59,8 +59,8 @@ struct Conditions {
 // Takes another look into `conditions`.
 void Merge(const Conditions& look, Conditions* conditions);
 
-// Why a measurement under these conditions is not clean, in words for people;
-// empty if it is.
+// Says in words why a measurement under these conditions is not clean; empty if it is
+// clean.
 std::vector<std::string> Marks(const Conditions& conditions);
 
 // "power cap", "thermal slowdown", ... of each bit that is set.

@@ -27,8 +27,8 @@ struct TuningDigest {
   }
 };
 
-// What a tuning is kept under. Equality and order, by environment and then by problem,
-// compare the texts, never the digest. Value type.
+// A TuningKey identifies a tuning by its problem and its environment. Equality and order
+// (by environment, then by problem) compare the texts, never the digest. Value type.
 struct TuningKey {
   std::string problem_text;      // canonical
   std::string environment_text;  // Environment::ToText()

@@ -12,9 +12,9 @@ int64_t SampleCount(const Tuning& tuning) {
 }  // namespace
 
 void AddReason(IncompleteReason reason, std::string_view words, Tuning* tuning) {
-  tuning->incomplete |= ReasonBit(reason);
-  if (!tuning->incomplete_reason.empty()) tuning->incomplete_reason += "; ";
-  tuning->incomplete_reason += words;
+  tuning->incomplete_reasons |= ReasonBit(reason);
+  if (!tuning->incomplete_message.empty()) tuning->incomplete_message += "; ";
+  tuning->incomplete_message += words;
 }
 
 bool QuarantineEntry::HoldsFor(absl::Duration budget, int worker_checker_version) const {

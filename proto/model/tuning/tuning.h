@@ -26,17 +26,17 @@ struct Tuning {
   absl::Time tune_time = absl::UnixEpoch();
   absl::Duration elapsed;
   int64_t memory_budget_bytes = 0;  // 0: no limit but the device's
-  // Why it is not MEASURED: a mask of ReasonBit, and the same in words for
-  // people, with counts, which nothing is decided by. See AddReason.
-  uint32_t incomplete = 0;
-  std::string incomplete_reason;
+  // The reasons for which it is not MEASURED: a mask of ReasonBit, and the same in words
+  // for people, with counts. Decisions depend on the mask alone. See AddReason.
+  uint32_t incomplete_reasons = 0;
+  std::string incomplete_message;
   // Of the race; kNone and 0 where nothing was timed.
   StopReason stop_reason = StopReason::kNone;
   int rounds = 0;
   CacheState cache_state = CacheState::kInputHot;  // of the candidates' samples_ns
   Conditions conditions;
 
-  bool has(IncompleteReason reason) const { return (incomplete & ReasonBit(reason)) != 0; }
+  bool has(IncompleteReason reason) const { return (incomplete_reasons & ReasonBit(reason)) != 0; }
 
   friend bool operator==(const Tuning&, const Tuning&) = default;
 };

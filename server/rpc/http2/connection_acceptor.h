@@ -37,7 +37,7 @@ class ConnectionAcceptor {
   // be. ALREADY_EXISTS: somebody listens on the socket; UNAVAILABLE: an address
   // cannot be listened on.
   absl::Status Prepare(const std::vector<ListenAddress>& addresses, grpc::ServerBuilder* builder);
-  // What is listened on; a port of 0 is replaced by the one that was given.
+  // The addresses that are listened on; a port of 0 is replaced by the actual one.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
   void Open() { listener_.Start(); }

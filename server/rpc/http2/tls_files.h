@@ -15,7 +15,7 @@ struct ServerTlsFiles {
   std::string client_ca;
 };
 
-// What is in them.
+// The contents of the TLS files.
 struct TlsTexts {
   std::string cert;
   std::string key;

@@ -185,8 +185,8 @@ v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::Environment
   listed.origin = summary.origin;
   listed.tune_time = summary.tune_time;
   listed.elapsed = summary.elapsed;
-  listed.incomplete = summary.incomplete;
-  listed.incomplete_reason = summary.incomplete_reason;
+  listed.incomplete_reasons = summary.incomplete_reasons;
+  listed.incomplete_message = summary.incomplete_message;
   v1::Tuning out;
   convtune::Fill(listed, /*with_samples=*/false, &out);
   AddKey(summary.key, environment, &out);
@@ -275,8 +275,8 @@ v1::Device ToProto(const supervisor::DeviceStatus& device) {
 
 v1::CheckDatabaseResponse ToProto(const db::StoreCheck& check, absl::Duration elapsed) {
   v1::CheckDatabaseResponse out;
-  out.set_ok(check.problems.empty());
-  out.mutable_problems()->Add(check.problems.begin(), check.problems.end());
+  out.set_ok(check.findings.empty());
+  out.mutable_findings()->Add(check.findings.begin(), check.findings.end());
   out.set_rows_checked(check.rows_checked);
   *out.mutable_elapsed() = ToProto(elapsed);
   return out;

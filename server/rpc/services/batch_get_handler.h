@@ -23,7 +23,7 @@ class ServerUnaryReactor;
 
 namespace convtune::rpc::services {
 
-// What a request says beside its problems. Immutable.
+// A BatchContext is the content of a request beside its problems. Immutable.
 struct BatchContext {
   lookup::LookupRequest request;  // valid, without problems
   bool profile = false;           // the environment is one
@@ -37,7 +37,7 @@ struct Batch {
   std::shared_ptr<const BatchContext> context;
   // In request order; null ones are still to be asked for.
   std::vector<std::shared_ptr<const CachedRow>> rows;
-  // What the tuner has to be asked, for the null rows in their order.
+  // The request to the tuner, for the null rows in their order.
   lookup::LookupRequest missing;
   std::vector<std::string> missing_bytes;  // as they were asked for; empty: nothing is kept
   std::string environment;                 // of the reply, as BatchContext's; empty: the context's
@@ -51,7 +51,7 @@ struct Batch {
   void WriteReply(uint8_t* out) const;
 
  private:
-  // How many rows the reply has, and what follows them.
+  // The number and the size of the reply's rows, and the message behind them.
   struct Shape {
     size_t rows = 0;
     size_t row_bytes = 0;

@@ -34,8 +34,8 @@ class ScopedRequestId {
   std::string_view previous_;
 };
 
-// What a call's log line says, and where it is counted (CallStats::Global()).
-// Copyable.
+// A RequestLog writes the log line of a call and counts the call in
+// CallStats::Global(). Copyable.
 class RequestLog {
  public:
   // `context` is that of a call that is not finished yet. Reads the metadata, and adds the id to

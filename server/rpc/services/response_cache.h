@@ -65,8 +65,8 @@ class ResponseCache {
     }
   };
   using Map = absl::flat_hash_map<Key, std::shared_ptr<const CachedRow>, Hash, Equal>;
-  // What is used goes into `young`; once that is full it becomes `old`, and
-  // what was in `old` and not used since is dropped.
+  // A Shard puts each row that is used into `young`. Once `young` is full it becomes
+  // `old`; the rows of the former `old` that were not used since are dropped.
   struct Shard {
     mutable Mutex mutex;
     Map young GUARDED_BY(mutex);

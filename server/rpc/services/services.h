@@ -34,7 +34,7 @@ struct BundleOptions {
   std::vector<std::string> trusted_keys;
 };
 
-// What GetServerInfo says of the metrics.
+// The facts about the metrics endpoint that GetServerInfo returns.
 struct MetricsInfo {
   bool built = false;
   std::string url;  // empty: off

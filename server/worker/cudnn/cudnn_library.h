@@ -26,8 +26,8 @@ std::string DescribeMixture(const std::vector<std::string>& files);
 // which cuDNN does as it needs them.
 absl::Status CheckLoadedCudnn();
 
-// Where the loaded cuDNN lies, and the libraries that it would load by itself.
-// Empty paths: not known.
+// The paths of the loaded cuDNN and of the libraries that it would load by itself. An
+// empty path is not known.
 struct CudaLibraries {
   int cuda_major = 0;  // that cuDNN was built for
   std::string cudnn_folder;

@@ -12,16 +12,16 @@
 
 namespace convtune::worker::cudnn {
 
-// Where a graph is planned for: a GPU by its handle, or a device-properties
-// descriptor that stands in for one. Exactly one is set, and outlives all that
-// is made with it.
+// A CudnnTarget is the device that a graph is planned for: a GPU by its handle, or a
+// device-properties descriptor that stands in for one. Exactly one is set, and outlives
+// all that is made with it.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
   const Descriptor* device_properties = nullptr;
 };
 
-// What a tensor of the graph is to the convolution; x, w and y name the forward
-// tensors, whatever the operation.
+// The role of a graph's tensor in the convolution. x, w and y name the forward tensors
+// for every operation.
 enum class TensorRole { kX, kW, kY, kResidual, kBias };
 
 // A tensor that the caller of the graph provides.

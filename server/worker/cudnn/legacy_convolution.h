@@ -21,7 +21,7 @@ struct ConvPointers {
   void* y = nullptr;
 };
 
-// What cudnnFind* or cudnnGet*_v7 reports of one algorithm; the latter knows no time.
+// The report of cudnnFind* or cudnnGet*_v7 on one algorithm; the latter has no time.
 struct FoundAlgorithm {
   LegacyAlgorithm id;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;

@@ -8,7 +8,7 @@
 
 namespace convtune::worker::cudnn {
 
-// Why the legacy API cannot express the problem; empty if it can.
+// Says why the legacy API cannot express the problem; empty if it can.
 std::string LegacyObstacle(const ConvProblem& problem);
 
 }  // namespace convtune::worker::cudnn

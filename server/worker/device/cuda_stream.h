@@ -43,7 +43,7 @@ class CudaStream : public timing::TimedStream {
 
   CudaStream(cudaStream_t stream, Kernels* kernels) : stream_(stream), kernels_(kernels) {}
 
-  // Where the GPU sees a field of shared_.
+  // Returns the GPU's address of a field of shared_.
   void* OnDevice(const volatile void* field) const;
 
   const cudaStream_t stream_;

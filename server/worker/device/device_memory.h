@@ -43,7 +43,7 @@ class DeviceBuffer {
 // every floating-point format.
 inline constexpr unsigned char kUntouched = 0xFF;
 
-// Where a red zone is damaged, as "12 bytes, from 4 bytes behind its end";
+// Says where a red zone is damaged, as "12 bytes, from 4 bytes behind its end";
 // empty if all of it is kUntouched. `before`: it lies in front of the memory.
 std::string DescribeDamage(std::string_view zone, bool before);
 
@@ -66,7 +66,7 @@ class GuardedBuffer {
   // Fills the first `used` bytes and both zones, of which the second begins
   // right behind these bytes, with kUntouched. Does not wait.
   absl::Status Prepare(int64_t used, cudaStream_t stream) const;
-  // What was written to the zones since, in words; empty if nothing was. Waits
+  // Says in words where the zones were written to since Prepare; empty if nowhere. Waits
   // for the stream.
   absl::StatusOr<std::string> Damage(int64_t used, cudaStream_t stream) const;
 

@@ -14,14 +14,14 @@
 
 namespace convtune::worker::search {
 
-// What an engine says of itself, as masks of NoteBit.
+// The notes of an engine, as masks of NoteBit.
 struct EngineNotes {
   uint32_t numerical = 0;
   uint32_t behavior = 0;
 };
 absl::StatusOr<EngineNotes> ReadNotes(const cudnn::Descriptor& engine);
 
-// What one heuristic mode lists, in its order.
+// The list of one heuristic mode, in its order.
 struct HeuristicList {
   std::vector<Candidate> candidates;
   std::vector<absl::Status> refusals;  // of candidates that could not be read

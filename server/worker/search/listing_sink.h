@@ -8,8 +8,8 @@
 
 namespace convtune::worker::search {
 
-// Where listed candidates go: each is passed on once, with its heuristic rank,
-// until the limit or the deadline. Not thread-safe.
+// A ListingSink passes on each listed candidate once, with its heuristic rank, until the
+// limit or the deadline. Not thread-safe.
 class ListingSink {
  public:
   // Both arguments outlive the sink.

@@ -9,7 +9,8 @@
 
 namespace convtune::worker::timing {
 
-// What is known of a candidate before it is timed; 0 for what is not.
+// An Expectation holds the figures that are known of a candidate before it is timed; 0
+// for an unknown one.
 struct Expectation {
   double gpu_us = 0;
   double host_us = 0;

@@ -25,7 +25,7 @@ struct TimedWork {
   // loads code nor allocates any more.
   std::function<absl::Status()> launch;
   CacheState cache_state = CacheState::kInputHot;
-  // What the layer before wrote, in the order in which it is read.
+  // The tensors that the layer before wrote, in the order in which they are read.
   std::vector<MemorySpan> inputs;
   Expectation expected;
   // Attempts behind a blocking kernel; 0 for work that cannot be launched behind a

@@ -33,7 +33,7 @@ struct Comparison {
 Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataType type,
                            std::string_view bytes);
 
-// Why a second run did not compute what the first did, as "its error is 0.5,
+// Says why a second run did not compute the same as the first, as "its error is 0.5,
 // and was 0.001"; empty if it did. It may have added up in another order: it has
 // to have as many elements that are not finite, and an error of at most the
 // largest of twice that of the first (8 times, where fewer than 64 elements were

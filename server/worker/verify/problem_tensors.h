@@ -31,7 +31,7 @@ class ProblemTensors {
   // Of graph.tensors(), in their order.
   const std::vector<int64_t>& uids() const { return uids_; }
   const std::vector<void*>& data() const { return data_; }
-  // What the layer before has just written: x, or the gradient of y.
+  // The tensors that the layer before has just written: x, or the gradient of y.
   const std::vector<timing::MemorySpan>& fresh_inputs() const { return fresh_inputs_; }
 
  private:

@@ -35,8 +35,8 @@ class ReferenceData {
   ReferenceData(const ReferenceData&) = delete;
   ReferenceData& operator=(const ReferenceData&) = delete;
 
-  // What memory of the input `uid` holds, in its type; it repeats where memory
-  // is longer. Waits for it. REQUIRES: there is such an input.
+  // Returns the values of the input `uid`, in its type. The memory of a longer tensor
+  // repeats them. Waits for them. REQUIRES: there is such an input.
   const std::string& Block(int64_t uid);
   // For elements of the output. Waits for it.
   const std::vector<ReferenceElement>& Reference();

@@ -51,7 +51,7 @@ inline constexpr absl::Duration kLongDelay = absl::Microseconds(500);
 inline constexpr absl::Duration kClockWindow = absl::Milliseconds(50);
 inline constexpr int64_t kCacheBytes = int64_t{16} << 20;
 
-// Why the instrument does not work; empty if it does.
+// Says why the instrument does not work; empty if it does.
 std::string FaultOf(const BlockReading& reading);
 std::string FaultOf(const ClockReading& reading);
 std::string FaultOf(const CacheReading& reading);
@@ -69,7 +69,7 @@ struct OutputLook {
   double error = 0;
 };
 
-// Why the check of results does not work; empty if it does.
+// Says why the check of results does not work; empty if it does.
 std::string FaultOf(PlantedFault fault, const OutputLook& look);
 
 // A SelfCheckDevice is the GPU as a self-check uses it. Errors are CUDA's and cuDNN's. Not

@@ -28,9 +28,9 @@ std::vector<double> DecodeElements(DataType type, std::string_view bytes);
 // The largest finite value of a type.
 double LargestOf(DataType type);
 
-// What random tensors are like. Normal values; of rectified ones those below
-// zero are zero, as after a ReLU; of masked ones half are zero, wherever, as
-// the gradients that come back through a ReLU; small integers are from -2 to 2.
+// The values of random tensors. kNormal: normally distributed. kRectified: normal, with
+// zeros for those below zero, as after a ReLU. kMasked: normal, with zeros at half of
+// the places, as gradients that come back through a ReLU. kSmallIntegers: from -2 to 2.
 enum class TensorContent { kNormal, kRectified, kMasked, kSmallIntegers };
 
 // Integers of the largest tensors in which sums have room enough: nearly all of

@@ -286,7 +286,7 @@ grpc::Status FakeDaemon::GetServerInfo(Context*, const v1::GetServerInfoRequest*
 grpc::Status FakeDaemon::CheckDatabase(Context*, const v1::CheckDatabaseRequest*,
                                        v1::CheckDatabaseResponse* response) {
   response->set_ok(sound);
-  if (!sound) response->add_problems("tuning 3: checksum differs");
+  if (!sound) response->add_findings("tuning 3: checksum differs");
   return error;
 }
 

@@ -233,7 +233,7 @@ TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
                          {}});
   // It was the stock choice: that is all that is written of it.
   EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
-  EXPECT_EQ(OnDisk().incomplete, ReasonBit(IncompleteReason::kStockFailed));
+  EXPECT_EQ(OnDisk().incomplete_reasons, ReasonBit(IncompleteReason::kStockFailed));
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
   EXPECT_TRUE(Served()->tuning.has(IncompleteReason::kOutdated));
 }

@@ -75,7 +75,7 @@ TEST(ParseProbeLine, RefusesWhatIsNotSuchAnObject) {
 TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
   const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
   const ProbeResult result = ProbeDevices({worker.path(), "all", {"/p/l4.json"}});
-  EXPECT_THAT(result.problems, ElementsAre());
+  EXPECT_THAT(result.findings, ElementsAre());
   ASSERT_EQ(result.devices.size(), 2u);
   EXPECT_EQ(result.devices[0].name, "gpu:0");
   EXPECT_THAT(result.devices[0].worker_argv, ElementsAre(worker.path(), "--device", "gpu:0"));
@@ -100,19 +100,19 @@ TEST(ProbeDevices, LeavesOutWhatFailsAndSaysWhy) {
                           std::string(kProfile) + "\n");
   const ProbeResult result = ProbeDevices({worker.path(), "all", {"/p/l4.json", "/p/l4.json"}});
   ASSERT_EQ(result.devices.size(), 1u);
-  EXPECT_THAT(result.problems, ElementsAre("gpu:0: broken", "profile:nvidia-l4: is there twice"));
+  EXPECT_THAT(result.findings, ElementsAre("gpu:0: broken", "profile:nvidia-l4: is there twice"));
 }
 
 TEST(ProbeDevices, WithoutAWorkerThereAreNone) {
   const ProbeResult result = ProbeDevices({"/no/such/worker", "all", {"/p/l4.json"}});
   EXPECT_TRUE(result.devices.empty());
-  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("/no/such/worker"), HasSubstr("l4.json")));
+  EXPECT_THAT(result.findings, ElementsAre(HasSubstr("/no/such/worker"), HasSubstr("l4.json")));
 }
 
 TEST(ProbeDevices, NoneAsksForNothing) {
   const ProbeResult result = ProbeDevices({"/no/such/worker", "none", {}});
   EXPECT_TRUE(result.devices.empty());
-  EXPECT_TRUE(result.problems.empty());
+  EXPECT_TRUE(result.findings.empty());
 }
 
 }  // namespace

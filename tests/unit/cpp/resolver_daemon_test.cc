@@ -43,7 +43,7 @@ TEST_F(ResolverDaemonTest, MoreProblemsThanARequestHoldsAreSeveralRequests) {
   queries.back().problem = cli::ProblemText(16);
   const auto results = Resolver(There()).Resolve(queries, kLimit);
   ASSERT_EQ(results.size(), queries.size());
-  for (const Result& result : results) ASSERT_TRUE(result.found) << result.why;
+  for (const Result& result : results) ASSERT_TRUE(result.found) << result.message;
   EXPECT_EQ(results.back().problem, cli::ProblemText(16));
   EXPECT_EQ(daemon_.batch_gets(), 2);
   EXPECT_EQ(daemon_.last_get().problems_size(), 1);
@@ -63,8 +63,8 @@ TEST_F(ResolverDaemonTest, WhatIsRefusedSaysWhyAndTheOthersAreAnswered) {
   ASSERT_EQ(results.size(), 4U);
   EXPECT_TRUE(results[0].found && results[2].found);
   EXPECT_EQ(results[2].problem, cli::ProblemText(16));
-  EXPECT_EQ(results[1].why, "problems[1].text: must be one that is served");
-  EXPECT_EQ(results[3].why, "problems[3].text: must be one that is served");
+  EXPECT_EQ(results[1].message, "problems[1].text: must be one that is served");
+  EXPECT_EQ(results[3].message, "problems[3].text: must be one that is served");
   EXPECT_EQ(daemon_.batch_gets(), 2);
 }
 
@@ -72,8 +72,8 @@ TEST_F(ResolverDaemonTest, ACallerWhoMayNotAskIsRefused) {
   daemon_.error = {grpc::StatusCode::PERMISSION_DENIED, "the role read is needed"};
   const Result result = Resolver(There()).Resolve({{cli::ProblemText(8)}}, kLimit).at(0);
   EXPECT_FALSE(result.found);
-  EXPECT_EQ(result.miss, Miss::kRefused);
-  EXPECT_EQ(result.why, "the role read is needed");
+  EXPECT_EQ(result.miss, MissReason::kRefused);
+  EXPECT_EQ(result.message, "the role read is needed");
   EXPECT_EQ(daemon_.batch_gets(), 1);
 }
 
@@ -112,7 +112,7 @@ TEST_F(ResolverDaemonTest, TheProgramReachesTheDaemonAndTheEnvironmentTheCaller)
   daemon_.misses["x8x"] = v1::MISS_REASON_OTHER_ENVIRONMENT;
   result = Resolver(options).Resolve({{cli::ProblemText(8)}}, kLimit).at(0);
   EXPECT_FALSE(result.found);
-  EXPECT_EQ(result.miss, Miss::kOtherEnvironment);
+  EXPECT_EQ(result.miss, MissReason::kOtherEnvironment);
   EXPECT_EQ(result.environment.name, "nvidia-h200");
 }
 
@@ -125,7 +125,7 @@ TEST_F(ResolverDaemonTest, MissesAreEnqueuedForWhoAsksForIt) {
   const auto results =
       Resolver(options).Resolve({{cli::ProblemText(16)}, {cli::ProblemText(8)}}, kLimit);
   EXPECT_EQ(daemon_.last_get().on_miss(), v1::ON_MISS_ENQUEUE);
-  EXPECT_EQ(results.at(0).miss, Miss::kNotFound);
+  EXPECT_EQ(results.at(0).miss, MissReason::kNotFound);
   EXPECT_EQ(results.at(0).job, "jobs/1");
   EXPECT_EQ(results.at(1).job, "");
 }
@@ -152,7 +152,7 @@ TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) 
   const std::string folder = daemon_.folder() + "/snapshot";
   std::filesystem::create_directory(folder);
   snapshot::SnapshotChoice choice(ConvProblem::Parse(cli::ProblemText(8)).value());
-  Candidate candidate;
+  convtune::Candidate candidate;
   candidate.id = ParseCandidateId("graph:eng5").value();
   choice.candidates = {candidate};
   snapshot::SnapshotWriter writer({});
@@ -170,7 +170,7 @@ TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) 
   const auto start = std::chrono::steady_clock::now();
   auto result = resolver.Resolve({{cli::ProblemText(8)}}, seconds(2)).at(0);
   const auto took = std::chrono::steady_clock::now() - start;
-  EXPECT_TRUE(result.found) << result.why;
+  EXPECT_TRUE(result.found) << result.message;
   EXPECT_EQ(result.source, Source::kSnapshot);
   EXPECT_GE(took, seconds(1));
   EXPECT_LT(took, seconds(2));

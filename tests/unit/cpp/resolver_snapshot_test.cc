@@ -30,8 +30,9 @@ convtune::Environment EnvironmentOf(const std::string& words) {
       .value();
 }
 
-Candidate CandidateOf(const std::string& id, double us, int64_t workspace, uint32_t notes = 0) {
-  Candidate candidate;
+convtune::Candidate CandidateOf(const std::string& id, double us, int64_t workspace,
+                                uint32_t notes = 0) {
+  convtune::Candidate candidate;
   candidate.id = ParseCandidateId(id).value();
   candidate.median_us = us;
   candidate.workspace_bytes = workspace;
@@ -79,7 +80,7 @@ class ResolverSnapshotTest : public ::testing::Test {
       EXPECT_EQ(results.size(), queries.size());
       if (results.size() != queries.size()) return std::vector<Result>(queries.size());
       if (std::none_of(results.begin(), results.end(), [](const Result& result) {
-            return result.why.find("could not be read within the limit") != std::string::npos;
+            return result.message.find("could not be read within the limit") != std::string::npos;
           })) {
         return results;
       }
@@ -97,7 +98,7 @@ class ResolverSnapshotTest : public ::testing::Test {
 TEST_F(ResolverSnapshotTest, AnswersWithTheFasterApisFirstChoice) {
   Publish({"a"}, Choices());
   const Result result = Ask(NobodyThere());
-  ASSERT_TRUE(result.found) << result.why;
+  ASSERT_TRUE(result.found) << result.message;
   EXPECT_EQ(result.source, Source::kSnapshot);
   EXPECT_EQ(result.evidence, Evidence::kMeasured);
   EXPECT_EQ(result.problem, ConvProblem::Parse(kProblem)->ToText());
@@ -118,13 +119,13 @@ TEST_F(ResolverSnapshotTest, ChoicesKeepToTheConstraints) {
   graph.deterministic = true;
   EXPECT_EQ(Ask(NobodyThere(), graph).winner.text, "graph:eng7");
   Constraints capture;
-  capture.launch = Launch::kGraphCapture;
-  EXPECT_THAT(Ask(NobodyThere(), capture).why, HasSubstr("keeps to the constraints"));
+  capture.launch = LaunchMode::kGraphCapture;
+  EXPECT_THAT(Ask(NobodyThere(), capture).message, HasSubstr("keeps to the constraints"));
 }
 
 TEST_F(ResolverSnapshotTest, TheFirstChoiceOfUntimedOnesStaysFirst) {
   snapshot::SnapshotChoice choice = Choices();
-  for (Candidate& candidate : choice.candidates) candidate.median_us = 0;
+  for (convtune::Candidate& candidate : choice.candidates) candidate.median_us = 0;
   Publish({"a"}, choice);
   EXPECT_EQ(Ask(NobodyThere()).winner.text, "graph:eng5,k2=1");
 }
@@ -134,8 +135,8 @@ TEST_F(ResolverSnapshotTest, LessEvidenceThanAskedForIsNoAnswer) {
   choice.evidence = convtune::Evidence::kHeuristic;
   Publish({"a"}, choice);
   Constraints measured;
-  measured.least_evidence = Evidence::kMeasured;
-  EXPECT_THAT(Ask(NobodyThere(), measured).why, HasSubstr("less evidence"));
+  measured.min_evidence = Evidence::kMeasured;
+  EXPECT_THAT(Ask(NobodyThere(), measured).message, HasSubstr("less evidence"));
   EXPECT_TRUE(Ask(NobodyThere()).found);
 }
 
@@ -143,22 +144,22 @@ TEST_F(ResolverSnapshotTest, WhatItDoesNotHaveSaysWhy) {
   Publish({"a"}, Choices());
   Result result = Ask(NobodyThere(), {}, kOther);
   EXPECT_EQ(result.source, Source::kNone);
-  EXPECT_THAT(result.why, HasSubstr("not in the snapshot for a"));
-  EXPECT_EQ(result.miss, Miss::kUnavailable);
+  EXPECT_THAT(result.message, HasSubstr("not in the snapshot for a"));
+  EXPECT_EQ(result.miss, MissReason::kUnavailable);
   result = Ask(NobodyThere(), {}, "fwd,x=0x1");
-  EXPECT_THAT(result.why, HasSubstr("x_dims"));
-  EXPECT_EQ(result.miss, Miss::kRefused);
+  EXPECT_THAT(result.message, HasSubstr("x_dims"));
+  EXPECT_EQ(result.miss, MissReason::kRefused);
 }
 
 TEST_F(ResolverSnapshotTest, SeveralEnvironmentsNeedAName) {
   Publish({"a", "b"}, Choices());
-  EXPECT_THAT(Ask(NobodyThere()).why,
+  EXPECT_THAT(Ask(NobodyThere()).message,
               HasSubstr("must be one of: a,cc=9.0,sms=132,cudnn=9.19.0,lib=full; b,cc="));
   Options named = NobodyThere();
   named.environment = "b";
   EXPECT_TRUE(Ask(named).found);
   named.environment = "c";
-  EXPECT_THAT(Ask(named).why, HasSubstr("is 'c'"));
+  EXPECT_THAT(Ask(named).message, HasSubstr("is 'c'"));
 }
 
 TEST_F(ResolverSnapshotTest, AnswersAreThoseOfTheProgramsEnvironmentAlone) {
@@ -166,7 +167,7 @@ TEST_F(ResolverSnapshotTest, AnswersAreThoseOfTheProgramsEnvironmentAlone) {
   Options options = NobodyThere();
   options.program.cudnn_version = "9.19.0";
   const Result own = Ask(options);
-  ASSERT_TRUE(own.found) << own.why;
+  ASSERT_TRUE(own.found) << own.message;
   EXPECT_EQ(own.environment.text, "a,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
   EXPECT_EQ(own.environment.name, "a");
   EXPECT_EQ(own.environment.cudnn_version, "9.19.0");
@@ -174,11 +175,11 @@ TEST_F(ResolverSnapshotTest, AnswersAreThoseOfTheProgramsEnvironmentAlone) {
   options.program.cudnn_version = "9.12.0";
   const Result other = Ask(options);
   EXPECT_FALSE(other.found);
-  EXPECT_EQ(other.miss, Miss::kOtherEnvironment);
-  EXPECT_THAT(other.why, HasSubstr("other environment: the program has cudnn=9.12.0; "));
+  EXPECT_EQ(other.miss, MissReason::kOtherEnvironment);
+  EXPECT_THAT(other.message, HasSubstr("other environment: the program has cudnn=9.12.0; "));
   options.program = {};
   options.program.gpu_model = "B";
-  EXPECT_EQ(Ask(options).miss, Miss::kOtherEnvironment);
+  EXPECT_EQ(Ask(options).miss, MissReason::kOtherEnvironment);
 }
 
 TEST_F(ResolverSnapshotTest, TheProgramTellsWhichOfSeveralEnvironmentsIsMeant) {
@@ -188,11 +189,11 @@ TEST_F(ResolverSnapshotTest, TheProgramTellsWhichOfSeveralEnvironmentsIsMeant) {
   EXPECT_EQ(Ask(options).environment.cudnn_version, "9.12.0");
   options.program = {};
   options.environment = "a";
-  EXPECT_THAT(Ask(options).why, HasSubstr("must be one of: "));
+  EXPECT_THAT(Ask(options).message, HasSubstr("must be one of: "));
   options.program.cudnn_version = "9.19.0";
   EXPECT_EQ(Ask(options).environment.text, EnvironmentOf("a").ToText());
   options.environment = EnvironmentOf("a 9.12.0").ToText();
-  EXPECT_EQ(Ask(options).miss, Miss::kOtherEnvironment);
+  EXPECT_EQ(Ask(options).miss, MissReason::kOtherEnvironment);
 }
 
 TEST_F(ResolverSnapshotTest, ATimeThatWasNotTakenIsNone) {
@@ -208,7 +209,7 @@ TEST_F(ResolverSnapshotTest, ATimeThatWasNotTakenIsNone) {
 TEST_F(ResolverSnapshotTest, WhatNobodyKnowsIsCanonicalToo) {
   const Result result = Ask(NobodyThere());
   EXPECT_FALSE(result.found);
-  EXPECT_EQ(result.miss, Miss::kUnavailable);
+  EXPECT_EQ(result.miss, MissReason::kUnavailable);
   EXPECT_EQ(result.problem, ConvProblem::Parse(kProblem)->ToText());
   EXPECT_EQ(Ask(NobodyThere(), {}, "nonsense").problem, "nonsense");
 }
@@ -219,7 +220,7 @@ TEST_F(ResolverSnapshotTest, ADamagedFileIsNoAnswer) {
   file.seekp(200);
   file.put('x');
   file.close();
-  EXPECT_THAT(Ask(NobodyThere()).why, HasSubstr("checksum"));
+  EXPECT_THAT(Ask(NobodyThere()).message, HasSubstr("checksum"));
 }
 
 TEST_F(ResolverSnapshotTest, AReplacedFileIsReadAnew) {

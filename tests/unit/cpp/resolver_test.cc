@@ -28,7 +28,7 @@ TEST(ResolverTest, WithoutADaemonEveryQueryHasAReason) {
   for (const Result& result : results) {
     EXPECT_FALSE(result.found);
     EXPECT_EQ(result.source, Source::kNone);
-    EXPECT_FALSE(result.why.empty());
+    EXPECT_FALSE(result.message.empty());
   }
 }
 
@@ -37,7 +37,7 @@ TEST(ResolverTest, NoTimeAtAllIsNoTimeAtAll) {
   for (const int limit : {0, -5}) {
     const auto results = resolver.Resolve({{"x"}}, milliseconds(limit));
     ASSERT_EQ(results.size(), 1U);
-    EXPECT_FALSE(results[0].why.empty());
+    EXPECT_FALSE(results[0].message.empty());
   }
 }
 
@@ -53,14 +53,14 @@ TEST(ResolverTest, WrongOptionsAreAReasonAndNoException) {
     Resolver resolver(options);
     const auto results = resolver.Resolve({{"x"}}, milliseconds(50));
     ASSERT_EQ(results.size(), 1U);
-    EXPECT_NE(results[0].why.find(":"), std::string::npos) << results[0].why;
+    EXPECT_NE(results[0].message.find(":"), std::string::npos) << results[0].message;
   }
 }
 
 TEST(ResolverTest, AConstraintThatBreaksItsRuleIsNamed) {
   Resolver resolver(NobodyThere());
   const auto why = [&resolver](const Constraints& constraints) {
-    return resolver.Resolve({{"x"}}, milliseconds(1), constraints).at(0).why;
+    return resolver.Resolve({{"x"}}, milliseconds(1), constraints).at(0).message;
   };
   Constraints constraints;
   for (const double error :
@@ -81,8 +81,8 @@ TEST(ResolverTest, AProgramThatBreaksItsRuleIsNamed) {
   options.program.cudnn_version = "9.19";
   options.program.library_configuration = "half";
   const auto results = Resolver(options).Resolve({{"x"}}, milliseconds(1));
-  EXPECT_EQ(results.at(0).miss, Miss::kRefused);
-  EXPECT_EQ(results.at(0).why,
+  EXPECT_EQ(results.at(0).miss, MissReason::kRefused);
+  EXPECT_EQ(results.at(0).message,
             "program.library_configuration: must be full, graph_jit_only or unknown; "
             "program.cudnn_version: must be 3 numbers separated by '.', is \"9.19\"");
 }
@@ -93,7 +93,7 @@ TEST(ResolverTest, WhereNobodySaidWhereTheDaemonIsTheReasonNamesWhereItWasLooked
   options.use_snapshot = false;
   Resolver resolver(options);
   // Without time nobody is asked, so a daemon on the default socket is not either.
-  const std::string why = resolver.Resolve({{"x"}}, milliseconds(0)).at(0).why;
+  const std::string why = resolver.Resolve({{"x"}}, milliseconds(0)).at(0).message;
   EXPECT_NE(why.find("looked for "), std::string::npos) << why;
   EXPECT_NE(why.find("/run/convtune/convtune.sock"), std::string::npos) << why;
 }

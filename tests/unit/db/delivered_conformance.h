@@ -89,7 +89,7 @@ TYPED_TEST_P(DeliveredConformance, WhatIsNewerIsNotForAClockToSay) {
 TYPED_TEST_P(DeliveredConformance, BetterEvidenceTakesThePlaceOfWorse) {
   Tuning guess = ValidSampleTuning(1);
   guess.evidence = Evidence::kIncomplete;
-  guess.incomplete_reason = "the budget ran out";
+  guess.incomplete_message = "the budget ran out";
   this->Put(guess);
   this->Put(ValidSampleTuning(1));
   EXPECT_EQ(this->Get(guess.key).evidence, Evidence::kMeasured);
@@ -144,7 +144,7 @@ TYPED_TEST_P(DeliveredConformance, RefusesAnEnvironmentThatIsNotTheKeys) {
 TYPED_TEST_P(DeliveredConformance, KeepsQuotesAndLongTexts) {
   Tuning tuning = ValidSampleTuning(1);
   tuning.evidence = Evidence::kIncomplete;
-  tuning.incomplete_reason = "it's \"so\" \\ and\nso; " + std::string(200, 'x');
+  tuning.incomplete_message = "it's \"so\" \\ and\nso; " + std::string(200, 'x');
   this->Put(tuning);
   EXPECT_EQ(this->Get(tuning.key), Comparable(tuning));
 }

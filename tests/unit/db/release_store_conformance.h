@@ -47,7 +47,7 @@ TYPED_TEST_P(ReleaseStoreConformance, GivesBackReleasesAsTheyWerePut) {
   canary.canary_permille = 50;
   ASSERT_TRUE(this->store_->PutRelease(canary, {}).ok());
   ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {}).ok());
-  canary.state = ReleaseState::kWithdrawn;
+  canary.state = ReleaseState::kRolledBack;
   canary.end_author = "bob";
   canary.end_reason = "slower";
   canary.end_time = absl::FromUnixMicros(1'700'000'000'000'777);
@@ -100,14 +100,14 @@ TYPED_TEST_P(ReleaseStoreConformance, GetOfAProblemWithoutChoiceIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(this->store_->GetPortfolio(SamplePortfolio(1, 5).key, 1).status()));
 }
 
-TYPED_TEST_P(ReleaseStoreConformance, AWithdrawnReleaseLeavesNoPortfolio) {
+TYPED_TEST_P(ReleaseStoreConformance, ARolledBackReleaseLeavesNoPortfolio) {
   ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
   ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {SamplePortfolio(1, 9)}).ok());
-  Release withdrawn = SampleRelease(2);
-  withdrawn.state = ReleaseState::kWithdrawn;
-  ASSERT_TRUE(this->store_->PutReleaseWithoutPortfolios(withdrawn).ok());
+  Release rolled_back = SampleRelease(2);
+  rolled_back.state = ReleaseState::kRolledBack;
+  ASSERT_TRUE(this->store_->PutReleaseWithoutPortfolios(rolled_back).ok());
   EXPECT_THAT(this->Of(2), ::testing::ElementsAre(SamplePortfolio(1, 5)));
-  EXPECT_EQ(this->store_->ListReleases()->back(), withdrawn);
+  EXPECT_EQ(this->store_->ListReleases()->back(), rolled_back);
 }
 
 TYPED_TEST_P(ReleaseStoreConformance, OtherEnvironmentsAreLeftOutOnRequest) {
@@ -149,7 +149,7 @@ REGISTER_TYPED_TEST_SUITE_P(
     ReleaseStoreConformance, GivesBackReleasesAsTheyWerePut, GivesBackPortfoliosAsTheyWerePut,
     AReleaseHasWhatTheOneBeforeHadAndItDidNotChange, PutReplacesTheSameProblemsOfTheSameRelease,
     AChoiceThatWasTakenBackIsGoneFromThatReleaseOn, GetOfAProblemWithoutChoiceIsNotFound,
-    AWithdrawnReleaseLeavesNoPortfolio, OtherEnvironmentsAreLeftOutOnRequest,
+    ARolledBackReleaseLeavesNoPortfolio, OtherEnvironmentsAreLeftOutOnRequest,
     ThinningKeepsWhatReleasesFromTheOldestOnHave, WantedProblemsAreReplacedDroppedAndListed);
 
 }  // namespace convtune::db

@@ -147,15 +147,15 @@ TEST(FinishTuning, NothingRanIsNoEvidence) {
 TEST(FinishTuning, AllTimedIsMeasured) {
   const Tuning tuning = TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kUnsupported)});
   EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
-  EXPECT_EQ(tuning.incomplete_reason, "");
+  EXPECT_EQ(tuning.incomplete_message, "");
 }
 
 TEST(FinishTuning, CandidatesOutOfBudgetMakeItIncomplete) {
   const Tuning tuning =
       TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("budget ended before 1 candidate"));
-  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("budget ended before 1 candidate"));
+  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reasons));
 }
 
 TEST(FinishTuning, CutListingMakesItIncomplete) {
@@ -173,21 +173,21 @@ TEST(FinishTuning, AContendedOrThrottledCardMakesItIncomplete) {
   tuning.conditions.other_processes = 2;
   FinishTuning({}, &tuning);
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("contended: 2 other processes"));
-  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("contended: 2 other processes"));
+  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reasons));
 }
 
 TEST(FinishTuning, CandidatesOutOfMemoryAreToldApart) {
   const Tuning tuning =
       TuningOf({Timed(0, 10), With(Finalized(1, 1024), CandidateStatus::kSkippedMemory)});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_TRUE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete));
+  EXPECT_TRUE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reasons));
 }
 
 TEST(FinishTuning, OneApiAloneIsIncomplete) {
   const Tuning tuning = TuningOf({Timed(0, 10)}, {.one_api = true});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("APIs"));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("APIs"));
 }
 
 TEST(FinishTuning, AProblemTooLargeForFindIsIncompleteAndSaysSo) {
@@ -248,12 +248,12 @@ TEST(NoteQuarantined, MakesAMeasuredTuningOfCulpritsIncomplete) {
   tuning.candidates[0].status = CandidateStatus::kQuarantined;
   NoteQuarantined(&tuning);
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("quarantined"));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("quarantined"));
 }
 
 TEST(FinishTuning, SaysWhichReasonsThereAre) {
   const auto reasons = [](std::vector<Candidate> candidates, TuningCircumstances circumstances) {
-    return TuningOf(std::move(candidates), std::move(circumstances)).incomplete;
+    return TuningOf(std::move(candidates), std::move(circumstances)).incomplete_reasons;
   };
   EXPECT_EQ(reasons({Timed(0, 10)}, {}), 0U);
   EXPECT_EQ(reasons({Timed(0, 10)}, {.race_cut = true}), ReasonBit(IncompleteReason::kBudgetEnded));
@@ -275,7 +275,7 @@ TEST(FinishTuning, WhatCouldNotBeJudgedIsNeverAboveTheHeuristic) {
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
   EXPECT_TRUE(tuning.has(IncompleteReason::kUnjudged));
   EXPECT_TRUE(tuning.has(IncompleteReason::kGraphStockUnjudged));
-  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("no result could be judged"));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("no result could be judged"));
   // Not even where something was timed.
   EXPECT_EQ(TuningOf({Timed(0, 10)}, circumstances).evidence, Evidence::kHeuristic);
 }
@@ -286,8 +286,8 @@ TEST(FinishTuning, SomeUnjudgedCandidatesMakeItIncomplete) {
   const Tuning tuning =
       TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kUnjudged)}, circumstances);
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kSomeUnjudged));
-  EXPECT_THAT(tuning.incomplete_reason,
+  EXPECT_EQ(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kSomeUnjudged));
+  EXPECT_THAT(tuning.incomplete_message,
               HasSubstr("could not be judged: 1 candidate (3 of 8 engines differ)"));
 }
 
@@ -295,8 +295,8 @@ TEST(FinishTuning, ALostStockChoiceMakesItIncomplete) {
   for (const CandidateStatus status : {CandidateStatus::kFailed, CandidateStatus::kQuarantined}) {
     const Tuning tuning = TuningOf({With(Finalized(0), status), Timed(1, 10), Timed(2, 12)});
     EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-    EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kStockFailed));
-    EXPECT_THAT(tuning.incomplete_reason, HasSubstr("first for the graph API failed"));
+    EXPECT_EQ(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kStockFailed));
+    EXPECT_THAT(tuning.incomplete_message, HasSubstr("first for the graph API failed"));
   }
   // Not one behind it, nor one that cuDNN refuses: that was never its choice.
   EXPECT_EQ(TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kFailed)}).evidence,
@@ -310,7 +310,7 @@ TEST(FinishTuning, TheLegacyApisStockChoiceIsLostByItself) {
       TuningOf({Timed(0, 10), AsLegacy(With(Finalized(0), CandidateStatus::kFailed), 1, 0),
                 AsLegacy(Timed(1, 12), 2, 1)});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("first for the legacy API failed"));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("first for the legacy API failed"));
 }
 
 TEST(NoteQuarantined, AMeasuredTuningThatLosesItsStockChoiceSaysSo) {
@@ -321,10 +321,10 @@ TEST(NoteQuarantined, AMeasuredTuningThatLosesItsStockChoiceSaysSo) {
   }
   NoteQuarantined(&tuning);
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kStockFailed));
-  const std::string words = tuning.incomplete_reason;
+  EXPECT_EQ(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kStockFailed));
+  const std::string words = tuning.incomplete_message;
   NoteQuarantined(&tuning);
-  EXPECT_EQ(tuning.incomplete_reason, words);
+  EXPECT_EQ(tuning.incomplete_message, words);
 }
 
 TEST(IsUnjudgedStock, IsTheFirstOfTheApiThatTheReasonNames) {

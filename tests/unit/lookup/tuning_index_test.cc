@@ -74,8 +74,8 @@ TEST(TuningIndex, OneThatDoesNotHoldIsNoEvidenceAndAnythingReplacesIt) {
   const auto known = index.Find(old.key).tuning;
   EXPECT_TRUE(known->IsOutdated());
   EXPECT_EQ(known->tuning.evidence, Evidence::kNone);
-  EXPECT_EQ(known->tuning.incomplete, ReasonBit(IncompleteReason::kOutdated));
-  EXPECT_EQ(known->tuning.incomplete_reason,
+  EXPECT_EQ(known->tuning.incomplete_reasons, ReasonBit(IncompleteReason::kOutdated));
+  EXPECT_EQ(known->tuning.incomplete_message,
             "does not hold any more: measured with NVRTC old, there is new now");
   EXPECT_TRUE(Supersedes(TuningOf({Finalized(1)}), known->tuning.ToTuning(),
                          /*forced=*/false));

@@ -241,7 +241,7 @@ TEST_F(ReleasesTest, ACanaryHasOnlyWhatDiffersAndPromotingItMovesItOver) {
   EXPECT_EQ(releases_->List().waiting_changes, 0);
 }
 
-TEST_F(ReleasesTest, AWithdrawnCanaryLeavesNothingBehindInLaterReleases) {
+TEST_F(ReleasesTest, ARolledBackCanaryLeavesNothingBehindInLaterReleases) {
   Know(1, 5);
   Know(1, 7);
   ASSERT_TRUE(releases_->Promote(Ann(), 100).ok());

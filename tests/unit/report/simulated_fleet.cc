@@ -148,7 +148,7 @@ Tuning SimulatedFleet::Make(int node, int environment, int problem) const {
   }
   if (!tuning.conditions.clean()) {
     tuning.evidence = Evidence::kIncomplete;  // as a daemon says it
-    tuning.incomplete_reason = Marks(tuning.conditions).front();
+    tuning.incomplete_message = Marks(tuning.conditions).front();
   }
   return tuning;
 }

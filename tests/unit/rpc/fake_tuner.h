@@ -217,11 +217,11 @@ class FakeTuner : public tuner::Tuner {
     tuner::TuningSummary summary;
     summary.key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
     summary.winner = "graph:eng1";
-    summary.incomplete_reason = text_filter;
+    summary.incomplete_message = text_filter;
     page.tunings.assign(rows, summary);
     for (size_t i = 1; i < rows; ++i) {
       page.tunings[i].key = Row(i);
-      page.tunings[i].incomplete_reason = std::string(5000, 'r');
+      page.tunings[i].incomplete_message = std::string(5000, 'r');
     }
     return page;
   }

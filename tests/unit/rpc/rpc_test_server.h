@@ -18,7 +18,7 @@ namespace convtune::rpc {
 // Keeps nothing; maintenance gives fixed values.
 class FakeStore : public db::TuningStore {
  public:
-  std::vector<std::string> problems;
+  std::vector<std::string> findings;
   absl::Status failure;
 
   absl::Status PutTuning(const Tuning&, const Environment&) override { return failure; }
@@ -49,7 +49,7 @@ class FakeStore : public db::TuningStore {
   }
   absl::StatusOr<db::StoreCheck> Check() override {
     if (!failure.ok()) return failure;
-    return db::StoreCheck{problems, 12};
+    return db::StoreCheck{findings, 12};
   }
   absl::StatusOr<int64_t> Backup(const std::string&) override {
     if (!failure.ok()) return failure;

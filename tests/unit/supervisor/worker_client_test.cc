@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/supervisor/start_patience.h"
+#include "server/supervisor/start_timeout.h"
 
 namespace convtune::supervisor {
 namespace {
@@ -20,23 +20,23 @@ using ::testing::HasSubstr;
 
 absl::Time At(int64_t seconds) { return absl::FromUnixSeconds(seconds); }
 
-TEST(StartPatienceTest, CountsFromTheLastSignOfLife) {
-  StartPatience patience({absl::Seconds(60), absl::Minutes(5)}, At(0));
-  EXPECT_EQ(patience.end(), At(60));
-  patience.Saw(7, At(50));
-  EXPECT_EQ(patience.end(), At(110));
-  patience.Saw(7, At(100));
-  EXPECT_EQ(patience.end(), At(110));
-  EXPECT_EQ(patience.reason(), "it gave no sign of life for 1m");
+TEST(StartTimeoutTest, CountsFromTheLastSignOfLife) {
+  StartTimeout timeout({absl::Seconds(60), absl::Minutes(5)}, At(0));
+  EXPECT_EQ(timeout.end(), At(60));
+  timeout.Saw(7, At(50));
+  EXPECT_EQ(timeout.end(), At(110));
+  timeout.Saw(7, At(100));
+  EXPECT_EQ(timeout.end(), At(110));
+  EXPECT_EQ(timeout.reason(), "it gave no sign of life for 1m");
 }
 
-TEST(StartPatienceTest, IsNotForEver) {
-  StartPatience patience({absl::Seconds(60), absl::Minutes(5)}, At(0));
+TEST(StartTimeoutTest, IsNotForEver) {
+  StartTimeout timeout({absl::Seconds(60), absl::Minutes(5)}, At(0));
   for (int second = 0; second < 1000; ++second) {
-    patience.Saw(static_cast<uint64_t>(second), At(second));
+    timeout.Saw(static_cast<uint64_t>(second), At(second));
   }
-  EXPECT_EQ(patience.end(), At(300));
-  EXPECT_EQ(patience.reason(), "it did not start within 5m");
+  EXPECT_EQ(timeout.end(), At(300));
+  EXPECT_EQ(timeout.reason(), "it did not start within 5m");
 }
 
 TEST(WorkDoneTest, GrowsInAProcessThatWorksAndIsZeroWhereThereIsNone) {

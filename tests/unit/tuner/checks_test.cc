@@ -127,7 +127,7 @@ TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
   EXPECT_TRUE(tuning.has(IncompleteReason::kUnjudged));
-  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("no result could be judged"));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("no result could be judged"));
   EXPECT_EQ(Requests("measure"), 0);
   // cuDNN's first choice, which programs run anyway, is the only answer.
   EXPECT_EQ(ToText(tuning.candidates[0].id), "graph:eng0,k2=0");
@@ -143,8 +143,8 @@ TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
-  EXPECT_EQ(Tuned().incomplete, ReasonBit(IncompleteReason::kSomeUnjudged));
-  EXPECT_THAT(Tuned().incomplete_reason, HasSubstr("could not be judged: 3 candidates"));
+  EXPECT_EQ(Tuned().incomplete_reasons, ReasonBit(IncompleteReason::kSomeUnjudged));
+  EXPECT_THAT(Tuned().incomplete_message, HasSubstr("could not be judged: 3 candidates"));
   EXPECT_EQ(Find("graph:eng4,k2=0").status, CandidateStatus::kTimed);
   EXPECT_EQ(Find("graph:eng5,k2=1").status, CandidateStatus::kUnjudged);
   EXPECT_THAT(Find("graph:eng5,k2=1").error_message, HasSubstr("differs from the reference"));
@@ -162,8 +162,8 @@ TEST_F(ChecksTest, AStockChoiceIsNotQuarantinedButWhatIsFasterStillWins) {
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kSomeUnjudged) |
-                                   ReasonBit(IncompleteReason::kGraphStockUnjudged));
+  EXPECT_EQ(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kSomeUnjudged) |
+                                           ReasonBit(IncompleteReason::kGraphStockUnjudged));
   // It is what the others are compared with.
   EXPECT_EQ(Find("graph:eng0,k2=0").status, CandidateStatus::kTimed);
 }
@@ -181,7 +181,7 @@ TEST_F(ChecksTest, ATuningThatLosesItsStockChoiceSaysSo) {
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
-  EXPECT_EQ(Tuned().incomplete, ReasonBit(IncompleteReason::kStockFailed));
+  EXPECT_EQ(Tuned().incomplete_reasons, ReasonBit(IncompleteReason::kStockFailed));
 }
 
 // A worker, its open problem, and what a check of it comes to.

@@ -79,7 +79,7 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   request.options.time_budget = absl::Milliseconds(400);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 2);
-  EXPECT_THAT(tuner_->GetTuning("", Problem(1))->incomplete_reason,
+  EXPECT_THAT(tuner_->GetTuning("", Problem(1))->incomplete_message,
               HasSubstr("while the worker was at one candidate"));
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
   EXPECT_EQ(ToText(store_.ListQuarantine()->at(0).candidate), "graph:eng2,k2=2");

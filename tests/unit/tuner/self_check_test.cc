@@ -66,7 +66,7 @@ TEST_F(SelfCheckTest, WithoutAClockNothingIsMeasured) {
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
   EXPECT_EQ(tuning.conditions.self_check, 1 | kClock);
   EXPECT_TRUE(tuning.has(IncompleteReason::kNoClock));
-  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("clock failed its self-check"));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("clock failed its self-check"));
   EXPECT_THAT(tuning.candidates, Contains(Field(&Candidate::status, CandidateStatus::kFinalized)));
   for (const Candidate& candidate : tuning.candidates) EXPECT_FALSE(candidate.timed());
   EXPECT_EQ(Requests("measure"), 0);

@@ -538,7 +538,7 @@ TEST_F(TunerTest, AMeasurementOnABusyCardIsMarkedAndNeverReplacesACleanOne) {
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const Tuning busy = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(busy.evidence, Evidence::kIncomplete);
-  EXPECT_THAT(busy.incomplete_reason, ::testing::HasSubstr("contended: 1 other process"));
+  EXPECT_THAT(busy.incomplete_message, ::testing::HasSubstr("contended: 1 other process"));
 }
 
 TEST_F(TunerTest, WaitsForAnIdleCardWhenToldTo) {

@@ -15,7 +15,7 @@
 
 namespace convtune::cli {
 
-// What a probe of the GPU is limited by.
+// The resource that limits a probe of the GPU.
 enum class Probe { kNone, kCompute, kMemory };
 
 // Value type. Figures are 0 where nothing was timed.
@@ -70,11 +70,11 @@ std::string BoundWord(const AdviceRow& row, const Ceilings& ceilings);
 std::string MathWord(const AdviceRow& row);
 // The ceilings that rows are held against.
 std::string CeilingWords(const Ceilings& ceilings);
-// Which is the fastest per image, by how much, and what is to be known of that:
-// the numerical error where its data type or math is narrower than what was
-// asked for, and evidence that is below MEASURED. A row with such evidence is
-// named as the fastest only where no row has better. The row that was asked for
-// is the first.
+// Names the row that is the fastest per image, and by how much. Adds its numerical
+// error if its data type or math is narrower than that of the row asked for, and its
+// evidence if that is below MEASURED. A row with evidence below MEASURED is named as
+// the fastest only if no row has better evidence. REQUIRES: the row asked for is the
+// first.
 std::string Conclude(const std::vector<AdviceRow>& rows);
 
 }  // namespace convtune::cli

@@ -12,7 +12,7 @@
 
 namespace convtune::cli {
 
-// Where bans are kept.
+// A BanKeeper makes bans: a daemon's or the fleet's.
 struct BanKeeper {
   // Makes the ban, or with --dry-run says what it would change.
   std::function<absl::StatusOr<v1::CreateBanResponse>(const v1::Ban&)> create;
@@ -24,7 +24,8 @@ struct BanKeeper {
 // those that are there already are left as they are.
 ExitCode MakeBans(Context& context, const BanArgs& args, const BanKeeper& keeper);
 
-// How many tunings each ban changes is known of a daemon alone.
+// Whether the rows have the number of tunings that a ban changes. Only a daemon knows
+// that number.
 enum class TuningCounts { kNo, kYes };
 // Prints a row for each ban, or "nothing is banned".
 void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts);

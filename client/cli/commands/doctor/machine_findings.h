@@ -13,10 +13,10 @@
 
 namespace convtune::cli {
 
-// How a file is seen from here: 0, or the errno of what was tried.
+// The outcome of a try to use a file from this process.
 struct SeenFile {
   std::string path;
-  int error = 0;
+  int error = 0;  // errno; 0: the try succeeded
 };
 
 // Value type. What could not be found out is absent.

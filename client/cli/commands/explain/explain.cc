@@ -179,7 +179,7 @@ class ExplainCommand final : public Command {
       out << tuning.problem_text() << "\n"
           << tuning.environment().text() << "\n"
           << "evidence: " << EnumWord(tuning.evidence());
-      if (!tuning.incomplete_reason().empty()) out << " (" << tuning.incomplete_reason() << ")";
+      if (!tuning.incomplete_message().empty()) out << " (" << tuning.incomplete_message() << ")";
       out << ", tuned " << FormatTimestamp(tuning.tune_time()) << "\n";
       for (const std::string& line : ExplainRace(tuning)) out << line << "\n";
       for (const v1::Quarantine& entry : tuning.quarantine()) {

@@ -12,15 +12,15 @@ namespace convtune::cli {
 const v1::Candidate* StockOf(const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates,
                              v1::Api api);
 
-// Why `answer` is what it is, one sentence a line. `candidates` are all of the
-// tuning's; `api` is what the caller can use, whose stock choice the winner is
-// compared with. Says nothing that they do not show.
+// Explains why the winner of `answer` wins, one sentence a line. `candidates` are all
+// of the tuning's. `api` is the API that the caller can use; the winner is compared
+// with that API's stock choice. Says nothing that the arguments do not show.
 std::vector<std::string> ExplainWinner(
     const v1::Answer& answer, const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates,
     v1::Api api = v1::API_ANY);
 
-// Which instruments of the worker do not work; then, where something was timed,
-// why the race between the candidates ended, and how the GPU was meanwhile.
+// Names the instruments of the worker that do not work. If something was timed, adds
+// why the race between the candidates ended, and the state of the GPU meanwhile.
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning);
 
 }  // namespace convtune::cli

@@ -30,7 +30,7 @@ std::optional<CandidateList> ListOf(const ConvProblem& problem, const TuningMap&
 bool IsWhole(const ConvProblem& problem, const TuningMap& known) {
   const auto found = known.find(problem.ToText());
   if (found == known.end()) return true;
-  const auto& reasons = found->second.incomplete();
+  const auto& reasons = found->second.incomplete_reasons();
   return std::find(reasons.begin(), reasons.end(), v1::INCOMPLETE_REASON_OBSERVED) == reasons.end();
 }
 

@@ -40,7 +40,7 @@ struct LintFinding {
   double share = 0;  // of the model's arithmetic, from 0 to 1
   std::string message;
   std::vector<ProofLine> proof;
-  // What could stand in its place: a problem, or code. Empty: nothing is proposed.
+  // A proposed replacement: a problem, or code. Empty: there is none.
   std::string proposal;
 };
 
@@ -57,7 +57,7 @@ struct LintOptions {
 std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const TuningMap& known,
                                        const LintOptions& options);
 
-// Why problems have no list, by their text.
+// The errors of problems without a list, by the problem's text.
 using ListFailures = std::map<std::string, std::string>;
 
 // The findings of distinct problems; the worst first, between equals those with

@@ -8,7 +8,7 @@
 
 namespace convtune::cli {
 
-// What was found, and where. Value type.
+// The findings of a lint run, and the environment they hold for. Value type.
 struct LintReport {
   std::string environment;
   int problems = 0;

@@ -21,7 +21,7 @@ class ReportOutput {
  public:
   // Adds --html, --gpu, --op and so on. *this must outlive `app`.
   void Register(CLI::App& app);
-  // What rows were asked for.
+  // Returns the filter that the options ask for.
   report::ReportFilter Filter() const;
   // INVALID_ARGUMENT names the option.
   absl::StatusOr<report::ReportOptions> Options() const;

@@ -10,10 +10,10 @@
 
 namespace convtune::cli {
 
-// How a program ended: one of the two is set.
+// The end of a program: by an exit code or by a signal.
 struct ProgramEnd {
-  int exit_code = 0;
-  int signal = 0;  // that killed it; 0 if none did
+  int exit_code = 0;  // meaningful unless a signal killed it
+  int signal = 0;     // the one that killed it; 0 if none did
 };
 
 // Runs `command` (its first word is looked up in PATH) with these variables

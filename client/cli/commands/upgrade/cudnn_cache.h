@@ -23,8 +23,8 @@ struct CudnnFolder {
 // may stand the CUDA that it is built for: "9.28+cu12".
 bool IsCudnnVersion(const std::string& text);
 
-// What pip's output says of why `package` could not be had, as one line.
-// `folder` is the cache.
+// Returns, as one line, the reason in pip's output for which `package` could not be
+// installed. `folder` is the cache.
 std::string ExplainPip(const std::string& package, const std::string& version,
                        const std::string& folder, const std::string& output);
 
@@ -81,7 +81,7 @@ class CudnnCache {
 
   Options options_;
   bool asked_ = false;
-  // What the worker says of its own libraries.
+  // The libraries of the worker, as it reported them.
   int own_cuda_major_ = 0;
   std::vector<std::string> own_folders_;
 };

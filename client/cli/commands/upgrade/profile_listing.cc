@@ -33,9 +33,9 @@ namespace {
 
 constexpr int kWorkerFd = 3;
 // Its libraries have a gigabyte, and may lie on a cold disk.
-constexpr absl::Duration kStartPatience = absl::Minutes(3);
+constexpr absl::Duration kStartTimeout = absl::Minutes(3);
 // One reply takes milliseconds, seconds where an engine is compiled.
-constexpr absl::Duration kReplyPatience = absl::Minutes(1);
+constexpr absl::Duration kReplyTimeout = absl::Minutes(1);
 
 // The driver stub lacks this function on purpose (server/worker/README.md), and
 // cuDNN says so once for each problem.
@@ -101,7 +101,7 @@ class WorkerSession {
     std::string text;
     RETURN_IF_ERROR(
         session
-            ->Ask(hello, kStartPatience,
+            ->Ask(hello, kStartTimeout,
                   [&](const worker::v1::Reply& reply) { text = reply.hello().environment_text(); })
             .status());
     ASSIGN_OR_RETURN(session->environment_, Environment::Parse(text));
@@ -175,7 +175,7 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, WorkerSession* s
   if (!asked.winner.empty()) open.mutable_open_problem()->add_candidate_texts(asked.winner);
   std::optional<int> winner;
   bool readable = true;
-  const auto listed = session->Ask(open, kReplyPatience, [&](const worker::v1::Reply& reply) {
+  const auto listed = session->Ask(open, kReplyTimeout, [&](const worker::v1::Reply& reply) {
     Candidate candidate;
     readable = readable && Read(reply.listed().candidate(), &candidate);
     if (ToText(candidate.id) == asked.winner) winner = reply.listed().index();
@@ -200,7 +200,7 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, WorkerSession* s
   }
   prepare.mutable_prepare()->set_stop_after(1);
   RETURN_IF_ERROR(session
-                      ->Ask(prepare, kReplyPatience,
+                      ->Ask(prepare, kReplyTimeout,
                             [&](const worker::v1::Reply& reply) {
                               if (!reply.has_prepared() || !reply.prepared().ok()) return;
                               result.first = static_cast<size_t>(reply.prepared().index());
@@ -213,7 +213,7 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, WorkerSession* s
     build.mutable_prepare()->add_indexes(*winner);
     result.winner_builds = false;
     RETURN_IF_ERROR(session
-                        ->Ask(build, kReplyPatience,
+                        ->Ask(build, kReplyTimeout,
                               [&](const worker::v1::Reply& reply) {
                                 if (reply.has_prepared())
                                   result.winner_builds = reply.prepared().ok();

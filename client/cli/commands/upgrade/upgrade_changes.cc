@@ -45,21 +45,21 @@ std::string ModeOf(const Candidate& candidate) {
   return candidate.places.fallback > 0 ? "FALLBACK" : "";
 }
 
-ChoiceChange CompareChoices(const Candidate* from, const Candidate* to) {
-  if (from == nullptr && to == nullptr) return ChoiceChange::kNone;
-  if (from == nullptr) return ChoiceChange::kGained;
-  if (to == nullptr) return ChoiceChange::kLost;
-  if (from->id == to->id) return ChoiceChange::kSame;
+FirstChoiceChange CompareChoices(const Candidate* from, const Candidate* to) {
+  if (from == nullptr && to == nullptr) return FirstChoiceChange::kNone;
+  if (from == nullptr) return FirstChoiceChange::kGained;
+  if (to == nullptr) return FirstChoiceChange::kLost;
+  if (from->id == to->id) return FirstChoiceChange::kSame;
   const auto* const before = std::get_if<EngineConfig>(&from->id);
   const auto* const after = std::get_if<EngineConfig>(&to->id);
   const bool same_engine =
       before != nullptr && after != nullptr && before->engine_index == after->engine_index;
-  return same_engine ? ChoiceChange::kKnobs : ChoiceChange::kEngine;
+  return same_engine ? FirstChoiceChange::kKnobs : FirstChoiceChange::kEngine;
 }
 
 }  // namespace
 
-std::string Word(ChoiceChange change) {
+std::string Word(FirstChoiceChange change) {
   constexpr const char* kWords[] = {"same", "knobs", "engine", "gained", "lost", "none", "unknown"};
   return kWords[static_cast<size_t>(change)];
 }
@@ -71,7 +71,7 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
   const Candidate* const before = from.first ? &from.listed[*from.first] : nullptr;
   const Candidate* const after = to.first ? &to.listed[*to.first] : nullptr;
   if (!from.error.empty() || !to.error.empty()) {
-    change.choice = ChoiceChange::kUnknown;
+    change.choice = FirstChoiceChange::kUnknown;
     change.reason = !from.error.empty() ? from.error : to.error;
   } else {
     change.choice = CompareChoices(before, after);
@@ -93,7 +93,7 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
     change.notes_added = Without(new_notes, old_notes);
     change.notes_removed = Without(old_notes, new_notes);
   }
-  if (change.choice == ChoiceChange::kUnknown) return change;
+  if (change.choice == FirstChoiceChange::kUnknown) return change;
   const std::set<std::string> old_texts = TextsOf(from.listed), new_texts = TextsOf(to.listed);
   change.came = Without(new_texts, old_texts);
   change.went = Without(old_texts, new_texts);
@@ -107,14 +107,14 @@ UpgradeSummary UpgradeSummary::Of(const std::vector<UpgradeChange>& changes) {
   for (const UpgradeChange& change : changes) {
     ++summary.problems;
     summary.choice += change.choice_changed() ? 1 : 0;
-    summary.engine += change.choice == ChoiceChange::kEngine ? 1 : 0;
+    summary.engine += change.choice == FirstChoiceChange::kEngine ? 1 : 0;
     summary.last_resort += change.last_resort ? 1 : 0;
     summary.notes += change.notes_changed() ? 1 : 0;
     summary.winners += change.winner.empty() ? 0 : 1;
     summary.winners_lost += change.winner_lost ? 1 : 0;
-    summary.choices_lost += change.choice == ChoiceChange::kLost ? 1 : 0;
+    summary.choices_lost += change.choice == FirstChoiceChange::kLost ? 1 : 0;
     summary.lost += change.lost() ? 1 : 0;
-    summary.unknown += change.choice == ChoiceChange::kUnknown ? 1 : 0;
+    summary.unknown += change.choice == FirstChoiceChange::kUnknown ? 1 : 0;
     if (change.from.empty() || change.to.empty()) continue;
     const int64_t growth = change.to_workspace - change.from_workspace;
     summary.workspace_grew += growth > 0 ? 1 : 0;

@@ -10,8 +10,8 @@
 
 namespace convtune::cli {
 
-// What became of the first choice that can be built.
-enum class ChoiceChange {
+// The change of the first choice that can be built.
+enum class FirstChoiceChange {
   kSame,
   kKnobs,    // the same engine, other knobs
   kEngine,   // another engine
@@ -22,11 +22,11 @@ enum class ChoiceChange {
 };
 
 // "same", "knobs", "engine", "gained", "lost", "none", "unknown".
-std::string Word(ChoiceChange change);
+std::string Word(FirstChoiceChange change);
 
 // Value type.
 struct UpgradeChange {
-  ChoiceChange choice = ChoiceChange::kSame;
+  FirstChoiceChange choice = FirstChoiceChange::kSame;
   std::string from, to;  // the first choices' text forms; empty: the version has no choice
   std::string from_mode, to_mode;  // the first that lists it: "A", "B", "FALLBACK"; empty: none
   // Modes A and B list nothing any more that can be built: mode FALLBACK's choice is left.
@@ -43,15 +43,15 @@ struct UpgradeChange {
   std::string reason;  // of kUnknown, kNone, kGained and kLost; may be empty
 
   bool choice_changed() const {
-    return choice != ChoiceChange::kSame && choice != ChoiceChange::kNone &&
-           choice != ChoiceChange::kUnknown;
+    return choice != FirstChoiceChange::kSame && choice != FirstChoiceChange::kNone &&
+           choice != FirstChoiceChange::kUnknown;
   }
   bool workspace_grew() const { return to_workspace > from_workspace; }
   bool notes_changed() const { return !notes_added.empty() || !notes_removed.empty(); }
-  bool lost() const { return winner_lost || choice == ChoiceChange::kLost; }
+  bool lost() const { return winner_lost || choice == FirstChoiceChange::kLost; }
   bool any() const {
     return choice_changed() || last_resort || from_workspace != to_workspace || notes_changed() ||
-           lost() || choice == ChoiceChange::kUnknown;
+           lost() || choice == FirstChoiceChange::kUnknown;
   }
 };
 
@@ -59,7 +59,7 @@ struct UpgradeChange {
 UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,
                               const ListedProblem& to);
 
-// How many problems changed in which way.
+// An UpgradeSummary counts the problems by the kind of their change.
 struct UpgradeSummary {
   int problems = 0;
   int choice = 0;  // another first choice, engine included

@@ -32,7 +32,7 @@ bool Has(const UpgradeChange& change, const std::string& kind) {
   if (kind == "workspace") return change.workspace_grew();
   if (kind == "last-resort") return change.last_resort;
   if (kind == "notes") return change.notes_changed();
-  if (kind == kUnknown) return change.choice == ChoiceChange::kUnknown;
+  if (kind == kUnknown) return change.choice == FirstChoiceChange::kUnknown;
   return change.lost();
 }
 

@@ -9,7 +9,7 @@
 
 namespace convtune::cli {
 
-// What two versions of cuDNN differ in on one profile.
+// The differences between two versions of cuDNN on one profile.
 struct ProfileChanges {
   std::string profile;  // "nvidia-h200"
   Environment from;

@@ -19,8 +19,8 @@ void AddModeChoices(const TuningMap& tunings, FirstChoices* choices);
 // Adds the first choice of each tuning, which is another environment's.
 void AddStockChoices(const TuningMap& tunings, FirstChoices* choices);
 
-// How much the choices differ: 0 where all are the same or there is at most one,
-// 1 where no two are the same.
+// Returns how much the choices differ: 0 if all are the same or there is at most one,
+// 1 if no two are the same.
 double Disagreement(const std::vector<std::string>& choices);
 
 // Distinct problems by count x arithmetic x (1 + Disagreement), the largest first;

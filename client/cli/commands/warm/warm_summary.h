@@ -33,8 +33,9 @@ struct WarmSummary {
   // Text forms of those that the end of the total budget left out, in the order
   // in which they would have been tuned. They are failures too.
   std::vector<std::string> not_tuned;
-  // What the daemon's own records say that finding the answers took, and of how
-  // many problems: what a restart does not have to spend again.
+  // The time that the search for the answers took, by the daemon's records, and the
+  // number of problems that have such a record. A daemon that kept them need not
+  // spend that time again.
   absl::Duration search_time;
   int64_t search_time_of = 0;
 
@@ -54,7 +55,7 @@ struct WarmSummary {
 // `least` UNSPECIFIED is INCOMPLETE, for a profile HEURISTIC.
 bool IsWarm(const v1::BatchGetResult& result, v1::Evidence least, bool profile);
 
-// Why an outcome is not warm, in words.
+// Says in words why an outcome is not warm.
 std::string ColdReason(const v1::BatchGetResult& result);
 
 }  // namespace convtune::cli

@@ -1,4 +1,4 @@
-// libconvtune: a model's best cuDNN algorithms, in one call.
+// libconvtune: gives a program the best cuDNN algorithms of a whole model in one call.
 //
 //   convtune::client::Resolver resolver;
 //   convtune::client::Constraints constraints;
@@ -8,9 +8,9 @@
 //     if (result.found) UseEngine(result.winner.engine_index, result.winner.knobs);
 //   }
 //
-// Standard C++17, no other library's types. Nothing here throws, and nothing
-// blocks past the time that it is given: a program that cannot get answers runs
-// on cuDNN's own heuristic, as it would without convtune.
+// The header is standard C++17 and has no other library's types. No call throws,
+// and no call blocks past the limit that it is given. A program that gets no answer
+// runs on cuDNN's own heuristic, as it would without convtune.
 #pragma once
 
 #include <chrono>
@@ -28,15 +28,18 @@
 
 namespace convtune::client {
 
-// Which API an answer must be of.
+// The cuDNN API that a candidate must be of.
 enum class Api { kAny, kGraph, kLegacy };
-// How the caller launches what it gets.
-enum class Launch { kEager, kGraphCapture };
-// What the caches held when the times were taken by which winners are chosen:
-// nothing of the tensors; the input alone; all of them. kDefault: what the
-// tuning was ranked by.
+// The way in which the caller launches the convolution.
+enum class LaunchMode { kEager, kGraphCapture };
+// The content of the GPU's caches before each timed run. kCold: none of the
+// tensors. kInputHot: the input alone. kHot: all tensors. kDefault: the state by
+// which the tuning was ranked.
 enum class CacheState { kDefault = 0, kCold = 1, kInputHot = 2, kHot = 3 };
-// How good an answer is; higher is better.
+// The evidence behind an answer; higher is better. kNone: there is none.
+// kHeuristic: cuDNN's heuristic names the candidate, and nothing was timed.
+// kObserved: a program settled on it. kIncomplete: it was timed in a race that was
+// cut short or disturbed. kMeasured: it was timed in a whole race.
 enum class Evidence {
   kNone = 0,
   kHeuristic = 10,
@@ -45,12 +48,13 @@ enum class Evidence {
   kMeasured = 40
 };
 
-// What an answer must keep to; the default allows everything. Value type.
+// The limits of an answer; the default allows everything. Value type.
 struct Constraints {
   std::optional<std::int64_t> max_workspace_bytes;  // at least 0; absent: no limit
-  // Largest error against the reference, of the result's own scale: finite and
-  // at least 0; absent: no limit. What was not compared does not keep to it, so
-  // the snapshot, which has no errors, answers nothing then.
+  // The largest allowed difference from a reference of higher precision, in units
+  // of the reference's largest value. Finite and at least 0; absent: no limit. A
+  // candidate that was not compared with the reference breaks the limit. The
+  // snapshot stores no errors, so it has no answer where there is a limit.
   std::optional<double> max_error;
   bool deterministic = false;
   bool forbid_tf32 = false;
@@ -59,22 +63,23 @@ struct Constraints {
   bool forbid_fft = false;
   bool forbid_reduced_precision_reduction = false;
   Api api = Api::kAny;
-  Launch launch = Launch::kEager;
-  // Where times in that state were taken; the snapshot has one time alone.
+  LaunchMode launch = LaunchMode::kEager;
+  // Ranks by the times in this state where there are any. The snapshot has one time
+  // for each candidate, so the state changes nothing there.
   CacheState cache_state = CacheState::kDefault;
-  Evidence least_evidence = Evidence::kNone;
+  Evidence min_evidence = Evidence::kNone;
 };
 
-// A problem in the text form (see proto/model/README.md). Value type.
+// A query for one convolution problem. Value type.
 struct Query {
-  std::string problem;
+  std::string problem;  // in the text form (see proto/model/README.md)
 };
 
-// A GPU model and a cuDNN that answers hold for; as Options::program, as much of
-// that as is known: empty texts and 0 are not. Value type.
+// An environment is the GPU model and the cuDNN for which answers hold. In
+// Options::program an empty text or 0 says that a field is not known. Value type.
 struct Environment {
-  std::string name;                   // "nvidia-h200", "profile:nvidia-h200"; not read
-  std::string text;                   // the whole of it in one line; not read
+  std::string name;                   // "nvidia-h200", "profile:nvidia-h200"; unused in Options
+  std::string text;                   // the whole of it in one line; unused in Options
   bool profile = false;               // a device profile stands in for the GPU
   std::string gpu_model;              // "NVIDIA H200", or as in `text`, "nvidia-h200"
   std::string compute_capability;     // "9.0"
@@ -84,8 +89,8 @@ struct Environment {
   std::string library_configuration;  // "full", "graph_jit_only", "unknown"
 };
 
-// One way to run a problem. Value type.
-struct Choice {
+// A candidate is one way to run a problem. Value type.
+struct Candidate {
   std::string text;                                 // "graph:eng34,k2=5"
   bool graph = true;                                // a graph-API engine config
   std::int64_t engine_index = 0;                    // if `graph`: cuDNN's global index
@@ -97,17 +102,17 @@ struct Choice {
   std::optional<double> median_us;  // absent: it was not timed
 };
 
-// Where a result comes from. kSnapshot: the file that the daemon publishes for
-// unmodified programs, which needs no daemon alive.
+// The source of a result. kSnapshot: the file that the daemon publishes for
+// unmodified programs; it can be read while no daemon runs.
 enum class Source { kNone, kDaemon, kSnapshot };
 
-// Why there is no answer; the first ones are the daemon's MissReason.
-// kOtherEnvironment: the program has another GPU or another cuDNN than those that
-// there are answers for, whose engine numbers mean other things. kRefused: the
-// text is not a valid problem, an argument breaks its rule, or the daemon does not let
-// the caller ask; asking again does not help. kUnavailable: no daemon answered, and no
-// snapshot has the problem.
-enum class Miss {
+// The reason for which a query has no answer. Values below 100 are those of the
+// daemon's convtune.v1.MissReason. kOtherEnvironment: there are answers, but for
+// another GPU or another cuDNN than the program has; engine numbers differ between
+// them. kRefused: the text is not a valid problem, an argument breaks its rule, or
+// the daemon refuses the caller; another call would be refused too. kUnavailable: no
+// daemon answered, and no snapshot has the problem.
+enum class MissReason {
   kNone = 0,
   kNotFound = 1,
   kInsufficientEvidence = 2,
@@ -119,81 +124,85 @@ enum class Miss {
   kUnavailable = 101
 };
 
-// The outcome for one query. Value type.
+// The outcome of one query. Value type.
 struct Result {
-  std::string problem;  // canonical if it was understood, else as it was given
+  std::string problem;  // the canonical text; a text that is no valid problem stays as given
   bool found = false;
-  Choice winner;                  // meaningful if `found`
-  std::vector<Choice> portfolio;  // up to three, the best first
+  Candidate winner;                  // meaningful if `found`
+  std::vector<Candidate> portfolio;  // up to three, the best first
   Evidence evidence = Evidence::kNone;
   Source source = Source::kNone;
-  // The environment that was asked for the problem: an answer holds for it alone.
-  // Empty if neither a daemon nor a snapshot answered.
+  // The only environment for which the answer holds. Empty if neither a daemon nor a
+  // snapshot answered.
   Environment environment;
-  Miss miss = Miss::kNone;  // if not `found`: the reason
-  std::string job;          // with Options::enqueue_misses: "jobs/N", which tunes it
-  std::string why;          // the same in words
+  MissReason miss = MissReason::kNone;  // the reason if not `found`
+  std::string job;      // with Options::enqueue_misses: "jobs/N", the job that tunes the problem
+  std::string message;  // the reason in words, if not `found`
 };
 
-// Value type.
+// The options of a Resolver. Value type.
 struct Options {
   // unix:PATH or HOST:PORT. Empty: $CONVTUNE_ADDRESS, else this user's socket if
-  // it is there, else the system's, /run/convtune/convtune.sock.
+  // it exists, else the system's, /run/convtune/convtune.sock.
   std::string address;
-  // Name or text of the environment, where the daemon has several.
+  // Name or text of the environment to ask for, if the daemon has several.
   std::string environment;
-  // The GPU and the cuDNN that answers are for; those of others are misses. With
-  // `find_program`, whichever of the two is left out is looked for at each call: the
-  // cuDNN that is loaded, and the GPU of the calling thread's context, else the
-  // only kind that the process sees. What is not known then is not compared:
-  // Result::environment says what an answer holds for.
+  // The GPU and the cuDNN of the program. An answer for another GPU or another cuDNN
+  // is a miss. If `find_program` is set and the GPU or the cuDNN is left out here,
+  // each call looks for it: for the cuDNN that is loaded, and for the GPU of the
+  // calling thread's context, else the only GPU model that the process sees. A field
+  // that stays unknown is not compared; Result::environment has the whole
+  // environment of an answer.
   Environment program;
   bool find_program = true;
-  // PEM files, all three needed for HOST:PORT.
+  // Paths of PEM files. HOST:PORT needs all three.
   std::string tls_ca, tls_cert, tls_key;
-  // Folder of the snapshot that is read where no daemon answers. Empty:
-  // $CONVTUNE_SNAPSHOT, else the first that has a snapshot to be read: below
-  // $STATE_DIRECTORY, this user's convtune/snapshot below $XDG_STATE_HOME
-  // (~/.local/state), /var/lib/convtune/snapshot. What it has are the choices of
+  // Folder of the snapshot, which is read if no daemon answers. Empty:
+  // $CONVTUNE_SNAPSHOT, else the first of these that has a readable snapshot: the one
+  // below $STATE_DIRECTORY, this user's convtune/snapshot below $XDG_STATE_HOME
+  // (~/.local/state), /var/lib/convtune/snapshot. The snapshot holds the choices of
   // the promoted release.
   std::string snapshot;
   bool use_snapshot = true;
-  // The daemon queues a tuning of each miss (Result::job), for which it wants the
-  // role `tune` where it has roles. An answer that was not timed is then a miss, unless
-  // Constraints::least_evidence says otherwise.
+  // The daemon queues a tuning of each miss (Result::job). A daemon with roles
+  // requires the role `tune` for that. An answer that was not timed is then a miss,
+  // unless Constraints::min_evidence says otherwise.
   bool enqueue_misses = false;
 };
 
-// One connection to a daemon, made at the first call. Thread-safe but for its
-// destruction.
+// A Resolver asks a daemon, or else the snapshot, for the winners of problems. It
+// connects at the first call. Thread-safe but for its destruction.
 class Resolver {
  public:
   explicit Resolver(Options options = Options()) noexcept;
-  // Waits for a refresh that runs, at most as long as that may take.
+  // Waits for a refresh that runs, at most for the refresh's limit.
   ~Resolver();
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  // One result for each query, in order; any number of queries. Is back within
-  // `limit`, the reading of the snapshot included, but for the time that threads
-  // take to wake and answers to be copied. Where the constraints or Options::program
-  // break their rule, every result says so and nothing is asked. While no daemon
-  // answers (UNAVAILABLE) it tries again until then, and for nothing else; if the snapshot has
-  // all answers, it is back with them at once, or, where a daemon is there and says nothing,
-  // after half of `limit`. In the end it takes those that the snapshot has. What could not be
-  // answered is not `found` and says why. Empty if memory ran out.
+  // Returns one result for each query, in order. The number of queries has no limit.
+  // Returns within `limit`, which includes the reading of the snapshot; only the time
+  // to wake threads and to copy answers comes on top. If the constraints or
+  // Options::program break a rule, every result has that rule as its message, and
+  // nothing is asked. Retries until `limit` while no daemon answers (UNAVAILABLE),
+  // and retries after no other error. If the snapshot has all answers, returns them
+  // at once, or after half of `limit` if a daemon accepts the call and does not
+  // answer. At the limit, takes the answers that the snapshot has. A query without an
+  // answer is not `found` and has a reason and a message. Returns an empty vector if
+  // memory ran out.
   std::vector<Result> Resolve(const std::vector<Query>& queries, std::chrono::milliseconds limit,
                               const Constraints& constraints = Constraints()) noexcept;
 
-  // Asks again every `period` on a thread of its own, each time for at most
-  // `limit`, and gives `changed` those results that differ from the last ones:
-  // at first all that are found. The GPU is looked for here, on the calling
-  // thread, the cuDNN each time. `changed` must not call this object. Replaces an
-  // earlier refresh. Returns false if there can be no thread.
+  // Starts a thread that asks every `period`, each time within `limit`, and that
+  // calls `changed` with the results that differ from the last ones. The first call
+  // has all results that are found. This function looks for the GPU, on the calling
+  // thread; the new thread looks for the cuDNN each time. `changed` must not call
+  // this object. Replaces an earlier refresh. Returns false if no thread can be
+  // started.
   bool StartRefresh(std::vector<Query> queries, const Constraints& constraints,
                     std::chrono::milliseconds period, std::chrono::milliseconds limit,
                     std::function<void(const std::vector<Result>&)> changed) noexcept;
-  // After it returns, the callback is not called again.
+  // Ends the refresh. The callback is not called again after the return.
   void StopRefresh() noexcept;
 
  private:
@@ -201,7 +210,7 @@ class Resolver {
   std::unique_ptr<Impl> impl_;
 };
 
-// "0.1.0": of the library that is loaded.
+// Returns the version of the loaded library, as "0.1.0".
 const char* Version() noexcept;
 
 }  // namespace convtune::client

@@ -261,7 +261,7 @@ TEST_F(LintTest, CandidatesOnTensorCoresAloneAreNoneWithoutTf32) {
 
 TEST_F(LintTest, WhatAProgramSettledOnIsNoList) {
   Know(kThree, {{.tensor_cores = false, .deterministic = false}});
-  known_.begin()->second.add_incomplete(v1::INCOMPLETE_REASON_OBSERVED);
+  known_.begin()->second.add_incomplete_reasons(v1::INCOMPLETE_REASON_OBSERVED);
   EXPECT_THAT(Lint(kThree), IsEmpty());
 }
 

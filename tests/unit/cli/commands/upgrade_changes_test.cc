@@ -34,7 +34,7 @@ ListedProblem Lists(std::vector<Candidate> candidates) {
 TEST(CompareListingsTest, TheSameListsAreNoChange) {
   const ListedProblem listed = Lists({Make("graph:eng1,k2=5", 100), Make("graph:eng2")});
   const UpgradeChange change = CompareListings(Asked(), listed, listed);
-  EXPECT_EQ(change.choice, ChoiceChange::kSame);
+  EXPECT_EQ(change.choice, FirstChoiceChange::kSame);
   EXPECT_FALSE(change.any());
   EXPECT_THAT(change.came, IsEmpty());
   EXPECT_THAT(change.went, IsEmpty());
@@ -43,9 +43,9 @@ TEST(CompareListingsTest, TheSameListsAreNoChange) {
 TEST(CompareListingsTest, OtherKnobsAreToldFromAnotherEngine) {
   const ListedProblem from = Lists({Make("graph:eng1,k2=5")});
   EXPECT_EQ(CompareListings(Asked(), from, Lists({Make("graph:eng1,k2=6")})).choice,
-            ChoiceChange::kKnobs);
+            FirstChoiceChange::kKnobs);
   EXPECT_EQ(CompareListings(Asked(), from, Lists({Make("graph:eng3,k2=5")})).choice,
-            ChoiceChange::kEngine);
+            FirstChoiceChange::kEngine);
 }
 
 TEST(CompareListingsTest, TheFirstThatCanBeBuiltCountsAndNotTheFirstListed) {
@@ -55,7 +55,7 @@ TEST(CompareListingsTest, TheFirstThatCanBeBuiltCountsAndNotTheFirstListed) {
   const UpgradeChange change = CompareListings(Asked(), from, to);
   EXPECT_EQ(change.from, "graph:eng1");
   EXPECT_EQ(change.to, "graph:eng2");
-  EXPECT_EQ(change.choice, ChoiceChange::kEngine);
+  EXPECT_EQ(change.choice, FirstChoiceChange::kEngine);
 }
 
 TEST(CompareListingsTest, WorkspaceNotesAndListsAreCompared) {
@@ -96,7 +96,7 @@ TEST(CompareListingsTest, AFirstChoiceThatFallsToLastResortIsTold) {
   // The same engine, which modes A and B do not list any more.
   const UpgradeChange same =
       CompareListings(Asked(), in_a, Lists({InModes("graph:eng28", false, false, true)}));
-  EXPECT_EQ(same.choice, ChoiceChange::kSame);
+  EXPECT_EQ(same.choice, FirstChoiceChange::kSame);
   EXPECT_TRUE(same.any());
   EXPECT_EQ(UpgradeSummary::Of({change, same, CompareListings(Asked(), in_a, in_b)}).last_resort,
             2);
@@ -107,11 +107,11 @@ TEST(CompareListingsTest, ARefusalLosesTheChoiceAndSaysWhy) {
   refused.refusal = "cuDNN lists no engine for this problem";
   const ListedProblem listed = Lists({Make("graph:eng1", 10)});
   const UpgradeChange lost = CompareListings(Asked(), listed, refused);
-  EXPECT_EQ(lost.choice, ChoiceChange::kLost);
+  EXPECT_EQ(lost.choice, FirstChoiceChange::kLost);
   EXPECT_TRUE(lost.lost());
   EXPECT_FALSE(lost.workspace_grew());
   EXPECT_EQ(lost.reason, refused.refusal);
-  EXPECT_EQ(CompareListings(Asked(), refused, listed).choice, ChoiceChange::kGained);
+  EXPECT_EQ(CompareListings(Asked(), refused, listed).choice, FirstChoiceChange::kGained);
   EXPECT_FALSE(CompareListings(Asked(), refused, refused).any());
 }
 
@@ -119,7 +119,7 @@ TEST(CompareListingsTest, ADeadWorkerIsNoSuccess) {
   ListedProblem died;
   died.error = "the worker was ended by signal 11 (SEGV)";
   const UpgradeChange change = CompareListings(Asked(), Lists({Make("graph:eng1")}), died);
-  EXPECT_EQ(change.choice, ChoiceChange::kUnknown);
+  EXPECT_EQ(change.choice, FirstChoiceChange::kUnknown);
   EXPECT_TRUE(change.any());
   EXPECT_FALSE(change.lost());
   EXPECT_EQ(change.reason, died.error);
@@ -134,7 +134,7 @@ TEST(CompareListingsTest, AStoredWinnerIsLostWhereItCannotBeBuilt) {
   const UpgradeChange change = CompareListings(Asked("graph:eng9"), from, to);
   EXPECT_TRUE(change.winner_lost);
   EXPECT_TRUE(change.lost());
-  EXPECT_EQ(change.choice, ChoiceChange::kSame);
+  EXPECT_EQ(change.choice, FirstChoiceChange::kSame);
 }
 
 TEST(CompareListingsTest, AWinnerThatTheOldVersionRefusesTooIsNotLost) {

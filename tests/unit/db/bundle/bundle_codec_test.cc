@@ -211,7 +211,7 @@ TEST(BundleCodecTest, EvidenceMustNotClaimMoreThanTheCandidatesShow) {
             v1::REFUSAL_REASON_EVIDENCE);
   EXPECT_EQ(ReasonOf([](auto* row) { row->set_evidence(v1::EVIDENCE_UNSPECIFIED); }),
             v1::REFUSAL_REASON_EVIDENCE);
-  EXPECT_EQ(ReasonOf([](auto* row) { row->set_incomplete_reason("the budget ended"); }),
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_incomplete_message("the budget ended"); }),
             v1::REFUSAL_REASON_EVIDENCE);
 }
 
@@ -239,7 +239,7 @@ TEST(BundleCodecTest, WhatCallsItselfContendedIsNotMeasured) {
   EXPECT_TRUE(refusals([](auto* row) {
                 row->mutable_conditions()->set_other_processes(2);
                 row->set_evidence(v1::EVIDENCE_INCOMPLETE);
-                row->set_incomplete_reason("contended: 2 other processes on the GPU");
+                row->set_incomplete_message("contended: 2 other processes on the GPU");
               }).empty());
 }
 
@@ -257,23 +257,23 @@ TEST(BundleCodecTest, ReasonsTravelAsNumbers) {
     return found.value_or(Tuning());
   };
   const v1::Tuning row = ToBundleTuning(tuning, 1, true);
-  EXPECT_EQ(row.incomplete_size(), 2);
-  EXPECT_EQ(read(row).incomplete, tuning.incomplete);
+  EXPECT_EQ(row.incomplete_reasons_size(), 2);
+  EXPECT_EQ(read(row).incomplete_reasons, tuning.incomplete_reasons);
   EXPECT_EQ(read(row).candidates.back().status, CandidateStatus::kUnjudged);
 }
 
 TEST(BundleCodecTest, ReasonsMustBeKnownAndAgreeWithTheEvidence) {
-  EXPECT_EQ(ReasonOf([](auto* row) { row->add_incomplete(v1::INCOMPLETE_REASON_MEMORY); }),
+  EXPECT_EQ(ReasonOf([](auto* row) { row->add_incomplete_reasons(v1::INCOMPLETE_REASON_MEMORY); }),
             v1::REFUSAL_REASON_EVIDENCE);  // of a row that is MEASURED
   EXPECT_EQ(ReasonOf([](auto* row) {
               row->set_evidence(v1::EVIDENCE_INCOMPLETE);
-              for (int i = 0; i < 2; ++i) row->add_incomplete(v1::INCOMPLETE_REASON_MEMORY);
+              for (int i = 0; i < 2; ++i) row->add_incomplete_reasons(v1::INCOMPLETE_REASON_MEMORY);
             }),
             v1::REFUSAL_REASON_EVIDENCE);
   const auto incomplete = [](int reason) {
     return ReasonOf([reason](auto* row) {
       row->set_evidence(v1::EVIDENCE_INCOMPLETE);
-      row->add_incomplete(static_cast<v1::IncompleteReason>(reason));
+      row->add_incomplete_reasons(static_cast<v1::IncompleteReason>(reason));
     });
   };
   for (const int reason : {0, static_cast<int>(v1::INCOMPLETE_REASON_OUTDATED), 31, -1}) {
@@ -295,9 +295,9 @@ TEST(BundleCodecTest, ARefusalNamesTheFieldThatIsWrong) {
   EXPECT_EQ(violation([](auto* row) { row->set_origin(static_cast<v1::Origin>(4)); }).field,
             "origin");
   const Violation twice = violation([](auto* row) {
-    for (int i = 0; i < 2; ++i) row->add_incomplete(v1::INCOMPLETE_REASON_MEMORY);
+    for (int i = 0; i < 2; ++i) row->add_incomplete_reasons(v1::INCOMPLETE_REASON_MEMORY);
   });
-  EXPECT_EQ(twice.field, "incomplete");
+  EXPECT_EQ(twice.field, "incomplete_reasons");
   EXPECT_EQ(twice.rule, "must be IncompleteReasons other than OUTDATED, each once");
   EXPECT_EQ(
       violation([](auto* row) { First(row)->mutable_engine_config()->set_engine_index(-1); }).field,

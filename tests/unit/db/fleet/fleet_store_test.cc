@@ -211,20 +211,20 @@ TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
   EXPECT_TRUE(absl::IsNotFound(RollBackFleetRelease(*postgres_, "ann", "more", 9).status()));
 }
 
-TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrTakenBack) {
+TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrRolledBack) {
   Take({Delivery(1, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
   ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "try", 50, {}).ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   EXPECT_EQ(ReadServedReleases(*postgres_)->canary()->canary_permille, 50);
   EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "wider", 200, {})->release.canary_permille, 200);
-  const auto withdrawn = RollBackFleetRelease(*postgres_, "bob", "slow", 0);
-  ASSERT_TRUE(withdrawn.ok()) << withdrawn.status();
-  EXPECT_EQ(withdrawn->made.release.state, ReleaseState::kWithdrawn);
-  EXPECT_EQ(withdrawn->made.release.end_author, "bob");
-  EXPECT_TRUE(withdrawn->made.release.end_time.has_value());
-  EXPECT_EQ(withdrawn->made.release.author, "ann");
-  EXPECT_EQ(withdrawn->made.change_count, 1);
+  const auto rolled_back = RollBackFleetRelease(*postgres_, "bob", "slow", 0);
+  ASSERT_TRUE(rolled_back.ok()) << rolled_back.status();
+  EXPECT_EQ(rolled_back->made.release.state, ReleaseState::kRolledBack);
+  EXPECT_EQ(rolled_back->made.release.end_author, "bob");
+  EXPECT_TRUE(rolled_back->made.release.end_time.has_value());
+  EXPECT_EQ(rolled_back->made.release.author, "ann");
+  EXPECT_EQ(rolled_back->made.change_count, 1);
   EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "again", 0, {})->release.number, 2);
   EXPECT_TRUE(absl::IsFailedPrecondition(
       PromoteFleetRelease(*postgres_, "ann", "nothing", 0, {}).status()));

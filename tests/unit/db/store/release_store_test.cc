@@ -94,7 +94,7 @@ TEST_F(ReleaseDamageTest, ASoundOneIsChecked) {
   FillAndRun("");
   const auto check = store_->Check();
   ASSERT_TRUE(check.ok());
-  EXPECT_THAT(check->problems, IsEmpty());
+  EXPECT_THAT(check->findings, IsEmpty());
   EXPECT_GE(check->rows_checked, 6);
 }
 

@@ -47,13 +47,13 @@ TEST(ReleaseHistory, ACanaryLeavesThePromotedOneInPlaceUntilItIsPromoted) {
   EXPECT_EQ(history.promoted()->end_author, "ann");
 }
 
-TEST(ReleaseHistory, RollbackOfACanaryWithdrawsIt) {
+TEST(ReleaseHistory, RollbackOfACanaryEndsIt) {
   ReleaseHistory history = Promoted(1);
   history.Put(history.Promote(kAnn, 50, true).value());
   EXPECT_TRUE(absl::IsFailedPrecondition(history.RollBack(kAnn, 1).status()));
   RollBack(&history);
   EXPECT_EQ(history.canary(), nullptr);
-  EXPECT_EQ(history.Find(2)->state, ReleaseState::kWithdrawn);
+  EXPECT_EQ(history.Find(2)->state, ReleaseState::kRolledBack);
   EXPECT_EQ(history.promoted()->number, 1);
   EXPECT_EQ(history.Promote(kAnn, 0, true)->number, 3);
 }

@@ -126,14 +126,14 @@ TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
 TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
   Tuning clean = db::ValidTuning(1);
   clean.evidence = Evidence::kIncomplete;
-  clean.incomplete_reason = "the budget ended before 1 candidate";
+  clean.incomplete_message = "the budget ended before 1 candidate";
   ASSERT_TRUE(store_.PutTuning(clean, db::SampleEnvironment()).ok());
   tuner_.reset();
   Start();
   Tuning contended = clean;
   contended.conditions.known = true;
   contended.conditions.other_processes = 2;
-  contended.incomplete_reason = "contended: 2 other processes on the GPU";
+  contended.incomplete_message = "contended: 2 other processes on the GPU";
   contended.tune_time += absl::Hours(1);
   const auto response = Import(db::BundleOf({contended}));
   ASSERT_TRUE(response.ok()) << response.status();
@@ -223,7 +223,7 @@ std::vector<std::function<void(v1::Tuning*)>> Lies() {
       [](auto* row) { row->mutable_tune_time()->set_seconds(INT64_MIN); },
       [](auto* row) { row->mutable_elapsed()->set_seconds(INT64_MIN); },
       [](auto* row) { row->set_memory_budget_bytes(INT64_MIN); },
-      [](auto* row) { row->set_incomplete_reason(std::string(1 << 20, 'r')); },
+      [](auto* row) { row->set_incomplete_message(std::string(1 << 20, 'r')); },
       [](auto* row) { *row->add_candidates() = row->candidates(0); },
       [](auto* row) {
         for (int i = 0; i < 100'001; ++i) row->add_candidates();

@@ -24,12 +24,12 @@ TEST(Maintenance, ServerInfoDescribesTheProcess) {
 
 TEST(Maintenance, CheckReportsWhatTheStoreFinds) {
   TestServer server;
-  server.store.problems = {"row 3"};
+  server.store.findings = {"row 3"};
   grpc::ClientContext context;
   v1::CheckDatabaseResponse response;
   ASSERT_TRUE(server.maintenance->CheckDatabase(&context, {}, &response).ok());
   EXPECT_FALSE(response.ok());
-  ASSERT_EQ(response.problems_size(), 1);
+  ASSERT_EQ(response.findings_size(), 1);
   EXPECT_EQ(response.rows_checked(), 12);
 }
 

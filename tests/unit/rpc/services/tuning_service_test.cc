@@ -239,7 +239,7 @@ TEST(Tunings, GetListDelete) {
   v1::ListTuningsResponse page;
   ASSERT_TRUE(Invoke(server, &Stub::ListTunings, list, &page).ok());
   ASSERT_EQ(page.tunings_size(), 1);
-  EXPECT_EQ(page.tunings(0).incomplete_reason(), "f");
+  EXPECT_EQ(page.tunings(0).incomplete_message(), "f");
   EXPECT_EQ(page.tunings(0).environment().gpu_model(), "NVIDIA H200");
   v1::DeleteTuningRequest remove;
   remove.add_problems()->set_text(kHit);

@@ -1,6 +1,6 @@
-// A StartPatience says until when a process that starts is waited for. Libraries
-// of gigabytes may come from a cold disk, so that it counts from the last sign
-// of life. Not thread-safe.
+// A StartTimeout says until when a daemon waits for a process that starts. It counts from
+// the last sign of life, since libraries of gigabytes may come from a cold disk. Not
+// thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -17,22 +17,23 @@ namespace convtune::supervisor {
 // disk, and stands still in a process that hangs. 0 where it cannot be told.
 uint64_t WorkDone(pid_t pid);
 
-// How long a process that starts may take.
+// The limits on the time that a process may take to start.
 struct StartLimits {
   absl::Duration silence = absl::Seconds(60);  // without a sign of life
   // In all: one that goes round in circles shows signs of life for ever.
   absl::Duration longest = absl::Minutes(5);
 };
 
-class StartPatience {
+class StartTimeout {
  public:
-  StartPatience(const StartLimits& limits, absl::Time now)
+  StartTimeout(const StartLimits& limits, absl::Time now)
       : limits_(limits), start_(now), last_sign_(now) {}
 
-  // `work_done` so far: any number that it was not before is a sign of life.
+  // Notes the work that the process has done so far; a changed number is a sign of life.
   void Saw(uint64_t work_done, absl::Time now);
+  // The time at which the wait ends.
   absl::Time end() const;
-  // The reason to report once that is over: "it gave no sign of life for 1m".
+  // The reason to report after that time: "it gave no sign of life for 1m".
   std::string reason() const;
 
  private:

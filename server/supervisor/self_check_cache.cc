@@ -1,4 +1,4 @@
-#include "server/supervisor/self_check_book.h"
+#include "server/supervisor/self_check_cache.h"
 
 #include <fstream>
 #include <sstream>
@@ -12,22 +12,22 @@
 
 namespace convtune::supervisor {
 
-std::string SelfCheckBook::KeyOf(const DeviceSpec& device) {
+std::string SelfCheckCache::KeyOf(const DeviceSpec& device) {
   const Provenance& at = device.provenance;
   return absl::StrCat(device.environment.ToText(), ";gpu=", at.gpu_uuid,
                       ";driver=", at.driver_version, ";cuda=", at.CudaText(),
                       ";convtune=", CONVTUNE_VERSION, ";check=", kSelfCheckVersion);
 }
 
-SelfCheckBook::SelfCheckBook(std::string path) : path_(std::move(path)) { Read(); }
+SelfCheckCache::SelfCheckCache(std::string path) : path_(std::move(path)) { Read(); }
 
-SelfCheckBook::Entry SelfCheckBook::Find(const std::string& key) const {
+SelfCheckCache::Entry SelfCheckCache::Find(const std::string& key) const {
   MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   return found != entries_.end() ? found->second : Entry{};
 }
 
-void SelfCheckBook::Note(const std::string& key, const SelfCheck& check) {
+void SelfCheckCache::Note(const std::string& key, const SelfCheck& check) {
   const bool passed = check.known && FailedInstruments(ToMask(check)).empty();
   MutexLock lock(mutex_);
   const auto found = entries_.find(key);
@@ -37,7 +37,7 @@ void SelfCheckBook::Note(const std::string& key, const SelfCheck& check) {
   if (entry.passed != before) Write();
 }
 
-bool SelfCheckBook::NoteLost(const std::string& key, uint32_t step) {
+bool SelfCheckCache::NoteLost(const std::string& key, uint32_t step) {
   MutexLock lock(mutex_);
   Entry& entry = entries_[key];
   if ((entry.lost_steps & step) != 0) return false;
@@ -46,7 +46,7 @@ bool SelfCheckBook::NoteLost(const std::string& key, uint32_t step) {
   return true;
 }
 
-void SelfCheckBook::Read() {
+void SelfCheckCache::Read() {
   if (path_.empty()) return;
   std::ifstream file(path_, std::ios::binary);
   if (!file) return;
@@ -64,7 +64,7 @@ void SelfCheckBook::Read() {
   }
 }
 
-void SelfCheckBook::Write() const {
+void SelfCheckCache::Write() const {
   if (path_.empty()) return;
   worker::v1::KeptSelfChecks kept;
   for (const auto& [key, entry] : entries_) {

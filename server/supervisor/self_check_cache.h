@@ -1,6 +1,5 @@
-// A SelfCheckBook remembers what the self-checks of workers came to, so that a
-// worker need not check itself at every start, and does not die of the same step
-// again and again.
+// A SelfCheckCache keeps the outcomes of workers' self-checks. A worker that has passed
+// need not check itself at every start, and a step that killed a worker is left out.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,8 @@
 
 namespace convtune::supervisor {
 
-// Thread-safe. The file is described in db/README.md.
-class SelfCheckBook {
+// Thread-safe. db/README.md describes the file.
+class SelfCheckCache {
  public:
   struct Entry {
     SelfCheck passed;         // known only if nothing was found wrong
@@ -25,9 +24,9 @@ class SelfCheckBook {
   // program and what it checks.
   static std::string KeyOf(const DeviceSpec& device);
 
-  // Reads the file; one that is not there or cannot be read is an empty book.
+  // Reads the file; one that is not there or cannot be read is an empty cache.
   // `path` empty: nothing is kept beyond this process.
-  explicit SelfCheckBook(std::string path);
+  explicit SelfCheckCache(std::string path);
 
   Entry Find(const std::string& key) const;
   // A failed self-check is forgotten, since another program on the GPU may have

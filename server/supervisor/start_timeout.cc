@@ -1,4 +1,4 @@
-#include "server/supervisor/start_patience.h"
+#include "server/supervisor/start_timeout.h"
 
 #include <algorithm>
 #include <fstream>
@@ -26,17 +26,17 @@ uint64_t WorkDone(pid_t pid) {
   return work;
 }
 
-void StartPatience::Saw(uint64_t work_done, absl::Time now) {
+void StartTimeout::Saw(uint64_t work_done, absl::Time now) {
   if (work_done == work_done_) return;
   work_done_ = work_done;
   last_sign_ = now;
 }
 
-absl::Time StartPatience::end() const {
+absl::Time StartTimeout::end() const {
   return std::min(last_sign_ + limits_.silence, start_ + limits_.longest);
 }
 
-std::string StartPatience::reason() const {
+std::string StartTimeout::reason() const {
   return last_sign_ + limits_.silence <= start_ + limits_.longest
              ? absl::StrCat("it gave no sign of life for ", absl::FormatDuration(limits_.silence))
              : absl::StrCat("it did not start within ", absl::FormatDuration(limits_.longest));

@@ -73,7 +73,7 @@ TEST_F(ReleaseDamageTest, AChangedChoiceCostsItsWholePortfolio) {
   EXPECT_THAT(Sound(), ElementsAre(SamplePortfolio(2, 5)));
   EXPECT_FALSE(corrupt_.empty());
   EXPECT_TRUE(absl::IsDataLoss(store_->GetPortfolio(SamplePortfolio(1, 5).key, 1).status()));
-  EXPECT_THAT(store_->Check()->problems, ::testing::Contains(HasSubstr("choices row")));
+  EXPECT_THAT(store_->Check()->findings, ::testing::Contains(HasSubstr("choices row")));
 }
 
 TEST_F(ReleaseDamageTest, AMissingChoiceCostsItsWholePortfolio) {

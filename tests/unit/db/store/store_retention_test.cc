@@ -41,7 +41,7 @@ TEST_F(StoreRetentionTest, CompactThinsOldTuningsBehindTheirThird) {
   old.candidates[3].samples_ns.clear();
   EXPECT_EQ(*store->GetTuning(old.key), old);
   EXPECT_EQ(*store->GetTuning(recent.key), recent);
-  EXPECT_THAT(store->Check()->problems, IsEmpty());
+  EXPECT_THAT(store->Check()->findings, IsEmpty());
 }
 
 TEST_F(StoreRetentionTest, AMutationThinsAnHourAfterTheStartAndOnceADay) {
@@ -100,7 +100,7 @@ TEST_F(StoreRetentionTest, AboveTheCapTheOldestLoseTheirSamplesFirst) {
   EXPECT_EQ(CountSamples(*newest), CountSamples(BigTuning(kCount - 1)));
   ASSERT_TRUE(store->Compact().ok());
   EXPECT_LE(store->SizeBytes(), options.max_bytes);
-  EXPECT_THAT(store->Check()->problems, IsEmpty());
+  EXPECT_THAT(store->Check()->findings, IsEmpty());
 }
 
 TEST_F(StoreRetentionTest, ACapBelowTheWinnersKeepsThem) {

@@ -46,7 +46,7 @@ def test_what_could_not_be_judged_is_never_published(fake_daemon, cli):
         assert client.tune(text).succeeded_count == 1
     run = cli(daemon)
     tuning = run.ok("explain", text, "--json").json()["tuning"]
-    assert "INCOMPLETE_REASON_UNJUDGED" in tuning["incomplete_reasons"]
+    assert "INCOMPLETE_REASON_UNJUDGED" in tuning["incompleteReasons"]
     assert tuning["evidence"] == "EVIDENCE_HEURISTIC" and "quarantine" not in tuning
     assert "could not be judged" in run.ok("explain", text).out
     diff = run.ok("release", "diff", "--json").json()

@@ -183,8 +183,8 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
   for (Waiting* waiting : group) {
     Tuning* const tuning = waiting->tuning;
     const auto stored = index_->Find(tuning->key).tuning;
-    // Another device may have found a culprit since this one began.
-    MarkAndRank(tuning);
+    // Another device may have found a culprit since this tuning, which is ranked, began.
+    if (!QuarantinedOf(tuning->key).empty()) MarkAndRank(tuning);
     if (stored != nullptr) {
       const Tuning whole = Whole(*stored);
       if (!decision::AddsAnotherApi(whole, *tuning) &&

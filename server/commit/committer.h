@@ -48,7 +48,8 @@ class Committer {
   // tuning is in the index: pins and bans decide which candidates that keeps.
   absl::Status Load();
 
-  // Writes the tuning and puts it into the index, unless what is stored is better.
+  // Writes the tuning, which is ranked (decision::FinishTuning), and puts it into the index,
+  // unless the stored one is better.
   // Returns whether what the index now has is on disk: where the store refuses,
   // the tuning is served from memory and written later. One that was not
   // measured (its evidence is below INCOMPLETE) is served from memory alone where

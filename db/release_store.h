@@ -30,7 +30,7 @@ class ReleaseStore {
 
   // The portfolio that a problem has in `release`: its own or, where it has
   // none, that of the nearest release before it. NOT_FOUND without any; a
-  // portfolio without choices where one was taken back.
+  // portfolio without choices where the problem has none any more.
   virtual absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) = 0;
   // Every problem's, in the order of (environment text, problem text). Empty
   // `environment_text`: all. A damaged one is passed to `corrupt` as text and

@@ -279,7 +279,7 @@ absl::Status Connection::WaitForSocket(int events, Clock::time_point deadline) {
           "PostgreSQL: no answer ",
           end == stop_deadline_
               ? "until the stop"
-              : absl::StrCat("within ", absl::FormatDuration(absl::FromChrono(patience_))),
+              : absl::StrCat("within ", absl::FormatDuration(absl::FromChrono(answer_timeout_))),
           "; the connection is given up"));
     }
     const auto slice =
@@ -301,7 +301,7 @@ absl::Status Connection::Await(Clock::time_point deadline) {
 
 absl::StatusOr<Result> Connection::Finish(bool sent) {
   if (!sent) return Error(nullptr);
-  const Clock::time_point deadline = Clock::now() + patience_;
+  const Clock::time_point deadline = Clock::now() + answer_timeout_;
   absl::StatusOr<Result> last = absl::InternalError("PostgreSQL: no result");
   absl::Status failed;
   while (true) {
@@ -349,7 +349,7 @@ absl::Status Connection::Stream(const std::string& sql, const Params& params,
   }
   absl::Status failed;
   while (true) {
-    RETURN_IF_ERROR(Await(Clock::now() + patience_));
+    RETURN_IF_ERROR(Await(Clock::now() + answer_timeout_));
     pg_result* const next = PQgetResult(connection_.get());
     if (next == nullptr) return failed;
     const Result result(next);

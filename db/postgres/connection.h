@@ -1,4 +1,4 @@
-// A Connection is one to the fleet's PostgreSQL database.
+// A Connection is a connection to the fleet's PostgreSQL database.
 #pragma once
 
 #include <chrono>
@@ -142,7 +142,7 @@ class Connection {
   Connection(pg_conn* connection, const Options& options)
       : connection_(connection),
         schema_(options.schema),
-        patience_(absl::ToChronoMilliseconds(options.statement_timeout + kAnswerGrace)),
+        answer_timeout_(absl::ToChronoMilliseconds(options.statement_timeout + kAnswerGrace)),
         stop_(options.stop) {}
   absl::Status Error(const pg_result* result) const;
   // UNAVAILABLE where the connection was lost before.
@@ -155,7 +155,7 @@ class Connection {
 
   const std::unique_ptr<pg_conn, Close> connection_;
   const std::string schema_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds answer_timeout_;
   const std::function<bool()> stop_;
   Clock::time_point stop_deadline_ = Clock::time_point::max();
   bool lost_ = false;  // given up; libpq does not know it

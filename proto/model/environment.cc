@@ -10,6 +10,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/text.h"
+#include "proto/model/violation.h"
 
 namespace convtune {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 constexpr std::string_view kProfilePrefix = "profile:";
 
 absl::Status InvalidEnvironment(std::string_view field, std::string_view rule) {
-  return absl::InvalidArgumentError(Concat("environment: ", field, ": ", rule));
+  return ViolationError({"environment", Concat(field, ": ", rule)});
 }
 
 // Reads "9.19.0" into `count` numbers. The error is the rule alone.

@@ -17,9 +17,9 @@ struct Violation {
 // "field: rule; field: rule".
 std::string ToString(const std::vector<Violation>& violations);
 
-// INVALID_ARGUMENT with ToString() of it, which also says to ViolationIn what is broken.
+// Returns INVALID_ARGUMENT with the violation's text. ViolationIn reads it back.
 absl::Status ViolationError(const Violation& violation);
-// Nothing for errors that ViolationError did not make.
+// Returns the violation, or nullopt where ViolationError did not make the error.
 std::optional<Violation> ViolationIn(const absl::Status& status);
 
 }  // namespace convtune

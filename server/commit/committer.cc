@@ -189,12 +189,13 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
       const Tuning whole = Whole(*stored);
       if (!decision::AddsAnotherApi(whole, *tuning) &&
           !Supersedes(*tuning, whole, waiting->forced)) {
-        waiting->persisted = stored->persisted;
+        waiting->persisted = stored->persisted || stored->stands_in_for != nullptr;
         continue;
       }
       decision::CarryOverOtherApi(whole, tuning);
       if (MustLeaveOnDisk(*tuning)) {
         ServeInstead(*tuning, Outdated(tuning->key));
+        waiting->persisted = true;  // the disk keeps the measurement on purpose
         continue;
       }
     }
@@ -646,7 +647,6 @@ void Committer::FollowEndOf(const Ban& ban, std::string_view how) {
   log::Info("$0 $1: $2", ban.Name(), how, ban.candidate.ToText());
   ForEachUnder(ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
   {
-    MutexLock lock(mutex_);
     MutexLock state_lock(state_mutex_);
     listed_bans_.erase(ban.number);
   }

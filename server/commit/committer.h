@@ -48,13 +48,12 @@ class Committer {
   // tuning is in the index: pins and bans decide which candidates that keeps.
   absl::Status Load();
 
-  // Writes the tuning, which is ranked (decision::FinishTuning), and puts it into the index,
-  // unless the stored one is better.
-  // Returns whether what the index now has is on disk: where the store refuses,
-  // the tuning is served from memory and written later. One that was not
-  // measured (its evidence is below INCOMPLETE) is served from memory alone where
-  // it would take the place of a measurement that does not hold any more. What
-  // several threads commit at a time goes to the disk in one transaction.
+  // Writes the tuning, whose candidates are ranked (decision::RankCandidates), and puts it
+  // into the index, unless the stored one is better. Returns false where the store refuses
+  // it: the tuning is then served from memory and written later. A tuning that was not
+  // measured (its evidence is below INCOMPLETE) is served from memory alone, on purpose,
+  // where it would take the place of a measurement that does not hold any more. Tunings that
+  // several threads commit at a time go to the disk in one transaction.
   bool Commit(Tuning tuning, const Environment& environment, bool forced);
 
   // Keeps each of the tunings that is better (Supersedes) than what is

@@ -166,8 +166,7 @@ Candidate PoolCandidate(const Voices& voices, const std::vector<double>& speeds)
   for (const Candidate* candidate : voices.all) {
     pooled.workspace_bytes = std::max(pooled.workspace_bytes, candidate->workspace_bytes);
     pooled.numerical_notes |= candidate->numerical_notes;
-    if (candidate->heuristic_rank >= 0 &&
-        (pooled.heuristic_rank < 0 || candidate->heuristic_rank < pooled.heuristic_rank)) {
+    if (ListPlace(candidate->heuristic_rank) < ListPlace(pooled.heuristic_rank)) {
       pooled.heuristic_rank = candidate->heuristic_rank;
     }
     if (candidate->capture == CaptureSupport::kNo) pooled.capture = CaptureSupport::kNo;

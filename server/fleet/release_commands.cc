@@ -30,7 +30,7 @@ const char* StateName(ReleaseState state) {
                                           : "rolled_back";
 }
 
-// In a table; StateName stays in JSON.
+// Returns the state for people. JSON has StateName.
 std::string StateText(const db::fleet::FleetRelease& one) {
   const Release& release = one.release;
   if (release.state == ReleaseState::kRolledBack) return "rolled back";

@@ -44,7 +44,7 @@ struct WorkSpec {
 // The outcome of a work item. OK: a tuning is published under the key.
 struct WorkResult {
   absl::Status status;
-  bool persisted = true;
+  bool persisted = true;  // see Committer::Commit
 };
 
 struct WorkProgress {

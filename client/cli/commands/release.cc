@@ -25,7 +25,7 @@ std::string StateName(const v1::Release& release, int64_t promoted) {
   return release.number() == promoted ? "promoted" : "replaced";
 }
 
-// In a table; StateName stays in CSV.
+// Returns the state for people. CSV has StateName.
 std::string StateText(const v1::Release& release, int64_t promoted) {
   if (release.state() == v1::RELEASE_STATE_CANARY) {
     return "canary " + ShareWord(release.canary_permille());

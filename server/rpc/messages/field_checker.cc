@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "proto/convert/problem_proto.h"
+#include "proto/model/violation.h"
 
 namespace convtune::rpc::messages {
 namespace {
@@ -35,8 +36,7 @@ void FieldChecker::EnvironmentName(std::string_view value) {
   constexpr std::string_view kField = "environment";
   if (value.find(',') != std::string_view::npos) {
     const absl::Status text = Environment::Parse(value).status();
-    // The message names the field by itself.
-    if (!text.ok()) Add(kField, std::string(text.message().substr(kField.size() + 2)));
+    if (const auto violation = ViolationIn(text)) Add(kField, violation->rule);
     return;
   }
   Length(kField, value, 0, kMaxEnvironmentLength);

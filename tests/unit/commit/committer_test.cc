@@ -181,7 +181,7 @@ class OutdatedTest : public ::testing::Test {
 };
 
 TEST_F(OutdatedTest, AGuessIsServedInsteadAndWhatWasMeasuredStaysOnDisk) {
-  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/true));
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/true));
   EXPECT_EQ(OnDisk(), measured_);
   EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
   EXPECT_FALSE(Served()->persisted);
@@ -189,17 +189,17 @@ TEST_F(OutdatedTest, AGuessIsServedInsteadAndWhatWasMeasuredStaysOnDisk) {
   EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng0");
   EXPECT_TRUE(committer_.writable());
   // And a better one instead of that.
-  EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(1), Finalized(2), Finalized(3)}), environment_,
-                                 /*forced=*/false));
+  EXPECT_TRUE(committer_.Commit(TuningOf({Finalized(1), Finalized(2), Finalized(3)}), environment_,
+                                /*forced=*/false));
   EXPECT_EQ(Served()->candidate_count, 3);
   EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng0");
-  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
   EXPECT_EQ(Served()->candidate_count, 3);
   EXPECT_EQ(OnDisk(), measured_);
 }
 
 TEST_F(OutdatedTest, WhatIsMeasuredAnewTakesItsPlace) {
-  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
   Tuning anew = TuningOf({Timed(2, 5), Finalized(1)});
   ASSERT_EQ(anew.evidence, Evidence::kIncomplete);
   EXPECT_TRUE(committer_.Commit(anew, environment_, /*forced=*/false));
@@ -252,7 +252,7 @@ TEST_F(OutdatedTest, WhatHeldForTheOldLibraryAloneLeavesARestThatHolds) {
 }
 
 TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
-  EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(0), Finalized(1)}), environment_, false));
+  EXPECT_TRUE(committer_.Commit(TuningOf({Finalized(0), Finalized(1)}), environment_, false));
   committer_.Quarantine({measured_.key,
                          measured_.candidates[0].id,
                          QuarantineReason::kCrashed,
@@ -266,7 +266,7 @@ TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
 }
 
 TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsServedOn) {
-  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
   store_.FailWith(absl::UnavailableError("full"));
   committer_.Quarantine({measured_.key,
                          measured_.candidates[0].id,
@@ -284,7 +284,7 @@ TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsSer
 }
 
 TEST_F(OutdatedTest, APinAndADeletionKnowWhatIsServed) {
-  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
   Pin pin;
   pin.key = measured_.key;
   pin.reason = "why";

@@ -85,7 +85,7 @@ TYPED_TEST_P(ReleaseStoreConformance, PutReplacesTheSameProblemsOfTheSameRelease
   EXPECT_THAT(this->Of(1), ::testing::ElementsAre(shorter, SamplePortfolio(2, 5)));
 }
 
-TYPED_TEST_P(ReleaseStoreConformance, AChoiceThatWasTakenBackIsGoneFromThatReleaseOn) {
+TYPED_TEST_P(ReleaseStoreConformance, AChoiceThatWasWithdrawnIsGoneFromThatReleaseOn) {
   ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
   ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {NoChoice(1, 2)}).ok());
   this->Reopen();
@@ -148,7 +148,7 @@ TYPED_TEST_P(ReleaseStoreConformance, WantedProblemsAreReplacedDroppedAndListed)
 REGISTER_TYPED_TEST_SUITE_P(
     ReleaseStoreConformance, GivesBackReleasesAsTheyWerePut, GivesBackPortfoliosAsTheyWerePut,
     AReleaseHasWhatTheOneBeforeHadAndItDidNotChange, PutReplacesTheSameProblemsOfTheSameRelease,
-    AChoiceThatWasTakenBackIsGoneFromThatReleaseOn, GetOfAProblemWithoutChoiceIsNotFound,
+    AChoiceThatWasWithdrawnIsGoneFromThatReleaseOn, GetOfAProblemWithoutChoiceIsNotFound,
     ARolledBackReleaseLeavesNoPortfolio, OtherEnvironmentsAreLeftOutOnRequest,
     ThinningKeepsWhatReleasesFromTheOldestOnHave, WantedProblemsAreReplacedDroppedAndListed);
 

@@ -102,8 +102,7 @@ void ExplainHeuristic(const v1::Candidate& winner, const Candidates& candidates,
   const auto skipped =
       std::count_if(candidates.begin(), candidates.end(), [&](const v1::Candidate& candidate) {
         return candidate.has_legacy_algorithm() == winner.has_legacy_algorithm() &&
-               candidate.heuristic_rank() >= 0 &&
-               candidate.heuristic_rank() < winner.heuristic_rank() &&
+               ListPlace(candidate.heuristic_rank()) < winner.heuristic_rank() &&
                candidate.status() != v1::CANDIDATE_STATUS_FINALIZED;
       });
   words->push_back(winner.heuristic_rank() == 0

@@ -253,7 +253,7 @@ class WarmCommand final : public Command {
     for (const ProblemRow& row : rows) {
       const auto answer = answers.find(row.problem.ToText());
       if (answer == answers.end()) continue;
-      if (!answer->second.persisted()) ++summary->not_on_disk;
+      if (!answer->second.persisted() && !answer->second.stands_in()) ++summary->not_on_disk;
       if (!answer->second.pinned() && answer->second.evidence() < summary->publish_evidence) {
         ++summary->not_published[answer->second.evidence()];
       }

@@ -1,5 +1,7 @@
 #include "server/tuner/tuner.h"
 
+#include <functional>
+
 #include "gmock/gmock.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
@@ -558,6 +560,32 @@ TEST_F(TunerTest, AWaitForAnIdleCardEnds) {
   request.options.wait_idle = absl::Milliseconds(300);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
+}
+
+// A WatchedStore calls `on_read` before it reads a tuning.
+class WatchedStore : public MemoryStore {
+ public:
+  absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override {
+    on_read();
+    return MemoryStore::GetTuning(key);
+  }
+  std::function<void()> on_read = [] {};
+};
+
+TEST_F(TunerTest, ABanIsListedWhileEveryAnswerHeedsIt) {
+  WatchedStore store;
+  options_.store = &store;
+  Tuner& tuner = Start("");
+  EXPECT_EQ(Tune({Problem(1)}).succeeded_count, 1);
+  std::vector<size_t> listed;
+  store.on_read = [&] { listed.push_back(tuner.ListBans().size()); };
+  const auto created = tuner.CreateBan(*BansOfPattern("graph:*").all()[0], 1, /*dry_run=*/false);
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_EQ(tuner.ListBans().size(), 1U);
+  ASSERT_TRUE(tuner.DeleteBan(created->ban.number, 0).ok());
+  EXPECT_TRUE(tuner.ListBans().empty());
+  EXPECT_EQ(listed, (std::vector<size_t>{0, 1}));
+  tuner_.reset();
 }
 
 }  // namespace

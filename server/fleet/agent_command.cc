@@ -89,9 +89,9 @@ class AgentCommand final : public FleetCommand {
     options.node = node_.empty() ? HostName() : node_;
     options.version = CONVTUNE_VERSION;
     options.tune = !no_tune_;
-    ASSIGN_OR_RETURN(options.lease, cli::ParseTime("--lease", lease_));
-    ASSIGN_OR_RETURN(options.refresh, cli::ParseTime("--refresh", refresh_));
-    ASSIGN_OR_RETURN(options.keep, cli::ParseTime("--keep-superseded", keep_));
+    ASSIGN_OR_RETURN(options.lease, cli::output::ParseTime("--lease", lease_));
+    ASSIGN_OR_RETURN(options.refresh, cli::output::ParseTime("--refresh", refresh_));
+    ASSIGN_OR_RETURN(options.keep, cli::output::ParseTime("--keep-superseded", keep_));
     options.verify_upgrades = verify_upgrades_;
     options.clock = &clock;
     ASSIGN_OR_RETURN(AliveSign alive, AliveSign::Create(alive_file_));
@@ -150,16 +150,17 @@ class ProbeCommand final : public FleetCommand {
   }
 
  private:
-  cli::ExitCode Run() {
-    const absl::StatusOr<absl::Duration> within = cli::ParseTime("--within", within_);
+  cli::app::ExitCode Run() {
+    const absl::StatusOr<absl::Duration> within = cli::output::ParseTime("--within", within_);
     if (!within.ok()) return SayResult(within.status());
     const absl::StatusOr<absl::Duration> silence = AliveSign::Silence(alive_file_);
     if (!silence.ok()) {
       std::cerr << "error: " << silence.status().message() << '\n';
-      return cli::ExitCode::kFailed;
+      return cli::app::ExitCode::kFailed;
     }
-    std::cout << "the agent's last sign of life is " << cli::FormatAge(*silence) << " old\n";
-    return *silence < *within ? cli::ExitCode::kDone : cli::ExitCode::kFailed;
+    std::cout << "the agent's last sign of life is " << cli::output::FormatAge(*silence)
+              << " old\n";
+    return *silence < *within ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
   }
 
   std::string alive_file_;

@@ -49,14 +49,15 @@ class FleetBanCommand final : public FleetCommand {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<cli::ExitCode> Make() {
+  absl::StatusOr<cli::app::ExitCode> Make() {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    cli::Io io = cli::TerminalIo();
-    cli::Context context(io, {}, json_ ? cli::Format::kJson : cli::Format::kTable, *app_);
-    cli::BanKeeper keeper;
+    cli::output::Io io = cli::output::TerminalIo();
+    cli::app::Context context(io, {}, json_ ? cli::app::Format::kJson : cli::app::Format::kTable,
+                              *app_);
+    cli::commands::ban::BanKeeper keeper;
     keeper.create = [&](const v1::Ban& ban) { return Create(*postgres, ban); };
     keeper.fail = [](const absl::Status& status) { return SayResult(status); };
-    return cli::MakeBans(context, args_, keeper);
+    return cli::commands::ban::MakeBans(context, args_, keeper);
   }
 
   absl::StatusOr<v1::CreateBanResponse> Create(db::postgres::Connection& postgres,
@@ -89,34 +90,36 @@ class FleetBanCommand final : public FleetCommand {
     return ToProto(ban, effects);
   }
 
-  absl::StatusOr<cli::ExitCode> List() const {
+  absl::StatusOr<cli::app::ExitCode> List() const {
     RETURN_IF_ERROR(CheckNothingBefore());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
                      db::fleet::ListFleetBans(*postgres));
-    cli::Io io = cli::TerminalIo();
-    cli::Context context(io, {}, json_ ? cli::Format::kJson : cli::Format::kTable, *app_);
+    cli::output::Io io = cli::output::TerminalIo();
+    cli::app::Context context(io, {}, json_ ? cli::app::Format::kJson : cli::app::Format::kTable,
+                              *app_);
     std::vector<v1::Ban> bans;
     std::vector<std::string> documents;
-    cli::ExitCode code = cli::ExitCode::kDone;
+    cli::app::ExitCode code = cli::app::ExitCode::kDone;
     for (const db::fleet::FleetBan& one : listed) {
       if (!one.error.empty()) {
         context.SayError(absl::StrCat(one.ban.Name(), ": ", one.error));
-        code = cli::ExitCode::kFailed;
+        code = cli::app::ExitCode::kFailed;
         continue;
       }
       v1::Ban ban = ToProto(one.ban);
-      documents.push_back(cli::JsonObject().AddMembers(ban).Add("login", one.login).Take());
+      documents.push_back(cli::output::JsonObject().AddMembers(ban).Add("login", one.login).Take());
       if (one.login != ban.author())
         absl::StrAppend(ban.mutable_author(), " (login ", one.login, ")");
       bans.push_back(std::move(ban));
     }
-    if (as_errata_) return cli::Worse(code, cli::PrintErrata(context, bans));
+    if (as_errata_) return cli::app::Worse(code, cli::commands::ban::PrintErrata(context, bans));
     if (json_) {
-      context.io().out << cli::JsonObject().AddRaw("bans", cli::JsonArray(documents)).Take()
-                       << "\n";
+      context.io().out
+          << cli::output::JsonObject().AddRaw("bans", cli::output::JsonArray(documents)).Take()
+          << "\n";
     } else {
-      cli::PrintBans(context, bans, cli::TuningCounts::kNo);
+      cli::commands::ban::PrintBans(context, bans, cli::commands::ban::TuningCounts::kNo);
     }
     return code;
   }
@@ -126,12 +129,12 @@ class FleetBanCommand final : public FleetCommand {
     RETURN_IF_ERROR(CheckAuthor());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, author_));
-    if (json_) std::cout << cli::JsonObject().Add("deleted", number_).Take() << '\n';
+    if (json_) std::cout << cli::output::JsonObject().Add("deleted", number_).Take() << '\n';
     std::cerr << "deleted fleet ban " << number_ << '\n';
     return absl::OkStatus();
   }
 
-  cli::BanArgs args_;
+  cli::commands::ban::BanArgs args_;
   CLI::App* app_ = nullptr;
   int64_t number_ = 0;
   bool as_errata_ = false;

@@ -60,7 +60,7 @@ class MigrateCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int applied, db::fleet::MigrateFleet(*postgres));
     RETURN_IF_ERROR(db::fleet::GrantFleetRoles(*postgres, roles_));
     ASSIGN_OR_RETURN(const int version, db::fleet::FleetSchemaVersion(*postgres));
-    Print(cli::JsonObject().Add("applied", applied).Add("schema_version", version).Take(),
+    Print(cli::output::JsonObject().Add("applied", applied).Add("schema_version", version).Take(),
           absl::StrCat("schema version ", version, ", ", applied, " migrations applied"));
     return absl::OkStatus();
   }
@@ -103,7 +103,7 @@ class StatusCommand final : public FleetCommand {
                         int64_t canary, const db::fleet::FleetDiff& waiting) {
     std::vector<std::string> rows;
     for (const db::fleet::NodeStatus& node : nodes) {
-      rows.push_back(cli::JsonObject()
+      rows.push_back(cli::output::JsonObject()
                          .Add("name", node.name)
                          .Add("silent_seconds", absl::ToDoubleSeconds(node.silence))
                          .Add("agent_version", node.agent_version)
@@ -124,7 +124,7 @@ class StatusCommand final : public FleetCommand {
                          .Add("last_error", node.last_error)
                          .Take());
     }
-    std::cout << cli::JsonObject()
+    std::cout << cli::output::JsonObject()
                      .Add("promoted", promoted)
                      .Add("canary", canary)
                      .Add("waiting_changes", waiting.change_count)
@@ -139,7 +139,7 @@ class StatusCommand final : public FleetCommand {
                      .Add("tasks_dead", counts.tasks_dead)
                      .Add("pins", counts.pins)
                      .Add("bans", counts.bans)
-                     .AddRaw("nodes", cli::JsonArray(rows))
+                     .AddRaw("nodes", cli::output::JsonArray(rows))
                      .Take()
               << '\n';
   }
@@ -147,17 +147,17 @@ class StatusCommand final : public FleetCommand {
   static void Print(const db::fleet::FleetCountsStatus& counts,
                     const std::vector<db::fleet::NodeStatus>& nodes, int64_t promoted,
                     int64_t canary, const db::fleet::FleetDiff& waiting) {
-    cli::Table table({{"NODE"},
-                      {"SEEN", cli::Align::kRight},
-                      {"RELEASE", cli::Align::kRight},
-                      {"OUTBOX", cli::Align::kRight},
-                      {"LAG", cli::Align::kRight},
-                      {"DROPPED", cli::Align::kRight},
-                      {"TUNINGS", cli::Align::kRight},
-                      {"CLOCK"},
-                      {"VERSION"},
-                      {"DEVICES"},
-                      {"ERROR"}});
+    cli::output::Table table({{"NODE"},
+                              {"SEEN", cli::output::Align::kRight},
+                              {"RELEASE", cli::output::Align::kRight},
+                              {"OUTBOX", cli::output::Align::kRight},
+                              {"LAG", cli::output::Align::kRight},
+                              {"DROPPED", cli::output::Align::kRight},
+                              {"TUNINGS", cli::output::Align::kRight},
+                              {"CLOCK"},
+                              {"VERSION"},
+                              {"DEVICES"},
+                              {"ERROR"}});
     int64_t without_pin = 0;
     int64_t without_ban = 0;
     int64_t silent = 0;
@@ -166,21 +166,21 @@ class StatusCommand final : public FleetCommand {
       without_ban += node.unapplied_bans > 0 ? 1 : 0;
       const absl::Duration offset = absl::AbsDuration(node.clock_offset);
       silent += node.silence > kSilent ? 1 : 0;
-      table.Add(
-          {node.name,
-           absl::StrCat(node.silence > kSilent ? "silent " : "", cli::FormatAge(node.silence)),
-           ReleaseOf(node), absl::StrCat(node.outbox_depth),
-           node.outbox_depth == 0 ? "-" : cli::FormatAge(node.outbox_lag),
-           absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
-           offset < absl::Seconds(1)
-               ? "ok"
-               : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
-                              cli::FormatAge(offset)),
-           absl::StrCat(node.daemon_version, "/", node.agent_version),
-           absl::StrJoin(node.devices, " "),
-           !node.last_error.empty()  ? node.last_error
-           : !node.ban_error.empty() ? node.ban_error
-                                     : node.pin_error});
+      table.Add({node.name,
+                 absl::StrCat(node.silence > kSilent ? "silent " : "",
+                              cli::output::FormatAge(node.silence)),
+                 ReleaseOf(node), absl::StrCat(node.outbox_depth),
+                 node.outbox_depth == 0 ? "-" : cli::output::FormatAge(node.outbox_lag),
+                 absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
+                 offset < absl::Seconds(1)
+                     ? "ok"
+                     : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
+                                    cli::output::FormatAge(offset)),
+                 absl::StrCat(node.daemon_version, "/", node.agent_version),
+                 absl::StrJoin(node.devices, " "),
+                 !node.last_error.empty()  ? node.last_error
+                 : !node.ban_error.empty() ? node.ban_error
+                                           : node.pin_error});
     }
     if (!nodes.empty()) std::cout << table.Render(0, false);
     std::cout << nodes.size() << " nodes";
@@ -228,14 +228,14 @@ const FleetCommand::Verb* FleetCommand::Chosen() const {
   return found != verbs_.rend() ? &*found : nullptr;
 }
 
-std::optional<cli::ExitCode> FleetCommand::RunIfChosen() {
+std::optional<cli::app::ExitCode> FleetCommand::RunIfChosen() {
   const Verb* const chosen = Chosen();
   return chosen != nullptr ? std::make_optional(chosen->run()) : std::nullopt;
 }
 
 CLI::App* FleetCommand::AddPlainVerb(CLI::App& root, const std::string& name,
                                      const std::string& description,
-                                     std::function<cli::ExitCode()> run) {
+                                     std::function<cli::app::ExitCode()> run) {
   CLI::App* const app = root.add_subcommand(name, description);
   verbs_.push_back({app, std::move(run), std::make_unique<PostgresFlags>()});
   return app;
@@ -251,7 +251,7 @@ void FleetCommand::Print(const std::string& json, const std::string& text) const
 }
 
 void FleetCommand::AddAuthor(CLI::App* app) {
-  author_ = cli::AuthorOf("");
+  author_ = cli::input::AuthorOf("");
   app->add_option("--author", author_, "who decides it")->capture_default_str();
 }
 
@@ -281,12 +281,12 @@ std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
 std::unique_ptr<FleetCommand> NewMigrateCommand() { return std::make_unique<MigrateCommand>(); }
 std::unique_ptr<FleetCommand> NewStatusCommand() { return std::make_unique<StatusCommand>(); }
 
-cli::ExitCode SayResult(const absl::Status& status) {
+cli::app::ExitCode SayResult(const absl::Status& status) {
   if (!status.ok()) std::cerr << "error: " << status.message() << '\n';
-  return cli::ExitCodeOf(status);
+  return cli::app::ExitCodeOf(status);
 }
 
-cli::ExitCode SayResult(const absl::StatusOr<cli::ExitCode>& code) {
+cli::app::ExitCode SayResult(const absl::StatusOr<cli::app::ExitCode>& code) {
   return code.ok() ? *code : SayResult(code.status());
 }
 

@@ -21,8 +21,8 @@ class App;
 namespace convtune::fleet {
 
 // Says the error, if it is one, on standard error; returns the exit code.
-cli::ExitCode SayResult(const absl::Status& status);
-cli::ExitCode SayResult(const absl::StatusOr<cli::ExitCode>& code);
+cli::app::ExitCode SayResult(const absl::Status& status);
+cli::app::ExitCode SayResult(const absl::StatusOr<cli::app::ExitCode>& code);
 
 // Its address is registered.
 class FleetCommand {
@@ -30,7 +30,7 @@ class FleetCommand {
   virtual ~FleetCommand() = default;
   virtual void Register(CLI::App& root) = 0;
   // The exit code; nullopt if another verb was chosen.
-  std::optional<cli::ExitCode> RunIfChosen();
+  std::optional<cli::app::ExitCode> RunIfChosen();
 
  protected:
   // A connection to a database whose schema this program knows.
@@ -46,7 +46,7 @@ class FleetCommand {
   }
   // The same without flags.
   CLI::App* AddPlainVerb(CLI::App& root, const std::string& name, const std::string& description,
-                         std::function<cli::ExitCode()> run);
+                         std::function<cli::app::ExitCode()> run);
   // Adds --author (default: the user's name, or "uid 1000").
   void AddAuthor(CLI::App* app);
   // The same and --reason, which is required.
@@ -62,7 +62,7 @@ class FleetCommand {
 
   struct Verb {
     CLI::App* app;
-    std::function<cli::ExitCode()> run;
+    std::function<cli::app::ExitCode()> run;
     // Each verb has its own flags. With shared flags, one verb's environment variables would
     // overwrite another verb's options.
     std::unique_ptr<PostgresFlags> flags;

@@ -63,7 +63,7 @@ class ExportNodesCommand final : public FleetCommand {
       ++bundles;
       tunings += written;
     }
-    Print(cli::JsonObject().Add("bundles", bundles).Add("tunings", tunings).Take(),
+    Print(cli::output::JsonObject().Add("bundles", bundles).Add("tunings", tunings).Take(),
           absl::StrCat("wrote ", tunings, " tunings of ", bundles, " nodes to ", folder_));
     return absl::OkStatus();
   }
@@ -71,8 +71,8 @@ class ExportNodesCommand final : public FleetCommand {
   absl::StatusOr<int64_t> Write(db::postgres::Connection& postgres,
                                 const NumberedNode& node) const {
     ASSIGN_OR_RETURN(
-        const std::unique_ptr<cli::AtomicFile> file,
-        cli::AtomicFile::Create(absl::StrCat(folder_, "/", BundleName(node)), "FOLDER"));
+        const std::unique_ptr<cli::output::AtomicFile> file,
+        cli::output::AtomicFile::Create(absl::StrCat(folder_, "/", BundleName(node)), "FOLDER"));
     db::BundleWriter writer({.with_samples = false},
                             [&](std::string_view bytes) { return file->Write(bytes); });
     RETURN_IF_ERROR(db::fleet::ReadNodeTunings(

@@ -7,7 +7,7 @@
 
 namespace {
 
-convtune::cli::ExitCode Run(int argc, char** argv) {
+convtune::cli::app::ExitCode Run(int argc, char** argv) {
   CLI::App app{"convtune-fleet: tuning shared between nodes, through PostgreSQL"};
   app.set_version_flag("--version", CONVTUNE_VERSION);
   app.require_subcommand(1);
@@ -18,15 +18,15 @@ convtune::cli::ExitCode Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
       app.exit(error);
-      return convtune::cli::ExitCode::kDone;
+      return convtune::cli::app::ExitCode::kDone;
     }
     std::cerr << "error: " << error.what() << "\nRun with --help for more information.\n";
-    return convtune::cli::ExitCode::kUsage;
+    return convtune::cli::app::ExitCode::kUsage;
   }
   for (const auto& command : commands) {
     if (const auto code = command->RunIfChosen()) return *code;
   }
-  return convtune::cli::ExitCode::kUsage;
+  return convtune::cli::app::ExitCode::kUsage;
 }
 
 }  // namespace
@@ -36,6 +36,6 @@ int main(int argc, char** argv) {
     return static_cast<int>(Run(argc, argv));
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << '\n';
-    return static_cast<int>(convtune::cli::ExitCode::kFailed);
+    return static_cast<int>(convtune::cli::app::ExitCode::kFailed);
   }
 }

@@ -21,10 +21,10 @@ class PruneCommand final : public FleetCommand {
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const absl::Duration keep, cli::ParseTime("--keep", keep_));
+    ASSIGN_OR_RETURN(const absl::Duration keep, cli::output::ParseTime("--keep", keep_));
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const db::fleet::Thinned thinned, db::fleet::ThinFleet(*postgres, keep));
-    Print(cli::JsonObject()
+    Print(cli::output::JsonObject()
               .Add("evidence", thinned.evidence)
               .Add("tasks", thinned.tasks)
               .Add("payloads", thinned.payloads)

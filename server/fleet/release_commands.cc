@@ -47,7 +47,7 @@ std::string Micros(std::optional<double> us) {
 
 std::string ReleaseJson(const db::fleet::FleetRelease& one) {
   const Release& release = one.release;
-  cli::JsonObject object;
+  cli::output::JsonObject object;
   object.Add("release", release.number)
       .Add("state", StateName(release.state))
       .Add("canary_permille", release.canary_permille)
@@ -159,16 +159,16 @@ class FleetReleaseCommand final : public FleetCommand {
     if (json_) {
       std::vector<std::string> rows;
       for (const db::fleet::FleetRelease& release : releases) rows.push_back(ReleaseJson(release));
-      std::cout << cli::JsonArray(rows) << '\n';
+      std::cout << cli::output::JsonArray(rows) << '\n';
       return absl::OkStatus();
     }
-    cli::Table table({{"RELEASE"},
-                      {"STATE"},
-                      {"NODES", cli::Align::kRight},
-                      {"CHANGES", cli::Align::kRight},
-                      {"WHEN"},
-                      {"AUTHOR"},
-                      {"REASON"}});
+    cli::output::Table table({{"RELEASE"},
+                              {"STATE"},
+                              {"NODES", cli::output::Align::kRight},
+                              {"CHANGES", cli::output::Align::kRight},
+                              {"WHEN"},
+                              {"AUTHOR"},
+                              {"REASON"}});
     for (const db::fleet::FleetRelease& one : releases) {
       const Release& release = one.release;
       std::string state = StateText(one);
@@ -204,7 +204,7 @@ class FleetReleaseCommand final : public FleetCommand {
       std::vector<std::string> rows;
       for (const db::fleet::FleetChange& change : diff.changes) {
         const Bans::Shared ban = BanOf(bans, change);
-        rows.push_back(cli::JsonObject()
+        rows.push_back(cli::output::JsonObject()
                            .Add("environment", change.environment_text)
                            .Add("problem", change.problem_text)
                            .Add("before", change.before)
@@ -215,21 +215,21 @@ class FleetReleaseCommand final : public FleetCommand {
                            .Add("fleet_ban", ban != nullptr ? ban->fleet_ban : 0)
                            .Take());
       }
-      std::cout << cli::JsonObject()
+      std::cout << cli::output::JsonObject()
                        .Add("change_count", diff.change_count)
                        .Add("lesser_evidence_count", diff.lesser_count)
-                       .AddRaw("changes", cli::JsonArray(rows))
+                       .AddRaw("changes", cli::output::JsonArray(rows))
                        .Take()
                 << '\n';
       return absl::OkStatus();
     }
-    cli::Table table({{"PROBLEM"},
-                      {"ENVIRONMENT"},
-                      {"BEFORE"},
-                      {"us", cli::Align::kRight},
-                      {"AFTER"},
-                      {"us", cli::Align::kRight},
-                      {"NODES", cli::Align::kRight}});
+    cli::output::Table table({{"PROBLEM"},
+                              {"ENVIRONMENT"},
+                              {"BEFORE"},
+                              {"us", cli::output::Align::kRight},
+                              {"AFTER"},
+                              {"us", cli::output::Align::kRight},
+                              {"NODES", cli::output::Align::kRight}});
     for (const db::fleet::FleetChange& change : diff.changes) {
       const Bans::Shared ban = BanOf(bans, change);
       const std::string banned = ban != nullptr ? absl::StrCat(" (", ban->Name(), ")") : "";
@@ -252,7 +252,7 @@ class FleetReleaseCommand final : public FleetCommand {
     RETURN_IF_ERROR(CheckDecision());
     int permille = 0;
     if (!canary_.empty()) {
-      ASSIGN_OR_RETURN(permille, cli::ParsePermille("--canary", canary_));
+      ASSIGN_OR_RETURN(permille, cli::output::ParsePermille("--canary", canary_));
     }
     ASSIGN_OR_RETURN(const db::fleet::PromotionScope scope, Scope());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
@@ -381,7 +381,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const CandidateId candidate, ParseCandidateId(candidate_));
     std::optional<absl::Duration> ttl;
     if (!ttl_.empty()) {
-      ASSIGN_OR_RETURN(ttl, cli::ParseTime("--ttl", ttl_));
+      ASSIGN_OR_RETURN(ttl, cli::output::ParseTime("--ttl", ttl_));
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
@@ -391,7 +391,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t id,
                      db::fleet::PutFleetPin(*postgres, names, environment, problem.ToText(),
                                             ToText(candidate), author_, reason_, ttl));
-    Print(cli::JsonObject().Add("pin", id).Take(), absl::StrCat("pin ", id));
+    Print(cli::output::JsonObject().Add("pin", id).Take(), absl::StrCat("pin ", id));
     return absl::OkStatus();
   }
 
@@ -408,17 +408,17 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
                      db::fleet::ListFleetPins(*postgres, {}));
     std::vector<std::string> rows;
-    cli::Table table({{"PIN"},
-                      {"PROBLEM"},
-                      {"ENVIRONMENT"},
-                      {"CANDIDATE"},
-                      {"LEFT", cli::Align::kRight},
-                      {"AUTHOR"},
-                      {"REASON"}});
+    cli::output::Table table({{"PIN"},
+                              {"PROBLEM"},
+                              {"ENVIRONMENT"},
+                              {"CANDIDATE"},
+                              {"LEFT", cli::output::Align::kRight},
+                              {"AUTHOR"},
+                              {"REASON"}});
     for (const db::fleet::FleetPin& pin : pins) {
       std::optional<double> seconds;
       if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
-      rows.push_back(cli::JsonObject()
+      rows.push_back(cli::output::JsonObject()
                          .Add("pin", pin.pin_id)
                          .Add("problem", pin.problem_text)
                          .Add("environment", pin.environment_text)
@@ -429,9 +429,10 @@ class FleetPinCommand final : public FleetCommand {
                          .Add("login", pin.login)
                          .Take());
       table.Add({absl::StrCat(pin.pin_id), pin.problem_text, pin.environment_text, pin.candidate,
-                 pin.left.has_value() ? cli::FormatAge(*pin.left) : "-", pin.author, pin.reason});
+                 pin.left.has_value() ? cli::output::FormatAge(*pin.left) : "-", pin.author,
+                 pin.reason});
     }
-    std::cout << (json_ ? cli::JsonArray(rows) + "\n" : table.Render(0, false));
+    std::cout << (json_ ? cli::output::JsonArray(rows) + "\n" : table.Render(0, false));
     return absl::OkStatus();
   }
 

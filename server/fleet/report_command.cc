@@ -26,7 +26,7 @@ class FleetReportCommand final : public FleetCommand {
 
  private:
   absl::Status Run() {
-    cli::Io io = cli::TerminalIo();
+    cli::output::Io io = cli::output::TerminalIo();
     ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
@@ -42,13 +42,13 @@ class FleetReportCommand final : public FleetCommand {
     });
     if (shown) io.err << "\r\x1b[K" << std::flush;
     RETURN_IF_ERROR(read);
-    const cli::Format format = json_  ? cli::Format::kJson
-                               : csv_ ? cli::Format::kCsv
-                                      : cli::Format::kTable;
+    const cli::app::Format format = json_  ? cli::app::Format::kJson
+                                    : csv_ ? cli::app::Format::kCsv
+                                           : cli::app::Format::kTable;
     return output_.Write(data, options, format, io);
   }
 
-  cli::ReportOutput output_;
+  cli::commands::report::ReportOutput output_;
   bool csv_ = false;
 };
 

@@ -65,7 +65,7 @@ absl::StatusOr<db::postgres::Connection::Options> PostgresFlags::Resolve() const
   db::postgres::Connection::Options options;
   options.schema = schema;
   options.conninfo = conninfo;
-  const absl::StatusOr<absl::Duration> most = cli::ParseTime("--postgres-timeout", timeout);
+  const absl::StatusOr<absl::Duration> most = cli::output::ParseTime("--postgres-timeout", timeout);
   if (!most.ok()) return most.status();
   if (*most < absl::Seconds(1) || *most > absl::Hours(24)) {
     return absl::InvalidArgumentError(

@@ -27,13 +27,13 @@ constexpr int64_t kMostDead = 100;
 std::string DeadJson(const std::vector<db::fleet::DeadTask>& dead) {
   std::vector<std::string> rows;
   for (const db::fleet::DeadTask& task : dead) {
-    rows.push_back(cli::JsonObject()
+    rows.push_back(cli::output::JsonObject()
                        .Add("problem", task.problem_text)
                        .Add("environment", task.environment_text)
                        .Add("reasons", task.reasons)
                        .Take());
   }
-  return cli::JsonArray(rows);
+  return cli::output::JsonArray(rows);
 }
 
 // A line that is written over on a terminal, and one for each change elsewhere.
@@ -49,7 +49,8 @@ class ProgressLine {
     const double share = static_cast<double>(progress.done + progress.dead) /
                          static_cast<double>(std::max<int64_t>(1, progress.total()));
     if (share > 0 && share < 1) {
-      absl::StrAppend(&line, ", ", cli::FormatAge(elapsed * ((1 - share) / share)), " left");
+      absl::StrAppend(&line, ", ", cli::output::FormatAge(elapsed * ((1 - share) / share)),
+                      " left");
     }
     std::cerr << "\r\x1b[K" << line << std::flush;
     shown_ = true;
@@ -82,9 +83,9 @@ class FleetTuneCommand final : public FleetCommand {
 
  private:
   absl::StatusOr<std::vector<ProblemRow>> ReadProblems() const {
-    cli::Io io = cli::TerminalIo();
-    cli::Context context(io, {}, cli::Format::kTable, *app_);
-    ASSIGN_OR_RETURN(const cli::ProblemBatch batch, problems_.Read(context));
+    cli::output::Io io = cli::output::TerminalIo();
+    cli::app::Context context(io, {}, cli::app::Format::kTable, *app_);
+    ASSIGN_OR_RETURN(const cli::input::ProblemBatch batch, problems_.Read(context));
     if (!batch.errors.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat(batch.errors.size(), " rows are no problems; nothing was queued"));
@@ -92,8 +93,8 @@ class FleetTuneCommand final : public FleetCommand {
     return MostWorkFirst(batch.rows);
   }
 
-  absl::StatusOr<cli::ExitCode> Run() {
-    ASSIGN_OR_RETURN(const absl::Duration budget, cli::ParseTime("--budget", budget_));
+  absl::StatusOr<cli::app::ExitCode> Run() {
+    ASSIGN_OR_RETURN(const absl::Duration budget, cli::output::ParseTime("--budget", budget_));
     const bool queue = watch_ == 0 && cancel_ == 0 && !dead_;
     std::vector<ProblemRow> rows;
     if (queue) {
@@ -121,35 +122,35 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t batch, db::fleet::QueueBatch(*postgres, names, request));
     if (batch == 0) {
       std::cerr << "every one of them is queued already\n";
-      return cli::ExitCode::kDone;
+      return cli::app::ExitCode::kDone;
     }
     std::cerr << "batch " << batch << '\n';
     if (!no_wait_) return Watch(*postgres, batch);
-    if (json_) std::cout << cli::JsonObject().Add("batch", batch).Take() << '\n';
-    return cli::ExitCode::kDone;
+    if (json_) std::cout << cli::output::JsonObject().Add("batch", batch).Take() << '\n';
+    return cli::app::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> Cancel(db::postgres::Connection& postgres) {
+  absl::StatusOr<cli::app::ExitCode> Cancel(db::postgres::Connection& postgres) {
     ASSIGN_OR_RETURN(const int64_t cancelled, db::fleet::CancelBatch(postgres, cancel_));
     std::cout << cancelled << " cancelled\n";
-    return cli::ExitCode::kDone;
+    return cli::app::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> ListDead(db::postgres::Connection& postgres) {
+  absl::StatusOr<cli::app::ExitCode> ListDead(db::postgres::Connection& postgres) {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
                      db::fleet::ListDeadTasks(postgres, watch_, 10'000));
     if (json_) {
       std::cout << DeadJson(dead) << '\n';
-      return cli::ExitCode::kDone;
+      return cli::app::ExitCode::kDone;
     }
     for (const db::fleet::DeadTask& task : dead) {
       std::cout << task.problem_text << " in " << task.environment_text << '\n';
       for (const std::string& reason : task.reasons) std::cout << "  " << reason << '\n';
     }
-    return cli::ExitCode::kDone;
+    return cli::app::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> Watch(db::postgres::Connection& postgres, int64_t batch) {
+  absl::StatusOr<cli::app::ExitCode> Watch(db::postgres::Connection& postgres, int64_t batch) {
     CatchFleetSignals();
     const absl::Time start = absl::Now();
     ProgressLine line;
@@ -164,7 +165,7 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
                      db::fleet::ListDeadTasks(postgres, batch, kMostDead));
     if (json_) {
-      std::cout << cli::JsonObject()
+      std::cout << cli::output::JsonObject()
                        .Add("batch", batch)
                        .Add("total", progress.total())
                        .Add("done", progress.done)
@@ -178,17 +179,18 @@ class FleetTuneCommand final : public FleetCommand {
       std::cout << absl::StrFormat(
           "batch %d: %d of %d tuned, %d dead, %d cancelled, %d open in %s\n", batch, progress.done,
           progress.total(), progress.dead, progress.cancelled, progress.queued + progress.leased,
-          cli::FormatAge(absl::Now() - start));
+          cli::output::FormatAge(absl::Now() - start));
       for (const db::fleet::DeadTask& task : dead) {
         std::cout << "dead: " << task.problem_text << ": " << absl::StrJoin(task.reasons, "; ")
                   << '\n';
       }
     }
-    return progress.dead > 0 || !progress.ended() ? cli::ExitCode::kFailed : cli::ExitCode::kDone;
+    return progress.dead > 0 || !progress.ended() ? cli::app::ExitCode::kFailed
+                                                  : cli::app::ExitCode::kDone;
   }
 
   CLI::App* app_ = nullptr;
-  cli::ProblemArgs problems_;
+  cli::input::ProblemArgs problems_;
   std::string environment_;
   std::string budget_ = "30s";
   bool force_ = false;
@@ -214,7 +216,7 @@ class UpgradeCommand final : public FleetCommand {
  private:
   absl::Status Run() {
     RETURN_IF_ERROR(CheckDecision());
-    ASSIGN_OR_RETURN(const absl::Duration budget, cli::ParseTime("--budget", budget_));
+    ASSIGN_OR_RETURN(const absl::Duration budget, cli::output::ParseTime("--budget", budget_));
     if (to_.empty() && driver_.empty()) {
       return absl::InvalidArgumentError("--to or --driver: is required");
     }
@@ -251,7 +253,7 @@ class UpgradeCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(batch, db::fleet::QueueBatch(*postgres, names, request));
     }
     const auto problems = static_cast<int64_t>(request.tasks.size());
-    Print(cli::JsonObject().Add("batch", batch).Add("problems", problems).Take(),
+    Print(cli::output::JsonObject().Add("batch", batch).Add("problems", problems).Take(),
           batch == 0
               ? "nothing has to be verified"
               : absl::StrCat("batch ", batch, ": ", problems, " problems, the most used first"));

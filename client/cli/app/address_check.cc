@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 std::vector<Finding> ExamineAddress(const Address& address) {
   if (!address.unix_socket) return {};
@@ -32,4 +32,4 @@ std::vector<Finding> ExamineAddress(const Address& address) {
   return {Fine(absl::StrCat("socket ", address.target, " is there"))};
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

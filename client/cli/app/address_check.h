@@ -9,7 +9,7 @@
 
 #include "client/cpp/client.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 enum class Severity { kFine, kNotice, kProblem };
 
@@ -31,4 +31,4 @@ inline Finding Problem(std::string what, std::string advice) {
 // Of a socket's path, before any call.
 std::vector<Finding> ExamineAddress(const Address& address);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

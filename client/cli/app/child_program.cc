@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/unique_fd.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 namespace {
 
 std::string ReadToEnd(int fd) {
@@ -87,4 +87,4 @@ absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
   return output;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

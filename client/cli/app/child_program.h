@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 // Names and values that a child has besides, or in place of, ours.
 using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -38,4 +38,4 @@ struct ProgramOutput {
 absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
                                        const Variables& variables, ChildErrors errors);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

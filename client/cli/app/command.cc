@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 bool Command::chosen() const { return verb_ != nullptr && verb_->parsed(); }
 
@@ -33,30 +33,4 @@ CLI::App* Command::AddVerbBelow(CLI::App* verb, const std::string& name,
   return app;
 }
 
-std::vector<std::unique_ptr<Command>> RegisterCommands(CLI::App& root) {
-  using Make = std::unique_ptr<Command> (*)();
-  const std::pair<const char*, std::vector<Make>> groups[] = {
-      {"Ask",
-       {NewGetCommand, NewExplainCommand, NewAdviseCommand, NewLintCommand, NewUpgradeCheckCommand,
-        NewListCommand, NewReportCommand, NewEnvironmentsCommand}},
-      {"Tune",
-       {NewTuneCommand, NewWarmCommand, NewJobsCommand, NewPinCommand, NewUnpinCommand,
-        NewBanCommand, NewDeleteCommand}},
-      {"Serve programs", {NewRunCommand, NewReleaseCommand, NewWantedCommand}},
-      {"Move",
-       {NewExportCommand, NewImportCommand, NewVerifyCommand, NewMergeCommand, NewFleetCommand}},
-      {"Look after",
-       {NewStatsCommand, NewDoctorCommand, NewDbCommand, NewVersionCommand, NewCompletionCommand}},
-  };
-  std::vector<std::unique_ptr<Command>> commands;
-  for (const auto& [title, makers] : groups) {
-    for (const Make make : makers) {
-      commands.push_back(make());
-      commands.back()->Register(root);
-      commands.back()->verb().group(title);
-    }
-  }
-  return commands;
-}
-
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

@@ -12,7 +12,7 @@ namespace CLI {
 class App;
 }
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 // Whether a command's output fits rows, and so CSV.
 enum class Rows { kNo, kYes };
@@ -49,37 +49,4 @@ class Command {
   std::vector<const CLI::App*> with_rows_;
 };
 
-// One of each, registered with `root`, which must not outlive them.
-std::vector<std::unique_ptr<Command>> RegisterCommands(CLI::App& root);
-
-std::unique_ptr<Command> NewGetCommand();
-std::unique_ptr<Command> NewTuneCommand();
-std::unique_ptr<Command> NewWarmCommand();
-std::unique_ptr<Command> NewExplainCommand();
-std::unique_ptr<Command> NewAdviseCommand();
-std::unique_ptr<Command> NewLintCommand();
-std::unique_ptr<Command> NewUpgradeCheckCommand();
-std::unique_ptr<Command> NewListCommand();
-std::unique_ptr<Command> NewPinCommand();
-std::unique_ptr<Command> NewUnpinCommand();
-std::unique_ptr<Command> NewBanCommand();
-std::unique_ptr<Command> NewDeleteCommand();
-std::unique_ptr<Command> NewExportCommand();
-std::unique_ptr<Command> NewImportCommand();
-std::unique_ptr<Command> NewVerifyCommand();
-std::unique_ptr<Command> NewMergeCommand();
-std::unique_ptr<Command> NewReportCommand();
-std::unique_ptr<Command> NewEnvironmentsCommand();
-std::unique_ptr<Command> NewJobsCommand();
-std::unique_ptr<Command> NewReleaseCommand();
-std::unique_ptr<Command> NewWantedCommand();
-std::unique_ptr<Command> NewRunCommand();
-// Becomes convtune-fleet.
-std::unique_ptr<Command> NewFleetCommand();
-std::unique_ptr<Command> NewDbCommand();
-std::unique_ptr<Command> NewDoctorCommand();
-std::unique_ptr<Command> NewStatsCommand();
-std::unique_ptr<Command> NewVersionCommand();
-std::unique_ptr<Command> NewCompletionCommand();
-
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

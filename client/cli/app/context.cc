@@ -17,7 +17,7 @@
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 namespace {
 
 // A daemon may well be there, for others.
@@ -45,10 +45,10 @@ void Context::PrintJson(const std::string& document) {
 }
 
 void Context::PrintCsv(const std::vector<std::string>& fields) {
-  if (format_ == Format::kCsv) io_.out << CsvLine(fields);
+  if (format_ == Format::kCsv) io_.out << output::CsvLine(fields);
 }
 
-void Context::PrintTable(const Table& table) {
+void Context::PrintTable(const output::Table& table) {
   if (format_ == Format::kTable && !table.empty()) {
     io_.out << table.Render(table_width(), out_color());
   }
@@ -57,7 +57,7 @@ void Context::PrintTable(const Table& table) {
 void Context::Say(const std::string& words) { io_.err << words << "\n"; }
 
 void Context::SayError(const std::string& words) {
-  io_.err << Paint("error:", Color::kRed, err_color()) << " " << words << "\n";
+  io_.err << output::Paint("error:", output::Color::kRed, err_color()) << " " << words << "\n";
 }
 
 ExitCode Context::Fail(const absl::Status& status) {
@@ -103,4 +103,4 @@ ExitCode Context::Fail(const absl::Status& status) {
   return ExitCodeOf(status);
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

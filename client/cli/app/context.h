@@ -17,23 +17,23 @@ namespace CLI {
 class App;
 }
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 enum class Format { kTable, kJson, kCsv };
 
 // One run of one command. Not thread-safe.
 class Context {
  public:
-  Context(Io& io, Settings settings, Format format, const CLI::App& root)
+  Context(output::Io& io, Settings settings, Format format, const CLI::App& root)
       : io_(io), settings_(std::move(settings)), format_(format), root_(root) {}
 
-  Io& io() { return io_; }
+  output::Io& io() { return io_; }
   const Settings& settings() const { return settings_; }
   Format format() const { return format_; }
   // The whole command tree.
   const CLI::App& root() const { return root_; }
-  bool out_color() const { return WantsColor(io_, io_.out_is_terminal); }
-  bool err_color() const { return WantsColor(io_, io_.err_is_terminal); }
+  bool out_color() const { return output::WantsColor(io_, io_.out_is_terminal); }
+  bool err_color() const { return output::WantsColor(io_, io_.err_is_terminal); }
   // Width that tables keep to; 0: they may be as wide as they are.
   int table_width() const { return io_.out_is_terminal ? io_.columns : 0; }
 
@@ -46,7 +46,7 @@ class Context {
   // a table that has a row. Nothing otherwise.
   void PrintJson(const std::string& document);
   void PrintCsv(const std::vector<std::string>& fields);
-  void PrintTable(const Table& table);
+  void PrintTable(const output::Table& table);
 
   // One line of words.
   void Say(const std::string& words);
@@ -56,11 +56,11 @@ class Context {
   ExitCode Fail(const absl::Status& status);
 
  private:
-  Io& io_;
+  output::Io& io_;
   Settings settings_;
   Format format_;
   const CLI::App& root_;
   std::unique_ptr<Client> client_;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

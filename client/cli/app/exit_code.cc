@@ -1,6 +1,6 @@
 #include "client/cli/app/exit_code.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 namespace {
 
 int RankOf(ExitCode code) {
@@ -27,4 +27,4 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

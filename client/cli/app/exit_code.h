@@ -3,7 +3,7 @@
 
 #include "absl/status/status.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 enum class ExitCode {
   kDone = 0,
@@ -20,4 +20,4 @@ ExitCode Worse(ExitCode a, ExitCode b);
 // The exit code after a call that ended with `status`.
 ExitCode ExitCodeOf(const absl::Status& status);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

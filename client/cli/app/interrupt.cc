@@ -11,7 +11,7 @@
 
 #include "absl/time/clock.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 namespace {
 
 constexpr char kInterrupted = 'i';
@@ -77,4 +77,4 @@ Interrupt::~Interrupt() {
   close(write_fd_);
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

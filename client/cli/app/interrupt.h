@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 // While it lives, the first SIGINT calls `on_interrupt` once, on a thread of
 // its own, instead of ending the process; the second one ends it. When `end`
@@ -33,4 +33,4 @@ class Interrupt {
   std::thread thread_;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

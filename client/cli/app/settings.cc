@@ -14,7 +14,7 @@
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 namespace {
 
 constexpr std::array<const char*, 6> kNames = {"address", "environment", "timeout",
@@ -60,7 +60,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadConfig(const std::string&
 }
 
 // The file to read; empty if there is none.
-absl::StatusOr<std::string> ConfigPath(const SettingFlags& flags, const Io& io) {
+absl::StatusOr<std::string> ConfigPath(const SettingFlags& flags, const output::Io& io) {
   std::string path = flags.config.value_or(io.env("CONVTUNE_CONFIG").value_or(""));
   std::error_code error;
   if (!path.empty()) {
@@ -102,7 +102,7 @@ void SettingFlags::Register(CLI::App& app) {
   add("--config", config, "FILE", "settings file");
 }
 
-absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const Io& io) {
+absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const output::Io& io) {
   ASSIGN_OR_RETURN(const std::string path, ConfigPath(flags, io));
   std::map<std::string, std::string> file;
   if (!path.empty()) {
@@ -134,11 +134,11 @@ absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const Io& 
   }
   if (values.count("timeout") > 0) {
     const Value& value = values["timeout"];
-    ASSIGN_OR_RETURN(const absl::Duration timeout, ParseTime(value.where, value.text));
+    ASSIGN_OR_RETURN(const absl::Duration timeout, output::ParseTime(value.where, value.text));
     settings.timeout = timeout;
     settings.client.timeout = timeout;
   }
   return settings;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

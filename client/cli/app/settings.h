@@ -15,7 +15,7 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 
 // The group of the options that all commands have; the root of the tree has
 // them, so that they may stand before the command and behind it.
@@ -50,7 +50,7 @@ struct Settings {
   // file is --config, else CONVTUNE_CONFIG, else convtune/config.toml below
   // $XDG_CONFIG_HOME (~/.config), which need not exist. INVALID_ARGUMENT names
   // the setting, where it was set, and the rule.
-  static absl::StatusOr<Settings> Resolve(const SettingFlags& flags, const Io& io);
+  static absl::StatusOr<Settings> Resolve(const SettingFlags& flags, const output::Io& io);
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 namespace {
 
 bool NeedsCommand(const CLI::App& app) { return app.get_require_subcommand_min() > 0; }
@@ -85,4 +85,4 @@ std::string UsageError(const CLI::App& root, const CLI::ParseError& error) {
   return error.what();
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

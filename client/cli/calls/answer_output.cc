@@ -12,7 +12,7 @@
 #include "proto/model/environment.h"
 #include "proto/model/tuning/ban.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 namespace {
 
 // A number as short as it can be without loss.
@@ -24,7 +24,7 @@ std::string RunnersUp(const v1::Answer& answer) {
   const v1::Candidate& first = answer.runners_up(0);
   std::string out = first.text().substr(first.text().find(':') + 1);
   if (first.median_us() > 0) {
-    absl::StrAppend(&out, " (", FormatMicroseconds(first.median_us()), ")");
+    absl::StrAppend(&out, " (", output::FormatMicroseconds(first.median_us()), ")");
   }
   if (answer.runners_up_size() > 1) absl::StrAppend(&out, " +", answer.runners_up_size() - 1);
   return out;
@@ -38,7 +38,7 @@ std::string HintSource(const v1::Answer& hint) {
 }
 
 std::string MissNote(const v1::Miss& miss) {
-  std::string note = miss.message().empty() ? EnumWord(miss.reason()) : miss.message();
+  std::string note = miss.message().empty() ? output::EnumWord(miss.reason()) : miss.message();
   if (!miss.job().empty()) absl::StrAppend(&note, "; queued as ", miss.job());
   if (miss.has_hint()) {
     absl::StrAppend(&note, "; hint from ", HintSource(miss.hint()), ": ",
@@ -48,7 +48,7 @@ std::string MissNote(const v1::Miss& miss) {
 }
 
 // Each ban once, with the answers that would have another winner without it.
-void SayBans(Context& context, const std::vector<AnswerRow>& rows) {
+void SayBans(app::Context& context, const std::vector<AnswerRow>& rows) {
   std::map<std::string, int> bans;  // counts by name and reason
   for (const AnswerRow& row : rows) {
     if (!row.result.answer().has_banned()) continue;
@@ -64,26 +64,27 @@ void SayBans(Context& context, const std::vector<AnswerRow>& rows) {
 std::string AnswerJson(const std::vector<AnswerRow>& rows) {
   std::vector<std::string> results;
   for (const AnswerRow& row : rows) {
-    results.push_back(JsonObject().Add("row", row.source).AddMembers(row.result).Take());
+    results.push_back(output::JsonObject().Add("row", row.source).AddMembers(row.result).Take());
   }
-  return JsonArray(results);
+  return output::JsonArray(results);
 }
 
 std::string InvalidJson(const std::vector<ProblemRowError>& errors) {
   std::vector<std::string> elements;
   for (const ProblemRowError& error : errors) {
-    elements.push_back(JsonObject().Add("row", error.source).Add("message", error.message).Take());
+    elements.push_back(
+        output::JsonObject().Add("row", error.source).Add("message", error.message).Take());
   }
-  return JsonArray(elements);
+  return output::JsonArray(elements);
 }
 
 // Heading and a line for each row; the columns are in deploy/docs/cli.md.
 std::string AnswerCsv(const BatchAnswers& answers) {
-  std::string out = CsvLine({"row",         "problem",   "outcome",         "winner",
-                             "evidence",    "origin",    "pinned",          "time_us",
-                             "q1_us",       "q3_us",     "workspace_bytes", "deterministic",
-                             "candidates",  "eligible",  "portfolio",       "persisted",
-                             "environment", "tuning_id", "reason",          "job"});
+  std::string out = output::CsvLine({"row",         "problem",   "outcome",         "winner",
+                                     "evidence",    "origin",    "pinned",          "time_us",
+                                     "q1_us",       "q3_us",     "workspace_bytes", "deterministic",
+                                     "candidates",  "eligible",  "portfolio",       "persisted",
+                                     "environment", "tuning_id", "reason",          "job"});
   for (const AnswerRow& row : answers.rows) {
     const v1::BatchGetResult& result = row.result;
     if (!result.has_answer()) {
@@ -92,7 +93,7 @@ std::string AnswerCsv(const BatchAnswers& answers) {
       fields.resize(16);
       fields.insert(fields.end(), {answers.environment.name(), result.tuning_id(),
                                    MissNote(result.miss()), result.miss().job()});
-      out += CsvLine(fields);
+      out += output::CsvLine(fields);
       continue;
     }
     const v1::Answer& answer = result.answer();
@@ -100,26 +101,26 @@ std::string AnswerCsv(const BatchAnswers& answers) {
     const bool timed = winner.status() == v1::CANDIDATE_STATUS_TIMED;
     std::vector<std::string> portfolio;
     for (const v1::Candidate& candidate : answer.portfolio()) portfolio.push_back(candidate.text());
-    out += CsvLine({row.source,
-                    result.problem_text(),
-                    "answer",
-                    winner.text(),
-                    EnumWord(answer.evidence()),
-                    EnumWord(answer.origin()),
-                    answer.pinned() ? "true" : "false",
-                    timed ? Number(winner.median_us()) : "",
-                    timed ? Number(winner.q1_us()) : "",
-                    timed ? Number(winner.q3_us()) : "",
-                    absl::StrCat(winner.workspace_bytes()),
-                    winner.deterministic() ? "true" : "false",
-                    absl::StrCat(answer.candidate_count()),
-                    absl::StrCat(answer.eligible_count()),
-                    absl::StrJoin(portfolio, ";"),
-                    answer.persisted() ? "true" : "false",
-                    answer.environment(),
-                    answer.tuning_id(),
-                    answer.pinned() ? answer.pin_reason() : answer.note(),
-                    ""});
+    out += output::CsvLine({row.source,
+                            result.problem_text(),
+                            "answer",
+                            winner.text(),
+                            output::EnumWord(answer.evidence()),
+                            output::EnumWord(answer.origin()),
+                            answer.pinned() ? "true" : "false",
+                            timed ? Number(winner.median_us()) : "",
+                            timed ? Number(winner.q1_us()) : "",
+                            timed ? Number(winner.q3_us()) : "",
+                            absl::StrCat(winner.workspace_bytes()),
+                            winner.deterministic() ? "true" : "false",
+                            absl::StrCat(answer.candidate_count()),
+                            absl::StrCat(answer.eligible_count()),
+                            absl::StrJoin(portfolio, ";"),
+                            answer.persisted() ? "true" : "false",
+                            answer.environment(),
+                            answer.tuning_id(),
+                            answer.pinned() ? answer.pin_reason() : answer.note(),
+                            ""});
   }
   return out;
 }
@@ -128,53 +129,55 @@ std::string AnswerCsv(const BatchAnswers& answers) {
 
 std::string NotPublishedWord(int64_t count, v1::Evidence least) {
   return absl::StrCat(count, count == 1 ? " problem is" : " problems are",
-                      " not published: evidence below ", EnumWord(least), " (--publish-evidence)");
+                      " not published: evidence below ", output::EnumWord(least),
+                      " (--publish-evidence)");
 }
 
-Color EvidenceColor(v1::Evidence evidence) {
-  return evidence >= v1::EVIDENCE_MEASURED ? Color::kGreen : Color::kYellow;
+output::Color EvidenceColor(v1::Evidence evidence) {
+  return evidence >= v1::EVIDENCE_MEASURED ? output::Color::kGreen : output::Color::kYellow;
 }
 
-Table AnswerTable(const std::vector<AnswerRow>& rows) {
-  Table table({{"PROBLEM"},
-               {"WINNER"},
-               {"EVIDENCE"},
-               {"TIME", Align::kRight},
-               {"WORKSPACE", Align::kRight},
-               {"RUNNERS-UP"}});
+output::Table AnswerTable(const std::vector<AnswerRow>& rows) {
+  output::Table table({{"PROBLEM"},
+                       {"WINNER"},
+                       {"EVIDENCE"},
+                       {"TIME", output::Align::kRight},
+                       {"WORKSPACE", output::Align::kRight},
+                       {"RUNNERS-UP"}});
   for (const AnswerRow& row : rows) {
-    const std::string problem = ShortProblem(row.result.problem_text());
+    const std::string problem = input::ShortProblem(row.result.problem_text());
     if (!row.result.has_answer()) {
-      table.Add({problem, "-", {"miss", Color::kRed}, "-", "-", MissNote(row.result.miss())});
+      table.Add(
+          {problem, "-", {"miss", output::Color::kRed}, "-", "-", MissNote(row.result.miss())});
       continue;
     }
     const v1::Answer& answer = row.result.answer();
     const std::string evidence =
-        absl::StrCat(EnumWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
+        absl::StrCat(output::EnumWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
                      answer.has_banned() ? ", " : "", answer.banned().ban());
     table.Add({problem,
                answer.winner().text(),
                {evidence, EvidenceColor(answer.evidence())},
-               FormatMicroseconds(answer.winner().median_us()),
-               FormatBytes(answer.winner().workspace_bytes()),
+               output::FormatMicroseconds(answer.winner().median_us()),
+               output::FormatBytes(answer.winner().workspace_bytes()),
                RunnersUp(answer)});
   }
   return table;
 }
 
-void PrintAnswers(Context& context, const BatchAnswers& answers,
+void PrintAnswers(app::Context& context, const BatchAnswers& answers,
                   const std::vector<ProblemRowError>& invalid, const std::string& jobs) {
   std::ostream& out = context.io().out;
-  if (context.format() == Format::kCsv) {
+  if (context.format() == app::Format::kCsv) {
     out << AnswerCsv(answers);
-  } else if (context.format() == Format::kTable) {
+  } else if (context.format() == app::Format::kTable) {
     if (answers.rows.empty()) return;
     out << AnswerTable(answers.rows).Render(context.table_width(), context.out_color());
     SayBans(context, answers.rows);
   } else {
     std::vector<ProblemRowError> errors = invalid;
     errors.insert(errors.end(), answers.errors.begin(), answers.errors.end());
-    JsonObject document;
+    output::JsonObject document;
     if (!jobs.empty()) document.AddRaw("jobs", jobs);
     document.Add("environment", answers.environment);
     document.AddRaw("results", AnswerJson(answers.rows));
@@ -183,4 +186,4 @@ void PrintAnswers(Context& context, const BatchAnswers& answers,
   }
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

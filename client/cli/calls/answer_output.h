@@ -7,18 +7,18 @@
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/output/table.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 
-Color EvidenceColor(v1::Evidence evidence);
+output::Color EvidenceColor(v1::Evidence evidence);
 // Says that `count` problems are not published, for their evidence is below `least`.
 std::string NotPublishedWord(int64_t count, v1::Evidence least);
 
 // problem, winner, evidence, time, workspace, runners-up.
-Table AnswerTable(const std::vector<AnswerRow>& rows);
+output::Table AnswerTable(const std::vector<AnswerRow>& rows);
 // Writes the answers in the context's format to its output. `invalid` are the
 // rows that were not asked for; `jobs` is a JSON array for the document's
 // "jobs", or empty.
-void PrintAnswers(Context& context, const BatchAnswers& answers,
+void PrintAnswers(app::Context& context, const BatchAnswers& answers,
                   const std::vector<ProblemRowError>& invalid, const std::string& jobs);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/rpc_error.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 namespace {
 
 constexpr size_t kMaxProblems = 10'000;
@@ -34,8 +34,8 @@ std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<Probl
   return ranges;
 }
 
-bool TakeRefused(Context& context, const absl::Status& status, std::vector<const ProblemRow*>* rows,
-                 std::vector<ProblemRowError>* errors) {
+bool TakeRefused(app::Context& context, const absl::Status& status,
+                 std::vector<const ProblemRow*>* rows, std::vector<ProblemRowError>* errors) {
   std::set<size_t> refused;
   for (const auto& [place, words] : RefusedProblems(status, rows->size())) {
     refused.insert(place);
@@ -51,7 +51,7 @@ bool TakeRefused(Context& context, const absl::Status& status, std::vector<const
   return true;
 }
 
-BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
+BatchAnswers BatchGetAll(app::Context& context, const v1::BatchGetRequest& request,
                          const std::vector<ProblemRow>& rows, absl::Duration timeout) {
   BatchAnswers answers;
   v1::BatchGetRequest base = request;
@@ -67,34 +67,34 @@ BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
     for (size_t i = first; i < last; ++i) asked.push_back(&rows[i]);
     auto response = (*client)->BatchGet(WithProblems(base, asked), timeout);
     if (!response.ok() && TakeRefused(context, response.status(), &asked, &answers.errors)) {
-      answers.code = Worse(answers.code, ExitCode::kUsage);
+      answers.code = app::Worse(answers.code, app::ExitCode::kUsage);
       if (asked.empty()) continue;
       response = (*client)->BatchGet(WithProblems(base, asked), timeout);
     }
     if (!response.ok()) {
-      answers.code = Worse(answers.code, context.Fail(response.status()));
+      answers.code = app::Worse(answers.code, context.Fail(response.status()));
       return answers;
     }
     if (response->results_size() != static_cast<int>(asked.size())) {
       context.SayError(absl::StrCat("the daemon answered ", response->results_size(), " of ",
                                     asked.size(), " problems"));
-      answers.code = Worse(answers.code, ExitCode::kFailed);
+      answers.code = app::Worse(answers.code, app::ExitCode::kFailed);
       return answers;
     }
     answers.environment = response->environment();
     for (size_t i = 0; i < asked.size(); ++i) {
       AnswerRow row{asked[i]->source, std::move(*response->mutable_results(static_cast<int>(i)))};
-      answers.code = Worse(answers.code, ExitCodeOf(row.result));
+      answers.code = app::Worse(answers.code, ExitCodeOf(row.result));
       answers.rows.push_back(std::move(row));
     }
   }
   return answers;
 }
 
-ExitCode ExitCodeOf(const v1::BatchGetResult& result) {
-  if (result.has_answer()) return ExitCode::kDone;
-  return result.miss().reason() == v1::MISS_REASON_TUNING_FAILED ? ExitCode::kFailed
-                                                                 : ExitCode::kMiss;
+app::ExitCode ExitCodeOf(const v1::BatchGetResult& result) {
+  if (result.has_answer()) return app::ExitCode::kDone;
+  return result.miss().reason() == v1::MISS_REASON_TUNING_FAILED ? app::ExitCode::kFailed
+                                                                 : app::ExitCode::kMiss;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

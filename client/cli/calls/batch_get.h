@@ -9,7 +9,7 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_list.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 
 // One problem's outcome, and where the problem was read. Value type.
 struct AnswerRow {
@@ -21,7 +21,7 @@ struct BatchAnswers {
   v1::Environment environment;
   std::vector<AnswerRow> rows;          // in the order asked
   std::vector<ProblemRowError> errors;  // rows that the daemon refused
-  ExitCode code = ExitCode::kDone;
+  app::ExitCode code = app::ExitCode::kDone;
 };
 
 // `request` with these problems too.
@@ -37,16 +37,16 @@ std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<Probl
 
 // Returns true if `status` refuses single problems and nothing else. Then says the
 // refusals on io.err, adds them to `errors` and removes their problems from `rows`.
-bool TakeRefused(Context& context, const absl::Status& status, std::vector<const ProblemRow*>* rows,
-                 std::vector<ProblemRowError>* errors);
+bool TakeRefused(app::Context& context, const absl::Status& status,
+                 std::vector<const ProblemRow*>* rows, std::vector<ProblemRowError>* errors);
 
 // Asks for all `rows` with `request`, whose problems are ignored. Where the
 // daemon refuses single problems, they are said on io.err and the others are
 // asked again. Errors are said; what was answered before one is in the result.
-BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
+BatchAnswers BatchGetAll(app::Context& context, const v1::BatchGetRequest& request,
                          const std::vector<ProblemRow>& rows, absl::Duration timeout);
 
 // The exit code after one outcome.
-ExitCode ExitCodeOf(const v1::BatchGetResult& result);
+app::ExitCode ExitCodeOf(const v1::BatchGetResult& result);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

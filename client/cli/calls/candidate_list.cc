@@ -8,7 +8,7 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 namespace {
 
 template <typename Notes, typename Note>
@@ -28,7 +28,7 @@ bool CompiledAtRunTime(const v1::Candidate& candidate) {
 
 std::string WorkspaceWords(const v1::Candidate& candidate) {
   return candidate.workspace_bytes() > 0
-             ? FormatBytes(candidate.workspace_bytes()) + " of workspace"
+             ? output::FormatBytes(candidate.workspace_bytes()) + " of workspace"
              : "no workspace";
 }
 
@@ -70,4 +70,4 @@ std::string CandidateList::ToText() const {
                       " on tensor cores, first ", WithWorkspace(first()));
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

@@ -7,7 +7,7 @@
 
 #include "convtune/v1/tuning_service.pb.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 
 // Value type; the tuning outlives it.
 class CandidateList {
@@ -49,4 +49,4 @@ bool CompiledAtRunTime(const v1::Candidate& candidate);
 std::string WorkspaceWords(const v1::Candidate& candidate);
 std::string WithWorkspace(const v1::Candidate& candidate);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

@@ -13,7 +13,7 @@
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 namespace {
 
 constexpr absl::Duration kRestartPause = absl::Milliseconds(200);
@@ -31,9 +31,9 @@ struct JobCourse {
   std::atomic<bool> cancelled{false};
 };
 
-absl::StatusOr<v1::TuningJob> Watch(Context& context, Client& client, const std::string& name,
+absl::StatusOr<v1::TuningJob> Watch(app::Context& context, Client& client, const std::string& name,
                                     int before, int total, bool* moved) {
-  ProgressBar bar(context.io());
+  output::ProgressBar bar(context.io());
   v1::WatchTuningJobRequest watch;
   watch.set_name(name);
   const absl::Time start = absl::Now();
@@ -48,7 +48,7 @@ absl::StatusOr<v1::TuningJob> Watch(Context& context, Client& client, const std:
               .left = worked > 0 ? std::make_optional((absl::Now() - start) / worked *
                                                       (whole - before - ended))
                                  : std::nullopt,
-              .current = ShortProblem(state.current_problem()),
+              .current = input::ShortProblem(state.current_problem()),
               .candidates_done = state.current_candidates_done(),
               .candidates_total = state.current_candidates_total()});
   }));
@@ -56,7 +56,7 @@ absl::StatusOr<v1::TuningJob> Watch(Context& context, Client& client, const std:
   return job;
 }
 
-absl::StatusOr<v1::TuningJob> RunJobOnce(Context& context, Client& client,
+absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, Client& client,
                                          const v1::CreateTuningJobRequest& request, int before,
                                          int total, absl::Time end, JobCourse* course) {
   ASSIGN_OR_RETURN(const v1::TuningJob created, client.CreateTuningJob(request));
@@ -66,7 +66,7 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(Context& context, Client& client,
   absl::Status cancel_status;
   absl::StatusOr<v1::TuningJob> ended;
   {
-    ASSIGN_OR_RETURN(const auto interrupt, Interrupt::Create(
+    ASSIGN_OR_RETURN(const auto interrupt, app::Interrupt::Create(
                                                [&] {
                                                  course->cancelled = true;
                                                  cancel_status =
@@ -84,7 +84,7 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(Context& context, Client& client,
 
 // Over restarts of the daemon: a job ends with its daemon, and the next daemon
 // skips what is tuned already. Waits for it as long as for any answer.
-absl::StatusOr<v1::TuningJob> RunJob(Context& context, Client& client,
+absl::StatusOr<v1::TuningJob> RunJob(app::Context& context, Client& client,
                                      const v1::CreateTuningJobRequest& request, int before,
                                      int total, absl::Time end) {
   JobCourse first;
@@ -107,12 +107,13 @@ absl::StatusOr<v1::TuningJob> RunJob(Context& context, Client& client,
 
 }  // namespace
 
-absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name) {
+absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, Client& client,
+                                       const std::string& name) {
   bool moved = false;
   return Watch(context, client, name, 0, 0, &moved);
 }
 
-ExitCode ReportJob(Context& context, const v1::TuningJob& job) {
+app::ExitCode ReportJob(app::Context& context, const v1::TuningJob& job) {
   for (const v1::TuningFailure& failure : job.failures()) {
     context.SayError(absl::StrCat(failure.problem_text(), ": ", failure.reason()));
   }
@@ -135,10 +136,10 @@ ExitCode ReportJob(Context& context, const v1::TuningJob& job) {
         "see `convtune doctor`");
   }
   const bool bad = job.state() == v1::JOB_STATE_FAILED || job.state() == v1::JOB_STATE_CANCELLED;
-  return bad || lost ? ExitCode::kFailed : ExitCode::kDone;
+  return bad || lost ? app::ExitCode::kFailed : app::ExitCode::kDone;
 }
 
-TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
+TuningRun RunTuning(app::Context& context, const v1::CreateTuningJobRequest& request,
                     const std::vector<ProblemRow>& rows, const TuningRunLimits& limits) {
   TuningRun run;
   const auto client = context.Connect();
@@ -153,20 +154,21 @@ TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
     const int total = last == rows.size() ? 0 : before + static_cast<int>(rows.size() - first);
     auto job = RunJob(context, **client, WithProblems(request, asked), before, total, limits.end);
     if (!job.ok() && TakeRefused(context, job.status(), &asked, &run.errors)) {
-      run.code = Worse(run.code, ExitCode::kUsage);
+      run.code = app::Worse(run.code, app::ExitCode::kUsage);
       if (asked.empty()) continue;
       job = RunJob(context, **client, WithProblems(request, asked), before, total, limits.end);
     }
     if (!job.ok()) {
-      run.code = Worse(run.code, context.Fail(job.status()));
+      run.code = app::Worse(run.code, context.Fail(job.status()));
       return run;
     }
     before += job->problem_count();
     run.cancelled = job->state() == v1::JOB_STATE_CANCELLED;
     run.out_of_time = run.cancelled && absl::Now() >= limits.end;
     const bool ended_well = !run.cancelled && job->state() != v1::JOB_STATE_FAILED;
-    run.code = Worse(run.code, limits.quiet ? (ended_well ? ExitCode::kDone : ExitCode::kFailed)
-                                            : ReportJob(context, *job));
+    run.code = app::Worse(
+        run.code, limits.quiet ? (ended_well ? app::ExitCode::kDone : app::ExitCode::kFailed)
+                               : ReportJob(context, *job));
     run.jobs.push_back(*std::move(job));
     if (run.cancelled) return run;
   }
@@ -183,4 +185,4 @@ std::map<std::string, std::string> FailureReasons(const TuningRun& run) {
   return reasons;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

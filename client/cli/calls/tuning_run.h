@@ -9,14 +9,14 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_list.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 
 struct TuningRun {
-  std::vector<v1::TuningJob> jobs;      // as they ended
-  std::vector<ProblemRowError> errors;  // rows that the daemon refused
-  ExitCode code = ExitCode::kDone;      // kFailed if one failed or was cancelled
-  bool cancelled = false;               // by Ctrl-C, by the limits' end, or by somebody else
-  bool out_of_time = false;             // cancelled, after that end
+  std::vector<v1::TuningJob> jobs;            // as they ended
+  std::vector<ProblemRowError> errors;        // rows that the daemon refused
+  app::ExitCode code = app::ExitCode::kDone;  // kFailed if one failed or was cancelled
+  bool cancelled = false;                     // by Ctrl-C, by the limits' end, or by somebody else
+  bool out_of_time = false;                   // cancelled, after that end
 };
 
 struct TuningRunLimits {
@@ -29,7 +29,7 @@ struct TuningRunLimits {
 // problems. Ctrl-C cancels the job, as does the limits' end. A daemon that stops
 // meanwhile is waited for, and asked for the rest. Errors and failures are said
 // on io.err.
-TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
+TuningRun RunTuning(app::Context& context, const v1::CreateTuningJobRequest& request,
                     const std::vector<ProblemRow>& rows, const TuningRunLimits& limits = {});
 
 // Returns the errors of the run's problems without a result, by the problem's text: of
@@ -38,9 +38,10 @@ std::map<std::string, std::string> FailureReasons(const TuningRun& run);
 
 // Waits for one job, with a progress bar. UNAVAILABLE if its daemon stops before
 // the job's end.
-absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name);
+absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, Client& client,
+                                       const std::string& name);
 
 // Says how it ended, failures included; what it ends the program with.
-ExitCode ReportJob(Context& context, const v1::TuningJob& job);
+app::ExitCode ReportJob(app::Context& context, const v1::TuningJob& job);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 
 std::optional<ConvProblem> Vary(const ConvProblem& problem, const ProblemOverrides& overrides) {
   std::istringstream text(problem.ToText());
@@ -14,7 +14,7 @@ std::optional<ConvProblem> Vary(const ConvProblem& problem, const ProblemOverrid
   return list.rows.empty() ? std::nullopt : std::make_optional(list.rows[0].problem);
 }
 
-absl::Status GetTunings(Context& context, const std::string& environment,
+absl::Status GetTunings(app::Context& context, const std::string& environment,
                         const std::vector<ProblemRow>& rows, TuningMap* tunings, absl::Time end) {
   ASSIGN_OR_RETURN(Client* const client, context.Connect());
   for (const ProblemRow& row : rows) {
@@ -34,4 +34,4 @@ absl::Status GetTunings(Context& context, const std::string& environment,
   return absl::OkStatus();
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

@@ -11,7 +11,7 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_list.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 
 // The problem with what is set in `overrides` in place of its own. nullopt if that
 // is no problem.
@@ -23,8 +23,8 @@ using TuningMap = std::map<std::string, v1::Tuning>;
 // Adds the tunings of `rows`, with all of their candidates, to `tunings`. A problem
 // without one is left out, as are those that are not asked for by `end`. Errors are
 // the daemon's.
-absl::Status GetTunings(Context& context, const std::string& environment,
+absl::Status GetTunings(app::Context& context, const std::string& environment,
                         const std::vector<ProblemRow>& rows, TuningMap* tunings,
                         absl::Time end = absl::InfiniteFuture());
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "client/cli/app/command.h"
 #include "client/cli/app/settings.h"
+#include "client/cli/commands/commands.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 using Apps = std::vector<const CLI::App*>;
@@ -53,7 +53,7 @@ std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
   auto options =
       app.get_options([](const CLI::Option* option) { return !NamesOf(*option).empty(); });
   if (app.get_parent() != nullptr) {
-    for (const CLI::Option* option : CommonOptionsOf(app)) options.push_back(option);
+    for (const CLI::Option* option : app::CommonOptionsOf(app)) options.push_back(option);
   }
   return options;
 }
@@ -208,22 +208,22 @@ std::string FishCompletion(const CLI::App& root) {
   return out;
 }
 
-class CompletionCommand final : public Command {
+class CompletionCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app =
-        AddVerb(root, "completion", "script that completes this program's words", Rows::kNo);
+        AddVerb(root, "completion", "script that completes this program's words", app::Rows::kNo);
     app->add_option("shell", shell_, "which shell")
         ->required()
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     std::string script = FishCompletion(context.root());
     if (shell_ == "bash") script = BashCompletion(context.root());
     if (shell_ == "zsh") script = ZshCompletion(context.root());
     context.io().out << script;
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
  private:
@@ -232,6 +232,8 @@ class CompletionCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewCompletionCommand() { return std::make_unique<CompletionCommand>(); }
+std::unique_ptr<app::Command> NewCompletionCommand() {
+  return std::make_unique<CompletionCommand>();
+}
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

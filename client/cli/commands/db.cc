@@ -4,28 +4,28 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class DbCommand final : public Command {
+class DbCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "db", "care of the database, through the daemon");
-    check_ =
-        AddVerbBelow(verb, "check", "structure, foreign keys and every row's checksum", Rows::kNo);
-    backup_ = AddVerbBelow(verb, "backup", "write a copy on the daemon's machine", Rows::kNo);
+    check_ = AddVerbBelow(verb, "check", "structure, foreign keys and every row's checksum",
+                          app::Rows::kNo);
+    backup_ = AddVerbBelow(verb, "backup", "write a copy on the daemon's machine", app::Rows::kNo);
     backup_->add_option("path", path_, "absolute path of a file that does not exist")
         ->type_name("PATH")
         ->required();
-    AddVerbBelow(verb, "compact", "thin old samples and give free space back", Rows::kNo);
+    AddVerbBelow(verb, "compact", "thin old samples and give free space back", app::Rows::kNo);
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     if (backup_->parsed() && (path_.empty() || path_[0] != '/')) {
       return absl::InvalidArgumentError("PATH: must be absolute, as the daemon writes it, is '" +
                                         path_ + "'");
@@ -36,42 +36,42 @@ class DbCommand final : public Command {
   }
 
  private:
-  static void PrintJson(Context& context, const google::protobuf::Message& message) {
-    context.PrintJson(JsonMessage(message));
+  static void PrintJson(app::Context& context, const google::protobuf::Message& message) {
+    context.PrintJson(output::JsonMessage(message));
   }
 
-  static absl::StatusOr<ExitCode> Check(Context& context, Client& client) {
+  static absl::StatusOr<app::ExitCode> Check(app::Context& context, Client& client) {
     ASSIGN_OR_RETURN(const auto response, client.CheckDatabase(context.long_timeout()));
     PrintJson(context, response);
     for (const std::string& finding : response.findings()) context.SayError(finding);
     context.Say(absl::StrCat(
         "compared ", response.rows_checked(), " rows: ",
         response.ok() ? "the database is sound" : "the database is damaged; restore a backup"));
-    return response.ok() ? ExitCode::kDone : ExitCode::kFailed;
+    return response.ok() ? app::ExitCode::kDone : app::ExitCode::kFailed;
   }
 
-  absl::StatusOr<ExitCode> Backup(Context& context, Client& client) const {
+  absl::StatusOr<app::ExitCode> Backup(app::Context& context, Client& client) const {
     v1::BackupDatabaseRequest request;
     request.set_path(path_);
     ASSIGN_OR_RETURN(const auto response, client.BackupDatabase(request, context.long_timeout()));
     PrintJson(context, response);
-    context.Say(absl::StrCat("wrote ", FormatBytes(response.bytes()), " to ", path_));
+    context.Say(absl::StrCat("wrote ", output::FormatBytes(response.bytes()), " to ", path_));
     if (context.settings().client.address.unix_socket && access(path_.c_str(), F_OK) != 0 &&
         errno == ENOENT) {
       context.Say(
           "It is not there for this program: the daemon has a file system of its own (a container, "
           "or a unit with PrivateTmp). Name a path below its state directory to keep the copy.");
     }
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
-  static absl::StatusOr<ExitCode> Compact(Context& context, Client& client) {
+  static absl::StatusOr<app::ExitCode> Compact(app::Context& context, Client& client) {
     ASSIGN_OR_RETURN(const auto response, client.CompactDatabase(context.long_timeout()));
     PrintJson(context, response);
     context.Say(absl::StrCat("thinned ", response.thinned(), " measurements; ",
-                             FormatBytes(response.bytes_before()), " before, ",
-                             FormatBytes(response.bytes_after()), " now"));
-    return ExitCode::kDone;
+                             output::FormatBytes(response.bytes_before()), " before, ",
+                             output::FormatBytes(response.bytes_after()), " now"));
+    return app::ExitCode::kDone;
   }
 
   CLI::App* check_ = nullptr;
@@ -81,6 +81,6 @@ class DbCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewDbCommand() { return std::make_unique<DbCommand>(); }
+std::unique_ptr<app::Command> NewDbCommand() { return std::make_unique<DbCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -2,23 +2,23 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
 #include "client/cli/calls/batch_get.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class DeleteCommand final : public Command {
+class DeleteCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     problems_.Register(
-        *AddVerb(root, "delete", "forget the tunings of problems; pins stay", Rows::kNo));
+        *AddVerb(root, "delete", "forget the tunings of problems; pins stay", app::Rows::kNo));
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     // Doubles count once, so that what is missing can be told.
     std::vector<ProblemRow> rows;
@@ -28,8 +28,8 @@ class DeleteCommand final : public Command {
     }
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     int64_t deleted = 0;
-    ExitCode code = batch.code;
-    for (const auto& [first, last] : SplitIntoRequests(rows)) {
+    app::ExitCode code = batch.code;
+    for (const auto& [first, last] : calls::SplitIntoRequests(rows)) {
       v1::DeleteTuningRequest request;
       request.set_environment(context.settings().environment);
       for (size_t i = first; i < last; ++i) {
@@ -37,23 +37,24 @@ class DeleteCommand final : public Command {
       }
       const auto response = client->DeleteTuning(request);
       if (!response.ok()) {
-        code = Worse(code, context.Fail(response.status()));
+        code = app::Worse(code, context.Fail(response.status()));
         break;
       }
       deleted += response->deleted_count();
     }
-    if (deleted < static_cast<int64_t>(rows.size())) code = Worse(code, ExitCode::kMiss);
-    context.PrintJson(JsonObject().Add("deleted", deleted).Add("asked", rows.size()).Take());
+    if (deleted < static_cast<int64_t>(rows.size())) code = app::Worse(code, app::ExitCode::kMiss);
+    context.PrintJson(
+        output::JsonObject().Add("deleted", deleted).Add("asked", rows.size()).Take());
     context.Say(absl::StrCat("deleted ", deleted, " of ", rows.size(), " tunings"));
     return code;
   }
 
  private:
-  ProblemArgs problems_;
+  input::ProblemArgs problems_;
 };
 
 }  // namespace
 
-std::unique_ptr<Command> NewDeleteCommand() { return std::make_unique<DeleteCommand>(); }
+std::unique_ptr<app::Command> NewDeleteCommand() { return std::make_unique<DeleteCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -5,13 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 std::string LibraryWord(v1::LibraryConfiguration configuration) {
@@ -36,17 +36,17 @@ std::string DevicesOf(const v1::ListDevicesResponse& devices, const std::string&
   return names;
 }
 
-std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environments,
+std::string Tables(app::Context& context, const v1::ListEnvironmentsResponse& environments,
                    const v1::ListDevicesResponse& devices) {
-  Table table({{"ENVIRONMENT"},
-               {"GPU"},
-               {"CC"},
-               {"SMS", Align::kRight},
-               {"CUDNN"},
-               {"LIBRARY"},
-               {"TUNINGS", Align::kRight},
-               {"DEVICES"},
-               {"TEXT"}});
+  output::Table table({{"ENVIRONMENT"},
+                       {"GPU"},
+                       {"CC"},
+                       {"SMS", output::Align::kRight},
+                       {"CUDNN"},
+                       {"LIBRARY"},
+                       {"TUNINGS", output::Align::kRight},
+                       {"DEVICES"},
+                       {"TEXT"}});
   for (const v1::Environment& environment : environments.environments()) {
     const std::string gpu =
         environment.mig_profile().empty()
@@ -59,23 +59,24 @@ std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environ
                absl::StrCat(environment.tuning_count()),
                environment.current() ? names : std::string("none now"), environment.text()});
   }
-  Table states({{"DEVICE"},
-                {"STATE"},
-                {"WORKER", Align::kRight},
-                {"STARTS", Align::kRight},
-                {"DEATHS", Align::kRight},
-                {"SELF-CHECK"},
-                {"REASON"}});
+  output::Table states({{"DEVICE"},
+                        {"STATE"},
+                        {"WORKER", output::Align::kRight},
+                        {"STARTS", output::Align::kRight},
+                        {"DEATHS", output::Align::kRight},
+                        {"SELF-CHECK"},
+                        {"REASON"}});
   for (const v1::Device& device : devices.devices()) {
     const bool bad = !device.reason().empty();
-    states.Add({device.name(),
-                {EnumWord(device.state(), '-'), bad ? Color::kRed : Color::kNone},
-                device.worker_pid() != 0 ? absl::StrCat(device.worker_pid()) : "-",
-                absl::StrCat(device.worker_starts()),
-                absl::StrCat(device.worker_deaths()),
-                {SelfCheckWord(device.self_check()),
-                 device.self_check().failed().empty() ? Color::kNone : Color::kRed},
-                device.reason()});
+    states.Add(
+        {device.name(),
+         {output::EnumWord(device.state(), '-'), bad ? output::Color::kRed : output::Color::kNone},
+         device.worker_pid() != 0 ? absl::StrCat(device.worker_pid()) : "-",
+         absl::StrCat(device.worker_starts()),
+         absl::StrCat(device.worker_deaths()),
+         {SelfCheckWord(device.self_check()),
+          device.self_check().failed().empty() ? output::Color::kNone : output::Color::kRed},
+         device.reason()});
   }
   std::string out;
   if (!table.empty()) out += table.Render(context.table_width(), context.out_color());
@@ -86,13 +87,14 @@ std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environ
   return out;
 }
 
-class EnvironmentsCommand final : public Command {
+class EnvironmentsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known", Rows::kYes);
+    AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known",
+            app::Rows::kYes);
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(auto environments, client->ListEnvironments());
     ASSIGN_OR_RETURN(const auto devices, client->ListDevices());
@@ -101,11 +103,11 @@ class EnvironmentsCommand final : public Command {
       return absl::NotFoundError("--environment: must be one that is known, '" + wanted +
                                  "' is not");
     }
-    context.PrintJson(JsonObject()
-                          .AddRaw("environments", JsonMessages(environments.environments()))
-                          .AddRaw("devices", JsonMessages(devices.devices()))
+    context.PrintJson(output::JsonObject()
+                          .AddRaw("environments", output::JsonMessages(environments.environments()))
+                          .AddRaw("devices", output::JsonMessages(devices.devices()))
                           .Take());
-    if (context.format() == Format::kTable) {
+    if (context.format() == app::Format::kTable) {
       const std::string tables = Tables(context, environments, devices);
       if (tables.empty()) context.Say("no environment and no device");
       context.io().out << tables;
@@ -121,12 +123,12 @@ class EnvironmentsCommand final : public Command {
            environment.profile() ? "true" : "false", environment.current() ? "true" : "false",
            absl::StrCat(environment.tuning_count()), DevicesOf(devices, environment.name())});
     }
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
  private:
   // Two versions of cuDNN have the same name: only their texts differ.
-  static void SayAmbiguous(Context& context, const v1::ListEnvironmentsResponse& response) {
+  static void SayAmbiguous(app::Context& context, const v1::ListEnvironmentsResponse& response) {
     std::map<std::string, int> counts;
     for (const v1::Environment& environment : response.environments()) {
       ++counts[environment.name()];
@@ -153,8 +155,8 @@ class EnvironmentsCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewEnvironmentsCommand() {
+std::unique_ptr<app::Command> NewEnvironmentsCommand() {
   return std::make_unique<EnvironmentsCommand>();
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/progress.h"
@@ -15,13 +15,14 @@
 #include "db/bundle/bundle_writer.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class ExportCommand final : public Command {
+class ExportCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "export", "write what the daemon knows to a bundle", Rows::kNo);
+    CLI::App* app =
+        AddVerb(root, "export", "write what the daemon knows to a bundle", app::Rows::kNo);
     app->add_option("file", file_, "file to write; an earlier export is replaced as a whole")
         ->type_name("FILE")
         ->required();
@@ -32,7 +33,7 @@ class ExportCommand final : public Command {
                   "JSON lines for people and diff, as for a file that ends in .jsonl");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     const bool jsonl = jsonl_ || absl::EndsWith(file_, ".jsonl");
     std::optional<db::BundleSigningKey> key;
     if (sign_key_) {
@@ -40,14 +41,15 @@ class ExportCommand final : public Command {
       ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
     }
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
-                     AtomicFile::CreateOver(file_, "FILE", {db::kBundleMagic, db::kBundleJson}));
+    ASSIGN_OR_RETURN(
+        const std::unique_ptr<output::AtomicFile> file,
+        output::AtomicFile::CreateOver(file_, "FILE", {db::kBundleMagic, db::kBundleJson}));
     v1::ExportBundleRequest request;
     request.set_environment(context.settings().environment);
     request.set_omit_samples(no_samples_);
     int64_t bytes = 0;
     {
-      ByteProgress progress(context.io(), "exporting", 0);
+      output::ByteProgress progress(context.io(), "exporting", 0);
       RETURN_IF_ERROR(client->ExportBundle(
           request,
           [&](const std::string& piece) {
@@ -68,21 +70,22 @@ class ExportCommand final : public Command {
       RETURN_IF_ERROR(file->Commit());
     }
     const std::string count = absl::StrCat(reader->trailer().tuning_count());
-    context.PrintJson(JsonObject()
+    context.PrintJson(output::JsonObject()
                           .Add("file", file_)
                           .AddRaw("tunings", count)
                           .Add("bytes", reader->size())
                           .Add("signed", key.has_value())
                           .Take());
     context.Say(absl::StrCat("wrote ", count, " tunings to ", file_,
-                             jsonl ? "" : absl::StrCat(", ", FormatBytes(reader->size())),
+                             jsonl ? "" : absl::StrCat(", ", output::FormatBytes(reader->size())),
                              key ? ", signed" : ""));
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
  private:
   absl::Status WriteJson(db::BundleReader* reader) const {
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> lines, AtomicFile::Create(file_, "FILE"));
+    ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> lines,
+                     output::AtomicFile::Create(file_, "FILE"));
     RETURN_IF_ERROR(db::WriteBundleJson(
         reader, {}, [&](const std::string& line) { return lines->Write(line); }));
     return lines->Commit();
@@ -96,6 +99,6 @@ class ExportCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewExportCommand() { return std::make_unique<ExportCommand>(); }
+std::unique_ptr<app::Command> NewExportCommand() { return std::make_unique<ExportCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

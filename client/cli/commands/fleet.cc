@@ -10,15 +10,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/child_program.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 constexpr char kProgram[] = "convtune-fleet";
 
 // Becomes the program that has the fleet's commands: it alone knows PostgreSQL.
-class FleetCommand final : public Command {
+class FleetCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* const app = AddVerbGroup(
@@ -30,19 +30,19 @@ class FleetCommand final : public Command {
     app_ = app;
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     std::error_code error;
     const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
     const std::string beside = own.parent_path() / kProgram;
     std::vector<std::string> words = app_->remaining();
     if (words.empty()) words.emplace_back("--help");
     words.insert(words.begin(), kProgram);
-    for (const CLI::Option* option : CommonOptionsOf(*app_)) {  // in front of the command
+    for (const CLI::Option* option : app::CommonOptionsOf(*app_)) {  // in front of the command
       if (option->count() == 0) continue;
       words.push_back(option->get_name());
       if (option->get_expected_max() > 0) words.push_back(option->results().front());
     }
-    const std::vector<char*> argv = PointersTo(&words);
+    const std::vector<char*> argv = app::PointersTo(&words);
     if (access(beside.c_str(), X_OK) == 0) {
       execv(beside.c_str(), argv.data());
     } else {
@@ -52,7 +52,7 @@ class FleetCommand final : public Command {
                                   ": it is neither beside convtune nor in PATH (the package "
                                   "convtune-fleet has it; in a checkout with libpq: cmake --build "
                                   "build --target convtune-fleet)"));
-    return ExitCode::kFailed;
+    return app::ExitCode::kFailed;
   }
 
  private:
@@ -61,6 +61,6 @@ class FleetCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewFleetCommand() { return std::make_unique<FleetCommand>(); }
+std::unique_ptr<app::Command> NewFleetCommand() { return std::make_unique<FleetCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

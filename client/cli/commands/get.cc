@@ -1,21 +1,21 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/ascii.h"
-#include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/calls/batch_get.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/constraint_args.h"
 #include "client/cli/input/problem_args.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class GetCommand final : public Command {
+class GetCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "get", "the best algorithm of each problem", Rows::kYes);
+    CLI::App* app = AddVerb(root, "get", "the best algorithm of each problem", app::Rows::kYes);
     problems_.Register(*app);
     constraints_.Register(*app);
     app->add_option("--on-miss", on_miss_, "what a miss does")
@@ -26,7 +26,7 @@ class GetCommand final : public Command {
     app->add_flag("--hints", hints_, "with a miss, show what another cuDNN version has");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     v1::BatchGetRequest request;
     ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
     *request.mutable_constraints() = std::move(constraints);
@@ -40,18 +40,19 @@ class GetCommand final : public Command {
     request.set_include_hints(hints_);
 
     const bool waits = on_miss_ == "heuristic" || on_miss_ == "tune";
-    BatchAnswers answers;
+    calls::BatchAnswers answers;
     if (!batch.rows.empty()) {
-      answers = BatchGetAll(context, request, batch.rows,
-                            waits ? context.long_timeout() : context.settings().client.timeout);
+      answers =
+          calls::BatchGetAll(context, request, batch.rows,
+                             waits ? context.long_timeout() : context.settings().client.timeout);
     }
-    PrintAnswers(context, answers, batch.errors, "");
-    return Worse(batch.code, answers.code);
+    calls::PrintAnswers(context, answers, batch.errors, "");
+    return app::Worse(batch.code, answers.code);
   }
 
  private:
-  ProblemArgs problems_;
-  ConstraintArgs constraints_;
+  input::ProblemArgs problems_;
+  input::ConstraintArgs constraints_;
   std::string on_miss_ = "none";
   std::string min_evidence_;
   bool hints_ = false;
@@ -59,6 +60,6 @@ class GetCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewGetCommand() { return std::make_unique<GetCommand>(); }
+std::unique_ptr<app::Command> NewGetCommand() { return std::make_unique<GetCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

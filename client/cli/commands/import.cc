@@ -8,23 +8,23 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 constexpr size_t kPieceBytes = 512 << 10;
 // How the daemon's errors begin that are about what it was sent.
 constexpr char kDaemonsName[] = "bundle: ";
 
-class ImportCommand final : public Command {
+class ImportCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "import", "give the daemon what a bundle holds", Rows::kNo);
+    CLI::App* app = AddVerb(root, "import", "give the daemon what a bundle holds", app::Rows::kNo);
     app->add_option("files", files_, "bundles, each taken whole or not at all")
         ->type_name("FILE")
         ->required();
@@ -32,25 +32,26 @@ class ImportCommand final : public Command {
                   "leave out rows that break a rule, and take the others");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
-    ExitCode code = ExitCode::kDone;
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    app::ExitCode code = app::ExitCode::kDone;
     std::vector<std::string> documents;
     for (const std::string& file : files_) {
       const auto response = Import(context, file);
       if (!response.ok()) {
-        code = Worse(code, context.Fail(response.status()));
+        code = app::Worse(code, context.Fail(response.status()));
         continue;
       }
       Report(context, file, *response);
-      documents.push_back(JsonObject().Add("file", file).AddMembers(*response).Take());
-      if (!response->committed()) code = Worse(code, ExitCode::kFailed);
+      documents.push_back(output::JsonObject().Add("file", file).AddMembers(*response).Take());
+      if (!response->committed()) code = app::Worse(code, app::ExitCode::kFailed);
     }
-    context.PrintJson(JsonObject().AddRaw("imports", JsonArray(documents)).Take());
+    context.PrintJson(output::JsonObject().AddRaw("imports", output::JsonArray(documents)).Take());
     return code;
   }
 
  private:
-  absl::StatusOr<v1::ImportBundleResponse> Import(Context& context, const std::string& path) const {
+  absl::StatusOr<v1::ImportBundleResponse> Import(app::Context& context,
+                                                  const std::string& path) const {
     std::error_code error;
     const auto size = std::filesystem::file_size(path, error);
     std::ifstream file(path, std::ios::binary);
@@ -59,7 +60,7 @@ class ImportCommand final : public Command {
           absl::StrCat(path, ": cannot be read: ", error ? error.message() : "it may not be read"));
     }
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
-    ByteProgress progress(context.io(), "importing", static_cast<int64_t>(size));
+    output::ByteProgress progress(context.io(), "importing", static_cast<int64_t>(size));
     int64_t sent = 0;
     auto response = client->ImportBundle(
         skip_refused_,
@@ -84,11 +85,11 @@ class ImportCommand final : public Command {
     return response;
   }
 
-  static void Report(Context& context, const std::string& file,
+  static void Report(app::Context& context, const std::string& file,
                      const v1::ImportBundleResponse& response) {
     for (const v1::Refusal& refusal : response.refusals()) {
-      context.SayError(absl::StrCat(file, ": refused for its ", EnumWord(refusal.reason()), ": ",
-                                    refusal.count()));
+      context.SayError(absl::StrCat(file, ": refused for its ", output::EnumWord(refusal.reason()),
+                                    ": ", refusal.count()));
       for (const std::string& example : refusal.examples()) context.Say("  " + example);
     }
     if (!response.committed()) {
@@ -109,6 +110,6 @@ class ImportCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewImportCommand() { return std::make_unique<ImportCommand>(); }
+std::unique_ptr<app::Command> NewImportCommand() { return std::make_unique<ImportCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

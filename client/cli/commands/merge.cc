@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/progress.h"
@@ -15,14 +15,15 @@
 #include "db/bundle/bundle_merge.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class MergeCommand final : public Command {
+class MergeCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(
-        root, "merge", "make one bundle of several, the better tuning of each problem", Rows::kNo);
+    CLI::App* app =
+        AddVerb(root, "merge", "make one bundle of several, the better tuning of each problem",
+                app::Rows::kNo);
     app->add_option("out", out_, "file to write; an earlier bundle is replaced as a whole")
         ->type_name("OUT")
         ->required();
@@ -34,16 +35,16 @@ class MergeCommand final : public Command {
         ->type_name("FILE");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     std::optional<db::BundleSigningKey> key;
     if (sign_key_) {
       ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
-                     AtomicFile::CreateOver(out_, "OUT", {db::kBundleMagic}));
+    ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
+                     output::AtomicFile::CreateOver(out_, "OUT", {db::kBundleMagic}));
     db::BundleWriter writer({.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
                             [&](std::string_view bytes) { return file->Write(bytes); });
-    ByteProgress progress(context.io(), "merging", TotalSize());
+    output::ByteProgress progress(context.io(), "merging", TotalSize());
     db::BundleMergeOptions options;
     options.now = absl::Now();
     options.skip_refused = skip_refused_;
@@ -52,7 +53,7 @@ class MergeCommand final : public Command {
     ASSIGN_OR_RETURN(const db::BundleMergeCounts counts,
                      db::MergeBundles(inputs_, options, &writer));
     RETURN_IF_ERROR(file->Commit());
-    context.PrintJson(JsonObject()
+    context.PrintJson(output::JsonObject()
                           .Add("file", out_)
                           .Add("read", counts.read)
                           .Add("written", counts.written)
@@ -62,7 +63,7 @@ class MergeCommand final : public Command {
     context.Say(absl::StrCat("wrote ", counts.written, " tunings to ", out_, "; read ", counts.read,
                              ", ", counts.superseded, " of them worse than another, ",
                              counts.refused, " refused"));
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
  private:
@@ -85,6 +86,6 @@ class MergeCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewMergeCommand() { return std::make_unique<MergeCommand>(); }
+std::unique_ptr<app::Command> NewMergeCommand() { return std::make_unique<MergeCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -2,21 +2,21 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class PinCommand final : public Command {
+class PinCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "pin", "make one candidate the answer, whatever was measured", Rows::kNo);
+    CLI::App* app = AddVerb(root, "pin", "make one candidate the answer, whatever was measured",
+                            app::Rows::kNo);
     problem_.RegisterOne(*app);
     app->add_option("candidate", candidate_,
                     "as `convtune explain` shows it; of a pattern such as eng47 the best that fits")
@@ -29,7 +29,7 @@ class PinCommand final : public Command {
         ->type_name("TIME");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
     if (const auto candidate = CandidatePattern::Parse(candidate_); !candidate.ok()) {
       return absl::InvalidArgumentError(
@@ -40,7 +40,7 @@ class PinCommand final : public Command {
     }
     v1::PinRequest request;
     if (ttl_) {
-      ASSIGN_OR_RETURN(const auto ttl, ParseTime("--ttl", *ttl_));
+      ASSIGN_OR_RETURN(const auto ttl, output::ParseTime("--ttl", *ttl_));
       if (ttl < absl::Seconds(1)) {
         return absl::InvalidArgumentError("--ttl: must be at least 1s, is '" + *ttl_ + "'");
       }
@@ -52,22 +52,22 @@ class PinCommand final : public Command {
     request.set_reason(reason_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto pin, client->Pin(request));
-    context.PrintJson(JsonObject().Add("pin", pin).Take());
+    context.PrintJson(output::JsonObject().Add("pin", pin).Take());
     const std::string until =
-        pin.has_expire_time() ? FormatTimestamp(pin.expire_time()) : "unpinned";
+        pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "unpinned";
     context.Say(
         absl::StrCat("pinned ", pin.candidate(), " in ", pin.environment(), " until ", until));
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
  private:
-  ProblemArgs problem_;
+  input::ProblemArgs problem_;
   std::string candidate_, reason_;
   std::optional<std::string> ttl_;
 };
 
 }  // namespace
 
-std::unique_ptr<Command> NewPinCommand() { return std::make_unique<PinCommand>(); }
+std::unique_ptr<app::Command> NewPinCommand() { return std::make_unique<PinCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

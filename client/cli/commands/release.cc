@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/commands/release_fetch.h"
 #include "client/cli/input/author.h"
 #include "client/cli/input/problem_args.h"
@@ -14,7 +14,7 @@
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 std::string ShareWord(int permille) { return absl::StrCat(permille / 10.0, "%"); }
@@ -49,27 +49,28 @@ std::string FirstWord(const v1::Portfolio& portfolio) {
                       more > 0 ? absl::StrCat(" +", more) : "");
 }
 
-class ReleaseCommand final : public Command {
+class ReleaseCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "release", "what unmodified programs are served");
-    AddVerbBelow(verb, "list", "all releases, newest first", Rows::kYes);
+    AddVerbBelow(verb, "list", "all releases, newest first", app::Rows::kYes);
     diff_ = AddVerbBelow(verb, "diff", "what differs; without numbers, what waits for a promotion",
-                         Rows::kYes);
+                         app::Rows::kYes);
     diff_->add_option("from", from_, "a release; without it the promoted one")->type_name("FROM");
     diff_->add_option("to", to_, "another; without it what a promotion would bring")
         ->type_name("TO");
     promote_ = AddVerbBelow(verb, "promote", "serve the changed choices, or promote the canary",
-                            Rows::kNo);
+                            app::Rows::kNo);
     promote_->add_option("--canary", canary_, "to this share of the processes first, such as 5%")
         ->type_name("SHARE");
-    rollback_ = AddVerbBelow(verb, "rollback",
-                             "roll the canary back, or serve an earlier release again", Rows::kNo);
+    rollback_ =
+        AddVerbBelow(verb, "rollback", "roll the canary back, or serve an earlier release again",
+                     app::Rows::kNo);
     rollback_->add_option("release", to_, "without it the one promoted before")
         ->type_name("RELEASE");
     fetch_ = AddVerbBelow(verb, "fetch",
                           "bring the snapshot to a folder of this machine, for programs to read",
-                          Rows::kNo);
+                          app::Rows::kNo);
     fetch_->add_option("folder", folder_, "made if need be; what CONVTUNE_SNAPSHOT names then")
         ->type_name("FOLDER")
         ->required();
@@ -83,10 +84,10 @@ class ReleaseCommand final : public Command {
     }
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     int permille = 0;
     if (!canary_.empty()) {
-      ASSIGN_OR_RETURN(permille, ParsePermille("--canary", canary_));
+      ASSIGN_OR_RETURN(permille, output::ParsePermille("--canary", canary_));
     }
     for (const int64_t number : {from_, to_}) {
       if (number < 0) {
@@ -102,26 +103,28 @@ class ReleaseCommand final : public Command {
   }
 
  private:
-  static absl::StatusOr<ExitCode> List(Context& context, ReleaseClient& client) {
+  static absl::StatusOr<app::ExitCode> List(app::Context& context, ReleaseClient& client) {
     ASSIGN_OR_RETURN(const auto list, client.ListReleases());
-    if (context.format() == Format::kJson) {
-      context.PrintJson(JsonMessage(list));
-      return ExitCode::kDone;
+    if (context.format() == app::Format::kJson) {
+      context.PrintJson(output::JsonMessage(list));
+      return app::ExitCode::kDone;
     }
     context.PrintCsv({"release", "state", "canary_permille", "restores", "author", "reason",
                       "created", "end_author", "end_reason", "ended"});
-    Table table({{"RELEASE", Align::kRight}, {"STATE"}, {"AUTHOR"}, {"CREATED"}, {"REASON"}});
+    output::Table table(
+        {{"RELEASE", output::Align::kRight}, {"STATE"}, {"AUTHOR"}, {"CREATED"}, {"REASON"}});
     for (const v1::Release& release : list.releases()) {
       const std::string state = StateName(release, list.promoted());
-      context.PrintCsv({absl::StrCat(release.number()), state,
-                        absl::StrCat(release.canary_permille()),
-                        release.restores() != 0 ? absl::StrCat(release.restores()) : "",
-                        release.author(), release.reason(), FormatTimestamp(release.create_time()),
-                        release.end_author(), release.end_reason(),
-                        release.has_end_time() ? FormatTimestamp(release.end_time()) : ""});
-      const Color color = state == "promoted"                           ? Color::kGreen
-                          : release.state() == v1::RELEASE_STATE_CANARY ? Color::kYellow
-                                                                        : Color::kNone;
+      context.PrintCsv(
+          {absl::StrCat(release.number()), state, absl::StrCat(release.canary_permille()),
+           release.restores() != 0 ? absl::StrCat(release.restores()) : "", release.author(),
+           release.reason(), output::FormatTimestamp(release.create_time()), release.end_author(),
+           release.end_reason(),
+           release.has_end_time() ? output::FormatTimestamp(release.end_time()) : ""});
+      const output::Color color = state == "promoted" ? output::Color::kGreen
+                                  : release.state() == v1::RELEASE_STATE_CANARY
+                                      ? output::Color::kYellow
+                                      : output::Color::kNone;
       std::string reason = release.reason();
       if (release.restores() != 0) {
         absl::StrAppend(&reason, " (the choices of ", release.restores(), ")");
@@ -132,15 +135,15 @@ class ReleaseCommand final : public Command {
       table.Add({absl::StrCat(release.number()),
                  {StateText(release, list.promoted()), color},
                  release.author(),
-                 FormatTimestamp(release.create_time()),
+                 output::FormatTimestamp(release.create_time()),
                  reason});
     }
     context.PrintTable(table);
     context.Say(Waiting(list.waiting_changes(), list.auto_promote_held()));
     if (list.below_evidence_count() > 0) {
-      context.Say(NotPublishedWord(list.below_evidence_count(), list.publish_evidence()));
+      context.Say(calls::NotPublishedWord(list.below_evidence_count(), list.publish_evidence()));
     }
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
   static std::string Waiting(int64_t changes, bool held) {
@@ -150,26 +153,27 @@ class ReleaseCommand final : public Command {
                         held ? "; --auto-promote is held since the last rollback" : "");
   }
 
-  absl::StatusOr<ExitCode> Diff(Context& context, ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> Diff(app::Context& context, ReleaseClient& client) const {
     v1::DiffReleasesRequest request;
     request.set_from(from_);
     request.set_to(to_);
     request.set_environment(context.settings().environment);
     request.set_max_changes(10000);
     ASSIGN_OR_RETURN(const auto diff, client.DiffReleases(request));
-    if (context.format() == Format::kJson) {
-      context.PrintJson(JsonMessage(diff));
-      return ExitCode::kDone;
+    if (context.format() == app::Format::kJson) {
+      context.PrintJson(output::JsonMessage(diff));
+      return app::ExitCode::kDone;
     }
     context.PrintCsv({"problem", "environment", "before", "after", "evidence_before",
                       "evidence_after", "time_us_before", "time_us_after"});
-    Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"EVIDENCE"}, {"TIME"}});
+    output::Table table(
+        {{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"EVIDENCE"}, {"TIME"}});
     for (const v1::ChoiceChange& change : diff.changes()) {
       context.PrintCsv({change.problem_text(), change.environment(), ChoiceWord(change.before()),
                         ChoiceWord(change.after()), EvidenceOf(change.before()),
                         EvidenceOf(change.after()), MicrosOf(change.before()),
                         MicrosOf(change.after())});
-      table.Add({ShortProblem(change.problem_text()), change.environment(),
+      table.Add({input::ShortProblem(change.problem_text()), change.environment(),
                  FirstWord(change.before()), FirstWord(change.after()),
                  absl::StrCat(EvidenceOf(change.before()), " -> ", EvidenceOf(change.after())),
                  absl::StrCat(TimeWord(change.before()), " -> ", TimeWord(change.after()))});
@@ -183,11 +187,11 @@ class ReleaseCommand final : public Command {
       context.Say(
           absl::StrCat("these are the first ", diff.changes_size(), "; choose with --environment"));
     }
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
   static std::string EvidenceOf(const v1::Portfolio& portfolio) {
-    return portfolio.choices().empty() ? "none" : EnumWord(portfolio.evidence());
+    return portfolio.choices().empty() ? "none" : output::EnumWord(portfolio.evidence());
   }
   static double Median(const v1::Portfolio& portfolio) {
     return portfolio.choices().empty() ? 0 : portfolio.choices(0).candidate().median_us();
@@ -196,12 +200,13 @@ class ReleaseCommand final : public Command {
     return Median(portfolio) > 0 ? absl::StrCat(Median(portfolio)) : "";
   }
   static std::string TimeWord(const v1::Portfolio& portfolio) {
-    return FormatMicroseconds(Median(portfolio));
+    return output::FormatMicroseconds(Median(portfolio));
   }
 
-  absl::StatusOr<ExitCode> Promote(Context& context, ReleaseClient& client, int permille) const {
+  absl::StatusOr<app::ExitCode> Promote(app::Context& context, ReleaseClient& client,
+                                        int permille) const {
     v1::PromoteReleaseRequest request;
-    request.set_author(AuthorOf(author_));
+    request.set_author(input::AuthorOf(author_));
     request.set_reason(reason_.empty() ? "promoted by hand" : reason_);
     request.set_canary_permille(permille);
     ASSIGN_OR_RETURN(const auto release, client.PromoteRelease(request));
@@ -210,12 +215,12 @@ class ReleaseCommand final : public Command {
                     ? absl::StrCat("release ", release.number(), " is a canary for ",
                                    ShareWord(release.canary_permille()), " of the processes")
                     : absl::StrCat("release ", release.number(), " is promoted"));
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<ExitCode> RollBack(Context& context, ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> RollBack(app::Context& context, ReleaseClient& client) const {
     v1::RollBackReleaseRequest request;
-    request.set_author(AuthorOf(author_));
+    request.set_author(input::AuthorOf(author_));
     request.set_reason(reason_.empty() ? "rolled back by hand" : reason_);
     request.set_release(to_);
     ASSIGN_OR_RETURN(const auto release, client.RollBackRelease(request));
@@ -224,21 +229,21 @@ class ReleaseCommand final : public Command {
                     ? absl::StrCat("the canary, release ", release.number(), ", is rolled back")
                     : absl::StrCat("release ", release.number(), " has the choices of release ",
                                    release.restores(), " again"));
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<ExitCode> Fetch(Context& context, ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> Fetch(app::Context& context, ReleaseClient& client) const {
     absl::Duration wait = absl::ZeroDuration(), watch = absl::ZeroDuration();
     for (const auto& [option, text, value] :
          {std::tuple{"--wait", &wait_, &wait}, std::tuple{"--watch", &watch_, &watch}}) {
       if (text->empty()) continue;
-      ASSIGN_OR_RETURN(*value, ParseTime(option, *text));
+      ASSIGN_OR_RETURN(*value, output::ParseTime(option, *text));
     }
     return ReleaseFetch(folder_).Run(context, client, wait, watch);
   }
 
-  static void PrintRelease(Context& context, const v1::Release& release) {
-    context.PrintJson(JsonObject().Add("release", release).Take());
+  static void PrintRelease(app::Context& context, const v1::Release& release) {
+    context.PrintJson(output::JsonObject().Add("release", release).Take());
   }
 
   CLI::App* diff_ = nullptr;
@@ -253,6 +258,6 @@ class ReleaseCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewReleaseCommand() { return std::make_unique<ReleaseCommand>(); }
+std::unique_ptr<app::Command> NewReleaseCommand() { return std::make_unique<ReleaseCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

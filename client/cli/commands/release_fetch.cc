@@ -20,7 +20,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 constexpr absl::Duration kFetchRetry = absl::Milliseconds(500);
@@ -65,9 +65,9 @@ bool MayComeYet(const absl::Status& status) {
 
 }  // namespace
 
-absl::Status ReleaseFetch::Fetch(Context& context, ReleaseClient& client) {
+absl::Status ReleaseFetch::Fetch(app::Context& context, ReleaseClient& client) {
   const std::string path = absl::StrCat(folder_, "/", snapshot::kSnapshotFile);
-  std::unique_ptr<AtomicFile> file;
+  std::unique_ptr<output::AtomicFile> file;
   int64_t size = 0;
   v1::ReadSnapshotRequest request;
   request.set_version(version_);
@@ -82,7 +82,7 @@ absl::Status ReleaseFetch::Fetch(Context& context, ReleaseClient& client) {
       if (piece.chunk().empty()) return absl::OkStatus();  // it is that of version_
       std::error_code made;
       std::filesystem::create_directories(folder_, made);
-      ASSIGN_OR_RETURN(file, AtomicFile::Create(path, "FOLDER"));
+      ASSIGN_OR_RETURN(file, output::AtomicFile::Create(path, "FOLDER"));
     }
     RETURN_IF_ERROR(file->Write(piece.chunk()));
     size += static_cast<int64_t>(piece.chunk().size());
@@ -105,8 +105,8 @@ absl::Status ReleaseFetch::Fetch(Context& context, ReleaseClient& client) {
   version_ = request.version();
   uint64_t choices = 0;
   for (uint32_t i = 0; i < view.section_count(); ++i) choices += view.section(i).entry_count;
-  if (context.format() == Format::kJson) {
-    context.io().out << JsonObject()
+  if (context.format() == app::Format::kJson) {
+    context.io().out << output::JsonObject()
                             .Add("file", path)
                             .Add("release", static_cast<int64_t>(view.header().release))
                             .Add("choices", static_cast<int64_t>(choices))
@@ -115,12 +115,12 @@ absl::Status ReleaseFetch::Fetch(Context& context, ReleaseClient& client) {
                      << std::endl;  // a reader of --watch waits for the line
   }
   context.Say(absl::StrCat("wrote release ", view.header().release, " to ", path, ": ", choices,
-                           choices == 1 ? " choice, " : " choices, ", FormatBytes(size)));
+                           choices == 1 ? " choice, " : " choices, ", output::FormatBytes(size)));
   return absl::OkStatus();
 }
 
-ExitCode ReleaseFetch::Run(Context& context, ReleaseClient& client, absl::Duration wait,
-                           absl::Duration watch) {
+app::ExitCode ReleaseFetch::Run(app::Context& context, ReleaseClient& client, absl::Duration wait,
+                                absl::Duration watch) {
   const bool watching = watch > absl::ZeroDuration();
   if (watching) {
     // The first process of a container would ignore a signal without a handler.
@@ -133,13 +133,13 @@ ExitCode ReleaseFetch::Run(Context& context, ReleaseClient& client, absl::Durati
     SleepUnlessStopped(std::min(kFetchRetry, end - absl::Now()));
     status = Fetch(context, client);
   }
-  if (!watching) return status.ok() ? ExitCode::kDone : context.Fail(status);
+  if (!watching) return status.ok() ? app::ExitCode::kDone : context.Fail(status);
   while (fetch_stopped == 0) {
     if (!status.ok()) context.Fail(status);
     SleepUnlessStopped(watch);
     if (fetch_stopped == 0) status = Fetch(context, client);
   }
-  return ExitCode::kDone;
+  return app::ExitCode::kDone;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

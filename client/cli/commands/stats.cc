@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/json.h"
@@ -18,37 +18,37 @@
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/digest.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 // The daemon counts from its start for everybody. --zero keeps what it has
 // counted by then in a file of this user's, and later runs subtract that.
-class StatsCommand final : public Command {
+class StatsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app =
-        AddVerb(root, "stats", "hits, misses and what they saved; newest tunings", Rows::kNo);
+        AddVerb(root, "stats", "hits, misses and what they saved; newest tunings", app::Rows::kNo);
     app->add_flag("--zero", zero_, "show them, and count from zero for this user from now on");
     app->add_option("--last", last_, "how many tunings to show, newest first; without it 5")
         ->type_name("N")
         ->check(CLI::Range(0, 1000));
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto now, client->GetServerInfo());
     ASSIGN_OR_RETURN(const auto newest, Newest(context, *client));
     const std::string path = ZeroPath(context);
     Print(context, now, ReadZero(path, now), newest);
-    if (!zero_) return ExitCode::kDone;
+    if (!zero_) return app::ExitCode::kDone;
     RETURN_IF_ERROR(WriteZero(path, now));
     context.Say("counting from zero");
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
  private:
   // A file of this user's for each daemon's address. Empty without a home.
-  static std::string ZeroPath(Context& context) {
+  static std::string ZeroPath(app::Context& context) {
     const auto variable = [&](const char* name) { return context.io().env(name).value_or(""); };
     std::string state = variable("XDG_STATE_HOME");
     const std::string home = variable("HOME");
@@ -75,12 +75,13 @@ class StatsCommand final : public Command {
     }
     std::error_code ignored;  // the file's own error names the path
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, "--zero"));
+    ASSIGN_OR_RETURN(const auto file, output::AtomicFile::Create(path, "--zero"));
     RETURN_IF_ERROR(file->Write(now.SerializeAsString()));
     return file->Commit();
   }
 
-  absl::StatusOr<std::vector<v1::Tuning>> Newest(const Context& context, Client& client) const {
+  absl::StatusOr<std::vector<v1::Tuning>> Newest(const app::Context& context,
+                                                 Client& client) const {
     std::vector<v1::Tuning> newest;
     if (last_ == 0) return newest;
     v1::ListTuningsRequest request;
@@ -100,7 +101,7 @@ class StatsCommand final : public Command {
     return newest;
   }
 
-  static void Print(Context& context, const v1::ServerInfo& now, const v1::ServerInfo& zero,
+  static void Print(app::Context& context, const v1::ServerInfo& now, const v1::ServerInfo& zero,
                     const std::vector<v1::Tuning>& newest) {
     const int64_t lookups = now.lookups() - zero.lookups();
     const int64_t hits = now.hits() - zero.hits();
@@ -108,8 +109,8 @@ class StatsCommand final : public Command {
     const int64_t requests = now.worker_requests() - zero.worker_requests();
     const int64_t starts = now.worker_starts() - zero.worker_starts();
     std::ostream& out = context.io().out;
-    if (context.format() == Format::kJson) {
-      out << JsonObject()
+    if (context.format() == app::Format::kJson) {
+      out << output::JsonObject()
                  .Add("zeroed", zero.pid() != 0)
                  .Add("lookups", lookups)
                  .Add("hits", hits)
@@ -118,13 +119,13 @@ class StatsCommand final : public Command {
                  .Add("workerRequests", requests)
                  .Add("workerStarts", starts)
                  .Add("tunings", now.tuning_count())
-                 .AddRaw("newest", JsonMessages(newest))
+                 .AddRaw("newest", output::JsonMessages(newest))
                  .Take()
           << "\n";
       return;
     }
     out << "counted since    "
-        << (zero.pid() != 0 ? "the last --zero" : FormatTimestamp(now.start_time())) << "\n"
+        << (zero.pid() != 0 ? "the last --zero" : output::FormatTimestamp(now.start_time())) << "\n"
         << "look-ups         " << lookups << "\n"
         << "hits             " << hits;
     if (lookups > 0) out << absl::StrFormat(" (%.1f%%)", 100.0 * hits / lookups);
@@ -133,12 +134,13 @@ class StatsCommand final : public Command {
         << requests << "\n"
         << "worker starts    " << starts << "\n"
         << "tunings stored   " << now.tuning_count() << "\n";
-    Table table({{"TUNED"}, {"TOOK", Align::kRight}, {"EVIDENCE"}, {"PROBLEM"}, {"WINNER"}});
+    output::Table table(
+        {{"TUNED"}, {"TOOK", output::Align::kRight}, {"EVIDENCE"}, {"PROBLEM"}, {"WINNER"}});
     for (const v1::Tuning& tuning : newest) {
-      table.Add({FormatTimestamp(tuning.tune_time()),
+      table.Add({output::FormatTimestamp(tuning.tune_time()),
                  absl::StrFormat("%.2f s", absl::ToDoubleSeconds(FromProto(tuning.elapsed()))),
-                 {EnumWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
-                 ShortProblem(tuning.problem_text()),
+                 {output::EnumWord(tuning.evidence()), calls::EvidenceColor(tuning.evidence())},
+                 input::ShortProblem(tuning.problem_text()),
                  tuning.winner().empty() ? "-" : tuning.winner()});
     }
     if (!table.empty()) out << "\n" << table.Render(context.table_width(), context.out_color());
@@ -150,6 +152,6 @@ class StatsCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewStatsCommand() { return std::make_unique<StatsCommand>(); }
+std::unique_ptr<app::Command> NewStatsCommand() { return std::make_unique<StatsCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -2,10 +2,10 @@
 #include <optional>
 #include <vector>
 
-#include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/calls/tuning_run.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/budget_args.h"
 #include "client/cli/input/constraint_args.h"
 #include "client/cli/input/problem_args.h"
@@ -13,14 +13,14 @@
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class TuneCommand final : public Command {
+class TuneCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "tune", "search the best algorithm of each problem, and keep it", Rows::kYes);
+    CLI::App* app = AddVerb(root, "tune", "search the best algorithm of each problem, and keep it",
+                            app::Rows::kYes);
     problems_.Register(*app);
     constraints_.Register(*app);
     budget_.Register(*app);
@@ -34,7 +34,7 @@ class TuneCommand final : public Command {
     app->add_flag("--force", force_, "also what has been tuned already");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto constraints, constraints_.ToProto());
     v1::CreateTuningJobRequest request;
     RETURN_IF_ERROR(FillOptions(request.mutable_options()));
@@ -45,19 +45,19 @@ class TuneCommand final : public Command {
     request.set_priority(v1::PRIORITY_INTERACTIVE);
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
 
-    TuningRun run;
-    if (!batch.rows.empty()) run = RunTuning(context, request, batch.rows);
-    BatchAnswers answers;
-    if (!run.jobs.empty() && !run.cancelled && run.code != ExitCode::kUnreachable) {
+    calls::TuningRun run;
+    if (!batch.rows.empty()) run = calls::RunTuning(context, request, batch.rows);
+    calls::BatchAnswers answers;
+    if (!run.jobs.empty() && !run.cancelled && run.code != app::ExitCode::kUnreachable) {
       v1::BatchGetRequest get;
       get.set_environment(context.settings().environment);
       *get.mutable_constraints() = constraints;
-      answers = BatchGetAll(context, get, batch.rows, context.settings().client.timeout);
+      answers = calls::BatchGetAll(context, get, batch.rows, context.settings().client.timeout);
     }
     std::vector<ProblemRowError> invalid = batch.errors;
     invalid.insert(invalid.end(), run.errors.begin(), run.errors.end());
-    PrintAnswers(context, answers, invalid, JsonMessages(run.jobs));
-    return Worse(batch.code, Worse(run.code, answers.code));
+    calls::PrintAnswers(context, answers, invalid, output::JsonMessages(run.jobs));
+    return app::Worse(batch.code, app::Worse(run.code, answers.code));
   }
 
  private:
@@ -65,7 +65,7 @@ class TuneCommand final : public Command {
     RETURN_IF_ERROR(budget_.Fill(options));
     if (max_candidates_) {
       ASSIGN_OR_RETURN(const int64_t count,
-                       ParseCount("--max-candidates", *max_candidates_, 0, 100'000));
+                       output::ParseCount("--max-candidates", *max_candidates_, 0, 100'000));
       options->set_max_candidates(static_cast<int32_t>(count));
     }
     options->set_all_timings(all_timings_);
@@ -73,9 +73,9 @@ class TuneCommand final : public Command {
     return absl::OkStatus();
   }
 
-  ProblemArgs problems_;
-  ConstraintArgs constraints_;
-  BudgetArgs budget_;
+  input::ProblemArgs problems_;
+  input::ConstraintArgs constraints_;
+  input::BudgetArgs budget_;
   std::optional<std::string> max_candidates_;
   std::string search_ = "heuristics";
   bool all_timings_ = false;
@@ -84,6 +84,6 @@ class TuneCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewTuneCommand() { return std::make_unique<TuneCommand>(); }
+std::unique_ptr<app::Command> NewTuneCommand() { return std::make_unique<TuneCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -1,23 +1,23 @@
 #include <CLI/CLI.hpp>
 
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class UnpinCommand final : public Command {
+class UnpinCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "unpin", "end a pin", Rows::kNo);
+    CLI::App* app = AddVerb(root, "unpin", "end a pin", app::Rows::kNo);
     problem_.RegisterOne(*app);
     app->add_option("--fleet-pin", fleet_pin_,
                     "it is that pin of a fleet, which this node has left");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
     v1::UnpinRequest request;
     request.set_environment(context.settings().environment);
@@ -25,18 +25,18 @@ class UnpinCommand final : public Command {
     request.set_fleet_pin(fleet_pin_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto response, client->Unpin(request));
-    context.PrintJson(JsonObject().Add("unpinned", problem.ToText()).Take());
-    context.Say("unpinned " + ShortProblem(problem.ToText()));
-    return ExitCode::kDone;
+    context.PrintJson(output::JsonObject().Add("unpinned", problem.ToText()).Take());
+    context.Say("unpinned " + input::ShortProblem(problem.ToText()));
+    return app::ExitCode::kDone;
   }
 
  private:
-  ProblemArgs problem_;
+  input::ProblemArgs problem_;
   int64_t fleet_pin_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Command> NewUnpinCommand() { return std::make_unique<UnpinCommand>(); }
+std::unique_ptr<app::Command> NewUnpinCommand() { return std::make_unique<UnpinCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

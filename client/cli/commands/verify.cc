@@ -7,7 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
@@ -17,14 +17,14 @@
 #include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class VerifyCommand final : public Command {
+class VerifyCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app =
-        AddVerb(root, "verify", "check a bundle, byte by byte and row by row", Rows::kNo);
+        AddVerb(root, "verify", "check a bundle, byte by byte and row by row", app::Rows::kNo);
     app->add_option("files", files_, "bundles")->type_name("FILE")->required();
     app->add_option("--public-key", public_keys_,
                     "PEM file with an Ed25519 public key, one of which must have signed")
@@ -33,13 +33,13 @@ class VerifyCommand final : public Command {
     app->add_flag("--jsonl", jsonl_, "print its tunings as JSON lines");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     std::vector<std::string> trusted;
     for (const std::string& path : public_keys_) {
       ASSIGN_OR_RETURN(auto key, db::ReadBundlePublicKey(path));
       trusted.push_back(std::move(key));
     }
-    ExitCode code = ExitCode::kDone;
+    app::ExitCode code = app::ExitCode::kDone;
     std::vector<std::string> documents;
     for (const std::string& file : files_) {
       const auto document =
@@ -47,17 +47,18 @@ class VerifyCommand final : public Command {
       if (document.ok()) {
         documents.push_back(*document);
       } else {
-        code = Worse(code, context.Fail(document.status()));
+        code = app::Worse(code, context.Fail(document.status()));
       }
     }
-    if (context.format() == Format::kJson && !jsonl_) {
-      context.io().out << JsonObject().AddRaw("bundles", JsonArray(documents)).Take() << "\n";
+    if (context.format() == app::Format::kJson && !jsonl_) {
+      context.io().out
+          << output::JsonObject().AddRaw("bundles", output::JsonArray(documents)).Take() << "\n";
     }
     return code;
   }
 
  private:
-  static absl::StatusOr<std::string> PrintLines(Context& context, const std::string& file,
+  static absl::StatusOr<std::string> PrintLines(app::Context& context, const std::string& file,
                                                 const std::vector<std::string>& trusted) {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(file));
     RETURN_IF_ERROR(db::WriteBundleJson(reader.get(), trusted, [&](const std::string& line) {
@@ -67,15 +68,15 @@ class VerifyCommand final : public Command {
     return std::string();
   }
 
-  static absl::StatusOr<std::string> Verify(Context& context, const std::string& file,
+  static absl::StatusOr<std::string> Verify(app::Context& context, const std::string& file,
                                             const std::vector<std::string>& trusted,
-                                            ExitCode* code) {
+                                            app::ExitCode* code) {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(file));
     db::RefusalCounts refused;
     std::vector<db::BundleRefusal> refusals;
     const absl::Time now = absl::Now();
     {
-      ByteProgress progress(context.io(), "verifying", reader->size());
+      output::ByteProgress progress(context.io(), "verifying", reader->size());
       RETURN_IF_ERROR(db::ReadWholeBundle(reader.get(), trusted, [&](const db::BundleEntry& entry) {
         progress.Show(entry.offset);
         if (!db::FromBundleTuning(*entry.row, *entry.environment, now, &refusals)) {
@@ -92,19 +93,19 @@ class VerifyCommand final : public Command {
     const std::string signer = absl::BytesToHexString(trailer.public_key());
     context.Say(absl::StrCat(
         file, ": ", trailer.tuning_count(), " tunings, ", trailer.environment_count(),
-        " environments and places, ", FormatBytes(reader->size()), ", ",
+        " environments and places, ", output::FormatBytes(reader->size()), ", ",
         signer.empty() ? "not signed" : "signed by " + signer,
         refused.rows() > 0 ? absl::StrCat(", ", refused.rows(), " tunings break a rule")
                            : ", sound"));
-    if (refused.rows() > 0) *code = Worse(*code, ExitCode::kFailed);
-    return JsonObject()
+    if (refused.rows() > 0) *code = app::Worse(*code, app::ExitCode::kFailed);
+    return output::JsonObject()
         .Add("file", file)
         .Add("tunings", trailer.tuning_count())
         .Add("environments", trailer.environment_count())
         .Add("bytes", reader->size())
         .Add("sha256", absl::BytesToHexString(trailer.sha256()))
         .Add("signer", signer)
-        .AddRaw("refusals", JsonMessages(refused.refusals()))
+        .AddRaw("refusals", output::JsonMessages(refused.refusals()))
         .Take();
   }
 
@@ -115,6 +116,6 @@ class VerifyCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewVerifyCommand() { return std::make_unique<VerifyCommand>(); }
+std::unique_ptr<app::Command> NewVerifyCommand() { return std::make_unique<VerifyCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

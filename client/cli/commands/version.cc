@@ -2,28 +2,28 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/json.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class VersionCommand final : public Command {
+class VersionCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "version", "versions of this program and of the daemon", Rows::kNo);
+    AddVerb(root, "version", "versions of this program and of the daemon", app::Rows::kNo);
   }
 
   // A daemon that is not there is no failure: this program's version is known.
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     const auto server = client->GetServerInfo();
     std::ostream& out = context.io().out;
-    if (context.format() == Format::kJson) {
-      out << JsonObject()
+    if (context.format() == app::Format::kJson) {
+      out << output::JsonObject()
                  .Add("client", std::string(CONVTUNE_VERSION))
-                 .AddRaw("server", server.ok() ? JsonMessage(*server) : "null")
+                 .AddRaw("server", server.ok() ? output::JsonMessage(*server) : "null")
                  .Take()
           << "\n";
     } else {
@@ -38,12 +38,12 @@ class VersionCommand final : public Command {
                                context.settings().client.address.ToText(), ": ",
                                std::string(server.status().message())));
     }
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Command> NewVersionCommand() { return std::make_unique<VersionCommand>(); }
+std::unique_ptr<app::Command> NewVersionCommand() { return std::make_unique<VersionCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

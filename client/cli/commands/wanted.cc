@@ -2,7 +2,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
@@ -10,33 +10,33 @@
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
-class WantedCommand final : public Command {
+class WantedCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "wanted", "what programs asked for in vain, most wanted first", Rows::kYes);
+    AddVerb(root, "wanted", "what programs asked for in vain, most wanted first", app::Rows::kYes);
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto client, ReleaseClient::Create(context.settings().client));
     v1::ListWantedRequest request;
     request.set_environment(context.settings().environment);
     request.set_max_problems(10000);
     ASSIGN_OR_RETURN(const auto wanted, client->ListWanted(request));
-    if (context.format() == Format::kJson) {
-      context.PrintJson(JsonMessage(wanted));
-      return ExitCode::kDone;
+    if (context.format() == app::Format::kJson) {
+      context.PrintJson(output::JsonMessage(wanted));
+      return app::ExitCode::kDone;
     }
     context.PrintCsv({"problem", "environment", "misses", "first_seen", "last_seen", "attempts",
                       "last_error", "environment_text", "can_be_tuned"});
-    Table table({{"PROBLEM"},
-                 {"ENVIRONMENT"},
-                 {"MISSES", Align::kRight},
-                 {"LAST SEEN"},
-                 {"TRIED", Align::kRight},
-                 {"WHY NOT"}});
+    output::Table table({{"PROBLEM"},
+                         {"ENVIRONMENT"},
+                         {"MISSES", output::Align::kRight},
+                         {"LAST SEEN"},
+                         {"TRIED", output::Align::kRight},
+                         {"WHY NOT"}});
     std::map<std::string, int> elsewhere;  // by the environment's text
     for (const v1::WantedProblem& problem : wanted.wanted()) {
       // A daemon older than these two fields leaves both empty.
@@ -44,18 +44,20 @@ class WantedCommand final : public Command {
       if (!here) ++elsewhere[problem.environment_text()];
       context.PrintCsv(
           {problem.problem_text(), problem.environment(), absl::StrCat(problem.miss_count()),
-           FormatTimestamp(problem.first_seen_time()), FormatTimestamp(problem.last_seen_time()),
-           absl::StrCat(problem.attempt_count()), problem.last_error(), problem.environment_text(),
-           here ? "true" : "false"});
+           output::FormatTimestamp(problem.first_seen_time()),
+           output::FormatTimestamp(problem.last_seen_time()), absl::StrCat(problem.attempt_count()),
+           problem.last_error(), problem.environment_text(), here ? "true" : "false"});
       // A name alone would not tell another version of cuDNN from the one that is here.
-      table.Add({ShortProblem(problem.problem_text()),
+      table.Add({input::ShortProblem(problem.problem_text()),
                  here ? problem.environment() : problem.environment_text(),
-                 absl::StrCat(problem.miss_count()), FormatTimestamp(problem.last_seen_time()),
+                 absl::StrCat(problem.miss_count()),
+                 output::FormatTimestamp(problem.last_seen_time()),
                  absl::StrCat(problem.attempt_count()),
                  problem.last_error().empty() ? "-" : problem.last_error()});
     }
     context.PrintTable(table);
-    if (context.format() == Format::kCsv) return ExitCode::kDone;  // for `convtune warm -`
+    if (context.format() == app::Format::kCsv)
+      return app::ExitCode::kDone;  // for `convtune warm -`
     int64_t left = wanted.wanted_count();
     std::string text = Problems(left) + " wanted";
     for (const auto& [environment, count] : elsewhere) {
@@ -69,7 +71,7 @@ class WantedCommand final : public Command {
                       "or start convtuned with --tune-wanted");
     }
     context.Say(text);
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
  private:
@@ -80,6 +82,6 @@ class WantedCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewWantedCommand() { return std::make_unique<WantedCommand>(); }
+std::unique_ptr<app::Command> NewWantedCommand() { return std::make_unique<WantedCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

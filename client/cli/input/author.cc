@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 
 std::string AuthorOf(const std::string& given) {
   if (!given.empty()) return given;
@@ -14,4 +14,4 @@ std::string AuthorOf(const std::string& given) {
                                                        : absl::StrCat("uid ", geteuid());
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

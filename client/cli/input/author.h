@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 
 // `given`, or the user's name where that is empty.
 std::string AuthorOf(const std::string& given);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

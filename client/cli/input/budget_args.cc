@@ -7,7 +7,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 namespace {
 
 constexpr absl::Duration kLongestWait = absl::Hours(1);
@@ -15,7 +15,7 @@ constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 // Reads --budget. INVALID_ARGUMENT if it is no time from 10ms to 1h.
 absl::Status SetTimeBudget(const std::string& text, v1::TuningOptions* options) {
-  ASSIGN_OR_RETURN(const absl::Duration budget, ParseTime("--budget", text));
+  ASSIGN_OR_RETURN(const absl::Duration budget, output::ParseTime("--budget", text));
   if (budget < absl::Milliseconds(10) || budget > absl::Hours(1)) {
     return absl::InvalidArgumentError("--budget: must be from 10ms to 1h, is '" + text + "'");
   }
@@ -41,7 +41,7 @@ absl::Status BudgetArgs::Fill(v1::TuningOptions* options) const {
     RETURN_IF_ERROR(SetTimeBudget(*budget_, options));
   }
   if (wait_idle_) {
-    ASSIGN_OR_RETURN(const absl::Duration wait, ParseTime("--wait-idle", *wait_idle_));
+    ASSIGN_OR_RETURN(const absl::Duration wait, output::ParseTime("--wait-idle", *wait_idle_));
     if (wait > kLongestWait) {
       return absl::InvalidArgumentError(
           absl::StrCat("--wait-idle: must be at most 1h, is '", *wait_idle_, "'"));
@@ -49,7 +49,7 @@ absl::Status BudgetArgs::Fill(v1::TuningOptions* options) const {
     *options->mutable_wait_idle() = ToProto(wait);
   }
   if (memory_budget_) {
-    ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("--memory-budget", *memory_budget_));
+    ASSIGN_OR_RETURN(const int64_t bytes, output::ParseBytes("--memory-budget", *memory_budget_));
     if (bytes > kMostBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("--memory-budget: must be at most 2^50 bytes, is '", *memory_budget_, "'"));
@@ -59,4 +59,4 @@ absl::Status BudgetArgs::Fill(v1::TuningOptions* options) const {
   return absl::OkStatus();
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

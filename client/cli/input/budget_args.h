@@ -12,7 +12,7 @@ namespace CLI {
 class App;
 }
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 
 // Value type, but its address is registered.
 class BudgetArgs {
@@ -26,4 +26,4 @@ class BudgetArgs {
   std::optional<std::string> budget_, memory_budget_, wait_idle_;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

@@ -6,7 +6,7 @@
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 
 void ConstraintArgs::Register(CLI::App& app) {
   const std::string group = "What an answer must keep to";
@@ -41,7 +41,7 @@ void ConstraintArgs::Register(CLI::App& app) {
 absl::StatusOr<v1::Constraints> ConstraintArgs::ToProto() const {
   v1::Constraints constraints;
   if (max_workspace_) {
-    ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("--max-workspace", *max_workspace_));
+    ASSIGN_OR_RETURN(const int64_t bytes, output::ParseBytes("--max-workspace", *max_workspace_));
     constraints.set_max_workspace_bytes(bytes);
   }
   constraints.set_deterministic(deterministic_);
@@ -65,4 +65,4 @@ absl::StatusOr<v1::Constraints> ConstraintArgs::ToProto() const {
   return constraints;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

@@ -11,7 +11,7 @@ namespace CLI {
 class App;
 }
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 
 // Value type, but its address is registered.
 class ConstraintArgs {
@@ -35,4 +35,4 @@ class ConstraintArgs {
   std::string cache_;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/child_program.h"
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 namespace {
 
 constexpr char kHowTo[] =
@@ -32,12 +32,12 @@ absl::StatusOr<std::string> OnnxProblems(const std::string& path,
   if (access(path.c_str(), R_OK) != 0) {
     return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
   }
-  const std::string python = PythonInterpreter();
+  const std::string python = app::PythonInterpreter();
   // A path, so that no file is taken for an option.
   std::vector<std::string> words = {python, "-m", "convtune", "problems",
                                     path[0] == '/' ? path : "./" + path};
   words.insert(words.end(), options.begin(), options.end());
-  auto ran = RunToEnd(words, {}, ChildErrors::kOurs);
+  auto ran = app::RunToEnd(words, {}, app::ChildErrors::kOurs);
   if (!ran.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": an ONNX model is read by the Python package, but ",
@@ -54,4 +54,4 @@ absl::StatusOr<std::string> OnnxProblems(const std::string& path,
   return std::move(ran->text);
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

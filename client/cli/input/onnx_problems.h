@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 
 // True if the file's name ends in .onnx.
 bool IsOnnxFile(const std::string& path);
@@ -20,4 +20,4 @@ bool IsOnnxFile(const std::string& path);
 absl::StatusOr<std::string> OnnxProblems(const std::string& path,
                                          const std::vector<std::string>& options);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

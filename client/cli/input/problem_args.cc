@@ -12,7 +12,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/sizes.h"
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 namespace {
 
 // "argument 2:1" is the only line of argument 2.
@@ -166,7 +166,7 @@ absl::StatusOr<ProblemList> ProblemArgs::ReadModel(const std::string& file,
   return ReadProblemList(in, file, left);
 }
 
-absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
+absl::StatusOr<ProblemBatch> ProblemArgs::Read(app::Context& context) const {
   if (problems_.empty() && files_.empty()) {
     return absl::InvalidArgumentError("PROBLEM: at least one, or --file, must be given");
   }
@@ -187,7 +187,7 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
     for (ProblemRowError& error : list.errors) {
       context.SayError(absl::StrCat(error.source, ": ", error.message));
       batch.errors.push_back(std::move(error));
-      batch.code = ExitCode::kUsage;
+      batch.code = app::ExitCode::kUsage;
     }
     for (ProblemRow& row : list.rows) batch.rows.push_back(std::move(row));
   };
@@ -247,4 +247,4 @@ std::string ShortProblem(const std::string& text) {
   return same.ok() && *same == *problem ? result : text;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

@@ -14,13 +14,13 @@ namespace CLI {
 class App;
 }
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 
 // A list that was read, with what was wrong already said.
 struct ProblemBatch {
-  std::vector<ProblemRow> rows;         // the valid ones, in order
-  std::vector<ProblemRowError> errors;  // the others
-  ExitCode code = ExitCode::kDone;      // kUsage if there are others
+  std::vector<ProblemRow> rows;               // the valid ones, in order
+  std::vector<ProblemRowError> errors;        // the others
+  app::ExitCode code = app::ExitCode::kDone;  // kUsage if there are others
 };
 
 // Value type, but its address is registered.
@@ -41,7 +41,7 @@ class ProblemArgs {
   // Reads all of them; says notices and every invalid row on io.err.
   // INVALID_ARGUMENT if there is nothing to read, if an override is wrong, or if
   // a file cannot be read.
-  absl::StatusOr<ProblemBatch> Read(Context& context) const;
+  absl::StatusOr<ProblemBatch> Read(app::Context& context) const;
   // The one problem.
   absl::StatusOr<ConvProblem> ReadOne() const;
 
@@ -63,4 +63,4 @@ class ProblemArgs {
 // and still read as the same problem. `text` as it is, if it cannot be read.
 std::string ShortProblem(const std::string& text);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

@@ -21,7 +21,7 @@
 #include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 // Names that a signal's handler removes. A program writes one or two at a time.
@@ -161,4 +161,4 @@ absl::Status AtomicFile::Commit() {
   return SyncFolderOf(path_);
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 
 // Written under a temporary name beside `path`, which Commit() gives it. A
 // symbolic link stays one: what it names is written, also where that is not
@@ -49,4 +49,4 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

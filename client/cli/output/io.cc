@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 int TerminalColumns() {
@@ -38,4 +38,4 @@ bool WantsColor(const Io& io, bool terminal) {
          io.env("TERM").value_or("") != "dumb";
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

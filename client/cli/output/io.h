@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 
 // Tests have an Io of their own.
 struct Io {
@@ -26,4 +26,4 @@ Io TerminalIo();
 // empty (https://no-color.org), and TERM is not "dumb".
 bool WantsColor(const Io& io, bool terminal);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

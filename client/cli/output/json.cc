@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 
 std::string JsonString(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -48,4 +48,4 @@ JsonObject& JsonObject::AddMembers(const google::protobuf::Message& message) {
   return *this;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 
 // `text` as a JSON string, quotes included. Bytes that are no UTF-8 become
 // U+FFFD.
@@ -61,4 +61,4 @@ class JsonObject {
   std::string members_;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

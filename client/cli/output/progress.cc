@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 
 std::string RenderProgress(const Progress& progress, int columns) {
   constexpr int kBar = 20;
@@ -56,4 +56,4 @@ void ByteProgress::Show(int64_t done) {
                          total_ > 0 ? absl::StrCat(" of ", FormatBytes(total_)) : ""));
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "client/cli/output/io.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 
 // Value type.
 struct Progress {
@@ -62,4 +62,4 @@ class ByteProgress {
   absl::Time next_ = absl::Now() + kPeriod;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

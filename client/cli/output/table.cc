@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 constexpr int kRoomy = 40;     // columns that are enough for a text to be cut to
@@ -151,4 +151,4 @@ std::string CsvLine(const std::vector<std::string>& fields) {
   return absl::StrJoin(fields, ",", append) + "\n";
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

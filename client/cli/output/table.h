@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 
 enum class Align { kLeft, kRight };
 enum class Color { kNone, kGreen, kYellow, kRed, kBold };
@@ -48,4 +48,4 @@ std::string CsvLine(const std::vector<std::string>& fields);
 // Columns that UTF-8 text takes, counting code points.
 int DisplayWidth(const std::string& text);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 constexpr std::pair<const char*, int64_t> kUnits[] = {
@@ -132,4 +132,4 @@ std::string EnumWord(const google::protobuf::EnumDescriptor& descriptor, int num
   return word;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 
 // Reads "64MiB": a whole number and B, KiB, MiB, GiB, KB, MB or GB; "0" needs
 // no unit. INVALID_ARGUMENT names `field` and the rule.
@@ -43,4 +43,4 @@ std::string EnumWord(Enum value, char between = ' ') {
   return EnumWord(*google::protobuf::GetEnumDescriptor<Enum>(), value, between);
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

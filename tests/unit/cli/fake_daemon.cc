@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/cli.h"
+#include "client/cli/cli.h"
 
 namespace convtune::cli {
 namespace {
@@ -294,17 +294,17 @@ RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions
   std::istringstream in(options.in);
   std::ostringstream out;
   std::ostringstream err;
-  Io io{in,
-        out,
-        err,
-        options.terminal,
-        options.terminal,
-        120,
-        [&](const std::string& name) -> std::optional<std::string> {
-          const auto it = options.env.find(name);
-          if (it == options.env.end()) return std::nullopt;
-          return it->second;
-        }};
+  output::Io io{in,
+                out,
+                err,
+                options.terminal,
+                options.terminal,
+                120,
+                [&](const std::string& name) -> std::optional<std::string> {
+                  const auto it = options.env.find(name);
+                  if (it == options.env.end()) return std::nullopt;
+                  return it->second;
+                }};
   RunResult result;
   result.code = RunCli(arguments, io);
   result.out = out.str();

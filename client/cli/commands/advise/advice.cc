@@ -10,7 +10,7 @@
 #include "client/cli/output/units.h"
 #include "proto/convert/problem_order.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::advise {
 namespace {
 
 constexpr char kArithmetic[] = "fwd,x=32x2048x32x32,w=2048x2048x1x1,";
@@ -24,7 +24,9 @@ void AddRow(const ConvProblem& problem, bool asked, Probe probe, std::vector<Adv
   if (problem.data_type() == DataType::kF32) rows->push_back({problem, true, false, probe});
 }
 
-std::string EvidenceText(const AdviceRow& row) { return EnumWord(row.result.answer().evidence()); }
+std::string EvidenceText(const AdviceRow& row) {
+  return output::EnumWord(row.result.answer().evidence());
+}
 bool IsMeasured(const AdviceRow& row) {
   return row.result.answer().evidence() >= v1::EVIDENCE_MEASURED;
 }
@@ -85,7 +87,7 @@ absl::StatusOr<std::vector<AdviceRow>> MakeRows(const ConvProblem& problem,
   for (const int64_t batch : batches.empty() ? own : batches) {
     for (const TensorLayout layout : {TensorLayout::kNchw, TensorLayout::kNhwc}) {
       for (const DataType type : all) {
-        const auto variant = Vary(problem, {std::nullopt, type, layout, {batch}});
+        const auto variant = calls::Vary(problem, {std::nullopt, type, layout, {batch}});
         if (variant) AddRow(*variant, false, Probe::kNone, &rows);
       }
     }
@@ -199,4 +201,4 @@ std::string Conclude(const std::vector<AdviceRow>& rows) {
   return words;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::advise

@@ -13,7 +13,7 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/problem/conv_problem.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::advise {
 
 // The resource that limits a probe of the GPU.
 enum class Probe { kNone, kCompute, kMemory };
@@ -77,4 +77,4 @@ std::string CeilingWords(const Ceilings& ceilings);
 // first.
 std::string Conclude(const std::vector<AdviceRow>& rows);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::advise

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/advise/advice.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/budget_args.h"
 #include "client/cli/input/constraint_args.h"
 #include "client/cli/input/problem_args.h"
@@ -17,7 +17,7 @@
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::advise {
 namespace {
 
 std::string Figure(int digits, double value) {
@@ -25,8 +25,8 @@ std::string Figure(int digits, double value) {
 }
 
 std::string Word(const v1::BatchGetResult& result) {
-  return result.has_answer() ? EnumWord(result.answer().evidence())
-                             : "miss: " + EnumWord(result.miss().reason());
+  return result.has_answer() ? output::EnumWord(result.answer().evidence())
+                             : "miss: " + output::EnumWord(result.miss().reason());
 }
 
 std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {
@@ -38,7 +38,8 @@ std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {
 }
 
 // Fills in the results of the rows.
-ExitCode Ask(Context& context, const v1::Constraints& constraints, std::vector<AdviceRow>* rows) {
+app::ExitCode Ask(app::Context& context, const v1::Constraints& constraints,
+                  std::vector<AdviceRow>* rows) {
   for (const bool forbid_tf32 : {false, true}) {
     v1::BatchGetRequest get;
     get.set_environment(context.settings().environment);
@@ -52,22 +53,22 @@ ExitCode Ask(Context& context, const v1::Constraints& constraints, std::vector<A
       asked.push_back(&row);
     }
     if (problems.empty()) continue;
-    const BatchAnswers answers =
-        BatchGetAll(context, get, problems, context.settings().client.timeout);
-    if (answers.rows.size() != asked.size()) return ExitCode::kUnreachable;
+    const calls::BatchAnswers answers =
+        calls::BatchGetAll(context, get, problems, context.settings().client.timeout);
+    if (answers.rows.size() != asked.size()) return app::ExitCode::kUnreachable;
     for (size_t i = 0; i < asked.size(); ++i) asked[i]->result = answers.rows[i].result;
-    if (answers.code == ExitCode::kUnreachable) return answers.code;
+    if (answers.code == app::ExitCode::kUnreachable) return answers.code;
   }
-  return ExitCode::kDone;
+  return app::ExitCode::kDone;
 }
 
-class AdviseCommand final : public Command {
+class AdviseCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(root, "advise",
                             "tune one convolution in other layouts, types and batch sizes too, and "
                             "show them side by side",
-                            Rows::kYes);
+                            app::Rows::kYes);
     problem_.RegisterOne(*app);
     constraints_.Register(*app);
     app->add_option("--dtypes", dtypes_, "data types to compare, besides the problem's own")
@@ -82,7 +83,7 @@ class AdviseCommand final : public Command {
     budget_.Register(*app);
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(auto rows, ReadRows());
     ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
     v1::CreateTuningJobRequest request;
@@ -90,18 +91,19 @@ class AdviseCommand final : public Command {
     request.set_environment(context.settings().environment);
     request.set_priority(v1::PRIORITY_INTERACTIVE);
     // A variant that cuDNN has nothing for is a row like the others.
-    const TuningRun run = RunTuning(context, request, ProblemsOf(rows));
+    const calls::TuningRun run = calls::RunTuning(context, request, ProblemsOf(rows));
     if (run.cancelled || run.jobs.empty()) return run.code;
-    const ExitCode code = Ask(context, constraints, &rows);
-    if (code == ExitCode::kUnreachable) return code;
+    const app::ExitCode code = Ask(context, constraints, &rows);
+    if (code == app::ExitCode::kUnreachable) return code;
     std::vector<AdviceRow> probes = MakeProbes(rows);
     if (!probes.empty()) {
       context.Say("probing what the GPU can do at most:");
-      if (RunTuning(context, request, ProblemsOf(probes)).cancelled) return ExitCode::kFailed;
+      if (calls::RunTuning(context, request, ProblemsOf(probes)).cancelled)
+        return app::ExitCode::kFailed;
       Ask(context, {}, &probes);
     }
     Print(context, rows, Ceilings::Of(probes, rows));
-    return ExitCodeOf(rows.front().result);
+    return calls::ExitCodeOf(rows.front().result);
   }
 
  private:
@@ -112,17 +114,17 @@ class AdviseCommand final : public Command {
     return MakeRows(problem, types, batches_);
   }
 
-  static void Print(Context& context, const std::vector<AdviceRow>& rows,
+  static void Print(app::Context& context, const std::vector<AdviceRow>& rows,
                     const Ceilings& ceilings) {
     std::ostream& out = context.io().out;
     const double asked = rows.front().per_second();
     const auto speed_up = [&](const AdviceRow& row) {
       return asked > 0 ? row.per_second() / asked : 0;
     };
-    if (context.format() == Format::kJson) {
+    if (context.format() == app::Format::kJson) {
       std::vector<std::string> elements;
       for (const AdviceRow& row : rows) {
-        elements.push_back(JsonObject()
+        elements.push_back(output::JsonObject()
                                .Add("problem", row.problem.ToText())
                                .Add("tf32Forbidden", row.forbid_tf32)
                                .Add("asked", row.asked)
@@ -135,16 +137,16 @@ class AdviseCommand final : public Command {
       }
       std::vector<std::string> tflops;
       for (const auto& [type, most] : ceilings.tflops) {
-        tflops.push_back(JsonObject()
+        tflops.push_back(output::JsonObject()
                              .Add("dtype", std::string(Name(type.first)))
                              .Add("tf32Forbidden", type.second)
                              .Add("value", most)
                              .Take());
       }
-      out << JsonObject()
-                 .AddRaw("variants", JsonArray(elements))
-                 .AddRaw("ceilings", JsonObject()
-                                         .AddRaw("tflops", JsonArray(tflops))
+      out << output::JsonObject()
+                 .AddRaw("variants", output::JsonArray(elements))
+                 .AddRaw("ceilings", output::JsonObject()
+                                         .AddRaw("tflops", output::JsonArray(tflops))
                                          .Add("gbytesPerSecond", ceilings.gbytes)
                                          .Take())
                  .Add("conclusion", Conclude(rows))
@@ -152,22 +154,22 @@ class AdviseCommand final : public Command {
           << "\n";
       return;
     }
-    Table table({{"BATCH", Align::kRight},
-                 {"LAYOUT"},
-                 {"DTYPE"},
-                 {"MATH"},
-                 {"TIME", Align::kRight},
-                 {"SPEED-UP", Align::kRight},
-                 {"TFLOP/S", Align::kRight},
-                 {"GB/S", Align::kRight},
-                 {"BOUND"},
-                 {"WORKSPACE", Align::kRight},
-                 {"ERROR", Align::kRight},
-                 {"EVIDENCE"},
-                 {"WINNER"}});
-    std::string csv = CsvLine({"batch", "layout", "dtype", "math", "median_us", "speed_up",
-                               "tflops", "gbytes_per_second", "bound", "workspace_bytes", "error",
-                               "evidence", "winner", "problem"});
+    output::Table table({{"BATCH", output::Align::kRight},
+                         {"LAYOUT"},
+                         {"DTYPE"},
+                         {"MATH"},
+                         {"TIME", output::Align::kRight},
+                         {"SPEED-UP", output::Align::kRight},
+                         {"TFLOP/S", output::Align::kRight},
+                         {"GB/S", output::Align::kRight},
+                         {"BOUND"},
+                         {"WORKSPACE", output::Align::kRight},
+                         {"ERROR", output::Align::kRight},
+                         {"EVIDENCE"},
+                         {"WINNER"}});
+    std::string csv = output::CsvLine({"batch", "layout", "dtype", "math", "median_us", "speed_up",
+                                       "tflops", "gbytes_per_second", "bound", "workspace_bytes",
+                                       "error", "evidence", "winner", "problem"});
     for (const AdviceRow& row : rows) {
       const v1::Candidate& winner = row.result.answer().winner();
       const bool has = row.result.has_answer();
@@ -180,21 +182,22 @@ class AdviseCommand final : public Command {
                  layout,
                  dtype,
                  math,
-                 FormatMicroseconds(row.time_us()),
-                 {Figure(2, more), more > 1 ? Color::kGreen : Color::kNone},
+                 output::FormatMicroseconds(row.time_us()),
+                 {Figure(2, more), more > 1 ? output::Color::kGreen : output::Color::kNone},
                  Figure(1, row.tflops()),
                  Figure(0, row.gbytes()),
                  bound,
-                 has ? FormatBytes(winner.workspace_bytes()) : "-",
+                 has ? output::FormatBytes(winner.workspace_bytes()) : "-",
                  error,
-                 {evidence, has ? EvidenceColor(row.result.answer().evidence()) : Color::kRed},
+                 {evidence,
+                  has ? calls::EvidenceColor(row.result.answer().evidence()) : output::Color::kRed},
                  winner.text()});
-      csv += CsvLine({batch, layout, dtype, math, Figure(6, row.time_us()), Figure(6, more),
-                      Figure(6, row.tflops()), Figure(6, row.gbytes()), bound,
-                      has ? absl::StrCat(winner.workspace_bytes()) : "", error, evidence,
-                      winner.text(), row.problem.ToText()});
+      csv += output::CsvLine({batch, layout, dtype, math, Figure(6, row.time_us()), Figure(6, more),
+                              Figure(6, row.tflops()), Figure(6, row.gbytes()), bound,
+                              has ? absl::StrCat(winner.workspace_bytes()) : "", error, evidence,
+                              winner.text(), row.problem.ToText()});
     }
-    if (context.format() == Format::kCsv) {
+    if (context.format() == app::Format::kCsv) {
       out << csv;
     } else {
       out << table.Render(context.table_width(), context.out_color()) << "\n"
@@ -203,15 +206,15 @@ class AdviseCommand final : public Command {
     }
   }
 
-  ProblemArgs problem_;
-  ConstraintArgs constraints_;
+  input::ProblemArgs problem_;
+  input::ConstraintArgs constraints_;
   std::vector<std::string> dtypes_ = {"f32", "f16", "bf16"};
   std::vector<int64_t> batches_;
-  BudgetArgs budget_;
+  input::BudgetArgs budget_;
 };
 
 }  // namespace
 
-std::unique_ptr<Command> NewAdviseCommand() { return std::make_unique<AdviseCommand>(); }
+std::unique_ptr<app::Command> NewAdviseCommand() { return std::make_unique<AdviseCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::advise

@@ -4,30 +4,31 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
 #include "client/cli/commands/ban/ban_output.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/json.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::ban {
 namespace {
 
-class BanCommand final : public Command {
+class BanCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(
-        root, "ban", "keep candidates from being an answer, by a rule; or list, delete", Rows::kNo);
+    CLI::App* app =
+        AddVerb(root, "ban", "keep candidates from being an answer, by a rule; or list, delete",
+                app::Rows::kNo);
     args_.Register(*app);
-    list_ = AddVerbBelow(app, "list", "all bans, oldest first", Rows::kYes);
+    list_ = AddVerbBelow(app, "list", "all bans, oldest first", app::Rows::kYes);
     list_->add_flag("--errata", as_errata_,
                     "as JSON errata, which cudnn-frontend and PyTorch read");
-    delete_ = AddVerbBelow(app, "delete", "end a ban", Rows::kNo);
+    delete_ = AddVerbBelow(app, "delete", "end a ban", app::Rows::kNo);
     delete_->add_option("ban", name_, "its number")->type_name("BAN")->required();
     delete_->add_option("--fleet-ban", fleet_ban_,
                         "it is that ban of a fleet, which this node has left");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     if (list_->parsed()) return List(context);
     if (delete_->parsed()) return Delete(context);
     BanKeeper daemon;
@@ -43,20 +44,20 @@ class BanCommand final : public Command {
   }
 
  private:
-  absl::StatusOr<ExitCode> List(Context& context) const {
+  absl::StatusOr<app::ExitCode> List(app::Context& context) const {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto list, client->ListBans());
     const std::vector<v1::Ban> bans(list.bans().begin(), list.bans().end());
     if (as_errata_) return PrintErrata(context, bans);
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonMessage(list) << "\n";
-      return ExitCode::kDone;
+    if (context.format() == app::Format::kJson) {
+      context.io().out << output::JsonMessage(list) << "\n";
+      return app::ExitCode::kDone;
     }
     PrintBans(context, bans, TuningCounts::kYes);
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<ExitCode> Delete(Context& context) const {
+  absl::StatusOr<app::ExitCode> Delete(app::Context& context) const {
     v1::DeleteBanRequest request;
     const bool is_number = !name_.empty() && std::all_of(name_.begin(), name_.end(), [](char c) {
       return std::isdigit(static_cast<uint8_t>(c));
@@ -65,9 +66,9 @@ class BanCommand final : public Command {
     request.set_fleet_ban(fleet_ban_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto deleted, client->DeleteBan(request, context.long_timeout()));
-    context.PrintJson(JsonObject().Add("deleted", request.name()).Take());
+    context.PrintJson(output::JsonObject().Add("deleted", request.name()).Take());
     context.Say("deleted " + request.name());
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
   BanArgs args_;
@@ -80,6 +81,6 @@ class BanCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewBanCommand() { return std::make_unique<BanCommand>(); }
+std::unique_ptr<app::Command> NewBanCommand() { return std::make_unique<BanCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::ban

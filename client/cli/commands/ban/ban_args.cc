@@ -11,7 +11,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::ban {
 namespace {
 
 // A time from now on, or a date.
@@ -22,7 +22,7 @@ absl::StatusOr<absl::Time> ParseExpiry(const std::string& text) {
       absl::ParseTime(absl::RFC3339_full, text, &time, &error)) {
     return time;
   }
-  const absl::StatusOr<absl::Duration> after = ParseTime("--expires", text);
+  const absl::StatusOr<absl::Duration> after = output::ParseTime("--expires", text);
   if (after.ok()) return absl::Now() + *after;
   return absl::InvalidArgumentError(absl::StrCat(
       "--expires: must be a time such as 72h, or a date such as 2027-01-31, is '", text, "'"));
@@ -106,7 +106,7 @@ absl::StatusOr<ErrataBans> BanArgs::ReadFile() const {
 
 absl::Status BanArgs::AddShared(v1::Ban* ban) const {
   ban->set_gpu(gpu_);
-  ban->set_author(AuthorOf(author_));
+  ban->set_author(input::AuthorOf(author_));
   if (!data_type_.empty()) {
     const std::optional<DataType> type = ParseLooseDataType(data_type_);
     if (!type) {
@@ -121,4 +121,4 @@ absl::Status BanArgs::AddShared(v1::Ban* ban) const {
   return absl::OkStatus();
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::ban

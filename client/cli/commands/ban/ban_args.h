@@ -13,7 +13,7 @@ namespace CLI {
 class App;
 }
 
-namespace convtune::cli {
+namespace convtune::cli::commands::ban {
 
 // Not thread-safe.
 class BanArgs {
@@ -39,4 +39,4 @@ class BanArgs {
   bool dry_run_ = false;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::ban

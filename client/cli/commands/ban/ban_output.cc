@@ -10,7 +10,7 @@
 #include "client/cli/output/units.h"
 #include "proto/model/enums.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::ban {
 namespace {
 
 // Where the ban holds: "cudnn <9.20.0, gpu *h200, fwd f16 nhwc".
@@ -33,18 +33,19 @@ std::string Where(const v1::Ban& ban) {
 }
 
 std::string Until(const v1::Ban& ban) {
-  return ban.has_expire_time() ? FormatTimestamp(ban.expire_time()) : "deleted";
+  return ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : "deleted";
 }
 
 std::string Count(int64_t count, const char* one, const char* several) {
   return absl::StrCat(count, " ", count == 1 ? one : several);
 }
 
-void PrintChanges(Context& context, const v1::CreateBanResponse& created, bool dry_run) {
+void PrintChanges(app::Context& context, const v1::CreateBanResponse& created, bool dry_run) {
   const v1::Ban& ban = created.ban();
-  Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"TIME", Align::kRight}});
+  output::Table table(
+      {{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"TIME", output::Align::kRight}});
   for (const v1::BanChange& change : created.changes()) {
-    table.Add({ShortProblem(change.problem_text()), change.environment(),
+    table.Add({input::ShortProblem(change.problem_text()), change.environment(),
                absl::StrCat(change.before(), change.pinned() ? " (pinned)" : ""),
                change.after().empty() ? "none is left" : change.after(),
                change.ratio() > 0 ? absl::StrFormat("%.2fx", change.ratio()) : "-"});
@@ -69,7 +70,7 @@ void PrintChanges(Context& context, const v1::CreateBanResponse& created, bool d
 
 }  // namespace
 
-ExitCode MakeBans(Context& context, const BanArgs& args, const BanKeeper& keeper) {
+app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeeper& keeper) {
   const absl::StatusOr<ErrataBans> asked = args.Read();
   if (!asked.ok()) return keeper.fail(asked.status());
   for (const ErrataRemark& remark : asked->remarks) {
@@ -78,7 +79,7 @@ ExitCode MakeBans(Context& context, const BanArgs& args, const BanKeeper& keeper
   for (const ErrataRemark& refused : asked->refused) {
     context.SayError(absl::StrCat(refused.subject, " is not taken: ", refused.words));
   }
-  ExitCode code = asked->refused.empty() ? ExitCode::kDone : ExitCode::kFailed;
+  app::ExitCode code = asked->refused.empty() ? app::ExitCode::kDone : app::ExitCode::kFailed;
   std::vector<std::string> documents;
   for (const v1::Ban& ban : asked->bans) {
     const absl::StatusOr<v1::CreateBanResponse> created = keeper.create(ban);
@@ -87,24 +88,25 @@ ExitCode MakeBans(Context& context, const BanArgs& args, const BanKeeper& keeper
       continue;
     }
     if (!created.ok()) {
-      code = Worse(code, keeper.fail(created.status()));
+      code = app::Worse(code, keeper.fail(created.status()));
       continue;
     }
-    documents.push_back(JsonMessage(*created));
+    documents.push_back(output::JsonMessage(*created));
     PrintChanges(context, *created, args.dry_run());
   }
-  context.PrintJson(JsonObject().AddRaw("created", JsonArray(documents)).Take());
+  context.PrintJson(output::JsonObject().AddRaw("created", output::JsonArray(documents)).Take());
   return code;
 }
 
-void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts) {
+void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts) {
   context.PrintCsv({"ban", "candidate", "cudnn", "gpu", "operation", "data_type", "layout",
                     "author", "reason", "created", "expires", "tunings", "fleet_ban"});
   const bool counted = counts == TuningCounts::kYes;
-  std::vector<Table::Column> columns = {{"BAN"}, {"CANDIDATES"}, {"WHERE"}, {"AUTHOR"}, {"UNTIL"}};
-  if (counted) columns.push_back({"TUNINGS", Align::kRight});
+  std::vector<output::Table::Column> columns = {
+      {"BAN"}, {"CANDIDATES"}, {"WHERE"}, {"AUTHOR"}, {"UNTIL"}};
+  if (counted) columns.push_back({"TUNINGS", output::Align::kRight});
   columns.push_back({"REASON"});
-  Table table(columns);
+  output::Table table(columns);
   for (const v1::Ban& ban : bans) {
     const auto name = [](auto value) {
       return static_cast<int>(value) == 0 ? std::string() : std::string(Name(value));
@@ -113,11 +115,11 @@ void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts 
                       name(static_cast<Operation>(ban.operation())),
                       name(static_cast<DataType>(ban.data_type())),
                       name(static_cast<TensorLayout>(ban.layout())), ban.author(), ban.reason(),
-                      FormatTimestamp(ban.create_time()),
-                      ban.has_expire_time() ? FormatTimestamp(ban.expire_time()) : "",
+                      output::FormatTimestamp(ban.create_time()),
+                      ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : "",
                       absl::StrCat(ban.tuning_count()), absl::StrCat(ban.fleet_ban())});
-    std::vector<Table::Cell> cells = {NamesOf(ban), ban.candidate(), Where(ban), ban.author(),
-                                      Until(ban)};
+    std::vector<output::Table::Cell> cells = {NamesOf(ban), ban.candidate(), Where(ban),
+                                              ban.author(), Until(ban)};
     if (counted) cells.emplace_back(absl::StrCat(ban.tuning_count()));
     cells.emplace_back(ban.reason());
     table.Add(std::move(cells));
@@ -126,7 +128,7 @@ void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts 
   if (bans.empty()) context.Say("nothing is banned");
 }
 
-ExitCode PrintErrata(Context& context, const std::vector<v1::Ban>& bans) {
+app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans) {
   const ErrataDocument document = WriteErrata(bans);
   context.io().out << document.json << "\n";
   for (const ErrataRemark& remark : document.remarks) {
@@ -135,7 +137,7 @@ ExitCode PrintErrata(Context& context, const std::vector<v1::Ban>& bans) {
   for (const ErrataRemark& left : document.left_out) {
     context.SayError(absl::StrCat(left.subject, " is left out: ", left.words));
   }
-  return document.left_out.empty() ? ExitCode::kDone : ExitCode::kFailed;
+  return document.left_out.empty() ? app::ExitCode::kDone : app::ExitCode::kFailed;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::ban

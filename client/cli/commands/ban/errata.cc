@@ -12,7 +12,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::ban {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -195,8 +195,9 @@ ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans) {
       out.remarks.push_back({NamesOf(ban), "its rule does not hold for graphs with an epilogue"});
     }
     if (ban.has_expire_time()) {
-      out.remarks.push_back({NamesOf(ban), absl::StrCat("its rule does not end at ",
-                                                        FormatTimestamp(ban.expire_time()))});
+      out.remarks.push_back(
+          {NamesOf(ban),
+           absl::StrCat("its rule does not end at ", output::FormatTimestamp(ban.expire_time()))});
     }
   }
   Json document;
@@ -206,4 +207,4 @@ ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans) {
   return out;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::ban

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "convtune/v1/tuning_service.pb.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::ban {
 
 // "bans/3" of a daemon, "bans/3, fleet ban 7" of one that its fleet brought, and "fleet ban 7"
 // of the fleet.
@@ -40,4 +40,4 @@ struct ErrataDocument {
 // Cannot fail: bans are a daemon's or a fleet's own.
 ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::ban

@@ -7,41 +7,42 @@
 #include "client/cli/output/units.h"
 #include "proto/model/tuning/ban.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::doctor {
 
-std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::string& own_version) {
-  std::vector<Finding> findings;
+std::vector<app::Finding> ExamineServer(const v1::ServerInfo& server,
+                                        const std::string& own_version) {
+  std::vector<app::Finding> findings;
   const std::vector<std::string> own = absl::StrSplit(own_version, '.');
   const std::vector<std::string> other = absl::StrSplit(server.version(), '.');
   const std::string versions =
       absl::StrCat("daemon ", server.version(), ", this program ", own_version);
   if (own[0] != other[0]) {
-    findings.push_back(Problem(absl::StrCat(versions, ": they may not understand each other"),
-                               "install both from one release"));
+    findings.push_back(app::Problem(absl::StrCat(versions, ": they may not understand each other"),
+                                    "install both from one release"));
   } else if (own != other) {
     findings.push_back(
-        Notice(versions, "they understand each other; what only one has is not there"));
+        app::Notice(versions, "they understand each other; what only one has is not there"));
   } else {
-    findings.push_back(Fine(versions));
+    findings.push_back(app::Fine(versions));
   }
   if (server.writable()) {
     findings.push_back(
-        Fine(absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(),
-                          " tunings, ", FormatBytes(server.database_bytes()))));
+        app::Fine(absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(),
+                               " tunings, ", output::FormatBytes(server.database_bytes()))));
   } else {
     findings.push_back(
-        Problem(absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
-                "make space there and check its permissions; until then results are lost "
-                "when the daemon stops"));
+        app::Problem(absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
+                     "make space there and check its permissions; until then results are lost "
+                     "when the daemon stops"));
   }
   if (server.metrics_state() == v1::METRICS_STATE_ON) {
-    findings.push_back(Fine(absl::StrCat("metrics at ", server.metrics_url())));
+    findings.push_back(app::Fine(absl::StrCat("metrics at ", server.metrics_url())));
   } else if (server.metrics_state() == v1::METRICS_STATE_OFF) {
-    findings.push_back(
-        {Severity::kFine, "metrics are off", "for them, start convtuned with --metrics-address"});
+    findings.push_back({app::Severity::kFine, "metrics are off",
+                        "for them, start convtuned with --metrics-address"});
   } else if (server.metrics_state() == v1::METRICS_STATE_NOT_BUILT) {
     findings.push_back(
-        Notice("this convtuned has no metrics", "build it where prometheus-cpp is installed"));
+        app::Notice("this convtuned has no metrics", "build it where prometheus-cpp is installed"));
   }
   return findings;
 }
@@ -57,19 +58,19 @@ std::string ConsequenceOf(const std::string& instrument) {
   return "such results are not judged, and not published";
 }
 
-void AddSelfCheck(const v1::Device& device, std::vector<Finding>* findings) {
+void AddSelfCheck(const v1::Device& device, std::vector<app::Finding>* findings) {
   const v1::SelfCheck& check = device.self_check();
   if (!check.known()) return;
   const std::string subject = absl::StrCat("the self-check of ", device.name(), "'s worker");
   if (check.failed().empty()) {
-    findings->push_back(Fine(absl::StrCat(subject, " found nothing wrong")));
+    findings->push_back(app::Fine(absl::StrCat(subject, " found nothing wrong")));
     return;
   }
   std::vector<std::string> parts;
-  Severity severity = Severity::kNotice;
+  app::Severity severity = app::Severity::kNotice;
   for (const std::string& instrument : check.failed()) {
     parts.push_back(absl::StrCat(instrument, " (", ConsequenceOf(instrument), ")"));
-    if (instrument != "caches") severity = Severity::kProblem;
+    if (instrument != "caches") severity = app::Severity::kProblem;
   }
   findings->push_back(
       {severity,
@@ -81,29 +82,29 @@ void AddSelfCheck(const v1::Device& device, std::vector<Finding>* findings) {
 
 }  // namespace
 
-std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
+std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
   if (devices.devices().empty()) {
-    return {Notice(
+    return {app::Notice(
         "the daemon has no device: it answers what its database holds",
         "where there is a GPU: the daemon's log says why it is left out, and it looks again by "
         "itself unless it was started with --devices none")};
   }
-  std::vector<Finding> findings;
+  std::vector<app::Finding> findings;
   for (const v1::Device& device : devices.devices()) {
     const std::string reason = device.reason().empty() ? "" : absl::StrCat(": ", device.reason());
     switch (device.state()) {
       case v1::DEVICE_STATE_UNAVAILABLE:
-        findings.push_back(Problem(absl::StrCat(device.name(), " cannot be used", reason),
-                                   "mend that and restart convtuned; its log says more"));
+        findings.push_back(app::Problem(absl::StrCat(device.name(), " cannot be used", reason),
+                                        "mend that and restart convtuned; its log says more"));
         break;
       case v1::DEVICE_STATE_BACKING_OFF:
         findings.push_back(
-            Problem(absl::StrCat("the worker of ", device.name(), " died", reason),
-                    "it is started again by itself; its deaths are in the daemon's log"));
+            app::Problem(absl::StrCat("the worker of ", device.name(), " died", reason),
+                         "it is started again by itself; its deaths are in the daemon's log"));
         break;
       default:
         findings.push_back(
-            {device.worker_deaths() > 0 ? Severity::kNotice : Severity::kFine,
+            {device.worker_deaths() > 0 ? app::Severity::kNotice : app::Severity::kFine,
              absl::StrCat(
                  device.name(), " (", device.environment(), ") works",
                  device.worker_deaths() > 0
@@ -116,28 +117,28 @@ std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
   return findings;
 }
 
-std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments) {
-  std::vector<Finding> findings;
+std::vector<app::Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments) {
+  std::vector<app::Finding> findings;
   std::vector<std::string> current;
   for (const v1::Environment& environment : environments.environments()) {
     if (environment.current()) {
       current.push_back(environment.name());
     } else if (environment.tuning_count() > 0) {
       findings.push_back(
-          Notice(absl::StrCat(environment.tuning_count(), " tunings are for ", environment.text(),
-                              ", which no device has now"),
-                 "tune again for the present one; `get --hints` shows the old answers"));
+          app::Notice(absl::StrCat(environment.tuning_count(), " tunings are for ",
+                                   environment.text(), ", which no device has now"),
+                      "tune again for the present one; `get --hints` shows the old answers"));
     }
   }
   if (current.size() > 1) {
     findings.push_back(
-        Notice(absl::StrCat("there are several environments: ", absl::StrJoin(current, ", ")),
-               "choose with --environment or CONVTUNE_ENVIRONMENT"));
+        app::Notice(absl::StrCat("there are several environments: ", absl::StrJoin(current, ", ")),
+                    "choose with --environment or CONVTUNE_ENVIRONMENT"));
   }
   return findings;
 }
 
-std::vector<Finding> ExamineBans(const v1::ListBansResponse& bans) {
+std::vector<app::Finding> ExamineBans(const v1::ListBansResponse& bans) {
   if (bans.bans().empty()) return {};
   int64_t changed = 0;
   std::vector<std::string> names;
@@ -151,27 +152,29 @@ std::vector<Finding> ExamineBans(const v1::ListBansResponse& bans) {
   const std::string hold =
       absl::StrCat(bans.bans_size(), bans.bans_size() == 1 ? " ban holds" : " bans hold");
   if (changed == 0) {
-    return {Fine(absl::StrCat(hold, "; no tuning has another winner for it"))};
+    return {app::Fine(absl::StrCat(hold, "; no tuning has another winner for it"))};
   }
-  return {Notice(absl::StrCat(hold, "; ", changed, changed == 1 ? " tuning has" : " tunings have",
-                              " another winner for ", absl::StrJoin(names, ", ")),
-                 "see `convtune ban list`; `convtune ban delete` ends one that is needed no more, "
-                 "`convtune fleet ban delete` one of the fleet's")};
+  return {
+      app::Notice(absl::StrCat(hold, "; ", changed, changed == 1 ? " tuning has" : " tunings have",
+                               " another winner for ", absl::StrJoin(names, ", ")),
+                  "see `convtune ban list`; `convtune ban delete` ends one that is needed no more, "
+                  "`convtune fleet ban delete` one of the fleet's")};
 }
 
-std::vector<Finding> ExaminePublication(const v1::Publication& publication) {
-  std::vector<Finding> findings;
+std::vector<app::Finding> ExaminePublication(const v1::Publication& publication) {
+  std::vector<app::Finding> findings;
   if (!publication.error().empty()) {
-    findings.push_back(Problem(absl::StrCat("the snapshot in ", publication.folder(),
-                                            " is not up to date: ", publication.error()),
-                               "mend that; programs are served what the last one says until then"));
-  } else {
     findings.push_back(
-        Fine(absl::StrCat("snapshot in ", publication.folder(), ": release ", publication.release(),
-                          ", ", publication.choice_count(), " choices")));
+        app::Problem(absl::StrCat("the snapshot in ", publication.folder(),
+                                  " is not up to date: ", publication.error()),
+                     "mend that; programs are served what the last one says until then"));
+  } else {
+    findings.push_back(app::Fine(absl::StrCat("snapshot in ", publication.folder(), ": release ",
+                                              publication.release(), ", ",
+                                              publication.choice_count(), " choices")));
   }
   if (publication.carried_count() > 0) {
-    findings.push_back(Problem(
+    findings.push_back(app::Problem(
         absl::StrCat(publication.carried_count(),
                      " choices of the snapshot are missing in the "
                      "database, which is new or was damaged"),
@@ -179,29 +182,29 @@ std::vector<Finding> ExaminePublication(const v1::Publication& publication) {
         "until then. To drop them, remove current.snapshot"));
   }
   if (publication.waiting_changes() > 0) {
-    findings.push_back(
-        Notice(absl::StrCat(publication.waiting_changes(), " changed choices wait for a promotion"),
-               "see `convtune release diff`, then `convtune release promote`"));
+    findings.push_back(app::Notice(
+        absl::StrCat(publication.waiting_changes(), " changed choices wait for a promotion"),
+        "see `convtune release diff`, then `convtune release promote`"));
   }
   if (publication.below_evidence_count() > 0) {
-    findings.push_back(Notice(
-        NotPublishedWord(publication.below_evidence_count(), publication.publish_evidence()),
+    findings.push_back(app::Notice(
+        calls::NotPublishedWord(publication.below_evidence_count(), publication.publish_evidence()),
         "without the daemon nothing is answered for them, and `convtune run` does not serve them; "
         "measure them, or start convtuned with a lower --publish-evidence"));
   }
   if (publication.wanted_elsewhere_count() > 0) {
-    findings.push_back(Notice(
+    findings.push_back(app::Notice(
         absl::StrCat(publication.wanted_elsewhere_count(), " of ", publication.wanted_count(),
                      " problems that programs want are for environments that no device here has"),
         "see `convtune wanted` for which; often the programs load another cuDNN than the worker"));
   }
   if (!publication.socket_error().empty()) {
     findings.push_back(
-        Notice(absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
-               "a shorter --state-dir may help; programs are served all the same"));
+        app::Notice(absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
+                    "a shorter --state-dir may help; programs are served all the same"));
   }
   if (publication.datagrams_malformed() > 0) {
-    findings.push_back(Notice(
+    findings.push_back(app::Notice(
         absl::StrCat(publication.datagrams_malformed(), " of ", publication.datagrams_received(),
                      " reports of programs could not be read"),
         "update the interposer or the daemon; both should be of one release"));
@@ -209,4 +212,4 @@ std::vector<Finding> ExaminePublication(const v1::Publication& publication) {
   return findings;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::doctor

@@ -8,17 +8,18 @@
 #include "convtune/v1/release_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::doctor {
 
 // Names under which the daemon's health is asked for.
 inline constexpr char kLivenessService[] = "liveness";
 inline constexpr char kReadinessService[] = "readiness";
 
 // Pure functions of what the daemon said.
-std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::string& own_version);
-std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices);
-std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments);
-std::vector<Finding> ExamineBans(const v1::ListBansResponse& bans);
-std::vector<Finding> ExaminePublication(const v1::Publication& publication);
+std::vector<app::Finding> ExamineServer(const v1::ServerInfo& server,
+                                        const std::string& own_version);
+std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices);
+std::vector<app::Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments);
+std::vector<app::Finding> ExamineBans(const v1::ListBansResponse& bans);
+std::vector<app::Finding> ExaminePublication(const v1::Publication& publication);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::doctor

@@ -5,7 +5,7 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/commands/doctor/issue_report.h"
 #include "client/cli/commands/doctor/machine_findings.h"
 #include "client/cli/output/json.h"
@@ -14,19 +14,19 @@
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::doctor {
 namespace {
 
-class DoctorCommand final : public Command {
+class DoctorCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "doctor", "what is wrong, and what to do about it", Rows::kNo)
+    AddVerb(root, "doctor", "what is wrong, and what to do about it", app::Rows::kNo)
         ->add_flag("--report", report_,
                    "for an issue: the system too, without names, paths and addresses");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
-    std::vector<Finding> findings = ExamineAddress(context.settings().client.address);
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    std::vector<app::Finding> findings = app::ExamineAddress(context.settings().client.address);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     v1::ServerInfo server;
     v1::ListEnvironmentsResponse environments;
@@ -35,54 +35,54 @@ class DoctorCommand final : public Command {
     if (reached) ExamineServing(context, server, &seen, &findings);
     if (reached) ExamineFleetState(context, &findings);
     if (report_) {
-      std::vector<Finding> facts = DescribeSystem(server, environments);
+      std::vector<app::Finding> facts = DescribeSystem(server, environments);
       findings.insert(findings.begin(), facts.begin(), facts.end());
       std::vector<std::string> secrets = NamesOfThisMachine();
       secrets.insert(secrets.end(), {context.settings().client.address.target, server.state_dir(),
                                      seen.folder(), server.metrics_url()});
-      for (Finding& finding : findings) {
+      for (app::Finding& finding : findings) {
         finding.what = Redact(finding.what, secrets);
         finding.advice = Redact(finding.advice, secrets);
       }
     }
     Print(context, findings);
-    if (!reached) return ExitCode::kUnreachable;
-    const bool problem = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
-      return finding.severity == Severity::kProblem;
-    });
-    return problem ? ExitCode::kFailed : ExitCode::kDone;
+    if (!reached) return app::ExitCode::kUnreachable;
+    const bool problem = std::any_of(
+        findings.begin(), findings.end(),
+        [](const app::Finding& finding) { return finding.severity == app::Severity::kProblem; });
+    return problem ? app::ExitCode::kFailed : app::ExitCode::kDone;
   }
 
  private:
-  static void Add(const std::vector<Finding>& more, std::vector<Finding>* findings) {
+  static void Add(const std::vector<app::Finding>& more, std::vector<app::Finding>* findings) {
     findings->insert(findings->end(), more.begin(), more.end());
   }
 
   static void AddFailure(const std::string& what, const absl::Status& status,
-                         std::vector<Finding>* findings) {
-    findings->push_back(
-        Problem(absl::StrCat(what, ": ", std::string(status.message())), "see the daemon's log"));
+                         std::vector<app::Finding>* findings) {
+    findings->push_back(app::Problem(absl::StrCat(what, ": ", std::string(status.message())),
+                                     "see the daemon's log"));
   }
 
   // Adds the findings that `examine` makes of the daemon's answer. Where the call failed,
   // adds one finding that says so.
   template <typename Response, typename Examine>
   static void AddAnswer(const absl::StatusOr<Response>& answer, const char* failure,
-                        const Examine& examine, std::vector<Finding>* findings) {
+                        const Examine& examine, std::vector<app::Finding>* findings) {
     if (!answer.ok()) return AddFailure(failure, answer.status(), findings);
     Add(examine(*answer), findings);
   }
 
   // False if the daemon is out of reach.
   static bool Examine(Client& client, v1::ServerInfo* info, v1::ListEnvironmentsResponse* known,
-                      std::vector<Finding>* findings) {
+                      std::vector<app::Finding>* findings) {
     const auto server = client.GetServerInfo();
     if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
       findings->push_back(
-          Problem(absl::StrCat("no answer from the daemon at ", client.address().ToText(), ": ",
-                               std::string(server.status().message())),
-                  "start one with `convtuned`, or say where it is with --address"));
+          app::Problem(absl::StrCat("no answer from the daemon at ", client.address().ToText(),
+                                    ": ", std::string(server.status().message())),
+                       "start one with `convtuned`, or say where it is with --address"));
       return false;
     }
     ExamineHealth(client, kLivenessService, "is not alive", findings);
@@ -105,7 +105,7 @@ class DoctorCommand final : public Command {
     return true;
   }
 
-  static void ExamineFleetState(Context& context, std::vector<Finding>* findings) {
+  static void ExamineFleetState(app::Context& context, std::vector<app::Finding>* findings) {
     const auto client = FleetClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto state = (*client)->GetFleetState(/*observer=*/true);
@@ -113,8 +113,8 @@ class DoctorCommand final : public Command {
     AddAnswer(state, "the daemon does not say what waits for the fleet", ExamineFleet, findings);
   }
 
-  static void ExamineServing(Context& context, const v1::ServerInfo& server, v1::Publication* seen,
-                             std::vector<Finding>* findings) {
+  static void ExamineServing(app::Context& context, const v1::ServerInfo& server,
+                             v1::Publication* seen, std::vector<app::Finding>* findings) {
     ExaminePublished(context, seen, findings);
     const MachineFacts facts =
         LookAtMachine(server, *seen, context.settings().client.address.unix_socket);
@@ -123,8 +123,8 @@ class DoctorCommand final : public Command {
     Add(ExamineInterposer(facts), findings);
   }
 
-  static void ExaminePublished(Context& context, v1::Publication* seen,
-                               std::vector<Finding>* findings) {
+  static void ExaminePublished(app::Context& context, v1::Publication* seen,
+                               std::vector<app::Finding>* findings) {
     const auto client = ReleaseClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto publication = (*client)->GetPublication();
@@ -135,37 +135,40 @@ class DoctorCommand final : public Command {
   }
 
   static void ExamineHealth(Client& client, const std::string& service, const std::string& words,
-                            std::vector<Finding>* findings) {
+                            std::vector<app::Finding>* findings) {
     const auto serving = client.IsServing(service);
     if (!serving.ok()) {
       AddFailure(absl::StrCat("health ", service), serving.status(), findings);
     } else if (!*serving) {
-      findings->push_back(Problem(absl::StrCat("the daemon ", words),
-                                  "wait a little if it has just been started; else see its log"));
+      findings->push_back(
+          app::Problem(absl::StrCat("the daemon ", words),
+                       "wait a little if it has just been started; else see its log"));
     } else {
-      findings->push_back(Fine(absl::StrCat("health ", service, ": serving")));
+      findings->push_back(app::Fine(absl::StrCat("health ", service, ": serving")));
     }
   }
 
-  static void Print(Context& context, const std::vector<Finding>& findings) {
+  static void Print(app::Context& context, const std::vector<app::Finding>& findings) {
     std::ostream& out = context.io().out;
     std::vector<std::string> elements;
-    for (const Finding& finding : findings) {
-      const bool fine = finding.severity == Severity::kFine;
-      const bool notice = finding.severity == Severity::kNotice;
+    for (const app::Finding& finding : findings) {
+      const bool fine = finding.severity == app::Severity::kFine;
+      const bool notice = finding.severity == app::Severity::kNotice;
       const std::string word = fine ? "ok" : notice ? "notice" : "problem";
-      elements.push_back(JsonObject()
+      elements.push_back(output::JsonObject()
                              .Add("severity", word)
                              .Add("what", finding.what)
                              .Add("advice", finding.advice)
                              .Take());
-      if (context.format() == Format::kJson) continue;
-      const Color color = fine ? Color::kGreen : notice ? Color::kYellow : Color::kRed;
-      out << Paint(word, color, context.out_color()) << std::string(9 - word.size(), ' ')
+      if (context.format() == app::Format::kJson) continue;
+      const output::Color color = fine     ? output::Color::kGreen
+                                  : notice ? output::Color::kYellow
+                                           : output::Color::kRed;
+      out << output::Paint(word, color, context.out_color()) << std::string(9 - word.size(), ' ')
           << finding.what << "\n";
       if (!finding.advice.empty()) out << std::string(9, ' ') << "-> " << finding.advice << "\n";
     }
-    context.PrintJson(JsonObject().AddRaw("findings", JsonArray(elements)).Take());
+    context.PrintJson(output::JsonObject().AddRaw("findings", output::JsonArray(elements)).Take());
   }
 
   bool report_ = false;
@@ -173,6 +176,6 @@ class DoctorCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewDoctorCommand() { return std::make_unique<DoctorCommand>(); }
+std::unique_ptr<app::Command> NewDoctorCommand() { return std::make_unique<DoctorCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::doctor

@@ -17,7 +17,7 @@
 #include "absl/strings/strip.h"
 #include "client/cli/output/units.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::doctor {
 namespace {
 
 constexpr char kBetweenWords[] = " \n\t,;()'\"=";
@@ -102,13 +102,13 @@ std::string RedactWord(absl::string_view word, const std::vector<std::string>& s
 
 }  // namespace
 
-std::vector<Finding> DescribeSystem(const v1::ServerInfo& server,
-                                    const v1::ListEnvironmentsResponse& environments) {
+std::vector<app::Finding> DescribeSystem(const v1::ServerInfo& server,
+                                         const v1::ListEnvironmentsResponse& environments) {
   utsname kernel{};
   uname(&kernel);
   const std::string release = kernel.release;
-  std::vector<Finding> facts;
-  const auto add = [&facts](const std::string& what) { facts.push_back(Fine(what)); };
+  std::vector<app::Finding> facts;
+  const auto add = [&facts](const std::string& what) { facts.push_back(app::Fine(what)); };
   add(absl::StrCat(Distribution(), ", Linux ",
                    release.substr(0, release.find_first_not_of("0123456789.")), " ", kernel.machine,
                    ", glibc ", gnu_get_libc_version(), ", convtune " CONVTUNE_VERSION));
@@ -117,7 +117,7 @@ std::vector<Finding> DescribeSystem(const v1::ServerInfo& server,
                    " tunings; ", server.lookups(), " look-ups, ", server.hits(), " hits, ",
                    server.worker_requests(), " requests to workers, ", server.worker_starts(),
                    " worker starts, ", server.queue_depth(), " queued since ",
-                   FormatTimestamp(server.start_time())));
+                   output::FormatTimestamp(server.start_time())));
   for (const v1::Environment& environment : environments.environments()) {
     add(absl::StrCat("environment ", environment.text(), ": ", environment.tuning_count(),
                      " tunings", environment.current() ? ", has a device" : ""));
@@ -159,4 +159,4 @@ std::string Redact(std::string text, std::vector<std::string> secrets) {
   return redacted;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::doctor

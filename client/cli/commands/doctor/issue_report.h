@@ -9,11 +9,11 @@
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::doctor {
 
 // This machine's system, what the daemon has counted, and the environments.
-std::vector<Finding> DescribeSystem(const v1::ServerInfo& server,
-                                    const v1::ListEnvironmentsResponse& environments);
+std::vector<app::Finding> DescribeSystem(const v1::ServerInfo& server,
+                                         const v1::ListEnvironmentsResponse& environments);
 
 // This machine's host name, and the user's name and home.
 std::vector<std::string> NamesOfThisMachine();
@@ -23,4 +23,4 @@ std::vector<std::string> NamesOfThisMachine();
 // the host in each that is an address, with and without its domain.
 std::string Redact(std::string text, std::vector<std::string> secrets);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::doctor

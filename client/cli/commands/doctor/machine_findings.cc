@@ -18,7 +18,7 @@
 #include "db/snapshot/snapshot.h"
 #include "proto/convert/record_codec.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::doctor {
 namespace {
 
 // Too little for a write-ahead log and a backup of nothing.
@@ -59,7 +59,7 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
   timex clock{};
   const int state = adjtimex(&clock);
   if (state >= 0) facts.clock_kept = state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0;
-  if (const auto library = FindPreloadLibrary(kPreloadLibrary); library.ok()) {
+  if (const auto library = run::FindPreloadLibrary(run::kPreloadLibrary); library.ok()) {
     facts.library = *library;
   }
   struct statvfs disk {};
@@ -83,58 +83,58 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
   return facts;
 }
 
-std::vector<Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts) {
+std::vector<app::Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts) {
   if (!facts.disk_free) return {};
   const std::string what =
-      absl::StrCat(FormatBytes(*facts.disk_free), " free below ", server.state_dir());
+      absl::StrCat(output::FormatBytes(*facts.disk_free), " free below ", server.state_dir());
   if (*facts.disk_free < kLeastFree) {
-    return {
-        Problem(what, "make space: results are kept in memory only once the disk refuses them")};
+    return {app::Problem(what,
+                         "make space: results are kept in memory only once the disk refuses them")};
   }
   if (*facts.disk_free < server.database_bytes()) {
-    return {Notice(
+    return {app::Notice(
         absl::StrCat(what, ", less than the database itself"),
         "make space before `convtune db compact`, or a backup there; --max-db-size bounds the "
         "database")};
   }
-  return {Fine(what)};
+  return {app::Fine(what)};
 }
 
-std::vector<Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts) {
+std::vector<app::Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts) {
   const absl::Time started = FromProto(server.start_time());
   if (started > facts.now + kClockSlack) {
-    return {
-        Problem(absl::StrCat("the daemon started ", absl::FormatDuration(started - facts.now),
-                             " in the future, by this clock"),
-                "set the clock: ages, the ends of pins and which tuning is newer depend on it")};
+    return {app::Problem(
+        absl::StrCat("the daemon started ", absl::FormatDuration(started - facts.now),
+                     " in the future, by this clock"),
+        "set the clock: ages, the ends of pins and which tuning is newer depend on it")};
   }
   if (facts.clock_kept.has_value() && !*facts.clock_kept) {
-    return {Notice(
+    return {app::Notice(
         "nothing keeps the clock right",
         "let chrony or systemd-timesyncd keep it; ages of answers and of pins are told by it")};
   }
-  return {Fine("the clock is right, as far as can be seen")};
+  return {app::Fine("the clock is right, as far as can be seen")};
 }
 
-std::vector<Finding> ExamineInterposer(const MachineFacts& facts) {
-  std::vector<Finding> findings;
+std::vector<app::Finding> ExamineInterposer(const MachineFacts& facts) {
+  std::vector<app::Finding> findings;
   const std::string where = facts.container ? "in this container" : "here";
   if (facts.library.empty()) {
     findings.push_back(
-        Notice(absl::StrCat(kPreloadLibrary, " is not installed ", where),
-               "unmodified programs need it: install convtune's libraries beside this "
-               "program, in their image"));
+        app::Notice(absl::StrCat(run::kPreloadLibrary, " is not installed ", where),
+                    "unmodified programs need it: install convtune's libraries beside this "
+                    "program, in their image"));
   }
   if (!facts.switched_off.empty()) {
     findings.push_back(
-        Notice(absl::StrCat("unmodified programs are served nothing, by ", facts.switched_off),
-               "take it away to serve them again"));
+        app::Notice(absl::StrCat("unmodified programs are served nothing, by ", facts.switched_off),
+                    "take it away to serve them again"));
   }
   if (!facts.snapshot) return findings;
   if (facts.snapshot->error != 0) {
     const bool missing = facts.snapshot->error == ENOENT || facts.snapshot->error == ENOTDIR;
     const std::string folder = facts.snapshot->path.substr(0, facts.snapshot->path.rfind('/'));
-    findings.push_back(Notice(
+    findings.push_back(app::Notice(
         absl::StrCat("programs ", where, " cannot read ", facts.snapshot->path, ": ",
                      std::strerror(facts.snapshot->error)),
         missing && facts.container ? absl::StrCat("mount the daemon's folder read-only at ", folder,
@@ -143,9 +143,10 @@ std::vector<Finding> ExamineInterposer(const MachineFacts& facts) {
                   : absl::StrCat("let the program's user read ", folder)));
     return findings;
   }
-  findings.push_back(Fine(absl::StrCat("programs ", where, " can read ", facts.snapshot->path)));
+  findings.push_back(
+      app::Fine(absl::StrCat("programs ", where, " can read ", facts.snapshot->path)));
   if (facts.report_socket && facts.report_socket->error != 0) {
-    findings.push_back(Notice(
+    findings.push_back(app::Notice(
         absl::StrCat("what programs ", where, " miss is not learned: ", facts.report_socket->path,
                      ": ", std::strerror(facts.report_socket->error)),
         "a mount that is read-only keeps reports away too; programs are served all "
@@ -154,8 +155,8 @@ std::vector<Finding> ExamineInterposer(const MachineFacts& facts) {
   return findings;
 }
 
-std::vector<Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& environments) {
-  std::vector<Finding> findings;
+std::vector<app::Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& environments) {
+  std::vector<app::Finding> findings;
   for (const v1::Environment& environment : environments.environments()) {
     if (!environment.current()) continue;
     const v1::Provenance& from = environment.provenance();
@@ -168,45 +169,46 @@ std::vector<Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& enviro
         "CUDA ", from.cuda_version(), ", cuDNN ", environment.cudnn_version());
     if (cudnn.size() >= 2 &&
         (cudnn[0] < kCudnnMajor || (cudnn[0] == kCudnnMajor && cudnn[1] < kCudnnMinor))) {
-      findings.push_back(Problem(what, "install cuDNN 9.8 or later"));
+      findings.push_back(app::Problem(what, "install cuDNN 9.8 or later"));
     } else if (environment.library_configuration() == v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY) {
       findings.push_back(
-          Notice(absl::StrCat(what, " without its precompiled engines"),
-                 "programs with the full cuDNN have another environment; install the same "
-                 "package for both"));
+          app::Notice(absl::StrCat(what, " without its precompiled engines"),
+                      "programs with the full cuDNN have another environment; install the same "
+                      "package for both"));
     } else if (!driver.empty() && !cuda.empty() && driver[0] < cuda[0]) {
       findings.push_back(
-          Problem(what,
-                  "the driver is of an older major version than CUDA: update it, or install "
-                  "the forward compatibility package"));
+          app::Problem(what,
+                       "the driver is of an older major version than CUDA: update it, or install "
+                       "the forward compatibility package"));
     } else {
-      findings.push_back(Fine(what));
+      findings.push_back(app::Fine(what));
     }
   }
   return findings;
 }
 
-std::vector<Finding> ExamineFleet(const v1::FleetState& state) {
+std::vector<app::Finding> ExamineFleet(const v1::FleetState& state) {
   if (state.outbox_dropped() > 0) {
-    return {Notice(
+    return {app::Notice(
         absl::StrCat(state.outbox_dropped(), " tunings were dropped before the fleet took them"),
         "if there is a fleet, see to its agent, then `convtune fleet status`")};
   }
-  if (state.release() == 0) return {Fine("no release of a fleet is followed")};
+  if (state.release() == 0) return {app::Fine("no release of a fleet is followed")};
   const absl::Duration silence = FromProto(state.agent_silence());
   if (silence > kAgentSilence) {
-    return {Notice(
+    return {app::Notice(
         absl::StrCat("fleet release ", state.release(), "; no agent has asked for ",
-                     FormatAge(silence)),
+                     output::FormatAge(silence)),
         "start `convtune-fleet agent` on this node, or see its log; the node serves on what it "
         "has")};
   }
   if (state.outbox_depth() > 0) {
-    return {Notice(absl::StrCat("fleet release ", state.release(), "; ", state.outbox_depth(),
-                                " tunings wait to be delivered"),
-                   "if that does not go down, see the log of `convtune-fleet agent`")};
+    return {app::Notice(absl::StrCat("fleet release ", state.release(), "; ", state.outbox_depth(),
+                                     " tunings wait to be delivered"),
+                        "if that does not go down, see the log of `convtune-fleet agent`")};
   }
-  return {Fine(absl::StrCat("fleet release ", state.release(), "; nothing waits to be delivered"))};
+  return {app::Fine(
+      absl::StrCat("fleet release ", state.release(), "; nothing waits to be delivered"))};
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::doctor

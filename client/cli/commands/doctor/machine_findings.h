@@ -11,7 +11,7 @@
 #include "client/cli/commands/doctor/daemon_findings.h"
 #include "convtune/v1/fleet_service.pb.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::doctor {
 
 // The outcome of a try to use a file from this process.
 struct SeenFile {
@@ -37,11 +37,11 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
                            bool here);
 
 // Pure functions.
-std::vector<Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts);
-std::vector<Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts);
-std::vector<Finding> ExamineInterposer(const MachineFacts& facts);
+std::vector<app::Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts);
+std::vector<app::Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts);
+std::vector<app::Finding> ExamineInterposer(const MachineFacts& facts);
 // Driver, CUDA, cuDNN and its configuration of the environments that a device has.
-std::vector<Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& environments);
-std::vector<Finding> ExamineFleet(const v1::FleetState& state);
+std::vector<app::Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& environments);
+std::vector<app::Finding> ExamineFleet(const v1::FleetState& state);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::doctor

@@ -10,7 +10,7 @@
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/conditions.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::explain {
 namespace {
 
 using Candidates = google::protobuf::RepeatedPtrField<v1::Candidate>;
@@ -24,7 +24,7 @@ bool Overlap(const v1::Candidate& a, const v1::Candidate& b) {
 }
 
 std::string TimeOf(const v1::Candidate& candidate) {
-  return FormatMicroseconds(candidate.median_us());
+  return output::FormatMicroseconds(candidate.median_us());
 }
 
 // The first in the order of the daemon's list that is not the winner and for
@@ -42,12 +42,12 @@ const v1::Candidate* FirstOther(const Candidates& candidates, const v1::Candidat
 std::string TieBreak(const v1::Candidate& winner, const v1::Candidate& other, bool is_stock) {
   if (IsCheaperToLaunch(winner.host_us(), other.host_us())) {
     return absl::StrCat("launching it takes the host less time (",
-                        FormatMicroseconds(winner.host_us()), " against ",
-                        FormatMicroseconds(other.host_us()), ")");
+                        output::FormatMicroseconds(winner.host_us()), " against ",
+                        output::FormatMicroseconds(other.host_us()), ")");
   }
   if (winner.workspace_bytes() < other.workspace_bytes()) {
-    return absl::StrCat("it needs less workspace (", FormatBytes(winner.workspace_bytes()),
-                        " against ", FormatBytes(other.workspace_bytes()), ")");
+    return absl::StrCat("it needs less workspace (", output::FormatBytes(winner.workspace_bytes()),
+                        " against ", output::FormatBytes(other.workspace_bytes()), ")");
   }
   if (winner.deterministic() && !other.deterministic()) return "it is deterministic";
   if (is_stock) return "it is the stock choice";
@@ -200,4 +200,4 @@ std::vector<std::string> ExplainWinner(const v1::Answer& answer, const Candidate
   return words;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::explain

@@ -6,7 +6,7 @@
 
 #include "convtune/v1/tuning.pb.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::explain {
 
 // The stock choice (StockIndex) of callers of `api`; nullptr if that is not known.
 const v1::Candidate* StockOf(const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates,
@@ -23,4 +23,4 @@ std::vector<std::string> ExplainWinner(
 // why the race between the candidates ended, and the state of the GPU meanwhile.
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::explain

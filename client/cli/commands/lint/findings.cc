@@ -11,23 +11,24 @@
 #include "client/cli/output/units.h"
 #include "proto/convert/problem_order.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::lint {
 namespace {
 
 // A form that takes this many times the arithmetic is worth a look at most.
 constexpr double kMuchMoreWork = 2;
 
-std::optional<CandidateList> ListOf(const ConvProblem& problem, const TuningMap& known,
-                                    const LintOptions& options) {
+std::optional<calls::CandidateList> ListOf(const ConvProblem& problem,
+                                           const calls::TuningMap& known,
+                                           const LintOptions& options) {
   const auto found = known.find(problem.ToText());
   if (found == known.end()) return std::nullopt;
-  CandidateList list(found->second, options.no_tf32);
+  calls::CandidateList list(found->second, options.no_tf32);
   if (list.empty()) return std::nullopt;
   return list;
 }
 
 // One candidate that a program settled on is no list.
-bool IsWhole(const ConvProblem& problem, const TuningMap& known) {
+bool IsWhole(const ConvProblem& problem, const calls::TuningMap& known) {
   const auto found = known.find(problem.ToText());
   if (found == known.end()) return true;
   const auto& reasons = found->second.incomplete_reasons();
@@ -57,15 +58,15 @@ int64_t SmallerActivation(const ConvProblem& problem) {
 }
 
 // The leanest candidate has no copy of x or y in its workspace.
-bool IsWithoutCopies(const CandidateList& list, const ConvProblem& problem) {
+bool IsWithoutCopies(const calls::CandidateList& list, const ConvProblem& problem) {
   return list.leanest().workspace_bytes() < SmallerActivation(problem);
 }
 
-bool IsLean(const CandidateList& list, const ConvProblem& problem) {
+bool IsLean(const calls::CandidateList& list, const ConvProblem& problem) {
   return list.on_tensor_cores() > 0 && IsWithoutCopies(list, problem);
 }
 
-bool IsLeanInOtherLayout(const ConvProblem& problem, const TuningMap& known,
+bool IsLeanInOtherLayout(const ConvProblem& problem, const calls::TuningMap& known,
                          const LintOptions& options) {
   const auto other = OtherLayout(problem);
   const auto list = other ? ListOf(*other, known, options) : std::nullopt;
@@ -73,19 +74,20 @@ bool IsLeanInOtherLayout(const ConvProblem& problem, const TuningMap& known,
 }
 
 // What is listed, and how much less workspace there is than the first takes.
-std::string LeanestWords(const CandidateList& list) {
+std::string LeanestWords(const calls::CandidateList& list) {
   return &list.leanest() == &list.first()
              ? list.ToText()
              : absl::StrCat(list.ToText(), "; least workspace",
-                            OnTensorCores(list.leanest()) ? " on tensor cores: " : ": ",
-                            WithWorkspace(list.leanest()));
+                            calls::OnTensorCores(list.leanest()) ? " on tensor cores: " : ": ",
+                            calls::WithWorkspace(list.leanest()));
 }
 
 // Collects the findings of one convolution.
 class Linter {
  public:
-  Linter(const ProblemRow& row, double share, const TuningMap& known, const ListFailures& failures,
-         const LintOptions& options, std::vector<LintFinding>* findings)
+  Linter(const ProblemRow& row, double share, const calls::TuningMap& known,
+         const ListFailures& failures, const LintOptions& options,
+         std::vector<LintFinding>* findings)
       : row_(row),
         problem_(row.problem),
         share_(share),
@@ -115,7 +117,7 @@ class Linter {
     const std::string text = problem_.ToText();
     const auto tuning = known_.find(text);
     const bool known = tuning != known_.end();
-    if (known && !CandidateList(tuning->second, /*no_tf32=*/false).empty()) {
+    if (known && !calls::CandidateList(tuning->second, /*no_tf32=*/false).empty()) {
       return "cuDNN lists nothing for it without tensor cores";
     }
     const auto failure = failures_.find(text);
@@ -146,7 +148,7 @@ class Linter {
     const auto product = AsMatrixProduct(problem_);
     if (!product) return;
     // A first choice on tensor cores that copies nothing leaves less to gain.
-    const bool served = list_ && OnTensorCores(list_->first()) &&
+    const bool served = list_ && calls::OnTensorCores(list_->first()) &&
                         list_->first().workspace_bytes() < SmallerActivation(problem_);
     LintFinding& finding =
         Add("matrix-product", served ? LintSeverity::kNotice : LintSeverity::kWarning,
@@ -172,7 +174,8 @@ class Linter {
              none ? absl::StrCat("none of ", list_->size(), " candidates runs on tensor cores")
                   : absl::StrCat("all candidates on tensor cores (", list_->on_tensor_cores(),
                                  " of ", list_->size(), ") need at least ",
-                                 FormatBytes(list_->leanest().workspace_bytes()), " of workspace"));
+                                 output::FormatBytes(list_->leanest().workspace_bytes()),
+                                 " of workspace"));
     const std::string as_it_is = finding.message;
     bool lean = false;
     for (const Form& form : TensorCoreForms(problem_)) {
@@ -189,7 +192,7 @@ class Linter {
       lean = form_lean;
       finding.message =
           absl::StrCat(as_it_is, "; ", form.how, ": ", list->on_tensor_cores(), " of ",
-                       list->size(), ", one with ", WorkspaceWords(list->leanest()));
+                       list->size(), ", one with ", calls::WorkspaceWords(list->leanest()));
       finding.proposal = form.problem.ToText();
       finding.severity = form.work < kMuchMoreWork ? LintSeverity::kWarning : LintSeverity::kNotice;
     }
@@ -211,8 +214,8 @@ class Linter {
         Add("layout", LintSeverity::kWarning,
             absl::StrCat(
                 list_->on_tensor_cores() > 0 ? "each candidate on tensor cores" : "each candidate",
-                " needs at least ", FormatBytes(list_->leanest().workspace_bytes()),
-                " of workspace; in ", name, " one takes ", WorkspaceWords(list->leanest())));
+                " needs at least ", output::FormatBytes(list_->leanest().workspace_bytes()),
+                " of workspace; in ", name, " one takes ", calls::WorkspaceWords(list->leanest())));
     AddProof("in " + name, *other, LeanestWords(*list), &finding);
     finding.proposal = other->ToText();
   }
@@ -226,9 +229,9 @@ class Linter {
       return candidate->workspace_bytes() <= options_.max_workspace;
     });
     // Rounded, a little more than the limit is no more than it.
-    const bool close = FormatBytes(first) == FormatBytes(options_.max_workspace);
+    const bool close = output::FormatBytes(first) == output::FormatBytes(options_.max_workspace);
     const auto words = [close](int64_t bytes) {
-      return close ? absl::StrCat(bytes, " B") : FormatBytes(bytes);
+      return close ? absl::StrCat(bytes, " B") : output::FormatBytes(bytes);
     };
     const std::string over =
         absl::StrCat("cuDNN's first choice needs ", words(first), " of workspace, more than ",
@@ -239,8 +242,8 @@ class Linter {
       return;
     }
     LintFinding& finding = Add("workspace", LintSeverity::kWarning, over);
-    AddProof(absl::StrCat("below ", FormatBytes(options_.max_workspace)), problem_,
-             absl::StrCat("first ", WithWorkspace(**fits)), &finding);
+    AddProof(absl::StrCat("below ", output::FormatBytes(options_.max_workspace)), problem_,
+             absl::StrCat("first ", calls::WithWorkspace(**fits)), &finding);
   }
 
   void CheckDeterminism() {
@@ -250,10 +253,10 @@ class Linter {
   }
 
   void CheckCompilation() {
-    if (!CompiledAtRunTime(list_->first())) return;
+    if (!calls::CompiledAtRunTime(list_->first())) return;
     const auto& all = list_->all();
     const auto ready = std::find_if(all.begin(), all.end(), [](const v1::Candidate* candidate) {
-      return !CompiledAtRunTime(*candidate);
+      return !calls::CompiledAtRunTime(*candidate);
     });
     const bool none = ready == all.end();
     LintFinding& finding =
@@ -264,17 +267,17 @@ class Linter {
       AddProof(
           absl::StrCat("one of ", all.size() - static_cast<size_t>(list_->compiled_at_run_time()),
                        " that are ready"),
-          problem_, absl::StrCat("first ", WithWorkspace(**ready)), &finding);
+          problem_, absl::StrCat("first ", calls::WithWorkspace(**ready)), &finding);
     }
   }
 
   const ProblemRow& row_;
   const ConvProblem& problem_;
   const double share_;
-  const TuningMap& known_;
+  const calls::TuningMap& known_;
   const ListFailures& failures_;
   const LintOptions& options_;
-  const std::optional<CandidateList> list_;
+  const std::optional<calls::CandidateList> list_;
   std::vector<LintFinding>* const findings_;
 };
 
@@ -293,8 +296,8 @@ std::optional<LintSeverity> ParseSeverity(std::string_view name) {
   return std::nullopt;
 }
 
-std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const TuningMap& known,
-                                       const LintOptions& options) {
+std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows,
+                                       const calls::TuningMap& known, const LintOptions& options) {
   std::vector<ProblemRow> wanted;
   std::set<std::string> seen;
   const auto add = [&](const ConvProblem& problem) {
@@ -310,8 +313,9 @@ std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, cons
   return wanted;
 }
 
-std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const TuningMap& known,
-                                    const ListFailures& failures, const LintOptions& options) {
+std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows,
+                                    const calls::TuningMap& known, const ListFailures& failures,
+                                    const LintOptions& options) {
   const double whole = WorkOf(rows);
   std::vector<LintFinding> findings;
   for (const ProblemRow& row : rows) {
@@ -328,7 +332,7 @@ std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const T
   return findings;
 }
 
-VariantSummary Summarize(const std::vector<ProblemRow>& rows, const TuningMap& known,
+VariantSummary Summarize(const std::vector<ProblemRow>& rows, const calls::TuningMap& known,
                          const LintOptions& options) {
   VariantSummary summary;
   summary.problems = static_cast<int>(rows.size());
@@ -342,9 +346,10 @@ VariantSummary Summarize(const std::vector<ProblemRow>& rows, const TuningMap& k
       ++summary.without_candidate;
       continue;
     }
-    if (OnTensorCores(list->first()) && whole > 0) summary.on_tensor_cores += WorkOf(row) / whole;
+    if (calls::OnTensorCores(list->first()) && whole > 0)
+      summary.on_tensor_cores += WorkOf(row) / whole;
     if (list->deterministic() == 0) ++summary.nondeterministic;
-    if (CompiledAtRunTime(list->first())) ++summary.compiled;
+    if (calls::CompiledAtRunTime(list->first())) ++summary.compiled;
     summary.most_workspace = std::max(summary.most_workspace, list->first().workspace_bytes());
   }
   summary.batch = batches.size() == 1 ? *batches.begin() : "-";
@@ -352,4 +357,4 @@ VariantSummary Summarize(const std::vector<ProblemRow>& rows, const TuningMap& k
   return summary;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::lint

@@ -12,7 +12,7 @@
 #include "client/cli/calls/variants.h"
 #include "proto/convert/problem_list.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::lint {
 
 enum class LintSeverity { kNotice = 0, kWarning = 1, kError = 2 };
 // "notice", "warning", "error".
@@ -54,16 +54,17 @@ struct LintOptions {
 // layouts, and, of those that `known` has no candidate on tensor cores for that does
 // without copies, the forms that may have some. Each once. To be asked for twice:
 // what the first lists say decides about the forms.
-std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const TuningMap& known,
-                                       const LintOptions& options);
+std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows,
+                                       const calls::TuningMap& known, const LintOptions& options);
 
 // The errors of problems without a list, by the problem's text.
 using ListFailures = std::map<std::string, std::string>;
 
 // The findings of distinct problems; the worst first, between equals those with
 // the most arithmetic. Of problems that `known` lacks `failures` may say why.
-std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const TuningMap& known,
-                                    const ListFailures& failures, const LintOptions& options);
+std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows,
+                                    const calls::TuningMap& known, const ListFailures& failures,
+                                    const LintOptions& options);
 
 // A model in one data type and batch size, beside others. Value type.
 struct VariantSummary {
@@ -76,7 +77,7 @@ struct VariantSummary {
   int compiled = 0;            // whose first choice is compiled at run time
   int64_t most_workspace = 0;  // of the first choices, in bytes
 };
-VariantSummary Summarize(const std::vector<ProblemRow>& rows, const TuningMap& known,
+VariantSummary Summarize(const std::vector<ProblemRow>& rows, const calls::TuningMap& known,
                          const LintOptions& options);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::lint

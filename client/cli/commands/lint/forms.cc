@@ -7,7 +7,7 @@
 #include "client/cli/calls/variants.h"
 #include "proto/convert/problem_order.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::lint {
 namespace {
 
 // A form with more times the arithmetic than this gains nothing by tensor cores.
@@ -56,7 +56,7 @@ int64_t ChannelStep(DataType type) {
 std::optional<ConvProblem> OtherLayout(const ConvProblem& problem) {
   if (problem.layout() == TensorLayout::kStrided) return std::nullopt;
   const bool nhwc = problem.layout() == TensorLayout::kNhwc;
-  const auto other = Vary(
+  const auto other = calls::Vary(
       problem, {std::nullopt, std::nullopt, nhwc ? TensorLayout::kNchw : TensorLayout::kNhwc, {}});
   if (!other || *other == problem) return std::nullopt;
   return other;
@@ -100,7 +100,7 @@ std::vector<Form> TensorCoreForms(const ConvProblem& problem) {
         ConvProblem::Create(spec), &forms);
   }
   if (problem.data_type() == DataType::kF32) {
-    const auto half = Vary(problem, {std::nullopt, DataType::kF16, problem.layout(), {}});
+    const auto half = calls::Vary(problem, {std::nullopt, DataType::kF16, problem.layout(), {}});
     if (half) AddForm(problem, "in f16", *half, &forms);
   }
   if (const auto other = OtherLayout(problem)) {
@@ -163,4 +163,4 @@ std::optional<MatrixProduct> AsMatrixProduct(const ConvProblem& problem) {
   return product;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::lint

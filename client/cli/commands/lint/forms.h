@@ -7,7 +7,7 @@
 
 #include "proto/model/problem/conv_problem.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::lint {
 
 // Value type.
 struct Form {
@@ -39,4 +39,4 @@ struct MatrixProduct {
 // other, a 1x1 convolution over many pixels and the backward operations among them.
 std::optional<MatrixProduct> AsMatrixProduct(const ConvProblem& problem);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::lint

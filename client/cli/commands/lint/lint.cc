@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/command.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/calls/variants.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/commands/lint/findings.h"
 #include "client/cli/commands/lint/lint_output.h"
 #include "client/cli/input/problem_args.h"
@@ -14,16 +14,16 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::lint {
 namespace {
 
-class LintCommand final : public Command {
+class LintCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(root, "lint",
                             "what the convolutions of a model could be, by cuDNN's lists; nothing "
                             "is timed",
-                            Rows::kYes);
+                            app::Rows::kYes);
     problems_.RegisterFiles(*app);
     app->add_option("--max-workspace", max_workspace_, "report first choices that need more")
         ->type_name("SIZE")
@@ -48,27 +48,27 @@ class LintCommand final : public Command {
     app->add_flag("--github", github_, "print annotations for GitHub Actions");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
-    if (github_ && context.format() != Format::kTable) {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    if (github_ && context.format() != app::Format::kTable) {
       return absl::InvalidArgumentError("--github: must stand without --json, --csv");
     }
-    ASSIGN_OR_RETURN(options_.max_workspace, ParseBytes("--max-workspace", max_workspace_));
+    ASSIGN_OR_RETURN(options_.max_workspace, output::ParseBytes("--max-workspace", max_workspace_));
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     const std::vector<ProblemRow> rows = MostWorkFirst(batch.rows);
-    if (rows.empty()) return Worse(batch.code, ExitCode::kUsage);
+    if (rows.empty()) return app::Worse(batch.code, app::ExitCode::kUsage);
     const std::vector<std::vector<ProblemRow>> variants = VariantsOf(rows);
 
     // First everything that is known to be needed, then what its lists lead to.
     std::vector<ProblemRow> first = rows;
     for (const auto& variant : variants) first.insert(first.end(), variant.begin(), variant.end());
     for (ProblemRow& row : ProblemsToList(rows, {}, options_)) first.push_back(std::move(row));
-    TuningMap known;
+    calls::TuningMap known;
     ListFailures failures;
-    ExitCode code = List(context, first, &known, &failures);
-    if (code == ExitCode::kDone) {
+    app::ExitCode code = List(context, first, &known, &failures);
+    if (code == app::ExitCode::kDone) {
       code = List(context, ProblemsToList(rows, known, options_), &known, &failures);
     }
-    if (code != ExitCode::kDone) return Worse(batch.code, code);
+    if (code != app::ExitCode::kDone) return app::Worse(batch.code, code);
 
     LintReport report;
     report.environment = known.empty() ? "" : known.begin()->second.environment().name();
@@ -78,7 +78,7 @@ class LintCommand final : public Command {
       report.variants.push_back(Summarize(variant, known, options_));
     }
     Print(context, report);
-    return Worse(batch.code, Fails(report) ? ExitCode::kFailed : ExitCode::kDone);
+    return app::Worse(batch.code, Fails(report) ? app::ExitCode::kFailed : app::ExitCode::kDone);
   }
 
  private:
@@ -100,7 +100,7 @@ class LintCommand final : public Command {
     for (const ProblemOverrides& overrides : all) {
       std::vector<ProblemRow> variant;
       for (const ProblemRow& row : rows) {
-        const auto problem = Vary(row.problem, overrides);
+        const auto problem = calls::Vary(row.problem, overrides);
         if (problem) variant.push_back({*problem, row.count, row.source});
       }
       variant = MostWorkFirst(variant);
@@ -118,31 +118,32 @@ class LintCommand final : public Command {
 
   // Has the daemon list the problems that it does not know. Adds the lists to `known`,
   // and the reasons of problems that could not be listed to `failures`.
-  static ExitCode List(Context& context, const std::vector<ProblemRow>& rows, TuningMap* known,
-                       ListFailures* failures) {
+  static app::ExitCode List(app::Context& context, const std::vector<ProblemRow>& rows,
+                            calls::TuningMap* known, ListFailures* failures) {
     std::vector<ProblemRow> distinct;
     std::set<std::string> seen;
     for (const ProblemRow& row : rows) {
       const std::string text = row.problem.ToText();
       if (known->count(text) == 0 && seen.insert(text).second) distinct.push_back(row);
     }
-    if (distinct.empty()) return ExitCode::kDone;
+    if (distinct.empty()) return app::ExitCode::kDone;
     v1::CreateTuningJobRequest request;
     request.set_environment(context.settings().environment);
     request.set_priority(v1::PRIORITY_INTERACTIVE);
     request.mutable_options()->set_list_only(true);
     // A problem that cuDNN has nothing for is a finding like others.
-    const TuningRun run = RunTuning(context, request, distinct, {.quiet = true});
-    if (run.jobs.empty()) return run.code == ExitCode::kDone ? ExitCode::kFailed : run.code;
+    const calls::TuningRun run = calls::RunTuning(context, request, distinct, {.quiet = true});
+    if (run.jobs.empty())
+      return run.code == app::ExitCode::kDone ? app::ExitCode::kFailed : run.code;
     if (run.cancelled) {
       context.SayError("listing was cancelled");
-      return ExitCode::kFailed;
+      return app::ExitCode::kFailed;
     }
-    if (run.code == ExitCode::kUnreachable) return run.code;
-    failures->merge(FailureReasons(run));
+    if (run.code == app::ExitCode::kUnreachable) return run.code;
+    failures->merge(calls::FailureReasons(run));
     const absl::Status status =
-        GetTunings(context, context.settings().environment, distinct, known);
-    return status.ok() ? ExitCode::kDone : context.Fail(status);
+        calls::GetTunings(context, context.settings().environment, distinct, known);
+    return status.ok() ? app::ExitCode::kDone : context.Fail(status);
   }
 
   bool Fails(const LintReport& report) const {
@@ -151,11 +152,11 @@ class LintCommand final : public Command {
                                 [&](const LintFinding& f) { return f.severity >= *least; });
   }
 
-  void Print(Context& context, const LintReport& report) const {
+  void Print(app::Context& context, const LintReport& report) const {
     std::ostream& out = context.io().out;
-    if (context.format() == Format::kJson) {
+    if (context.format() == app::Format::kJson) {
       out << LintJson(report) << "\n";
-    } else if (context.format() == Format::kCsv) {
+    } else if (context.format() == app::Format::kCsv) {
       out << LintCsv(report);
     } else if (github_) {
       out << LintGithub(report);
@@ -166,7 +167,7 @@ class LintCommand final : public Command {
                              "; nothing was timed: whether a form is faster takes a GPU"));
   }
 
-  ProblemArgs problems_;
+  input::ProblemArgs problems_;
   LintOptions options_;
   std::string max_workspace_ = "1GiB";
   std::string fail_on_ = "error";
@@ -177,6 +178,6 @@ class LintCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewLintCommand() { return std::make_unique<LintCommand>(); }
+std::unique_ptr<app::Command> NewLintCommand() { return std::make_unique<LintCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::lint

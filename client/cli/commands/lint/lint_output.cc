@@ -12,12 +12,12 @@
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::lint {
 namespace {
 
-Color SeverityColor(LintSeverity severity) {
-  if (severity == LintSeverity::kError) return Color::kRed;
-  return severity == LintSeverity::kWarning ? Color::kYellow : Color::kNone;
+output::Color SeverityColor(LintSeverity severity) {
+  if (severity == LintSeverity::kError) return output::Color::kRed;
+  return severity == LintSeverity::kWarning ? output::Color::kYellow : output::Color::kNone;
 }
 
 std::string ShareWord(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
@@ -28,19 +28,19 @@ std::string RunsWords(const LintFinding& finding) {
 }
 
 std::string VariantTable(const LintReport& report, int width, bool color) {
-  Table table({{"BATCH", Align::kRight},
-               {"DTYPE"},
-               {"CONVOLUTIONS", Align::kRight},
-               {"WITHOUT CANDIDATE", Align::kRight},
-               {"ON TENSOR CORES", Align::kRight},
-               {"NONDETERMINISTIC", Align::kRight},
-               {"COMPILED", Align::kRight},
-               {"MOST WORKSPACE", Align::kRight}});
+  output::Table table({{"BATCH", output::Align::kRight},
+                       {"DTYPE"},
+                       {"CONVOLUTIONS", output::Align::kRight},
+                       {"WITHOUT CANDIDATE", output::Align::kRight},
+                       {"ON TENSOR CORES", output::Align::kRight},
+                       {"NONDETERMINISTIC", output::Align::kRight},
+                       {"COMPILED", output::Align::kRight},
+                       {"MOST WORKSPACE", output::Align::kRight}});
   for (const VariantSummary& variant : report.variants) {
     table.Add({variant.batch, variant.dtype, absl::StrCat(variant.problems),
                absl::StrCat(variant.without_candidate), ShareWord(variant.on_tensor_cores),
                absl::StrCat(variant.nondeterministic), absl::StrCat(variant.compiled),
-               FormatBytes(variant.most_workspace)});
+               output::FormatBytes(variant.most_workspace)});
   }
   return table.Render(width, color);
 }
@@ -62,11 +62,11 @@ std::string KindTable(const LintReport& report, int width, bool color) {
     sum->runs += finding.row.count;
     sum->share += finding.share;
   }
-  Table table({{"FINDING"},
-               {"SEVERITY"},
-               {"CONVOLUTIONS", Align::kRight},
-               {"RUNS", Align::kRight},
-               {"ARITHMETIC", Align::kRight}});
+  output::Table table({{"FINDING"},
+                       {"SEVERITY"},
+                       {"CONVOLUTIONS", output::Align::kRight},
+                       {"RUNS", output::Align::kRight},
+                       {"ARITHMETIC", output::Align::kRight}});
   for (const Sum& sum : sums) {
     table.Add({sum.first->kind,
                {std::string(Name(sum.first->severity)), SeverityColor(sum.first->severity)},
@@ -86,8 +86,8 @@ std::string PlaceProperties(const std::string& source) {
   if (file == "stdin") return "";
   const std::string escaped = absl::StrReplaceAll(
       file, {{"%", "%25"}, {"\r", "%0D"}, {"\n", "%0A"}, {":", "%3A"}, {",", "%2C"}});
-  return IsOnnxFile(file) ? absl::StrCat("file=", escaped, ",")
-                          : absl::StrCat("file=", escaped, ",line=", line, ",");
+  return input::IsOnnxFile(file) ? absl::StrCat("file=", escaped, ",")
+                                 : absl::StrCat("file=", escaped, ",line=", line, ",");
 }
 
 }  // namespace
@@ -115,15 +115,16 @@ std::string LintText(const LintReport& report, int width, bool color) {
   std::string text;
   for (const LintFinding& finding : report.findings) {
     absl::StrAppend(
-        &text, Paint(std::string(Name(finding.severity)), SeverityColor(finding.severity), color),
-        " ", finding.kind, ": ", ShortProblem(finding.row.problem.ToText()), " (",
+        &text,
+        output::Paint(std::string(Name(finding.severity)), SeverityColor(finding.severity), color),
+        " ", finding.kind, ": ", input::ShortProblem(finding.row.problem.ToText()), " (",
         RunsWords(finding), ")\n  ", finding.message, "\n");
     for (const ProofLine& line : finding.proof) {
       const bool same = line.problem_text == finding.row.problem.ToText();
       // Forms that are not proposed prove nothing where another one is.
       if (!same && !finding.proposal.empty() && line.problem_text != finding.proposal) continue;
       absl::StrAppend(&text, "  ", line.form, ": ",
-                      same ? "" : ShortProblem(line.problem_text) + ": ", line.words, "\n");
+                      same ? "" : input::ShortProblem(line.problem_text) + ": ", line.words, "\n");
     }
     if (finding.kind == "matrix-product") {
       absl::StrAppend(&text, "  the same: ", finding.proposal, "\n");
@@ -141,13 +142,13 @@ std::string LintJson(const LintReport& report) {
   for (const LintFinding& finding : report.findings) {
     std::vector<std::string> proof;
     for (const ProofLine& line : finding.proof) {
-      proof.push_back(JsonObject()
+      proof.push_back(output::JsonObject()
                           .Add("form", line.form)
                           .Add("problem", line.problem_text)
                           .Add("candidates", line.words)
                           .Take());
     }
-    findings.push_back(JsonObject()
+    findings.push_back(output::JsonObject()
                            .Add("finding", finding.kind)
                            .Add("severity", Name(finding.severity))
                            .Add("row", finding.row.source)
@@ -156,11 +157,11 @@ std::string LintJson(const LintReport& report) {
                            .Add("share", finding.share)
                            .Add("message", finding.message)
                            .Add("proposal", finding.proposal)
-                           .AddRaw("proof", JsonArray(proof))
+                           .AddRaw("proof", output::JsonArray(proof))
                            .Take());
   }
   for (const VariantSummary& variant : report.variants) {
-    variants.push_back(JsonObject()
+    variants.push_back(output::JsonObject()
                            .Add("batch", variant.batch)
                            .Add("dtype", variant.dtype)
                            .Add("problems", variant.problems)
@@ -171,21 +172,22 @@ std::string LintJson(const LintReport& report) {
                            .Add("mostWorkspaceBytes", variant.most_workspace)
                            .Take());
   }
-  return JsonObject()
+  return output::JsonObject()
       .Add("environment", report.environment)
       .Add("problems", report.problems)
-      .AddRaw("findings", JsonArray(findings))
-      .AddRaw("variants", JsonArray(variants))
+      .AddRaw("findings", output::JsonArray(findings))
+      .AddRaw("variants", output::JsonArray(variants))
       .Take();
 }
 
 std::string LintCsv(const LintReport& report) {
-  std::string out =
-      CsvLine({"severity", "finding", "problem", "runs", "share", "message", "proposal", "row"});
+  std::string out = output::CsvLine(
+      {"severity", "finding", "problem", "runs", "share", "message", "proposal", "row"});
   for (const LintFinding& finding : report.findings) {
-    out += CsvLine({std::string(Name(finding.severity)), finding.kind, finding.row.problem.ToText(),
-                    absl::StrCat(finding.row.count), absl::StrFormat("%.6g", finding.share),
-                    finding.message, finding.proposal, finding.row.source});
+    out += output::CsvLine({std::string(Name(finding.severity)), finding.kind,
+                            finding.row.problem.ToText(), absl::StrCat(finding.row.count),
+                            absl::StrFormat("%.6g", finding.share), finding.message,
+                            finding.proposal, finding.row.source});
   }
   return out;
 }
@@ -193,7 +195,7 @@ std::string LintCsv(const LintReport& report) {
 std::string LintGithub(const LintReport& report) {
   std::string out;
   for (const LintFinding& finding : report.findings) {
-    std::string text = absl::StrCat(ShortProblem(finding.row.problem.ToText()), " (",
+    std::string text = absl::StrCat(input::ShortProblem(finding.row.problem.ToText()), " (",
                                     RunsWords(finding), "): ", finding.message);
     if (!finding.proposal.empty()) absl::StrAppend(&text, "\nIn its place: ", finding.proposal);
     absl::StrAppend(&out, "::", std::string(Name(finding.severity)), " ",
@@ -204,4 +206,4 @@ std::string LintGithub(const LintReport& report) {
   return out;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::lint

@@ -6,7 +6,7 @@
 
 #include "client/cli/commands/lint/findings.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::lint {
 
 // The findings of a lint run, and the environment they hold for. Value type.
 struct LintReport {
@@ -28,4 +28,4 @@ std::string LintCsv(const LintReport& report);
 // "::warning file=list.csv,line=3,title=convtune tensor-cores::...".
 std::string LintGithub(const LintReport& report);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::lint

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/commands/report/report_output.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/progress.h"
@@ -13,25 +13,26 @@
 #include "client/report/bundle_source.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::report {
 namespace {
 
 constexpr int kMostWanted = 1000;
 
-class ReportCommand final : public Command {
+class ReportCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "report",
-                            "what wins, what it gains, who disagrees, what got slower", Rows::kYes);
+    CLI::App* app =
+        AddVerb(root, "report", "what wins, what it gains, who disagrees, what got slower",
+                app::Rows::kYes);
     app->add_option("bundles", bundles_,
                     "bundles of any number of nodes; without one, the daemon is asked")
         ->type_name("FILE");
     output_.Register(*app);
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
-    ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
-    report::ReportData data(output_.Filter());
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    ASSIGN_OR_RETURN(const convtune::report::ReportOptions options, output_.Options());
+    convtune::report::ReportData data(output_.Filter());
     if (bundles_.empty()) {
       RETURN_IF_ERROR(AskDaemon(context, &data));
     }
@@ -39,17 +40,18 @@ class ReportCommand final : public Command {
       RETURN_IF_ERROR(Read(context, bundle, bundle, &data));
     }
     RETURN_IF_ERROR(output_.Write(data, options, context.format(), context.io()));
-    return ExitCode::kDone;
+    return app::ExitCode::kDone;
   }
 
  private:
   // `name` is for words.
-  static absl::Status Read(Context& context, const std::string& path, const std::string& name,
-                           report::ReportData* data) {
-    ByteProgress progress(context.io(), absl::StrCat("reading ", name), 0);
-    ASSIGN_OR_RETURN(const int64_t refused,
-                     report::AddBundle(path, absl::Now(), data,
-                                       [&](int64_t done, int64_t) { progress.Show(done); }));
+  static absl::Status Read(app::Context& context, const std::string& path, const std::string& name,
+                           convtune::report::ReportData* data) {
+    output::ByteProgress progress(context.io(), absl::StrCat("reading ", name), 0);
+    ASSIGN_OR_RETURN(const int64_t refused, convtune::report::AddBundle(path, absl::Now(), data,
+                                                                        [&](int64_t done, int64_t) {
+                                                                          progress.Show(done);
+                                                                        }));
     if (refused > 0) {
       context.Say(absl::StrCat(name, ": left out ", refused, refused == 1 ? " row" : " rows",
                                " that break a rule; `convtune verify` names them"));
@@ -58,7 +60,7 @@ class ReportCommand final : public Command {
   }
 
   // A node is what it would export, with its counters and what it misses.
-  absl::Status AskDaemon(Context& context, report::ReportData* data) const {
+  absl::Status AskDaemon(app::Context& context, convtune::report::ReportData* data) const {
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
     ASSIGN_OR_RETURN(const v1::ServerInfo info, client->GetServerInfo());
     data->AddCounters({info.lookups(), info.hits()});
@@ -67,8 +69,8 @@ class ReportCommand final : public Command {
         std::filesystem::path(folder != nullptr && *folder != '\0' ? folder : "/tmp") /
         "convtune-report";
     // Never committed, so nothing of it stays.
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
-                     AtomicFile::Create(path.string(), "TMPDIR"));
+    ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
+                     output::AtomicFile::Create(path.string(), "TMPDIR"));
     v1::ExportBundleRequest request;
     request.set_environment(context.settings().environment);
     request.set_omit_samples(true);
@@ -79,7 +81,7 @@ class ReportCommand final : public Command {
     return AddWanted(context, data);
   }
 
-  static absl::Status AddWanted(Context& context, report::ReportData* data) {
+  static absl::Status AddWanted(app::Context& context, convtune::report::ReportData* data) {
     ASSIGN_OR_RETURN(const std::unique_ptr<ReleaseClient> client,
                      ReleaseClient::Create(context.settings().client));
     v1::ListWantedRequest request;
@@ -102,6 +104,6 @@ class ReportCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewReportCommand() { return std::make_unique<ReportCommand>(); }
+std::unique_ptr<app::Command> NewReportCommand() { return std::make_unique<ReportCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::report

@@ -14,7 +14,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::report {
 
 void ReportOutput::Register(CLI::App& app) {
   app.add_option("--html", html_, "write one page that needs nothing else")->type_name("FILE");
@@ -34,8 +34,8 @@ void ReportOutput::Register(CLI::App& app) {
       ->capture_default_str();
 }
 
-report::ReportFilter ReportOutput::Filter() const {
-  report::ReportFilter filter;
+convtune::report::ReportFilter ReportOutput::Filter() const {
+  convtune::report::ReportFilter filter;
   filter.gpu = gpu_;
   filter.problem = problem_;
   filter.operation = ParseOperation(operation_);
@@ -48,35 +48,37 @@ report::ReportFilter ReportOutput::Filter() const {
   return filter;
 }
 
-absl::StatusOr<report::ReportOptions> ReportOutput::Options() const {
-  report::ReportOptions options;
+absl::StatusOr<convtune::report::ReportOptions> ReportOutput::Options() const {
+  convtune::report::ReportOptions options;
   options.now = absl::Now();
-  ASSIGN_OR_RETURN(options.stale_after, ParseTime("--stale-after", stale_after_));
+  ASSIGN_OR_RETURN(options.stale_after, output::ParseTime("--stale-after", stale_after_));
   return options;
 }
 
-absl::Status ReportOutput::Write(const report::ReportData& data,
-                                 const report::ReportOptions& options, Format format,
-                                 Io& io) const {
-  if (format == Format::kCsv) {
-    report::WriteReportCsv(data, [&io](std::string_view part) { io.out << part; });
+absl::Status ReportOutput::Write(const convtune::report::ReportData& data,
+                                 const convtune::report::ReportOptions& options, app::Format format,
+                                 output::Io& io) const {
+  if (format == app::Format::kCsv) {
+    convtune::report::WriteReportCsv(data, [&io](std::string_view part) { io.out << part; });
     if (html_.empty()) return absl::OkStatus();
   }
-  const report::Report report = report::MakeReport(data, options);
+  const convtune::report::Report report = convtune::report::MakeReport(data, options);
   if (!html_.empty()) {
-    const std::string page = report::ReportHtml(data, report);
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(html_, "--html"));
+    const std::string page = convtune::report::ReportHtml(data, report);
+    ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
+                     output::AtomicFile::Create(html_, "--html"));
     RETURN_IF_ERROR(file->Write(page));
     RETURN_IF_ERROR(file->Commit());
-    io.err << "wrote " << html_ << ", " << FormatBytes(static_cast<int64_t>(page.size())) << "\n";
+    io.err << "wrote " << html_ << ", " << output::FormatBytes(static_cast<int64_t>(page.size()))
+           << "\n";
   }
-  if (format == Format::kJson) {
-    io.out << report::ReportJson(data, report) << "\n";
-  } else if (format == Format::kTable && html_.empty()) {
+  if (format == app::Format::kJson) {
+    io.out << convtune::report::ReportJson(data, report) << "\n";
+  } else if (format == app::Format::kTable && html_.empty()) {
     io.out << ReportTables(data, report, top_, io.out_is_terminal ? io.columns : 0,
-                           WantsColor(io, io.out_is_terminal));
+                           output::WantsColor(io, io.out_is_terminal));
   }
   return absl::OkStatus();
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::report

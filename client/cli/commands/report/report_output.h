@@ -14,7 +14,7 @@ namespace CLI {
 class App;
 }
 
-namespace convtune::cli {
+namespace convtune::cli::commands::report {
 
 // Value type, but its address is registered.
 class ReportOutput {
@@ -22,13 +22,14 @@ class ReportOutput {
   // Adds --html, --gpu, --op and so on. *this must outlive `app`.
   void Register(CLI::App& app);
   // Returns the filter that the options ask for.
-  report::ReportFilter Filter() const;
+  convtune::report::ReportFilter Filter() const;
   // INVALID_ARGUMENT names the option.
-  absl::StatusOr<report::ReportOptions> Options() const;
+  absl::StatusOr<convtune::report::ReportOptions> Options() const;
   // Makes the report and writes it: the page where one was asked for, data on
   // io.out, words on io.err.
-  absl::Status Write(const report::ReportData& data, const report::ReportOptions& options,
-                     Format format, Io& io) const;
+  absl::Status Write(const convtune::report::ReportData& data,
+                     const convtune::report::ReportOptions& options, app::Format format,
+                     output::Io& io) const;
 
  private:
   std::string html_;
@@ -38,4 +39,4 @@ class ReportOutput {
   size_t top_ = 10;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::report

@@ -10,7 +10,7 @@
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::report {
 namespace {
 
 // Problems that a GPU's speed takes.
@@ -25,8 +25,8 @@ std::string Times(const std::optional<double>& ratio) {
 
 class Tables {
  public:
-  Tables(const report::ReportData& data, const report::Report& report, size_t top, int width,
-         bool color)
+  Tables(const convtune::report::ReportData& data, const convtune::report::Report& report,
+         size_t top, int width, bool color)
       : data_(data), report_(report), top_(top), width_(width), color_(color) {}
 
   std::string Make() {
@@ -35,7 +35,7 @@ class Tables {
       Shares();
       Stock();
       Disagreements();
-      for (const report::ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
+      for (const convtune::report::ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
       Gpus();
       Roofs();
     }
@@ -45,8 +45,8 @@ class Tables {
 
  private:
   void Headline() {
-    const report::ReportHeadline& h = report_.headline;
-    Table table({{"HEADLINE"}, {"", Align::kRight}, {""}});
+    const convtune::report::ReportHeadline& h = report_.headline;
+    output::Table table({{"HEADLINE"}, {"", output::Align::kRight}, {""}});
     table.Add({"tunings", absl::StrCat(h.rows),
                absl::StrCat(h.problems, " problems, ", h.nodes, " nodes, ", h.environments,
                             " environments; measured ", h.measured, ", incomplete ", h.incomplete,
@@ -56,15 +56,16 @@ class Tables {
     table.Add({"hit ratio", Percent(h.hit_ratio),
                h.hit_ratio ? "of look-ups since the daemon started"
                            : "no look-ups are known; bundles do not say"});
-    table.Add({"faster than stock",
-               {Times(h.gain), h.gain && *h.gain > 1.005 ? Color::kGreen : Color::kNone},
-               h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
-                                     " problems; stock is best in ", Percent(h.stock_is_best))
-                      : "stock choice and winner were not both timed"});
+    table.Add(
+        {"faster than stock",
+         {Times(h.gain), h.gain && *h.gain > 1.005 ? output::Color::kGreen : output::Color::kNone},
+         h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
+                               " problems; stock is best in ", Percent(h.stock_is_best))
+                : "stock choice and winner were not both timed"});
     table.Add({"start-up time saved", FormatSeconds(h.search_seconds),
                "of searching, when every node starts again"});
     table.Add({"stale", Percent(h.stale),
-               absl::StrCat("older than ", FormatAge(report_.options.stale_after),
+               absl::StrCat("older than ", output::FormatAge(report_.options.stale_after),
                             ", or of a cuDNN that its GPU has left")});
     AddBad(&table, "disagreements", IsShared(), h.disagreements,
            "problems on which nodes differ beyond noise");
@@ -80,29 +81,33 @@ class Tables {
   }
 
   // "-" where there was nothing to compare.
-  static void AddBad(Table* table, const std::string& name, bool known, int count,
+  static void AddBad(output::Table* table, const std::string& name, bool known, int count,
                      const std::string& words) {
-    table->Add(
-        {name, {known ? absl::StrCat(count) : "-", count > 0 ? Color::kRed : Color::kNone}, words});
+    table->Add({name,
+                {known ? absl::StrCat(count) : "-",
+                 count > 0 ? output::Color::kRed : output::Color::kNone},
+                words});
   }
 
   bool IsShared() const {
-    return std::any_of(report_.pairs.begin(), report_.pairs.end(),
-                       [](const report::ReportPair& pair) { return pair.timed_nodes > 1; });
+    return std::any_of(
+        report_.pairs.begin(), report_.pairs.end(),
+        [](const convtune::report::ReportPair& pair) { return pair.timed_nodes > 1; });
   }
   bool IsCompared() const {
-    return std::any_of(report_.gpus.begin(), report_.gpus.end(),
-                       [](const report::ReportGpu& gpu) { return gpu.compared >= kLeastCompared; });
+    return std::any_of(
+        report_.gpus.begin(), report_.gpus.end(),
+        [](const convtune::report::ReportGpu& gpu) { return gpu.compared >= kLeastCompared; });
   }
 
   void Shares() {
-    Table table({{"GPU"},
-                 {"TYPE"},
-                 {"LAYOUT"},
-                 {"OPERATION"},
-                 {"PROBLEMS", Align::kRight},
-                 {"WINNERS BY ENGINE"}});
-    for (const report::ReportShare& share : First(report_.shares)) {
+    output::Table table({{"GPU"},
+                         {"TYPE"},
+                         {"LAYOUT"},
+                         {"OPERATION"},
+                         {"PROBLEMS", output::Align::kRight},
+                         {"WINNERS BY ENGINE"}});
+    for (const convtune::report::ReportShare& share : First(report_.shares)) {
       std::string words;
       for (size_t i = 0; i < share.engines.size() && i < 4; ++i) {
         absl::StrAppend(&words, i > 0 ? ", " : "", share.engines[i].first, " ",
@@ -117,36 +122,38 @@ class Tables {
   }
 
   void Stock() {
-    std::vector<const report::ReportPair*> slower;
-    for (const report::ReportPair& pair : report_.pairs) {
+    std::vector<const convtune::report::ReportPair*> slower;
+    for (const convtune::report::ReportPair& pair : report_.pairs) {
       if (pair.winner_us > 0 && pair.stock_us > pair.winner_us) slower.push_back(&pair);
     }
-    std::stable_sort(slower.begin(), slower.end(),
-                     [](const report::ReportPair* a, const report::ReportPair* b) {
-                       return a->stock_us - a->winner_us > b->stock_us - b->winner_us;
-                     });
-    Table table({{"PROBLEM"},
-                 {"ENVIRONMENT"},
-                 {"STOCK", Align::kRight},
-                 {"WINNER", Align::kRight},
-                 {"GAIN", Align::kRight},
-                 {"WINNER"}});
-    for (const report::ReportPair* pair : First(slower)) {
+    std::stable_sort(
+        slower.begin(), slower.end(),
+        [](const convtune::report::ReportPair* a, const convtune::report::ReportPair* b) {
+          return a->stock_us - a->winner_us > b->stock_us - b->winner_us;
+        });
+    output::Table table({{"PROBLEM"},
+                         {"ENVIRONMENT"},
+                         {"STOCK", output::Align::kRight},
+                         {"WINNER", output::Align::kRight},
+                         {"GAIN", output::Align::kRight},
+                         {"WINNER"}});
+    for (const convtune::report::ReportPair* pair : First(slower)) {
       table.Add({Problem(pair->problem), Environment(pair->environment),
-                 FormatMicroseconds(pair->stock_us), FormatMicroseconds(pair->winner_us),
+                 output::FormatMicroseconds(pair->stock_us),
+                 output::FormatMicroseconds(pair->winner_us),
                  Times(pair->stock_us / pair->winner_us), Candidate(pair->winner)});
     }
     Show("Stock choice against measured, most time first", slower.size(), table);
   }
 
   void Disagreements() {
-    Table table({{"PROBLEM"},
-                 {"ENVIRONMENT"},
-                 {"NODES", Align::kRight},
-                 {"WORST", Align::kRight},
-                 {"COMMON WINNER"},
-                 {"FOUND BETTER"}});
-    for (const report::ReportDisagreement& d : First(report_.disagreements)) {
+    output::Table table({{"PROBLEM"},
+                         {"ENVIRONMENT"},
+                         {"NODES", output::Align::kRight},
+                         {"WORST", output::Align::kRight},
+                         {"COMMON WINNER"},
+                         {"FOUND BETTER"}});
+    for (const convtune::report::ReportDisagreement& d : First(report_.disagreements)) {
       size_t nodes = 0;
       double worst = 1;
       for (const auto& other : d.others) {
@@ -160,48 +167,48 @@ class Tables {
     Show("Nodes that disagree, dearest first", report_.disagreements.size(), table);
   }
 
-  void Upgrade(const report::ReportUpgrade& upgrade) {
-    Table table({{"PROBLEM"},
-                 {"BEFORE", Align::kRight},
-                 {"AFTER", Align::kRight},
-                 {"RATIO", Align::kRight},
-                 {"BEFORE"},
-                 {"AFTER"}});
+  void Upgrade(const convtune::report::ReportUpgrade& upgrade) {
+    output::Table table({{"PROBLEM"},
+                         {"BEFORE", output::Align::kRight},
+                         {"AFTER", output::Align::kRight},
+                         {"RATIO", output::Align::kRight},
+                         {"BEFORE"},
+                         {"AFTER"}});
     size_t shown = 0;
-    for (const report::ReportUpgrade::Point& point : upgrade.points) {
+    for (const convtune::report::ReportUpgrade::Point& point : upgrade.points) {
       if (!point.beyond_noise || point.to_us <= point.from_us || shown == top_) continue;
       ++shown;
-      table.Add({Problem(point.problem), FormatMicroseconds(point.from_us),
-                 FormatMicroseconds(point.to_us), Times(point.to_us / point.from_us),
+      table.Add({Problem(point.problem), output::FormatMicroseconds(point.from_us),
+                 output::FormatMicroseconds(point.to_us), Times(point.to_us / point.from_us),
                  Candidate(point.from_winner), Candidate(point.to_winner)});
     }
-    const bool cudnn = upgrade.kind == report::ReportUpgrade::Kind::kCudnn;
+    const bool cudnn = upgrade.kind == convtune::report::ReportUpgrade::Kind::kCudnn;
     const std::string title = absl::StrCat(
         cudnn ? "cuDNN " : "Driver ", upgrade.from, " to ", upgrade.to, ", ", upgrade.subject, ": ",
         upgrade.points.size(), " problems, ", upgrade.regressions, " slower, ",
         upgrade.improvements, " faster, ", Times(upgrade.ratio), " of the time");
     if (table.empty()) {
-      absl::StrAppend(&out_, "\n", Paint(title, Color::kBold, color_), "\n");
+      absl::StrAppend(&out_, "\n", output::Paint(title, output::Color::kBold, color_), "\n");
     } else {
       Show(title, static_cast<size_t>(upgrade.regressions), table);
     }
   }
 
   void Gpus() {
-    std::vector<const report::ReportGpu*> slow;
-    for (const report::ReportGpu& gpu : report_.gpus) {
+    std::vector<const convtune::report::ReportGpu*> slow;
+    for (const convtune::report::ReportGpu& gpu : report_.gpus) {
       if (gpu.slow) slow.push_back(&gpu);
     }
-    Table table({{"NODE"},
-                 {"MODEL"},
-                 {"RATIO", Align::kRight},
-                 {"PROBLEMS", Align::kRight},
-                 {"CLOCK", Align::kRight},
-                 {"MODEL'S", Align::kRight},
-                 {"THROTTLED", Align::kRight},
-                 {"GPU"}});
+    output::Table table({{"NODE"},
+                         {"MODEL"},
+                         {"RATIO", output::Align::kRight},
+                         {"PROBLEMS", output::Align::kRight},
+                         {"CLOCK", output::Align::kRight},
+                         {"MODEL'S", output::Align::kRight},
+                         {"THROTTLED", output::Align::kRight},
+                         {"GPU"}});
     const auto clock = [](double mhz) { return mhz > 0 ? absl::StrFormat("%.0f MHz", mhz) : "-"; };
-    for (const report::ReportGpu* gpu : First(slow)) {
+    for (const convtune::report::ReportGpu* gpu : First(slow)) {
       table.Add({gpu->node, gpu->gpu_model, Times(gpu->ratio), absl::StrCat(gpu->compared),
                  clock(gpu->clock_mhz), clock(gpu->model_clock_mhz), Percent(gpu->throttled),
                  gpu->gpu_uuid.empty() ? "-" : gpu->gpu_uuid});
@@ -210,12 +217,12 @@ class Tables {
   }
 
   void Roofs() {
-    Table table({{"GPU"},
-                 {"TYPE"},
-                 {"PROBLEMS", Align::kRight},
-                 {"TFLOP/S", Align::kRight},
-                 {"GB/S", Align::kRight}});
-    for (const report::ReportRoof& roof : First(report_.roofs)) {
+    output::Table table({{"GPU"},
+                         {"TYPE"},
+                         {"PROBLEMS", output::Align::kRight},
+                         {"TFLOP/S", output::Align::kRight},
+                         {"GB/S", output::Align::kRight}});
+    for (const convtune::report::ReportRoof& roof : First(report_.roofs)) {
       table.Add({roof.gpu_model, std::string(Name(roof.data_type)), absl::StrCat(roof.pairs),
                  absl::StrFormat("%.4g", roof.tflops),
                  absl::StrFormat("%.4g", roof.gbytes_per_second)});
@@ -224,18 +231,19 @@ class Tables {
   }
 
   void Wanted() {
-    Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"MISSES", Align::kRight}, {"WHY NOT"}});
-    for (const report::ReportWanted& wanted : First(report_.wanted)) {
-      table.Add({ShortProblem(wanted.problem), wanted.environment, absl::StrCat(wanted.misses),
-                 wanted.last_error.empty() ? "-" : wanted.last_error});
+    output::Table table(
+        {{"PROBLEM"}, {"ENVIRONMENT"}, {"MISSES", output::Align::kRight}, {"WHY NOT"}});
+    for (const convtune::report::ReportWanted& wanted : First(report_.wanted)) {
+      table.Add({input::ShortProblem(wanted.problem), wanted.environment,
+                 absl::StrCat(wanted.misses), wanted.last_error.empty() ? "-" : wanted.last_error});
     }
     Show("Most wanted", report_.wanted.size(), table);
   }
 
   // Nothing where there is nothing.
-  void Show(const std::string& title, size_t all, const Table& table) {
+  void Show(const std::string& title, size_t all, const output::Table& table) {
     if (table.empty()) return;
-    absl::StrAppend(&out_, "\n", Paint(title, Color::kBold, color_),
+    absl::StrAppend(&out_, "\n", output::Paint(title, output::Color::kBold, color_),
                     all > top_ ? absl::StrCat(" (the first ", top_, " of ", all, ")") : "", "\n",
                     table.Render(width_, color_));
   }
@@ -253,7 +261,7 @@ class Tables {
     return absl::StrFormat("%.3g d", seconds / 86'400);
   }
   std::string Problem(int number) const {
-    return ShortProblem(data_.problems()[static_cast<size_t>(number)].text);
+    return input::ShortProblem(data_.problems()[static_cast<size_t>(number)].text);
   }
   std::string Environment(int number) const {
     const auto& environment = data_.environments()[static_cast<size_t>(number)];
@@ -264,8 +272,8 @@ class Tables {
     return number < 0 ? "-" : data_.candidates()[static_cast<size_t>(number)];
   }
 
-  const report::ReportData& data_;
-  const report::Report& report_;
+  const convtune::report::ReportData& data_;
+  const convtune::report::Report& report_;
   const size_t top_;
   const int width_;
   const bool color_;
@@ -274,9 +282,10 @@ class Tables {
 
 }  // namespace
 
-std::string ReportTables(const report::ReportData& data, const report::Report& report, size_t top,
-                         int width, bool color) {
+std::string ReportTables(const convtune::report::ReportData& data,
+                         const convtune::report::Report& report, size_t top, int width,
+                         bool color) {
   return Tables(data, report, top, width, color).Make();
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::report

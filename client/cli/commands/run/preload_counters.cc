@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::run {
 namespace {
 
 using google::protobuf::Struct;
@@ -94,4 +94,4 @@ std::string Describe(const PreloadCounters& counters, const std::string& snapsho
   return text;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::run

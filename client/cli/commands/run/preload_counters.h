@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-namespace convtune::cli {
+namespace convtune::cli::commands::run {
 
 // Sums over processes. Value type.
 struct PreloadCounters {
@@ -34,4 +34,4 @@ PreloadCounters ReadPreloadCounters(std::istream& in);
 // was set.
 std::string Describe(const PreloadCounters& counters, const std::string& snapshot, bool audited);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::run

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,4 +35,4 @@ absl::StatusOr<std::string> FindPreloadLibrary(const std::string& name) {
                    absl::StrJoin(tried, ", ")));
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::run

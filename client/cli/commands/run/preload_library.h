@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::run {
 
 inline constexpr char kPreloadLibrary[] = "libconvtune_preload.so";
 inline constexpr char kAuditLibrary[] = "libconvtune_audit.so";
@@ -14,4 +14,4 @@ inline constexpr char kAuditLibrary[] = "libconvtune_audit.so";
 // this program. FAILED_PRECONDITION: it is in none of the places.
 absl::StatusOr<std::string> FindPreloadLibrary(const std::string& name);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::run

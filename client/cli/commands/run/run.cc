@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/commands/run/preload_counters.h"
 #include "client/cli/commands/run/preload_library.h"
 #include "client/cli/commands/run/run_program.h"
@@ -23,7 +23,7 @@
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::run {
 namespace {
 
 // What shells end with.
@@ -71,10 +71,11 @@ class RunFolder {
   std::string path_;
 };
 
-class RunCommand final : public Command {
+class RunCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "run", "run a program that gets the stored choices", Rows::kNo);
+    CLI::App* app =
+        AddVerb(root, "run", "run a program that gets the stored choices", app::Rows::kNo);
     app->add_option("--policy", policy_, "observe, reorder or truncate; without it reorder")
         ->check(CLI::IsMember({"observe", "reorder", "truncate"}));
     app->add_option("--allow", allow_, "what may differ from stock: notes, workspace")
@@ -99,8 +100,8 @@ class RunCommand final : public Command {
         ->required();
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
-    Variables variables;
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    app::Variables variables;
     RunFolder folder;
     ASSIGN_OR_RETURN(const std::string looked_in, SetVariables(context, folder, &variables));
     const std::string file = absl::StrCat(looked_in, "/", snapshot::kSnapshotFile);
@@ -110,23 +111,23 @@ class RunCommand final : public Command {
     const auto end = RunProgramAndWait(command_, variables);
     if (!end.ok()) {
       context.SayError(std::string(end.status().message()));
-      return static_cast<ExitCode>(absl::IsNotFound(end.status()) ? kNotFound : kNotRunnable);
+      return static_cast<app::ExitCode>(absl::IsNotFound(end.status()) ? kNotFound : kNotRunnable);
     }
     Report(context, folder.counters(), file);
-    if (end->signal == 0) return static_cast<ExitCode>(end->exit_code);
+    if (end->signal == 0) return static_cast<app::ExitCode>(end->exit_code);
     // Whoever waits for this program is to see how the other one ended.
     context.io().err.flush();
     folder.Remove();
     signal(end->signal, SIG_DFL);
     raise(end->signal);
     constexpr int kSignalBase = 128;
-    return static_cast<ExitCode>(kSignalBase + end->signal);
+    return static_cast<app::ExitCode>(kSignalBase + end->signal);
   }
 
  private:
   // Gives the folder in which the processes look for the snapshot.
-  absl::StatusOr<std::string> SetVariables(Context& context, const RunFolder& folder,
-                                           Variables* variables) const {
+  absl::StatusOr<std::string> SetVariables(app::Context& context, const RunFolder& folder,
+                                           app::Variables* variables) const {
     std::string library = library_;
     if (library.empty()) {
       ASSIGN_OR_RETURN(library, FindPreloadLibrary(kPreloadLibrary));
@@ -144,7 +145,7 @@ class RunCommand final : public Command {
       variables->emplace_back("CONVTUNE_PRELOAD_ALLOW", absl::StrJoin(allow_, ","));
     }
     if (max_workspace_) {
-      ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("--max-workspace", *max_workspace_));
+      ASSIGN_OR_RETURN(const int64_t bytes, output::ParseBytes("--max-workspace", *max_workspace_));
       variables->emplace_back("CONVTUNE_PRELOAD_MAX_WORKSPACE", absl::StrCat(bytes, "B"));
     }
     // Said to the processes in any case, so that they look where this program says that they do.
@@ -201,18 +202,19 @@ class RunCommand final : public Command {
     return absl::StrCat(path, ": the snapshot holds 0 choices");
   }
 
-  static std::string InFront(Context& context, const std::string& name, const std::string& value) {
+  static std::string InFront(app::Context& context, const std::string& name,
+                             const std::string& value) {
     const std::string before = context.io().env(name).value_or("");
     return before.empty() ? value : absl::StrCat(value, ":", before);
   }
 
-  void Report(Context& context, const std::string& path, const std::string& snapshot) const {
+  void Report(app::Context& context, const std::string& path, const std::string& snapshot) const {
     std::ifstream file(path);
     const PreloadCounters counters = ReadPreloadCounters(file);
-    if (context.format() == Format::kJson) {
-      JsonObject missed;
+    if (context.format() == app::Format::kJson) {
+      output::JsonObject missed;
       for (const auto& [reason, count] : counters.missed) missed.Add(reason, count);
-      context.Say(JsonObject()
+      context.Say(output::JsonObject()
                       .Add("processes", counters.processes)
                       .Add("served", counters.served)
                       .AddRaw("missed", missed.Take())
@@ -239,6 +241,6 @@ class RunCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewRunCommand() { return std::make_unique<RunCommand>(); }
+std::unique_ptr<app::Command> NewRunCommand() { return std::make_unique<RunCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::run

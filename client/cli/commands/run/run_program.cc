@@ -11,13 +11,13 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::run {
 namespace {
 
 // What is passed on.
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
-[[noreturn]] void Exec(const std::vector<std::string>& command, const Variables& variables,
+[[noreturn]] void Exec(const std::vector<std::string>& command, const app::Variables& variables,
                        const sigset_t& mask, int report_fd) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -62,7 +62,7 @@ ProgramEnd WaitPassingSignals(pid_t child, const sigset_t& signals) {
 }  // namespace
 
 absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
-                                             const Variables& variables) {
+                                             const app::Variables& variables) {
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));
@@ -89,4 +89,4 @@ absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& com
   return absl::PermissionDeniedError(message);
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::run

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "client/cli/app/child_program.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::run {
 
 // The end of a program: by an exit code or by a signal.
 struct ProgramEnd {
@@ -23,6 +23,6 @@ struct ProgramEnd {
 // may not be run; RESOURCE_EXHAUSTED: no process could be made. To be called
 // while the process has one thread.
 absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
-                                             const Variables& variables);
+                                             const app::Variables& variables);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::run

@@ -23,7 +23,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 namespace {
 
 namespace fs = std::filesystem;
@@ -95,7 +95,7 @@ std::vector<std::string> VersionsIn(absl::string_view list) {
 
 // Of a pip that asks nobody and does not wait long.
 std::vector<std::string> PipCommand(std::vector<std::string> words) {
-  words.insert(words.begin(), {PythonInterpreter(), "-m", "pip"});
+  words.insert(words.begin(), {app::PythonInterpreter(), "-m", "pip"});
   words.insert(words.end(), {"--disable-pip-version-check", "--no-input", "--only-binary",
                              ":all:", "--retries", "1", "--timeout", "15"});
   return words;
@@ -124,7 +124,7 @@ std::string ExplainPip(const std::string& package, const std::string& version,
     if (!all.empty()) return NotOnPypi(package, version, all);
   }
   if (absl::StrContains(output, "No module named pip")) {
-    return absl::StrCat(PythonInterpreter(),
+    return absl::StrCat(app::PythonInterpreter(),
                         " has no pip: install python3-pip, or name another interpreter "
                         "with CONVTUNE_PYTHON");
   }
@@ -174,8 +174,8 @@ absl::Status CudnnCache::LookUp(const std::string& option, const std::string& na
   if (!wheel) return absl::OkStatus();
   const std::vector<int> wanted = NumbersOf(wheel->version);
   if (!CachedVersion(wheel->prefix(), wanted).empty()) return absl::OkStatus();
-  const auto said =
-      RunToEnd(PipCommand({"index", "versions", wheel->package()}), {}, ChildErrors::kOutput);
+  const auto said = app::RunToEnd(PipCommand({"index", "versions", wheel->package()}), {},
+                                  app::ChildErrors::kOutput);
   // A pip that is too old for this says nothing either.
   if (!said.ok() || said->exit_code != 0) return absl::OkStatus();
   const std::string mark = "Available versions: ";
@@ -288,7 +288,8 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
         absl::StrCat(package, version.empty() ? "" : absl::StrCat("==", version, ".*")));
   }
   if (NumbersOf(version).size() == 4) command.back() = absl::StrCat(packages[0], "==", version);
-  const auto ran = RunToEnd(command, {{"TMPDIR", (part / "tmp").string()}}, ChildErrors::kOutput);
+  const auto ran =
+      app::RunToEnd(command, {{"TMPDIR", (part / "tmp").string()}}, app::ChildErrors::kOutput);
   absl::Status status;
   if (!ran.ok()) {
     status = absl::FailedPreconditionError(
@@ -352,7 +353,7 @@ std::vector<std::string> CudnnCache::CachedCuda(int cuda_major) const {
 void CudnnCache::AskWorker() {
   if (std::exchange(asked_, true)) return;
   // A worker without a cuDNN of its own does not even start.
-  const auto said = RunToEnd({options_.worker, "--libraries"}, {}, ChildErrors::kOutput);
+  const auto said = app::RunToEnd({options_.worker, "--libraries"}, {}, app::ChildErrors::kOutput);
   if (!said.ok() || said->exit_code != 0) return;
   for (const absl::string_view line : absl::StrSplit(said->text, '\n')) {
     const std::pair<absl::string_view, absl::string_view> field =
@@ -365,4 +366,4 @@ void CudnnCache::AskWorker() {
   }
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

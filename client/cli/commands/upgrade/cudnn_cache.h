@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 
 // A cuDNN that can be loaded.
 struct CudnnFolder {
@@ -86,4 +86,4 @@ class CudnnCache {
   std::vector<std::string> own_folders_;
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

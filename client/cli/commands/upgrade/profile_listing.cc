@@ -28,7 +28,7 @@
 #include "proto/base/unique_fd.h"
 #include "proto/convert/record_codec.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 namespace {
 
 constexpr int kWorkerFd = 3;
@@ -73,9 +73,9 @@ class WorkerSession {
     UniqueFd saying(errors[1]);
     std::vector<std::string> words = {worker, "--profile", profile_file, "--fd",
                                       absl::StrCat(kWorkerFd)};
-    Variables variables;
+    app::Variables variables;
     if (!cudnn.library_path.empty()) variables.emplace_back("LD_LIBRARY_PATH", cudnn.library_path);
-    std::vector<std::string> entries = EnvironmentWith(variables);
+    std::vector<std::string> entries = app::EnvironmentWith(variables);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -85,7 +85,7 @@ class WorkerSession {
     posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerFd + 1);
     pid_t pid = 0;
     const int error = posix_spawn(&pid, worker.c_str(), &actions, nullptr,
-                                  PointersTo(&words).data(), PointersTo(&entries).data());
+                                  app::PointersTo(&words).data(), app::PointersTo(&entries).data());
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) {
       return absl::FailedPreconditionError(
@@ -264,4 +264,4 @@ absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const Cu
   return listing;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

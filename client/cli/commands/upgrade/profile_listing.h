@@ -12,7 +12,7 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 
 // A problem, and the candidate that is stored for it.
 struct AskedProblem {
@@ -43,4 +43,4 @@ absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const Cu
                                              const std::string& profile_file,
                                              const std::vector<AskedProblem>& problems);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 namespace {
 
 // Notes that are newer than our enumerations are numbers: "numerical_note_14".
@@ -127,4 +127,4 @@ UpgradeSummary UpgradeSummary::Of(const std::vector<UpgradeChange>& changes) {
   return summary;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

@@ -8,7 +8,7 @@
 
 #include "client/cli/commands/upgrade/profile_listing.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 
 // The change of the first choice that can be built.
 enum class FirstChoiceChange {
@@ -79,4 +79,4 @@ struct UpgradeSummary {
   static UpgradeSummary Of(const std::vector<UpgradeChange>& changes);
 };
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

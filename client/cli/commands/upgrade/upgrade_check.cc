@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/app/command.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/commands/upgrade/cudnn_cache.h"
 #include "client/cli/commands/upgrade/profile_listing.h"
 #include "client/cli/commands/upgrade/upgrade_output.h"
@@ -18,7 +18,7 @@
 #include "proto/base/program_paths.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 namespace {
 
 constexpr int kTuningsPerPage = 1000;
@@ -36,13 +36,13 @@ bool Has(const UpgradeChange& change, const std::string& kind) {
   return change.lost();
 }
 
-class UpgradeCheckCommand final : public Command {
+class UpgradeCheckCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(root, "upgrade-check",
                             "what another cuDNN changes, without a GPU: first choices, workspace, "
                             "notes, stored winners",
-                            Rows::kYes);
+                            app::Rows::kYes);
     problems_.RegisterOptionalFiles(*app);
     app->add_option(
            "--from", from_,
@@ -76,8 +76,8 @@ class UpgradeCheckCommand final : public Command {
         ->type_name("FILE");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
-    ExitCode code = ExitCode::kDone;
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    app::ExitCode code = app::ExitCode::kDone;
     if (worker_.empty()) worker_ = DefaultWorkerPath();
     if (!std::filesystem::exists(worker_)) {
       return absl::FailedPreconditionError(
@@ -88,7 +88,7 @@ class UpgradeCheckCommand final : public Command {
     if (problems_.is_empty()) {
       RETURN_IF_ERROR(AskDaemon(context, &problems, &stored));
     } else {
-      ASSIGN_OR_RETURN(const ProblemBatch batch, problems_.Read(context));
+      ASSIGN_OR_RETURN(const input::ProblemBatch batch, problems_.Read(context));
       code = batch.code;
       problems = Distinct(batch.rows);
       if (problems.empty()) return code;  // why has been said
@@ -119,7 +119,7 @@ class UpgradeCheckCommand final : public Command {
     PrintUpgrade(context, problems, results, all_);
     const auto write = [](const std::string& path, const char* option,
                           const std::string& text) -> absl::Status {
-      ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, option));
+      ASSIGN_OR_RETURN(const auto file, output::AtomicFile::Create(path, option));
       RETURN_IF_ERROR(file->Write(text));
       return file->Commit();
     };
@@ -131,7 +131,7 @@ class UpgradeCheckCommand final : public Command {
     }
     const std::vector<std::string> failures = Failures(results);
     if (!failures.empty()) {
-      code = Worse(code, ExitCode::kFailed);
+      code = app::Worse(code, app::ExitCode::kFailed);
       context.Say(absl::StrCat("failed: ", absl::StrJoin(failures, ", ")));
     }
     return code;
@@ -178,7 +178,7 @@ class UpgradeCheckCommand final : public Command {
   }
 
   // The tunings of one environment of the database, with their winners.
-  static absl::Status AskDaemon(Context& context, std::vector<AskedProblem>* problems,
+  static absl::Status AskDaemon(app::Context& context, std::vector<AskedProblem>* problems,
                                 v1::Environment* stored) {
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
     v1::ListTuningsRequest request;
@@ -255,7 +255,7 @@ class UpgradeCheckCommand final : public Command {
     return result;
   }
 
-  ProblemArgs problems_;
+  input::ProblemArgs problems_;
   std::string from_, to_, tune_list_, html_, cache_, worker_;
   std::vector<std::string> profiles_, fail_on_;
   bool all_ = false;
@@ -263,8 +263,8 @@ class UpgradeCheckCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewUpgradeCheckCommand() {
+std::unique_ptr<app::Command> NewUpgradeCheckCommand() {
   return std::make_unique<UpgradeCheckCommand>();
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

@@ -14,7 +14,7 @@
 #include "client/cli/output/units.h"
 #include "client/report/report_json.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 namespace {
 
 // "graph:" stands before each of them.
@@ -25,10 +25,10 @@ std::string ShortChoice(const std::string& text) {
 
 std::string WorkspaceWords(const UpgradeChange& change) {
   if (!change.from.empty() && !change.to.empty()) {
-    return FormatBytesChange(change.from_workspace, change.to_workspace);
+    return output::FormatBytesChange(change.from_workspace, change.to_workspace);
   }
-  const std::string from = change.from.empty() ? "-" : FormatBytes(change.from_workspace);
-  const std::string to = change.to.empty() ? "-" : FormatBytes(change.to_workspace);
+  const std::string from = change.from.empty() ? "-" : output::FormatBytes(change.from_workspace);
+  const std::string to = change.to.empty() ? "-" : output::FormatBytes(change.to_workspace);
   return from == to ? to : absl::StrCat(from, " > ", to);
 }
 
@@ -47,9 +47,9 @@ std::string ChangeWord(const UpgradeChange& change) {
   return word;
 }
 
-Color ChangeColor(const UpgradeChange& change) {
-  if (change.lost() || change.last_resort) return Color::kRed;
-  return change.any() ? Color::kYellow : Color::kNone;
+output::Color ChangeColor(const UpgradeChange& change) {
+  if (change.lost() || change.last_resort) return output::Color::kRed;
+  return change.any() ? output::Color::kYellow : output::Color::kNone;
 }
 
 std::string Share(int part, int whole) {
@@ -69,8 +69,8 @@ std::string SummaryWords(const ProfileChanges& profile) {
   }
   absl::StrAppend(&words, "; workspace grows for ", summary.workspace_grew);
   if (summary.workspace_grew > 0) {
-    absl::StrAppend(&words,
-                    " (most: ", FormatBytesChange(summary.most_growth_from, summary.most_growth_to),
+    absl::StrAppend(&words, " (most: ",
+                    output::FormatBytesChange(summary.most_growth_from, summary.most_growth_to),
                     ")");
   }
   absl::StrAppend(&words, ", shrinks for ", summary.workspace_shrank, "; notes change for ",
@@ -90,7 +90,7 @@ std::string SummaryWords(const ProfileChanges& profile) {
 }
 
 std::string ToJson(const UpgradeSummary& summary) {
-  return JsonObject()
+  return output::JsonObject()
       .Add("problems", summary.problems)
       .Add("choice", summary.choice)
       .Add("engine", summary.engine)
@@ -109,7 +109,7 @@ std::string ToJson(const UpgradeSummary& summary) {
 }
 
 std::string ToJson(const AskedProblem& asked, const UpgradeChange& change) {
-  return JsonObject()
+  return output::JsonObject()
       .Add("problem", asked.problem.ToText())
       .Add("count", asked.count)
       .Add("change", Word(change.choice))
@@ -138,88 +138,88 @@ void PrintJson(std::ostream& out, const std::vector<AskedProblem>& problems,
     for (size_t i = 0; i < problems.size(); ++i) {
       rows.push_back(ToJson(problems[i], profile.changes[i]));
     }
-    elements.push_back(JsonObject()
+    elements.push_back(output::JsonObject()
                            .Add("profile", profile.profile)
                            .Add("from", profile.from.cudnn.ToText())
                            .Add("to", profile.to.cudnn.ToText())
                            .AddRaw("summary", ToJson(UpgradeSummary::Of(profile.changes)))
-                           .AddRaw("problems", JsonArray(rows))
+                           .AddRaw("problems", output::JsonArray(rows))
                            .Take());
   }
-  out << JsonObject().AddRaw("profiles", JsonArray(elements)).Take() << "\n";
+  out << output::JsonObject().AddRaw("profiles", output::JsonArray(elements)).Take() << "\n";
 }
 
 void PrintCsv(std::ostream& out, const std::vector<AskedProblem>& problems,
               const std::vector<ProfileChanges>& profiles) {
-  out << CsvLine({"problem",
-                  "count",
-                  "profile",
-                  "from_cudnn",
-                  "to_cudnn",
-                  "change",
-                  "from",
-                  "to",
-                  "from_mode",
-                  "to_mode",
-                  "last_resort",
-                  "from_workspace_bytes",
-                  "to_workspace_bytes",
-                  "notes_added",
-                  "notes_removed",
-                  "came",
-                  "went",
-                  "winner",
-                  "winner_lost",
-                  "reason"});
+  out << output::CsvLine({"problem",
+                          "count",
+                          "profile",
+                          "from_cudnn",
+                          "to_cudnn",
+                          "change",
+                          "from",
+                          "to",
+                          "from_mode",
+                          "to_mode",
+                          "last_resort",
+                          "from_workspace_bytes",
+                          "to_workspace_bytes",
+                          "notes_added",
+                          "notes_removed",
+                          "came",
+                          "went",
+                          "winner",
+                          "winner_lost",
+                          "reason"});
   for (const ProfileChanges& profile : profiles) {
     for (size_t i = 0; i < problems.size(); ++i) {
       const UpgradeChange& change = profile.changes[i];
-      out << CsvLine({problems[i].problem.ToText(),
-                      absl::StrCat(problems[i].count),
-                      profile.profile,
-                      profile.from.cudnn.ToText(),
-                      profile.to.cudnn.ToText(),
-                      Word(change.choice),
-                      change.from,
-                      change.to,
-                      change.from_mode,
-                      change.to_mode,
-                      change.last_resort ? "true" : "false",
-                      absl::StrCat(change.from_workspace),
-                      absl::StrCat(change.to_workspace),
-                      absl::StrJoin(change.notes_added, " "),
-                      absl::StrJoin(change.notes_removed, " "),
-                      absl::StrCat(change.came.size()),
-                      absl::StrCat(change.went.size()),
-                      change.winner,
-                      change.winner_lost ? "true" : "false",
-                      change.reason});
+      out << output::CsvLine({problems[i].problem.ToText(),
+                              absl::StrCat(problems[i].count),
+                              profile.profile,
+                              profile.from.cudnn.ToText(),
+                              profile.to.cudnn.ToText(),
+                              Word(change.choice),
+                              change.from,
+                              change.to,
+                              change.from_mode,
+                              change.to_mode,
+                              change.last_resort ? "true" : "false",
+                              absl::StrCat(change.from_workspace),
+                              absl::StrCat(change.to_workspace),
+                              absl::StrJoin(change.notes_added, " "),
+                              absl::StrJoin(change.notes_removed, " "),
+                              absl::StrCat(change.came.size()),
+                              absl::StrCat(change.went.size()),
+                              change.winner,
+                              change.winner_lost ? "true" : "false",
+                              change.reason});
     }
   }
 }
 
-void PrintTable(Context& context, const std::vector<AskedProblem>& problems,
+void PrintTable(app::Context& context, const std::vector<AskedProblem>& problems,
                 const std::vector<ProfileChanges>& profiles, bool all) {
   const bool several = profiles.size() > 1;
-  std::vector<Table::Column> columns = {{"PROBLEM"}};
+  std::vector<output::Table::Column> columns = {{"PROBLEM"}};
   if (several) columns.push_back({"PROFILE"});
   columns.insert(columns.end(), {{"CHANGE"},
-                                 {"WORKSPACE", Align::kRight},
-                                 {"CAME", Align::kRight},
-                                 {"WENT", Align::kRight},
+                                 {"WORKSPACE", output::Align::kRight},
+                                 {"CAME", output::Align::kRight},
+                                 {"WENT", output::Align::kRight},
                                  {"NOTES"},
                                  {"FROM"},
                                  {"TO"}});
-  Table table(columns);
+  output::Table table(columns);
   for (size_t i = 0; i < problems.size(); ++i) {
     for (const ProfileChanges& profile : profiles) {
       const UpgradeChange& change = profile.changes[i];
       if (!all && !change.any()) continue;
-      std::vector<Table::Cell> row = {ShortProblem(problems[i].problem.ToText())};
+      std::vector<output::Table::Cell> row = {input::ShortProblem(problems[i].problem.ToText())};
       if (several) row.emplace_back(profile.profile);
       row.push_back({ChangeWord(change), ChangeColor(change)});
-      row.push_back(
-          {WorkspaceWords(change), change.workspace_grew() ? Color::kYellow : Color::kNone});
+      row.push_back({WorkspaceWords(change),
+                     change.workspace_grew() ? output::Color::kYellow : output::Color::kNone});
       row.emplace_back(absl::StrCat(change.came.size()));
       row.emplace_back(absl::StrCat(change.went.size()));
       row.emplace_back(change.notes_changed() ? NotesText(change) : "-");
@@ -234,16 +234,16 @@ void PrintTable(Context& context, const std::vector<AskedProblem>& problems,
 
 }  // namespace
 
-void PrintUpgrade(Context& context, const std::vector<AskedProblem>& problems,
+void PrintUpgrade(app::Context& context, const std::vector<AskedProblem>& problems,
                   const std::vector<ProfileChanges>& profiles, bool all) {
   switch (context.format()) {
-    case Format::kJson:
+    case app::Format::kJson:
       PrintJson(context.io().out, problems, profiles);
       break;
-    case Format::kCsv:
+    case app::Format::kCsv:
       PrintCsv(context.io().out, problems, profiles);
       break;
-    case Format::kTable:
+    case app::Format::kTable:
       PrintTable(context, problems, profiles, all);
       break;
   }
@@ -254,9 +254,9 @@ void PrintUpgrade(Context& context, const std::vector<AskedProblem>& problems,
 
 std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
                         const std::vector<ProfileChanges>& profiles) {
-  report::ReportData data;
+  convtune::report::ReportData data;
   for (const ProfileChanges& profile : profiles) {
-    report::ReportUpgradeCheck check{
+    convtune::report::ReportUpgradeCheck check{
         profile.profile, profile.from.cudnn.ToText(), profile.to.cudnn.ToText(), {}};
     for (size_t i = 0; i < problems.size(); ++i) {
       const UpgradeChange& change = profile.changes[i];
@@ -267,22 +267,23 @@ std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
     }
     data.AddUpgradeCheck(std::move(check));
   }
-  report::ReportOptions options;
+  convtune::report::ReportOptions options;
   options.now = absl::Now();
-  return report::ReportHtml(data, report::MakeReport(data, options));
+  return convtune::report::ReportHtml(data, convtune::report::MakeReport(data, options));
 }
 
 std::string TuneList(const std::vector<AskedProblem>& problems,
                      const std::vector<ProfileChanges>& profiles) {
-  std::string list = CsvLine({"problem", "count"});
+  std::string list = output::CsvLine({"problem", "count"});
   for (size_t i = 0; i < problems.size(); ++i) {
     const bool again =
         std::any_of(profiles.begin(), profiles.end(), [i](const ProfileChanges& profile) {
           return profile.changes[i].choice_changed() || profile.changes[i].lost();
         });
-    if (again) list += CsvLine({problems[i].problem.ToText(), absl::StrCat(problems[i].count)});
+    if (again)
+      list += output::CsvLine({problems[i].problem.ToText(), absl::StrCat(problems[i].count)});
   }
   return list;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

@@ -7,7 +7,7 @@
 #include "client/cli/app/context.h"
 #include "client/cli/commands/upgrade/upgrade_changes.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::upgrade {
 
 // The differences between two versions of cuDNN on one profile.
 struct ProfileChanges {
@@ -19,7 +19,7 @@ struct ProfileChanges {
 
 // Prints to io.out in the context's format, and says the summary in words. The
 // table has the problems that changed, or all of them.
-void PrintUpgrade(Context& context, const std::vector<AskedProblem>& problems,
+void PrintUpgrade(app::Context& context, const std::vector<AskedProblem>& problems,
                   const std::vector<ProfileChanges>& profiles, bool all);
 
 // The HTML report with a section on these changes.
@@ -32,4 +32,4 @@ std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
 std::string TuneList(const std::vector<AskedProblem>& problems,
                      const std::vector<ProfileChanges>& profiles);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::upgrade

@@ -8,12 +8,13 @@
 #include "client/cli/calls/candidate_list.h"
 #include "proto/convert/problem_order.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::warm {
 namespace {
 
 // The candidate that a mode lists first of those that can be built; nullptr if
 // it lists none.
-const v1::Candidate* FirstOf(const CandidateList& list, int32_t (v1::Candidate::*place)() const) {
+const v1::Candidate* FirstOf(const calls::CandidateList& list,
+                             int32_t (v1::Candidate::*place)() const) {
   const v1::Candidate* first = nullptr;
   for (const v1::Candidate* candidate : list.all()) {
     const int32_t own = (candidate->*place)();
@@ -24,9 +25,9 @@ const v1::Candidate* FirstOf(const CandidateList& list, int32_t (v1::Candidate::
 
 }  // namespace
 
-void AddModeChoices(const TuningMap& tunings, FirstChoices* choices) {
+void AddModeChoices(const calls::TuningMap& tunings, FirstChoices* choices) {
   for (const auto& [problem, tuning] : tunings) {
-    const CandidateList list(tuning, /*no_tf32=*/false);
+    const calls::CandidateList list(tuning, /*no_tf32=*/false);
     for (const auto place : {&v1::Candidate::mode_a_place, &v1::Candidate::mode_b_place}) {
       const v1::Candidate* const first = FirstOf(list, place);
       if (first != nullptr) (*choices)[problem].push_back(first->text());
@@ -34,9 +35,9 @@ void AddModeChoices(const TuningMap& tunings, FirstChoices* choices) {
   }
 }
 
-void AddStockChoices(const TuningMap& tunings, FirstChoices* choices) {
+void AddStockChoices(const calls::TuningMap& tunings, FirstChoices* choices) {
   for (const auto& [problem, tuning] : tunings) {
-    const CandidateList list(tuning, /*no_tf32=*/false);
+    const calls::CandidateList list(tuning, /*no_tf32=*/false);
     if (!list.empty()) (*choices)[problem].push_back(list.first().text());
   }
 }
@@ -63,4 +64,4 @@ std::vector<ProblemRow> MostGainFirst(const std::vector<ProblemRow>& rows,
   return ordered;
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::warm

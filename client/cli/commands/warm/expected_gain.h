@@ -8,16 +8,16 @@
 #include "client/cli/calls/variants.h"
 #include "proto/convert/problem_list.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::warm {
 
 // First choices of cuDNN for a problem, by the problem's text: of modes A and B,
 // and of other versions, GPUs and profiles. Each is a candidate's text.
 using FirstChoices = std::map<std::string, std::vector<std::string>>;
 
 // Adds the first choices of modes A and B that can be built.
-void AddModeChoices(const TuningMap& tunings, FirstChoices* choices);
+void AddModeChoices(const calls::TuningMap& tunings, FirstChoices* choices);
 // Adds the first choice of each tuning, which is another environment's.
-void AddStockChoices(const TuningMap& tunings, FirstChoices* choices);
+void AddStockChoices(const calls::TuningMap& tunings, FirstChoices* choices);
 
 // Returns how much the choices differ: 0 if all are the same or there is at most one,
 // 1 if no two are the same.
@@ -28,4 +28,4 @@ double Disagreement(const std::vector<std::string>& choices);
 std::vector<ProblemRow> MostGainFirst(const std::vector<ProblemRow>& rows,
                                       const FirstChoices& choices);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::warm

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/app/command.h"
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/calls/tuning_run.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/commands/warm/expected_gain.h"
 #include "client/cli/commands/warm/warm_summary.h"
 #include "client/cli/input/budget_args.h"
@@ -21,7 +21,7 @@
 #include "proto/convert/problem_order.h"
 #include "proto/convert/record_codec.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::warm {
 namespace {
 
 constexpr absl::Duration kReadyPoll = absl::Milliseconds(200);
@@ -30,11 +30,11 @@ constexpr size_t kMostSearchTimes = 1000;
 // The daemon's for one problem, where none is asked for.
 constexpr int64_t kDefaultBudgetSeconds = 30;
 
-class WarmCommand final : public Command {
+class WarmCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app =
-        AddVerb(root, "warm", "tune what is missing of a model, most work first", Rows::kNo);
+        AddVerb(root, "warm", "tune what is missing of a model, most work first", app::Rows::kNo);
     problems_.RegisterFiles(*app);
     budget_.Register(*app);
     app->add_option(
@@ -47,7 +47,7 @@ class WarmCommand final : public Command {
         ->type_name("TIME");
   }
 
-  absl::StatusOr<ExitCode> Run(Context& context) override {
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     v1::CreateTuningJobRequest request;
     request.set_environment(context.settings().environment);
     request.set_priority(v1::PRIORITY_INTERACTIVE);
@@ -55,12 +55,12 @@ class WarmCommand final : public Command {
     ASSIGN_OR_RETURN(const auto total, ReadBudgetTotal(&request));
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     const std::vector<ProblemRow> all = MostWorkFirst(batch.rows);
-    if (all.empty()) return Worse(batch.code, ExitCode::kUsage);
+    if (all.empty()) return app::Worse(batch.code, app::ExitCode::kUsage);
     RETURN_IF_ERROR(WaitReady(context));
 
-    const BatchAnswers before = Ask(context, all);
+    const calls::BatchAnswers before = Ask(context, all);
     if (before.rows.size() + before.errors.size() < all.size()) {
-      return Worse(batch.code, before.code);
+      return app::Worse(batch.code, before.code);
     }
     WarmSummary summary;
     summary.environment = before.environment.name();
@@ -72,17 +72,17 @@ class WarmCommand final : public Command {
     summary.hits = static_cast<int64_t>(rows.size() - missing.size());
     std::map<std::string, v1::Answer> answers;  // by problem
     TakeAnswers(before, &answers);
-    TuningRun run;
+    calls::TuningRun run;
     if (!missing.empty()) {
-      const TuningRunLimits limits{.end = absl::Now() + total};
+      const calls::TuningRunLimits limits{.end = absl::Now() + total};
       const bool limited = limits.end < absl::InfiniteFuture();
       context.Say(absl::StrCat(summary.hits, " of ", rows.size(), " problems have an answer; ",
                                missing.size(), " are tuned, ",
                                limited ? "most expected gain first" : "most work first"));
       if (limited) run = OrderByGain(context, before.environment, total, &missing);
-      if (!run.cancelled) run = RunTuning(context, request, missing, limits);
-      if (run.code == ExitCode::kUnreachable) return run.code;
-      const BatchAnswers after = Ask(context, missing);
+      if (!run.cancelled) run = calls::RunTuning(context, request, missing, limits);
+      if (run.code == app::ExitCode::kUnreachable) return run.code;
+      const calls::BatchAnswers after = Ask(context, missing);
       TakeAnswers(after, &answers);
       Count(after, run, &summary);
     }
@@ -94,14 +94,16 @@ class WarmCommand final : public Command {
                 : summary.not_published_count() == 0
                     ? "the model is warm"
                     : "the model is warm where the daemon answers");
-    return Worse(Worse(batch.code, run.code), summary.warm() ? ExitCode::kDone : ExitCode::kFailed);
+    return app::Worse(app::Worse(batch.code, run.code),
+                      summary.warm() ? app::ExitCode::kDone : app::ExitCode::kFailed);
   }
 
  private:
   // Infinite unless it was given. No problem has more time than all have.
   absl::StatusOr<absl::Duration> ReadBudgetTotal(v1::CreateTuningJobRequest* request) const {
     if (!budget_total_) return absl::InfiniteDuration();
-    ASSIGN_OR_RETURN(const absl::Duration total, ParseTime("--budget-total", *budget_total_));
+    ASSIGN_OR_RETURN(const absl::Duration total,
+                     output::ParseTime("--budget-total", *budget_total_));
     if (total < absl::Seconds(1) || total > absl::Hours(1000)) {
       return absl::InvalidArgumentError("--budget-total: must be from 1s to 1000h, is '" +
                                         *budget_total_ + "'");
@@ -118,10 +120,10 @@ class WarmCommand final : public Command {
 
   // Nothing is measured for the order: it has a tenth of the total budget. Gives the
   // listing that was cancelled by a person, else no run.
-  static TuningRun OrderByGain(Context& context, const v1::Environment& environment,
-                               absl::Duration total, std::vector<ProblemRow>* missing) {
+  static calls::TuningRun OrderByGain(app::Context& context, const v1::Environment& environment,
+                                      absl::Duration total, std::vector<ProblemRow>* missing) {
     const std::vector<ProblemRow>& rows = *missing;
-    const TuningRunLimits limits{.end = absl::Now() + total / 10, .quiet = true};
+    const calls::TuningRunLimits limits{.end = absl::Now() + total / 10, .quiet = true};
     FirstChoices choices;
     // On a profile the tuning is no more than such a list.
     if (!environment.profile()) {
@@ -129,13 +131,13 @@ class WarmCommand final : public Command {
       request.set_environment(environment.name());
       request.set_priority(v1::PRIORITY_INTERACTIVE);
       request.mutable_options()->set_list_only(true);
-      TuningRun listing = RunTuning(context, request, rows, limits);
+      calls::TuningRun listing = calls::RunTuning(context, request, rows, limits);
       if (listing.cancelled && !listing.out_of_time) {
         context.Say("cancelled while the order was made; nothing was tuned");
         return listing;
       }
-      TuningMap own;
-      if (GetTunings(context, environment.name(), rows, &own, limits.end).ok()) {
+      calls::TuningMap own;
+      if (calls::GetTunings(context, environment.name(), rows, &own, limits.end).ok()) {
         AddModeChoices(own, &choices);
       }
     }
@@ -153,7 +155,7 @@ class WarmCommand final : public Command {
   }
 
   // The number of other environments that were asked.
-  static size_t AddOtherEnvironments(Context& context, const v1::Environment& environment,
+  static size_t AddOtherEnvironments(app::Context& context, const v1::Environment& environment,
                                      const std::vector<ProblemRow>& rows, absl::Time end,
                                      FirstChoices* choices) {
     const auto client = context.Connect();
@@ -164,17 +166,17 @@ class WarmCommand final : public Command {
     for (const v1::Environment& other : listed->environments()) {
       if (other.text() == environment.text() || other.tuning_count() == 0) continue;
       if (absl::Now() >= end) break;
-      TuningMap tunings;
-      if (!GetTunings(context, other.text(), rows, &tunings, end).ok()) continue;
+      calls::TuningMap tunings;
+      if (!calls::GetTunings(context, other.text(), rows, &tunings, end).ok()) continue;
       AddStockChoices(tunings, choices);
       ++asked;
     }
     return asked;
   }
 
-  absl::Status WaitReady(Context& context) const {
+  absl::Status WaitReady(app::Context& context) const {
     if (!wait_ready_) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const absl::Duration limit, ParseTime("--wait-ready", *wait_ready_));
+    ASSIGN_OR_RETURN(const absl::Duration limit, output::ParseTime("--wait-ready", *wait_ready_));
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
     const absl::Time end = absl::Now() + limit;
     while (true) {
@@ -190,22 +192,22 @@ class WarmCommand final : public Command {
     }
   }
 
-  static BatchAnswers Ask(Context& context, const std::vector<ProblemRow>& rows) {
+  static calls::BatchAnswers Ask(app::Context& context, const std::vector<ProblemRow>& rows) {
     v1::BatchGetRequest get;
     get.set_environment(context.settings().environment);
-    return BatchGetAll(context, get, rows, context.settings().client.timeout);
+    return calls::BatchGetAll(context, get, rows, context.settings().client.timeout);
   }
 
-  bool Warm(const BatchAnswers& answers, const v1::BatchGetResult& result) const {
+  bool Warm(const calls::BatchAnswers& answers, const v1::BatchGetResult& result) const {
     const Evidence least = ParseEvidence(min_evidence_).value_or(Evidence::kNone);
     return IsWarm(result, static_cast<v1::Evidence>(least), answers.environment.profile());
   }
 
   // Those that have no answer that is good enough, and were not refused.
   std::vector<ProblemRow> Missing(const std::vector<ProblemRow>& rows,
-                                  const BatchAnswers& answers) const {
+                                  const calls::BatchAnswers& answers) const {
     std::set<std::string> cold;
-    for (const AnswerRow& row : answers.rows) {
+    for (const calls::AnswerRow& row : answers.rows) {
       if (!Warm(answers, row.result)) cold.insert(row.result.problem_text());
     }
     std::vector<ProblemRow> missing;
@@ -229,19 +231,20 @@ class WarmCommand final : public Command {
       const std::vector<ProblemRow> problems = MostWorkFirst(theirs);
       summary->problems += static_cast<int64_t>(problems.size());
       summary->failures[absl::StrCat("wanted for ", environment, ", which this is not")] = {
-          static_cast<int64_t>(problems.size()), ShortProblem(problems[0].problem.ToText())};
+          static_cast<int64_t>(problems.size()), input::ShortProblem(problems[0].problem.ToText())};
     }
     return kept;
   }
 
-  static void TakeAnswers(const BatchAnswers& from, std::map<std::string, v1::Answer>* answers) {
-    for (const AnswerRow& row : from.rows) {
+  static void TakeAnswers(const calls::BatchAnswers& from,
+                          std::map<std::string, v1::Answer>* answers) {
+    for (const calls::AnswerRow& row : from.rows) {
       if (row.result.has_answer()) (*answers)[row.result.problem_text()] = row.result.answer();
     }
   }
 
   // Counts the answers of `rows` that a restart loses, and those that only the daemon gives.
-  static void CountUnkept(Context& context, const std::vector<ProblemRow>& rows,
+  static void CountUnkept(app::Context& context, const std::vector<ProblemRow>& rows,
                           const std::map<std::string, v1::Answer>& answers, WarmSummary* summary) {
     const auto client = ReleaseClient::Create(context.settings().client);
     if (client.ok()) {
@@ -260,9 +263,10 @@ class WarmCommand final : public Command {
     }
   }
 
-  void Count(const BatchAnswers& after, const TuningRun& run, WarmSummary* summary) const {
-    const std::map<std::string, std::string> reasons = FailureReasons(run);
-    for (const AnswerRow& row : after.rows) {
+  void Count(const calls::BatchAnswers& after, const calls::TuningRun& run,
+             WarmSummary* summary) const {
+    const std::map<std::string, std::string> reasons = calls::FailureReasons(run);
+    for (const calls::AnswerRow& row : after.rows) {
       const std::string& problem = row.result.problem_text();
       if (Warm(after, row.result)) {
         ++summary->tuned;
@@ -275,19 +279,19 @@ class WarmCommand final : public Command {
         summary->not_tuned.push_back(problem);
       }
       WarmSummary::Failure& failure = summary->failures[reason];
-      if (failure.count++ == 0) failure.example = ShortProblem(problem);
+      if (failure.count++ == 0) failure.example = input::ShortProblem(problem);
     }
   }
 
   // Sums what is recorded with the tunings of `rows`, of which each is asked
   // for by itself: whatever else the database holds does not matter.
-  static void AddSearchTime(Context& context, const std::vector<ProblemRow>& rows,
+  static void AddSearchTime(app::Context& context, const std::vector<ProblemRow>& rows,
                             WarmSummary* summary) {
     const auto client = context.Connect();
     if (!client.ok()) return;
     const size_t count = std::min(rows.size(), kMostSearchTimes);
-    ProgressBar bar(context.io());
-    Progress progress;
+    output::ProgressBar bar(context.io());
+    output::Progress progress;
     progress.total = static_cast<int>(count);
     for (size_t i = 0; i < count; ++i) {
       progress.done = static_cast<int>(i);
@@ -303,8 +307,8 @@ class WarmCommand final : public Command {
     }
   }
 
-  ProblemArgs problems_;
-  BudgetArgs budget_;
+  input::ProblemArgs problems_;
+  input::BudgetArgs budget_;
   std::optional<std::string> budget_total_;
   std::optional<std::string> wait_ready_;
   std::string min_evidence_;
@@ -312,6 +316,6 @@ class WarmCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> NewWarmCommand() { return std::make_unique<WarmCommand>(); }
+std::unique_ptr<app::Command> NewWarmCommand() { return std::make_unique<WarmCommand>(); }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::warm

@@ -9,7 +9,7 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::warm {
 namespace {
 
 // Problems that the budget left out and that are named for people.
@@ -38,13 +38,13 @@ std::string WarmSummary::ToText() const {
                     not_on_disk == 1 ? " result" : " results", "; see `convtune doctor`");
   }
   for (const auto& [evidence, count] : not_published) {
-    absl::StrAppend(&text, "\nnot published: ", count, " of ", problems, ": ", EnumWord(evidence),
-                    " < ", EnumWord(publish_evidence),
+    absl::StrAppend(&text, "\nnot published: ", count, " of ", problems, ": ",
+                    output::EnumWord(evidence), " < ", output::EnumWord(publish_evidence),
                     " (--publish-evidence): without the daemon nothing is served for them");
   }
   const size_t named = std::min(not_tuned.size(), kMostNamed);
   for (size_t i = 0; i < named; ++i) {
-    absl::StrAppend(&text, "\n  not tuned: ", ShortProblem(not_tuned[i]));
+    absl::StrAppend(&text, "\n  not tuned: ", input::ShortProblem(not_tuned[i]));
   }
   if (named < not_tuned.size()) {
     absl::StrAppend(&text, "\n  and ", not_tuned.size() - named,
@@ -61,19 +61,19 @@ std::string WarmSummary::ToText() const {
 std::string WarmSummary::ToJson() const {
   std::vector<std::string> rows;
   for (const auto& [reason, failure] : failures) {
-    rows.push_back(JsonObject()
+    rows.push_back(output::JsonObject()
                        .Add("reason", reason)
                        .Add("count", failure.count)
                        .Add("example", failure.example)
                        .Take());
   }
-  return JsonObject()
+  return output::JsonObject()
       .Add("environment", environment)
       .Add("problems", problems)
       .Add("hits", hits)
       .Add("tuned", tuned)
       .Add("failed", failed())
-      .AddRaw("failures", JsonArray(rows))
+      .AddRaw("failures", output::JsonArray(rows))
       .Add("invalid", invalid)
       .Add("notTuned", not_tuned)
       .Add("searchSeconds", absl::ToDoubleSeconds(search_time))
@@ -93,8 +93,8 @@ bool IsWarm(const v1::BatchGetResult& result, v1::Evidence least, bool profile) 
 
 std::string ColdReason(const v1::BatchGetResult& result) {
   return result.has_answer()
-             ? absl::StrCat("only ", EnumWord(result.answer().evidence()), " evidence")
-             : EnumWord(result.miss().reason());
+             ? absl::StrCat("only ", output::EnumWord(result.answer().evidence()), " evidence")
+             : output::EnumWord(result.miss().reason());
 }
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::warm

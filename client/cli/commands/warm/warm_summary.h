@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "convtune/v1/tuning_service.pb.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands::warm {
 
 // Value type.
 struct WarmSummary {
@@ -58,4 +58,4 @@ bool IsWarm(const v1::BatchGetResult& result, v1::Evidence least, bool profile);
 // Says in words why an outcome is not warm.
 std::string ColdReason(const v1::BatchGetResult& result);
 
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands::warm

@@ -9,7 +9,7 @@
 #include <optional>
 #include <sstream>
 
-namespace convtune::cli {
+namespace convtune::cli::app {
 namespace {
 
 class SettingsTest : public testing::Test {
@@ -30,17 +30,17 @@ class SettingsTest : public testing::Test {
   absl::StatusOr<Settings> Resolve() {
     std::istringstream in;
     std::ostringstream out;
-    Io io{in,
-          out,
-          out,
-          false,
-          false,
-          120,
-          [this](const std::string& name) -> std::optional<std::string> {
-            const auto it = env_.find(name);
-            if (it == env_.end()) return std::nullopt;
-            return it->second;
-          }};
+    output::Io io{in,
+                  out,
+                  out,
+                  false,
+                  false,
+                  120,
+                  [this](const std::string& name) -> std::optional<std::string> {
+                    const auto it = env_.find(name);
+                    if (it == env_.end()) return std::nullopt;
+                    return it->second;
+                  }};
     return Settings::Resolve(flags_, io);
   }
 
@@ -127,4 +127,4 @@ TEST(AddressTest, RefusesAnythingElse) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::app

@@ -6,13 +6,14 @@
 #include "client/cli/input/problem_args.h"
 #include "proto/model/problem/conv_problem.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 namespace {
 
 TEST(ShortProblemTest, LeavesOutWhatIsReadAnyway) {
-  EXPECT_EQ(ShortProblem("fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,"
-                         "nhwc,f16,acc=f32"),
-            "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16");
+  EXPECT_EQ(
+      input::ShortProblem("fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,"
+                          "nhwc,f16,acc=f32"),
+      "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16");
 }
 
 TEST(ShortProblemTest, IsReadAsTheSameProblem) {
@@ -22,15 +23,15 @@ TEST(ShortProblemTest, IsReadAsTheSameProblem) {
         "fwd,x=1x8x8x8,w=8x8x3x3,i8", "fwd,x=1x8x8x8,w=8x8x3x3,f16,acc=f16,align=4,mode=conv"}) {
     const auto problem = ConvProblem::Parse(text);
     ASSERT_TRUE(problem.ok()) << text << ": " << problem.status();
-    const std::string shorter = ShortProblem(problem->ToText());
+    const std::string shorter = input::ShortProblem(problem->ToText());
     EXPECT_LE(shorter.size(), problem->ToText().size());
     EXPECT_EQ(*ConvProblem::Parse(shorter), *problem) << shorter;
   }
 }
 
 TEST(ShortProblemTest, LeavesWhatItCannotReadAlone) {
-  EXPECT_EQ(ShortProblem("from a newer daemon"), "from a newer daemon");
-  EXPECT_EQ(ShortProblem(""), "");
+  EXPECT_EQ(input::ShortProblem("from a newer daemon"), "from a newer daemon");
+  EXPECT_EQ(input::ShortProblem(""), "");
 }
 
 TEST(AnswerTableTest, AMissShowsItsJobAndItsHint) {
@@ -61,4 +62,4 @@ TEST(AnswerTableTest, APinIsShown) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

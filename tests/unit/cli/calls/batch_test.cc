@@ -14,7 +14,7 @@
 
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::calls {
 namespace {
 
 google::protobuf::Struct ParseJson(const std::string& text) {
@@ -239,14 +239,14 @@ TEST_F(BatchTest, MoreThanTenThousandProblemsAreSplit) {
 }
 
 TEST(ExitCodeTest, WorseFollowsTheOrder) {
-  const ExitCode order[] = {ExitCode::kDone, ExitCode::kMiss, ExitCode::kFailed, ExitCode::kUsage,
-                            ExitCode::kUnreachable};
+  const app::ExitCode order[] = {app::ExitCode::kDone, app::ExitCode::kMiss, app::ExitCode::kFailed,
+                                 app::ExitCode::kUsage, app::ExitCode::kUnreachable};
   for (size_t i = 0; i < 5; ++i) {
     for (size_t k = 0; k < 5; ++k) {
-      EXPECT_EQ(Worse(order[i], order[k]), order[std::max(i, k)]);
+      EXPECT_EQ(app::Worse(order[i], order[k]), order[std::max(i, k)]);
     }
   }
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::calls

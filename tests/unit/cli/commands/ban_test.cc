@@ -7,7 +7,7 @@
 #include "client/cli/commands/ban/errata.h"
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 bool Has(const std::string& text, const std::string& part) {
@@ -187,7 +187,7 @@ TEST_F(BanTest, TheListIsWrittenAsErrata) {
     EXPECT_TRUE(Has(result.err, said)) << said << " is not in:\n" << result.err;
   }
   // One rule of the first, three of the second; they are read back as what they were.
-  const auto again = ReadErrata(result.out, "again");
+  const auto again = ban::ReadErrata(result.out, "again");
   ASSERT_TRUE(again.ok()) << again.status();
   ASSERT_EQ(again->bans.size(), 4U);
   EXPECT_TRUE(again->refused.empty());
@@ -214,7 +214,7 @@ TEST(ErrataTest, MalformedRulesAreRefusedOneByOne) {
         R"({"operation": "ConvFwd", "engine": 1, "arch": "sm_90"})"}) {
     const std::string good = R"({"operation": "ConvFwd", "engine": 1, "cudnn_version_end": -1})";
     const auto errata =
-        ReadErrata("{\"rules\": [" + std::string(rule) + ", " + good + "]}", "file");
+        ban::ReadErrata("{\"rules\": [" + std::string(rule) + ", " + good + "]}", "file");
     ASSERT_TRUE(errata.ok()) << rule;
     EXPECT_EQ(errata->refused.size(), 1U) << rule;
     ASSERT_EQ(errata->bans.size(), 1U) << rule;
@@ -222,7 +222,7 @@ TEST(ErrataTest, MalformedRulesAreRefusedOneByOne) {
   }
   for (const char* text :
        {"", "{", "[]", "{}", R"({"rules": {}})", R"({"version": 2, "rules": []})"}) {
-    EXPECT_FALSE(ReadErrata(text, "file").ok()) << text;
+    EXPECT_FALSE(ban::ReadErrata(text, "file").ok()) << text;
   }
 }
 
@@ -258,4 +258,4 @@ TEST_F(BanTest, DoctorSaysWhatBansChange) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

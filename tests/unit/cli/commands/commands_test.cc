@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/app/cli.h"
 #include "client/cli/app/command.h"
+#include "client/cli/cli.h"
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 class CommandsTest : public testing::Test {
@@ -107,7 +107,7 @@ TEST_F(CommandsTest, ExplainOnANarrowTerminalShowsErrorsWhole) {
     if (name == "NO_COLOR") return "1";
     return std::nullopt;
   };
-  Io io{in, text, err, true, true, 80, no_color};
+  output::Io io{in, text, err, true, true, 80, no_color};
   EXPECT_EQ(RunCli({"explain", ProblemText(8), "--address", daemon_.address()}, io), 0);
   const std::string out = text.str();
   EXPECT_TRUE(Has(out, words)) << out;
@@ -417,4 +417,4 @@ TEST_F(StatsTest, ListsTheNewestTuningsOfAllPages) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

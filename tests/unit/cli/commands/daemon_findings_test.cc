@@ -5,7 +5,7 @@
 #include "client/cli/commands/doctor/issue_report.h"
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 RunResult Doctor(const FakeDaemon& daemon) {
@@ -45,28 +45,30 @@ TEST(DoctorTest, AReportNamesNobodyAndNoPlace) {
 }
 
 TEST(DoctorTest, RedactionKeepsVersionsTimesAndWords) {
-  EXPECT_EQ(Redact("root of box-7 at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0",
-                   {"root", "box-7", ""}),
-            "NAME of NAME at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0");
-  EXPECT_EQ(Redact("localhost:9464 unix:/run/x /a b/c", {"/a b"}), "ADDRESS ADDRESS PATH");
+  EXPECT_EQ(
+      doctor::Redact("root of box-7 at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0",
+                     {"root", "box-7", ""}),
+      "NAME of NAME at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0");
+  EXPECT_EQ(doctor::Redact("localhost:9464 unix:/run/x /a b/c", {"/a b"}), "ADDRESS ADDRESS PATH");
 }
 
 TEST(DoctorTest, RedactionTakesAPathWithAllOfItsFolders) {
   const std::string state = "/home/carla/my models/convtune";
-  EXPECT_EQ(Redact("state " + state + "/tunings.db: full", {"/home/carla", state}),
+  EXPECT_EQ(doctor::Redact("state " + state + "/tunings.db: full", {"/home/carla", state}),
             "state PATH: full");
-  EXPECT_EQ(Redact("unix:" + state + "/socket", {"/home/carla", state}), "ADDRESS");
-  EXPECT_EQ(Redact("from /home/alice/models", {"/home/al"}), "from PATH");
+  EXPECT_EQ(doctor::Redact("unix:" + state + "/socket", {"/home/carla", state}), "ADDRESS");
+  EXPECT_EQ(doctor::Redact("from /home/alice/models", {"/home/al"}), "from PATH");
 }
 
 TEST(DoctorTest, RedactionKnowsHostsWithoutPorts) {
-  EXPECT_EQ(Redact("name=gpu7.corp.example, gpu7: gpu70", {"gpu7.corp.example:7411"}),
+  EXPECT_EQ(doctor::Redact("name=gpu7.corp.example, gpu7: gpu70", {"gpu7.corp.example:7411"}),
             "name=NAME, NAME: gpu70");
-  EXPECT_EQ(Redact("build7 and 10", {"http://build7.example.com:9464/metrics", "10.1.2.3:443"}),
-            "NAME and 10");
-  EXPECT_EQ(Redact("fe80::1, [fe80::1%eth0] 2001:db8:0:0:0:0:0:1 at 12:00:00", {}),
+  EXPECT_EQ(
+      doctor::Redact("build7 and 10", {"http://build7.example.com:9464/metrics", "10.1.2.3:443"}),
+      "NAME and 10");
+  EXPECT_EQ(doctor::Redact("fe80::1, [fe80::1%eth0] 2001:db8:0:0:0:0:0:1 at 12:00:00", {}),
             "ADDRESS, ADDRESS ADDRESS at 12:00:00");
-  EXPECT_EQ(Redact("a : b", {""}), "a : b");
+  EXPECT_EQ(doctor::Redact("a : b", {""}), "a : b");
 }
 
 TEST(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {
@@ -83,19 +85,19 @@ TEST(DoctorTest, ASelfCheckThatFailedSaysWhatFollows) {
   v1::Device* device = devices.add_devices();
   device->set_name("gpu:0");
   device->set_state(v1::DEVICE_STATE_READY);
-  EXPECT_EQ(ExamineDevices(devices).size(), 1U);
+  EXPECT_EQ(doctor::ExamineDevices(devices).size(), 1U);
   v1::SelfCheck* check = device->mutable_self_check();
   check->set_known(true);
-  EXPECT_EQ(ExamineDevices(devices).back().severity, Severity::kFine);
-  EXPECT_EQ(ExamineDevices(devices).back().what,
+  EXPECT_EQ(doctor::ExamineDevices(devices).back().severity, app::Severity::kFine);
+  EXPECT_EQ(doctor::ExamineDevices(devices).back().what,
             "the self-check of gpu:0's worker found nothing wrong");
   check->add_failed("caches");
-  EXPECT_EQ(ExamineDevices(devices).back().severity, Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineDevices(devices).back().severity, app::Severity::kNotice);
   check->add_failed("clock");
   check->add_failed("graph:fwd:f16");
   check->set_details("clock: the SM clock is outside 200 to 2500 MHz");
-  const Finding finding = ExamineDevices(devices).back();
-  EXPECT_EQ(finding.severity, Severity::kProblem);
+  const app::Finding finding = doctor::ExamineDevices(devices).back();
+  EXPECT_EQ(finding.severity, app::Severity::kProblem);
   EXPECT_EQ(
       finding.what,
       "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
@@ -119,24 +121,25 @@ TEST(DoctorTest, AnotherMinorVersionIsNoProblem) {
   v1::ServerInfo server;
   server.set_writable(true);
   server.set_version("0.9.0");
-  EXPECT_EQ(ExamineServer(server, "0.1.0")[0].severity, Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0")[0].severity, app::Severity::kNotice);
   server.set_version("1.0.0");
-  EXPECT_EQ(ExamineServer(server, "0.1.0")[0].severity, Severity::kProblem);
+  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0")[0].severity, app::Severity::kProblem);
 }
 
 TEST(DoctorTest, WhetherThereAreMetricsIsSaid) {
   v1::ServerInfo server;
   server.set_writable(true);
   server.set_version("0.1.0");
-  const size_t without = ExamineServer(server, "0.1.0").size();
+  const size_t without = doctor::ExamineServer(server, "0.1.0").size();
   server.set_metrics_state(v1::METRICS_STATE_ON);
   server.set_metrics_url("http://127.0.0.1:9464/metrics");
-  ASSERT_EQ(ExamineServer(server, "0.1.0").size(), without + 1);
-  EXPECT_EQ(ExamineServer(server, "0.1.0").back().what, "metrics at http://127.0.0.1:9464/metrics");
+  ASSERT_EQ(doctor::ExamineServer(server, "0.1.0").size(), without + 1);
+  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().what,
+            "metrics at http://127.0.0.1:9464/metrics");
   server.set_metrics_state(v1::METRICS_STATE_OFF);
-  EXPECT_EQ(ExamineServer(server, "0.1.0").back().severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().severity, app::Severity::kFine);
   server.set_metrics_state(v1::METRICS_STATE_NOT_BUILT);
-  EXPECT_EQ(ExamineServer(server, "0.1.0").back().severity, Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().severity, app::Severity::kNotice);
 }
 
 TEST(DoctorTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
@@ -144,9 +147,9 @@ TEST(DoctorTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
   auto* old = environments.add_environments();
   old->set_text("nvidia-h200,cudnn=9.1.0");
   old->set_tuning_count(5);
-  const auto findings = ExamineEnvironments(environments);
+  const auto findings = doctor::ExamineEnvironments(environments);
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].severity, Severity::kNotice);
+  EXPECT_EQ(findings[0].severity, app::Severity::kNotice);
 }
 
 TEST(DoctorTest, SeveralEnvironmentsAreNoticed) {
@@ -156,24 +159,24 @@ TEST(DoctorTest, SeveralEnvironmentsAreNoticed) {
     environment->set_name(name);
     environment->set_current(true);
   }
-  const auto findings = ExamineEnvironments(environments);
+  const auto findings = doctor::ExamineEnvironments(environments);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_NE(findings[0].advice.find("--environment"), std::string::npos);
 }
 
 TEST(DoctorTest, AFileThatIsNoSocketIsAProblem) {
-  const auto findings = ExamineAddress({.unix_socket = true, .target = "/dev/null"});
+  const auto findings = app::ExamineAddress({.unix_socket = true, .target = "/dev/null"});
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].severity, Severity::kProblem);
+  EXPECT_EQ(findings[0].severity, app::Severity::kProblem);
 }
 
 TEST(DoctorTest, ASnapshotThatCannotBeWrittenIsAProblem) {
   v1::Publication publication;
   publication.set_folder("/state/snapshot");
-  EXPECT_EQ(ExaminePublication(publication)[0].severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExaminePublication(publication)[0].severity, app::Severity::kFine);
   publication.set_error("disk full");
-  EXPECT_EQ(ExaminePublication(publication)[0].severity, Severity::kProblem);
-  EXPECT_NE(ExaminePublication(publication)[0].what.find("disk full"), std::string::npos);
+  EXPECT_EQ(doctor::ExaminePublication(publication)[0].severity, app::Severity::kProblem);
+  EXPECT_NE(doctor::ExaminePublication(publication)[0].what.find("disk full"), std::string::npos);
 }
 
 TEST(DoctorTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
@@ -182,12 +185,12 @@ TEST(DoctorTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
   publication.set_below_evidence_count(1);
   publication.set_wanted_count(5);
   publication.set_wanted_elsewhere_count(3);
-  const std::vector<Finding> findings = ExaminePublication(publication);
+  const std::vector<app::Finding> findings = doctor::ExaminePublication(publication);
   ASSERT_EQ(findings.size(), 3U);
-  EXPECT_EQ(findings[1].severity, Severity::kNotice);
+  EXPECT_EQ(findings[1].severity, app::Severity::kNotice);
   EXPECT_EQ(findings[1].what,
             "1 problem is not published: evidence below observed (--publish-evidence)");
-  EXPECT_EQ(findings[2].severity, Severity::kNotice);
+  EXPECT_EQ(findings[2].severity, app::Severity::kNotice);
   EXPECT_EQ(findings[2].what.find("3 of 5 problems that programs want"), 0U);
 }
 
@@ -196,12 +199,12 @@ TEST(DoctorTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
   publication.set_waiting_changes(3);
   publication.set_socket_error("path too long");
   publication.set_datagrams_malformed(1);
-  const std::vector<Finding> findings = ExaminePublication(publication);
+  const std::vector<app::Finding> findings = doctor::ExaminePublication(publication);
   ASSERT_EQ(findings.size(), 4U);
   for (size_t i = 1; i < findings.size(); ++i) {
-    EXPECT_EQ(findings[i].severity, Severity::kNotice) << findings[i].what;
+    EXPECT_EQ(findings[i].severity, app::Severity::kNotice) << findings[i].what;
   }
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_join.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 v1::Candidate Timed(const std::string& text, double median, double spread, int64_t workspace) {
@@ -27,7 +27,7 @@ std::string Explain(const v1::Candidate& winner, const std::vector<v1::Candidate
   *answer.mutable_winner() = winner;
   google::protobuf::RepeatedPtrField<v1::Candidate> candidates;
   for (const v1::Candidate& candidate : all) *candidates.Add() = candidate;
-  return absl::StrJoin(ExplainWinner(answer, candidates, api), "\n");
+  return absl::StrJoin(explain::ExplainWinner(answer, candidates, api), "\n");
 }
 
 TEST(ExplainWinnerTest, TheFastestIsComparedWithTheNext) {
@@ -90,13 +90,13 @@ TEST(StockOfTest, CallersOfTheLegacyApiHaveTheFirstThatRanOfItsList) {
   failed.set_status(v1::CANDIDATE_STATUS_FAILED);
   v1::Candidate& unlisted = *candidates.Add() = Timed("legacy:algo0,math0", 5, 0.1, 0);
   unlisted.mutable_legacy_algorithm();
-  EXPECT_EQ(StockOf(candidates, v1::API_LEGACY), nullptr);
+  EXPECT_EQ(explain::StockOf(candidates, v1::API_LEGACY), nullptr);
   v1::Candidate& second = *candidates.Add() = Timed("legacy:algo1,math0", 10, 0.1, 0);
   second.mutable_legacy_algorithm();
   second.set_heuristic_rank(1);
-  ASSERT_NE(StockOf(candidates, v1::API_LEGACY), nullptr);
-  EXPECT_EQ(StockOf(candidates, v1::API_LEGACY)->text(), "legacy:algo1,math0");
-  EXPECT_EQ(StockOf(candidates, v1::API_ANY)->text(), "graph:eng1");
+  ASSERT_NE(explain::StockOf(candidates, v1::API_LEGACY), nullptr);
+  EXPECT_EQ(explain::StockOf(candidates, v1::API_LEGACY)->text(), "legacy:algo1,math0");
+  EXPECT_EQ(explain::StockOf(candidates, v1::API_ANY)->text(), "graph:eng1");
 }
 
 TEST(ExplainWinnerTest, AHeuristicIsCalledOne) {
@@ -124,35 +124,36 @@ TEST(ExplainWinnerTest, APinSaysItsReason) {
 
 TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
   v1::Tuning tuning;
-  EXPECT_TRUE(ExplainRace(tuning).empty());
+  EXPECT_TRUE(explain::ExplainRace(tuning).empty());
   tuning.set_stop_reason(v1::STOP_REASON_SETTLED);
   tuning.set_rounds(93);
-  EXPECT_EQ(absl::StrJoin(ExplainRace(tuning), "\n"),
+  EXPECT_EQ(absl::StrJoin(explain::ExplainRace(tuning), "\n"),
             "race: 93 rounds, until every finalist is known to be slower than the fastest, or as "
             "fast\nGPU: not known (NVML could not be asked)");
   tuning.set_rounds(1);
-  EXPECT_EQ(ExplainRace(tuning)[0].find("race: 1 round, until"), 0U);
+  EXPECT_EQ(explain::ExplainRace(tuning)[0].find("race: 1 round, until"), 0U);
   tuning.mutable_conditions()->set_known(true);
   tuning.mutable_conditions()->set_temperature_celsius(61);
   tuning.mutable_conditions()->set_power_limit_watts(700);
   tuning.mutable_conditions()->add_clock_reasons(v1::CLOCK_REASON_POWER_CAP);
   EXPECT_EQ(
-      ExplainRace(tuning)[1],
+      explain::ExplainRace(tuning)[1],
       "GPU: no other process was seen, not throttled; at most 61 C; power limit 700 W; clocks "
       "held by power cap");
   tuning.mutable_conditions()->add_marks("contended: 2 other processes on the GPU");
-  EXPECT_EQ(ExplainRace(tuning)[1].find("GPU: contended: 2 other processes on the GPU; "), 0U);
+  EXPECT_EQ(explain::ExplainRace(tuning)[1].find("GPU: contended: 2 other processes on the GPU; "),
+            0U);
 }
 
 TEST(ExplainRaceTest, SaysWhichInstrumentsDoNotWorkAlsoWhereNothingWasTimed) {
   v1::Tuning tuning;
   tuning.mutable_conditions()->mutable_self_check()->set_known(true);
-  EXPECT_TRUE(ExplainRace(tuning).empty());
+  EXPECT_TRUE(explain::ExplainRace(tuning).empty());
   tuning.mutable_conditions()->mutable_self_check()->add_failed("clock");
   tuning.mutable_conditions()->mutable_self_check()->add_failed("caches");
-  EXPECT_EQ(absl::StrJoin(ExplainRace(tuning), "\n"),
+  EXPECT_EQ(absl::StrJoin(explain::ExplainRace(tuning), "\n"),
             "self-check: does not work on this GPU: clock, caches");
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

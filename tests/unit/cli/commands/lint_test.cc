@@ -10,7 +10,7 @@
 #include "proto/convert/problem_order.h"
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 using ::testing::AllOf;
@@ -56,13 +56,13 @@ class LintTest : public testing::Test {
     }
   }
 
-  std::vector<LintFinding> Lint(const std::string& problem) const {
-    return FindingsOf({{Problem(problem), 3, "list:1"}}, known_, failures_, options_);
+  std::vector<lint::LintFinding> Lint(const std::string& problem) const {
+    return lint::FindingsOf({{Problem(problem), 3, "list:1"}}, known_, failures_, options_);
   }
 
-  TuningMap known_;
-  ListFailures failures_;
-  LintOptions options_;
+  calls::TuningMap known_;
+  lint::ListFailures failures_;
+  lint::LintOptions options_;
 };
 
 constexpr char kPlain[] = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nhwc,f16";
@@ -79,9 +79,9 @@ TEST_F(LintTest, PaddedChannelsThatHaveTensorCoresAreProposedWithBothLists) {
   Know(kEight, {{.tensor_cores = false}, {.workspace = 64}, {}});
   const auto findings = Lint(kThree);
   ASSERT_THAT(findings, SizeIs(1));
-  const LintFinding& finding = findings[0];
+  const lint::LintFinding& finding = findings[0];
   EXPECT_EQ(finding.kind, "tensor-cores");
-  EXPECT_EQ(finding.severity, LintSeverity::kNotice);  // 2.67 times the arithmetic
+  EXPECT_EQ(finding.severity, lint::LintSeverity::kNotice);  // 2.67 times the arithmetic
   EXPECT_EQ(finding.message,
             "none of 2 candidates runs on tensor cores; with 3 input channels padded to 8: 2 of 3, "
             "one with no workspace");
@@ -103,7 +103,7 @@ TEST_F(LintTest, AFormWithLittleMoreArithmeticIsAWarning) {
   Know(odd, {{.tensor_cores = false}});
   Know(kPlain, {{}});
   ASSERT_THAT(Lint(odd), SizeIs(1));
-  EXPECT_EQ(Lint(odd)[0].severity, LintSeverity::kWarning);
+  EXPECT_EQ(Lint(odd)[0].severity, lint::LintSeverity::kWarning);
 }
 
 TEST_F(LintTest, AFormWithoutTensorCoresIsNotProposed) {
@@ -111,7 +111,7 @@ TEST_F(LintTest, AFormWithoutTensorCoresIsNotProposed) {
   Know(kEight, {{.tensor_cores = false}});
   ASSERT_THAT(Lint(kThree), SizeIs(1));
   EXPECT_EQ(Lint(kThree)[0].proposal, "");
-  EXPECT_EQ(Lint(kThree)[0].severity, LintSeverity::kNotice);
+  EXPECT_EQ(Lint(kThree)[0].severity, lint::LintSeverity::kNotice);
   EXPECT_THAT(Lint(kThree)[0].message, HasSubstr("nor does one of any form"));
 }
 
@@ -125,13 +125,13 @@ TEST_F(LintTest, CopiesForTensorCoresAreHeldAgainstAFormThatDoesWithout) {
   Know(kPlain, {{.workspace = kCopy}, {.workspace = 7}});
   ASSERT_THAT(Lint(odd), SizeIs(1));
   EXPECT_EQ(Lint(odd)[0].kind, "tensor-cores");
-  EXPECT_EQ(Lint(odd)[0].severity, LintSeverity::kWarning);
+  EXPECT_EQ(Lint(odd)[0].severity, lint::LintSeverity::kWarning);
   EXPECT_EQ(Lint(odd)[0].message,
             "all candidates on tensor cores (1 of 2) need at least 771.8 KiB of workspace; with 63 "
             "input channels padded to 64: 2 of 2, one with 7 B of workspace");
   EXPECT_EQ(Lint(odd)[0].proposal, Problem(kPlain).ToText());
   // Where the other layout does without, it is the layout's finding alone.
-  Know(OtherLayout(Problem(odd))->ToText(), {{}});
+  Know(lint::OtherLayout(Problem(odd))->ToText(), {{}});
   ASSERT_THAT(Lint(odd), SizeIs(1));
   EXPECT_EQ(Lint(odd)[0].kind, "layout");
 }
@@ -162,7 +162,7 @@ TEST_F(LintTest, ALayoutThatNeedsCopiesIsHeldAgainstTheOther) {
   const auto findings = Lint(nchw);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].kind, "layout");
-  EXPECT_EQ(findings[0].severity, LintSeverity::kWarning);
+  EXPECT_EQ(findings[0].severity, lint::LintSeverity::kWarning);
   EXPECT_EQ(
       findings[0].message,
       "each candidate on tensor cores needs at least 784 KiB of workspace; in nhwc one takes no "
@@ -187,10 +187,10 @@ TEST_F(LintTest, AWorkspaceBeyondTheLimitIsAnErrorWhereNothingKeepsIt) {
   EXPECT_THAT(Lint(kPlain), IsEmpty());
   options_.max_workspace = 1000;
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kWarning);
+  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kWarning);
   EXPECT_THAT(Lint(kPlain)[0].proof.back().words, HasSubstr("graph:eng3 with 1000 B"));
   options_.max_workspace = 999;
-  EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kError);
+  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
   EXPECT_EQ(Lint(kPlain)[0].kind, "workspace");
 }
 
@@ -216,11 +216,11 @@ TEST_F(LintTest, AFirstChoiceThatIsCompiledIsNoticed) {
   known_.clear();
   Know(kPlain, {{.compiled = true}, {}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kNotice);
+  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kNotice);
   EXPECT_THAT(Lint(kPlain)[0].proof.back().words, HasSubstr("graph:eng2"));
   known_.clear();
   Know(kPlain, {{.compiled = true}});
-  EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kWarning);
+  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kWarning);
 }
 
 TEST_F(LintTest, EnginesOfLastResortAreAnError) {
@@ -230,7 +230,7 @@ TEST_F(LintTest, EnginesOfLastResortAreAnError) {
   Know(kPlain, {{.status = v1::CANDIDATE_STATUS_UNSUPPORTED}, {.last_resort = true}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].kind, "last-resort");
-  EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kError);
+  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
 }
 
 TEST_F(LintTest, NothingThatCanBeBuiltIsAnError) {
@@ -238,12 +238,12 @@ TEST_F(LintTest, NothingThatCanBeBuiltIsAnError) {
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].message, "cuDNN lists nothing for it that can be built");
   EXPECT_EQ(Lint(kPlain)[0].kind, "no-candidate");
-  EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kError);
+  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
 }
 
 TEST_F(LintTest, AListThatIsMissingIsAnErrorWithItsReason) {
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kError);
+  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
   EXPECT_THAT(Lint(kPlain)[0].message, HasSubstr("no list of its candidates: the daemon keeps"));
   failures_[Problem(kPlain).ToText()] = "the worker was ended by signal 11";
   EXPECT_EQ(Lint(kPlain)[0].message,
@@ -274,31 +274,32 @@ TEST_F(LintTest, TheWorstComesFirstThenTheMostArithmeticAndKindsCanBeIgnored) {
   const std::vector<ProblemRow> rows = {
       {Problem(small), 1, "a:1"}, {Problem(missing), 1, "a:2"}, {Problem(kPlain), 1, "a:3"}};
   std::vector<std::string> order;
-  for (const LintFinding& finding : FindingsOf(rows, known_, failures_, options_)) {
+  for (const lint::LintFinding& finding : lint::FindingsOf(rows, known_, failures_, options_)) {
     order.push_back(finding.row.source + " " + finding.kind);
   }
   EXPECT_THAT(order, ElementsAre("a:2 no-candidate", "a:3 nondeterministic", "a:3 compiled",
                                  "a:1 nondeterministic", "a:1 compiled"));
   options_.ignored = {"compiled", "no-candidate"};
-  EXPECT_THAT(FindingsOf(rows, known_, failures_, options_), SizeIs(2));
+  EXPECT_THAT(lint::FindingsOf(rows, known_, failures_, options_), SizeIs(2));
 }
 
 TEST_F(LintTest, FormsAreAskedForWhereTheirProofIsMissing) {
   Know(kThree, {{.tensor_cores = false}});
   Know(kPlain, {{}});
   const std::vector<ProblemRow> rows = {{Problem(kThree), 1, "a:1"}, {Problem(kPlain), 1, "a:2"}};
-  EXPECT_THAT(ProblemsToList(rows, {}, options_), SizeIs(2));  // other layouts
+  EXPECT_THAT(lint::ProblemsToList(rows, {}, options_), SizeIs(2));  // other layouts
   std::vector<std::string> asked;
-  for (const ProblemRow& row : ProblemsToList(rows, known_, options_)) {
+  for (const ProblemRow& row : lint::ProblemsToList(rows, known_, options_)) {
     asked.push_back(row.problem.ToText());
   }
-  EXPECT_THAT(asked, ElementsAre(OtherLayout(Problem(kThree))->ToText(), Problem(kEight).ToText(),
-                                 OtherLayout(Problem(kPlain))->ToText()));
+  EXPECT_THAT(asked,
+              ElementsAre(lint::OtherLayout(Problem(kThree))->ToText(), Problem(kEight).ToText(),
+                          lint::OtherLayout(Problem(kPlain))->ToText()));
 }
 
 TEST(FormsTest, GroupsAreMergedUntilTheirChannelsFill) {
   const auto forms =
-      TensorCoreForms(Problem("fwd,x=8x32x28x28,w=32x1x3x3,pad=1,groups=32,nhwc,f16"));
+      lint::TensorCoreForms(Problem("fwd,x=8x32x28x28,w=32x1x3x3,pad=1,groups=32,nhwc,f16"));
   // Padding each group's one channel would be 64 times the arithmetic.
   ASSERT_THAT(forms, SizeIs(2));
   EXPECT_EQ(forms[0].how, "in nchw");
@@ -310,7 +311,7 @@ TEST(FormsTest, GroupsAreMergedUntilTheirChannelsFill) {
 
 TEST(FormsTest, PaddedChannelsAreNamedWithTheirNumbers) {
   const auto how = [](const std::string& text) {
-    const std::vector<Form> forms = TensorCoreForms(Problem(text));
+    const std::vector<lint::Form> forms = lint::TensorCoreForms(Problem(text));
     return forms.empty() ? "" : forms.back().how;
   };
   EXPECT_EQ(how("fwd,x=8x12x28x28,w=20x12x3x3,nhwc,f16"),
@@ -323,43 +324,44 @@ TEST_F(LintTest, AMatrixProductWithALeanFirstChoiceOnTensorCoresIsANotice) {
   const std::string patches = "fwd,x=8x3x224x224,w=96x3x4x4,stride=4,nhwc,f16";
   Know(patches, {{}});
   ASSERT_THAT(Lint(patches), SizeIs(1));
-  EXPECT_EQ(Lint(patches)[0].severity, LintSeverity::kNotice);
+  EXPECT_EQ(Lint(patches)[0].severity, lint::LintSeverity::kNotice);
   known_.clear();
   Know(patches, {{.workspace = int64_t{1} << 30}, {}});
   EXPECT_EQ(Lint(patches)[0].kind, "matrix-product");
-  EXPECT_EQ(Lint(patches)[0].severity, LintSeverity::kWarning);
+  EXPECT_EQ(Lint(patches)[0].severity, lint::LintSeverity::kWarning);
 }
 
 TEST_F(LintTest, TextEndsWithASumOfEachKindAndShowsTheProposedFormAlone) {
   Know(kThree, {{.tensor_cores = false}});
   Know(kEight, {{}});
-  const std::string nchw = OtherLayout(Problem(kThree))->ToText();
+  const std::string nchw = lint::OtherLayout(Problem(kThree))->ToText();
   Know(nchw, {{.tensor_cores = false}});
-  LintReport report;
-  report.findings = FindingsOf({{Problem(kThree), 3, "a:1"}}, known_, failures_, options_);
+  lint::LintReport report;
+  report.findings = lint::FindingsOf({{Problem(kThree), 3, "a:1"}}, known_, failures_, options_);
   EXPECT_THAT(report.findings[0].proof, SizeIs(3));
-  const std::string alone = LintText(report, 0, false);
+  const std::string alone = lint::LintText(report, 0, false);
   EXPECT_THAT(alone, Not(HasSubstr("in nchw, 1.00")));
   EXPECT_THAT(alone, HasSubstr("padded to 8, 2.67 times the arithmetic: fwd,x=8x8x28x28"));
   EXPECT_THAT(alone, Not(HasSubstr("FINDING")));  // one finding has no sum
   report.findings.push_back(report.findings[0]);
   report.findings[1].share = 0.25;
-  EXPECT_THAT(LintText(report, 0, false),
+  EXPECT_THAT(lint::LintText(report, 0, false),
               HasSubstr("FINDING       SEVERITY  CONVOLUTIONS  RUNS  ARITHMETIC\n"
                         "tensor-cores  notice               2     6      125.0%\n"));
 }
 
 TEST(FormsTest, EightBitTypesArePaddedTo16AndF64NotAtAll) {
-  const auto forms = TensorCoreForms(Problem("fwd,x=8x24x28x28,w=24x24x1x1,nhwc,i8"));
+  const auto forms = lint::TensorCoreForms(Problem("fwd,x=8x24x28x28,w=24x24x1x1,nhwc,i8"));
   ASSERT_THAT(forms, SizeIs(2));
   EXPECT_EQ(forms[1].problem.x_dims()[1], 32);
   EXPECT_EQ(forms[1].problem.output_type(), DataType::kI32);
-  EXPECT_THAT(TensorCoreForms(Problem("fwd,x=8x3x28x28,w=24x3x1x1,f64")), IsEmpty());
+  EXPECT_THAT(lint::TensorCoreForms(Problem("fwd,x=8x3x28x28,w=24x3x1x1,f64")), IsEmpty());
 }
 
 TEST(FormsTest, AnNchwConvolutionHasEachFormInNhwcToo) {
   std::vector<std::string> how;
-  for (const Form& form : TensorCoreForms(Problem("fwd,x=8x63x28x28,w=64x63x3x3,pad=1,f16"))) {
+  for (const lint::Form& form :
+       lint::TensorCoreForms(Problem("fwd,x=8x63x28x28,w=64x63x3x3,pad=1,f16"))) {
     how.push_back(form.how);
   }
   EXPECT_THAT(how, ElementsAre("in nhwc", "with 63 input channels padded to 64",
@@ -369,15 +371,16 @@ TEST(FormsTest, AnNchwConvolutionHasEachFormInNhwcToo) {
 TEST(FormsTest, AnEpilogueStaysInEveryForm) {
   const ConvProblem problem =
       Problem("fwd,x=8x3x28x28,w=24x3x3x3,pad=1,nhwc,f16,mid=f32,epilogue=bias+relu");
-  ASSERT_THAT(TensorCoreForms(problem), SizeIs(2));
-  for (const Form& form : TensorCoreForms(problem)) {
+  ASSERT_THAT(lint::TensorCoreForms(problem), SizeIs(2));
+  for (const lint::Form& form : lint::TensorCoreForms(problem)) {
     EXPECT_EQ(form.problem.epilogue(), problem.epilogue());
   }
-  EXPECT_EQ(OtherLayout(problem)->epilogue(), problem.epilogue());
+  EXPECT_EQ(lint::OtherLayout(problem)->epilogue(), problem.epilogue());
 }
 
 TEST(MatrixProductTest, PatchesAreOne) {
-  const auto product = AsMatrixProduct(Problem("fwd,x=8x3x224x224,w=768x3x16x16,stride=16,f16"));
+  const auto product =
+      lint::AsMatrixProduct(Problem("fwd,x=8x3x224x224,w=768x3x16x16,stride=16,f16"));
   ASSERT_TRUE(product);
   EXPECT_EQ(product->m, 8 * 14 * 14);
   EXPECT_EQ(product->k, 768);
@@ -389,16 +392,16 @@ TEST(MatrixProductTest, PatchesAreOne) {
 
 TEST(MatrixProductTest, AKernelOverAllOfTheInputIsOne) {
   for (const char* text : {"fwd,x=8x512x7x7,w=4096x512x7x7,f16", "fwd,x=8x512x1x1,w=64x512x1x1"}) {
-    ASSERT_TRUE(AsMatrixProduct(Problem(text))) << text;
+    ASSERT_TRUE(lint::AsMatrixProduct(Problem(text))) << text;
     // With the convolution's shape: one pixel in each dimension.
-    EXPECT_EQ(AsMatrixProduct(Problem(text))->linear,
+    EXPECT_EQ(lint::AsMatrixProduct(Problem(text))->linear,
               "F.linear(x.flatten(1), w.flatten(1), b)[:, :, None, None]");
   }
 }
 
 TEST(MatrixProductTest, WindowsInThreeDimensionsAreOne) {
   const auto product =
-      AsMatrixProduct(Problem("fwd,x=2x3x16x224x224,w=96x3x2x4x4,stride=2x4x4,f16"));
+      lint::AsMatrixProduct(Problem("fwd,x=2x3x16x224x224,w=96x3x2x4x4,stride=2x4x4,f16"));
   ASSERT_TRUE(product);
   EXPECT_THAT(product->linear, HasSubstr(".permute(0, 2, 3, 4, 1, 5, 6, 7).flatten(4)"));
 }
@@ -411,17 +414,18 @@ TEST(MatrixProductTest, OthersAreNone) {
         "fwd,x=8x64x28x28,w=64x64x2x2,stride=2,dilation=2",
         "fwd,x=8x64x28x28,w=64x64x2x2,stride=2,mode=conv",
         "bwd_data,x=8x64x28x28,w=64x64x2x2,stride=2", "bwd_filter,x=8x512x7x7,w=4096x512x7x7"}) {
-    EXPECT_FALSE(AsMatrixProduct(Problem(text))) << text;
+    EXPECT_FALSE(lint::AsMatrixProduct(Problem(text))) << text;
   }
 }
 
 TEST_F(LintTest, ASummaryCountsByFirstChoice) {
   Know(kPlain, {{.workspace = 64, .compiled = true}, {.tensor_cores = false}});
   Know(kThree, {{.tensor_cores = false, .deterministic = false}});
-  const VariantSummary summary = Summarize({{Problem(kPlain), 1, "a:1"},
-                                            {Problem(kThree), 1, "a:2"},
-                                            {Problem("fwd,x=8x64x7x7,w=64x64x3x3,f16"), 1, "a:3"}},
-                                           known_, options_);
+  const lint::VariantSummary summary =
+      lint::Summarize({{Problem(kPlain), 1, "a:1"},
+                       {Problem(kThree), 1, "a:2"},
+                       {Problem("fwd,x=8x64x7x7,w=64x64x3x3,f16"), 1, "a:3"}},
+                      known_, options_);
   EXPECT_EQ(summary.batch, "8");
   EXPECT_EQ(summary.dtype, "f16");
   EXPECT_EQ(summary.without_candidate, 1);
@@ -434,18 +438,18 @@ TEST_F(LintTest, ASummaryCountsByFirstChoice) {
 
 TEST_F(LintTest, AnnotationsNameFileAndLineAndAreEscaped) {
   Know(kThree, {{.tensor_cores = false}});
-  LintReport report;
+  lint::LintReport report;
   report.findings =
-      FindingsOf({{Problem(kThree), 1, "my,list:x.csv:17"}}, known_, failures_, options_);
+      lint::FindingsOf({{Problem(kThree), 1, "my,list:x.csv:17"}}, known_, failures_, options_);
   report.findings[0].message = "50% of\nit";
-  EXPECT_EQ(LintGithub(report),
+  EXPECT_EQ(lint::LintGithub(report),
             "::notice file=my%2Clist%3Ax.csv,line=17,title=convtune tensor-cores::"
             "fwd,x=8x3x28x28,w=64x3x3x3,pad=1,nhwc,f16 (1 run, 100.0%25 of the arithmetic): 50%25 "
             "of%0Ait\n");
   report.findings[0].row.source = "model.onnx:3";
-  EXPECT_THAT(LintGithub(report), HasSubstr("::notice file=model.onnx,title="));
+  EXPECT_THAT(lint::LintGithub(report), HasSubstr("::notice file=model.onnx,title="));
   report.findings[0].row.source = "stdin:3";
-  EXPECT_THAT(LintGithub(report), HasSubstr("::notice title="));
+  EXPECT_THAT(lint::LintGithub(report), HasSubstr("::notice title="));
 }
 
 class LintCommandTest : public testing::Test {
@@ -547,4 +551,4 @@ TEST_F(LintCommandTest, ACancelledListIsNoReport) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 using ::testing::HasSubstr;
@@ -20,51 +20,52 @@ v1::ServerInfo Server() {
 }
 
 TEST(DoctorMachineTest, ADiskThatIsNearlyFullIsAProblem) {
-  MachineFacts facts;
-  EXPECT_TRUE(ExamineDisk(Server(), facts).empty());  // the daemon is elsewhere
+  doctor::MachineFacts facts;
+  EXPECT_TRUE(doctor::ExamineDisk(Server(), facts).empty());  // the daemon is elsewhere
   facts.disk_free = int64_t{10} << 20;
-  EXPECT_EQ(ExamineDisk(Server(), facts).at(0).severity, Severity::kProblem);
+  EXPECT_EQ(doctor::ExamineDisk(Server(), facts).at(0).severity, app::Severity::kProblem);
   facts.disk_free = int64_t{500} << 20;
-  EXPECT_EQ(ExamineDisk(Server(), facts).at(0).severity, Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineDisk(Server(), facts).at(0).severity, app::Severity::kNotice);
   facts.disk_free = int64_t{50} << 30;
-  EXPECT_EQ(ExamineDisk(Server(), facts).at(0).severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineDisk(Server(), facts).at(0).severity, app::Severity::kFine);
 }
 
 TEST(DoctorMachineTest, AClockThatWentBackIsAProblem) {
-  MachineFacts facts;
+  doctor::MachineFacts facts;
   facts.now = absl::FromUnixSeconds(900);
-  const auto findings = ExamineClock(Server(), facts);
-  EXPECT_EQ(findings.at(0).severity, Severity::kProblem);
+  const auto findings = doctor::ExamineClock(Server(), facts);
+  EXPECT_EQ(findings.at(0).severity, app::Severity::kProblem);
   EXPECT_THAT(findings.at(0).what, HasSubstr("1m40s in the future"));
   facts.now = absl::FromUnixSeconds(1100);
-  EXPECT_EQ(ExamineClock(Server(), facts).at(0).severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineClock(Server(), facts).at(0).severity, app::Severity::kFine);
   facts.clock_kept = false;
-  EXPECT_EQ(ExamineClock(Server(), facts).at(0).severity, Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineClock(Server(), facts).at(0).severity, app::Severity::kNotice);
 }
 
 TEST(DoctorMachineTest, InAContainerASnapshotThatIsNotMountedIsSaidSo) {
-  MachineFacts facts;
+  doctor::MachineFacts facts;
   facts.library = "/usr/lib/libconvtune_preload.so";
   facts.container = true;
-  facts.snapshot = SeenFile{"/state/snapshot/current.snapshot", ENOENT};
-  const auto findings = ExamineInterposer(facts);
+  facts.snapshot = doctor::SeenFile{"/state/snapshot/current.snapshot", ENOENT};
+  const auto findings = doctor::ExamineInterposer(facts);
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].severity, Severity::kNotice);
+  EXPECT_EQ(findings[0].severity, app::Severity::kNotice);
   EXPECT_THAT(findings[0].what, HasSubstr("in this container cannot read"));
   EXPECT_THAT(findings[0].advice,
               HasSubstr("mount the daemon's folder read-only at /state/snapshot"));
   facts.snapshot->error = EACCES;
-  EXPECT_THAT(ExamineInterposer(facts).at(0).advice, HasSubstr("let the program's user read"));
+  EXPECT_THAT(doctor::ExamineInterposer(facts).at(0).advice,
+              HasSubstr("let the program's user read"));
   facts.snapshot->error = 0;
-  facts.report_socket = SeenFile{"/state/snapshot/datagrams.sock", EROFS};
-  EXPECT_EQ(ExamineInterposer(facts).at(0).severity, Severity::kFine);
-  EXPECT_THAT(ExamineInterposer(facts).at(1).what, HasSubstr("is not learned"));
+  facts.report_socket = doctor::SeenFile{"/state/snapshot/datagrams.sock", EROFS};
+  EXPECT_EQ(doctor::ExamineInterposer(facts).at(0).severity, app::Severity::kFine);
+  EXPECT_THAT(doctor::ExamineInterposer(facts).at(1).what, HasSubstr("is not learned"));
 }
 
 TEST(DoctorMachineTest, WhatSwitchesTheInterposerOffAndALibraryThatIsNotThereAreSaid) {
-  MachineFacts facts;
+  doctor::MachineFacts facts;
   facts.switched_off = "/state/snapshot/disabled";
-  const auto findings = ExamineInterposer(facts);
+  const auto findings = doctor::ExamineInterposer(facts);
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_THAT(findings[0].what, HasSubstr("is not installed here"));
   EXPECT_THAT(findings[1].what, HasSubstr("served nothing, by /state/snapshot/disabled"));
@@ -77,36 +78,37 @@ TEST(DoctorMachineTest, DriverCudnnAndItsConfigurationAreJudged) {
   e->set_cudnn_version("9.19.0");
   e->mutable_provenance()->set_driver_version("13.0");
   e->mutable_provenance()->set_cuda_version("13.0");
-  EXPECT_TRUE(ExamineLibraries(environments).empty());  // no device has it
+  EXPECT_TRUE(doctor::ExamineLibraries(environments).empty());  // no device has it
   e->set_current(true);
   e->set_library_configuration(v1::LIBRARY_CONFIGURATION_FULL);
-  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineLibraries(environments).at(0).severity, app::Severity::kFine);
   e->mutable_provenance()->set_driver_version("12.8");
-  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kProblem);
+  EXPECT_EQ(doctor::ExamineLibraries(environments).at(0).severity, app::Severity::kProblem);
   e->mutable_provenance()->set_driver_version("");  // a profile
-  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineLibraries(environments).at(0).severity, app::Severity::kFine);
   e->set_library_configuration(v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY);
-  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineLibraries(environments).at(0).severity, app::Severity::kNotice);
   e->set_cudnn_version("9.7.1");
-  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kProblem);
+  EXPECT_EQ(doctor::ExamineLibraries(environments).at(0).severity, app::Severity::kProblem);
 }
 
 TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
   v1::FleetState state;
-  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kFine);
   state.set_outbox_depth(5);  // perhaps there is no fleet at all
-  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kFine);
   state.set_release(3);
-  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
   state.set_outbox_depth(0);
-  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kFine);
   state.mutable_agent_silence()->set_seconds(59);
-  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kFine);
   state.mutable_agent_silence()->set_seconds(120);
-  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kNotice);
-  EXPECT_EQ(ExamineFleet(state).at(0).what, "fleet release 3; no agent has asked for 2 min");
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).what,
+            "fleet release 3; no agent has asked for 2 min");
   state.set_outbox_dropped(1);
-  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
 }
 
 TEST(DoctorMachineTest, LooksAtThisMachine) {
@@ -115,14 +117,14 @@ TEST(DoctorMachineTest, LooksAtThisMachine) {
   v1::Publication publication;
   publication.set_folder("/nonexistent/snapshot");
   unsetenv("CONVTUNE_SNAPSHOT");
-  const MachineFacts here = LookAtMachine(server, publication, /*here=*/true);
+  const doctor::MachineFacts here = doctor::LookAtMachine(server, publication, /*here=*/true);
   EXPECT_GT(here.disk_free.value_or(0), 0);
   ASSERT_TRUE(here.snapshot.has_value());
   EXPECT_EQ(here.snapshot->error, ENOENT);
-  const MachineFacts elsewhere = LookAtMachine(server, publication, /*here=*/false);
+  const doctor::MachineFacts elsewhere = doctor::LookAtMachine(server, publication, /*here=*/false);
   EXPECT_FALSE(elsewhere.disk_free.has_value());
   EXPECT_FALSE(elsewhere.snapshot.has_value());
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

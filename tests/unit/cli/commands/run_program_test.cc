@@ -4,34 +4,34 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 TEST(RunProgramTest, GivesTheExitCodeAndTheVariables) {
-  const auto end =
-      RunProgramAndWait({"sh", "-c", "exit $CONVTUNE_TEST_CODE"}, {{"CONVTUNE_TEST_CODE", "37"}});
+  const auto end = run::RunProgramAndWait({"sh", "-c", "exit $CONVTUNE_TEST_CODE"},
+                                          {{"CONVTUNE_TEST_CODE", "37"}});
   ASSERT_TRUE(end.ok()) << end.status();
   EXPECT_EQ(end->exit_code, 37);
   EXPECT_EQ(end->signal, 0);
 }
 
 TEST(RunProgramTest, GivesTheSignal) {
-  const auto end = RunProgramAndWait({"sh", "-c", "kill -TERM $$"}, {});
+  const auto end = run::RunProgramAndWait({"sh", "-c", "kill -TERM $$"}, {});
   ASSERT_TRUE(end.ok());
   EXPECT_EQ(end->signal, SIGTERM);
 }
 
 TEST(RunProgramTest, PassesSignalsOn) {
-  const auto end = RunProgramAndWait(
+  const auto end = run::RunProgramAndWait(
       {"sh", "-c", "trap 'exit 5' USR1; kill -USR1 $PPID; while :; do :; done"}, {});
   ASSERT_TRUE(end.ok());
   EXPECT_EQ(end->exit_code, 5);
 }
 
 TEST(RunProgramTest, AProgramThatIsNotThereOrMayNotRunIsAnError) {
-  EXPECT_TRUE(absl::IsNotFound(RunProgramAndWait({"/nonexistent/program"}, {}).status()));
-  EXPECT_TRUE(absl::IsPermissionDenied(RunProgramAndWait({"/etc/passwd"}, {}).status()));
+  EXPECT_TRUE(absl::IsNotFound(run::RunProgramAndWait({"/nonexistent/program"}, {}).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(run::RunProgramAndWait({"/etc/passwd"}, {}).status()));
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -12,7 +12,7 @@
 #include "convtune/v1/release_service.grpc.pb.h"
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 bool Has(const std::string& text, const std::string& part) {
@@ -254,36 +254,37 @@ TEST(PreloadCountersTest, ProcessesAreSummedAndNonsenseIsLeftOut) {
       "{\"served\":\"many\",\"missed\":7,\"dropped\":-1}\n"
       "{\"served\":1,\"missed\":{\"no_entry\":1,\"not_neutral\":1}}\n"
       "{\"cut sho");
-  const PreloadCounters counters = ReadPreloadCounters(in);
+  const run::PreloadCounters counters = run::ReadPreloadCounters(in);
   EXPECT_EQ(counters.processes, 3);
   EXPECT_EQ(counters.served, 4);
   EXPECT_EQ(counters.learned, 4);
   EXPECT_EQ(counters.dropped, 0);
   EXPECT_EQ(counters.missed_count(), 4);
-  EXPECT_EQ(Describe(counters, "/s", false),
+  EXPECT_EQ(run::Describe(counters, "/s", false),
             "4 served, 4 missed (no entry 3, not neutral 1), 4 learned, 1 of other forms, in 3 "
             "processes");
 }
 
 TEST(PreloadCountersTest, NoProcessSaysSo) {
-  EXPECT_EQ(Describe(PreloadCounters(), "/s", false),
+  EXPECT_EQ(run::Describe(run::PreloadCounters(), "/s", false),
             "no process of it called cuDNN through convtune");
 }
 
 TEST(PreloadCountersTest, WhoLoadedCudnnAndCalledItPastConvtuneIsToldOfAudit) {
   std::istringstream in("{\"pid\":1,\"bypassed\":true}\n");
-  const PreloadCounters counters = ReadPreloadCounters(in);
+  const run::PreloadCounters counters = run::ReadPreloadCounters(in);
   EXPECT_EQ(counters.processes, 0);
   EXPECT_EQ(counters.bypassed, 1);
-  EXPECT_TRUE(Has(Describe(counters, "/s", false), "dlsym, as cudnn-frontend does, try --audit"));
-  EXPECT_FALSE(Has(Describe(counters, "/s", true), "--audit"));
+  EXPECT_TRUE(
+      Has(run::Describe(counters, "/s", false), "dlsym, as cudnn-frontend does, try --audit"));
+  EXPECT_FALSE(Has(run::Describe(counters, "/s", true), "--audit"));
 }
 
 TEST(PreloadCountersTest, WithoutASnapshotTheFileAndTheReasonAreNamed) {
   std::istringstream in(
       "{\"snapshot\":\"checksum does not match\",\"missed\":{\"no_snapshot\":8}}\n"
       "{\"snapshot\":\"valid\",\"served\":1}\n");
-  EXPECT_EQ(Describe(ReadPreloadCounters(in), "/s/current.snapshot", false),
+  EXPECT_EQ(run::Describe(run::ReadPreloadCounters(in), "/s/current.snapshot", false),
             "1 served, 8 missed (no snapshot 8), 0 learned, in 2 processes; no snapshot: "
             "/s/current.snapshot: checksum does not match");
 }
@@ -297,4 +298,4 @@ TEST(RunCommandTest, SaysWhichOptionIsWrong) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -5,7 +5,7 @@
 
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 v1::TuningJob Job(v1::JobState state, int succeeded, int failed, int total) {
@@ -109,4 +109,4 @@ TEST_F(TuneTest, CtrlCCancelsTheJobAndSaysSo) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -14,7 +14,7 @@
 #include "client/cli/commands/upgrade/cudnn_cache.h"
 #include "proto/base/unique_fd.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,8 +64,8 @@ class CudnnCacheTest : public testing::Test {
     chmod(path.c_str(), 0755);
   }
 
-  absl::StatusOr<CudnnFolder> Find(const std::string& name) const {
-    return CudnnCache({cache_, folder_ + "/worker", nullptr}).Find("--to", name);
+  absl::StatusOr<upgrade::CudnnFolder> Find(const std::string& name) const {
+    return upgrade::CudnnCache({cache_, folder_ + "/worker", nullptr}).Find("--to", name);
   }
 
   // Entries of the cache, but for its lock.
@@ -174,7 +174,7 @@ TEST_F(CudnnCacheTest, AnotherProcessIsWaitedForAndItsVersionTaken) {
     std::ofstream(cache_ + "/cu13-9.28.0.1/lib/libcudnn.so.9") << "";
     other = UniqueFd();
   };
-  const auto found = CudnnCache({cache_, folder_ + "/worker", say}).Find("--to", "9.28");
+  const auto found = upgrade::CudnnCache({cache_, folder_ + "/worker", say}).Find("--to", "9.28");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->folder, fs::canonical(cache_ + "/cu13-9.28.0.1/lib"));
   EXPECT_THAT(said, ElementsAre("waiting for another process that fills " + cache_));
@@ -191,7 +191,7 @@ TEST_F(CudnnCacheTest, AFolderIsTakenWithoutPip) {
 
 TEST_F(CudnnCacheTest, AVersionIsLookedUpWithoutADownload) {
   const auto look_up = [&](const std::string& name) {
-    return CudnnCache({cache_, folder_ + "/worker", nullptr}).LookUp("--to", name);
+    return upgrade::CudnnCache({cache_, folder_ + "/worker", nullptr}).LookUp("--to", name);
   };
   Script("python", "echo \"$*\" >> " + folder_ +
                        "/asked\necho 'nvidia-cudnn-cu13 (9.28.1.4)'\n"
@@ -224,7 +224,7 @@ TEST_F(CudnnCacheTest, AFolderWithoutCudnnAndNonsenseAreRefused) {
 
 TEST(ExplainPipTest, EachCauseHasItsWords) {
   const auto explain = [](const std::string& output) {
-    return ExplainPip("nvidia-cudnn-cu13", "9.99", "/cache", output);
+    return upgrade::ExplainPip("nvidia-cudnn-cu13", "9.99", "/cache", output);
   };
   EXPECT_EQ(explain(kNoSuchVersion),
             "PyPI has no nvidia-cudnn-cu13 9.99: it has 9.12.0.46 to 9.28.1.4");
@@ -235,4 +235,4 @@ TEST(ExplainPipTest, EachCauseHasItsWords) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -10,7 +10,7 @@
 #include "client/cli/commands/warm/warm_summary.h"
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::commands {
 namespace {
 
 using ::testing::ElementsAre;
@@ -77,7 +77,7 @@ TEST_F(WarmTest, WhatIsWantedForAnotherEnvironmentIsNotTunedForThisOne) {
 }
 
 TEST(WarmSummaryTest, WhatIsNotPublishedIsCountedByEvidence) {
-  WarmSummary summary;
+  warm::WarmSummary summary;
   summary.problems = summary.hits = 5;
   summary.publish_evidence = v1::EVIDENCE_OBSERVED;
   summary.not_published[v1::EVIDENCE_HEURISTIC] = 4;
@@ -110,11 +110,11 @@ TEST_F(WarmTest, WhatATuningMayCostReachesTheDaemon) {
 }
 
 TEST(ExpectedGainTest, ChoicesDisagreeByHowManyDiffer) {
-  EXPECT_EQ(Disagreement({}), 0);
-  EXPECT_EQ(Disagreement({"a"}), 0);
-  EXPECT_EQ(Disagreement({"a", "a", "a"}), 0);
-  EXPECT_EQ(Disagreement({"a", "b", "a"}), 0.5);
-  EXPECT_EQ(Disagreement({"a", "b", "c"}), 1);
+  EXPECT_EQ(warm::Disagreement({}), 0);
+  EXPECT_EQ(warm::Disagreement({"a"}), 0);
+  EXPECT_EQ(warm::Disagreement({"a", "a", "a"}), 0);
+  EXPECT_EQ(warm::Disagreement({"a", "b", "a"}), 0.5);
+  EXPECT_EQ(warm::Disagreement({"a", "b", "c"}), 1);
 }
 
 TEST(ExpectedGainTest, MoreWorkGoesFirstUnlessTheChoicesOfLessDisagree) {
@@ -122,9 +122,9 @@ TEST(ExpectedGainTest, MoreWorkGoesFirstUnlessTheChoicesOfLessDisagree) {
     return ProblemRow{ConvProblem::Parse(ProblemText(channels)).value(), count, "a:1"};
   };
   const std::vector<ProblemRow> rows = {row(8, 3), row(8 * 2, 2), row(8 * 4, 2)};
-  const auto order = [&](const FirstChoices& choices) {
+  const auto order = [&](const warm::FirstChoices& choices) {
     std::vector<int64_t> channels;
-    for (const ProblemRow& next : MostGainFirst(rows, choices)) {
+    for (const ProblemRow& next : warm::MostGainFirst(rows, choices)) {
       channels.push_back(next.problem.x_dims()[1]);
     }
     return channels;
@@ -136,7 +136,7 @@ TEST(ExpectedGainTest, MoreWorkGoesFirstUnlessTheChoicesOfLessDisagree) {
 }
 
 TEST(ExpectedGainTest, AModesChoiceIsItsFirstThatCanBeBuilt) {
-  TuningMap tunings;
+  calls::TuningMap tunings;
   const auto add = [&tunings](int a, int b, v1::CandidateStatus status) {
     v1::Tuning& tuning = tunings["problem"];
     v1::Candidate* candidate = tuning.add_candidates();
@@ -151,10 +151,10 @@ TEST(ExpectedGainTest, AModesChoiceIsItsFirstThatCanBeBuilt) {
   add(2, 3, v1::CANDIDATE_STATUS_FINALIZED);
   add(3, 0, v1::CANDIDATE_STATUS_FINALIZED);
   add(0, 1, v1::CANDIDATE_STATUS_TIMED);
-  FirstChoices choices;
-  AddModeChoices(tunings, &choices);
+  warm::FirstChoices choices;
+  warm::AddModeChoices(tunings, &choices);
   EXPECT_THAT(choices["problem"], ElementsAre("graph:eng2", "graph:eng4"));
-  AddStockChoices(tunings, &choices);
+  warm::AddStockChoices(tunings, &choices);
   EXPECT_THAT(choices["problem"], ElementsAre("graph:eng2", "graph:eng4", "graph:eng2"));
 }
 
@@ -266,4 +266,4 @@ TEST_F(WarmTest, WithoutThePackageAnOnnxModelIsOneErrorThatSaysHowToGetIt) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::commands

@@ -5,7 +5,7 @@
 
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::input {
 namespace {
 
 struct Case {
@@ -185,4 +185,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::input

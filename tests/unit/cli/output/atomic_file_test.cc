@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 namespace fs = std::filesystem;
@@ -154,4 +154,4 @@ TEST_F(AtomicFileTest, ASignalTakesTheTemporaryFilesAlong) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -6,7 +6,7 @@
 
 #include "convtune/v1/tuning_service.pb.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 TEST(JsonStringTest, EscapesAndReplacesWhatIsNoUtf8) {
@@ -30,4 +30,4 @@ TEST(JsonObjectTest, KeepsTheOrderOfTheCallsAndTheTypesOfTheValues) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

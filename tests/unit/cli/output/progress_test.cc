@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 TEST(RenderProgressTest, ShowsProblemsAndCandidates) {
@@ -45,4 +45,4 @@ TEST(RenderProgressTest, AnyWidthAndAnyCountsAreSafe) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -4,7 +4,7 @@
 
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 Table Example() {
@@ -98,4 +98,4 @@ TEST(ColorTest, OnTerminalsOnlyAndNotWithNoColor) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace convtune::cli {
+namespace convtune::cli::output {
 namespace {
 
 TEST(ParseBytesTest, ReadsEveryUnit) {
@@ -73,4 +73,4 @@ TEST(UnitsTest, AChangeOfBytesIsSeenWhereBothRoundAlike) {
 }
 
 }  // namespace
-}  // namespace convtune::cli
+}  // namespace convtune::cli::output

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <iostream>
 
-#include "client/cli/app/cli.h"
+#include "client/cli/cli.h"
 #include "client/cli/output/io.h"
 
 int main(int argc, char** argv) {
-  convtune::cli::Io io = convtune::cli::TerminalIo();
+  convtune::cli::output::Io io = convtune::cli::output::TerminalIo();
   const int code = convtune::cli::RunCli({argv + 1, argv + argc}, io);
   errno = 0;
   std::cout.flush();

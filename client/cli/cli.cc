@@ -1,4 +1,4 @@
-#include "client/cli/app/cli.h"
+#include "client/cli/cli.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "client/cli/app/command.h"
 #include "client/cli/app/usage.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/table.h"
 
 namespace convtune::cli {
@@ -17,17 +18,17 @@ class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_footer(const CLI::App* app) const override {
     if (app->get_parent() == nullptr) return Formatter::make_footer(app);
-    return make_group(kCommonOptions, false, CommonOptionsOf(*app)).substr(1) + "\n" +
+    return make_group(app::kCommonOptions, false, app::CommonOptionsOf(*app)).substr(1) + "\n" +
            Formatter::make_footer(app);
   }
 };
 
 }  // namespace
 
-int RunCli(const std::vector<std::string>& arguments, Io& io) {
+int RunCli(const std::vector<std::string>& arguments, output::Io& io) {
   // Declared before the app, which refers to their options.
-  std::vector<std::unique_ptr<Command>> commands;
-  SettingFlags flags;
+  std::vector<std::unique_ptr<app::Command>> commands;
+  app::SettingFlags flags;
   bool json = false;
   bool csv = false;
   CLI::App app("convtune: finds the fastest cuDNN algorithm of a convolution once and keeps it",
@@ -47,33 +48,36 @@ int RunCli(const std::vector<std::string>& arguments, Io& io) {
       "4 daemon out of reach. `convtune COMMAND --help` says more.");
   flags.Register(app);
   CLI::Option* const as_json = app.add_flag("--json", json, "one JSON document");
-  as_json->group(kCommonOptions);
+  as_json->group(app::kCommonOptions);
   app.add_flag("--csv", csv, "rows of CSV, of commands that print rows")
-      ->group(kCommonOptions)
+      ->group(app::kCommonOptions)
       ->excludes(as_json);
-  commands = RegisterCommands(app);
+  commands = commands::RegisterCommands(app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
       app.exit(error, io.out, io.err);
-      return static_cast<int>(ExitCode::kDone);
+      return static_cast<int>(app::ExitCode::kDone);
     }
-    io.err << Paint("error:", Color::kRed, WantsColor(io, io.err_is_terminal)) << " "
-           << UsageError(app, error) << "\nRun with --help for more information.\n";
-    return static_cast<int>(ExitCode::kUsage);
+    io.err << output::Paint("error:", output::Color::kRed,
+                            output::WantsColor(io, io.err_is_terminal))
+           << " " << app::UsageError(app, error) << "\nRun with --help for more information.\n";
+    return static_cast<int>(app::ExitCode::kUsage);
   }
   const auto command = std::find_if(commands.begin(), commands.end(),
                                     [](const auto& candidate) { return candidate->chosen(); });
-  auto settings = Settings::Resolve(flags, io);
-  const Format format = csv ? Format::kCsv : json ? Format::kJson : Format::kTable;
-  Context context(io, settings.ok() ? *settings : Settings(), format, app);
+  auto settings = app::Settings::Resolve(flags, io);
+  const app::Format format = csv    ? app::Format::kCsv
+                             : json ? app::Format::kJson
+                                    : app::Format::kTable;
+  app::Context context(io, settings.ok() ? *settings : app::Settings(), format, app);
   if (csv && !(*command)->prints_rows()) {
     context.SayError("--csv: this command prints no rows");
-    return static_cast<int>(ExitCode::kUsage);
+    return static_cast<int>(app::ExitCode::kUsage);
   }
   if (!settings.ok()) return static_cast<int>(context.Fail(settings.status()));
-  const absl::StatusOr<ExitCode> code = (*command)->Run(context);
+  const absl::StatusOr<app::ExitCode> code = (*command)->Run(context);
   return static_cast<int>(code.ok() ? *code : context.Fail(code.status()));
 }
 

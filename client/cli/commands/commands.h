@@ -1,0 +1,75 @@
+// RegisterCommands makes every verb of the program.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "client/cli/app/command.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune::cli::commands {
+
+// One of each, registered with `root`, which must not outlive them.
+std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root);
+
+std::unique_ptr<app::Command> NewGetCommand();
+std::unique_ptr<app::Command> NewTuneCommand();
+std::unique_ptr<app::Command> NewListCommand();
+std::unique_ptr<app::Command> NewPinCommand();
+std::unique_ptr<app::Command> NewUnpinCommand();
+std::unique_ptr<app::Command> NewDeleteCommand();
+std::unique_ptr<app::Command> NewExportCommand();
+std::unique_ptr<app::Command> NewImportCommand();
+std::unique_ptr<app::Command> NewVerifyCommand();
+std::unique_ptr<app::Command> NewMergeCommand();
+std::unique_ptr<app::Command> NewEnvironmentsCommand();
+std::unique_ptr<app::Command> NewJobsCommand();
+std::unique_ptr<app::Command> NewReleaseCommand();
+std::unique_ptr<app::Command> NewWantedCommand();
+// Becomes convtune-fleet.
+std::unique_ptr<app::Command> NewFleetCommand();
+std::unique_ptr<app::Command> NewDbCommand();
+std::unique_ptr<app::Command> NewStatsCommand();
+std::unique_ptr<app::Command> NewVersionCommand();
+std::unique_ptr<app::Command> NewCompletionCommand();
+
+namespace advise {
+std::unique_ptr<app::Command> NewAdviseCommand();
+}  // namespace advise
+
+namespace ban {
+std::unique_ptr<app::Command> NewBanCommand();
+}  // namespace ban
+
+namespace doctor {
+std::unique_ptr<app::Command> NewDoctorCommand();
+}  // namespace doctor
+
+namespace explain {
+std::unique_ptr<app::Command> NewExplainCommand();
+}  // namespace explain
+
+namespace lint {
+std::unique_ptr<app::Command> NewLintCommand();
+}  // namespace lint
+
+namespace report {
+std::unique_ptr<app::Command> NewReportCommand();
+}  // namespace report
+
+namespace run {
+std::unique_ptr<app::Command> NewRunCommand();
+}  // namespace run
+
+namespace upgrade {
+std::unique_ptr<app::Command> NewUpgradeCheckCommand();
+}  // namespace upgrade
+
+namespace warm {
+std::unique_ptr<app::Command> NewWarmCommand();
+}  // namespace warm
+
+}  // namespace convtune::cli::commands

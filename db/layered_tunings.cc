@@ -43,22 +43,25 @@ StoredTuning Decoded(Tuning tuning) {
 absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) {
   std::unique_ptr<BundleLayer> layer(new BundleLayer(std::move(options)));
   const Options& o = layer->options_;
-  ASSIGN_OR_RETURN(std::unique_ptr<BundleReader> reader, BundleReader::Open(o.path));
-  std::vector<BundleRefusal> refusals;
-  RETURN_IF_ERROR(ReadWholeBundle(reader.get(), o.trusted, [&](const BundleEntry& entry) {
-    const auto tuning = FromBundleTuning(*entry.row, *entry.environment, o.now, &refusals);
-    if (!tuning.has_value()) {
-      o.refused(Concat(o.path, ": ", RefusalText(entry.offset, refusals.front())));
-      return;
-    }
-    layer->offsets_.push_back(entry.offset);
-    layer->by_digest_[tuning->key.Digest()].push_back(entry.offset);
-    // In the order of their texts, with the full model of the first place.
-    if (layer->environments_.empty() ||
-        layer->environments_.back().ToText() != entry.environment->text) {
-      layer->environments_.push_back(entry.environment->environment);
-    }
-  }));
+  ASSIGN_OR_RETURN(std::unique_ptr<bundle::BundleReader> reader,
+                   bundle::BundleReader::Open(o.path));
+  std::vector<bundle::BundleRefusal> refusals;
+  RETURN_IF_ERROR(
+      bundle::ReadWholeBundle(reader.get(), o.trusted, [&](const bundle::BundleEntry& entry) {
+        const auto tuning =
+            bundle::FromBundleTuning(*entry.row, *entry.environment, o.now, &refusals);
+        if (!tuning.has_value()) {
+          o.refused(Concat(o.path, ": ", bundle::RefusalText(entry.offset, refusals.front())));
+          return;
+        }
+        layer->offsets_.push_back(entry.offset);
+        layer->by_digest_[tuning->key.Digest()].push_back(entry.offset);
+        // In the order of their texts, with the full model of the first place.
+        if (layer->environments_.empty() ||
+            layer->environments_.back().ToText() != entry.environment->text) {
+          layer->environments_.push_back(entry.environment->environment);
+        }
+      }));
   MutexLock lock(layer->mutex_);
   layer->reader_ = std::move(reader);
   return layer;
@@ -66,9 +69,9 @@ absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) 
 
 absl::StatusOr<TuningRecord> BundleLayer::Read(int64_t offset) {
   MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const BundleEntry entry, reader_->ReadAt(offset));
-  std::vector<BundleRefusal> refusals;
-  auto tuning = FromBundleTuning(*entry.row, *entry.environment, options_.now, &refusals);
+  ASSIGN_OR_RETURN(const bundle::BundleEntry entry, reader_->ReadAt(offset));
+  std::vector<bundle::BundleRefusal> refusals;
+  auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, options_.now, &refusals);
   if (!tuning.has_value()) {
     return absl::DataLossError(Concat(options_.path, ": was changed while it is in use"));
   }

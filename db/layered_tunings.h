@@ -59,7 +59,7 @@ class BundleLayer {
   absl::flat_hash_map<TuningDigest, std::vector<int64_t>> by_digest_;
   std::vector<Environment> environments_;
   Mutex mutex_;
-  std::unique_ptr<BundleReader> reader_ GUARDED_BY(mutex_);
+  std::unique_ptr<bundle::BundleReader> reader_ GUARDED_BY(mutex_);
 };
 
 // LayeredTunings reads what a store and the layers beneath it hold together: of each key

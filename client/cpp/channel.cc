@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::client {
 namespace {
 
 constexpr int kMaxReceiveBytes = 256 << 20;
@@ -96,4 +96,4 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Address& addres
   return grpc::CreateCustomChannel(address.target, grpc::SslCredentials(options), arguments);
 }
 
-}  // namespace convtune
+}  // namespace convtune::client

@@ -11,7 +11,7 @@ namespace grpc {
 class Channel;
 }
 
-namespace convtune {
+namespace convtune::client {
 
 // PEM files of a mutual TLS connection. Value type.
 struct TlsFiles {
@@ -41,4 +41,4 @@ struct Address {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Address& address,
                                                            const TlsFiles& tls);
 
-}  // namespace convtune
+}  // namespace convtune::client

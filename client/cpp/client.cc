@@ -14,7 +14,7 @@
 #include "convtune/v1/tuning_service.grpc.pb.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::client {
 
 absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRequest& request,
                                                             absl::Duration timeout,
@@ -121,4 +121,4 @@ absl::StatusOr<bool> Client::IsServing(const std::string& service) {
   return response.value() == kServing;
 }
 
-}  // namespace convtune
+}  // namespace convtune::client

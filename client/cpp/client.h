@@ -13,7 +13,7 @@
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 
-namespace convtune {
+namespace convtune::client {
 
 class Client : public Connection {
  public:
@@ -132,4 +132,4 @@ class Client : public Connection {
   void Pause(absl::Duration time);
 };
 
-}  // namespace convtune
+}  // namespace convtune::client

@@ -10,7 +10,7 @@
 #include "absl/strings/cord.h"
 #include "client/cpp/rpc_error.h"
 
-namespace convtune {
+namespace convtune::client {
 
 absl::Status Connection::CallUnary(const std::string& path,
                                    const google::protobuf::MessageLite& request,
@@ -41,4 +41,4 @@ void Connection::SetTimeout(grpc::ClientContext* context, absl::Duration timeout
   context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout));
 }
 
-}  // namespace convtune
+}  // namespace convtune::client

@@ -19,7 +19,7 @@ class ClientContext;
 class Status;
 }  // namespace grpc
 
-namespace convtune {
+namespace convtune::client {
 
 // Blocking calls. Thread-safe: calls may run side by side. Does not connect
 // before the first.
@@ -85,4 +85,4 @@ class Connection {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::client

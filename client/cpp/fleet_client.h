@@ -8,7 +8,7 @@
 #include "client/cpp/connection.h"
 #include "convtune/v1/fleet_service.pb.h"
 
-namespace convtune {
+namespace convtune::client {
 
 class FleetClient : public Connection {
  public:
@@ -39,4 +39,4 @@ class FleetClient : public Connection {
   }
 };
 
-}  // namespace convtune
+}  // namespace convtune::client

@@ -7,7 +7,7 @@
 #include "client/cpp/connection.h"
 #include "convtune/v1/release_service.pb.h"
 
-namespace convtune {
+namespace convtune::client {
 
 class ReleaseClient : public Connection {
  public:
@@ -47,4 +47,4 @@ class ReleaseClient : public Connection {
   }
 };
 
-}  // namespace convtune
+}  // namespace convtune::client

@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace convtune {
+namespace convtune::client {
 
 std::vector<Violation> ViolationsOf(const absl::Status& status) {
   std::vector<Violation> violations;
@@ -49,4 +49,4 @@ bool IsFromDaemon(const absl::Status& status) {
   return status.GetPayload(kRpcDetailsUrl).has_value();
 }
 
-}  // namespace convtune
+}  // namespace convtune::client

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "proto/model/violation.h"
 
-namespace convtune {
+namespace convtune::client {
 
 // Payload under which Client keeps the error's google.rpc.Status.
 inline constexpr char kRpcDetailsUrl[] = "type.googleapis.com/google.rpc.Status";
@@ -25,4 +25,4 @@ std::vector<std::pair<size_t, std::string>> RefusedProblems(const absl::Status& 
 // all UNAVAILABLE that are not the connection's.
 bool IsFromDaemon(const absl::Status& status);
 
-}  // namespace convtune
+}  // namespace convtune::client

@@ -16,9 +16,9 @@
 
 namespace {
 
-using convtune::preload::BaseName;
-using convtune::preload::IsCudnnLibrary;
-using convtune::preload::StartsWith;
+using convtune::preload::process::BaseName;
+using convtune::preload::process::IsCudnnLibrary;
+using convtune::preload::process::StartsWith;
 
 // What an object's cookie says. For dlsym the loader calls la_symbind64 if
 // either side's flags ask for it, so the flags alone are not enough.

@@ -15,12 +15,13 @@ namespace {
 // Who calls, and what is behind the hook for him.
 struct Caller {
   explicit Caller(const void* return_address)
-      : is_cudnn(IsCudnn(return_address)), real(is_cudnn ? RealGraph() : Real()) {}
+      : is_cudnn(process::IsCudnn(return_address)),
+        real(is_cudnn ? process::RealGraph() : process::Real()) {}
   // True if the call is the program's, and ours to look at.
-  bool IsOurs() const { return !is_cudnn && GetState().active; }
+  bool IsOurs() const { return !is_cudnn && state::GetState().active; }
 
   const bool is_cudnn;
-  const RealCudnn& real;
+  const process::RealCudnn& real;
 };
 
 }  // namespace
@@ -33,7 +34,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorT
   const Caller caller(__builtin_return_address(0));
   const cudnnStatus_t status = caller.real.Create(type, descriptor);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
-    Remember(*descriptor, type);
+    shadow::Remember(*descriptor, type);
   }
   return status;
 }
@@ -42,7 +43,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor
   const Caller caller(__builtin_return_address(0));
   // Before: afterwards another thread may get the same address.
   if (descriptor != nullptr && caller.IsOurs()) {
-    Forget(descriptor);
+    shadow::Forget(descriptor);
   }
   return caller.real.Destroy(descriptor);
 }
@@ -54,9 +55,9 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t de
   const Caller caller(__builtin_return_address(0));
   const cudnnStatus_t status = caller.real.SetAttribute(descriptor, name, type, count, values);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
-    Record* record = Find(descriptor);
+    shadow::Record* record = shadow::Find(descriptor);
     if (record != nullptr) {
-      NoteAttribute(record, name, type, count, values);
+      shadow::NoteAttribute(record, name, type, count, values);
     }
   }
   return status;
@@ -68,14 +69,14 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descri
   if (status != CUDNN_STATUS_SUCCESS || !caller.IsOurs()) {
     return status;
   }
-  Record* record = Find(descriptor);
+  shadow::Record* record = shadow::Find(descriptor);
   if (record == nullptr) {
     return status;
   }
   if (record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
-    OnHeuristics(descriptor, &record->heuristics);
+    serve::OnHeuristics(descriptor, &record->heuristics);
   } else if (record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-    OnPlanFinalized(&record->plan);
+    report::OnPlanFinalized(&record->plan);
   }
   return status;
 }
@@ -90,19 +91,19 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t co
       !caller.IsOurs()) {
     return caller.real.GetAttribute(descriptor, name, type, requested, count, values);
   }
-  Record* record = Find(descriptor);
-  HeuristicsShadow* query = record != nullptr && record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
-                                ? &record->heuristics
-                                : nullptr;
+  shadow::Record* record = shadow::Find(descriptor);
+  shadow::HeuristicsShadow* query =
+      record != nullptr && record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR ? &record->heuristics
+                                                                               : nullptr;
   auto* configs = static_cast<cudnnBackendDescriptor_t*>(values);
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   if (query != nullptr && query->served != nullptr &&
-      GiveResults(descriptor, query, requested, count, configs, &status)) {
+      serve::GiveResults(descriptor, query, requested, count, configs, &status)) {
     return status;
   }
   status = caller.real.GetAttribute(descriptor, name, type, requested, count, values);
   if (query != nullptr && query->problem != nullptr && status == CUDNN_STATUS_SUCCESS) {
-    NoteResults(*query, requested, count, configs);
+    serve::NoteResults(*query, requested, count, configs);
   }
   return status;
 }
@@ -112,9 +113,9 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBacke
   const Caller caller(__builtin_return_address(0));
   const cudnnStatus_t status = caller.real.Execute(handle, plan, variant_pack);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
-    Record* record = Find(plan);
+    shadow::Record* record = shadow::Find(plan);
     if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-      OnExecute(handle, plan, &record->plan);
+      report::OnExecute(handle, plan, &record->plan);
     }
   }
   return status;

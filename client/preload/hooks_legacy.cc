@@ -18,7 +18,7 @@ template <typename T>
 T Lookup(std::atomic<T>* known, const char* name) {
   T function = known->load(std::memory_order_acquire);
   if (function == nullptr) {
-    function = reinterpret_cast<T>(RealSymbol(name));
+    function = reinterpret_cast<T>(process::RealSymbol(name));
     known->store(function, std::memory_order_release);
   }
   return function;
@@ -26,42 +26,42 @@ T Lookup(std::atomic<T>* known, const char* name) {
 
 // Serves the call, or makes the real one and learns from it.
 template <typename Real>
-cudnnStatus_t Run(const void* caller, LegacyCall call, const Real& real) {
-  Problem* problem = nullptr;
-  if (IsCudnn(caller) || !GetState().active) {
+cudnnStatus_t Run(const void* caller, serve::LegacyCall call, const Real& real) {
+  report::Problem* problem = nullptr;
+  if (process::IsCudnn(caller) || !state::GetState().active) {
     return real(call.requested, call.returned, call.results);
   }
-  int64_t limit = GetState().settings.max_workspace;
+  int64_t limit = state::GetState().settings.max_workspace;
   if (limit >= 0 && (call.returned == nullptr || call.results == nullptr || call.requested < 1 ||
-                     Killed(GetState()))) {
+                     state::Killed(state::GetState()))) {
     limit = -1;
   }
   if (limit >= 0) {
     call.workspace_limit = std::min(call.workspace_limit, static_cast<size_t>(limit));
   }
-  if (ServeLegacy(call, &problem)) {
+  if (serve::ServeLegacy(call, &problem)) {
     return CUDNN_STATUS_SUCCESS;
   }
   if (limit < 0) {
     const cudnnStatus_t status = real(call.requested, call.returned, call.results);
     if (status == CUDNN_STATUS_SUCCESS) {
-      LearnLegacy(call, problem);
+      serve::LearnLegacy(call, problem);
     }
     return status;
   }
   // All that there is, of which the program gets what it asked for.
   constexpr int kMost = 32;
-  LegacyResult all[kMost] = {};
+  serve::LegacyResult all[kMost] = {};
   int count = 0;
   const cudnnStatus_t status = real(kMost, &count, all);
   if (status != CUDNN_STATUS_SUCCESS) {
     return status;
   }
-  LegacyCall whole = call;
+  serve::LegacyCall whole = call;
   whole.results = all;
   whole.returned = &count;
-  LearnLegacy(whole, problem);
-  *call.returned = LimitLegacy(limit, count, call.requested, all);
+  serve::LearnLegacy(whole, problem);
+  *call.returned = serve::LimitLegacy(limit, count, call.requested, all);
   std::copy_n(all, *call.returned, call.results);
   return status;
 }
@@ -84,14 +84,15 @@ cudnnStatus_t Run(const void* caller, LegacyCall call, const Real& real) {
     if (real == nullptr) {                                                                      \
       return CUDNN_STATUS_NOT_INITIALIZED;                                                      \
     }                                                                                           \
-    const LegacyCall call = {                                                                   \
+    const serve::LegacyCall call = {                                                            \
         operation, timed, handle,    x,        w,                                               \
-        convDesc,  y,     requested, returned, reinterpret_cast<LegacyResult*>(results),        \
+        convDesc,  y,     requested, returned, reinterpret_cast<serve::LegacyResult*>(results), \
         limit};                                                                                 \
-    return Run(__builtin_return_address(0), call, [&](int asked, int* got, LegacyResult* all) { \
-      const auto given = reinterpret_cast<decltype(results)>(all);                              \
-      return real values;                                                                       \
-    });                                                                                         \
+    return Run(__builtin_return_address(0), call,                                               \
+               [&](int asked, int* got, serve::LegacyResult* all) {                             \
+                 const auto given = reinterpret_cast<decltype(results)>(all);                   \
+                 return real values;                                                            \
+               });                                                                              \
   }
 
 #define CONVTUNE_RESULTS(perf) const int requested, int *returned, perf *results

@@ -9,7 +9,7 @@
 #include "proto/base/strings.h"
 #include "proto/convert/record_codec.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 constexpr size_t kMaxRefusals = 20;
@@ -274,4 +274,4 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
   return reader.ok() ? std::make_optional(std::move(tuning)) : std::nullopt;
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

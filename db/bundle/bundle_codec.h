@@ -12,7 +12,7 @@
 #include "proto/model/tuning/tuning.h"
 #include "proto/model/violation.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 // A rule that a row breaks.
 struct BundleRefusal {
@@ -32,4 +32,4 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
                                        const BundleEnvironmentRow& environment, absl::Time now,
                                        std::vector<BundleRefusal>* refusals);
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

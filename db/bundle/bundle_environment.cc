@@ -6,7 +6,7 @@
 #include "proto/base/strings.h"
 #include "proto/convert/record_codec.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 constexpr size_t kMaxText = 256;
@@ -67,4 +67,4 @@ BundleEnvironmentRow FromBundleEnvironment(const v1::BundleEnvironment& proto) {
   return row;
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -8,7 +8,7 @@
 #include "proto/model/environment.h"
 #include "proto/model/violation.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 // Value type.
 struct BundleEnvironmentRow {
@@ -23,4 +23,4 @@ v1::BundleEnvironment ToBundleEnvironment(int number, const Environment& environ
 // Judges every field.
 BundleEnvironmentRow FromBundleEnvironment(const v1::BundleEnvironment& proto);
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

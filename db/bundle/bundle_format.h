@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 inline constexpr std::string_view kBundleMagic = "CVTNBNDL";
 inline constexpr int kBundleVersion = 1;
@@ -39,4 +39,4 @@ inline uint64_t ReadLittleEndian(const char* data, int bytes) {
   return value;
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

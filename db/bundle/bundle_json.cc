@@ -8,7 +8,7 @@
 #include "proto/base/strings.h"
 #include "proto/convert/record_codec.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 absl::StatusOr<std::string> Json(const google::protobuf::Message& message) {
@@ -54,4 +54,4 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
   return CheckBundleSignature(reader->trailer(), trusted, reader->name());
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

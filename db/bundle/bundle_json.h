@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "db/bundle/bundle_reader.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 // The beginning of every such file.
 inline constexpr std::string_view kBundleJson = "{\"place\":";
@@ -22,4 +22,4 @@ inline constexpr std::string_view kBundleJson = "{\"place\":";
 absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string>& trusted,
                              const std::function<absl::Status(const std::string&)>& sink);
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -8,7 +8,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 constexpr int kMaxExamples = 5;
@@ -110,4 +110,4 @@ std::string RefusalText(int64_t offset, const BundleRefusal& refusal) {
   return Concat("byte ", offset, ": ", refusal.violation.field, ": ", refusal.violation.rule);
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

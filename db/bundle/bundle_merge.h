@@ -11,7 +11,7 @@
 #include "db/bundle/bundle_reader.h"
 #include "db/bundle/bundle_writer.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 // Counts of the tunings of all inputs, by their fate in the merge.
 struct BundleMergeCounts {
@@ -54,4 +54,4 @@ class RefusalCounts {
 // "byte N: field: rule".
 std::string RefusalText(int64_t offset, const BundleRefusal& refusal);
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

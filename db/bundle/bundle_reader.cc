@@ -15,7 +15,7 @@
 #include "proto/base/strings.h"
 #include "proto/model/tuning/digest.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 constexpr size_t kReadAhead = 1 << 20;
@@ -260,4 +260,4 @@ absl::Status ReadWholeBundle(BundleReader* reader, const std::vector<std::string
   return CheckBundleSignature(reader->trailer(), trusted, reader->name());
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -19,7 +19,7 @@
 #include "db/bundle/bundle_signature.h"
 #include "proto/convert/record_arena.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 // A tuning as it stands in the file; not yet judged, see bundle_codec.h.
 struct BundleEntry {
@@ -109,4 +109,4 @@ class BundleReader {
 absl::Status ReadWholeBundle(BundleReader* reader, const std::vector<std::string>& trusted,
                              const std::function<void(const BundleEntry&)>& visit);
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 constexpr size_t kKeyBytes = 32;
@@ -150,4 +150,4 @@ absl::Status CheckBundleSignature(const v1::BundleTrailer& trailer,
   return absl::OkStatus();
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -14,7 +14,7 @@
 struct evp_md_ctx_st;
 struct evp_pkey_st;
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 // Not thread-safe.
 class Sha256 {
@@ -61,4 +61,4 @@ absl::Status CheckBundleSignature(const v1::BundleTrailer& trailer,
                                   const std::vector<std::string>& trusted,
                                   const std::string& bundle);
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -11,7 +11,7 @@
 #include "proto/convert/record_arena.h"
 #include "proto/model/tuning/digest.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 std::string FrameBundleRecord(int64_t offset, BundleRecordKind kind, const std::string& message) {
   std::string bytes;
@@ -119,4 +119,4 @@ absl::Status BundleWriter::Finish() {
   return WriteRecord(BundleRecordKind::kTrailer, trailer_);
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

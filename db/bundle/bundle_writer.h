@@ -15,7 +15,7 @@
 #include "google/protobuf/message.h"
 #include "proto/model/tuning/tuning.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 // Not thread-safe. The same tunings give the same bytes. After an error of the
 // sink nothing more may be written.
@@ -75,4 +75,4 @@ absl::Status SignBundle(const std::string& path, const BundleSigningKey& key);
 // A record as it stands in the file at `offset`.
 std::string FrameBundleRecord(int64_t offset, BundleRecordKind kind, const std::string& message);
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

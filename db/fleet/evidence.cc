@@ -16,7 +16,7 @@ namespace convtune::db::fleet {
 namespace {
 
 std::string Payload(const Tuning& tuning) {
-  return ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
+  return bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
 }
 
 // INVALID_ARGUMENT names the rule that it breaks: what is kept can be read again.
@@ -26,12 +26,12 @@ absl::Status Check(const FleetDelivery& delivery) {
                                                    delivery.tuning.key.environment_text, ", is ",
                                                    delivery.environment.ToText()));
   }
-  BundleEnvironmentRow environment;
+  bundle::BundleEnvironmentRow environment;
   environment.text = delivery.tuning.key.environment_text;
   environment.environment = delivery.environment;
-  std::vector<BundleRefusal> refusals;
-  if (FromBundleTuning(ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false), environment,
-                       absl::InfiniteFuture(), &refusals)
+  std::vector<bundle::BundleRefusal> refusals;
+  if (bundle::FromBundleTuning(bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false),
+                               environment, absl::InfiniteFuture(), &refusals)
           .has_value()) {
     return absl::OkStatus();
   }
@@ -330,11 +330,12 @@ std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
   environment.set_number(1);
   environment.set_text(environment_text);
   environment.set_gpu_model(gpu_model);
-  const BundleEnvironmentRow known = FromBundleEnvironment(environment);
+  const bundle::BundleEnvironmentRow known = bundle::FromBundleEnvironment(environment);
   v1::Tuning proto;
   if (!proto.ParseFromString(payload)) return std::nullopt;
-  std::vector<BundleRefusal> refusals;
-  std::optional<Tuning> tuning = FromBundleTuning(proto, known, absl::InfiniteFuture(), &refusals);
+  std::vector<bundle::BundleRefusal> refusals;
+  std::optional<Tuning> tuning =
+      bundle::FromBundleTuning(proto, known, absl::InfiniteFuture(), &refusals);
   if (!tuning.has_value()) return std::nullopt;
   return StoredEvidence{*std::move(tuning), known.environment};
 }

@@ -117,7 +117,7 @@ absl::Status Remove(postgres::Connection& postgres, const PoolKey& key) {
 absl::Status Write(postgres::Connection& postgres, FleetNames& names, const PoolKey& key,
                    size_t nodes, const PooledTuning& pooled) {
   const std::string payload =
-      ToBundleTuning(pooled.tuning, 1, /*with_samples=*/false).SerializeAsString();
+      bundle::ToBundleTuning(pooled.tuning, 1, /*with_samples=*/false).SerializeAsString();
   RETURN_IF_ERROR(
       postgres.Execute("INSERT INTO pooled_payloads (digest, payload) VALUES "
                        "(substring(sha256($1) FROM 1 FOR 16), $1) ON CONFLICT DO NOTHING",

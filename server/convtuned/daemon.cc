@@ -90,7 +90,7 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
 absl::StatusOr<std::vector<std::string>> ReadBundleKeys(const Flags& flags) {
   std::vector<std::string> keys;
   for (const std::string& path : flags.bundle_keys) {
-    absl::StatusOr<std::string> key = db::ReadBundlePublicKey(path);
+    absl::StatusOr<std::string> key = db::bundle::ReadBundlePublicKey(path);
     if (!key.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--bundle-key: ", std::string(key.status().message())));

@@ -47,11 +47,12 @@ constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
 // Nothing if a rule is broken, which the daemon itself would not store.
 std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
-  const db::BundleEnvironmentRow environment = db::FromBundleEnvironment(row.environment());
-  std::vector<db::BundleRefusal> refusals;
+  const db::bundle::BundleEnvironmentRow environment =
+      db::bundle::FromBundleEnvironment(row.environment());
+  std::vector<db::bundle::BundleRefusal> refusals;
   // Nothing is judged by the node's clock.
   std::optional<Tuning> tuning =
-      db::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture(), &refusals);
+      db::bundle::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture(), &refusals);
   if (!tuning.has_value()) return std::nullopt;
   db::fleet::FleetDelivery delivery;
   delivery.id = {row.id().epoch(), row.id().sequence()};
@@ -117,9 +118,9 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
 }
 
 absl::Status Agent::OpenClients() {
-  ASSIGN_OR_RETURN(auto daemon, Client::Create(options_.daemon));
-  ASSIGN_OR_RETURN(auto fleet, FleetClient::Create(options_.daemon));
-  ASSIGN_OR_RETURN(auto releases, ReleaseClient::Create(options_.daemon));
+  ASSIGN_OR_RETURN(auto daemon, client::Client::Create(options_.daemon));
+  ASSIGN_OR_RETURN(auto fleet, client::FleetClient::Create(options_.daemon));
+  ASSIGN_OR_RETURN(auto releases, client::ReleaseClient::Create(options_.daemon));
   daemon_ = std::move(daemon);
   fleet_ = std::move(fleet);
   releases_ = std::move(releases);
@@ -469,7 +470,8 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning
     provenance.node = "fleet";
     const int number = empty.environments_size() + 1;
     numbers[place.id] = number;
-    *empty.add_environments() = db::ToBundleEnvironment(number, place.environment, provenance);
+    *empty.add_environments() =
+        db::bundle::ToBundleEnvironment(number, place.environment, provenance);
   }
   int64_t deferred = 0;
   size_t bytes = 0;

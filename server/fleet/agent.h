@@ -46,7 +46,7 @@ class Agent {
  public:
   struct Options {
     db::postgres::Connection::Options postgres;
-    Client::Options daemon;
+    client::Client::Options daemon;
     std::string node;  // its name in the fleet
     std::string version;
     bool tune = true;  // take problems that the fleet has queued
@@ -147,9 +147,9 @@ class Agent {
   void Wait(absl::Duration time);
 
   Options options_;  // its connection string is replaced by a reload
-  std::unique_ptr<Client> daemon_;
-  std::unique_ptr<FleetClient> fleet_;
-  std::unique_ptr<ReleaseClient> releases_;
+  std::unique_ptr<client::Client> daemon_;
+  std::unique_ptr<client::FleetClient> fleet_;
+  std::unique_ptr<client::ReleaseClient> releases_;
   std::unique_ptr<db::postgres::Connection> postgres_;  // nullptr: not connected
   std::unique_ptr<db::fleet::FleetNames> names_;
   int64_t node_id_ = 0;

@@ -82,7 +82,7 @@ class AgentCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(options.postgres, PostgresOptions());
     ASSIGN_OR_RETURN(
         options.daemon.address,
-        Address::Parse(
+        client::Address::Parse(
             address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths())) : address_,
             "--address"));
     options.daemon.tls = tls_;
@@ -127,7 +127,7 @@ class AgentCommand final : public FleetCommand {
 
   std::string node_;
   std::string address_;
-  TlsFiles tls_;
+  client::TlsFiles tls_;
   bool no_tune_ = false;
   std::string lease_ = "60s";
   std::string refresh_ = "10s";

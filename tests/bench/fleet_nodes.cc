@@ -53,8 +53,8 @@ class Node final : public grpc::CallbackGenericService {
         row->mutable_id()->set_epoch(kEpoch);
         row->mutable_id()->set_sequence(1);
         *row->mutable_environment() =
-            db::ToBundleEnvironment(1, db::SampleEnvironment(), tuning.provenance);
-        *row->mutable_tuning() = db::ToBundleTuning(tuning, 1, /*with_samples=*/false);
+            db::bundle::ToBundleEnvironment(1, db::SampleEnvironment(), tuning.provenance);
+        *row->mutable_tuning() = db::bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false);
       }
       return response.SerializeAsString();
     }

@@ -12,15 +12,16 @@
 namespace convtune {
 
 absl::StatusOr<Recording> Recording::Load(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
+                   db::bundle::BundleReader::Open(path));
   Recording recording;
-  db::BundleEntry entry;
+  db::bundle::BundleEntry entry;
   while (true) {
     ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
     if (!more) break;
-    std::vector<db::BundleRefusal> refusals;
+    std::vector<db::bundle::BundleRefusal> refusals;
     std::optional<Tuning> tuning =
-        db::FromBundleTuning(*entry.row, *entry.environment, absl::Now(), &refusals);
+        db::bundle::FromBundleTuning(*entry.row, *entry.environment, absl::Now(), &refusals);
     if (!tuning) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": ", entry.row->problem_text(), ": ",
                                                      refusals[0].violation.field, ": ",

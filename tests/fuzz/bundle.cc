@@ -16,10 +16,11 @@
 
 namespace {
 
-using convtune::db::AppendLittleEndian;
+using convtune::db::bundle::AppendLittleEndian;
 using convtune::fuzz::Require;
 
-void AddRecord(convtune::db::BundleRecordKind kind, std::string_view message, std::string* file) {
+void AddRecord(convtune::db::bundle::BundleRecordKind kind, std::string_view message,
+               std::string* file) {
   std::string covered;
   AppendLittleEndian(file->size(), 8, &covered);
   AppendLittleEndian(message.size(), 4, &covered);
@@ -31,49 +32,52 @@ void AddRecord(convtune::db::BundleRecordKind kind, std::string_view message, st
 
 // Of records, each a byte for its kind, two for its length, and its message.
 std::string Sealed(std::string_view input) {
-  std::string file(convtune::db::kBundleMagic);
+  std::string file(convtune::db::bundle::kBundleMagic);
   convtune::v1::BundleTrailer trailer;
   convtune::v1::BundleHeader header;
-  header.set_format_version(convtune::db::kBundleVersion);
-  AddRecord(convtune::db::BundleRecordKind::kHeader, header.SerializeAsString(), &file);
+  header.set_format_version(convtune::db::bundle::kBundleVersion);
+  AddRecord(convtune::db::bundle::BundleRecordKind::kHeader, header.SerializeAsString(), &file);
   while (input.size() >= 3) {
-    const auto kind = static_cast<convtune::db::BundleRecordKind>(input[0] % 5);
-    const size_t length = std::min(
-        static_cast<size_t>(convtune::db::ReadLittleEndian(input.data() + 1, 2)), input.size() - 3);
+    const auto kind = static_cast<convtune::db::bundle::BundleRecordKind>(input[0] % 5);
+    const size_t length =
+        std::min(static_cast<size_t>(convtune::db::bundle::ReadLittleEndian(input.data() + 1, 2)),
+                 input.size() - 3);
     AddRecord(kind, input.substr(3, length), &file);
-    if (kind == convtune::db::BundleRecordKind::kEnvironment) {
+    if (kind == convtune::db::bundle::BundleRecordKind::kEnvironment) {
       trailer.set_environment_count(trailer.environment_count() + 1);
     }
-    if (kind == convtune::db::BundleRecordKind::kTuning) {
+    if (kind == convtune::db::bundle::BundleRecordKind::kTuning) {
       trailer.set_tuning_count(trailer.tuning_count() + 1);
     }
     input.remove_prefix(3 + length);
   }
-  convtune::db::Sha256 sha256;
+  convtune::db::bundle::Sha256 sha256;
   sha256.Update(file);
   trailer.set_sha256(sha256.Digest());
-  AddRecord(convtune::db::BundleRecordKind::kTrailer, trailer.SerializeAsString(), &file);
+  AddRecord(convtune::db::bundle::BundleRecordKind::kTrailer, trailer.SerializeAsString(), &file);
   return file;
 }
 
-std::unique_ptr<convtune::db::BundleReader> Open(const std::string& file) {
+std::unique_ptr<convtune::db::bundle::BundleReader> Open(const std::string& file) {
   const int fd = memfd_create("bundle", MFD_CLOEXEC);
   Require(fd >= 0 && write(fd, file.data(), file.size()) == static_cast<ssize_t>(file.size()));
-  auto reader = convtune::db::BundleReader::FromDescriptor(fd, "bundle");
+  auto reader = convtune::db::bundle::BundleReader::FromDescriptor(fd, "bundle");
   Require(reader.ok() || !reader.status().message().empty());
   return reader.ok() ? *std::move(reader) : nullptr;
 }
 
 // A row that breaks no rule is written as it was read.
-void CheckRow(const convtune::db::BundleEntry& entry) {
+void CheckRow(const convtune::db::bundle::BundleEntry& entry) {
   const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
-  std::vector<convtune::db::BundleRefusal> refusals;
+  std::vector<convtune::db::bundle::BundleRefusal> refusals;
   const auto tuning =
-      convtune::db::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
+      convtune::db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
   Require(tuning.has_value() == refusals.empty());
   if (!tuning.has_value()) return;
-  const auto row = convtune::db::ToBundleTuning(*tuning, entry.row->environment_number(), true);
-  const auto again = convtune::db::FromBundleTuning(row, *entry.environment, now, &refusals);
+  const auto row =
+      convtune::db::bundle::ToBundleTuning(*tuning, entry.row->environment_number(), true);
+  const auto again =
+      convtune::db::bundle::FromBundleTuning(row, *entry.environment, now, &refusals);
   Require(again.has_value() && *again == *tuning);
 }
 
@@ -85,8 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string file = data[0] % 2 == 1 ? Sealed(input) : input;
   const auto reader = Open(file);
   if (reader == nullptr) return 0;
-  static_cast<void>(convtune::db::ReadWholeBundle(reader.get(), {}, CheckRow));
-  static_cast<void>(convtune::db::WriteBundleJson(
+  static_cast<void>(convtune::db::bundle::ReadWholeBundle(reader.get(), {}, CheckRow));
+  static_cast<void>(convtune::db::bundle::WriteBundleJson(
       Open(file).get(), {}, [](const std::string&) { return absl::OkStatus(); }));
   return 0;
 }

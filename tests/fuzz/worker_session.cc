@@ -95,13 +95,14 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(!output.tuning.status().message().empty());
     return 0;
   }
-  convtune::v1::Tuning row = convtune::db::ToBundleTuning(*output.tuning, 1, true);
-  convtune::db::BundleEnvironmentRow where;
+  convtune::v1::Tuning row = convtune::db::bundle::ToBundleTuning(*output.tuning, 1, true);
+  convtune::db::bundle::BundleEnvironmentRow where;
   where.text = environment.ToText();
   where.environment = environment;
   where.provenance = input.provenance;
-  std::vector<convtune::db::BundleRefusal> refusals;
-  Require(convtune::db::FromBundleTuning(row, where, clock.Now() + absl::Minutes(1), &refusals)
-              .has_value());
+  std::vector<convtune::db::bundle::BundleRefusal> refusals;
+  Require(
+      convtune::db::bundle::FromBundleTuning(row, where, clock.Now() + absl::Minutes(1), &refusals)
+          .has_value());
   return 0;
 }

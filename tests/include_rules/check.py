@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks who may include what, that no name is defined twice, and that folders stay small.
+"""Checks who may include what, that no name is defined twice, and that folders stay small and have their namespaces.
 
 usage: check.py REPOSITORY [--targets FILE]
 
@@ -74,6 +74,7 @@ MAY_INCLUDE = {
     "client/cli/calls": ["proto", "client/cpp", "client/cli/output", "client/cli/app", "client/cli/input"],
     "client/cli/commands": ["proto", "db/bundle", "db/snapshot", "client/cpp", "client/report", "client/cli/output",
                             "client/cli/app", "client/cli/input", "client/cli/calls"],
+    "client/cli": [],  # the program, above its folders
     "client/python": ["proto", "db/snapshot", "client/cpp"],
     # The interposer's folders, lowest first.
     "client/preload/process": ["db/snapshot"],
@@ -119,6 +120,19 @@ MIRRORS = {
 }  # fmt: skip
 
 MOST_FILES = 25  # of code, in one folder of the product
+
+# A folder's namespace: that of the longest prefix here, then the rest of its path.
+NAMESPACES = {
+    "db": "convtune::db",
+    "db/snapshot": "convtune::snapshot",
+    "server": "convtune",
+    "client": "convtune",
+    "client/cpp": "convtune::client",
+    "client/cpp/include/convtune": "convtune::client",
+    "server/logging/log.h": "convtune::log",
+}
+# The values and rules that all programs share have one namespace.
+SHARED_NAMESPACE = {"proto": "convtune"}
 
 CODE = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp"}
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(?:"([^"]+)"|<([^>]+)>)')
@@ -229,6 +243,32 @@ def check_names(root):
                     yield f"{path}: defines {name}, as {first} does"
 
 
+def namespace_of(path):
+    """The namespace that a file's code is in."""
+    for prefix, namespace in SHARED_NAMESPACE.items():
+        if below(path, prefix):
+            return namespace
+    prefix = longest_prefix(path, NAMESPACES)
+    return "::".join([NAMESPACES[prefix], *path[len(prefix) :].split("/")[1:-1]])
+
+
+def check_namespaces(root):
+    """A folder is a concept with its own namespace; forward declarations may open others'."""
+    for top in ("client", "db", "proto", "server"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix not in CODE or not file.is_file():
+                continue
+            path = file.relative_to(root).as_posix()
+            own = namespace_of(path)
+            text = file.read_text(encoding="utf-8", errors="replace")
+            opened = sorted({m[1] for m in map(NAMESPACE.match, text.splitlines()) if m and m[1].startswith("convtune")})
+            if opened and not any(f"{name}::".startswith(f"{own}::") for name in opened):
+                yield f"{path}: opens {', '.join(opened)}, and not its folder's namespace {own}"
+            for name in definitions(text):
+                if name.startswith("convtune::") and not name.startswith(f"{own}::"):
+                    yield f"{path}: defines {name}, outside its folder's namespace {own}"
+
+
 def check_folder_sizes(root):
     """A folder is a concept; one with more files than a reader takes in at once is several."""
     for top in ("client", "db", "proto", "server"):
@@ -283,7 +323,8 @@ def check_targets(file):
 
 def check(root, targets=None):
     root = pathlib.Path(root)
-    found = [*check_top_level(root), *check_files(root), *check_names(root), *check_folder_sizes(root)]
+    found = [*check_top_level(root), *check_files(root), *check_names(root),
+             *check_namespaces(root), *check_folder_sizes(root)]
     if targets:
         found += check_targets(pathlib.Path(targets))
     return found

@@ -55,6 +55,26 @@ class IncludeRulesTest(unittest.TestCase):
         self.assertEqual(self.reported(files), [])
         self.assert_one({**files, "server/jobs/x.cc": ""}, "server/jobs/", "has 26 source files")
 
+    def test_a_folder_has_its_own_namespace(self):
+        def of(namespace, body="class X {\n};"):
+            return f"namespace {namespace} {{\n{body}\n}}  // namespace {namespace}\n"
+
+        own = {
+            "server/jobs/x.h": "convtune::jobs", "server/rpc/http2/x.h": "convtune::rpc::http2",
+            "client/cli/commands/ban/x.h": "convtune::cli::commands::ban", "client/cli/x.h": "convtune::cli",
+            "client/cpp/x.h": "convtune::client", "proto/model/tuning/x.h": "convtune", "db/bundle/x.h": "convtune::db::bundle",
+        }  # fmt: skip
+        for path, namespace in own.items():
+            self.assertEqual(self.reported({path: of(namespace)}), [])
+            self.assertEqual(self.reported({path: of(namespace + "::internal")}), [])
+            forward = of("convtune::other", "class Y;")
+            self.assertEqual(self.reported({path: forward + of(namespace)}), [])
+        self.assert_one({"server/jobs/x.h": of("convtune::job", "int X();")}, "server/jobs/x.h", "namespace convtune::jobs")
+        self.assert_one(
+            {"server/jobs/x.h": of("convtune::jobs") + of("convtune::tuning", "class Y {\n};")},
+            "server/jobs/x.h", "defines convtune::tuning::Y",
+        )  # fmt: skip
+
     def test_sqlite_outside_db(self):
         self.assert_one({"server/tuner/x.cc": "\n#include <sqlite3.h>\n"}, "server/tuner/x.cc:2", "SQLite")
 
@@ -116,14 +136,14 @@ class IncludeRulesTest(unittest.TestCase):
         self.assert_one({"server/worker/timing/x.h": '#include "server/worker/session.h"\n'}, "server/worker/timing/x.h:1", "session.h")
 
     def test_a_name_that_two_files_define(self):
-        text = "namespace convtune {\nstruct Verdict {\n  int a;\n};\n}  // namespace convtune\n"
-        self.assert_one({"db/x.h": text, "server/rpc/x.cc": text}, "server/rpc/x.cc", "convtune::Verdict", "db/x.h")
+        text = "namespace convtune::rpc {\nstruct Verdict {\n  int a;\n};\n}  // namespace convtune::rpc\n"
+        self.assert_one({"server/rpc/x.cc": text, "server/rpc/y.h": text}, "server/rpc/y.h", "convtune::rpc::Verdict", "server/rpc/x.cc")
 
     def test_a_name_that_two_files_may_define(self):
-        forward = "namespace convtune {\nstruct Verdict;\n}  // namespace convtune\n"
-        own = "namespace convtune {\nnamespace {\nstruct Verdict {\n};\n}  // namespace\nstruct Owner::Verdict {\n};\n}  // namespace convtune\n"
-        other = "namespace convtune::rpc {\nstruct Verdict {\n};\n}  // namespace convtune::rpc\n"
-        files = {"db/x.h": forward, "server/rpc/x.cc": own, "server/rpc/y.cc": own, "server/rpc/z.h": other}
+        forward = "namespace convtune::rpc {\nstruct Verdict;\n}  // namespace convtune::rpc\n"
+        own = "namespace convtune::rpc {\nnamespace {\nstruct Verdict {\n};\n}  // namespace\nstruct Owner::Verdict {\n};\n}  // namespace convtune::rpc\n"
+        other = "namespace convtune::db {\nstruct Verdict {\n};\n}  // namespace convtune::db\n"
+        files = {"server/rpc/w.h": forward, "server/rpc/x.cc": own, "server/rpc/y.cc": own, "db/z.h": other}
         self.assertEqual(self.reported(files), [])
 
     def test_a_new_entry_of_the_top_level(self):

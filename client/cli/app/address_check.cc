@@ -10,7 +10,7 @@
 
 namespace convtune::cli::app {
 
-std::vector<Finding> ExamineAddress(const Address& address) {
+std::vector<Finding> ExamineAddress(const client::Address& address) {
   if (!address.unix_socket) return {};
   struct stat status {};
   if (stat(address.target.c_str(), &status) != 0) {

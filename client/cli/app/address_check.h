@@ -29,6 +29,6 @@ inline Finding Problem(std::string what, std::string advice) {
 }
 
 // Of a socket's path, before any call.
-std::vector<Finding> ExamineAddress(const Address& address);
+std::vector<Finding> ExamineAddress(const client::Address& address);
 
 }  // namespace convtune::cli::app

@@ -21,7 +21,7 @@ namespace convtune::cli::app {
 namespace {
 
 // A daemon may well be there, for others.
-bool IsForbidden(const Address& address) {
+bool IsForbidden(const client::Address& address) {
   return address.unix_socket &&
          faccessat(AT_FDCWD, address.target.c_str(), R_OK | W_OK, AT_EACCESS) != 0 &&
          errno == EACCES;
@@ -29,9 +29,9 @@ bool IsForbidden(const Address& address) {
 
 }  // namespace
 
-absl::StatusOr<Client*> Context::Connect() {
+absl::StatusOr<client::Client*> Context::Connect() {
   if (client_ == nullptr) {
-    ASSIGN_OR_RETURN(client_, Client::Create(settings_.client));
+    ASSIGN_OR_RETURN(client_, client::Client::Create(settings_.client));
   }
   return client_.get();
 }
@@ -65,7 +65,7 @@ ExitCode Context::Fail(const absl::Status& status) {
   const std::string address = settings_.client.address.ToText();
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      if (IsFromDaemon(status)) {
+      if (client::IsFromDaemon(status)) {
         SayError(absl::StrCat("the daemon at ", address, " cannot do this now: ", message));
         return ExitCode::kUnreachable;
       }
@@ -95,7 +95,7 @@ ExitCode Context::Fail(const absl::Status& status) {
     default:
       break;
   }
-  const std::vector<Violation> violations = ViolationsOf(status);
+  const std::vector<Violation> violations = client::ViolationsOf(status);
   if (violations.empty()) SayError(message);
   for (const Violation& violation : violations) {
     SayError(absl::StrCat(violation.field, ": ", violation.rule));

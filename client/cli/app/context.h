@@ -38,7 +38,7 @@ class Context {
   int table_width() const { return io_.out_is_terminal ? io_.columns : 0; }
 
   // The connection, made at the first call.
-  absl::StatusOr<Client*> Connect();
+  absl::StatusOr<client::Client*> Connect();
   // Time-out of calls that wait for a worker: without end unless one was set.
   absl::Duration long_timeout() const;
 
@@ -60,7 +60,7 @@ class Context {
   Settings settings_;
   Format format_;
   const CLI::App& root_;
-  std::unique_ptr<Client> client_;
+  std::unique_ptr<client::Client> client_;
 };
 
 }  // namespace convtune::cli::app

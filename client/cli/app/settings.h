@@ -40,7 +40,7 @@ struct SettingFlags {
 
 // Value type.
 struct Settings {
-  Client::Options client;
+  client::Client::Options client;
   std::string environment;  // empty: the daemon's only one
   // Set if somebody chose client.timeout: then it also bounds calls that wait
   // for a worker.

@@ -37,7 +37,7 @@ std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<Probl
 bool TakeRefused(app::Context& context, const absl::Status& status,
                  std::vector<const ProblemRow*>* rows, std::vector<ProblemRowError>* errors) {
   std::set<size_t> refused;
-  for (const auto& [place, words] : RefusedProblems(status, rows->size())) {
+  for (const auto& [place, words] : client::RefusedProblems(status, rows->size())) {
     refused.insert(place);
     errors->push_back({(*rows)[place]->source, words});
     context.SayError(absl::StrCat(errors->back().source, ": ", words));

@@ -31,8 +31,8 @@ struct JobCourse {
   std::atomic<bool> cancelled{false};
 };
 
-absl::StatusOr<v1::TuningJob> Watch(app::Context& context, Client& client, const std::string& name,
-                                    int before, int total, bool* moved) {
+absl::StatusOr<v1::TuningJob> Watch(app::Context& context, client::Client& client,
+                                    const std::string& name, int before, int total, bool* moved) {
   output::ProgressBar bar(context.io());
   v1::WatchTuningJobRequest watch;
   watch.set_name(name);
@@ -56,7 +56,7 @@ absl::StatusOr<v1::TuningJob> Watch(app::Context& context, Client& client, const
   return job;
 }
 
-absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, Client& client,
+absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& client,
                                          const v1::CreateTuningJobRequest& request, int before,
                                          int total, absl::Time end, JobCourse* course) {
   ASSIGN_OR_RETURN(const v1::TuningJob created, client.CreateTuningJob(request));
@@ -84,7 +84,7 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, Client& client,
 
 // Over restarts of the daemon: a job ends with its daemon, and the next daemon
 // skips what is tuned already. Waits for it as long as for any answer.
-absl::StatusOr<v1::TuningJob> RunJob(app::Context& context, Client& client,
+absl::StatusOr<v1::TuningJob> RunJob(app::Context& context, client::Client& client,
                                      const v1::CreateTuningJobRequest& request, int before,
                                      int total, absl::Time end) {
   JobCourse first;
@@ -107,7 +107,7 @@ absl::StatusOr<v1::TuningJob> RunJob(app::Context& context, Client& client,
 
 }  // namespace
 
-absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, Client& client,
+absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, client::Client& client,
                                        const std::string& name) {
   bool moved = false;
   return Watch(context, client, name, 0, 0, &moved);

@@ -16,7 +16,7 @@ std::optional<ConvProblem> Vary(const ConvProblem& problem, const ProblemOverrid
 
 absl::Status GetTunings(app::Context& context, const std::string& environment,
                         const std::vector<ProblemRow>& rows, TuningMap* tunings, absl::Time end) {
-  ASSIGN_OR_RETURN(Client* const client, context.Connect());
+  ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
   for (const ProblemRow& row : rows) {
     const std::string text = row.problem.ToText();
     if (tunings->count(text) > 0) continue;

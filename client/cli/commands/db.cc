@@ -40,7 +40,7 @@ class DbCommand final : public app::Command {
     context.PrintJson(output::JsonMessage(message));
   }
 
-  static absl::StatusOr<app::ExitCode> Check(app::Context& context, Client& client) {
+  static absl::StatusOr<app::ExitCode> Check(app::Context& context, client::Client& client) {
     ASSIGN_OR_RETURN(const auto response, client.CheckDatabase(context.long_timeout()));
     PrintJson(context, response);
     for (const std::string& finding : response.findings()) context.SayError(finding);
@@ -50,7 +50,7 @@ class DbCommand final : public app::Command {
     return response.ok() ? app::ExitCode::kDone : app::ExitCode::kFailed;
   }
 
-  absl::StatusOr<app::ExitCode> Backup(app::Context& context, Client& client) const {
+  absl::StatusOr<app::ExitCode> Backup(app::Context& context, client::Client& client) const {
     v1::BackupDatabaseRequest request;
     request.set_path(path_);
     ASSIGN_OR_RETURN(const auto response, client.BackupDatabase(request, context.long_timeout()));
@@ -65,7 +65,7 @@ class DbCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  static absl::StatusOr<app::ExitCode> Compact(app::Context& context, Client& client) {
+  static absl::StatusOr<app::ExitCode> Compact(app::Context& context, client::Client& client) {
     ASSIGN_OR_RETURN(const auto response, client.CompactDatabase(context.long_timeout()));
     PrintJson(context, response);
     context.Say(absl::StrCat("thinned ", response.thinned(), " measurements; ",

@@ -35,15 +35,15 @@ class ExportCommand final : public app::Command {
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     const bool jsonl = jsonl_ || absl::EndsWith(file_, ".jsonl");
-    std::optional<db::BundleSigningKey> key;
+    std::optional<db::bundle::BundleSigningKey> key;
     if (sign_key_) {
       if (jsonl) return absl::InvalidArgumentError("--sign-key: JSON lines cannot be signed");
-      ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
+      ASSIGN_OR_RETURN(key, db::bundle::BundleSigningKey::Read(*sign_key_));
     }
-    ASSIGN_OR_RETURN(Client* const client, context.Connect());
-    ASSIGN_OR_RETURN(
-        const std::unique_ptr<output::AtomicFile> file,
-        output::AtomicFile::CreateOver(file_, "FILE", {db::kBundleMagic, db::kBundleJson}));
+    ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
+                     output::AtomicFile::CreateOver(
+                         file_, "FILE", {db::bundle::kBundleMagic, db::bundle::kBundleJson}));
     v1::ExportBundleRequest request;
     request.set_environment(context.settings().environment);
     request.set_omit_samples(no_samples_);
@@ -59,14 +59,14 @@ class ExportCommand final : public app::Command {
           },
           context.long_timeout()));
     }
-    if (key) RETURN_IF_ERROR(db::SignBundle(file->temporary_path(), *key));
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader,
-                     db::BundleReader::Open(file->temporary_path()));
+    if (key) RETURN_IF_ERROR(db::bundle::SignBundle(file->temporary_path(), *key));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
+                     db::bundle::BundleReader::Open(file->temporary_path()));
     if (jsonl) {
       RETURN_IF_ERROR(WriteJson(reader.get()));
     } else {
       // What was written is what will be read.
-      RETURN_IF_ERROR(db::ReadWholeBundle(reader.get(), {}, nullptr));
+      RETURN_IF_ERROR(db::bundle::ReadWholeBundle(reader.get(), {}, nullptr));
       RETURN_IF_ERROR(file->Commit());
     }
     const std::string count = absl::StrCat(reader->trailer().tuning_count());
@@ -83,10 +83,10 @@ class ExportCommand final : public app::Command {
   }
 
  private:
-  absl::Status WriteJson(db::BundleReader* reader) const {
+  absl::Status WriteJson(db::bundle::BundleReader* reader) const {
     ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> lines,
                      output::AtomicFile::Create(file_, "FILE"));
-    RETURN_IF_ERROR(db::WriteBundleJson(
+    RETURN_IF_ERROR(db::bundle::WriteBundleJson(
         reader, {}, [&](const std::string& line) { return lines->Write(line); }));
     return lines->Commit();
   }

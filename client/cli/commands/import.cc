@@ -59,7 +59,7 @@ class ImportCommand final : public app::Command {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": cannot be read: ", error ? error.message() : "it may not be read"));
     }
-    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
     output::ByteProgress progress(context.io(), "importing", static_cast<int64_t>(size));
     int64_t sent = 0;
     auto response = client->ImportBundle(

@@ -86,7 +86,7 @@ class JobsCommand final : public app::Command {
   }
 
  private:
-  absl::StatusOr<v1::TuningJob> One(app::Context& context, Client& client,
+  absl::StatusOr<v1::TuningJob> One(app::Context& context, client::Client& client,
                                     const std::string& name) const {
     if (watch_->parsed()) return calls::WatchJob(context, client, name);
     if (cancel_->parsed()) {
@@ -99,7 +99,7 @@ class JobsCommand final : public app::Command {
     return client.GetTuningJob(request);
   }
 
-  static absl::StatusOr<app::ExitCode> List(app::Context& context, Client& client) {
+  static absl::StatusOr<app::ExitCode> List(app::Context& context, client::Client& client) {
     v1::ListTuningJobsRequest request;
     request.set_page_size(1000);
     ASSIGN_OR_RETURN(const auto all, client.ListTuningJobs(request));

@@ -28,7 +28,7 @@ class ListCommand final : public app::Command {
   }
 
  private:
-  absl::StatusOr<app::ExitCode> ListTunings(app::Context& context, Client& client) const {
+  absl::StatusOr<app::ExitCode> ListTunings(app::Context& context, client::Client& client) const {
     v1::ListTuningsRequest request;
     request.set_environment(context.settings().environment);
     request.set_text_filter(filter_);
@@ -76,7 +76,7 @@ class ListCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> ListPins(app::Context& context, Client& client) const {
+  absl::StatusOr<app::ExitCode> ListPins(app::Context& context, client::Client& client) const {
     v1::ListPinsRequest request;
     request.set_environment(context.settings().environment);
     ASSIGN_OR_RETURN(const auto response, client.ListPins(request));

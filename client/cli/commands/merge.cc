@@ -36,22 +36,23 @@ class MergeCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    std::optional<db::BundleSigningKey> key;
+    std::optional<db::bundle::BundleSigningKey> key;
     if (sign_key_) {
-      ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
+      ASSIGN_OR_RETURN(key, db::bundle::BundleSigningKey::Read(*sign_key_));
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
-                     output::AtomicFile::CreateOver(out_, "OUT", {db::kBundleMagic}));
-    db::BundleWriter writer({.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
-                            [&](std::string_view bytes) { return file->Write(bytes); });
+                     output::AtomicFile::CreateOver(out_, "OUT", {db::bundle::kBundleMagic}));
+    db::bundle::BundleWriter writer(
+        {.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
+        [&](std::string_view bytes) { return file->Write(bytes); });
     output::ByteProgress progress(context.io(), "merging", TotalSize());
-    db::BundleMergeOptions options;
+    db::bundle::BundleMergeOptions options;
     options.now = absl::Now();
     options.skip_refused = skip_refused_;
     options.refused = [&](const std::string& text) { context.SayError(text); };
     options.progress = [&](int64_t bytes) { progress.Show(bytes); };
-    ASSIGN_OR_RETURN(const db::BundleMergeCounts counts,
-                     db::MergeBundles(inputs_, options, &writer));
+    ASSIGN_OR_RETURN(const db::bundle::BundleMergeCounts counts,
+                     db::bundle::MergeBundles(inputs_, options, &writer));
     RETURN_IF_ERROR(file->Commit());
     context.PrintJson(output::JsonObject()
                           .Add("file", out_)

@@ -94,7 +94,7 @@ class ReleaseCommand final : public app::Command {
         return absl::InvalidArgumentError("RELEASE: must be a number from 1");
       }
     }
-    ASSIGN_OR_RETURN(const auto client, ReleaseClient::Create(context.settings().client));
+    ASSIGN_OR_RETURN(const auto client, client::ReleaseClient::Create(context.settings().client));
     if (diff_->parsed()) return Diff(context, *client);
     if (promote_->parsed()) return Promote(context, *client, permille);
     if (rollback_->parsed()) return RollBack(context, *client);
@@ -103,7 +103,7 @@ class ReleaseCommand final : public app::Command {
   }
 
  private:
-  static absl::StatusOr<app::ExitCode> List(app::Context& context, ReleaseClient& client) {
+  static absl::StatusOr<app::ExitCode> List(app::Context& context, client::ReleaseClient& client) {
     ASSIGN_OR_RETURN(const auto list, client.ListReleases());
     if (context.format() == app::Format::kJson) {
       context.PrintJson(output::JsonMessage(list));
@@ -153,7 +153,7 @@ class ReleaseCommand final : public app::Command {
                         held ? "; --auto-promote is held since the last rollback" : "");
   }
 
-  absl::StatusOr<app::ExitCode> Diff(app::Context& context, ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> Diff(app::Context& context, client::ReleaseClient& client) const {
     v1::DiffReleasesRequest request;
     request.set_from(from_);
     request.set_to(to_);
@@ -203,7 +203,7 @@ class ReleaseCommand final : public app::Command {
     return output::FormatMicroseconds(Median(portfolio));
   }
 
-  absl::StatusOr<app::ExitCode> Promote(app::Context& context, ReleaseClient& client,
+  absl::StatusOr<app::ExitCode> Promote(app::Context& context, client::ReleaseClient& client,
                                         int permille) const {
     v1::PromoteReleaseRequest request;
     request.set_author(input::AuthorOf(author_));
@@ -218,7 +218,8 @@ class ReleaseCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> RollBack(app::Context& context, ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> RollBack(app::Context& context,
+                                         client::ReleaseClient& client) const {
     v1::RollBackReleaseRequest request;
     request.set_author(input::AuthorOf(author_));
     request.set_reason(reason_.empty() ? "rolled back by hand" : reason_);
@@ -232,7 +233,7 @@ class ReleaseCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> Fetch(app::Context& context, ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> Fetch(app::Context& context, client::ReleaseClient& client) const {
     absl::Duration wait = absl::ZeroDuration(), watch = absl::ZeroDuration();
     for (const auto& [option, text, value] :
          {std::tuple{"--wait", &wait_, &wait}, std::tuple{"--watch", &watch_, &watch}}) {

@@ -65,7 +65,7 @@ bool MayComeYet(const absl::Status& status) {
 
 }  // namespace
 
-absl::Status ReleaseFetch::Fetch(app::Context& context, ReleaseClient& client) {
+absl::Status ReleaseFetch::Fetch(app::Context& context, client::ReleaseClient& client) {
   const std::string path = absl::StrCat(folder_, "/", snapshot::kSnapshotFile);
   std::unique_ptr<output::AtomicFile> file;
   int64_t size = 0;
@@ -119,8 +119,8 @@ absl::Status ReleaseFetch::Fetch(app::Context& context, ReleaseClient& client) {
   return absl::OkStatus();
 }
 
-app::ExitCode ReleaseFetch::Run(app::Context& context, ReleaseClient& client, absl::Duration wait,
-                                absl::Duration watch) {
+app::ExitCode ReleaseFetch::Run(app::Context& context, client::ReleaseClient& client,
+                                absl::Duration wait, absl::Duration watch) {
   const bool watching = watch > absl::ZeroDuration();
   if (watching) {
     // The first process of a container would ignore a signal without a handler.

@@ -81,7 +81,7 @@ class StatsCommand final : public app::Command {
   }
 
   absl::StatusOr<std::vector<v1::Tuning>> Newest(const app::Context& context,
-                                                 Client& client) const {
+                                                 client::Client& client) const {
     std::vector<v1::Tuning> newest;
     if (last_ == 0) return newest;
     v1::ListTuningsRequest request;

@@ -36,7 +36,7 @@ class VerifyCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     std::vector<std::string> trusted;
     for (const std::string& path : public_keys_) {
-      ASSIGN_OR_RETURN(auto key, db::ReadBundlePublicKey(path));
+      ASSIGN_OR_RETURN(auto key, db::bundle::ReadBundlePublicKey(path));
       trusted.push_back(std::move(key));
     }
     app::ExitCode code = app::ExitCode::kDone;
@@ -60,29 +60,33 @@ class VerifyCommand final : public app::Command {
  private:
   static absl::StatusOr<std::string> PrintLines(app::Context& context, const std::string& file,
                                                 const std::vector<std::string>& trusted) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(file));
-    RETURN_IF_ERROR(db::WriteBundleJson(reader.get(), trusted, [&](const std::string& line) {
-      context.io().out << line;
-      return absl::OkStatus();
-    }));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
+                     db::bundle::BundleReader::Open(file));
+    RETURN_IF_ERROR(
+        db::bundle::WriteBundleJson(reader.get(), trusted, [&](const std::string& line) {
+          context.io().out << line;
+          return absl::OkStatus();
+        }));
     return std::string();
   }
 
   static absl::StatusOr<std::string> Verify(app::Context& context, const std::string& file,
                                             const std::vector<std::string>& trusted,
                                             app::ExitCode* code) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(file));
-    db::RefusalCounts refused;
-    std::vector<db::BundleRefusal> refusals;
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
+                     db::bundle::BundleReader::Open(file));
+    db::bundle::RefusalCounts refused;
+    std::vector<db::bundle::BundleRefusal> refusals;
     const absl::Time now = absl::Now();
     {
       output::ByteProgress progress(context.io(), "verifying", reader->size());
-      RETURN_IF_ERROR(db::ReadWholeBundle(reader.get(), trusted, [&](const db::BundleEntry& entry) {
-        progress.Show(entry.offset);
-        if (!db::FromBundleTuning(*entry.row, *entry.environment, now, &refusals)) {
-          refused.Add(entry.offset, refusals);
-        }
-      }));
+      RETURN_IF_ERROR(db::bundle::ReadWholeBundle(
+          reader.get(), trusted, [&](const db::bundle::BundleEntry& entry) {
+            progress.Show(entry.offset);
+            if (!db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals)) {
+              refused.Add(entry.offset, refusals);
+            }
+          }));
     }
     for (const v1::Refusal& refusal : refused.refusals()) {
       for (const std::string& example : refusal.examples()) {

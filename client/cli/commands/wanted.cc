@@ -20,7 +20,7 @@ class WantedCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const auto client, ReleaseClient::Create(context.settings().client));
+    ASSIGN_OR_RETURN(const auto client, client::ReleaseClient::Create(context.settings().client));
     v1::ListWantedRequest request;
     request.set_environment(context.settings().environment);
     request.set_max_problems(10000);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 
 constinit Counters counters;
 
@@ -90,4 +90,4 @@ void ResetCounters() {
   }
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

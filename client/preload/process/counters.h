@@ -7,7 +7,7 @@
 
 #include "db/snapshot/datagram.h"
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 
 constexpr int kMissReasons = 6;  // by MissReason; 0 is not used
 
@@ -56,4 +56,4 @@ void WriteBypassed(const char* path);
 // In a forked child, whose counts begin anew.
 void ResetCounters();
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

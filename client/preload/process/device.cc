@@ -12,7 +12,7 @@
 #include "client/preload/process/once.h"
 #include "client/preload/process/real_cudnn.h"
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 namespace {
 
 // Of libcuda.so.1, which the program has loaded if it has a context. cuda.h is
@@ -267,4 +267,4 @@ bool EnvironmentOfProperties(const char* json, size_t size, snapshot::Environmen
   return true;
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

@@ -5,7 +5,7 @@
 
 #include "db/snapshot/environment_key.h"
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 
 // Of the GPU of the calling thread's current context. False without a CUDA
 // driver, without a context, or where a property cannot be told. Thread-safe;
@@ -23,4 +23,4 @@ bool IsCapturing(void* stream);
 // deviceName, deviceVer and multiProcessorCount each, without escapes.
 bool EnvironmentOfProperties(const char* json, size_t size, snapshot::EnvironmentKey* environment);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 
 inline const char* BaseName(const char* path) {
   const char* slash = strrchr(path, '/');
@@ -20,4 +20,4 @@ inline bool IsCudnnLibrary(const char* path) {
   return StartsWith(name, "libcudnn") && !StartsWith(name, "libcudnn_frontend");
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

@@ -1,6 +1,6 @@
 #include "client/preload/process/mutex.h"
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 namespace {
 
 pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -39,4 +39,4 @@ void UnlockAll() {
   pthread_mutex_unlock(&list_mutex);
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

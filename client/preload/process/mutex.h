@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 
 // Links itself into the list that the fork handlers walk. No code of ours holds
 // two of them at a time, so their order does not matter. Static storage only.
@@ -42,4 +42,4 @@ class Locked {
   Mutex* mutex_;
 };
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

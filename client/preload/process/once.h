@@ -4,7 +4,7 @@
 
 #include "client/preload/process/mutex.h"
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 
 // A value that is found out with the first success and kept for good. Several
 // threads may find it out at a time, with the same result: so nothing is
@@ -36,4 +36,4 @@ class Once {
   T value_ = {};
 };
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

@@ -9,7 +9,7 @@
 #include "client/preload/process/mutex.h"
 #include "client/preload/process/once.h"
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 namespace {
 
 // Does not load anything, and finds what was loaded RTLD_LOCAL too.
@@ -155,4 +155,4 @@ const char* CudnnPath() {
   return info.dli_fname;
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

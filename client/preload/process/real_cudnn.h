@@ -3,7 +3,7 @@
 
 #include <cudnn.h>
 
-namespace convtune::preload {
+namespace convtune::preload::process {
 
 // GetVersion and GetStream are null where the library has no such function; the
 // others give NOT_INITIALIZED then.
@@ -37,4 +37,4 @@ bool IsCudnn(const void* return_address);
 // Path of the loaded cuDNN library; empty if it is not known.
 const char* CudnnPath();
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::process

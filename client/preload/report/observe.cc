@@ -9,7 +9,7 @@
 #include "client/preload/report/report.h"
 #include "client/preload/shadow/engine_config.h"
 
-namespace convtune::preload {
+namespace convtune::preload::report {
 namespace {
 
 // A search runs each plan a few times (PyTorch's twice); what is run so often,
@@ -19,21 +19,22 @@ constexpr uint64_t kSettled = 16;
 
 bool GetInt(cudnnBackendDescriptor_t plan, cudnnBackendAttributeName_t name, int64_t* value) {
   int64_t got = 0;
-  return Real().GetAttribute(plan, name, CUDNN_TYPE_INT64, 1, &got, value) == CUDNN_STATUS_SUCCESS;
+  return process::Real().GetAttribute(plan, name, CUDNN_TYPE_INT64, 1, &got, value) ==
+         CUDNN_STATUS_SUCCESS;
 }
 
 bool Read(cudnnBackendDescriptor_t plan, snapshot::ObservedPlanDatagram* datagram) {
   cudnnBackendDescriptor_t config = nullptr;
-  if (Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config) != CUDNN_STATUS_SUCCESS) {
+  if (process::Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config) != CUDNN_STATUS_SUCCESS) {
     return false;
   }
-  ConfigFacts facts;
+  shadow::ConfigFacts facts;
   int64_t got = 0;
   const bool read =
-      Real().GetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got,
-                          &config) == CUDNN_STATUS_SUCCESS &&
-      got == 1 && ReadConfig(config, true, &facts) &&
+      process::Real().GetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got,
+                                   &config) == CUDNN_STATUS_SUCCESS &&
+      got == 1 && shadow::ReadConfig(config, true, &facts) &&
       facts.knob_count <= static_cast<int>(snapshot::kMaxDatagramKnobs) &&
       GetInt(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, &datagram->workspace_bytes);
   if (read) {
@@ -45,12 +46,12 @@ bool Read(cudnnBackendDescriptor_t plan, snapshot::ObservedPlanDatagram* datagra
       datagram->knobs[i] = {facts.knobs[i].type, 0, facts.knobs[i].value};
     }
   }
-  Real().Destroy(config);
+  process::Real().Destroy(config);
   return read;
 }
 
 // Called by one execution of a plan, at most twice.
-void Describe(cudnnBackendDescriptor_t descriptor, PlanShadow* plan) {
+void Describe(cudnnBackendDescriptor_t descriptor, shadow::PlanShadow* plan) {
   if (plan->facts.load(std::memory_order_acquire) != nullptr) {
     return;
   }
@@ -67,7 +68,7 @@ void Describe(cudnnBackendDescriptor_t descriptor, PlanShadow* plan) {
 }
 
 // Once for each problem. Calls nothing of cuDNN: the stream may be capturing.
-void Tell(const PlanShadow& plan) {
+void Tell(const shadow::PlanShadow& plan) {
   const snapshot::ObservedPlanDatagram* facts = plan.facts.load(std::memory_order_acquire);
   if (facts == nullptr || plan.problem->plan_told.exchange(true)) {
     return;
@@ -76,46 +77,48 @@ void Tell(const PlanShadow& plan) {
   datagram.plans_built = plan.problem->plans_built.load(std::memory_order_relaxed);
   datagram.executions = plan.executions.load(std::memory_order_relaxed);
   if (TellPlan(*plan.problem, &datagram)) {
-    Count(&counters.learned);
+    process::Count(&process::counters.learned);
   }
 }
 
 bool IsCaptured(cudnnHandle_t handle) {
   cudaStream_t stream = nullptr;
-  return Real().GetStream != nullptr && Real().GetStream(handle, &stream) == CUDNN_STATUS_SUCCESS &&
-         IsCapturing(stream);
+  return process::Real().GetStream != nullptr &&
+         process::Real().GetStream(handle, &stream) == CUDNN_STATUS_SUCCESS &&
+         process::IsCapturing(stream);
 }
 
 }  // namespace
 
-void OnPlanFinalized(PlanShadow* plan) {
+void OnPlanFinalized(shadow::PlanShadow* plan) {
   if (plan->problem == nullptr) {
     return;
   }
-  Count(&counters.plans);
+  process::Count(&process::counters.plans);
   if (plan->served) {
-    Count(&counters.plans_served);
+    process::Count(&process::counters.plans_served);
   }
   plan->problem->plans_built.fetch_add(1, std::memory_order_relaxed);
 }
 
-void OnExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t descriptor, PlanShadow* plan) {
+void OnExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t descriptor,
+               shadow::PlanShadow* plan) {
   Problem* problem = plan->problem;
   if (problem == nullptr) {
     return;
   }
   if (IsCaptured(handle)) {
-    Count(&counters.captured);
+    process::Count(&process::counters.captured);
     if (plan->served) {
-      Count(&counters.captured_served);
+      process::Count(&process::counters.captured_served);
     } else {
       Tell(*plan);
     }
     return;
   }
-  Count(&counters.executions);
+  process::Count(&process::counters.executions);
   if (plan->served) {
-    Count(&counters.executions_served);
+    process::Count(&process::counters.executions_served);
   }
   const uint64_t executions = plan->executions.fetch_add(1, std::memory_order_relaxed) + 1;
   if (executions == 1) {
@@ -131,4 +134,4 @@ void OnExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t descriptor, PlanSh
   }
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::report

@@ -7,7 +7,7 @@
 #include "client/preload/report/report.h"
 #include "client/preload/state/state.h"
 
-namespace convtune::preload {
+namespace convtune::preload::report {
 namespace {
 
 constexpr size_t kBuckets = 16384;
@@ -16,7 +16,7 @@ constexpr uint64_t kMaxProblems = 65536;
 // A chain only ever grows at its head, so that reading takes no lock.
 constinit std::atomic<Problem*> buckets[kBuckets];
 constinit std::atomic<uint64_t> problem_count;
-constinit Mutex mutex;
+constinit process::Mutex mutex;
 
 Problem* Search(Problem* chain, const snapshot::EnvironmentKey& environment,
                 const snapshot::ProblemKey& key, uint64_t hash) {
@@ -38,8 +38,8 @@ Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot
   if (found != nullptr) {
     return found;
   }
-  const State& state = GetState();
-  const Locked locked(&mutex);
+  const state::State& state = state::GetState();
+  const process::Locked locked(&mutex);
   Problem* head = bucket.load(std::memory_order_relaxed);
   found = Search(head, environment, key, hash);
   if (found != nullptr || problem_count.load(std::memory_order_relaxed) >= kMaxProblems) {
@@ -55,19 +55,19 @@ Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot
   problem->why = snapshot::UnservedReason::kNoSnapshot;
   if (state.has_snapshot) {
     bool environment_known = false;
-    problem->entry = LookUp(state, environment, key, hash, &environment_known);
+    problem->entry = state::LookUp(state, environment, key, hash, &environment_known);
     problem->why = environment_known ? snapshot::UnservedReason::kNoEntry
                                      : snapshot::UnservedReason::kNoEnvironment;
   }
   problem->next = head;
   problem_count.fetch_add(1, std::memory_order_relaxed);
-  Count(&counters.problems);
+  process::Count(&process::counters.problems);
   bucket.store(problem, std::memory_order_release);
   return problem;
 }
 
 void NoteMiss(Problem* problem, snapshot::UnservedReason reason) {
-  CountMiss(reason);
+  process::CountMiss(reason);
   const uint32_t count = problem->misses.fetch_add(1, std::memory_order_relaxed) + 1;
   if ((count & (count - 1)) == 0) {
     const uint32_t before = problem->missed_sent.exchange(count, std::memory_order_relaxed);
@@ -75,4 +75,4 @@ void NoteMiss(Problem* problem, snapshot::UnservedReason reason) {
   }
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::report

@@ -8,7 +8,7 @@
 #include "db/snapshot/datagram.h"
 #include "db/snapshot/snapshot.h"
 
-namespace convtune::preload {
+namespace convtune::preload::report {
 
 // The configs of a mode's list that keep to the limit on the workspace.
 struct WithinLimit {
@@ -54,4 +54,4 @@ Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot
 // Counts a miss and tells the daemon of the first, second, fourth ... one.
 void NoteMiss(Problem* problem, snapshot::UnservedReason reason);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::report

@@ -10,7 +10,7 @@
 #include "client/preload/process/counters.h"
 #include "client/preload/state/state.h"
 
-namespace convtune::preload {
+namespace convtune::preload::report {
 namespace {
 
 // Opened with the first datagram, kept for good; shared with forked children,
@@ -43,7 +43,7 @@ void FillHeader(const Problem& problem, snapshot::DatagramKind kind, size_t byte
 }
 
 bool Send(const void* data, size_t size) {
-  const State& state = GetState();
+  const state::State& state = state::GetState();
   if (!state.settings.report) {
     return false;
   }
@@ -56,11 +56,11 @@ bool Send(const void* data, size_t size) {
     if (sendto(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
                reinterpret_cast<const sockaddr*>(&address),
                sizeof address) == static_cast<ssize_t>(size)) {
-      Count(&counters.datagrams);
+      process::Count(&process::counters.datagrams);
       return true;
     }
   }
-  Count(&counters.dropped);
+  process::Count(&process::counters.dropped);
   return false;
 }
 
@@ -84,4 +84,4 @@ bool TellLegacy(const Problem& problem, snapshot::ObservedLegacyDatagram* datagr
   return Send(datagram, sizeof *datagram);
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::report

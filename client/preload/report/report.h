@@ -6,11 +6,11 @@
 #include "client/preload/report/problems.h"
 #include "db/snapshot/datagram.h"
 
-namespace convtune::preload {
+namespace convtune::preload::report {
 
 void TellMiss(const Problem& problem, snapshot::UnservedReason reason, uint32_t count);
 // The datagram's header is filled in here. True if it was sent.
 bool TellPlan(const Problem& problem, snapshot::ObservedPlanDatagram* datagram);
 bool TellLegacy(const Problem& problem, snapshot::ObservedLegacyDatagram* datagram);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::report

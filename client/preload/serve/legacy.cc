@@ -11,7 +11,7 @@
 #include "client/preload/state/state.h"
 #include "proto/model/tuning/note_rules.h"
 
-namespace convtune::preload {
+namespace convtune::preload::serve {
 namespace {
 
 constexpr int kMostResults = 16;
@@ -22,8 +22,8 @@ int64_t FilterExtent(const snapshot::ProblemKey& key) {
 }
 
 // What cuDNN's own first choice is like: the snapshot says, or Get_v7.
-bool LegacyStock(const LegacyCall& call, const Problem& problem, const LegacyResult* own, int count,
-                 snapshot::StockChoice* stock) {
+bool LegacyStock(const LegacyCall& call, const report::Problem& problem, const LegacyResult* own,
+                 int count, snapshot::StockChoice* stock) {
   *stock = problem.entry->stock[snapshot::kStockLegacy];
   if (stock->known != 0) {
     return true;
@@ -50,9 +50,9 @@ bool Has(const LegacyResult* results, int count, const LegacyResult& wanted) {
 
 // The stored algorithms that the call allows. Returns how many; `reason` says
 // why where there are none.
-int Choose(const State& state, const LegacyCall& call, const Problem& problem, cudnnMathType_t math,
-           const snapshot::StockChoice& stock, LegacyResult* results, int most,
-           snapshot::UnservedReason* reason) {
+int Choose(const state::State& state, const LegacyCall& call, const report::Problem& problem,
+           cudnnMathType_t math, const snapshot::StockChoice& stock, LegacyResult* results,
+           int most, snapshot::UnservedReason* reason) {
   const snapshot::SnapshotEntry& entry = *problem.entry;
   const snapshot::SnapshotCandidate* candidates = state.view.candidates(entry);
   int count = 0;
@@ -129,30 +129,30 @@ bool IsMathAllowed(int candidate, cudnnMathType_t allowed) {
   return freedom(candidate) <= freedom(allowed) && freedom(allowed) < 4;
 }
 
-bool ServeLegacy(const LegacyCall& call, Problem** problem) {
+bool ServeLegacy(const LegacyCall& call, report::Problem** problem) {
   *problem = nullptr;
-  Count(&counters.legacy_calls);
-  const State& state = GetState();
+  process::Count(&process::counters.legacy_calls);
+  const state::State& state = state::GetState();
   snapshot::ProblemKey key;
   snapshot::EnvironmentKey environment;
   cudnnMathType_t math = {};
   if (call.requested < 1 || call.returned == nullptr || call.results == nullptr ||
-      !MakeLegacyKey(call, &key, &math) || !CurrentEnvironment(&environment)) {
-    Count(&counters.passed);
+      !MakeLegacyKey(call, &key, &math) || !process::CurrentEnvironment(&environment)) {
+    process::Count(&process::counters.passed);
     return false;
   }
-  *problem = FindProblem(environment, key, snapshot::HashOf(key));
+  *problem = report::FindProblem(environment, key, snapshot::HashOf(key));
   if (*problem == nullptr) {
-    Count(&counters.passed);
+    process::Count(&process::counters.passed);
     return false;
   }
-  Count(&counters.queries);
+  process::Count(&process::counters.queries);
   if ((*problem)->entry == nullptr) {
-    NoteMiss(*problem, (*problem)->why);
+    report::NoteMiss(*problem, (*problem)->why);
     return false;
   }
-  if (state.settings.policy == Policy::kObserve || Killed(state)) {
-    Count(&counters.observed);
+  if (state.settings.policy == state::Policy::kObserve || state::Killed(state)) {
+    process::Count(&process::counters.observed);
     return false;
   }
   LegacyResult own[kMostResults];
@@ -164,19 +164,19 @@ bool ServeLegacy(const LegacyCall& call, Problem** problem) {
     count = Choose(state, call, **problem, math, stock, call.results, call.requested, &reason);
   }
   if (count == 0) {
-    NoteMiss(*problem, reason);
+    report::NoteMiss(*problem, reason);
     return false;
   }
-  if (state.settings.policy != Policy::kTruncate) {
+  if (state.settings.policy != state::Policy::kTruncate) {
     count = AppendOwn(call, own, own_count, count);
   }
   *call.returned = count;
-  Count(&counters.served);
-  Count(&counters.legacy_served);
+  process::Count(&process::counters.served);
+  process::Count(&process::counters.legacy_served);
   return true;
 }
 
-void LearnLegacy(const LegacyCall& call, Problem* problem) {
+void LearnLegacy(const LegacyCall& call, report::Problem* problem) {
   if (problem == nullptr || !call.timed || problem->legacy_told.exchange(true)) {
     return;
   }
@@ -191,9 +191,9 @@ void LearnLegacy(const LegacyCall& call, Problem* problem) {
         result.algo, result.mathType, result.time * 1000.0F,
         result.determinism == CUDNN_DETERMINISTIC ? 1U : 0U, static_cast<int64_t>(result.memory)};
   }
-  if (datagram.result_count > 0 && TellLegacy(*problem, &datagram)) {
-    Count(&counters.learned);
+  if (datagram.result_count > 0 && report::TellLegacy(*problem, &datagram)) {
+    process::Count(&process::counters.learned);
   }
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

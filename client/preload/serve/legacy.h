@@ -6,7 +6,11 @@
 
 #include "db/snapshot/problem_key.h"
 
-namespace convtune::preload {
+namespace convtune::preload::report {
+struct Problem;
+}  // namespace convtune::preload::report
+
+namespace convtune::preload::serve {
 
 // The three operations' results differ in the type of `algo` alone.
 struct LegacyResult {
@@ -65,10 +69,9 @@ bool IsMathAllowed(int candidate, cudnnMathType_t allowed);
 // Before the real call: gives the stored winners where there are any. False
 // where the real function is to be called; `problem` is then what Learn needs,
 // null if the call is nothing that could be learned from.
-struct Problem;
-bool ServeLegacy(const LegacyCall& call, Problem** problem);
+bool ServeLegacy(const LegacyCall& call, report::Problem** problem);
 
 // After the real call succeeded.
-void LearnLegacy(const LegacyCall& call, Problem* problem);
+void LearnLegacy(const LegacyCall& call, report::Problem* problem);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

@@ -5,7 +5,7 @@
 #include "client/preload/shadow/graph_key.h"
 #include "proto/model/problem/tensor_rules.h"
 
-namespace convtune::preload {
+namespace convtune::preload::serve {
 namespace {
 
 struct Readers {
@@ -24,7 +24,7 @@ struct Readers {
 
 template <typename T>
 bool Fill(const char* name, T* function) {
-  *function = reinterpret_cast<T>(RealSymbol(name));
+  *function = reinterpret_cast<T>(process::RealSymbol(name));
   return *function != nullptr;
 }
 
@@ -44,7 +44,7 @@ bool Resolve(Readers* r) {
 
 // Null if the library lacks one of them.
 const Readers* GetReaders() {
-  static Once<Readers> readers;
+  static process::Once<Readers> readers;
   return readers.Get(Resolve);
 }
 
@@ -56,7 +56,8 @@ void Widen(const int* from, int count, int64_t* to) {
   }
 }
 
-bool ReadTensor(const Readers& r, cudnnTensorDescriptor_t descriptor, TensorShadow* tensor) {
+bool ReadTensor(const Readers& r, cudnnTensorDescriptor_t descriptor,
+                shadow::TensorShadow* tensor) {
   cudnnDataType_t type = {};
   int dims[kAsked] = {};
   int strides[kAsked] = {};
@@ -71,7 +72,8 @@ bool ReadTensor(const Readers& r, cudnnTensorDescriptor_t descriptor, TensorShad
   return true;
 }
 
-bool ReadFilter(const Readers& r, cudnnFilterDescriptor_t descriptor, TensorShadow* filter) {
+bool ReadFilter(const Readers& r, cudnnFilterDescriptor_t descriptor,
+                shadow::TensorShadow* filter) {
   cudnnDataType_t type = {};
   cudnnTensorFormat_t layout = {};
   int dims[kAsked] = {};
@@ -91,7 +93,7 @@ bool ReadFilter(const Readers& r, cudnnFilterDescriptor_t descriptor, TensorShad
 }
 
 bool ReadConvolution(const Readers& r, cudnnConvolutionDescriptor_t descriptor,
-                     ConvolutionShadow* conv) {
+                     shadow::ConvolutionShadow* conv) {
   cudnnConvolutionMode_t mode = {};
   cudnnDataType_t compute = {};
   int pad[kAsked] = {};
@@ -115,7 +117,7 @@ bool ReadConvolution(const Readers& r, cudnnConvolutionDescriptor_t descriptor,
 
 bool MakeLegacyKey(const LegacyCall& call, snapshot::ProblemKey* key, cudnnMathType_t* math) {
   const Readers* r = GetReaders();
-  OperationShadow operation = {};
+  shadow::OperationShadow operation = {};
   operation.convolution = static_cast<uint8_t>(call.operation);
   int groups = 0;
   if (r == nullptr || !ReadTensor(*r, call.x, &operation.x) ||
@@ -125,8 +127,8 @@ bool MakeLegacyKey(const LegacyCall& call, snapshot::ProblemKey* key, cudnnMathT
       r->Math(call.convolution, math) != CUDNN_STATUS_SUCCESS) {
     return false;
   }
-  const OperationShadow* operations[] = {&operation};
-  return MakeKey(operations, 1, key) && key->groups == groups;
+  const shadow::OperationShadow* operations[] = {&operation};
+  return shadow::MakeKey(operations, 1, key) && key->groups == groups;
 }
 
 bool LegacyWorkspace(const LegacyCall& call, int algorithm, size_t* bytes) {
@@ -174,4 +176,4 @@ int LegacyHeuristics(const LegacyCall& call, int requested, LegacyResult* result
   return status == CUDNN_STATUS_SUCCESS ? returned : 0;
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

@@ -11,10 +11,10 @@
 #include "client/preload/state/state.h"
 #include "proto/model/tuning/note_rules.h"
 
-namespace convtune::preload {
+namespace convtune::preload::serve {
 namespace {
 
-bool IsAllowed(const Settings& settings, const snapshot::SnapshotCandidate& candidate,
+bool IsAllowed(const state::Settings& settings, const snapshot::SnapshotCandidate& candidate,
                const snapshot::StockChoice& stock) {
   return snapshot::IsNeutral(
       settings.allow_notes ? stock.numerical_notes : candidate.numerical_notes,
@@ -23,7 +23,7 @@ bool IsAllowed(const Settings& settings, const snapshot::SnapshotCandidate& cand
 }
 
 // Of a stored candidate.
-bool KeepsToLimit(const Settings& settings, const snapshot::SnapshotCandidate& candidate) {
+bool KeepsToLimit(const state::Settings& settings, const snapshot::SnapshotCandidate& candidate) {
   return settings.max_workspace < 0 || FitsInto(settings.max_workspace, candidate.workspace_bytes);
 }
 
@@ -32,14 +32,14 @@ bool IsPlain(const snapshot::SnapshotCandidate& candidate) {
 }
 
 // Prepares a candidate at the end of the list. False if cuDNN refuses it.
-bool Append(const State& state, const HeuristicsShadow& query,
-            const snapshot::SnapshotCandidate& candidate, Served* served) {
-  EngineSet* set = &served->sets[served->count];
-  if (!MakeEngineSet(query, candidate, state.view.knobs(candidate), set)) {
+bool Append(const state::State& state, const shadow::HeuristicsShadow& query,
+            const snapshot::SnapshotCandidate& candidate, shadow::Served* served) {
+  shadow::EngineSet* set = &served->sets[served->count];
+  if (!shadow::MakeEngineSet(query, candidate, state.view.knobs(candidate), set)) {
     return false;
   }
-  if (!Validate(*set)) {
-    Destroy(set);
+  if (!shadow::Validate(*set)) {
+    shadow::Destroy(set);
     return false;
   }
   ++served->count;
@@ -47,7 +47,7 @@ bool Append(const State& state, const HeuristicsShadow& query,
 }
 
 // Puts the config at that place of cuDNN's own list behind the stored ones; none if it is negative.
-void AddPlace(int place, Served* served) {
+void AddPlace(int place, shadow::Served* served) {
   if (place >= 0) {
     served->places[served->place_count++] = static_cast<int16_t>(place);
   }
@@ -55,9 +55,9 @@ void AddPlace(int place, Served* served) {
 
 // A program filters the list, and fails where nothing is left. So a cut list
 // keeps, behind the winner, one config without numerical notes, if there is any.
-void KeepPlainOne(const State& state, cudnnBackendDescriptor_t heuristics,
-                  const HeuristicsShadow& query, const snapshot::SnapshotEntry& entry,
-                  const snapshot::StockChoice& stock, Served* served) {
+void KeepPlainOne(const state::State& state, cudnnBackendDescriptor_t heuristics,
+                  const shadow::HeuristicsShadow& query, const snapshot::SnapshotEntry& entry,
+                  const snapshot::StockChoice& stock, shadow::Served* served) {
   const snapshot::SnapshotCandidate* candidates = state.view.candidates(entry);
   for (int i = 0; i < entry.candidate_count; ++i) {
     if (candidates[i].api == snapshot::kApiGraph && IsPlain(candidates[i]) &&
@@ -71,8 +71,9 @@ void KeepPlainOne(const State& state, cudnnBackendDescriptor_t heuristics,
 }
 
 // False with the reason if nothing can be served.
-bool FillServed(const State& state, cudnnBackendDescriptor_t heuristics,
-                const HeuristicsShadow& query, Served* served, snapshot::UnservedReason* reason) {
+bool FillServed(const state::State& state, cudnnBackendDescriptor_t heuristics,
+                const shadow::HeuristicsShadow& query, shadow::Served* served,
+                snapshot::UnservedReason* reason) {
   const snapshot::SnapshotEntry& entry = *query.problem->entry;
   snapshot::StockChoice stock = {};
   *reason = snapshot::UnservedReason::kNotNeutral;
@@ -80,8 +81,8 @@ bool FillServed(const State& state, cudnnBackendDescriptor_t heuristics,
   if (guarded && !StockOf(heuristics, query, &stock)) {
     return false;
   }
-  served->cut = state.settings.policy == Policy::kTruncate;
-  const int most = served->cut ? 1 : kMaxServed;
+  served->cut = state.settings.policy == state::Policy::kTruncate;
+  const int most = served->cut ? 1 : shadow::kMaxServed;
   bool winner_is_plain = false;
   const snapshot::SnapshotCandidate* candidates = state.view.candidates(entry);
   for (int i = 0; i < entry.candidate_count && served->count < most; ++i) {
@@ -107,13 +108,14 @@ bool FillServed(const State& state, cudnnBackendDescriptor_t heuristics,
 // PyTorch and cudnn-frontend ask for FALLBACK's list too and put it behind the
 // other mode's, which has the winners already. A cut list is then one config:
 // that of the engine of last resort, which has no notes.
-Served* PrepareFallback(const State& state, cudnnBackendDescriptor_t heuristics,
-                        const HeuristicsShadow& query) {
-  if (state.settings.policy != Policy::kTruncate) {
+shadow::Served* PrepareFallback(const state::State& state, cudnnBackendDescriptor_t heuristics,
+                                const shadow::HeuristicsShadow& query) {
+  if (state.settings.policy != state::Policy::kTruncate) {
     return nullptr;
   }
   const int place = PlainConfig(heuristics, query);
-  auto* served = place < 0 ? nullptr : static_cast<Served*>(calloc(1, sizeof(Served)));
+  auto* served =
+      place < 0 ? nullptr : static_cast<shadow::Served*>(calloc(1, sizeof(shadow::Served)));
   if (served != nullptr) {
     served->cut = true;
     AddPlace(place, served);
@@ -123,17 +125,17 @@ Served* PrepareFallback(const State& state, cudnnBackendDescriptor_t heuristics,
 
 // A query for FALLBACK's list behind one of another mode is no miss of its own: a program that asks
 // for both asks about one convolution.
-void CountUnserved(bool behind, Problem* problem, snapshot::UnservedReason reason) {
+void CountUnserved(bool behind, report::Problem* problem, snapshot::UnservedReason reason) {
   if (behind) {
-    Count(&counters.fallbacks);
+    process::Count(&process::counters.fallbacks);
   } else {
-    NoteMiss(problem, reason);
+    report::NoteMiss(problem, reason);
   }
 }
 
 // Notes whose query the configs come from.
-void Mark(cudnnBackendDescriptor_t config, Problem* problem, bool served) {
-  Record* record = Find(config);
+void Mark(cudnnBackendDescriptor_t config, report::Problem* problem, bool served) {
+  shadow::Record* record = shadow::Find(config);
   if (record != nullptr && record->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
     record->plan.problem = problem;
     record->plan.served = served;
@@ -142,19 +144,19 @@ void Mark(cudnnBackendDescriptor_t config, Problem* problem, bool served) {
 
 cudnnStatus_t RealResults(cudnnBackendDescriptor_t heuristics, int64_t requested, int64_t* count,
                           cudnnBackendDescriptor_t* configs) {
-  return Real().GetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                             CUDNN_TYPE_BACKEND_DESCRIPTOR, requested, count, configs);
+  return process::Real().GetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, requested, count, configs);
 }
 
 // The first `count` of cuDNN's configs at the places of `served` into `configs`; those between them
 // go into descriptors that are thrown away.
-bool FillFromList(cudnnBackendDescriptor_t heuristics, const Served& served, int count,
+bool FillFromList(cudnnBackendDescriptor_t heuristics, const shadow::Served& served, int count,
                   cudnnBackendDescriptor_t* configs) {
   if (count == 0) {
     return true;
   }
-  cudnnBackendDescriptor_t all[kMaxPlaces];
-  cudnnBackendDescriptor_t thrown_away[kMaxPlaces];
+  cudnnBackendDescriptor_t all[shadow::kMaxPlaces];
+  cudnnBackendDescriptor_t thrown_away[shadow::kMaxPlaces];
   const int last = served.places[count - 1];
   int made = 0;
   int taken = 0;
@@ -164,7 +166,8 @@ bool FillFromList(cudnnBackendDescriptor_t heuristics, const Served& served, int
       all[place] = configs[taken++];
       continue;
     }
-    good = Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &all[place]) == CUDNN_STATUS_SUCCESS;
+    good = process::Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &all[place]) ==
+           CUDNN_STATUS_SUCCESS;
     if (good) {
       thrown_away[made++] = all[place];
     }
@@ -176,32 +179,34 @@ bool FillFromList(cudnnBackendDescriptor_t heuristics, const Served& served, int
            got > last;
   }
   while (made > 0) {
-    Real().Destroy(thrown_away[--made]);
+    process::Real().Destroy(thrown_away[--made]);
   }
   return good;
 }
 
 // Looks the query's problem up and prepares what it gives.
-void Serve(const State& state, cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) {
-  GraphShadow& graph = query->graph;
+void Serve(const state::State& state, cudnnBackendDescriptor_t heuristics,
+           shadow::HeuristicsShadow* query) {
+  shadow::GraphShadow& graph = query->graph;
   snapshot::EnvironmentKey environment = query->device.environment;
-  const bool known = !query->odd && graph.known && !graph.odd && query->sm_count_target >= 0 &&
-                     query->sm_count_target <= 1024 &&
-                     (query->has_device ? query->device.known : CurrentEnvironment(&environment));
+  const bool known =
+      !query->odd && graph.known && !graph.odd && query->sm_count_target >= 0 &&
+      query->sm_count_target <= 1024 &&
+      (query->has_device ? query->device.known : process::CurrentEnvironment(&environment));
   if (!known) {
-    Count(&counters.passed);
+    process::Count(&process::counters.passed);
     return;
   }
   if (query->sm_count_target > 0) {
     graph.key.sm_count_target = static_cast<uint16_t>(query->sm_count_target);
     graph.hash = snapshot::HashOf(graph.key);
   }
-  query->problem = FindProblem(environment, graph.key, graph.hash);
+  query->problem = report::FindProblem(environment, graph.key, graph.hash);
   if (query->problem == nullptr) {
-    Count(&counters.passed);
+    process::Count(&process::counters.passed);
     return;
   }
-  Count(&counters.queries);
+  process::Count(&process::counters.queries);
   const bool fallback = query->mode == CUDNN_HEUR_MODE_FALLBACK;
   const bool behind = fallback && query->problem->asked.load(std::memory_order_relaxed);
   if (!fallback) {
@@ -211,19 +216,19 @@ void Serve(const State& state, cudnnBackendDescriptor_t heuristics, HeuristicsSh
     CountUnserved(behind, query->problem, query->problem->why);
     return;
   }
-  if (state.settings.policy == Policy::kObserve || Killed(state)) {
-    Count(behind ? &counters.fallbacks : &counters.observed);
+  if (state.settings.policy == state::Policy::kObserve || state::Killed(state)) {
+    process::Count(behind ? &process::counters.fallbacks : &process::counters.observed);
     return;
   }
   if (fallback && query->problem->served.load(std::memory_order_relaxed)) {
-    Count(&counters.fallbacks);
+    process::Count(&process::counters.fallbacks);
     query->served = PrepareFallback(state, heuristics, *query);
     return;
   }
-  auto* served = static_cast<Served*>(calloc(1, sizeof(Served)));
+  auto* served = static_cast<shadow::Served*>(calloc(1, sizeof(shadow::Served)));
   snapshot::UnservedReason reason = snapshot::UnservedReason::kRefused;
   if (served == nullptr || !FillServed(state, heuristics, *query, served, &reason)) {
-    Release(served);
+    shadow::Release(served);
     CountUnserved(behind, query->problem, reason);
     return;
   }
@@ -231,25 +236,26 @@ void Serve(const State& state, cudnnBackendDescriptor_t heuristics, HeuristicsSh
   if (!fallback) {
     query->problem->served.store(true, std::memory_order_relaxed);
   }
-  Count(&counters.served);
+  process::Count(&process::counters.served);
 }
 
 }  // namespace
 
-void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) {
-  const State& state = GetState();
+void OnHeuristics(cudnnBackendDescriptor_t heuristics, shadow::HeuristicsShadow* query) {
+  const state::State& state = state::GetState();
   Serve(state, heuristics, query);
-  if (state.settings.max_workspace >= 0 && !Killed(state)) {
+  if (state.settings.max_workspace >= 0 && !state::Killed(state)) {
     LimitWorkspace(state.settings.max_workspace, heuristics, query);
   }
 }
 
-bool GiveResults(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query, int64_t requested,
-                 int64_t* count, cudnnBackendDescriptor_t* configs, cudnnStatus_t* status) {
-  const Served& served = *query->served;
+bool GiveResults(cudnnBackendDescriptor_t heuristics, shadow::HeuristicsShadow* query,
+                 int64_t requested, int64_t* count, cudnnBackendDescriptor_t* configs,
+                 cudnnStatus_t* status) {
+  const shadow::Served& served = *query->served;
   const int64_t wanted = configs == nullptr ? 0 : requested;
   for (int64_t i = 0; i < served.count && i < wanted; ++i) {
-    if (!FillConfig(served.sets[i], configs[i])) {
+    if (!shadow::FillConfig(served.sets[i], configs[i])) {
       return false;
     }
     Mark(configs[i], query->problem, true);
@@ -281,11 +287,11 @@ bool GiveResults(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query, i
   return true;
 }
 
-void NoteResults(const HeuristicsShadow& query, int64_t requested, const int64_t* count,
+void NoteResults(const shadow::HeuristicsShadow& query, int64_t requested, const int64_t* count,
                  const cudnnBackendDescriptor_t* configs) {
   for (int64_t i = 0; configs != nullptr && count != nullptr && i < requested && i < *count; ++i) {
     Mark(configs[i], query.problem, false);
   }
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

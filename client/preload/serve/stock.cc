@@ -8,22 +8,22 @@
 #include "client/preload/state/state.h"
 #include "proto/model/tuning/note_rules.h"
 
-namespace convtune::preload {
+namespace convtune::preload::serve {
 namespace {
 
 constexpr int kUnasked = 0;
 constexpr int kKnown = 1;
 constexpr int kUnknown = 2;
 
-bool FindOut(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
+bool FindOut(cudnnBackendDescriptor_t heuristics, const shadow::HeuristicsShadow& query,
              snapshot::StockChoice* stock) {
   // Engines that are listed and cannot be finalised come in small numbers.
   constexpr int kTried = 8;
   const StockList list(heuristics, kTried);
   for (int i = 0; i < list.count(); ++i) {
-    const int64_t workspace = WorkspaceOf(query, list[i]);
-    ConfigFacts facts;
-    if (workspace >= 0 && ReadConfig(list[i], false, &facts)) {
+    const int64_t workspace = shadow::WorkspaceOf(query, list[i]);
+    shadow::ConfigFacts facts;
+    if (workspace >= 0 && shadow::ReadConfig(list[i], false, &facts)) {
       *stock = {1, facts.numerical_notes, facts.behavior_notes, 0, workspace};
       return true;
     }
@@ -33,9 +33,9 @@ bool FindOut(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
 
 }  // namespace
 
-bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
+bool StockOf(cudnnBackendDescriptor_t heuristics, const shadow::HeuristicsShadow& query,
              snapshot::StockChoice* stock) {
-  Problem* problem = query.problem;
+  report::Problem* problem = query.problem;
   if (query.mode < 0 || query.mode > snapshot::kStockA) {
     return false;
   }
@@ -51,8 +51,8 @@ bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
   }
   const bool found = FindOut(heuristics, query, stock);
   // Two threads may find the same out; the first one keeps it.
-  static Mutex mutex;
-  const Locked locked(&mutex);
+  static process::Mutex mutex;
+  const process::Locked locked(&mutex);
   if (state.load(std::memory_order_relaxed) == kUnasked) {
     problem->stock[query.mode] = *stock;
     state.store(found ? kKnown : kUnknown, std::memory_order_release);
@@ -60,7 +60,7 @@ bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
   return found;
 }
 
-int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query) {
+int PlainConfig(cudnnBackendDescriptor_t heuristics, const shadow::HeuristicsShadow& query) {
   constexpr int kOffset = 2;
   if (query.mode < 0 || query.mode > snapshot::kStockA) {
     return -1;
@@ -71,12 +71,12 @@ int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& que
     return seen - kOffset;
   }
   const StockList list(heuristics, StockList::kMost);
-  const int64_t limit = GetState().settings.max_workspace;
+  const int64_t limit = state::GetState().settings.max_workspace;
   int place = -1;
   for (int i = 0; i < list.count(); ++i) {
-    ConfigFacts facts;
-    if (ReadConfig(list[i], false, &facts) && KeepsNumerics(facts.numerical_notes, 0) &&
-        (limit < 0 || FitsInto(limit, ToldWorkspaceOf(query, list[i])))) {
+    shadow::ConfigFacts facts;
+    if (shadow::ReadConfig(list[i], false, &facts) && KeepsNumerics(facts.numerical_notes, 0) &&
+        (limit < 0 || FitsInto(limit, shadow::ToldWorkspaceOf(query, list[i])))) {
       place = i;
       if (query.mode != CUDNN_HEUR_MODE_FALLBACK) {
         break;
@@ -87,4 +87,4 @@ int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& que
   return place;
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

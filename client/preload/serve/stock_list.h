@@ -6,28 +6,28 @@
 #include "client/preload/process/real_cudnn.h"
 #include "client/preload/shadow/engine_config.h"
 
-namespace convtune::preload {
+namespace convtune::preload::serve {
 
 // Of a finalised heuristics descriptor, at most `most` configs. Owns them.
 class StockList {
  public:
-  static constexpr int kMost = kMaxPlaces;
+  static constexpr int kMost = shadow::kMaxPlaces;
 
   StockList(cudnnBackendDescriptor_t heuristics, int most) {
-    while (made_ < most && Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs_[made_]) ==
-                               CUDNN_STATUS_SUCCESS) {
+    while (made_ < most && process::Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+                                                  &configs_[made_]) == CUDNN_STATUS_SUCCESS) {
       ++made_;
     }
     int64_t got = 0;
-    if (made_ > 0 && Real().GetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, made_, &got,
-                                         configs_) == CUDNN_STATUS_SUCCESS) {
+    if (made_ > 0 && process::Real().GetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, made_, &got,
+                                                  configs_) == CUDNN_STATUS_SUCCESS) {
       count_ = got < made_ ? static_cast<int>(got) : made_;
     }
   }
   ~StockList() {
     while (made_ > 0) {
-      Real().Destroy(configs_[--made_]);
+      process::Real().Destroy(configs_[--made_]);
     }
   }
   StockList(const StockList&) = delete;
@@ -42,4 +42,4 @@ class StockList {
   int count_ = 0;
 };
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

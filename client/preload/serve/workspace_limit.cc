@@ -10,17 +10,17 @@
 #include "client/preload/serve/stock_list.h"
 #include "client/preload/shadow/engine_config.h"
 
-namespace convtune::preload {
+namespace convtune::preload::serve {
 namespace {
 
-void FindWithin(int64_t limit, const HeuristicsShadow& query, cudnnBackendDescriptor_t heuristics,
-                WithinLimit* within) {
-  static_assert(WithinLimit::kMost == StockList::kMost);
+void FindWithin(int64_t limit, const shadow::HeuristicsShadow& query,
+                cudnnBackendDescriptor_t heuristics, report::WithinLimit* within) {
+  static_assert(report::WithinLimit::kMost == StockList::kMost);
   const StockList list(heuristics, StockList::kMost);
   within->all = true;
   within->count = 0;
   for (int i = 0; i < list.count(); ++i) {
-    const int64_t workspace = ToldWorkspaceOf(query, list[i]);
+    const int64_t workspace = shadow::ToldWorkspaceOf(query, list[i]);
     within->all = within->all && workspace <= limit;
     if (FitsInto(limit, workspace)) {
       within->places[within->count++] = static_cast<int16_t>(i);
@@ -34,7 +34,7 @@ void FindWithin(int64_t limit, const HeuristicsShadow& query, cudnnBackendDescri
   // another mode's list may have one.
   int first = 0;
   while (first < within->count &&
-         !FitsInto(limit, WorkspaceOf(query, list[within->places[first]]))) {
+         !FitsInto(limit, shadow::WorkspaceOf(query, list[within->places[first]]))) {
     ++first;
   }
   std::copy(within->places + first, within->places + within->count, within->places);
@@ -43,19 +43,19 @@ void FindWithin(int64_t limit, const HeuristicsShadow& query, cudnnBackendDescri
 
 // Found out once for each problem and mode, since plans are built for it. `room` is for queries
 // whose problem has no key.
-const WithinLimit* Within(int64_t limit, const HeuristicsShadow& query, int mode,
-                          cudnnBackendDescriptor_t heuristics, WithinLimit* room) {
-  Problem* problem = query.problem;
+const report::WithinLimit* Within(int64_t limit, const shadow::HeuristicsShadow& query, int mode,
+                                  cudnnBackendDescriptor_t heuristics, report::WithinLimit* room) {
+  report::Problem* problem = query.problem;
   if (problem == nullptr || mode < 0 || mode > snapshot::kStockA) {
     FindWithin(limit, query, heuristics, room);
     return room;
   }
-  std::atomic<WithinLimit*>& known = problem->within[mode];
-  WithinLimit* within = known.load(std::memory_order_acquire);
+  std::atomic<report::WithinLimit*>& known = problem->within[mode];
+  report::WithinLimit* within = known.load(std::memory_order_acquire);
   if (within != nullptr) {
     return within;
   }
-  auto* found = static_cast<WithinLimit*>(calloc(1, sizeof(WithinLimit)));
+  auto* found = static_cast<report::WithinLimit*>(calloc(1, sizeof(report::WithinLimit)));
   if (found == nullptr) {
     FindWithin(limit, query, heuristics, room);
     return room;
@@ -69,14 +69,15 @@ const WithinLimit* Within(int64_t limit, const HeuristicsShadow& query, int mode
 }
 
 // Cuts what the query gives to its stored configs and these. Takes `other` over.
-void Cut(const WithinLimit& within, cudnnBackendDescriptor_t other, HeuristicsShadow* query) {
+void Cut(const report::WithinLimit& within, cudnnBackendDescriptor_t other,
+         shadow::HeuristicsShadow* query) {
   if (query->served == nullptr) {
-    query->served = static_cast<Served*>(calloc(1, sizeof(Served)));
+    query->served = static_cast<shadow::Served*>(calloc(1, sizeof(shadow::Served)));
   }
-  Served* served = query->served;
+  shadow::Served* served = query->served;
   if (served == nullptr) {
     if (other != nullptr) {
-      Real().Destroy(other);
+      process::Real().Destroy(other);
     }
     return;
   }
@@ -84,18 +85,19 @@ void Cut(const WithinLimit& within, cudnnBackendDescriptor_t other, HeuristicsSh
   served->other = other;
   served->place_count = within.count;
   std::copy_n(within.places, within.count, served->places);
-  Count(&counters.limited);
+  process::Count(&process::counters.limited);
 }
 
 }  // namespace
 
-void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) {
+void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics,
+                    shadow::HeuristicsShadow* query) {
   // What is cut already keeps to the limit.
   if (query->served != nullptr && query->served->cut) {
     return;
   }
-  WithinLimit room;
-  const WithinLimit* own = Within(limit, *query, query->mode, heuristics, &room);
+  report::WithinLimit room;
+  const report::WithinLimit* own = Within(limit, *query, query->mode, heuristics, &room);
   if (own->all) {
     return;
   }
@@ -105,18 +107,19 @@ void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics, Heuristi
   }
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_FALLBACK, CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B}) {
-    cudnnBackendDescriptor_t other = mode == query->mode ? nullptr : MakeQuery(*query, mode);
+    cudnnBackendDescriptor_t other =
+        mode == query->mode ? nullptr : shadow::MakeQuery(*query, mode);
     if (other == nullptr) {
       continue;
     }
-    const WithinLimit* within = Within(limit, *query, mode, other, &room);
+    const report::WithinLimit* within = Within(limit, *query, mode, other, &room);
     if (within->count > 0) {
       Cut(*within, other, query);
       return;
     }
-    Real().Destroy(other);
+    process::Real().Destroy(other);
   }
-  Count(&counters.over_limit);
+  process::Count(&process::counters.over_limit);
 }
 
 int LimitLegacy(int64_t limit, int count, int most, LegacyResult* results) {
@@ -129,7 +132,7 @@ int LimitLegacy(int64_t limit, int count, int most, LegacyResult* results) {
   });
   const bool all = std::all_of(results, results + count, fits);
   if (!all) {
-    Count(any ? &counters.limited : &counters.over_limit);
+    process::Count(any ? &process::counters.limited : &process::counters.over_limit);
   }
   if (any) {
     end = std::remove_if(results, results + count,
@@ -138,4 +141,4 @@ int LimitLegacy(int64_t limit, int count, int most, LegacyResult* results) {
   return std::min(static_cast<int>(end - results), most);
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

@@ -8,7 +8,7 @@
 #include "client/preload/serve/legacy.h"
 #include "client/preload/shadow/shadow.h"
 
-namespace convtune::preload {
+namespace convtune::preload::serve {
 
 // False also for what cannot be built, whose `workspace` is negative.
 constexpr bool FitsInto(int64_t limit, int64_t workspace) {
@@ -18,10 +18,11 @@ constexpr bool FitsInto(int64_t limit, int64_t workspace) {
 // After OnHeuristics: leaves out of what a finalised query gives the configs that need more than
 // the limit. Where its own list has none left, those of another mode's list take its place; where
 // no list has any, all stays as it is.
-void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query);
+void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics,
+                    shadow::HeuristicsShadow* query);
 
 // Takes the results that need more memory than the limit out of what a legacy function gave, and
 // cuts it to `most`. Where no good one is left, it is cut only. Returns how many there are.
 int LimitLegacy(int64_t limit, int count, int most, LegacyResult* results);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

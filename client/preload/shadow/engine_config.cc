@@ -5,20 +5,20 @@
 #include "client/preload/process/counters.h"
 #include "client/preload/process/real_cudnn.h"
 
-namespace convtune::preload {
+namespace convtune::preload::shadow {
 namespace {
 
 // A descriptor of our own, made behind the hooks.
 class Own {
  public:
   explicit Own(cudnnBackendDescriptorType_t type) {
-    if (Real().Create(type, &raw_) != CUDNN_STATUS_SUCCESS) {
+    if (process::Real().Create(type, &raw_) != CUDNN_STATUS_SUCCESS) {
       raw_ = nullptr;
     }
   }
   ~Own() {
     if (raw_ != nullptr) {
-      Real().Destroy(raw_);
+      process::Real().Destroy(raw_);
     }
   }
   Own(const Own&) = delete;
@@ -39,14 +39,16 @@ class Own {
 
 bool Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
          cudnnBackendAttributeType_t type, int64_t count, const void* values) {
-  return Real().SetAttribute(descriptor, name, type, count, values) == CUDNN_STATUS_SUCCESS;
+  return process::Real().SetAttribute(descriptor, name, type, count, values) ==
+         CUDNN_STATUS_SUCCESS;
 }
 
 // Number of elements that were written, -1 on an error.
 int64_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
             cudnnBackendAttributeType_t type, int64_t count, void* values) {
   int64_t got = 0;
-  if (Real().GetAttribute(descriptor, name, type, count, &got, values) != CUDNN_STATUS_SUCCESS) {
+  if (process::Real().GetAttribute(descriptor, name, type, count, &got, values) !=
+      CUDNN_STATUS_SUCCESS) {
     return -1;
   }
   return count > 0 && got > count ? count : got;
@@ -58,7 +60,7 @@ cudnnBackendDescriptor_t MakeChoice(const snapshot::SnapshotKnob& knob) {
   if (!choice ||
       !Set(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) ||
       !Set(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &knob.value) ||
-      Real().Finalize(choice.get()) != CUDNN_STATUS_SUCCESS) {
+      process::Real().Finalize(choice.get()) != CUDNN_STATUS_SUCCESS) {
     return nullptr;
   }
   return choice.Release();
@@ -75,7 +77,7 @@ cudnnBackendDescriptor_t MakeEngine(const HeuristicsShadow& query, int64_t index
        !Set(engine.get(), CUDNN_ATTR_ENGINE_SM_COUNT_TARGET, CUDNN_TYPE_INT32, 1, &sms)) ||
       (query.has_device && !Set(engine.get(), CUDNN_ATTR_ENGINE_DEVICEPROP,
                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &query.device_descriptor)) ||
-      Real().Finalize(engine.get()) != CUDNN_STATUS_SUCCESS) {
+      process::Real().Finalize(engine.get()) != CUDNN_STATUS_SUCCESS) {
     return nullptr;
   }
   return engine.Release();
@@ -120,8 +122,8 @@ bool ReadKnobs(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t engine,
   }
   cudnnBackendDescriptor_t choices[kMaxKnobs];
   int64_t made = 0;
-  while (made < most && Real().Create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choices[made]) ==
-                            CUDNN_STATUS_SUCCESS) {
+  while (made < most && process::Real().Create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+                                               &choices[made]) == CUDNN_STATUS_SUCCESS) {
     ++made;
   }
   bool good = made == most;
@@ -139,7 +141,7 @@ bool ReadKnobs(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t engine,
     Insert(knob, facts);
   }
   while (made > 0) {
-    Real().Destroy(choices[--made]);
+    process::Real().Destroy(choices[--made]);
   }
   return good;
 }
@@ -148,10 +150,10 @@ bool ReadKnobs(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t engine,
 
 void Destroy(EngineSet* set) {
   for (int i = 0; i < set->choice_count; ++i) {
-    Real().Destroy(set->choices[i]);
+    process::Real().Destroy(set->choices[i]);
   }
   if (set->engine != nullptr) {
-    Real().Destroy(set->engine);
+    process::Real().Destroy(set->engine);
   }
   set->engine = nullptr;
   set->choice_count = 0;
@@ -180,7 +182,7 @@ bool FillConfig(const EngineSet& set, cudnnBackendDescriptor_t config) {
          (set.choice_count == 0 ||
           Set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
               set.choice_count, set.choices)) &&
-         Real().Finalize(config) == CUDNN_STATUS_SUCCESS;
+         process::Real().Finalize(config) == CUDNN_STATUS_SUCCESS;
 }
 
 bool Validate(const EngineSet& set) {
@@ -216,7 +218,7 @@ cudnnBackendDescriptor_t MakeQuery(const HeuristicsShadow& query, cudnnBackendHe
        !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, CUDNN_TYPE_INT32, 1, &sms)) ||
       (query.has_device && !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &query.device_descriptor)) ||
-      Real().Finalize(other.get()) != CUDNN_STATUS_SUCCESS) {
+      process::Real().Finalize(other.get()) != CUDNN_STATUS_SUCCESS) {
     return nullptr;
   }
   return other.Release();
@@ -235,8 +237,8 @@ int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t conf
                 &query.device_descriptor)
           : Set(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
   int64_t bytes = -1;
-  Count(&counters.plans_own);
-  if (!placed || Real().Finalize(plan.get()) != CUDNN_STATUS_SUCCESS ||
+  process::Count(&process::counters.plans_own);
+  if (!placed || process::Real().Finalize(plan.get()) != CUDNN_STATUS_SUCCESS ||
       Get(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) != 1) {
     return -1;
   }
@@ -260,9 +262,9 @@ void Release(Served* served) {
     Destroy(&served->sets[i]);
   }
   if (served->other != nullptr) {
-    Real().Destroy(served->other);
+    process::Real().Destroy(served->other);
   }
   free(served);
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::shadow

@@ -6,7 +6,7 @@
 #include "client/preload/shadow/shadow.h"
 #include "db/snapshot/snapshot.h"
 
-namespace convtune::preload {
+namespace convtune::preload::shadow {
 
 constexpr int kMaxKnobs = 64;
 
@@ -70,4 +70,4 @@ int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t conf
 // The same without a plan where cuDNN tells the workspace of a config.
 int64_t ToldWorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::shadow

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-namespace convtune::preload {
+namespace convtune::preload::shadow {
 namespace {
 
 using snapshot::ProblemKey;
@@ -167,4 +167,4 @@ bool MakeKey(const OperationShadow* const* operations, int count, ProblemKey* ke
          snapshot::Canonicalize(key);
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::shadow

@@ -3,7 +3,7 @@
 #include "client/preload/shadow/shadow.h"
 #include "db/snapshot/problem_key.h"
 
-namespace convtune::preload {
+namespace convtune::preload::shadow {
 
 // The model's number of a data type; 0 if it has none.
 uint8_t ModelType(int cudnn_type);
@@ -13,4 +13,4 @@ uint8_t ModelType(int cudnn_type);
 // anything else.
 bool MakeKey(const OperationShadow* const* operations, int count, snapshot::ProblemKey* key);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::shadow

@@ -6,7 +6,7 @@
 
 #include "client/preload/shadow/engine_config.h"
 
-namespace convtune::preload {
+namespace convtune::preload::shadow {
 namespace {
 
 // A lock beside the chain that it guards: one cache line serves both. It is
@@ -144,4 +144,4 @@ void OpenShadowLocks() {
   }
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::shadow

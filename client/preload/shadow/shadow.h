@@ -15,10 +15,13 @@
 #include "db/snapshot/environment_key.h"
 #include "db/snapshot/problem_key.h"
 
-namespace convtune::preload {
-
+namespace convtune::preload::report {
 struct Problem;  // report/problems.h
-struct Served;   // engine_config.h
+}  // namespace convtune::preload::report
+
+namespace convtune::preload::shadow {
+
+struct Served;  // engine_config.h
 
 struct TensorShadow {
   bool odd;  // has something that a plain tensor has not
@@ -81,12 +84,12 @@ struct HeuristicsShadow {
   bool has_device;
   cudnnBackendDescriptor_t device_descriptor;
   DeviceShadow device;
-  Problem* problem;
+  report::Problem* problem;
   Served* served;  // owned
 };
 
 struct PlanShadow {
-  Problem* problem;                  // also of an engine config; null: not from a known query
+  report::Problem* problem;          // also of an engine config; null: not from a known query
   bool served;                       // the config is one of ours
   std::atomic<uint64_t> executions;  // without those that went into a CUDA graph
   // The datagram that tells of the plan, prepared before it is sent; owned.
@@ -125,4 +128,4 @@ void NoteAttribute(Record* record, cudnnBackendAttributeName_t name,
 // In a forked child, whose other threads are gone.
 void OpenShadowLocks();
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::shadow

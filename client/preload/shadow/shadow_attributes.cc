@@ -6,7 +6,7 @@
 #include "client/preload/shadow/graph_key.h"
 #include "client/preload/shadow/shadow.h"
 
-namespace convtune::preload {
+namespace convtune::preload::shadow {
 namespace {
 
 // The arguments of a SetAttribute call.
@@ -238,12 +238,12 @@ void NoteDevice(const Attribute& a, DeviceShadow* device) {
   device->known = false;
   if (a.name == CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION && a.type == CUDNN_TYPE_CHAR &&
       a.count > 0 && a.values != nullptr) {
-    device->known = EnvironmentOfProperties(static_cast<const char*>(a.values),
-                                            static_cast<size_t>(a.count), &device->environment);
+    device->known = process::EnvironmentOfProperties(
+        static_cast<const char*>(a.values), static_cast<size_t>(a.count), &device->environment);
   } else if (a.name == CUDNN_ATTR_DEVICEPROP_HANDLE) {
-    device->known = CurrentEnvironment(&device->environment);
+    device->known = process::CurrentEnvironment(&device->environment);
   } else if (a.name == CUDNN_ATTR_DEVICEPROP_DEVICE_ID && a.One(CUDNN_TYPE_INT32, &ordinal)) {
-    device->known = EnvironmentOfDevice(ordinal, &device->environment);
+    device->known = process::EnvironmentOfDevice(ordinal, &device->environment);
   }
 }
 
@@ -319,4 +319,4 @@ void NoteAttribute(Record* record, cudnnBackendAttributeName_t name,
   }
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::shadow

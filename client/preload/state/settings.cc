@@ -8,7 +8,7 @@
 
 #include "db/snapshot/snapshot.h"
 
-namespace convtune::preload {
+namespace convtune::preload::state {
 namespace {
 
 // Null where it is not set or empty.
@@ -186,4 +186,4 @@ void ReadSettings(Settings* settings) {
   ReadPaths(settings);
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::state

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-namespace convtune::preload {
+namespace convtune::preload::state {
 
 enum class Policy { kObserve, kReorder, kTruncate };
 
@@ -31,4 +31,4 @@ constexpr char kRunCountersVariable[] = "CONVTUNE_RUN_COUNTERS";
 // off, with one line on stderr that names the variable and the rule.
 void ReadSettings(Settings* settings);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::state

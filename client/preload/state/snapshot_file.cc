@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace convtune::preload {
+namespace convtune::preload::state {
 namespace {
 
 // False if the file ends early: it was cut short while it was read.
@@ -74,4 +74,4 @@ bool LoadSnapshot(const char* path, snapshot::SnapshotView* view, const char** r
   return true;
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::state

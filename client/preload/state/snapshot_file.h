@@ -2,7 +2,7 @@
 
 #include "db/snapshot/snapshot.h"
 
-namespace convtune::preload {
+namespace convtune::preload::state {
 
 // Reads and verifies a snapshot file into private memory that stays for the
 // life of the process; a file above kSnapshotCopyLimit is mapped. False, with a
@@ -10,4 +10,4 @@ namespace convtune::preload {
 // is for this process alone.
 bool LoadSnapshot(const char* path, snapshot::SnapshotView* view, const char** reason);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::state

@@ -16,7 +16,7 @@
 #include "client/preload/shadow/shadow.h"
 #include "client/preload/state/snapshot_file.h"
 
-namespace convtune::preload {
+namespace convtune::preload::state {
 namespace {
 
 // Not built before it is needed, never destroyed: other libraries' exit
@@ -37,15 +37,15 @@ void AtExit() {
   const State& state = Mutable();
   for (const char* path : {state.settings.counters, state.settings.run_counters}) {
     if (path[0] != '\0') {
-      WriteCounters(path, PolicyName(state.settings.policy),
-                    state.has_snapshot ? "valid" : state.snapshot_reason,
-                    state.has_snapshot ? state.view.header().release : 0);
+      process::WriteCounters(path, PolicyName(state.settings.policy),
+                             state.has_snapshot ? "valid" : state.snapshot_reason,
+                             state.has_snapshot ? state.view.header().release : 0);
     }
   }
 }
 
 int FindCudnn(dl_phdr_info* info, size_t /*size*/, void* /*data*/) {
-  return info->dlpi_name != nullptr && IsCudnnLibrary(info->dlpi_name) ? 1 : 0;
+  return info->dlpi_name != nullptr && process::IsCudnnLibrary(info->dlpi_name) ? 1 : 0;
 }
 
 // At the end of a process that `convtune run` started and that never called a hook: LD_PRELOAD does
@@ -56,14 +56,14 @@ __attribute__((destructor)) void TellBypassed() {
   }
   const char* path = getenv(kRunCountersVariable);
   if (path != nullptr && path[0] != '\0' && dl_iterate_phdr(FindCudnn, nullptr) != 0) {
-    WriteBypassed(path);
+    process::WriteBypassed(path);
   }
 }
 
 void InChild() {
-  UnlockAll();
-  OpenShadowLocks();
-  ResetCounters();
+  process::UnlockAll();
+  shadow::OpenShadowLocks();
+  process::ResetCounters();
 }
 
 // By process: a number that the system draws.
@@ -77,7 +77,7 @@ void Init() {
   State& state = *new (storage) State;
   initialised.store(true, std::memory_order_relaxed);
   ReadSettings(&state.settings);
-  const RealCudnn& real = Real();
+  const process::RealCudnn& real = process::Real();
   // The attributes' numbers are those of cuDNN 9.
   constexpr size_t kMajor = 9;
   if (state.settings.off || real.GetVersion == nullptr || real.GetVersion() / 10000 != kMajor) {
@@ -89,7 +89,7 @@ void Init() {
     state.canary = state.settings.canary >= 0 ? state.settings.canary == 1
                                               : DrawCanary(state.view.header().canary_permille);
   }
-  pthread_atfork(LockAll, UnlockAll, InChild);
+  pthread_atfork(process::LockAll, process::UnlockAll, InChild);
   if (state.settings.counters[0] != '\0' || state.settings.run_counters[0] != '\0') {
     atexit(AtExit);
   }
@@ -129,4 +129,4 @@ const snapshot::SnapshotEntry* LookUp(const State& state,
   return state.view.Find(*stable, key, hash);
 }
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::state

@@ -4,7 +4,7 @@
 #include "client/preload/state/settings.h"
 #include "db/snapshot/snapshot.h"
 
-namespace convtune::preload {
+namespace convtune::preload::state {
 
 struct State {
   Settings settings;
@@ -29,4 +29,4 @@ const snapshot::SnapshotEntry* LookUp(const State& state,
                                       const snapshot::ProblemKey& key, uint64_t hash,
                                       bool* environment_known);
 
-}  // namespace convtune::preload
+}  // namespace convtune::preload::state

@@ -50,9 +50,9 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
   FieldChecker checker(violations);
   checker.Require(request.tunings_size() <= kMostTunings, "tunings", "must be at most 10,000");
   if (!checker.ok()) return std::nullopt;
-  std::vector<db::BundleEnvironmentRow> environments;
+  std::vector<db::bundle::BundleEnvironmentRow> environments;
   for (const v1::BundleEnvironment& environment : request.environments()) {
-    environments.push_back(db::FromBundleEnvironment(environment));
+    environments.push_back(db::bundle::FromBundleEnvironment(environment));
   }
   ApplyTuningsArgs args;
   const auto refuse = [&args](int index, const std::string& why) {
@@ -60,19 +60,19 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
       args.refused.push_back(absl::StrCat("tunings[", index, "].", why));
     }
   };
-  std::vector<db::BundleRefusal> refusals;
+  std::vector<db::bundle::BundleRefusal> refusals;
   for (int i = 0; i < request.tunings_size(); ++i) {
     const v1::Tuning& row = request.tunings(i);
     if (row.environment_number() < 1 || row.environment_number() > request.environments_size()) {
       refuse(i, "environment_number: must be the number of one of the environments");
       continue;
     }
-    const db::BundleEnvironmentRow& environment =
+    const db::bundle::BundleEnvironmentRow& environment =
         environments[static_cast<size_t>(row.environment_number()) - 1];
     refusals.clear();
     // Times are the fleet server's: this node's clock may be behind it.
     std::optional<Tuning> tuning =
-        db::FromBundleTuning(row, environment, absl::InfiniteFuture(), &refusals);
+        db::bundle::FromBundleTuning(row, environment, absl::InfiniteFuture(), &refusals);
     if (!tuning.has_value()) {
       const Violation& first = refusals.front().violation;
       refuse(i, absl::StrCat(first.field, ": ", first.rule));
@@ -110,8 +110,8 @@ v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
     v1::OutboxRow row;
     *row.mutable_id() = OutboxIdToProto(entry.id);
     *row.mutable_environment() =
-        db::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
-    db::FillBundleTuning(entry.tuning, 1, /*with_samples=*/false, row.mutable_tuning());
+        db::bundle::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
+    db::bundle::FillBundleTuning(entry.tuning, 1, /*with_samples=*/false, row.mutable_tuning());
     row.set_relayed(entry.tuning.origin == Origin::kFleet);
     return row;
   };

@@ -32,7 +32,7 @@ class BundleExport {
   size_t place_ = 0;
   bool finished_ = false;
   std::string piece_;
-  db::BundleWriter writer_;
+  db::bundle::BundleWriter writer_;
 };
 
 }  // namespace convtune::rpc::services

@@ -20,12 +20,12 @@ namespace convtune::rpc::services {
 namespace {
 
 // One that closes when its reader does, while ours stays.
-absl::StatusOr<std::unique_ptr<db::BundleReader>> OpenReader(int fd) {
+absl::StatusOr<std::unique_ptr<db::bundle::BundleReader>> OpenReader(int fd) {
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("bundle: ", std::strerror(errno)));
   }
-  return db::BundleReader::FromDescriptor(copy, "bundle");
+  return db::bundle::BundleReader::FromDescriptor(copy, "bundle");
 }
 
 }  // namespace
@@ -67,13 +67,14 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
   v1::ImportBundleResponse response;
   {
     // Before anything of it gets near the database.
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, OpenReader(fd_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
     RETURN_IF_ERROR(reader->CheckBytes());
-    RETURN_IF_ERROR(db::CheckBundleSignature(reader->trailer(), options_.trusted, reader->name()));
+    RETURN_IF_ERROR(
+        db::bundle::CheckBundleSignature(reader->trailer(), options_.trusted, reader->name()));
     response.set_tuning_count(reader->trailer().tuning_count());
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }
-  db::RefusalCounts refused;
+  db::bundle::RefusalCounts refused;
   const absl::StatusOr<commit::ImportCounts> counts = Take(skip_refused, &refused);
   response.set_refused_count(refused.rows());
   for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
@@ -86,11 +87,11 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
 }
 
 absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
-                                                        db::RefusalCounts* refused) {
+                                                        db::bundle::RefusalCounts* refused) {
   const absl::Time now = options_.clock->Now();
-  ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, OpenReader(fd_));
-  db::BundleEntry entry;
-  std::vector<db::BundleRefusal> refusals;
+  ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
+  db::bundle::BundleEntry entry;
+  std::vector<db::bundle::BundleRefusal> refusals;
   return options_.tuner->ImportTunings([&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     while (true) {
       ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
@@ -98,7 +99,7 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
       const bool in_vain = refused->rows() > 0 && !skip_refused;
       if (!more && in_vain) return absl::AbortedError("a row was refused");
       if (!more) return std::nullopt;
-      auto tuning = db::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
+      auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
       if (!tuning.has_value()) {
         refused->Add(entry.offset, refusals);
       } else if (!in_vain) {

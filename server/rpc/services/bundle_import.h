@@ -46,7 +46,7 @@ class BundleImport {
 
  private:
   BundleImport(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
-  absl::StatusOr<commit::ImportCounts> Take(bool skip_refused, db::RefusalCounts* refused);
+  absl::StatusOr<commit::ImportCounts> Take(bool skip_refused, db::bundle::RefusalCounts* refused);
 
   const Options options_;
   const int fd_;

@@ -8,10 +8,10 @@
 namespace convtune::cli {
 namespace {
 
-std::unique_ptr<Client> ClientOf(const std::string& address) {
-  Client::Options options;
-  options.address = *Address::Parse(address);
-  return *Client::Create(options);
+std::unique_ptr<client::Client> ClientOf(const std::string& address) {
+  client::Client::Options options;
+  options.address = *client::Address::Parse(address);
+  return *client::Client::Create(options);
 }
 
 TEST(ClientTest, AnErrorKeepsItsFields) {
@@ -20,7 +20,7 @@ TEST(ClientTest, AnErrorKeepsItsFields) {
   v1::BatchGetRequest request;
   const auto response = ClientOf(daemon.address())->BatchGet(request, absl::InfiniteDuration());
   EXPECT_TRUE(absl::IsInvalidArgument(response.status()));
-  const auto violations = ViolationsOf(response.status());
+  const auto violations = client::ViolationsOf(response.status());
   ASSERT_EQ(violations.size(), 2U);
   EXPECT_EQ(violations[0].field, "problems[0].text");
   EXPECT_EQ(violations[1].rule, "must be");
@@ -30,7 +30,7 @@ TEST(RefusedProblemsTest, AreNoneWhereAnythingElseIsWrong) {
   FakeDaemon daemon;
   const auto refused = [&](const std::string& field) {
     daemon.error = BadRequest({{"problems[1].text", "must be short"}, {field, "must be"}});
-    return RefusedProblems(ClientOf(daemon.address())->GetServerInfo().status(), 18);
+    return client::RefusedProblems(ClientOf(daemon.address())->GetServerInfo().status(), 18);
   };
   const std::vector<std::pair<size_t, std::string>> both = {{1, "problems[1].text: must be short"},
                                                             {17, "problems[17].text: must be"}};
@@ -77,8 +77,8 @@ TEST(ClientTest, AnAnswerThatIsLateIsNotOutOfReach) {
 
 TEST(ClientTest, DetailsThatAreNoStatusAreIgnored) {
   absl::Status status = absl::InvalidArgumentError("x");
-  status.SetPayload(kRpcDetailsUrl, absl::Cord("\xff\xff\xff"));
-  EXPECT_TRUE(ViolationsOf(status).empty());
+  status.SetPayload(client::kRpcDetailsUrl, absl::Cord("\xff\xff\xff"));
+  EXPECT_TRUE(client::ViolationsOf(status).empty());
 }
 
 }  // namespace

@@ -184,9 +184,9 @@ TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) 
 
 TEST_F(ResolverDaemonTest, NothingOfACallIsLeftWhereTheSnapshotThrows) {
   const SilentDaemon silent(daemon_.folder() + "/silent");
-  convtune::Client::Options options;
+  convtune::client::Client::Options options;
   options.address = Address::Parse("unix:" + daemon_.folder() + "/silent").value();
-  const auto client = convtune::Client::Create(options).value();
+  const auto client = convtune::client::Client::Create(options).value();
   const auto call = [&client] {
     EXPECT_THROW(client
                      ->BatchGetOrElse({}, absl::Seconds(60), absl::Milliseconds(1),

@@ -13,7 +13,7 @@ class LayeredTuningsTest : public ::testing::Test {
  protected:
   void AddLayer(const std::vector<Tuning>& tunings) {
     const std::string path = folder_.File("base" + std::to_string(layers_.size()));
-    WriteWholeFile(path, BundleOf(tunings));
+    WriteWholeFile(path, bundle::BundleOf(tunings));
     BundleLayer::Options options;
     options.path = path;
     options.now = ManualClock().now;
@@ -45,64 +45,64 @@ class LayeredTuningsTest : public ::testing::Test {
 };
 
 TEST_F(LayeredTuningsTest, GivesWhatALayerHas) {
-  AddLayer(SampleTunings(3));
-  const auto got = Store().GetTuning(ValidTuning(2).key);
+  AddLayer(bundle::SampleTunings(3));
+  const auto got = Store().GetTuning(bundle::ValidTuning(2).key);
   ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_EQ(*got, Imported(ValidTuning(2)));
+  EXPECT_EQ(*got, bundle::Imported(bundle::ValidTuning(2)));
   EXPECT_EQ(prepared_, 1);
-  EXPECT_TRUE(absl::IsNotFound(Store().GetTuning(ValidTuning(4).key).status()));
+  EXPECT_TRUE(absl::IsNotFound(Store().GetTuning(bundle::ValidTuning(4).key).status()));
 }
 
 TEST_F(LayeredTuningsTest, EvidenceDecidesAndNotPlace) {
-  AddLayer(SampleTunings(2));
-  Tuning worse = ValidTuning(1);
+  AddLayer(bundle::SampleTunings(2));
+  Tuning worse = bundle::ValidTuning(1);
   worse.evidence = Evidence::kIncomplete;
-  Tuning better = ValidTuning(2);
+  Tuning better = bundle::ValidTuning(2);
   better.tune_time += absl::Seconds(1);
   ASSERT_TRUE(memory_.PutTuning(worse, SampleEnvironment()).ok());
   ASSERT_TRUE(memory_.PutTuning(better, SampleEnvironment()).ok());
-  EXPECT_EQ(*Store().GetTuning(worse.key), Imported(ValidTuning(1)));
+  EXPECT_EQ(*Store().GetTuning(worse.key), bundle::Imported(bundle::ValidTuning(1)));
   EXPECT_EQ(*Store().GetTuning(better.key), better);
   const std::vector<Tuning> all = All();
   ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0], WithoutSamples(Imported(ValidTuning(1))));
+  EXPECT_EQ(all[0], WithoutSamples(bundle::Imported(bundle::ValidTuning(1))));
   EXPECT_EQ(all[1], WithoutSamples(better));
 }
 
 TEST_F(LayeredTuningsTest, BetweenEqualsTheStoresOwnStays) {
-  AddLayer(SampleTunings(1));
-  ASSERT_TRUE(memory_.PutTuning(ValidTuning(1), SampleEnvironment()).ok());
-  EXPECT_EQ(Store().GetTuning(ValidTuning(1).key)->origin, Origin::kLocal);
+  AddLayer(bundle::SampleTunings(1));
+  ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(1), SampleEnvironment()).ok());
+  EXPECT_EQ(Store().GetTuning(bundle::ValidTuning(1).key)->origin, Origin::kLocal);
 }
 
 TEST_F(LayeredTuningsTest, ForEachGoesInOrderThroughStoreAndLayers) {
-  AddLayer({ValidTuning(1), ValidTuning(4), ValidTuning(6)});
-  AddLayer({ValidTuning(2), ValidTuning(4), ValidTuning(7)});
+  AddLayer({bundle::ValidTuning(1), bundle::ValidTuning(4), bundle::ValidTuning(6)});
+  AddLayer({bundle::ValidTuning(2), bundle::ValidTuning(4), bundle::ValidTuning(7)});
   for (const int n : {3, 5, 6}) {
-    ASSERT_TRUE(memory_.PutTuning(ValidTuning(n), SampleEnvironment()).ok());
+    ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(n), SampleEnvironment()).ok());
   }
   std::vector<std::string> keys, expected;
   for (const Tuning& tuning : All()) keys.push_back(tuning.key.problem_text);
-  for (int n = 1; n <= 7; ++n) expected.push_back(ValidTuning(n).key.problem_text);
+  for (int n = 1; n <= 7; ++n) expected.push_back(bundle::ValidTuning(n).key.problem_text);
   EXPECT_EQ(keys, expected);
 }
 
 TEST_F(LayeredTuningsTest, DeletingLeavesWhatALayerHas) {
-  AddLayer(SampleTunings(1));
-  ASSERT_TRUE(memory_.PutTuning(ValidTuning(1), SampleEnvironment()).ok());
-  EXPECT_EQ(*memory_.DeleteTunings({ValidTuning(1).key}), 1);
-  EXPECT_EQ(Store().GetTuning(ValidTuning(1).key)->origin, Origin::kImported);
+  AddLayer(bundle::SampleTunings(1));
+  ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(1), SampleEnvironment()).ok());
+  EXPECT_EQ(*memory_.DeleteTunings({bundle::ValidTuning(1).key}), 1);
+  EXPECT_EQ(Store().GetTuning(bundle::ValidTuning(1).key)->origin, Origin::kImported);
 }
 
 TEST_F(LayeredTuningsTest, ListsTheEnvironmentsOfBoth) {
-  AddLayer(SampleTunings(1));
+  AddLayer(bundle::SampleTunings(1));
   EXPECT_EQ(*Store().ListEnvironments(), std::vector<Environment>{SampleEnvironment()});
-  ASSERT_TRUE(memory_.PutTuning(ValidTuning(2), SampleEnvironment()).ok());
+  ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(2), SampleEnvironment()).ok());
   EXPECT_EQ(Store().ListEnvironments()->size(), 1U);
 }
 
 TEST_F(LayeredTuningsTest, ADamagedBaseIsRefused) {
-  std::string bytes = BundleOf(SampleTunings(1));
+  std::string bytes = bundle::BundleOf(bundle::SampleTunings(1));
   bytes[bytes.size() - 1] ^= 1;
   WriteWholeFile(folder_.File("b"), bytes);
   BundleLayer::Options options;
@@ -111,9 +111,10 @@ TEST_F(LayeredTuningsTest, ADamagedBaseIsRefused) {
 }
 
 TEST_F(LayeredTuningsTest, ARowThatLiesIsLeftOutAndSaid) {
-  v1::Tuning lie = SampleRow(1);
+  v1::Tuning lie = bundle::SampleRow(1);
   lie.clear_candidates();
-  WriteWholeFile(folder_.File("b"), BundleOfRows({lie, SampleRow(2)}, SampleBundleEnvironment()));
+  WriteWholeFile(folder_.File("b"), bundle::BundleOfRows({lie, bundle::SampleRow(2)},
+                                                         bundle::SampleBundleEnvironment()));
   std::vector<std::string> said;
   BundleLayer::Options options;
   options.path = folder_.File("b");

@@ -33,7 +33,7 @@ class BanCommand final : public app::Command {
     if (delete_->parsed()) return Delete(context);
     BanKeeper daemon;
     daemon.create = [&](const v1::Ban& ban) -> absl::StatusOr<v1::CreateBanResponse> {
-      ASSIGN_OR_RETURN(Client* const client, context.Connect());
+      ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
       v1::CreateBanRequest request;
       *request.mutable_ban() = ban;
       request.set_dry_run(args_.dry_run());

@@ -74,8 +74,8 @@ class DoctorCommand final : public app::Command {
   }
 
   // False if the daemon is out of reach.
-  static bool Examine(Client& client, v1::ServerInfo* info, v1::ListEnvironmentsResponse* known,
-                      std::vector<app::Finding>* findings) {
+  static bool Examine(client::Client& client, v1::ServerInfo* info,
+                      v1::ListEnvironmentsResponse* known, std::vector<app::Finding>* findings) {
     const auto server = client.GetServerInfo();
     if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
@@ -106,7 +106,7 @@ class DoctorCommand final : public app::Command {
   }
 
   static void ExamineFleetState(app::Context& context, std::vector<app::Finding>* findings) {
-    const auto client = FleetClient::Create(context.settings().client);
+    const auto client = client::FleetClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto state = (*client)->GetFleetState(/*observer=*/true);
     if (absl::IsUnimplemented(state.status()) || absl::IsPermissionDenied(state.status())) return;
@@ -125,7 +125,7 @@ class DoctorCommand final : public app::Command {
 
   static void ExaminePublished(app::Context& context, v1::Publication* seen,
                                std::vector<app::Finding>* findings) {
-    const auto client = ReleaseClient::Create(context.settings().client);
+    const auto client = client::ReleaseClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto publication = (*client)->GetPublication();
     if (absl::IsUnimplemented(publication.status())) return;
@@ -134,8 +134,8 @@ class DoctorCommand final : public app::Command {
               findings);
   }
 
-  static void ExamineHealth(Client& client, const std::string& service, const std::string& words,
-                            std::vector<app::Finding>* findings) {
+  static void ExamineHealth(client::Client& client, const std::string& service,
+                            const std::string& words, std::vector<app::Finding>* findings) {
     const auto serving = client.IsServing(service);
     if (!serving.ok()) {
       AddFailure(absl::StrCat("health ", service), serving.status(), findings);

@@ -61,7 +61,7 @@ class ReportCommand final : public app::Command {
 
   // A node is what it would export, with its counters and what it misses.
   absl::Status AskDaemon(app::Context& context, convtune::report::ReportData* data) const {
-    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
     ASSIGN_OR_RETURN(const v1::ServerInfo info, client->GetServerInfo());
     data->AddCounters({info.lookups(), info.hits()});
     const char* folder = std::getenv("TMPDIR");
@@ -82,8 +82,8 @@ class ReportCommand final : public app::Command {
   }
 
   static absl::Status AddWanted(app::Context& context, convtune::report::ReportData* data) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<ReleaseClient> client,
-                     ReleaseClient::Create(context.settings().client));
+    ASSIGN_OR_RETURN(const std::unique_ptr<client::ReleaseClient> client,
+                     client::ReleaseClient::Create(context.settings().client));
     v1::ListWantedRequest request;
     request.set_environment(context.settings().environment);
     request.set_max_problems(kMostWanted);

@@ -180,7 +180,7 @@ class UpgradeCheckCommand final : public app::Command {
   // The tunings of one environment of the database, with their winners.
   static absl::Status AskDaemon(app::Context& context, std::vector<AskedProblem>* problems,
                                 v1::Environment* stored) {
-    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
     v1::ListTuningsRequest request;
     request.set_environment(context.settings().environment);
     request.set_page_size(kTuningsPerPage);

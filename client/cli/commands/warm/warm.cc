@@ -177,7 +177,7 @@ class WarmCommand final : public app::Command {
   absl::Status WaitReady(app::Context& context) const {
     if (!wait_ready_) return absl::OkStatus();
     ASSIGN_OR_RETURN(const absl::Duration limit, output::ParseTime("--wait-ready", *wait_ready_));
-    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
     const absl::Time end = absl::Now() + limit;
     while (true) {
       const auto ready = client->IsServing("readiness");
@@ -246,7 +246,7 @@ class WarmCommand final : public app::Command {
   // Counts the answers of `rows` that a restart loses, and those that only the daemon gives.
   static void CountUnkept(app::Context& context, const std::vector<ProblemRow>& rows,
                           const std::map<std::string, v1::Answer>& answers, WarmSummary* summary) {
-    const auto client = ReleaseClient::Create(context.settings().client);
+    const auto client = client::ReleaseClient::Create(context.settings().client);
     if (client.ok()) {
       // A daemon older than this call, or one without releases, gives no answer.
       if (const auto publication = (*client)->GetPublication(); publication.ok()) {

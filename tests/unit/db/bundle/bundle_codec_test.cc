@@ -10,7 +10,7 @@
 #include "proto/model/tuning/self_check.h"
 #include "tests/unit/db/bundle/bundle_files.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'767'225'600);
@@ -359,4 +359,4 @@ TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
 }
 
 }  // namespace
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -13,7 +13,7 @@
 #include "tests/unit/db/sample_tunings.h"
 #include "tests/unit/db/test_folder.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 
 // SampleTuning(n) of a problem that there can be.
 inline Tuning ValidTuning(int n) {
@@ -96,4 +96,4 @@ inline Tuning Imported(Tuning tuning) {
   return tuning;
 }
 
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

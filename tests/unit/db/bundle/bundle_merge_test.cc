@@ -8,7 +8,7 @@
 
 #include "tests/unit/db/bundle/bundle_files.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 class BundleMergeTest : public ::testing::Test {
@@ -138,4 +138,4 @@ TEST_F(BundleMergeTest, OtherKeysThanEd25519AreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -6,7 +6,7 @@
 #include "db/bundle/bundle_json.h"
 #include "tests/unit/db/bundle/bundle_files.h"
 
-namespace convtune::db {
+namespace convtune::db::bundle {
 namespace {
 
 using ::testing::HasSubstr;
@@ -215,4 +215,4 @@ TEST(BundleTest, JsonLinesNameTheEnvironmentAndAreTheSameAgain) {
 }
 
 }  // namespace
-}  // namespace convtune::db
+}  // namespace convtune::db::bundle

@@ -9,7 +9,7 @@
 #include "client/preload/shadow/shadow.h"
 #include "db/snapshot/key_convert.h"
 
-namespace convtune::preload {
+namespace convtune::preload::report {
 namespace {
 
 snapshot::ProblemKey Numbered(int n, int alignment = 16) {
@@ -68,38 +68,39 @@ cudnnBackendDescriptor_t Descriptor(uintptr_t n) {
 }
 
 TEST(Shadows, ARecordLivesAsLongAsItsDescriptor) {
-  EXPECT_EQ(Find(Descriptor(1)), nullptr);
-  Remember(Descriptor(1), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  ASSERT_NE(Find(Descriptor(1)), nullptr);
-  EXPECT_EQ(Find(Descriptor(1))->type, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  Forget(Descriptor(1));
-  EXPECT_EQ(Find(Descriptor(1)), nullptr);
+  EXPECT_EQ(shadow::Find(Descriptor(1)), nullptr);
+  shadow::Remember(Descriptor(1), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  ASSERT_NE(shadow::Find(Descriptor(1)), nullptr);
+  EXPECT_EQ(shadow::Find(Descriptor(1))->type, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  shadow::Forget(Descriptor(1));
+  EXPECT_EQ(shadow::Find(Descriptor(1)), nullptr);
 }
 
 TEST(Shadows, ANewDescriptorAtAnOldAddressStartsAnew) {
-  Remember(Descriptor(2), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  Find(Descriptor(2))->tensor.uid = 5;
-  Remember(Descriptor(2), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  EXPECT_EQ(Find(Descriptor(2))->tensor.uid, 0);
+  shadow::Remember(Descriptor(2), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  shadow::Find(Descriptor(2))->tensor.uid = 5;
+  shadow::Remember(Descriptor(2), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  EXPECT_EQ(shadow::Find(Descriptor(2))->tensor.uid, 0);
   // Of a type that is not shadowed: forgotten.
-  Remember(Descriptor(2), CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-  EXPECT_EQ(Find(Descriptor(2)), nullptr);
+  shadow::Remember(Descriptor(2), CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+  EXPECT_EQ(shadow::Find(Descriptor(2)), nullptr);
 }
 
 TEST(Shadows, AnUnknownAttributeMakesATensorOdd) {
-  Remember(Descriptor(3), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  Record* record = Find(Descriptor(3));
+  shadow::Remember(Descriptor(3), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  shadow::Record* record = shadow::Find(Descriptor(3));
   const int64_t one = 1, four = 4;
-  NoteAttribute(record, CUDNN_ATTR_TENSOR_VECTOR_COUNT, CUDNN_TYPE_INT64, 1, &one);
+  shadow::NoteAttribute(record, CUDNN_ATTR_TENSOR_VECTOR_COUNT, CUDNN_TYPE_INT64, 1, &one);
   EXPECT_FALSE(record->tensor.odd);
-  NoteAttribute(record, CUDNN_ATTR_TENSOR_VECTOR_COUNT, CUDNN_TYPE_INT64, 1, &four);
+  shadow::NoteAttribute(record, CUDNN_ATTR_TENSOR_VECTOR_COUNT, CUDNN_TYPE_INT64, 1, &four);
   EXPECT_TRUE(record->tensor.odd);
-  Forget(Descriptor(3));
-  Remember(Descriptor(3), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  record = Find(Descriptor(3));
-  NoteAttribute(record, static_cast<cudnnBackendAttributeName_t>(9999), CUDNN_TYPE_INT64, 1, &one);
+  shadow::Forget(Descriptor(3));
+  shadow::Remember(Descriptor(3), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  record = shadow::Find(Descriptor(3));
+  shadow::NoteAttribute(record, static_cast<cudnnBackendAttributeName_t>(9999), CUDNN_TYPE_INT64, 1,
+                        &one);
   EXPECT_TRUE(record->tensor.odd);
-  Forget(Descriptor(3));
+  shadow::Forget(Descriptor(3));
 }
 
 TEST(Shadows, ThreadsDoNotDisturbEachOther) {
@@ -108,13 +109,14 @@ TEST(Shadows, ThreadsDoNotDisturbEachOther) {
     threads.emplace_back([t] {
       for (uintptr_t round = 0; round < 200; ++round) {
         for (uintptr_t i = 0; i < 50; ++i) {
-          Remember(Descriptor(10000 + t * 100 + i), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-          Find(Descriptor(10000 + t * 100 + i))->tensor.uid = static_cast<int64_t>(t * 100 + i);
+          shadow::Remember(Descriptor(10000 + t * 100 + i), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+          shadow::Find(Descriptor(10000 + t * 100 + i))->tensor.uid =
+              static_cast<int64_t>(t * 100 + i);
         }
         for (uintptr_t i = 0; i < 50; ++i) {
-          ASSERT_EQ(Find(Descriptor(10000 + t * 100 + i))->tensor.uid,
+          ASSERT_EQ(shadow::Find(Descriptor(10000 + t * 100 + i))->tensor.uid,
                     static_cast<int64_t>(t * 100 + i));
-          Forget(Descriptor(10000 + t * 100 + i));
+          shadow::Forget(Descriptor(10000 + t * 100 + i));
         }
       }
     });
@@ -125,4 +127,4 @@ TEST(Shadows, ThreadsDoNotDisturbEachOther) {
 }
 
 }  // namespace
-}  // namespace convtune::preload
+}  // namespace convtune::preload::report

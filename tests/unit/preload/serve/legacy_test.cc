@@ -4,7 +4,7 @@
 
 #include "server/worker/cudnn/legacy_notes.h"
 
-namespace convtune::preload {
+namespace convtune::preload::serve {
 namespace {
 
 TEST(LegacyNotes, AreTheDaemons) {
@@ -45,4 +45,4 @@ TEST(IsMathAllowed, TheSameOrAStricterOne) {
 }
 
 }  // namespace
-}  // namespace convtune::preload
+}  // namespace convtune::preload::serve

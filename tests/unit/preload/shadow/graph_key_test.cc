@@ -6,7 +6,7 @@
 #include "server/worker/cudnn/graph_builder.h"
 #include "tests/unit/model/problem/random_problem.h"
 
-namespace convtune::preload {
+namespace convtune::preload::shadow {
 namespace {
 
 using snapshot::ProblemKey;
@@ -163,4 +163,4 @@ TEST(MakeKey, OnOnePixelTheFirstOfTwoAdditionsIsTheResiduals) {
 }
 
 }  // namespace
-}  // namespace convtune::preload
+}  // namespace convtune::preload::shadow

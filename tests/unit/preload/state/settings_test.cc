@@ -12,7 +12,7 @@
 #include "db/snapshot/snapshot.h"
 #include "tests/unit/snapshot_folders.h"
 
-namespace convtune::preload {
+namespace convtune::preload::state {
 namespace {
 
 class PreloadSettingsTest : public ::testing::Test {
@@ -100,4 +100,4 @@ TEST_F(PreloadSettingsTest, WhatIsNamedIsTaken) {
 }
 
 }  // namespace
-}  // namespace convtune::preload
+}  // namespace convtune::preload::state

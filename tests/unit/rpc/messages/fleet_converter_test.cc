@@ -22,8 +22,8 @@ std::vector<std::string> Fields(const std::vector<Violation>& violations) {
 
 v1::ApplyTuningsRequest Request(const Tuning& tuning) {
   v1::ApplyTuningsRequest request;
-  *request.add_environments() = db::ToBundleEnvironment(1, db::SampleEnvironment(), {});
-  *request.add_tunings() = db::ToBundleTuning(tuning, 1, false);
+  *request.add_environments() = db::bundle::ToBundleEnvironment(1, db::SampleEnvironment(), {});
+  *request.add_tunings() = db::bundle::ToBundleTuning(tuning, 1, false);
   return request;
 }
 

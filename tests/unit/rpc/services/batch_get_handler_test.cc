@@ -225,7 +225,7 @@ TEST_F(BatchGetHandlerTest, ADeletedTuningIsNoLongerAnswered) {
 
 TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   db::TestFolder folder;
-  db::WriteWholeFile(folder.File("base"), db::BundleOf(db::SampleTunings(1)));
+  db::WriteWholeFile(folder.File("base"), db::bundle::BundleOf(db::bundle::SampleTunings(1)));
   db::BundleLayer::Options layer;
   layer.path = folder.File("base");
   layer.now = time_.Now();
@@ -237,7 +237,7 @@ TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   ASSERT_TRUE(store_
                   .PutTuning(
                       [] {
-                        Tuning tuning = db::ValidTuning(1);
+                        Tuning tuning = db::bundle::ValidTuning(1);
                         tuning.tune_time += absl::Hours(1);
                         tuning.provenance.driver_version = "newer";
                         return tuning;
@@ -246,7 +246,8 @@ TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
                   .ok());
   Start();
   handler_.emplace(tuner_.get());
-  const ConvProblem problem = ConvProblem::Parse(db::ValidTuning(1).key.problem_text).value();
+  const ConvProblem problem =
+      ConvProblem::Parse(db::bundle::ValidTuning(1).key.problem_text).value();
   EXPECT_EQ(AskKept(problem).row().answer().origin(), v1::ORIGIN_LOCAL);
   ASSERT_TRUE(tuner_->DeleteTunings("", {problem}).ok());
   EXPECT_EQ(Ask(problem).row().answer().origin(), v1::ORIGIN_IMPORTED);

@@ -59,13 +59,13 @@ class BundleImportTest : public ::testing::Test {
 };
 
 TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
-  const auto response = Import(db::BundleOf(db::SampleTunings(3)));
+  const auto response = Import(db::bundle::BundleOf(db::bundle::SampleTunings(3)));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_TRUE(response->committed());
   EXPECT_EQ(response->taken_count(), 3);
   EXPECT_EQ(tuner_->Stats().tuning_count, 3);
   const auto tuning = tuner_->GetTuning(
-      "nvidia-h200", ConvProblem::Parse(db::ValidTuning(2).key.problem_text).value());
+      "nvidia-h200", ConvProblem::Parse(db::bundle::ValidTuning(2).key.problem_text).value());
   ASSERT_TRUE(tuning.ok()) << tuning.status();
   EXPECT_EQ(tuning->origin, Origin::kImported);
   EXPECT_EQ(tuning->candidates.size(), 5U);
@@ -73,7 +73,7 @@ TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
 }
 
 TEST_F(BundleImportTest, ASecondImportChangesNothing) {
-  const std::string bytes = db::BundleOf(db::SampleTunings(3));
+  const std::string bytes = db::bundle::BundleOf(db::bundle::SampleTunings(3));
   ASSERT_TRUE(Import(bytes).ok());
   const int puts = store_.put_count();
   const auto again = Import(bytes);
@@ -84,7 +84,7 @@ TEST_F(BundleImportTest, ASecondImportChangesNothing) {
 }
 
 TEST_F(BundleImportTest, WhatOneDaemonImportedAnotherExportsByteForByte) {
-  ASSERT_TRUE(Import(db::BundleOf(db::SampleTunings(3))).ok());
+  ASSERT_TRUE(Import(db::bundle::BundleOf(db::bundle::SampleTunings(3))).ok());
   const std::string exported = Export();
   MemoryStore other;
   tuner::Tuner::Options options;
@@ -98,7 +98,7 @@ TEST_F(BundleImportTest, WhatOneDaemonImportedAnotherExportsByteForByte) {
 
 // As SampleTunings, with stock choices that ran, so that they stay MEASURED.
 std::vector<Tuning> TuningsWithStock(int count) {
-  std::vector<Tuning> tunings = db::SampleTunings(count);
+  std::vector<Tuning> tunings = db::bundle::SampleTunings(count);
   for (Tuning& tuning : tunings) {
     for (Candidate& candidate : tuning.candidates) {
       if (!candidate.usable()) candidate.heuristic_rank = -1;
@@ -116,7 +116,7 @@ TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
   }
   tuner_.reset();
   Start();
-  const auto response = Import(db::BundleOf(TuningsWithStock(4)));
+  const auto response = Import(db::bundle::BundleOf(TuningsWithStock(4)));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->taken_count(), 2);  // the first and the fourth
   EXPECT_EQ(response->kept_count(), 2);
@@ -124,7 +124,7 @@ TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
 }
 
 TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
-  Tuning clean = db::ValidTuning(1);
+  Tuning clean = db::bundle::ValidTuning(1);
   clean.evidence = Evidence::kIncomplete;
   clean.incomplete_message = "the budget ended before 1 candidate";
   ASSERT_TRUE(store_.PutTuning(clean, db::SampleEnvironment()).ok());
@@ -135,7 +135,7 @@ TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
   contended.conditions.other_processes = 2;
   contended.incomplete_message = "contended: 2 other processes on the GPU";
   contended.tune_time += absl::Hours(1);
-  const auto response = Import(db::BundleOf({contended}));
+  const auto response = Import(db::bundle::BundleOf({contended}));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->taken_count(), 0);
   EXPECT_EQ(response->kept_count(), 1);
@@ -143,7 +143,7 @@ TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
 }
 
 TEST_F(BundleImportTest, WhatIsQuarantinedHereStaysOut) {
-  const Tuning tuning = db::ValidTuning(1);
+  const Tuning tuning = db::bundle::ValidTuning(1);
   ASSERT_TRUE(
       store_
           .PutQuarantine(
@@ -151,7 +151,7 @@ TEST_F(BundleImportTest, WhatIsQuarantinedHereStaysOut) {
           .ok());
   tuner_.reset();
   Start();
-  ASSERT_TRUE(Import(db::BundleOf({tuning})).ok());
+  ASSERT_TRUE(Import(db::bundle::BundleOf({tuning})).ok());
   const Tuning stored = *store_.GetTuning(tuning.key);
   EXPECT_EQ(stored.candidates[0].id, tuning.candidates[1].id);
   for (const Candidate& candidate : stored.candidates) {
@@ -161,18 +161,18 @@ TEST_F(BundleImportTest, WhatIsQuarantinedHereStaysOut) {
 }
 
 TEST_F(BundleImportTest, RanksAnewWhateverOrderTheBundleHas) {
-  Tuning tuning = db::ValidTuning(1);
+  Tuning tuning = db::bundle::ValidTuning(1);
   std::swap(tuning.candidates[0], tuning.candidates[3]);
-  ASSERT_TRUE(Import(db::BundleOf({tuning})).ok());
+  ASSERT_TRUE(Import(db::bundle::BundleOf({tuning})).ok());
   const Tuning stored = *store_.GetTuning(tuning.key);
-  EXPECT_EQ(stored.candidates[0].id, db::ValidTuning(1).candidates[0].id);
+  EXPECT_EQ(stored.candidates[0].id, db::bundle::ValidTuning(1).candidates[0].id);
 }
 
 TEST_F(BundleImportTest, ARefusedRowIsEnoughToTakeNothing) {
-  v1::Tuning lie = db::SampleRow(2);
+  v1::Tuning lie = db::bundle::SampleRow(2);
   lie.mutable_candidates(0)->set_median_us(-1);
-  const std::string bytes =
-      db::BundleOfRows({db::SampleRow(1), lie}, db::SampleBundleEnvironment());
+  const std::string bytes = db::bundle::BundleOfRows({db::bundle::SampleRow(1), lie},
+                                                     db::bundle::SampleBundleEnvironment());
   const auto response = Import(bytes);
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_FALSE(response->committed());
@@ -189,13 +189,15 @@ TEST_F(BundleImportTest, ARefusedRowIsEnoughToTakeNothing) {
 
 TEST_F(BundleImportTest, AnUnsignedBundleIsRefusedWhereKeysAreTrusted) {
   trusted_ = {std::string(32, 'k')};
-  EXPECT_TRUE(absl::IsPermissionDenied(Import(db::BundleOf(db::SampleTunings(1))).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      Import(db::bundle::BundleOf(db::bundle::SampleTunings(1))).status()));
   EXPECT_EQ(store_.put_count(), 0);
 }
 
 TEST_F(BundleImportTest, WhatTheStoreRefusesIsNotHalfTaken) {
   store_.FailWith(absl::ResourceExhaustedError("disk full"));
-  EXPECT_TRUE(absl::IsResourceExhausted(Import(db::BundleOf(db::SampleTunings(3))).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      Import(db::bundle::BundleOf(db::bundle::SampleTunings(3))).status()));
   EXPECT_EQ(tuner_->Stats().tuning_count, 0);
 }
 
@@ -262,7 +264,7 @@ std::vector<std::function<void(v1::Tuning*)>> Lies() {
 
 TEST_F(BundleImportTest, OfHundredsOfDamagedAndHostileBundlesNoneIsHalfTaken) {
   std::vector<std::pair<std::string, std::string>> bundles;  // what is wrong with it, bytes
-  const std::string sound = db::BundleOf(db::SampleTunings(4));
+  const std::string sound = db::bundle::BundleOf(db::bundle::SampleTunings(4));
   std::mt19937 random(20'261'121);
   for (int i = 0; i < 100; ++i) {
     std::string bytes = sound;
@@ -284,19 +286,20 @@ TEST_F(BundleImportTest, OfHundredsOfDamagedAndHostileBundlesNoneIsHalfTaken) {
   bundles.emplace_back("an SQLite file", std::string("SQLite format 3\0", 16) + sound);
   bundles.emplace_back("gzip", "\x1f\x8b\x08" + sound);
   bundles.emplace_back("two bundles", sound + sound);
-  bundles.emplace_back("magic alone", std::string(db::kBundleMagic));
+  bundles.emplace_back("magic alone", std::string(db::bundle::kBundleMagic));
   int number = 0;
   for (const auto& lie : Lies()) {
-    v1::Tuning row = db::SampleRow(2);
+    v1::Tuning row = db::bundle::SampleRow(2);
     lie(&row);
     bundles.emplace_back("lie " + std::to_string(number++),
-                         db::BundleOfRows({db::SampleRow(1), row}, db::SampleBundleEnvironment()));
+                         db::bundle::BundleOfRows({db::bundle::SampleRow(1), row},
+                                                  db::bundle::SampleBundleEnvironment()));
   }
   for (const char* text : {"", "/etc/passwd", "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=none"}) {
-    v1::BundleEnvironment environment = db::SampleBundleEnvironment();
+    v1::BundleEnvironment environment = db::bundle::SampleBundleEnvironment();
     environment.set_text(text);
     bundles.emplace_back(std::string("environment ") + text,
-                         db::BundleOfRows({db::SampleRow(1)}, environment));
+                         db::bundle::BundleOfRows({db::bundle::SampleRow(1)}, environment));
   }
   ASSERT_GE(bundles.size(), 200U);
   for (const auto& [what, bytes] : bundles) {

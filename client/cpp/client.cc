@@ -18,7 +18,7 @@ namespace convtune::client {
 
 absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRequest& request,
                                                             absl::Duration timeout,
-                                                            absl::Duration patience,
+                                                            absl::Duration ask_after,
                                                             const std::function<bool()>& enough) {
   grpc::ClientContext context;
   SetTimeout(&context, timeout);
@@ -27,7 +27,7 @@ absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRe
   grpc::Status status;
   const auto call = v1::TuningService::NewStub(channel_)->AsyncBatchGet(&context, request, &queue);
   call->Finish(&response, &status, &response);
-  const auto until = std::chrono::system_clock::now() + absl::ToChronoNanoseconds(patience);
+  const auto until = std::chrono::system_clock::now() + absl::ToChronoNanoseconds(ask_after);
   void* tag = nullptr;
   bool ok = false;
   bool given_up = false;

@@ -27,11 +27,11 @@ class Client : public Connection {
                                                 absl::Duration timeout) {
     return Call<v1::BatchGetResponse>("TuningService/BatchGet", request, timeout);
   }
-  // As BatchGet. Where no answer is there after `patience`, asks `enough`, once and on
+  // As BatchGet. Where no answer is there after `ask_after`, asks `enough`, once and on
   // this thread; if that is true, gives the call up and returns CANCELLED.
   absl::StatusOr<v1::BatchGetResponse> BatchGetOrElse(const v1::BatchGetRequest& request,
                                                       absl::Duration timeout,
-                                                      absl::Duration patience,
+                                                      absl::Duration ask_after,
                                                       const std::function<bool()>& enough);
   absl::StatusOr<v1::TuningJob> CreateTuningJob(const v1::CreateTuningJobRequest& request) {
     return Call<v1::TuningJob>("TuningService/CreateTuningJob", request);

@@ -28,21 +28,21 @@ constexpr absl::Duration kLastAttempt = absl::Seconds(1);
 
 // Says when what is late has to give way: the queue is shut, or other work waits
 // for long.
-class Patience {
+class LateWorkLimit {
  public:
-  Patience(const jobs::TuningQueue* queue, absl::Duration patience)
-      : queue_(queue), patience_(patience) {}
+  LateWorkLimit(const jobs::TuningQueue* queue, absl::Duration timeout)
+      : queue_(queue), timeout_(timeout) {}
 
-  bool Over() {
+  bool IsOver() {
     if (queue_->shut()) return true;
     const absl::Time now = absl::Now();
     waits_since_ = queue_->depth() > 0 ? std::min(waits_since_, now) : absl::InfiniteFuture();
-    return now - waits_since_ >= patience_;
+    return now - waits_since_ >= timeout_;
   }
 
  private:
   const jobs::TuningQueue* const queue_;
-  const absl::Duration patience_;
+  const absl::Duration timeout_;
   absl::Time waits_since_ = absl::InfiniteFuture();
 };
 
@@ -370,8 +370,8 @@ bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* l
 }
 
 void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
-  Patience patience(options_.queue, options_.late_patience);
-  const auto gives_way = [&patience] { return patience.Over(); };
+  LateWorkLimit limit(options_.queue, options_.late_work_timeout);
+  const auto gives_way = [&limit] { return limit.IsOver(); };
   const bool pending = client_ != nullptr && client_->pending();
   if (!pending || FinishPending(gives_way, &late)) {
     for (const CandidateId& suspect : late.suspects) {

@@ -45,7 +45,7 @@ class DeviceRunner {
     absl::Duration backoff_initial;
     absl::Duration backoff_max;
     absl::Duration hang_timeout;
-    absl::Duration late_patience;
+    absl::Duration late_work_timeout;
     tuning::SamplingPolicy sampling;
   };
 

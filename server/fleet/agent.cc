@@ -41,7 +41,7 @@ constexpr size_t kMostRequestBytes = 2 << 20;
 constexpr size_t kMostReason = 480;
 // A daemon looks through all its tunings for a ban. What takes longer it finishes by itself,
 // and the next turn finds it.
-constexpr absl::Duration kBanPatience = absl::Seconds(8);
+constexpr absl::Duration kBanTimeout = absl::Seconds(8);
 // A daemon refuses a ban that would expire sooner than a second from when it comes.
 constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
@@ -659,7 +659,7 @@ absl::Status Agent::FollowBans() {
       v1::DeleteBanRequest request;
       request.set_name(proto.name());
       request.set_fleet_ban(ban.fleet_ban);
-      const absl::Status deleted = daemon_->DeleteBan(request, kBanPatience).status();
+      const absl::Status deleted = daemon_->DeleteBan(request, kBanTimeout).status();
       if (!absl::IsNotFound(deleted)) status.Update(deleted);
     } else {
       if (ban.fleet_ban != 0) held_bans_.insert(ban.fleet_ban);
@@ -693,7 +693,7 @@ absl::Status Agent::FollowBans() {
           ToProto(options_.clock->Now() + std::max(*one.left, kShortestLeft));
     }
     request.set_max_changes(1);
-    const absl::Status made = daemon_->CreateBan(request, kBanPatience).status();
+    const absl::Status made = daemon_->CreateBan(request, kBanTimeout).status();
     if (made.ok()) held_bans_.insert(one.ban.fleet_ban);
     if (made.ok() || absl::IsAlreadyExists(made)) continue;
     if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {

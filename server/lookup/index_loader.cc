@@ -99,10 +99,10 @@ class Helpers {
 
 }  // namespace
 
-absl::Status IndexLoader::Start(absl::Duration patience) {
+absl::Status IndexLoader::Start(absl::Duration timeout) {
   index_->BeginLoading([this](const TuningKey& key) { return tunings_.GetTuning(key); });
   thread_ = std::thread([this] { Run(); });
-  const absl::Status whole = Await(patience);
+  const absl::Status whole = Await(timeout);
   if (!absl::IsUnavailable(whole)) return whole;
   MutexLock lock(mutex_);
   return done_ ? status_ : absl::OkStatus();
@@ -147,8 +147,8 @@ void IndexLoader::Run() {
   changed_.SignalAll();
 }
 
-absl::Status IndexLoader::Await(absl::Duration patience) {
-  const absl::Time until = absl::Now() + patience;
+absl::Status IndexLoader::Await(absl::Duration timeout) {
+  const absl::Time until = absl::Now() + timeout;
   MutexLock lock(mutex_);
   while (!done_ && !stopping_ && absl::Now() < until) {
     // A condition variable takes no infinity.

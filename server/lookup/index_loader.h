@@ -21,13 +21,13 @@ class IndexLoader {
   IndexLoader(db::LayeredTunings tunings, TuningIndex* index) : tunings_(tunings), index_(index) {}
   ~IndexLoader() { Stop(); }
 
-  // Begins, and waits for at most `patience`, so that a small database is whole
+  // Begins, and waits for at most `timeout`, so that a small database is whole
   // before anybody asks. Gives what reading failed with until then. Rows that
   // fail their checksum are logged and left out.
-  absl::Status Start(absl::Duration patience);
+  absl::Status Start(absl::Duration timeout);
   // OK once the index is whole; what reading failed with; UNAVAILABLE if
-  // neither was within `patience`, or after Stop.
-  absl::Status Await(absl::Duration patience);
+  // neither was within `timeout`, or after Stop.
+  absl::Status Await(absl::Duration timeout);
   // Ends the reading. Idempotent.
   void Stop();
 

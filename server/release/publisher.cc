@@ -24,7 +24,7 @@ namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(5);
 // Of who decides on a release, until everything is read.
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kIndexTimeout = absl::Seconds(10);
 // Of the time, what writing snapshots may take when changes do not end.
 constexpr double kMostOfTime = 0.1;
 constexpr absl::Duration kKeepAfter = absl::Seconds(5);
@@ -179,7 +179,7 @@ void Publisher::Stop() {
 
 absl::Status Publisher::PassNow() {
   {
-    const absl::Time until = absl::Now() + kPatience;
+    const absl::Time until = absl::Now() + kIndexTimeout;
     MutexLock lock(mutex_);
     while (!ready_ && absl::Now() < until) {
       changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(until - absl::Now()));

@@ -42,8 +42,8 @@ class Publisher : public ReleaseManager {
     commit::Committer* committer = nullptr;
     const Clock* clock = nullptr;
     // OK once the index is whole: nothing is decided or published before. An error
-    // if it is not within `patience`.
-    std::function<absl::Status(absl::Duration patience)> await_index;
+    // if it is not within `timeout`.
+    std::function<absl::Status(absl::Duration timeout)> await_index;
     // Those that a device has: they are in the snapshot even before anything is
     // chosen.
     std::vector<Environment> current;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kWorkerFd = 3;
 // A dying process may write a core before it can be reaped.
-constexpr absl::Duration kReapPatience = absl::Seconds(5);
+constexpr absl::Duration kReapTimeout = absl::Seconds(5);
 
 // posix_spawn's two helpers, destroyed together.
 class SpawnSetup {
@@ -151,7 +151,7 @@ std::optional<WorkerExit> WorkerProcess::Poll() {
 }
 
 WorkerExit WorkerProcess::Wait() {
-  const absl::Time deadline = absl::Now() + kReapPatience;
+  const absl::Time deadline = absl::Now() + kReapTimeout;
   while (!Poll() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
   return Kill();
 }
@@ -162,7 +162,7 @@ WorkerExit WorkerProcess::Kill() {
   kill(-pid_, SIGKILL);
   // A process that is stuck in the driver may outlive SIGKILL: nobody waits
   // for it for ever, and init reaps it in the end.
-  const absl::Time deadline = absl::Now() + kReapPatience;
+  const absl::Time deadline = absl::Now() + kReapTimeout;
   while (!Poll() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
   if (!exit_) exit_ = WorkerExit{"it does not end after SIGKILL", false};
   return *exit_;

@@ -115,7 +115,7 @@ class Tuner {
     // The time for which other work waits for a late worker, or for the search for the
     // candidate that a worker hung on. Longer than a worker takes to load cuDNN, since
     // another worker would have to load it anew.
-    absl::Duration late_patience = absl::Seconds(5);
+    absl::Duration late_work_timeout = absl::Seconds(5);
     // File that keeps what self-checks of workers came to; empty: it is forgotten
     // at the end.
     std::string self_checks_path;

@@ -21,7 +21,7 @@ constexpr absl::Duration kStartWait = absl::Milliseconds(100);
 constexpr absl::Duration kListWait = absl::Seconds(10);
 constexpr absl::Duration kRetryPeriod = absl::Seconds(3);  // of writing what the disk refused
 // From when a caller's time is up to when its work is dropped, if it is not begun.
-constexpr absl::Duration kAbandonedPatience = absl::Minutes(10);
+constexpr absl::Duration kAbandonedTimeout = absl::Minutes(10);
 constexpr char kDraining[] = "the daemon is draining";
 
 // Of what a job request asks for, but for its id.
@@ -109,7 +109,7 @@ absl::Status TunerImpl::Start() {
     runner.backoff_initial = options_.backoff_initial;
     runner.backoff_max = options_.backoff_max;
     runner.hang_timeout = options_.hang_timeout;
-    runner.late_patience = options_.late_patience;
+    runner.late_work_timeout = options_.late_work_timeout;
     ASSIGN_OR_RETURN(std::unique_ptr<devices::DeviceRunner> started,
                      devices::DeviceRunner::Create(runner));
     devices_.push_back(std::move(started));
@@ -508,7 +508,7 @@ void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
     if (!name.has_value()) return;
     const std::string text = spec.key.problem_text;
     jobs::Subscriber subscriber = SubscriberOf(*name, text);
-    subscriber.expires = absl::Now() + kAbandonedPatience;
+    subscriber.expires = absl::Now() + kAbandonedTimeout;
     const uint64_t number = environment.queue->Submit(std::move(spec), jobs::Priority::kIdle,
                                                       std::move(subscriber), [] { return false; });
     if (number == 0) {
@@ -541,7 +541,7 @@ absl::Status TunerImpl::StartPublisher() {
   options.index = &index_;
   options.committer = &committer_;
   options.clock = options_.clock;
-  options.await_index = [this](absl::Duration patience) { return loader_.Await(patience); };
+  options.await_index = [this](absl::Duration timeout) { return loader_.Await(timeout); };
   for (const auto& [name, current] : current_) options.current.push_back(current.environment);
   options.complete = [this](const Environment& environment) { return Complete(environment); };
   options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {

@@ -23,7 +23,7 @@ constexpr mode_t kOwnerAndGroup = 0660;
 // Where rules say who may do what, they say so instead of the file's mode.
 constexpr mode_t kEverybody = 0666;
 // Reading to the end takes gRPC no longer than its threads are kept from it.
-constexpr absl::Duration kEndPatience = absl::Milliseconds(500);
+constexpr absl::Duration kEndTimeout = absl::Milliseconds(500);
 constexpr absl::Duration kEndPause = absl::Milliseconds(2);
 
 }  // namespace
@@ -117,7 +117,7 @@ void ConnectionAcceptor::Give(int fd, Acceptor* acceptor) {
 }
 
 void ConnectionAcceptor::EndConnections() const {
-  const absl::Time end = absl::Now() + kEndPatience;
+  const absl::Time end = absl::Now() + kEndTimeout;
   EndReads(this);
   while (!ReadsEnded(this) && absl::Now() < end) absl::SleepFor(kEndPause);
 }

@@ -16,7 +16,7 @@
 namespace convtune::rpc::http2 {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(2);
+constexpr absl::Duration kRefusalTimeout = absl::Seconds(2);
 // More than HTTP/2 lets a peer send of requests that nobody takes (64 KiB): closed
 // before it has read its answers, it would not look at them.
 constexpr size_t kMostBytes = 128 << 10;
@@ -117,7 +117,7 @@ void Refuser::Take(UniqueFd fd, const std::string& message) {
   Peer peer;
   peer.fd = std::move(fd);
   peer.message = message;
-  peer.end = absl::Now() + kPatience;
+  peer.end = absl::Now() + kRefusalTimeout;
   {
     MutexLock lock(mutex_);
     if (count_ == kMostPeers) return;

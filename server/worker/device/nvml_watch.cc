@@ -65,7 +65,7 @@ const char* RecoveryAction(unsigned action) {
   }
 }
 
-constexpr absl::Duration kPatience = absl::Seconds(5);
+constexpr absl::Duration kXidTimeout = absl::Seconds(5);
 constexpr absl::Duration kPauseAfterError = absl::Milliseconds(200);
 constexpr int kMostErrors = 10;  // in a row
 
@@ -218,7 +218,7 @@ absl::Status WatchDevice(const std::string& pci_bus_id, int fd) {
   RETURN_IF_ERROR(Say(fd, "watching"));
   int errors = 0;
   while (true) {
-    const absl::StatusOr<int64_t> xid = (*watch)->NextXid(kPatience);
+    const absl::StatusOr<int64_t> xid = (*watch)->NextXid(kXidTimeout);
     if (xid.ok() && *xid == 0) {
       errors = 0;
       continue;

@@ -96,7 +96,7 @@ class IndexLoaderTest : public testing::Test {
   IndexLoader loader_{&store_, &index_};
 };
 
-TEST_F(IndexLoaderTest, ReadsAllWithinItsPatience) {
+TEST_F(IndexLoaderTest, ReadsAllWithinItsTimeout) {
   store_.Go();
   ASSERT_TRUE(loader_.Start(kLong).ok());
   EXPECT_EQ(Listed(), 4U);
@@ -163,7 +163,7 @@ TEST_F(IndexLoaderTest, WhatChangedMeanwhileIsNotUndone) {
   EXPECT_EQ(Listed(), 3U);
 }
 
-TEST_F(IndexLoaderTest, AnErrorWithinThePatienceFailsTheStart) {
+TEST_F(IndexLoaderTest, AnErrorWithinTheTimeoutFailsTheStart) {
   store_.Go();
   store_.failure = absl::DataLossError("the disk is gone");
   EXPECT_TRUE(absl::IsDataLoss(loader_.Start(kLong)));

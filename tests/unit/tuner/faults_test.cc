@@ -153,7 +153,7 @@ TEST_F(LateFaultTest, AWithdrawalOfTheFleetTakesItsTuningAloneAndKeepsTheQuarant
 
 TEST_F(LateFaultTest, JudgingGivesWayToOtherWorkAndBlamesNobody) {
   options_.hang_timeout = absl::Seconds(3);
-  options_.late_patience = absl::Milliseconds(100);
+  options_.late_work_timeout = absl::Milliseconds(100);
   AddDevice(absl::StrCat("index=2;where=measure;fault=hang;problem=", Problem(1).ToText()));
   Start();
   EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);

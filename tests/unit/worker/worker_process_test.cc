@@ -29,7 +29,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kReplyTimeout = absl::Seconds(60);
 // For a shell: the checkout's path may have a space.
 const std::string kQuotedWorker = "'" CONVTUNE_WORKER_PROGRAM "'";
 
@@ -86,7 +86,7 @@ class WorkerProcessTest : public testing::Test {
     EXPECT_TRUE(WriteFrame(socket_, request.SerializeAsString()).ok());
     std::vector<worker::v1::Reply> replies;
     while (replies.empty() || !replies.back().last()) {
-      const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kPatience);
+      const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kReplyTimeout);
       EXPECT_TRUE(frame.ok()) << frame.status();
       worker::v1::Reply reply;
       if (!frame.ok() || !reply.ParseFromString(*frame)) {
@@ -221,7 +221,7 @@ TEST_F(WorkerProcessTest, DiesWithItsParent) {
 
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
-  const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kPatience);
+  const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kReplyTimeout);
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kOutOfRange);
 }
 

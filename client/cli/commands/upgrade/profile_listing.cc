@@ -123,15 +123,15 @@ class WorkerSession {
   // Sends the request and calls `see` with each reply. FAILED_PRECONDITION in the
   // worker's words if it refused; ABORTED if it died or hung.
   absl::StatusOr<worker::v1::Outcome> Ask(
-      const worker::v1::Request& request, absl::Duration patience,
+      const worker::v1::Request& request, absl::Duration timeout,
       const std::function<void(const worker::v1::Reply&)>& see) {
     if (!WriteFrame(socket_.get(), request.SerializeAsString()).ok()) return Lost();
     while (true) {
-      const absl::StatusOr<std::string> frame = ReadFrame(socket_.get(), absl::Now() + patience);
+      const absl::StatusOr<std::string> frame = ReadFrame(socket_.get(), absl::Now() + timeout);
       worker::v1::Reply reply;
       if (absl::IsDeadlineExceeded(frame.status())) {
         return absl::AbortedError(
-            absl::StrCat("the worker said nothing for ", absl::FormatDuration(patience)));
+            absl::StrCat("the worker said nothing for ", absl::FormatDuration(timeout)));
       }
       if (!frame.ok() || !reply.ParseFromString(*frame)) return Lost();
       if (!reply.has_outcome()) see(reply);

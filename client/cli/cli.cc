@@ -26,52 +26,52 @@ class HelpFormatter final : public CLI::Formatter {
 }  // namespace
 
 int RunCli(const std::vector<std::string>& arguments, output::Io& io) {
-  // Declared before the app, which refers to their options.
-  std::vector<std::unique_ptr<app::Command>> commands;
+  // Declared before the root, which refers to their options.
+  std::vector<std::unique_ptr<app::Command>> verbs;
   app::SettingFlags flags;
   bool json = false;
   bool csv = false;
-  CLI::App app("convtune: finds the fastest cuDNN algorithm of a convolution once and keeps it",
-               "convtune");
-  app.require_subcommand(1);
-  app.fallthrough();
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.set_version_flag("--version", [&app] {
-    if (!app.get_subcommands().empty()) {
+  CLI::App root("convtune: finds the fastest cuDNN algorithm of a convolution once and keeps it",
+                "convtune");
+  root.require_subcommand(1);
+  root.fallthrough();
+  root.formatter(std::make_shared<HelpFormatter>());
+  root.set_version_flag("--version", [&root] {
+    if (!root.get_subcommands().empty()) {
       throw CLI::ValidationError(
           "--version", "must stand without a command; a program's own options belong behind --");
     }
     return std::string("convtune " CONVTUNE_VERSION);
   });
-  app.footer(
+  root.footer(
       "Exit codes: 0 done, 1 failed, 2 usage or an invalid problem, 3 a miss or not found,\n"
       "4 daemon out of reach. `convtune COMMAND --help` says more.");
-  flags.Register(app);
-  CLI::Option* const as_json = app.add_flag("--json", json, "one JSON document");
+  flags.Register(root);
+  CLI::Option* const as_json = root.add_flag("--json", json, "one JSON document");
   as_json->group(app::kCommonOptions);
-  app.add_flag("--csv", csv, "rows of CSV, of commands that print rows")
+  root.add_flag("--csv", csv, "rows of CSV, of commands that print rows")
       ->group(app::kCommonOptions)
       ->excludes(as_json);
-  commands = commands::RegisterCommands(app);
+  verbs = commands::RegisterCommands(root);
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    root.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      app.exit(error, io.out, io.err);
+      root.exit(error, io.out, io.err);
       return static_cast<int>(app::ExitCode::kDone);
     }
     io.err << output::Paint("error:", output::Color::kRed,
                             output::WantsColor(io, io.err_is_terminal))
-           << " " << app::UsageError(app, error) << "\nRun with --help for more information.\n";
+           << " " << app::UsageError(root, error) << "\nRun with --help for more information.\n";
     return static_cast<int>(app::ExitCode::kUsage);
   }
-  const auto command = std::find_if(commands.begin(), commands.end(),
+  const auto command = std::find_if(verbs.begin(), verbs.end(),
                                     [](const auto& candidate) { return candidate->chosen(); });
   auto settings = app::Settings::Resolve(flags, io);
   const app::Format format = csv    ? app::Format::kCsv
                              : json ? app::Format::kJson
                                     : app::Format::kTable;
-  app::Context context(io, settings.ok() ? *settings : app::Settings(), format, app);
+  app::Context context(io, settings.ok() ? *settings : app::Settings(), format, root);
   if (csv && !(*command)->prints_rows()) {
     context.SayError("--csv: this command prints no rows");
     return static_cast<int>(app::ExitCode::kUsage);

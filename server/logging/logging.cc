@@ -11,7 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "proto/model/text.h"
-#include "server/logging/log.h"
 
 namespace convtune::logging {
 namespace {
@@ -92,30 +91,3 @@ void SetLogLevel(const std::string& level) {
 }
 
 }  // namespace convtune::logging
-
-namespace convtune::log {
-namespace {
-
-spdlog::level::level_enum ToSpdlog(Level level) {
-  switch (level) {
-    case Level::kDebug:
-      return spdlog::level::debug;
-    case Level::kInfo:
-      return spdlog::level::info;
-    case Level::kWarn:
-      return spdlog::level::warn;
-    case Level::kError:
-      break;
-  }
-  return spdlog::level::err;
-}
-
-}  // namespace
-
-bool IsOn(Level level) { return spdlog::should_log(ToSpdlog(level)); }
-
-void Write(Level level, std::string_view message) {
-  spdlog::log(ToSpdlog(level), spdlog::string_view_t(message.data(), message.size()));
-}
-
-}  // namespace convtune::log

@@ -23,7 +23,7 @@ namespace convtune::release {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(5);
-// Of who decides on a release, until everything is read.
+// A decision on a release waits this long for the index to be whole.
 constexpr absl::Duration kIndexTimeout = absl::Seconds(10);
 // Of the time, what writing snapshots may take when changes do not end.
 constexpr double kMostOfTime = 0.1;

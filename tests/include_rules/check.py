@@ -121,18 +121,17 @@ MIRRORS = {
 
 MOST_FILES = 25  # of code, in one folder of the product
 
-# A folder's namespace: that of the longest prefix here, then the rest of its path.
+# The namespace of a folder, or of a file: that of the longest prefix here, then the rest of the folder's path.
 NAMESPACES = {
     "db": "convtune::db",
     "db/snapshot": "convtune::snapshot",
     "server": "convtune",
+    "server/logging/log.cc": "convtune::log",
+    "server/logging/log.h": "convtune::log",
     "client": "convtune",
     "client/cpp": "convtune::client",
     "client/cpp/include/convtune": "convtune::client",
-    "server/logging/log.h": "convtune::log",
 }
-# The values and rules that all programs share have one namespace.
-SHARED_NAMESPACE = {"proto": "convtune"}
 
 CODE = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp"}
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(?:"([^"]+)"|<([^>]+)>)')
@@ -214,8 +213,13 @@ NAMESPACE_END = re.compile(r"^\}  // namespace")
 DEFINITION = re.compile(r"^(?:class|struct|union|enum class|enum struct|enum) (?:\[\[\w+\]\] )?(\w+)\b(?!::)(?!.*;\s*(?://.*)?$)")
 
 
-def definitions(text):
-    """Names of the types that a file defines, with their namespaces; what no other file can see is left out."""
+FORWARD_DECLARATION = re.compile(r"^(?:class|struct|union|enum class) \w+(?: : \w+)?;")
+# Of these a line says nothing about a namespace: blank, a comment, the preprocessor, a brace.
+NO_CODE = re.compile(r"^(?:\s|$|//|/\*|#|[{}])")
+
+
+def namespace_lines(text):
+    """The lines of a file that open and close no namespace, each with the names of those around it ("" is anonymous)."""
     spaces = []
     for line in text.splitlines():
         opened = NAMESPACE.match(line)
@@ -223,50 +227,65 @@ def definitions(text):
             spaces.append(opened[1])
         elif NAMESPACE_END.match(line) and spaces:
             spaces.pop()
-        elif "" not in spaces:
-            defined = DEFINITION.match(line)
-            if defined:
-                yield "::".join([*spaces, defined[1]])
+        else:
+            yield list(spaces), line
+
+
+def definitions(text):
+    """Names of the types that a file defines, with their namespaces; what no other file can see is left out."""
+    for spaces, line in namespace_lines(text):
+        defined = "" not in spaces and DEFINITION.match(line)
+        if defined:
+            yield "::".join([*spaces, defined[1]])
+
+
+def code_files(root):
+    """Paths and texts of the product's sources."""
+    for top in ("client", "db", "deploy", "proto", "server"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix in CODE and file.is_file():
+                yield file.relative_to(root).as_posix(), file.read_text(encoding="utf-8", errors="replace")
 
 
 def check_names(root):
     """A name that two files define is one type to the linker: undefined behaviour where they differ."""
     seen = {}
-    for folder in ("client", "db", "deploy", "proto", "server"):
-        for file in sorted((root / folder).rglob("*")):
-            if file.suffix not in CODE or not file.is_file():
-                continue
-            path = file.relative_to(root).as_posix()
-            for name in definitions(file.read_text(encoding="utf-8", errors="replace")):
-                first = seen.setdefault(name, path)
-                if first != path:
-                    yield f"{path}: defines {name}, as {first} does"
+    for path, text in code_files(root):
+        for name in definitions(text):
+            first = seen.setdefault(name, path)
+            if first != path:
+                yield f"{path}: defines {name}, as {first} does"
 
 
 def namespace_of(path):
     """The namespace that a file's code is in."""
-    for prefix, namespace in SHARED_NAMESPACE.items():
-        if below(path, prefix):
-            return namespace
+    if below(path, "proto"):  # values and rules that all programs share
+        return "convtune"
     prefix = longest_prefix(path, NAMESPACES)
     return "::".join([NAMESPACES[prefix], *path[len(prefix) :].split("/")[1:-1]])
 
 
 def check_namespaces(root):
-    """A folder is a concept with its own namespace; forward declarations may open others'."""
-    for top in ("client", "db", "proto", "server"):
-        for file in sorted((root / top).rglob("*")):
-            if file.suffix not in CODE or not file.is_file():
+    """A folder is a concept with its own namespace, which all its files open. They may open others' for a forward
+    declaration, and those of the folder's own subfolders for what these define."""
+    files = {path: text for path, text in code_files(root) if not below(path, "deploy")}
+    of_folders = {namespace_of(path) for path in files}
+    for path, text in files.items():
+        own, has_own, elsewhere = namespace_of(path), False, None
+        for spaces, line in namespace_lines(text):
+            space = "::".join(filter(None, spaces))
+            if not space.startswith("convtune") or NO_CODE.match(line) or FORWARD_DECLARATION.match(line):
                 continue
-            path = file.relative_to(root).as_posix()
-            own = namespace_of(path)
-            text = file.read_text(encoding="utf-8", errors="replace")
-            opened = sorted({m[1] for m in map(NAMESPACE.match, text.splitlines()) if m and m[1].startswith("convtune")})
-            if opened and not any(f"{name}::".startswith(f"{own}::") for name in opened):
-                yield f"{path}: opens {', '.join(opened)}, and not its folder's namespace {own}"
-            for name in definitions(text):
-                if name.startswith("convtune::") and not name.startswith(f"{own}::"):
-                    yield f"{path}: defines {name}, outside its folder's namespace {own}"
+            if space == own or (space.startswith(own + "::") and space not in of_folders):
+                has_own = True
+            elif path.startswith("proto/") or not space.startswith(own + "::"):
+                yield f"{path}: has code in {space}, not in its folder's namespace {own}: {line}"
+                break
+            else:
+                elsewhere = space
+        else:
+            if elsewhere and not has_own:
+                yield f"{path}: has code in {elsewhere} alone, not in its folder's namespace {own}"
 
 
 def check_folder_sizes(root):

@@ -63,17 +63,23 @@ class IncludeRulesTest(unittest.TestCase):
             "server/jobs/x.h": "convtune::jobs", "server/rpc/http2/x.h": "convtune::rpc::http2",
             "client/cli/commands/ban/x.h": "convtune::cli::commands::ban", "client/cli/x.h": "convtune::cli",
             "client/cpp/x.h": "convtune::client", "proto/model/tuning/x.h": "convtune", "db/bundle/x.h": "convtune::db::bundle",
+            "db/snapshot/x.h": "convtune::snapshot", "client/cpp/include/convtune/x.h": "convtune::client",
+            "server/logging/log.h": "convtune::log", "server/logging/x.h": "convtune::logging",
         }  # fmt: skip
         for path, namespace in own.items():
             self.assertEqual(self.reported({path: of(namespace)}), [])
             self.assertEqual(self.reported({path: of(namespace + "::internal")}), [])
-            forward = of("convtune::other", "class Y;")
-            self.assertEqual(self.reported({path: forward + of(namespace)}), [])
-        self.assert_one({"server/jobs/x.h": of("convtune::job", "int X();")}, "server/jobs/x.h", "namespace convtune::jobs")
-        self.assert_one(
-            {"server/jobs/x.h": of("convtune::jobs") + of("convtune::tuning", "class Y {\n};")},
-            "server/jobs/x.h", "defines convtune::tuning::Y",
-        )  # fmt: skip
+            self.assertEqual(self.reported({path: of("convtune::other", "class Y;") + of(namespace)}), [])
+            if namespace != "convtune":
+                self.assert_one({path: of("convtune::other", "int X();") + of(namespace)}, path, "code in convtune::other", namespace)
+
+    def test_a_folder_declares_what_its_subfolders_define(self):
+        below = {"db/bundle/y.h": "namespace convtune::db::bundle {\nint X();\n}  // namespace convtune::db::bundle\n"}
+        text = "namespace convtune::db {\nint Z();\nnamespace bundle {\nint X();\n}  // namespace bundle\n}  // namespace convtune::db\n"
+        self.assertEqual(self.reported({**below, "db/x.h": text}), [])
+        self.assert_one({**below, "db/x.h": below["db/bundle/y.h"]}, "db/x.h", "convtune::db::bundle alone")
+        shared = {"server/jobs/x.h": "namespace convtune::jobs {\nint X();\n}  // namespace convtune::jobs\n"}
+        self.assert_one({**shared, "proto/model/x.h": shared["server/jobs/x.h"]}, "proto/model/x.h", "convtune::jobs")
 
     def test_sqlite_outside_db(self):
         self.assert_one({"server/tuner/x.cc": "\n#include <sqlite3.h>\n"}, "server/tuner/x.cc:2", "SQLite")

@@ -90,7 +90,7 @@ WHOLE_SEARCH = {"time_budget": {"seconds": 600}}
 def test_cancels_leave_nothing_behind(fake_daemon, long_run):
     """A deadline leaves its work queued, so what is waited for is that it ends within its budget. All else that is
     called off was to search for nine seconds, which many times over nobody waits for here."""
-    cancels, threads, patience = (500, 8, 60) if long_run else (60, 4, 30)
+    cancels, threads, timeout = (500, 8, 60) if long_run else (60, 4, 30)
     daemon = fake_daemon("--hang-timeout", "2s", env=script(**SLOW_ROUNDS)).start()
     rng = random.Random(SEED)
     plans = [(i, rng.choice(["deadline", "cancel", "job", "vanish"]), rng.uniform(0.005, 0.4)) for i in range(cancels)]
@@ -156,7 +156,7 @@ def test_cancels_leave_nothing_behind(fake_daemon, long_run):
             return not any(left.values())
 
         try:
-            wait_until(quiet, patience, "nothing left behind")
+            wait_until(quiet, timeout, "nothing left behind")
         except AssertionError as error:
             raise AssertionError(f"left behind: {left}") from error
         # Nothing of theirs runs on the GPU either.

@@ -14,7 +14,7 @@ from harness.many_agents import ManyAgents
 pytestmark = pytest.mark.ci
 
 AGENTS = 500 if os.environ.get("CONVTUNE_TEST_LONG") else 40
-PATIENCE = 600 if AGENTS == 500 else 90
+TIMEOUT_S = 600 if AGENTS == 500 else 90
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def agents():
 
 
 def test_agents_come_back_one_by_one_and_deliver(agents):
-    agents.wait_connected(PATIENCE)
-    back = agents.restart_postgres(PATIENCE)
+    agents.wait_connected(TIMEOUT_S)
+    back = agents.restart_postgres(TIMEOUT_S)
     assert agents.connections() == AGENTS
     # Within five seconds, at random; PostgreSQL and two cores need their own time.
     assert back[-1] - back[0] > 3, back
     crowd = max(sum(1 for at in back if low <= at < low + 0.25) for low in back)
     assert crowd <= AGENTS / 2, (crowd, back)
-    delivered, pooled = agents.deliver(PATIENCE)
+    delivered, pooled = agents.deliver(TIMEOUT_S)
     print(f"{AGENTS} agents: {back[0]:.2f} to {back[-1]:.2f} s, {crowd} in a quarter second; {delivered:.1f}, {pooled:.1f} s")

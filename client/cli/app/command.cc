@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <utility>
 
 namespace convtune::cli::app {
 

@@ -1,7 +1,6 @@
 // A Command is a verb of the program.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 

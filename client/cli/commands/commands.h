@@ -12,7 +12,7 @@ class App;
 
 namespace convtune::cli::commands {
 
-// One of each, registered with `root`, which must not outlive them.
+// One of each verb, registered with `root`, which must not outlive them.
 std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root);
 
 std::unique_ptr<app::Command> NewGetCommand();

@@ -220,14 +220,14 @@ class Child:
         self.send(request)
         return self.receive(until)
 
-    def close(self, patience_s=0.0):
-        """Kills the process; with patience it may first end by itself, so that what it registered for its exit runs."""
+    def close(self, timeout_s=0.0):
+        """Kills the process; with a timeout it may first end by itself, so that what it registered for its exit runs."""
         try:
             self.process.stdin.close()
         except BrokenPipeError:
             pass
         try:
-            self.process.wait(patience_s)
+            self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -147,7 +147,7 @@ def tune(lab, records, step, until, network):
             cut = True
         return None
 
-    # The daemon's patience ends before the step's, so that it can be asked for what it has.
+    # The daemon's calls end before the step does, so that it can be asked for what it has.
     with Daemon(lab, state, until - ENDING_S) as daemon:
         if fresh:
             unless_failed(lambda: daemon.run("import", str(bundle)))

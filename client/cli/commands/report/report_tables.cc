@@ -13,6 +13,17 @@
 namespace convtune::cli::commands::report {
 namespace {
 
+using convtune::report::Report;
+using convtune::report::ReportData;
+using convtune::report::ReportDisagreement;
+using convtune::report::ReportGpu;
+using convtune::report::ReportHeadline;
+using convtune::report::ReportPair;
+using convtune::report::ReportRoof;
+using convtune::report::ReportShare;
+using convtune::report::ReportUpgrade;
+using convtune::report::ReportWanted;
+
 // Problems that a GPU's speed takes.
 constexpr int kLeastCompared = 8;
 
@@ -25,8 +36,7 @@ std::string Times(const std::optional<double>& ratio) {
 
 class Tables {
  public:
-  Tables(const convtune::report::ReportData& data, const convtune::report::Report& report,
-         size_t top, int width, bool color)
+  Tables(const ReportData& data, const Report& report, size_t top, int width, bool color)
       : data_(data), report_(report), top_(top), width_(width), color_(color) {}
 
   std::string Make() {
@@ -35,7 +45,7 @@ class Tables {
       Shares();
       Stock();
       Disagreements();
-      for (const convtune::report::ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
+      for (const ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
       Gpus();
       Roofs();
     }
@@ -45,7 +55,7 @@ class Tables {
 
  private:
   void Headline() {
-    const convtune::report::ReportHeadline& h = report_.headline;
+    const ReportHeadline& h = report_.headline;
     output::Table table({{"HEADLINE"}, {"", output::Align::kRight}, {""}});
     table.Add({"tunings", absl::StrCat(h.rows),
                absl::StrCat(h.problems, " problems, ", h.nodes, " nodes, ", h.environments,
@@ -90,14 +100,12 @@ class Tables {
   }
 
   bool IsShared() const {
-    return std::any_of(
-        report_.pairs.begin(), report_.pairs.end(),
-        [](const convtune::report::ReportPair& pair) { return pair.timed_nodes > 1; });
+    return std::any_of(report_.pairs.begin(), report_.pairs.end(),
+                       [](const ReportPair& pair) { return pair.timed_nodes > 1; });
   }
   bool IsCompared() const {
-    return std::any_of(
-        report_.gpus.begin(), report_.gpus.end(),
-        [](const convtune::report::ReportGpu& gpu) { return gpu.compared >= kLeastCompared; });
+    return std::any_of(report_.gpus.begin(), report_.gpus.end(),
+                       [](const ReportGpu& gpu) { return gpu.compared >= kLeastCompared; });
   }
 
   void Shares() {
@@ -107,7 +115,7 @@ class Tables {
                          {"OPERATION"},
                          {"PROBLEMS", output::Align::kRight},
                          {"WINNERS BY ENGINE"}});
-    for (const convtune::report::ReportShare& share : First(report_.shares)) {
+    for (const ReportShare& share : First(report_.shares)) {
       std::string words;
       for (size_t i = 0; i < share.engines.size() && i < 4; ++i) {
         absl::StrAppend(&words, i > 0 ? ", " : "", share.engines[i].first, " ",
@@ -122,22 +130,20 @@ class Tables {
   }
 
   void Stock() {
-    std::vector<const convtune::report::ReportPair*> slower;
-    for (const convtune::report::ReportPair& pair : report_.pairs) {
+    std::vector<const ReportPair*> slower;
+    for (const ReportPair& pair : report_.pairs) {
       if (pair.winner_us > 0 && pair.stock_us > pair.winner_us) slower.push_back(&pair);
     }
-    std::stable_sort(
-        slower.begin(), slower.end(),
-        [](const convtune::report::ReportPair* a, const convtune::report::ReportPair* b) {
-          return a->stock_us - a->winner_us > b->stock_us - b->winner_us;
-        });
+    std::stable_sort(slower.begin(), slower.end(), [](const ReportPair* a, const ReportPair* b) {
+      return a->stock_us - a->winner_us > b->stock_us - b->winner_us;
+    });
     output::Table table({{"PROBLEM"},
                          {"ENVIRONMENT"},
                          {"STOCK", output::Align::kRight},
                          {"WINNER", output::Align::kRight},
                          {"GAIN", output::Align::kRight},
                          {"WINNER"}});
-    for (const convtune::report::ReportPair* pair : First(slower)) {
+    for (const ReportPair* pair : First(slower)) {
       table.Add({Problem(pair->problem), Environment(pair->environment),
                  output::FormatMicroseconds(pair->stock_us),
                  output::FormatMicroseconds(pair->winner_us),
@@ -153,7 +159,7 @@ class Tables {
                          {"WORST", output::Align::kRight},
                          {"COMMON WINNER"},
                          {"FOUND BETTER"}});
-    for (const convtune::report::ReportDisagreement& d : First(report_.disagreements)) {
+    for (const ReportDisagreement& d : First(report_.disagreements)) {
       size_t nodes = 0;
       double worst = 1;
       for (const auto& other : d.others) {
@@ -167,7 +173,7 @@ class Tables {
     Show("Nodes that disagree, dearest first", report_.disagreements.size(), table);
   }
 
-  void Upgrade(const convtune::report::ReportUpgrade& upgrade) {
+  void Upgrade(const ReportUpgrade& upgrade) {
     output::Table table({{"PROBLEM"},
                          {"BEFORE", output::Align::kRight},
                          {"AFTER", output::Align::kRight},
@@ -175,14 +181,14 @@ class Tables {
                          {"BEFORE"},
                          {"AFTER"}});
     size_t shown = 0;
-    for (const convtune::report::ReportUpgrade::Point& point : upgrade.points) {
+    for (const ReportUpgrade::Point& point : upgrade.points) {
       if (!point.beyond_noise || point.to_us <= point.from_us || shown == top_) continue;
       ++shown;
       table.Add({Problem(point.problem), output::FormatMicroseconds(point.from_us),
                  output::FormatMicroseconds(point.to_us), Times(point.to_us / point.from_us),
                  Candidate(point.from_winner), Candidate(point.to_winner)});
     }
-    const bool cudnn = upgrade.kind == convtune::report::ReportUpgrade::Kind::kCudnn;
+    const bool cudnn = upgrade.kind == ReportUpgrade::Kind::kCudnn;
     const std::string title = absl::StrCat(
         cudnn ? "cuDNN " : "Driver ", upgrade.from, " to ", upgrade.to, ", ", upgrade.subject, ": ",
         upgrade.points.size(), " problems, ", upgrade.regressions, " slower, ",
@@ -195,8 +201,8 @@ class Tables {
   }
 
   void Gpus() {
-    std::vector<const convtune::report::ReportGpu*> slow;
-    for (const convtune::report::ReportGpu& gpu : report_.gpus) {
+    std::vector<const ReportGpu*> slow;
+    for (const ReportGpu& gpu : report_.gpus) {
       if (gpu.slow) slow.push_back(&gpu);
     }
     output::Table table({{"NODE"},
@@ -208,7 +214,7 @@ class Tables {
                          {"THROTTLED", output::Align::kRight},
                          {"GPU"}});
     const auto clock = [](double mhz) { return mhz > 0 ? absl::StrFormat("%.0f MHz", mhz) : "-"; };
-    for (const convtune::report::ReportGpu* gpu : First(slow)) {
+    for (const ReportGpu* gpu : First(slow)) {
       table.Add({gpu->node, gpu->gpu_model, Times(gpu->ratio), absl::StrCat(gpu->compared),
                  clock(gpu->clock_mhz), clock(gpu->model_clock_mhz), Percent(gpu->throttled),
                  gpu->gpu_uuid.empty() ? "-" : gpu->gpu_uuid});
@@ -222,7 +228,7 @@ class Tables {
                          {"PROBLEMS", output::Align::kRight},
                          {"TFLOP/S", output::Align::kRight},
                          {"GB/S", output::Align::kRight}});
-    for (const convtune::report::ReportRoof& roof : First(report_.roofs)) {
+    for (const ReportRoof& roof : First(report_.roofs)) {
       table.Add({roof.gpu_model, std::string(Name(roof.data_type)), absl::StrCat(roof.pairs),
                  absl::StrFormat("%.4g", roof.tflops),
                  absl::StrFormat("%.4g", roof.gbytes_per_second)});
@@ -233,7 +239,7 @@ class Tables {
   void Wanted() {
     output::Table table(
         {{"PROBLEM"}, {"ENVIRONMENT"}, {"MISSES", output::Align::kRight}, {"WHY NOT"}});
-    for (const convtune::report::ReportWanted& wanted : First(report_.wanted)) {
+    for (const ReportWanted& wanted : First(report_.wanted)) {
       table.Add({input::ShortProblem(wanted.problem), wanted.environment,
                  absl::StrCat(wanted.misses), wanted.last_error.empty() ? "-" : wanted.last_error});
     }
@@ -272,8 +278,8 @@ class Tables {
     return number < 0 ? "-" : data_.candidates()[static_cast<size_t>(number)];
   }
 
-  const convtune::report::ReportData& data_;
-  const convtune::report::Report& report_;
+  const ReportData& data_;
+  const Report& report_;
   const size_t top_;
   const int width_;
   const bool color_;
@@ -282,8 +288,7 @@ class Tables {
 
 }  // namespace
 
-std::string ReportTables(const convtune::report::ReportData& data,
-                         const convtune::report::Report& report, size_t top, int width,
+std::string ReportTables(const ReportData& data, const Report& report, size_t top, int width,
                          bool color) {
   return Tables(data, report, top, width, color).Make();
 }

@@ -92,7 +92,7 @@ absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& envi
       postgres.Query("SELECT e.environment_id, q.problem_id FROM environments e, problems q "
                      "WHERE e.text = $1 AND q.text = $2",
                      postgres::Params().Text(environment_text).Text(problem_text)));
-  const absl::Status none = absl::NotFoundError(
+  absl::Status none = absl::NotFoundError(
       absl::StrCat("the fleet has no pin of ", problem_text, " in ", environment_text));
   if (key.rows() == 0) return none;
   ASSIGN_OR_RETURN(const int64_t ended, EndPins(postgres, key.Int(0, 0), key.Int(0, 1), author));

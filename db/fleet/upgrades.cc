@@ -121,7 +121,7 @@ absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetN
   ASSIGN_OR_RETURN(const postgres::Result ours,
                    postgres.Query(absl::StrCat("SELECT pg_try_advisory_lock(", lock, ")"), params));
   if (!ours.Bool(0, 0)) return 0;
-  const absl::StatusOr<int64_t> queued = QueueAll(postgres, names, environment, driver);
+  absl::StatusOr<int64_t> queued = QueueAll(postgres, names, environment, driver);
   // Where the connection is gone, so is the lock.
   RETURN_IF_ERROR(postgres.Execute(absl::StrCat("SELECT pg_advisory_unlock(", lock, ")"), params));
   return queued;

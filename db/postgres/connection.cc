@@ -284,7 +284,7 @@ absl::Status Connection::WaitForSocket(int events, Clock::time_point deadline) {
     }
     const auto slice =
         std::min(std::chrono::ceil<std::chrono::milliseconds>(end - now), kPostgresPoll);
-    pollfd poll_fd{PQsocket(connection_.get()), static_cast<short>(events), 0};
+    pollfd poll_fd{PQsocket(connection_.get()), static_cast<int16_t>(events), 0};
     if (poll(&poll_fd, 1, static_cast<int>(slice.count())) > 0) return absl::OkStatus();
   }
 }
@@ -355,7 +355,7 @@ absl::Status Connection::Stream(const std::string& sql, const Params& params,
     const Result result(next);
     const ExecStatusType kind = PQresultStatus(next);
     if (kind == PGRES_SINGLE_TUPLE) {
-      const absl::Status taken = take(BinaryRow(next));
+      absl::Status taken = take(BinaryRow(next));
       if (taken.ok()) continue;
       // The rest would have to be read. Asking the server to end it is a call
       // that a hung one does not answer.

@@ -139,8 +139,9 @@ void Database::TakeBack(sqlite3_stmt* statement) const {
   sqlite3_reset(statement);
   sqlite3_clear_bindings(statement);
   const char* text = sqlite3_sql(statement);
-  if (text != nullptr && idle_.size() < kMostIdleStatements)
+  if (text != nullptr && idle_.size() < kMostIdleStatements) {
     idle_.try_emplace(text, std::move(idle));
+  }
 }
 
 absl::StatusOr<Statement> Database::Prepare(std::string_view sql) const {

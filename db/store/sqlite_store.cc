@@ -205,7 +205,7 @@ absl::Status SqliteStore::PutTuning(const Tuning& tuning, const Environment& env
 
 absl::Status SqliteStore::PutTunings(const TuningSource& next) {
   int64_t stored = 0;
-  const absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
+  absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
     ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
     while (true) {
       ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());

@@ -95,7 +95,7 @@ std::string FirstFolderWith(const std::string& file, const std::vector<std::stri
 }
 
 std::string DefaultStateDir() {
-  const std::string service = ServiceStateDir();
+  std::string service = ServiceStateDir();
   if (!service.empty()) return service;
   struct stat info {};
   // Who may write there without owning it, as root may, would leave files that

@@ -46,7 +46,7 @@ bool Has(const CLI::App& app, const std::string& option) {
 // The first option among `words` that `app` or a command below it has.
 std::string KnownOption(const CLI::App& app, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
-    const std::string name = word.substr(0, word.find('='));
+    std::string name = word.substr(0, word.find('='));
     if (absl::StartsWith(name, "--") && name.size() > 2 && Has(app, name)) return name;
   }
   return "";

@@ -56,8 +56,9 @@ class WantedCommand final : public app::Command {
                  problem.last_error().empty() ? "-" : problem.last_error()});
     }
     context.PrintTable(table);
-    if (context.format() == app::Format::kCsv)
+    if (context.format() == app::Format::kCsv) {
       return app::ExitCode::kDone;  // for `convtune warm -`
+    }
     int64_t left = wanted.wanted_count();
     std::string text = Problems(left) + " wanted";
     for (const auto& [environment, count] : elsewhere) {

@@ -93,7 +93,8 @@ std::string FormatBytes(int64_t bytes) {
 }
 
 std::string FormatBytesChange(int64_t from, int64_t to) {
-  const std::string before = FormatBytes(from), after = FormatBytes(to);
+  const std::string before = FormatBytes(from);
+  std::string after = FormatBytes(to);
   if (before != after) return absl::StrCat(before, " > ", after);
   if (from == to) return after;
   return absl::StrCat(before, to > from ? " +" : " -", FormatBytes(std::abs(to - from)));

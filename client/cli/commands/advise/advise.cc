@@ -98,8 +98,9 @@ class AdviseCommand final : public app::Command {
     std::vector<AdviceRow> probes = MakeProbes(rows);
     if (!probes.empty()) {
       context.Say("probing what the GPU can do at most:");
-      if (calls::RunTuning(context, request, ProblemsOf(probes)).cancelled)
+      if (calls::RunTuning(context, request, ProblemsOf(probes)).cancelled) {
         return app::ExitCode::kFailed;
+      }
       Ask(context, {}, &probes);
     }
     Print(context, rows, Ceilings::Of(probes, rows));

@@ -88,8 +88,9 @@ absl::StatusOr<v1::Ban> ReadRule(const Json& rule) {
   }
   ASSIGN_OR_RETURN(const std::string candidate, ReadCandidate(rule));
   const absl::StatusOr<CandidatePattern> pattern = CandidatePattern::Parse(candidate);
-  if (!pattern.ok())
+  if (!pattern.ok()) {
     return Refuse(absl::StrCat("engine and knob: ", std::string(pattern.status().message())));
+  }
   ban.set_candidate(pattern->ToText());
   ASSIGN_OR_RETURN(const std::optional<int64_t> start, ReadVersion(rule, "cudnn_version_start"));
   ASSIGN_OR_RETURN(const std::optional<int64_t> end, ReadVersion(rule, "cudnn_version_end"));

@@ -346,8 +346,9 @@ VariantSummary Summarize(const std::vector<ProblemRow>& rows, const calls::Tunin
       ++summary.without_candidate;
       continue;
     }
-    if (calls::OnTensorCores(list->first()) && whole > 0)
+    if (calls::OnTensorCores(list->first()) && whole > 0) {
       summary.on_tensor_cores += WorkOf(row) / whole;
+    }
     if (list->deterministic() == 0) ++summary.nondeterministic;
     if (calls::CompiledAtRunTime(list->first())) ++summary.compiled;
     summary.most_workspace = std::max(summary.most_workspace, list->first().workspace_bytes());

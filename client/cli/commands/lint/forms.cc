@@ -56,7 +56,7 @@ int64_t ChannelStep(DataType type) {
 std::optional<ConvProblem> OtherLayout(const ConvProblem& problem) {
   if (problem.layout() == TensorLayout::kStrided) return std::nullopt;
   const bool nhwc = problem.layout() == TensorLayout::kNhwc;
-  const auto other = calls::Vary(
+  auto other = calls::Vary(
       problem, {std::nullopt, std::nullopt, nhwc ? TensorLayout::kNchw : TensorLayout::kNhwc, {}});
   if (!other || *other == problem) return std::nullopt;
   return other;

@@ -133,8 +133,9 @@ class LintCommand final : public app::Command {
     request.mutable_options()->set_list_only(true);
     // A problem that cuDNN has nothing for is a finding like others.
     const calls::TuningRun run = calls::RunTuning(context, request, distinct, {.quiet = true});
-    if (run.jobs.empty())
+    if (run.jobs.empty()) {
       return run.code == app::ExitCode::kDone ? app::ExitCode::kFailed : run.code;
+    }
     if (run.cancelled) {
       context.SayError("listing was cancelled");
       return app::ExitCode::kFailed;

@@ -280,8 +280,9 @@ std::string TuneList(const std::vector<AskedProblem>& problems,
         std::any_of(profiles.begin(), profiles.end(), [i](const ProfileChanges& profile) {
           return profile.changes[i].choice_changed() || profile.changes[i].lost();
         });
-    if (again)
+    if (again) {
       list += output::CsvLine({problems[i].problem.ToText(), absl::StrCat(problems[i].count)});
+    }
   }
   return list;
 }

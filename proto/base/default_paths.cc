@@ -86,7 +86,7 @@ std::vector<std::string> ClientSnapshotFolders() {
 
 std::string FirstFolderWith(const std::string& file, const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
-    if (access((folder + "/" + file).c_str(), R_OK) == 0) return folder;
+    if (access(std::string(folder).append("/").append(file).c_str(), R_OK) == 0) return folder;
   }
   for (const std::string& folder : folders) {
     if (access(folder.c_str(), X_OK) == 0) return folder;

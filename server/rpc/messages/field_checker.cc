@@ -36,7 +36,8 @@ void FieldChecker::EnvironmentName(std::string_view value) {
   constexpr std::string_view kField = "environment";
   if (value.find(',') != std::string_view::npos) {
     const absl::Status text = Environment::Parse(value).status();
-    if (const auto violation = ViolationIn(text)) Add(kField, violation->rule);
+    const auto violation = ViolationIn(text);
+    if (!text.ok()) Add(kField, violation ? violation->rule : std::string(text.message()));
     return;
   }
   Length(kField, value, 0, kMaxEnvironmentLength);

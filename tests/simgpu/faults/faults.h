@@ -1,0 +1,68 @@
+// Faults are what a script tells the simulated GPU to do wrong.
+//
+// The file that SIMGPU_FAULTS names is read at each call. A line is
+//   WHERE... = ACTION
+// where each WHERE is a key alone or key:value, and all of a line's have to hold:
+//   engine:22         executions of plans of this engine
+//   config:eng22,k2=1 executions of this engine config, in convtune's words
+//   legacy:1/0        executions of this legacy algorithm / math type
+//   operation:fwd     executions of this operation: fwd, bwd_data, bwd_filter
+//   launch:eager      how it runs: eager, capture (while it is captured), replay
+//   find:1/0          the entry of cudnnFind* for this algorithm / math type
+//   malloc            an allocation of memory of the GPU; malloc:67108864, of at least so many bytes
+//   kernel:NAME       one of convtune's own kernels
+//   jit, memgetinfo, load_code   compiling our kernels; cudaMemGetInfo; the first launch of a plan
+//   nth:3             the third time that the rest of the line holds, and no other
+//   times:2           the first two times
+// An unknown key or action, or an action that cannot be done there, ends the
+// process with a line that names it. Each fault that fires is appended, as its
+// line stands, to the file SIMGPU_FAULTS.fired.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace convtune::simgpu {
+
+enum class Action {
+  // Executions.
+  kWrong,              // one element of the output is off
+  kNan,                // one element of the output is NaN
+  kBeyondOutput,       // a byte behind the output is written
+  kBeyondWorkspace,    // a byte behind the workspace is written
+  kTf32,               // products of TF32 where f32 was promised
+  kSlow,               // takes 1,000 times as long
+  kNotSupported,       // CUDNN_STATUS_NOT_SUPPORTED at run
+  kFail,               // an error of the call: executions, finds, allocations, kernels, jit, memgetinfo
+  kLeaveCaptureOpen,   // begins a capture and does not end it
+  kFork,               // while it is captured another stream joins, and never comes back
+  kSynchronize,        // waits for the stream in its launch
+  kAllocate,           // allocates in its launch, as the first load of code does
+  kHang,               // never returns
+  kSticky,             // destroys the context when it runs on the GPU
+  kLost,               // the call finds the context destroyed
+  kAbort,              // ends the process
+};
+
+// Where something happens. What does not apply is empty.
+struct Site {
+  std::string engine;     // "22"
+  std::string config;     // "eng22,k2=1"
+  std::string legacy;     // "1/0"
+  std::string operation;  // "fwd"
+  std::string launch;     // "eager", "capture", "replay"
+  std::string find;       // "1/0"
+  std::string kernel;     // "convtune_scan"
+  int64_t malloc_bytes = -1;
+  bool jit = false;
+  bool memgetinfo = false;
+  bool load_code = false;
+};
+
+// The action of the first line that holds here, which is thereby logged as
+// fired; nullopt if none does. To be asked once for each thing that happens.
+// Not thread-safe.
+std::optional<Action> FaultAt(const Site& site);
+
+}  // namespace convtune::simgpu

@@ -1,0 +1,56 @@
+// DeviceMemory is the simulated GPU's memory: memory of the host between pages
+// that nothing may touch.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+
+#include "tests/simgpu/runtime/work.h"
+
+namespace convtune::simgpu {
+
+// Not thread-safe. Memory is poisoned with kPoison when it is allocated, and
+// unmapped when it is freed, so that a stale pointer is noticed.
+class DeviceMemory {
+ public:
+  static constexpr unsigned char kPoison = 0xA5;
+
+  explicit DeviceMemory(int64_t total_bytes) : total_bytes_(total_bytes) {}
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // Aligned to 512 bytes; the end lies as close before an untouchable page as
+  // the alignment allows. cudaErrorMemoryAllocation where no more is free.
+  cudaError_t Allocate(int64_t bytes, void** data);
+  // cudaErrorInvalidValue if nothing was allocated at `data`. Null is allowed.
+  cudaError_t Free(void* data);
+  // Host memory that the GPU sees too, at the same address.
+  cudaError_t AllocateMapped(int64_t bytes, void** data);
+  cudaError_t FreeMapped(void* data);
+
+  // True if the GPU may touch all of it: it lies in one allocation, mapped ones included.
+  bool Contains(const void* data, int64_t bytes) const;
+  // True if it lies in memory of the host that the GPU sees.
+  bool IsMapped(const void* data) const;
+  int64_t free_bytes() const { return total_bytes_ - used_bytes_; }
+  int64_t total_bytes() const { return total_bytes_; }
+
+ private:
+  struct Block {
+    int64_t bytes = 0;
+    void* mapping = nullptr;
+    int64_t mapping_bytes = 0;
+    bool mapped = false;
+  };
+  cudaError_t Add(int64_t bytes, bool mapped, void** data);
+  cudaError_t Remove(void* data, bool mapped);
+
+  const int64_t total_bytes_;
+  int64_t used_bytes_ = 0;
+  std::map<const char*, Block> blocks_;  // by their begin
+};
+
+}  // namespace convtune::simgpu

@@ -1,7 +1,6 @@
 #include "tests/simgpu/runtime/gpu.h"
 
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -108,13 +107,13 @@ Gpu::Gpu(GpuProfile profile, GpuSettings settings)
       settings_(settings),
       memory_(profile_.memory_bytes),
       l2_(profile_.l2_bytes),
-      thread_(gettid()) {
+      thread_(std::this_thread::get_id()) {
   streams_[nullptr] = {};
   clock_ = {HostNs(), 0, profile_.sm_clock_mhz};
 }
 
 void Gpu::CheckThread() const {
-  if (gettid() != thread_) Die("CUDA is called from a second thread");
+  if (std::this_thread::get_id() != thread_) Die("CUDA is called from a second thread");
 }
 
 int64_t Gpu::HostNs() {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <sys/types.h>
 
 #include <cstdint>
 #include <deque>
@@ -18,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tests/simgpu/runtime/l2_cache.h"
@@ -162,7 +162,7 @@ class Gpu {
   std::map<cudaGraph_t, std::vector<WorkPtr>> graphs_;
   std::map<cudaGraphExec_t, Exec> execs_;
   std::map<std::string, uint64_t, std::less<>> noise_calls_;
-  const pid_t thread_;
+  const std::thread::id thread_;
   Clock clock_;
   uintptr_t next_id_ = 1;
   int64_t skipped_ns_ = 0;

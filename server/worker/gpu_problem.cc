@@ -22,6 +22,9 @@ namespace {
 // Zones around output and workspace, and what comparing needs.
 constexpr int64_t kCheckBytes = 4 * device::GuardedBuffer::kZoneBytes + verify::OutputCheck::kBytes;
 
+constexpr char kNoCaptures[] =
+    "nothing is captured: the self-check found that a capture that fails spoils what comes after";
+
 absl::Status Agree(DataType type, const verify::OutputCheck::Result& eager,
                    const verify::OutputCheck::Result& replayed) {
   const std::string difference = verify::Disagreement(type, eager.comparison, eager.nonfinite,
@@ -153,6 +156,7 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
     prepared->warm = true;
   }
   const bool replays = mode.launch == LaunchMode::kGraphCapture;
+  if (replays && !resources_.captures) return absl::FailedPreconditionError(kNoCaptures);
   if (replays && !prepared->graph.has_value()) {
     RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
   }
@@ -205,6 +209,10 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   ASSIGN_OR_RETURN(checked.run, resources_.timer->Time(work));
   if (best_us == 0 || checked.run.gpu_us < best_us) best_us = checked.run.gpu_us;
   prepared->expected = {checked.run.gpu_us, checked.run.host_us};
+  if (!resources_.captures) {
+    checked.capture_refusal = kNoCaptures;
+    return checked;
+  }
   const absl::Status captured = TryCapture(id, looked, prepared);
   checked.capture = captured.ok() ? CaptureSupport::kYes : CaptureSupport::kNo;
   checked.capture_refusal = std::string(captured.message());

@@ -32,6 +32,7 @@ struct GpuResources {
   timing::Timer* timer = nullptr;
   device::Kernels* kernels = nullptr;
   timing::BlockingPolicy* blocking = nullptr;
+  bool captures = true;  // false: nothing is captured
 };
 
 // Tensors are made when something is first run. A run that destroys the CUDA

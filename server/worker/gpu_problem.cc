@@ -94,6 +94,7 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
 
 absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   RETURN_IF_ERROR(EnsureTensors());
+  sound_.reset();
   std::set<int64_t, std::greater<>> sizes;
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
@@ -127,17 +128,29 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  return cudnn::TryTwice<TimedRun>([&] { return Sample(id, mode, prepared); },
-                                   cudnn::AbortIfContextIsLost);
+  absl::StatusOr<TimedRun> run = cudnn::TryTwice<TimedRun>(
+      [&] { return Sample(id, mode, prepared); }, cudnn::AbortIfContextIsLost);
+  if (run.ok()) sound_ = id;
+  return cudnn::OrThrowAway<TimedRun>(
+      std::move(run), [&] { return LaunchSound(id); }, cudnn::AbortIfContextIsLost);
 }
 
 absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
   absl::StatusOr<CheckedRun> checked = RunAndLook(id, prepared);
-  if (!checked.ok()) {
+  if (checked.ok()) {
+    sound_ = id;
+  } else {
     cudnn::AbortIfContextIsLost();
   }
-  return checked;
+  return cudnn::OrThrowAway<CheckedRun>(
+      std::move(checked), [&] { return LaunchSound(id); }, cudnn::AbortIfContextIsLost);
+}
+
+absl::Status GpuProblem::LaunchSound(const CandidateId& id) {
+  const CandidateId launched = sound_.value_or(id);
+  ASSIGN_OR_RETURN(const Prepared* prepared, Find(launched));
+  return Launch(launched, *prepared);
 }
 
 absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {

@@ -148,6 +148,8 @@ class Gpu {
   void CheckThread() const;
   static int64_t HostNs();
   void ReadClock(int64_t ns);
+  // When the host puts the next piece of work on a stream.
+  int64_t NextPutNs();
   cudaError_t Queue(Stream* stream, Queued queued);
   // Runs all that is on the stream; the host does not wait.
   void Drain(Stream* stream);
@@ -168,6 +170,7 @@ class Gpu {
   Clock clock_;
   uintptr_t next_id_ = 1;
   int64_t skipped_ns_ = 0;
+  int64_t put_ns_ = 0;
   int64_t busy_ns_ = 0;
   int64_t noted_busy_ns_ = 0;
   cudaError_t sticky_ = cudaSuccess;

@@ -21,6 +21,7 @@
 #include "server/worker/search/heuristics.h"
 #include "tests/simgpu/cudnn/cost_model.h"
 #include "tests/simgpu/cudnn/element.h"
+#include "tests/simgpu/cudnn/legacy_algorithms.h"
 #include "tests/simgpu/cudnn/program.h"
 #include "tests/simgpu/runtime/gpu.h"
 #include "tests/unit/simgpu/naive_convolution.h"
@@ -593,6 +594,34 @@ TEST(Legacy, AWorkspaceThatIsTooSmallIsRefused) {
       absl::IsInvalidArgument(legacy->Launch(precomputed, problem.pointers, nullptr, needed)));
   // GEMM does not do f16.
   EXPECT_TRUE(absl::IsUnimplemented(legacy->WorkspaceBytes({2, 0}).status()));
+}
+
+TEST(Legacy, AlgorithmsAreThoseOfTheManual) {
+  struct Row {
+    const char* problem;
+    int algorithm;
+    bool supported;
+  };
+  for (const Row& row : {Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 2, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f16", 2, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,stride=2,nchw,f32", 4, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,dilation=2,nchw,f32", 5, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 6, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x5x5,nchw,f32", 6, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x5x5,nchw,f32", 7, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nhwc,f16", 7, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 3, false},
+                         Row{"fwd,x=2x16x9x7,w=16x8x3x3,groups=2,nchw,f32", 6, false},
+                         Row{"bwd_data,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, true},
+                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, false},
+                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f64", 3, true}}) {
+    int64_t bytes = 0;
+    EXPECT_EQ(
+        WorkspaceOf(ToConvolution(ConvProblem::Parse(row.problem).value()), row.algorithm, &bytes),
+        row.supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED)
+        << row.problem << " " << row.algorithm;
+  }
 }
 
 // Memory that was freed, as by a stale variant pack. The context is lost for good, so in a process

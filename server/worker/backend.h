@@ -125,6 +125,9 @@ class BackendProblem {
   virtual absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) = 0;
 };
 
+// Called before each step of the start that may hang, with its name.
+using OnStart = std::function<absl::Status(const char* step)>;
+
 // Not thread-safe.
 class Backend {
  public:

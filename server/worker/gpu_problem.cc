@@ -22,6 +22,9 @@ namespace {
 // Zones around output and workspace, and what comparing needs.
 constexpr int64_t kCheckBytes = 4 * device::GuardedBuffer::kZoneBytes + verify::OutputCheck::kBytes;
 
+constexpr char kNoCaptures[] =
+    "nothing is captured: the self-check found that a capture that fails spoils what comes after";
+
 absl::Status Agree(DataType type, const verify::OutputCheck::Result& eager,
                    const verify::OutputCheck::Result& replayed) {
   const std::string difference = verify::Disagreement(type, eager.comparison, eager.nonfinite,
@@ -91,6 +94,7 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
 
 absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   RETURN_IF_ERROR(EnsureTensors());
+  sound_.reset();
   std::set<int64_t, std::greater<>> sizes;
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
@@ -124,17 +128,29 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  return cudnn::TryTwice<TimedRun>([&] { return Sample(id, mode, prepared); },
-                                   cudnn::AbortIfContextIsLost);
+  absl::StatusOr<TimedRun> run = cudnn::TryTwice<TimedRun>(
+      [&] { return Sample(id, mode, prepared); }, cudnn::AbortIfContextIsLost);
+  if (run.ok()) sound_ = id;
+  return cudnn::OrThrowAway<TimedRun>(
+      std::move(run), [&] { return LaunchSound(id); }, cudnn::AbortIfContextIsLost);
 }
 
 absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
   absl::StatusOr<CheckedRun> checked = RunAndLook(id, prepared);
-  if (!checked.ok()) {
+  if (checked.ok()) {
+    sound_ = id;
+  } else {
     cudnn::AbortIfContextIsLost();
   }
-  return checked;
+  return cudnn::OrThrowAway<CheckedRun>(
+      std::move(checked), [&] { return LaunchSound(id); }, cudnn::AbortIfContextIsLost);
+}
+
+absl::Status GpuProblem::LaunchSound(const CandidateId& id) {
+  const CandidateId launched = sound_.value_or(id);
+  ASSIGN_OR_RETURN(const Prepared* prepared, Find(launched));
+  return Launch(launched, *prepared);
 }
 
 absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {
@@ -153,6 +169,7 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
     prepared->warm = true;
   }
   const bool replays = mode.launch == LaunchMode::kGraphCapture;
+  if (replays && !resources_.captures) return absl::FailedPreconditionError(kNoCaptures);
   if (replays && !prepared->graph.has_value()) {
     RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
   }
@@ -205,6 +222,10 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   ASSIGN_OR_RETURN(checked.run, resources_.timer->Time(work));
   if (best_us == 0 || checked.run.gpu_us < best_us) best_us = checked.run.gpu_us;
   prepared->expected = {checked.run.gpu_us, checked.run.host_us};
+  if (!resources_.captures) {
+    checked.capture_refusal = kNoCaptures;
+    return checked;
+  }
   const absl::Status captured = TryCapture(id, looked, prepared);
   checked.capture = captured.ok() ? CaptureSupport::kYes : CaptureSupport::kNo;
   checked.capture_refusal = std::string(captured.message());

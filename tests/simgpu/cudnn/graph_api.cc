@@ -125,7 +125,7 @@ Plan ReadPlan(cudnnBackendDescriptor_t plan) {
   uint32_t notes = 0;
   for (const auto note : GetUpTo<cudnnBackendNumericalNote_t>(
            kMostNotes, engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE)) {
-    if (note >= 0 && note < 31) notes |= 2U << note;
+    notes |= 2U << static_cast<int>(note);  // convtune's numbers are cuDNN's plus one
   }
   Site site;
   site.engine = std::to_string(id.engine_index);

@@ -12,7 +12,8 @@
 namespace convtune::simgpu {
 namespace {
 
-constexpr size_t kEntries = 4;
+constexpr size_t kMostEntries = 4;
+constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr int64_t kApart = 257;
 constexpr double kExactBelow = 2048;
 constexpr int64_t kSamples = 64;
@@ -94,8 +95,15 @@ const Outputs::Entry& Outputs::Find(const Program& program, const std::string& t
     entries_.splice(entries_.begin(), entries_, found);
     return entries_.front();
   }
-  if (entries_.size() >= kEntries) entries_.pop_back();
   entries_.push_front({std::move(key), ++last_id_, program.Compute({data.begin(), data.end()})});
+  size_t bytes = 0;
+  size_t keep = 0;
+  for (const Entry& entry : entries_) {
+    bytes += entry.bytes.size();
+    if (keep > 0 && (keep == kMostEntries || bytes > kMostBytes)) break;
+    ++keep;
+  }
+  entries_.resize(keep);
   return entries_.front();
 }
 

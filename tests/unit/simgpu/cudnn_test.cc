@@ -17,9 +17,11 @@
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/cudnn/legacy_notes.h"
 #include "server/worker/cudnn/plan.h"
+#include "server/worker/device/device_profile.h"
 #include "server/worker/search/heuristics.h"
 #include "tests/simgpu/cudnn/cost_model.h"
 #include "tests/simgpu/cudnn/element.h"
+#include "tests/simgpu/cudnn/legacy_algorithms.h"
 #include "tests/simgpu/cudnn/program.h"
 #include "tests/simgpu/runtime/gpu.h"
 #include "tests/unit/simgpu/naive_convolution.h"
@@ -282,6 +284,16 @@ INSTANTIATE_TEST_SUITE_P(
                     "bwd_filter,x=1x8x4x9x7,w=16x8x2x3x3,pad=1,nchw,f64,mode=conv",
                     "fwd,x=2x16x9x7,w=16x16x3x3,pad=1,nhwc,i8"));
 
+std::string JsonOf(const worker::cudnn::ExecutionPlan& plan) {
+  int64_t size = 0;
+  std::string json(size_t{1} << 16, '\0');
+  EXPECT_EQ(cudnnBackendGetAttribute(plan.descriptor().get(),
+                                     CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                     static_cast<int64_t>(json.size()), &size, json.data()),
+            CUDNN_STATUS_SUCCESS);
+  return json.c_str();
+}
+
 // Real engines are asked for what a plan is; the problem says what it has to be.
 TEST(Program, IsReadFromAPlan) {
   for (const std::string text :
@@ -291,19 +303,40 @@ TEST(Program, IsReadFromAPlan) {
     SCOPED_TRACE(text);
     Problem problem(text);
     const auto plan = problem.Plan(problem.Configs().back());
-    int64_t size = 0;
-    std::string json(size_t{1} << 16, '\0');
-    ASSERT_EQ(cudnnBackendGetAttribute(
-                  plan.descriptor().get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-                  CUDNN_TYPE_CHAR, static_cast<int64_t>(json.size()), &size, json.data()),
-              CUDNN_STATUS_SUCCESS);
-    const auto read = Program::Read(json.c_str());
+    const auto read = Program::Read(JsonOf(plan));
     ASSERT_TRUE(read.ok()) << read.status();
     Program expected;
     expected.convolution = problem.conv;
     expected.output.tensor = problem.conv.Output();
     EXPECT_EQ(read->Text(), expected.Text());
   }
+}
+
+// The simulated GPU's properties do not take the place of those that a worker gives itself.
+TEST(Program, AProfileKeepsItsOwnProperties) {
+  const auto profile =
+      worker::device::DeviceProfile::Load(CONVTUNE_PROFILES "/nvidia-l4.json").value();
+  Descriptor properties = Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).value();
+  ASSERT_TRUE(
+      properties.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json).ok());
+  ASSERT_TRUE(properties.Finalize().ok());
+  worker::cudnn::CudnnTarget target;
+  target.device_properties = &properties;
+  const auto graph =
+      worker::cudnn::OperationGraph::Create(ConvProblem::Parse(kHalf).value(), target).value();
+  const auto of_profile =
+      worker::search::AskHeuristics(graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture()).value();
+  Problem problem(kHalf);
+  const auto of_gpu =
+      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture())
+          .value();
+  ASSERT_FALSE(of_profile.candidates.empty());
+  ASSERT_FALSE(of_gpu.candidates.empty());
+  EXPECT_NE(of_profile.candidates.front().id, of_gpu.candidates.front().id);
+  const auto plan = worker::cudnn::ExecutionPlan::Create(
+                        graph, std::get<EngineConfig>(of_profile.candidates.front().id))
+                        .value();
+  EXPECT_NE(JsonOf(plan).find("\"deviceName\":\"NVIDIA L4\""), std::string::npos);
 }
 
 TEST(Program, WhatCannotBeComputedIsRefused) {
@@ -561,6 +594,34 @@ TEST(Legacy, AWorkspaceThatIsTooSmallIsRefused) {
       absl::IsInvalidArgument(legacy->Launch(precomputed, problem.pointers, nullptr, needed)));
   // GEMM does not do f16.
   EXPECT_TRUE(absl::IsUnimplemented(legacy->WorkspaceBytes({2, 0}).status()));
+}
+
+TEST(Legacy, AlgorithmsAreThoseOfTheManual) {
+  struct Row {
+    const char* problem;
+    int algorithm;
+    bool supported;
+  };
+  for (const Row& row : {Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 2, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f16", 2, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,stride=2,nchw,f32", 4, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,dilation=2,nchw,f32", 5, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 6, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x5x5,nchw,f32", 6, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x5x5,nchw,f32", 7, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nhwc,f16", 7, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 3, false},
+                         Row{"fwd,x=2x16x9x7,w=16x8x3x3,groups=2,nchw,f32", 6, false},
+                         Row{"bwd_data,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, true},
+                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, false},
+                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f64", 3, true}}) {
+    int64_t bytes = 0;
+    EXPECT_EQ(
+        WorkspaceOf(ToConvolution(ConvProblem::Parse(row.problem).value()), row.algorithm, &bytes),
+        row.supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED)
+        << row.problem << " " << row.algorithm;
+  }
 }
 
 // Memory that was freed, as by a stale variant pack. The context is lost for good, so in a process

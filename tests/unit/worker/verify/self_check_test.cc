@@ -123,6 +123,12 @@ TEST_F(SelfCheckTest, AFlushIsJudgedByTheCardsOwnMemory) {
   }
 }
 
+TEST_F(SelfCheckTest, AMemoryThatIsNearlyAsFastAsL2IsNoReasonForDoubt) {
+  card_.hot_us = 5.5;
+  card_.cold_us = 7.1;
+  EXPECT_THAT(Failed(), IsEmpty());
+}
+
 TEST_F(SelfCheckTest, AMemoryWhoseRateIsNotKnownJudgesNoFlush) {
   card_.memory_rate = 0;
   card_.flush_us = 1000;

@@ -43,6 +43,9 @@ absl::StatusCode CodeOf(cudnnStatus_t status) {
 
 absl::Status ToStatus(cudnnStatus_t status, absl::string_view what) {
   if (status == CUDNN_STATUS_SUCCESS) {
+    // It may leave warnings, which not every later call clears.
+    char none = '\0';
+    cudnnGetLastErrorString(&none, sizeof(none));
     return absl::OkStatus();
   }
   std::string message = absl::StrCat(what, ": ", cudnnGetErrorString(status));

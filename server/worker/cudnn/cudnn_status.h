@@ -9,8 +9,9 @@
 
 namespace convtune::worker::cudnn {
 
-// OK, or what cuDNN says: the name of the status, then the text of the last
-// error of this thread, which is thereby cleared. UNIMPLEMENTED for
+// OK, or what cuDNN says: the name of the status, then the texts of this
+// thread's errors, which are thereby cleared. They are cleared after a success
+// as well, so each call of cuDNN goes through here. UNIMPLEMENTED for
 // NOT_SUPPORTED, INVALID_ARGUMENT for BAD_PARAM, RESOURCE_EXHAUSTED for failed
 // allocations, INTERNAL for the rest. `what` names the call.
 absl::Status ToStatus(cudnnStatus_t status, absl::string_view what);

@@ -343,5 +343,14 @@ TEST(DevicelessBackendTest, EveryKnownConvolutionHasAStockChoice) {
   }
 }
 
+TEST(DevicelessListingTest, WhereTheHeuristicsListNothingItIsSaid) {
+  const std::unique_ptr<BackendProblem> problem =
+      Open("fwd,x=1x8x16x16,w=8x8x3x3,pad=1,nhwc,i8,epilogue=bias");
+  ASSERT_NE(problem, nullptr);
+  const Listing listing = List(problem.get());
+  ASSERT_THAT(listing.candidates, IsEmpty());
+  EXPECT_THAT(listing.end.refusals, HasSubstr("the graph API's heuristics list no engine"));
+}
+
 }  // namespace
 }  // namespace convtune::worker

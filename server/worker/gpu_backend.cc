@@ -14,6 +14,7 @@ namespace convtune::worker {
 
 absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal) {
   cudnn::KeepNvrtcLoaded();
+  cudnn::LoadLegacyLibraries();
   ASSIGN_OR_RETURN(device::DeviceInfo info, device::DescribeGpu(ordinal));
   std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(info)));
   RETURN_IF_ERROR(cudnn::ToStatus(cudaSetDevice(ordinal), "select the GPU"));

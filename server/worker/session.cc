@@ -85,11 +85,11 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
       return send(reply);
     };
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
-    // The legacy API's first call has loaded more of cuDNN's libraries.
-    if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
-      RETURN_IF_ERROR(Finish(send, false, mixture.message()));
-      return mixture;
-    }
+  }
+  // Of a kept self-check too: the libraries may be others than those it was of.
+  if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
+    RETURN_IF_ERROR(Finish(send, false, mixture.message()));
+    return mixture;
   }
   backend_->Apply(check);
   if (trace_ != nullptr) trace_->PutWorker(backend_->environment(), backend_->provenance());

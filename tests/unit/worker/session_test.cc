@@ -1,5 +1,6 @@
 #include "server/worker/session.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,6 +49,21 @@ TEST_F(SessionTest, WhatAWorkerBeforeFoundIsTakenForKnown) {
   EXPECT_EQ(backend_.self_checks, 0);
   EXPECT_FALSE(backend_.applied.blocking_kernel);
   EXPECT_THAT(replies[0].hello().self_check().failed(), ElementsAre("blocking_kernel"));
+}
+
+TEST_F(SessionTest, MixedLibrariesEndTheSessionAlsoWhereTheSelfCheckIsKnown) {
+  void* const other = dlopen(CONVTUNE_FAKE_CUDNN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(other, nullptr) << dlerror();
+  for (const bool known : {false, true}) {
+    backend_.self_check = SelfCheckOfMask(1);
+    worker::v1::Request request;
+    request.mutable_hello()->set_version(CONVTUNE_VERSION);
+    if (known) *request.mutable_hello()->mutable_self_check() = SelfCheckToProto(1);
+    EXPECT_THAT(Ask(request).back().outcome().message(), HasSubstr("cuDNN's libraries are mixed: "))
+        << known;
+    EXPECT_EQ(status_.code(), absl::StatusCode::kFailedPrecondition) << known;
+  }
+  dlclose(other);
 }
 
 TEST_F(SessionTest, AProfilesWorkerSaysNothingOfItself) {

@@ -200,8 +200,10 @@ absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Se
     const absl::StatusOr<PreparedCandidate> result = problem_->Prepare(candidate.id);
     candidate.prepared = result.ok() && !result->over_memory;
     succeeded += candidate.prepared ? 1 : 0;
+    const absl::Duration took = absl::Now() - start;
+    if (trace_ != nullptr) trace_->PutPrepared(index, candidate.id, result, took);
     worker::v1::Reply reply;
-    *reply.mutable_prepared() = ToProto(index, result, absl::Now() - start);
+    *reply.mutable_prepared() = ToProto(index, result, took);
     RETURN_IF_ERROR(send(reply));
   }
   return send(last);

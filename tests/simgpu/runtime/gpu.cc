@@ -185,11 +185,25 @@ void Gpu::Drain(Stream* stream) {
     ReadClock(start);
     const WorkEnd end = queued.work->run({start, queued.replay});
     stream->end_ns = std::max(start, end.ns);
+    busy_ns_ += stream->end_ns - start;
     if (end.error != cudaSuccess) Lose(end.error);
   }
 }
 
-void Gpu::SkipTo(int64_t ns) { skipped_ns_ += std::max<int64_t>(0, ns - NowNs()); }
+void Gpu::SkipTo(int64_t ns) {
+  skipped_ns_ += std::max<int64_t>(0, ns - NowNs());
+  NoteUsage();
+}
+
+void Gpu::NoteUsage() {
+  static const char* const path = std::getenv("SIMGPU_USAGE");
+  if (path == nullptr || *path == '\0' || busy_ns_ == noted_busy_ns_) return;
+  noted_busy_ns_ = busy_ns_;
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  std::ofstream(path, std::ios::app)
+      << int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000 << ' ' << busy_ns_ << '\n';
+}
 
 cudaError_t Gpu::WaitForIdle() {
   if (sticky_ != cudaSuccess) return sticky_;

@@ -153,6 +153,8 @@ class Gpu {
   void Drain(Stream* stream);
   // The host waits until then.
   void SkipTo(int64_t ns);
+  // A line into the file that SIMGPU_USAGE names, where something ran since.
+  void NoteUsage();
 
   const GpuProfile profile_;
   const GpuSettings settings_;
@@ -166,6 +168,8 @@ class Gpu {
   Clock clock_;
   uintptr_t next_id_ = 1;
   int64_t skipped_ns_ = 0;
+  int64_t busy_ns_ = 0;
+  int64_t noted_busy_ns_ = 0;
   cudaError_t sticky_ = cudaSuccess;
 };
 

@@ -61,14 +61,22 @@ absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
     uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) {
   verify::SelfCheckOptions options;
   options.lost_steps = lost_steps;
-  options.on_step = on_step;
+  // A step that loses the context ends the process before the next one is named.
+  options.on_step = [&](uint32_t step) {
+    Recover();
+    return on_step(step);
+  };
   GpuSelfCheckDevice card(resources(), timed_stream_.get(), flush_bytes_);
-  return verify::RunSelfCheck(options, &card);
+  absl::StatusOr<SelfCheck> check = verify::RunSelfCheck(options, &card);
+  Recover();
+  return check;
 }
 
 void GpuBackend::Apply(const SelfCheck& check) {
-  if (check.known && !check.blocking_kernel) blocking_.Disable();
+  if (check.known && !check.blocking_kernel) blocking_kernels_ = false;
 }
+
+void GpuBackend::Recover() { cudnn::Recover(stream_); }
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,
                                                                  int64_t memory_budget_bytes) {

@@ -22,6 +22,13 @@ namespace {
 // Zones around output and workspace, and what comparing needs.
 constexpr int64_t kCheckBytes = 4 * device::GuardedBuffer::kZoneBytes + verify::OutputCheck::kBytes;
 
+// "eng22", or "algorithm 1".
+std::string EngineOf(const CandidateId& id) {
+  const auto* config = std::get_if<EngineConfig>(&id);
+  return config != nullptr ? absl::StrCat("eng", config->engine_index)
+                           : absl::StrCat("algorithm ", std::get<LegacyAlgorithm>(id).algorithm);
+}
+
 absl::Status Agree(DataType type, const verify::OutputCheck::Result& eager,
                    const verify::OutputCheck::Result& replayed) {
   const std::string difference = verify::Disagreement(type, eager.comparison, eager.nonfinite,
@@ -58,10 +65,7 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
   }
   if (options.legacy_api && !sink.Over()) {
     const absl::Status status = ListLegacy(options, &sink);
-    if (!status.ok()) {
-      cudnn::AbortIfContextIsLost();
-      sink.AddRefusal(status);
-    }
+    if (!status.ok()) sink.AddRefusal(status);
   }
   return sink.end();
 }
@@ -69,13 +73,8 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
 absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
   Prepared prepared;
   if (const auto* config = std::get_if<EngineConfig>(&id)) {
-    absl::StatusOr<cudnn::ExecutionPlan> plan = cudnn::ExecutionPlan::Create(operation_, *config);
-    if (!plan.ok()) {
-      cudnn::AbortIfContextIsLost();
-      return plan.status();
-    }
-    prepared.workspace_bytes = plan->workspace_bytes();
-    prepared.plan = *std::move(plan);
+    ASSIGN_OR_RETURN(prepared.plan, cudnn::ExecutionPlan::Create(operation_, *config));
+    prepared.workspace_bytes = prepared.plan->workspace_bytes();
   } else {
     ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
     ASSIGN_OR_RETURN(prepared.workspace_bytes,
@@ -124,17 +123,30 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  return cudnn::TryTwice<TimedRun>([&] { return Sample(id, mode, prepared); },
-                                   cudnn::AbortIfContextIsLost);
+  return TryTwice([&] { return Sample(id, mode, prepared); });
+}
+
+void GpuProblem::DescribeRuns(Conditions* conditions) const {
+  conditions->retried_runs = retried_runs_;
+  std::vector<std::string> unblocked;
+  const auto add = [&unblocked](const char* runs, const timing::BlockingPolicy& policy) {
+    const std::string engines = policy.DisabledBy();
+    if (!engines.empty()) unblocked.push_back(absl::StrCat(runs, ", after ", engines, " gave up"));
+  };
+  add("launches", blocked_launches_);
+  add("replays", blocked_replays_);
+  conditions->unblocked = absl::StrJoin(unblocked, "; ");
+}
+
+absl::StatusOr<TimedRun> GpuProblem::TryTwice(
+    const std::function<absl::StatusOr<TimedRun>()>& run) {
+  return cudnn::TryTwice<TimedRun>(
+      run, [this] { cudnn::Recover(resources_.stream); }, &retried_runs_);
 }
 
 absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  absl::StatusOr<CheckedRun> checked = RunAndLook(id, prepared);
-  if (!checked.ok()) {
-    cudnn::AbortIfContextIsLost();
-  }
-  return checked;
+  return RunAndLook(id, prepared);
 }
 
 absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {
@@ -161,14 +173,16 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
   work.inputs = tensors_->fresh_inputs();
   work.expected = prepared->expected;
   bool& gave_up = replays ? prepared->replay_gave_up : prepared->gave_up;
-  work.block_attempts = resources_.blocking->Attempts(gave_up);
+  timing::BlockingPolicy& policy = replays ? blocked_replays_ : blocked_launches_;
+  const std::string engine = EngineOf(id);
+  work.block_attempts = resources_.blocking_kernels ? policy.Attempts(engine, gave_up) : 0;
   work.launch = [&]() -> absl::Status {
     return replays ? prepared->graph->Launch(resources_.stream) : Launch(id, *prepared);
   };
   ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
   prepared->expected = {run.gpu_us, run.host_us};
   if (work.block_attempts > 0) {
-    resources_.blocking->Took(run.blocked);
+    policy.Took(engine, run.blocked);
     gave_up = !run.blocked;
   }
   return run;
@@ -186,9 +200,8 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   work.launch = [&] { return Launch(id, *prepared); };
   work.block_attempts = 0;  // code may be loaded, and memory allocated
   CheckedRun checked;
-  ASSIGN_OR_RETURN(checked.first,
-                   cudnn::TryTwice<TimedRun>([&] { return resources_.timer->Time(work); },
-                                             cudnn::AbortIfContextIsLost));
+  const auto run = [&] { return resources_.timer->Time(work); };
+  ASSIGN_OR_RETURN(checked.first, TryTwice(run));
   prepared->warm = true;
   ASSIGN_OR_RETURN(checked.out_of_bounds, WrittenOutOfBounds(*prepared));
   ASSIGN_OR_RETURN(const verify::OutputCheck::Result looked, check_->Look(output.data()));
@@ -202,7 +215,7 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
     return checked;
   }
   // The first one's time may be that of loading code.
-  ASSIGN_OR_RETURN(checked.run, resources_.timer->Time(work));
+  ASSIGN_OR_RETURN(checked.run, TryTwice(run));
   if (best_us == 0 || checked.run.gpu_us < best_us) best_us = checked.run.gpu_us;
   prepared->expected = {checked.run.gpu_us, checked.run.host_us};
   const absl::Status captured = TryCapture(id, looked, prepared);
@@ -237,7 +250,7 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputC
     status = replayed.ok() ? Agree(problem_.output_type(), eager, *replayed) : replayed.status();
   }
   if (!status.ok()) {
-    cudnn::AbortIfContextIsLost();
+    cudnn::Recover(resources_.stream);
     prepared->graph.reset();
   }
   return status;
@@ -253,7 +266,7 @@ absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepa
     prepared->graph = std::move(graph);
     return absl::OkStatus();
   };
-  return cudnn::CaptureOrThrowAway(capture, launch, cudnn::AbortIfContextIsLost);
+  return cudnn::CaptureOrThrowAway(capture, launch, [this] { cudnn::Recover(resources_.stream); });
 }
 
 absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
@@ -267,9 +280,7 @@ absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
         Launch(id, *prepared).IgnoreError();
         return forbidden;
       }).status();
-  if (!captured.ok()) {
-    cudnn::AbortIfContextIsLost();
-  }
+  if (!captured.ok()) cudnn::Recover(resources_.stream);
   return captured;
 }
 

@@ -20,9 +20,10 @@ absl::Status ToStatus(cudnnStatus_t status, absl::string_view what);
 // INTERNAL, with CUDA's text.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
-// Call after a failure on a GPU. An error that has destroyed the CUDA context
-// (an illegal address, say) says so on stderr and aborts the process, since
-// nothing that follows could be believed; any other error is cleared.
-void AbortIfContextIsLost();
+// To be called after a failure on a GPU. Ends a capture that was left open on `stream`, and
+// clears what the failure left. Where the context is lost (by an illegal address, say), or a
+// capture is open that only cuDNN could end, nothing that follows could be believed: says so
+// on stderr and aborts the process.
+void Recover(cudaStream_t stream);
 
 }  // namespace convtune::worker::cudnn

@@ -436,6 +436,53 @@ TEST_F(SessionTest, CheckNeedsPreparedCandidates) {
   EXPECT_THAT(backend_.checks, IsEmpty());
 }
 
+TEST_F(SessionTest, EachFailureIsRecoveredFromBeforeItIsReported) {
+  FakeCandidate& built = backend_.Add(1);
+  built.checked = absl::InternalError("it fell over");
+  built.runs_until_failure = 0;
+  backend_.Add(2).prepare = absl::InternalError("cudaErrorIllegalAddress");
+  backend_.end.refusals = "set x: CUDNN_STATUS_BAD_PARAM";
+  Hello();
+  int before = 0;  // recoveries
+  const auto recovered = [&] {
+    const int count = backend_.recoveries - before;
+    before = backend_.recoveries;
+    return count;
+  };
+  Open();
+  EXPECT_EQ(recovered(), 1);
+  Prepare({0});
+  EXPECT_EQ(recovered(), 0);
+  Prepare({1});
+  EXPECT_EQ(recovered(), 1);
+  Check({0});
+  EXPECT_EQ(recovered(), 1);
+  Measure({0});
+  EXPECT_EQ(recovered(), 1);
+  backend_.begin = absl::InternalError("cudaErrorIllegalAddress");
+  EXPECT_FALSE(Check({0}).back().outcome().ok());
+  EXPECT_EQ(recovered(), 1);
+  EXPECT_FALSE(Measure({0}).back().outcome().ok());
+  EXPECT_EQ(recovered(), 1);
+  backend_.open = absl::InternalError("cudaErrorIllegalAddress");
+  EXPECT_FALSE(Open().back().outcome().ok());
+  EXPECT_EQ(recovered(), 1);
+}
+
+TEST_F(SessionTest, ConditionsSayWhatTheRunsCameTo) {
+  backend_.Add(1);
+  Hello();
+  Open();
+  Prepare({0});
+  backend_.retried_runs = 2;
+  backend_.unblocked = "launches, after eng1, eng2, eng3 gave up";
+  const auto replies = Measure({0});
+  const convtune::v1::Conditions& conditions = replies[replies.size() - 2].conditions();
+  EXPECT_FALSE(conditions.known());
+  EXPECT_EQ(conditions.retried_runs(), 2);
+  EXPECT_EQ(conditions.unblocked(), "launches, after eng1, eng2, eng3 gave up");
+}
+
 TEST_F(SessionTest, ReadConditionsSendsWhatTheBackendSees) {
   backend_.look.conditions = {.known = true, .other_processes = 2, .clock_reasons = 4};
   backend_.look.conditions.compute_mode = ComputeMode::kExclusiveProcess;

@@ -127,6 +127,9 @@ class BackendProblem {
   virtual void DescribeRuns(Conditions* /*conditions*/) const {}
 };
 
+// Called before each step of the start that may hang, with its name.
+using OnStart = std::function<absl::Status(const char* step)>;
+
 // Not thread-safe.
 class Backend {
  public:

@@ -22,8 +22,8 @@ namespace convtune::worker {
 // as long as it lives. Not thread-safe.
 class GpuBackend : public Backend {
  public:
-  // UNAVAILABLE without a driver or GPU, else CUDA's or cuDNN's error.
-  static absl::StatusOr<std::unique_ptr<GpuBackend>> Create(int ordinal);
+  // UNAVAILABLE without a driver or GPU, else CUDA's, cuDNN's or `on_step`'s error.
+  static absl::StatusOr<std::unique_ptr<GpuBackend>> Create(int ordinal, const OnStart& on_step);
   ~GpuBackend() override;
   GpuBackend(const GpuBackend&) = delete;
   GpuBackend& operator=(const GpuBackend&) = delete;
@@ -43,7 +43,7 @@ class GpuBackend : public Backend {
   explicit GpuBackend(device::DeviceInfo info) : info_(std::move(info)) {}
 
   GpuResources resources() {
-    return {handle_.get(), stream_, timer_.get(), kernels_.get(), blocking_kernels_};
+    return {handle_.get(), stream_, timer_.get(), kernels_.get(), blocking_kernels_, captures_};
   }
 
   const device::DeviceInfo info_;
@@ -53,7 +53,9 @@ class GpuBackend : public Backend {
   std::unique_ptr<device::CudaStream> timed_stream_;
   std::unique_ptr<timing::Timer> timer_;
   bool blocking_kernels_ = true;
+  bool captures_ = true;
   int64_t flush_bytes_ = 0;
+  double memory_bytes_per_second_ = 0;
   std::unique_ptr<device::Nvml> nvml_;  // null where it cannot be had
   std::string nvml_failure_;            // why not
 };

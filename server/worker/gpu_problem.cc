@@ -28,6 +28,8 @@ std::string EngineOf(const CandidateId& id) {
   return config != nullptr ? absl::StrCat("eng", config->engine_index)
                            : absl::StrCat("algorithm ", std::get<LegacyAlgorithm>(id).algorithm);
 }
+constexpr char kNoCaptures[] =
+    "nothing is captured: the self-check found that a capture that fails spoils what comes after";
 
 absl::Status Agree(DataType type, const verify::OutputCheck::Result& eager,
                    const verify::OutputCheck::Result& replayed) {
@@ -90,6 +92,7 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
 
 absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   RETURN_IF_ERROR(EnsureTensors());
+  sound_.reset();
   std::set<int64_t, std::greater<>> sizes;
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
@@ -123,7 +126,10 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  return TryTwice([&] { return Sample(id, mode, prepared); });
+  absl::StatusOr<TimedRun> run = TryTwice([&] { return Sample(id, mode, prepared); });
+  if (run.ok()) sound_ = id;
+  return cudnn::OrThrowAway<TimedRun>(
+      std::move(run), [&] { return LaunchSound(id); }, recover_);
 }
 
 void GpuProblem::DescribeRuns(Conditions* conditions) const {
@@ -140,13 +146,21 @@ void GpuProblem::DescribeRuns(Conditions* conditions) const {
 
 absl::StatusOr<TimedRun> GpuProblem::TryTwice(
     const std::function<absl::StatusOr<TimedRun>()>& run) {
-  return cudnn::TryTwice<TimedRun>(
-      run, [this] { cudnn::Recover(resources_.stream); }, &retried_runs_);
+  return cudnn::TryTwice<TimedRun>(run, recover_, &retried_runs_);
 }
 
 absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  return RunAndLook(id, prepared);
+  absl::StatusOr<CheckedRun> checked = RunAndLook(id, prepared);
+  if (checked.ok()) sound_ = id;
+  return cudnn::OrThrowAway<CheckedRun>(
+      std::move(checked), [&] { return LaunchSound(id); }, recover_);
+}
+
+absl::Status GpuProblem::LaunchSound(const CandidateId& id) {
+  const CandidateId launched = sound_.value_or(id);
+  ASSIGN_OR_RETURN(const Prepared* prepared, Find(launched));
+  return Launch(launched, *prepared);
 }
 
 absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {
@@ -165,6 +179,7 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
     prepared->warm = true;
   }
   const bool replays = mode.launch == LaunchMode::kGraphCapture;
+  if (replays && !resources_.captures) return absl::FailedPreconditionError(kNoCaptures);
   if (replays && !prepared->graph.has_value()) {
     RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
   }
@@ -218,6 +233,10 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   ASSIGN_OR_RETURN(checked.run, TryTwice(run));
   if (best_us == 0 || checked.run.gpu_us < best_us) best_us = checked.run.gpu_us;
   prepared->expected = {checked.run.gpu_us, checked.run.host_us};
+  if (!resources_.captures) {
+    checked.capture_refusal = kNoCaptures;
+    return checked;
+  }
   const absl::Status captured = TryCapture(id, looked, prepared);
   checked.capture = captured.ok() ? CaptureSupport::kYes : CaptureSupport::kNo;
   checked.capture_refusal = std::string(captured.message());
@@ -250,7 +269,7 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputC
     status = replayed.ok() ? Agree(problem_.output_type(), eager, *replayed) : replayed.status();
   }
   if (!status.ok()) {
-    cudnn::Recover(resources_.stream);
+    recover_();
     prepared->graph.reset();
   }
   return status;
@@ -266,7 +285,7 @@ absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepa
     prepared->graph = std::move(graph);
     return absl::OkStatus();
   };
-  return cudnn::CaptureOrThrowAway(capture, launch, [this] { cudnn::Recover(resources_.stream); });
+  return cudnn::CaptureOrThrowAway(capture, launch, recover_);
 }
 
 absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
@@ -280,7 +299,7 @@ absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
         Launch(id, *prepared).IgnoreError();
         return forbidden;
       }).status();
-  if (!captured.ok()) cudnn::Recover(resources_.stream);
+  if (!captured.ok()) recover_();
   return captured;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/worker/backend.h"
+#include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/cudnn/plan.h"
@@ -33,6 +34,7 @@ struct GpuResources {
   timing::Timer* timer = nullptr;
   device::Kernels* kernels = nullptr;
   bool blocking_kernels = true;  // they work
+  bool captures = true;          // false: nothing is captured
 };
 
 // Tensors are made when something is first run. After a failure that it returns,
@@ -95,6 +97,8 @@ class GpuProblem : public BackendProblem {
   }
   absl::Status Launch(const CandidateId& id, const Prepared& prepared);
   absl::StatusOr<TimedRun> TryTwice(const std::function<absl::StatusOr<TimedRun>()>& run);
+  // Launches a candidate that has run, if there is one, else this one.
+  absl::Status LaunchSound(const CandidateId& id);
   absl::StatusOr<TimedRun> Sample(const CandidateId& id, const RunMode& mode, Prepared* prepared);
   absl::StatusOr<CheckedRun> RunAndLook(const CandidateId& id, Prepared* prepared);
   absl::StatusOr<std::string> WrittenOutOfBounds(const Prepared& prepared) const;
@@ -109,6 +113,7 @@ class GpuProblem : public BackendProblem {
   const GpuResources resources_;
   const int64_t workspace_limit_;
   const verify::InputValues inputs_;
+  const std::function<void()> recover_ = [this] { cudnn::Recover(resources_.stream); };
   std::unique_ptr<cudnn::LegacyConvolution> legacy_;
   std::unique_ptr<verify::ReferenceData> host_;
   std::optional<verify::ProblemTensors> tensors_;
@@ -120,6 +125,7 @@ class GpuProblem : public BackendProblem {
   timing::BlockingPolicy blocked_launches_;
   timing::BlockingPolicy blocked_replays_;
   int retried_runs_ = 0;
+  std::optional<CandidateId> sound_;  // the last that ran, with the current workspace
 };
 
 }  // namespace convtune::worker

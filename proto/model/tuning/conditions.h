@@ -47,7 +47,7 @@ struct Conditions {
   bool mig = false;
   bool mps = false;  // an MPS server has the GPU
   ComputeMode compute_mode = ComputeMode::kUnknown;
-  // Mask of SelfCheckBit and CellBit (proto/model/tuning/self_check.h); 0: not run.
+  // Mask of SelfCheckBit (proto/model/tuning/self_check.h); 0: not run.
   uint32_t self_check = 0;
   // Runs that failed and were tried once more: see TryTwice in server/worker.
   int retried_runs = 0;

@@ -23,6 +23,18 @@ absl::StatusOr<T> TryTwice(const std::function<absl::StatusOr<T>()>& run,
   return run();
 }
 
+// Returns `result`; where it failed, `launch` is called once behind it, and takes the error
+// that is left, if one is. It had better be a launch that works.
+template <typename T>
+absl::StatusOr<T> OrThrowAway(absl::StatusOr<T> result, const std::function<absl::Status()>& launch,
+                              const std::function<void()>& clear) {
+  if (result.ok()) return result;
+  clear();
+  launch().IgnoreError();
+  clear();
+  return result;
+}
+
 // Calls `capture`; where it fails, `launch` is called once behind it, and
 // takes the error that is left, if one is.
 inline absl::Status CaptureOrThrowAway(const std::function<absl::Status()>& capture,

@@ -101,12 +101,12 @@ TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
   Tuning tuning;
   tuning.key = {ConvProblem::Parse(kProblem)->ToText(), ""};
   tuning.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kClock) |
-                                 CellBit({Api::kLegacy, Operation::kFwd, true});
+                                 static_cast<uint32_t>(SelfCheckBit::kCaptures);
   const v1::SelfCheck check = ToProto(tuning, tuner::EnvironmentInfo()).conditions().self_check();
   EXPECT_TRUE(check.known());
   ASSERT_EQ(check.failed_size(), 2);
   EXPECT_EQ(check.failed(0), "clock");
-  EXPECT_EQ(check.failed(1), "legacy:fwd:f16");
+  EXPECT_EQ(check.failed(1), "captures");
 }
 
 TEST(ProtoConverter, ADeviceSaysWhatItsWorkerFound) {

@@ -92,10 +92,26 @@ TEST_F(StaleErrorsTest, EachRunHasARetryOfItsOwn) {
   }
 }
 
+TEST_F(StaleErrorsTest, AFailedExecuteLeavesNothingToTheNextCandidate) {
+  const std::function<absl::StatusOr<int>()> execute = [this]() -> absl::StatusOr<int> {
+    calls_.push_back("execute");
+    stale_ = absl::InternalError("stale");
+    return absl::InternalError("failed");
+  };
+  const absl::StatusOr<int> result = OrThrowAway<int>(
+      TryTwice<int>(execute, clear(), &retried_), [this] { return Launch("sound"); }, clear());
+  EXPECT_EQ(result.status().message(), "failed");
+  EXPECT_TRUE(Launch("next").ok());
+  EXPECT_THAT(calls_,
+              ElementsAre("execute", "clear", "execute", "clear", "sound", "clear", "next"));
+}
+
 TEST_F(StaleErrorsTest, WhatWorksIsTriedOnce) {
   int attempts = 0;
-  EXPECT_EQ(*TryTwice<int>([&attempts]() -> absl::StatusOr<int> { return ++attempts; }, clear(),
-                           &retried_),
+  EXPECT_EQ(*OrThrowAway<int>(
+                TryTwice<int>([&attempts]() -> absl::StatusOr<int> { return ++attempts; }, clear(),
+                              &retried_),
+                [this] { return Launch("sound"); }, clear()),
             1);
   EXPECT_THAT(calls_, ElementsAre());
   EXPECT_EQ(retried_, 0);

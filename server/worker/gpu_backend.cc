@@ -31,6 +31,7 @@ double MemoryBytesPerSecond(int ordinal) {
 absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal,
                                                                const OnStart& on_step) {
   cudnn::KeepNvrtcLoaded();
+  cudnn::LoadLegacyLibraries();
   ASSIGN_OR_RETURN(device::DeviceInfo info, device::DescribeGpu(ordinal));
   std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(info)));
   RETURN_IF_ERROR(on_step("create a CUDA context"));
@@ -81,15 +82,23 @@ absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
     uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) {
   verify::SelfCheckOptions options;
   options.lost_steps = lost_steps;
-  options.on_step = on_step;
+  // A step that loses the context ends the process before the next one is named.
+  options.on_step = [&](uint32_t step) {
+    Recover();
+    return on_step(step);
+  };
   GpuSelfCheckDevice card(resources(), timed_stream_.get(), flush_bytes_, memory_bytes_per_second_);
-  return verify::RunSelfCheck(options, &card);
+  absl::StatusOr<SelfCheck> check = verify::RunSelfCheck(options, &card);
+  Recover();
+  return check;
 }
 
 void GpuBackend::Apply(const SelfCheck& check) {
-  if (check.known && !check.blocking_kernel) blocking_.Disable();
+  if (check.known && !check.blocking_kernel) blocking_kernels_ = false;
   captures_ = MayCapture(check);
 }
+
+void GpuBackend::Recover() { cudnn::Recover(stream_); }
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,
                                                                  int64_t memory_budget_bytes) {

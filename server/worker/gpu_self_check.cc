@@ -85,10 +85,8 @@ absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault
   ASSIGN_OR_RETURN(const device::GuardedBuffer output,
                    device::GuardedBuffer::Allocate(static_cast<int64_t>(right.size())));
   RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
-  const auto put = [&](int64_t at, const std::string& bytes) {
-    return cudnn::ToStatus(cudaMemcpyAsync(static_cast<char*>(output.data()) + at, bytes.data(),
-                                           bytes.size(), cudaMemcpyHostToDevice, resources_.stream),
-                           "write an output");
+  const auto put = [&](int64_t at, std::string_view bytes) {
+    return device::Upload(bytes, static_cast<char*>(output.data()) + at, resources_.stream);
   };
   RETURN_IF_ERROR(put(0, right));
   const int64_t place = kFaultyElement * SizeOf(kPlantedType);

@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags, const 
   // Before the handshake is answered. What fails here may work for a problem.
   if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
     std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
+    backend->Recover();
   }
   RETURN_IF_ERROR(cudnn::CheckLoadedCudnn());
   return backend;

@@ -304,7 +304,9 @@ absl::Status FakeSession::SendConditions() {
                   .other_processes = busy ? script_.other_processes : 0,
                   .clock_reasons = static_cast<uint32_t>(script_.clock_reasons),
                   .temperature_celsius = 50,
-                  .compute_mode = ComputeMode::kDefault},
+                  .compute_mode = ComputeMode::kDefault,
+                  .retried_runs = script_.retried_runs,
+                  .unblocked = script_.unblocked},
        reply.mutable_conditions());
   return Send(reply);
 }

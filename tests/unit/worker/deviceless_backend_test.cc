@@ -337,5 +337,14 @@ TEST(DevicelessBackendTest, TheKnownConvolutionHasAStockChoice) {
                   [&](const Candidate& candidate) { return problem->Prepare(candidate.id).ok(); }));
 }
 
+TEST(DevicelessListingTest, WhereTheHeuristicsListNothingItIsSaid) {
+  const std::unique_ptr<BackendProblem> problem =
+      Open("fwd,x=1x8x16x16,w=8x8x3x3,pad=1,nhwc,i8,epilogue=bias");
+  ASSERT_NE(problem, nullptr);
+  const Listing listing = List(problem.get());
+  ASSERT_THAT(listing.candidates, IsEmpty());
+  EXPECT_THAT(listing.end.refusals, HasSubstr("the graph API's heuristics list no engine"));
+}
+
 }  // namespace
 }  // namespace convtune::worker

@@ -114,6 +114,12 @@ std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices)
              device.worker_deaths() > 0 ? "see the daemon's log for the candidates at fault" : ""});
     }
     AddSelfCheck(device, &findings);
+    if (!device.unblocked().empty()) {
+      findings.push_back(app::Notice(
+          absl::StrCat("the last tuning of ", device.name(), " has no blocking kernels before ",
+                       device.unblocked(), ": its GPU times contain the time of launching"),
+          "see that no profiler is attached to the worker; the next tuning tries them again"));
+    }
   }
   return findings;
 }

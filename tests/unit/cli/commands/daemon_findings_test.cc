@@ -107,6 +107,17 @@ TEST(DoctorTest, ASelfCheckThatFailedSaysWhatFollows) {
             "length");
 }
 
+TEST(DoctorTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
+  v1::ListDevicesResponse devices;
+  devices.add_devices()->set_name("gpu:0");
+  devices.mutable_devices(0)->set_unblocked("launches, after eng1, eng2, eng3 gave up");
+  const app::Finding finding = doctor::ExamineDevices(devices).back();
+  EXPECT_EQ(finding.severity, app::Severity::kNotice);
+  EXPECT_EQ(finding.what,
+            "the last tuning of gpu:0 has no blocking kernels before launches, after eng1, eng2, "
+            "eng3 gave up: its GPU times contain the time of launching");
+}
+
 TEST(DoctorTest, ADiskThatRefusesEndsWithOne) {
   FakeDaemon daemon;
   daemon.info.set_writable(false);

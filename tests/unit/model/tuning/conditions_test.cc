@@ -66,6 +66,21 @@ TEST(ConditionsTest, MergeKeepsTheWorstOfAllLooks) {
   EXPECT_EQ(all.compute_mode, ComputeMode::kExclusiveProcess);
 }
 
+TEST(ConditionsTest, MergeKeepsHowTheRunsWentAlsoOfACardThatIsNotKnown) {
+  Conditions all;
+  Conditions look;
+  look.retried_runs = 2;
+  look.unblocked = "launches, after eng1, eng2, eng3 gave up";
+  Merge(look, &all);
+  Merge(Known(), &all);
+  EXPECT_EQ(all.retried_runs, 2);
+  EXPECT_EQ(all.unblocked, look.unblocked);
+  EXPECT_TRUE(all.known);
+  look.unblocked += "; replays, after eng1, eng2, eng3 gave up";
+  Merge(look, &all);
+  EXPECT_EQ(all.unblocked, look.unblocked);
+}
+
 TEST(ConditionsTest, MergeKeepsWhatAnySelfCheckFoundBrokenAlsoOfACardThatIsNotKnown) {
   Conditions all;
   all.self_check = 1;

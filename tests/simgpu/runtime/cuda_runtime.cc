@@ -250,6 +250,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 cudaError_t cudaFree(void* data) {
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
     return Return(error);
+  Gpu::Get().l2().Forget({data, Gpu::Get().memory().BytesAt(data)});
   return Return(Gpu::Get().memory().Free(data));
 }
 

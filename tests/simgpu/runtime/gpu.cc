@@ -116,7 +116,7 @@ Gpu::Gpu(GpuProfile profile, GpuSettings settings)
       l2_(profile_.l2_bytes),
       thread_(std::this_thread::get_id()) {
   streams_[nullptr] = {};
-  clock_ = {HostNs(), 0, profile_.sm_clock_mhz};
+  clock_ = {NowNs(), 0, profile_.sm_clock_mhz};
 }
 
 void Gpu::CheckThread() const {
@@ -129,7 +129,9 @@ int64_t Gpu::HostNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-int64_t Gpu::NowNs() const { return HostNs() + skipped_ns_; }
+int64_t Gpu::AlignUp(int64_t ns) { return (ns + kAlignmentNs - 1) / kAlignmentNs * kAlignmentNs; }
+
+int64_t Gpu::NowNs() const { return AlignUp(HostNs() + skipped_ns_); }
 
 uint64_t Gpu::TimerAt(int64_t ns) const {
   return static_cast<uint64_t>(ns / settings_.timer_step_ns * settings_.timer_step_ns);
@@ -205,7 +207,7 @@ void Gpu::Drain(Stream* stream) {
 }
 
 void Gpu::SkipTo(int64_t ns) {
-  skipped_ns_ += std::max<int64_t>(0, ns - NowNs());
+  skipped_ns_ += std::max<int64_t>(0, ns - (HostNs() + skipped_ns_));
   put_ns_ = NowNs();
   NoteUsage();
 }

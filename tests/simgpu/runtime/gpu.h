@@ -68,6 +68,11 @@ class Gpu {
   DeviceMemory& memory() { return memory_; }
   L2Cache& l2() { return l2_; }
 
+  // What the host does falls on multiples of this by the GPU's clock, so that what
+  // follows, steps of timers included, is the same in each run. A multiple of the
+  // timer's steps, and of whole cycles of clocks in MHz.
+  static constexpr int64_t kAlignmentNs = 32'000;
+  static int64_t AlignUp(int64_t ns);
   // The GPU's clock in ns, as of the host's now.
   int64_t NowNs() const;
   // %globaltimer at a time of the GPU's clock: it moves in steps.

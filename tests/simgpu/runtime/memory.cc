@@ -62,6 +62,11 @@ cudaError_t DeviceMemory::Remove(void* data, bool mapped) {
   return cudaSuccess;
 }
 
+int64_t DeviceMemory::BytesAt(const void* data) const {
+  const auto found = blocks_.find(static_cast<const char*>(data));
+  return found == blocks_.end() ? 0 : found->second.bytes;
+}
+
 bool DeviceMemory::Contains(const void* data, int64_t bytes) const {
   const char* const begin = static_cast<const char*>(data);
   auto found = blocks_.upper_bound(begin);

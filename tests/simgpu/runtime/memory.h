@@ -31,6 +31,8 @@ class DeviceMemory {
   cudaError_t AllocateMapped(int64_t bytes, void** data);
   cudaError_t FreeMapped(void* data);
 
+  // Bytes that were allocated at `data`; 0: nothing was.
+  int64_t BytesAt(const void* data) const;
   // True if the GPU may touch all of it: it lies in one allocation, mapped ones included.
   bool Contains(const void* data, int64_t bytes) const;
   // True if it lies in memory of the host that the GPU sees.

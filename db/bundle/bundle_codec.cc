@@ -80,8 +80,10 @@ class RowReader {
 
   void CheckConditions(const v1::Conditions& row) {
     constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
-    Require(row.other_processes() >= 0 && row.ecc_errors() >= 0, kReason, "conditions",
-            "must have counts of at least 0");
+    Require(row.other_processes() >= 0 && row.ecc_errors() >= 0 && row.retried_runs() >= 0, kReason,
+            "conditions", "must have counts of at least 0");
+    Require(row.unblocked().size() <= kMaxErrorBytes, kReason, "conditions.unblocked",
+            "must have at most 65536 bytes");
     Require(
         row.known() || (row.other_processes() == 0 && !row.mps() && row.clock_reasons().empty()),
         kReason, "conditions.known", "must be true where conditions are given");

@@ -226,6 +226,8 @@ void Fill(const Conditions& conditions, v1::Conditions* record) {
   if (conditions.self_check != 0) {
     *record->mutable_self_check() = SelfCheckToProto(conditions.self_check);
   }
+  record->set_retried_runs(conditions.retried_runs);
+  record->set_unblocked(Utf8(conditions.unblocked));
 }
 
 void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record) {
@@ -308,6 +310,8 @@ bool Read(const v1::Conditions& record, Conditions* conditions) {
   conditions->mps = record.mps();
   conditions->compute_mode = static_cast<ComputeMode>(record.compute_mode());
   conditions->self_check = *self_check;
+  conditions->retried_runs = record.retried_runs();
+  conditions->unblocked = record.unblocked();
   return true;
 }
 

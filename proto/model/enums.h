@@ -95,7 +95,7 @@ enum class IncompleteReason {
   kObserved = 15,             // a program settled on it, and nothing else was tried
   kOutdated = 16,             // measured with other libraries than there are; never stored
   kFindLeftOut = 17,          // the problem is too large for cudnnFind*
-  kNoClock = 18               // the worker's clocks do not agree: it measures nothing
+  kNoClock = 18               // the worker's clocks do not agree
 };
 constexpr uint32_t ReasonBit(IncompleteReason reason) { return 1U << static_cast<int>(reason); }
 

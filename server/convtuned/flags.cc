@@ -130,8 +130,9 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       ->check(CheckNode);
   AddTime(app, "idle-timeout", &flags->idle_timeout,
           "End a worker that has had no work for this long");
-  AddTime(app, "hang-timeout", &flags->hang_timeout,
-          "Kill a worker that is silent for this long beyond its request's budget");
+  AddTime(
+      app, "hang-timeout", &flags->hang_timeout,
+      "Kill a worker that is silent for this long at a candidate, or beyond a listing's budget");
   AddTime(app, "probe-interval", &flags->probe_interval,
           "Time between looks for a GPU while there is none");
   AddTime(app, "drain-timeout", &flags->drain_timeout, "Time to end in after SIGTERM");

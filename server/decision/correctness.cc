@@ -18,6 +18,9 @@ constexpr double kLargestBound = 0.25;
 constexpr double kSafety = 2;
 // Of the sum of n rounding errors: 8 standard deviations, were they independent.
 constexpr double kDeviations = 8;
+// Partial sums of an element that a kernel adds up in less than f32: one for each block of
+// threads, of which more than a few hundred have nothing to do in parallel.
+constexpr double kMostPartialSums = 1024;
 // A fault is believed of at most one engine in so many.
 constexpr size_t kEnginesPerFaulty = 4;
 
@@ -37,8 +40,18 @@ double AccumulationError(const ConvProblem& problem, const Candidate& candidate)
       problem.data_type() != DataType::kF64 && problem.data_type() != DataType::kF32;
   if (narrow || candidate.has(NumericalNote::kTensorCore)) error = std::max(error, 0x1p-22);
   if (IsFp8(problem.data_type())) error = std::max(error, 0x1p-13);
-  if (candidate.has(NumericalNote::kReducedPrecisionReduction)) error = std::max(error, 0x1p-11);
   return error;
+}
+
+// Of partial sums that are added up in f16, or in bf16 where tensors are. Their signs are
+// random, as those of the inputs are, so that no partial sum is much larger than the
+// largest result, whatever the sum of absolute products is.
+double ReductionError(const ConvProblem& problem, const Candidate& candidate, double products) {
+  if (!candidate.has(NumericalNote::kReducedPrecisionReduction)) return 0;
+  const bool bf16 =
+      problem.data_type() == DataType::kBF16 || problem.output_type() == DataType::kBF16;
+  return std::sqrt(std::min(products, kMostPartialSums)) *
+         RoundingError(bf16 ? DataType::kBF16 : DataType::kF16);
 }
 
 bool Transforms(const Candidate& candidate) {
@@ -86,8 +99,10 @@ double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double
   const double between =
       static_cast<double>(problem.epilogue().size()) * RoundingError(problem.intermediate_type());
   const double largest = std::isfinite(magnitude) ? std::max(1.0, magnitude) : 1.0;
-  const double bound = kSafety * (RoundingError(problem.output_type()) +
-                                  largest * (between + Growth(candidate) * arriving));
+  const double growth = Growth(candidate);
+  const double bound =
+      kSafety * (RoundingError(problem.output_type()) + largest * (between + growth * arriving) +
+                 growth * ReductionError(problem, candidate, products));
   return std::min(kLargestBound, bound);
 }
 

@@ -114,8 +114,9 @@ RaceStep NextStep(const RacePolicy& policy, const std::vector<Contender>& conten
   }
   RaceStep step{Stay(contenders, runners, fastest, racing)};
   if (step.runners.empty()) {
-    step.stop = runners.size() == 1 && rounds == policy.first_look ? StopReason::kOneCandidate
-                                                                   : StopReason::kSettled;
+    const auto timed = std::count_if(series.begin(), series.end(),
+                                     [](const Series& runs) { return ValidRounds(runs) > 0; });
+    step.stop = timed == 1 ? StopReason::kOneCandidate : StopReason::kSettled;
   } else if (screening) {
     step.rounds = policy.first_look - rounds;
   } else if (hopeless) {

@@ -218,7 +218,8 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     }
     if (circumstances.clock_failed) {
       add(IncompleteReason::kNoClock,
-          "the worker's clock failed its self-check: nothing is measured");
+          timed > 0 ? "the worker's clock failed its self-check: what is measured may be wrong"
+                    : "the worker's clock failed its self-check: nothing is measured");
     }
     if (circumstances.listing_cut) {
       add(IncompleteReason::kListingCut, "the budget or the candidate limit ended the listing");

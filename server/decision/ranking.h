@@ -42,7 +42,7 @@ struct TuningCircumstances {
   bool race_cut = false;            // the budget ended the race before it was decided
   bool cut_off = false;             // the budget ended while the worker was at one candidate
   bool find_left_out = false;       // the problem is too large for cudnnFind*
-  bool clock_failed = false;        // nothing was timed, since the worker's clocks do not agree
+  bool clock_failed = false;        // the worker's clocks do not agree
   Doubt doubt = {};                 // results that could not be judged
 };
 

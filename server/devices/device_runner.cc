@@ -427,6 +427,10 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
       input.quarantined.emplace(entry.candidate, entry);
     }
     if (output.tuning.ok()) {
+      if (output.tuning->rounds > 0) {
+        MutexLock lock(mutex_);
+        status_.unblocked = output.tuning->conditions.unblocked;
+      }
       if (tries) RequalifyTimedOutCandidates(*output.tuning, budget, *client_);
       return {absl::OkStatus(),
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};

@@ -33,6 +33,8 @@ struct DeviceStatus {
   // Of the last worker; before the first one is started, that of the worker of
   // an earlier daemon, as far as it was kept.
   SelfCheck self_check = {};
+  // Conditions::unblocked of the last tuning that timed something.
+  std::string unblocked = {};
 };
 
 // Counts of work that a device was asked for and has done.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,16 +40,7 @@ absl::Status WorkerClient::Handshake() {
     if (entry.passed.known) *request.mutable_hello()->mutable_self_check() = ToProto(entry.passed);
   }
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
-  StartTimeout timeout(options_.start, absl::Now());
-  while (!WaitReadable(process_->fd(), *options_.cancel,
-                       std::min(timeout.end(), absl::Now() + kStartLook))) {
-    if (options_.cancel->cancelled()) break;
-    timeout.Saw(WorkDone(process_->pid()), absl::Now());
-    if (absl::Now() >= timeout.end()) {
-      return Lose(absl::StrCat("the worker does not start: ", timeout.reason()), /*hung=*/true);
-    }
-  }
-  ASSIGN_OR_RETURN(worker::v1::Reply reply, Receive(absl::Now() + options_.hang_timeout));
+  ASSIGN_OR_RETURN(worker::v1::Reply reply, AwaitStart());
   ASSIGN_OR_RETURN(reply, AwaitSelfCheck(std::move(reply)));
   if (reply.has_outcome()) {
     return Lose(absl::StrCat("the worker refuses to serve: ", reply.outcome().message()));
@@ -73,13 +65,34 @@ absl::Status WorkerClient::Handshake() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitStart() {
+  StartTimeout timeout(options_.start, absl::Now());
+  std::string at;
+  while (true) {
+    absl::StatusOr<worker::v1::Reply> reply = ReceiveAtWork(&timeout, "");
+    if (!reply.ok() && !absl::IsCancelled(reply.status())) {
+      return absl::Status(reply.status().code(), absl::StrCat("the worker does not start", at, ": ",
+                                                              reply.status().message()));
+    }
+    if (!reply.ok() || !reply->has_starting()) return reply;
+    at = absl::StrCat(", at \"", reply->starting().step(), "\"");
+  }
+}
+
 absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitSelfCheck(worker::v1::Reply reply) {
   while (reply.has_self_checking()) {
     const uint32_t step = reply.self_checking().step();
-    if (!std::has_single_bit(step) || (step & SelfCheckBits()) == 0) {
+    if (!std::has_single_bit(step) || (step & SelfCheckSteps()) == 0) {
       return Lose("unreadable reply: a step that no self-check has");
     }
-    absl::StatusOr<worker::v1::Reply> next = Receive(absl::Now() + options_.hang_timeout);
+    absl::StatusOr<worker::v1::Reply> next = absl::UnknownError("");
+    if (step == static_cast<uint32_t>(SelfCheckBit::kCaptures)) {
+      // The only step that runs a convolution, whose code cuDNN loads.
+      StartTimeout timeout({options_.hang_timeout, options_.start.longest}, absl::Now());
+      next = ReceiveAtWork(&timeout, "hung: ");
+    } else {
+      next = Receive(absl::Now() + options_.hang_timeout, Silence());
+    }
     if (next.ok()) {
       reply = *std::move(next);
       continue;
@@ -96,6 +109,11 @@ absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitSelfCheck(worker::v1::Reply
   return reply;
 }
 
+bool WorkerClient::measures() const {
+  const char* const despite = std::getenv("CONVTUNE_MEASURE_DESPITE_SELF_CHECK");
+  return hello_.has_gpu() && (MayMeasure(self_check_) || (despite != nullptr && *despite != '\0'));
+}
+
 bool WorkerClient::Alive() { return !loss_ && !process_->Poll(); }
 
 absl::Status WorkerClient::Lose(const std::string& reason, bool hung) {
@@ -110,16 +128,32 @@ absl::Status WorkerClient::LosePeer() {
   return absl::AbortedError(absl::StrCat("the worker died: ", exit.description));
 }
 
-absl::StatusOr<worker::v1::Reply> WorkerClient::Receive(absl::Time deadline) {
+std::string WorkerClient::Silence() const {
+  return absl::StrCat("hung: no sign of life for ", absl::FormatDuration(options_.hang_timeout));
+}
+
+absl::StatusOr<worker::v1::Reply> WorkerClient::ReceiveAtWork(StartTimeout* timeout,
+                                                              const std::string& doing) {
+  while (!WaitReadable(process_->fd(), *options_.cancel,
+                       std::min(timeout->end(), absl::Now() + kStartLook))) {
+    if (options_.cancel->cancelled()) break;
+    timeout->Saw(WorkDone(process_->pid()), absl::Now());
+    if (absl::Now() >= timeout->end()) {
+      return Lose(absl::StrCat(doing, timeout->reason()), /*hung=*/true);
+    }
+  }
+  return Receive(absl::Now() + options_.hang_timeout, Silence());
+}
+
+absl::StatusOr<worker::v1::Reply> WorkerClient::Receive(absl::Time deadline,
+                                                        const std::string& why) {
   if (!WaitReadable(process_->fd(), *options_.cancel, deadline)) {
     if (options_.cancel->cancelled()) {
       loss_ = WorkerLoss{"cancelled", false, false, {}};
       process_->Kill();
       return absl::CancelledError("cancelled");
     }
-    return Lose(absl::StrCat("hung: no reply within the request's own budget and ",
-                             absl::FormatDuration(options_.hang_timeout)),
-                /*hung=*/true);
+    return Lose(why, /*hung=*/true);
   }
   absl::StatusOr<std::string> frame = ReadFrame(process_->fd(), deadline);
   if (absl::IsOutOfRange(frame.status())) return LosePeer();
@@ -139,24 +173,34 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request
                                                        const ReplyHandler& handle) {
   if (loss_) return absl::AbortedError(loss_->reason);
   touching_.reset();
-  const absl::Time hang = absl::Now() + budget + options_.hang_timeout;
+  const absl::Time now = absl::Now();
+  // A listing names no candidates, and one call of cuDNN may be most of it.
+  Wait wait{now + budget + options_.hang_timeout,
+            request.has_open_problem() ? absl::InfiniteFuture() : now + options_.hang_timeout};
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
-  return Await(hang, end_, handle);
+  return Await(wait, end_, handle);
 }
 
-absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(absl::Time hang, absl::Time end,
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(Wait wait, absl::Time end,
                                                         const ReplyHandler& handle) {
   while (true) {
+    const absl::Time hang = std::min(wait.over, wait.silent);
     const absl::Time until = gives_way_ ? std::min(end, absl::Now() + kGivesWayPeriod) : end;
     const bool ready = until < hang ? WaitReadable(process_->fd(), *options_.cancel, until) : true;
     if (gives_way_ && gives_way_()) end = std::min(end, absl::Now());
     if (absl::Now() >= end && end < hang && !options_.cancel->cancelled()) {
-      pending_ = hang;
+      pending_ = wait;
       return absl::DeadlineExceededError("the budget ended while the worker was at work");
     }
     if (!ready && !options_.cancel->cancelled()) continue;
-    ASSIGN_OR_RETURN(worker::v1::Reply reply, Receive(hang));
-    if (absl::Now() > hang) return Lose("hung: replies without end", true);
+    ASSIGN_OR_RETURN(
+        worker::v1::Reply reply,
+        Receive(hang, wait.silent < wait.over
+                          ? Silence()
+                          : absl::StrCat("hung: no reply within the request's own budget and ",
+                                         absl::FormatDuration(options_.hang_timeout))));
+    if (absl::Now() > wait.over) return Lose("hung: replies without end", true);
+    if (wait.silent < absl::InfiniteFuture()) wait.silent = absl::Now() + options_.hang_timeout;
     if (reply.has_touching()) {
       touching_ = reply.touching().index();
       continue;
@@ -244,9 +288,9 @@ absl::StatusOr<v1::Conditions> WorkerClient::ReadConditions() {
 absl::Status WorkerClient::FinishPending(absl::Time until) {
   if (loss_) return absl::AbortedError(loss_->reason);
   if (!pending_) return absl::OkStatus();
-  const absl::Time hang = *std::exchange(pending_, std::nullopt);
+  const Wait wait = *std::exchange(pending_, std::nullopt);
   const absl::StatusOr<worker::v1::Outcome> outcome =
-      Await(hang, until, [](const worker::v1::Reply&) { return true; });
+      Await(wait, until, [](const worker::v1::Reply&) { return true; });
   // Nobody waits for the request's outcome any more.
   return absl::IsFailedPrecondition(outcome.status()) ? absl::OkStatus() : outcome.status();
 }

@@ -58,8 +58,9 @@ class WorkerClient {
   const worker::v1::HelloReply& hello() const { return hello_; }
   // The outcome of the worker's self-check: the instruments that work.
   const SelfCheck& self_check() const { return self_check_; }
-  // True if candidates can be timed, and legacy algorithms searched.
-  bool measures() const { return hello_.has_gpu() && MayMeasure(self_check_); }
+  // True if candidates can be timed, and legacy algorithms searched. Where the clock failed
+  // its self-check, that needs the variable CONVTUNE_MEASURE_DESPITE_SELF_CHECK.
+  bool measures() const;
   pid_t pid() const { return process_->pid(); }
   // False once the process ended or the session was lost.
   bool Alive();
@@ -101,19 +102,30 @@ class WorkerClient {
   WorkerClient(Options options, std::unique_ptr<WorkerProcess> process)
       : options_(std::move(options)), process_(std::move(process)) {}
 
+  // The ends of a wait for the last reply to a request.
+  struct Wait {
+    absl::Time over;    // its budget, and hang_timeout behind it
+    absl::Time silent;  // without another reply; never, where the worker names no candidates
+  };
+
   absl::Status Handshake();
+  // The first reply to Hello that is none of the start.
+  absl::StatusOr<worker::v1::Reply> AwaitStart();
   // The reply to Hello; `reply` is the worker's first.
   absl::StatusOr<worker::v1::Reply> AwaitSelfCheck(worker::v1::Reply reply);
   absl::StatusOr<worker::v1::Outcome> Call(const worker::v1::Request& request,
                                            absl::Duration budget, const ReplyHandler& handle);
-  absl::StatusOr<worker::v1::Reply> Receive(absl::Time deadline);
-  // Reads replies to the last one. A request that is not over by `hang` is
-  // hung; one that is not over by `end` is left pending.
-  absl::StatusOr<worker::v1::Outcome> Await(absl::Time hang, absl::Time end,
-                                            const ReplyHandler& handle);
+  // `why` is what is said of a worker that has not replied by then.
+  absl::StatusOr<worker::v1::Reply> Receive(absl::Time deadline, const std::string& why);
+  // The next reply of a process that may have to load code from a cold disk. `doing` is what
+  // is said of one whose time is over, before the reason.
+  absl::StatusOr<worker::v1::Reply> ReceiveAtWork(StartTimeout* timeout, const std::string& doing);
+  // Reads replies to the last one. A request that is not over by `end` is left pending.
+  absl::StatusOr<worker::v1::Outcome> Await(Wait wait, absl::Time end, const ReplyHandler& handle);
   // Ends the process and notes why.
   absl::Status Lose(const std::string& reason, bool hung = false);
   absl::Status LosePeer();
+  std::string Silence() const;
 
   const Options options_;
   std::unique_ptr<WorkerProcess> process_;
@@ -121,7 +133,7 @@ class WorkerClient {
   SelfCheck self_check_;
   absl::Time end_ = absl::InfiniteFuture();
   std::function<bool()> gives_way_;
-  std::optional<absl::Time> pending_;  // when the request that is left is hung
+  std::optional<Wait> pending_;  // of the request that is left
   std::optional<int> touching_;
   std::optional<WorkerLoss> loss_;
 };

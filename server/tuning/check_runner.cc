@@ -12,7 +12,7 @@
 namespace convtune::tuning {
 namespace {
 
-constexpr char kNoJudge[] = "the worker's self-check failed for such results";
+constexpr char kNoJudge[] = "the worker's check of results failed its self-check";
 
 // To two digits, upwards: candidates that differ by less are alike, and the
 // index need not hold them all.
@@ -123,12 +123,10 @@ void CheckRunner::Judge() {
   std::map<int, decision::OutputVerdict> findings;
   std::vector<int> voters;
   std::vector<decision::Vote> votes;
-  const auto may_judge = [this](const Candidate& candidate) {
-    return MayJudge(self_check_, ApiOf(candidate.id), problem_.operation(), problem_.data_type());
-  };
+  const bool may_judge = MayJudge(self_check_);
   for (const auto& [index, report] : reports_) {
     const Candidate& candidate = candidates_->at(index);
-    if (!may_judge(candidate)) {
+    if (!may_judge) {
       LeaveUnjudged(index, kNoJudge);
       doubt_.why = kNoJudge;
       continue;
@@ -139,7 +137,7 @@ void CheckRunner::Judge() {
     votes.push_back({candidate.id, stocks_.contains(&candidate), finding.fault});
   }
   for (const auto& [index, candidate] : *candidates_) {
-    if (candidate.status != CandidateStatus::kQuarantined || !may_judge(candidate)) continue;
+    if (candidate.status != CandidateStatus::kQuarantined || !may_judge) continue;
     const auto entry = quarantined_.find(candidate.id);
     if (entry != quarantined_.end()) votes.push_back({candidate.id, false, entry->second.reason});
   }

@@ -34,7 +34,14 @@ std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& ca
 
 Conditions ReadConditions(const v1::Conditions& look) {
   Conditions conditions;
-  if (!Read(look, &conditions) || !conditions.known) return {};
+  if (!Read(look, &conditions)) return {};
+  conditions.retried_runs = std::max(0, conditions.retried_runs);
+  if (!conditions.known) {
+    Conditions runs;
+    runs.retried_runs = conditions.retried_runs;
+    runs.unblocked = std::move(conditions.unblocked);
+    return runs;
+  }
   if (!std::isfinite(conditions.power_limit_watts)) conditions.power_limit_watts = 0;
   return conditions;
 }

@@ -16,7 +16,8 @@
 
 namespace convtune::tuning {
 
-// As the worker reports it; nothing is known where it cannot be read.
+// As the worker reports it; nothing is known where it cannot be read, and of the GPU where
+// NVML could not be asked.
 Conditions ReadConditions(const v1::Conditions& look);
 
 // Waits until no other process uses the GPU, `longest` at most, and looks

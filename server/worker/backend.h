@@ -123,7 +123,12 @@ class BackendProblem {
   virtual absl::StatusOr<CheckedRun> Check(const CandidateId& id) = 0;
   // Takes one sample of a prepared candidate, and waits for its end.
   virtual absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) = 0;
+  // Fills in what conditions say of the runs so far: retried_runs and unblocked.
+  virtual void DescribeRuns(Conditions* /*conditions*/) const {}
 };
+
+// Called before each step of the start that may hang, with its name.
+using OnStart = std::function<absl::Status(const char* step)>;
 
 // Not thread-safe.
 class Backend {
@@ -144,6 +149,9 @@ class Backend {
   }
   // From now on instruments that do not work are not used.
   virtual void Apply(const SelfCheck& /*check*/) {}
+  // To be called after each failure, before it is reported. Makes the GPU ready for what
+  // comes next, or ends the process where nothing that follows could be believed.
+  virtual void Recover() {}
   // `memory_budget_bytes` holds for tensors and workspace together; 0: what is
   // free. RESOURCE_EXHAUSTED if the tensors alone do not fit; other errors are
   // cuDNN's.

@@ -12,14 +12,35 @@
 
 namespace convtune::worker {
 
-absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal) {
+namespace {
+
+// Of the GPU's memory; 0: not known.
+double MemoryBytesPerSecond(int ordinal) {
+  int khz = 0;
+  int bits = 0;
+  if (cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, ordinal) != cudaSuccess ||
+      cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, ordinal) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return 2.0 * khz * 1e3 * bits / 8;  // two transfers in each cycle
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal,
+                                                               const OnStart& on_step) {
   cudnn::KeepNvrtcLoaded();
+  cudnn::LoadLegacyLibraries();
   ASSIGN_OR_RETURN(device::DeviceInfo info, device::DescribeGpu(ordinal));
   std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(info)));
+  RETURN_IF_ERROR(on_step("create a CUDA context"));
   RETURN_IF_ERROR(cudnn::ToStatus(cudaSetDevice(ordinal), "select the GPU"));
   RETURN_IF_ERROR(cudnn::ToStatus(
       cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking), "create a stream"));
+  RETURN_IF_ERROR(on_step("create a cuDNN handle"));
   ASSIGN_OR_RETURN(backend->handle_, cudnn::CudnnHandle::Create(backend->stream_));
+  RETURN_IF_ERROR(on_step("load the worker's kernels"));
   ASSIGN_OR_RETURN(backend->kernels_,
                    device::Kernels::Load(backend->info_.environment.sm_count, backend->stream_));
   int l2_bytes = 0;
@@ -27,6 +48,7 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal) {
       cudnn::ToStatus(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, ordinal),
                       "ask for the size of the L2 cache"));
   backend->flush_bytes_ = timing::FlushBytes(l2_bytes);
+  backend->memory_bytes_per_second_ = MemoryBytesPerSecond(ordinal);
   ASSIGN_OR_RETURN(backend->timed_stream_,
                    device::CudaStream::Create(backend->stream_, backend->kernels_.get(), l2_bytes));
   backend->timer_ = std::make_unique<timing::Timer>(backend->timed_stream_.get());
@@ -60,14 +82,23 @@ absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
     uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) {
   verify::SelfCheckOptions options;
   options.lost_steps = lost_steps;
-  options.on_step = on_step;
-  GpuSelfCheckDevice card(resources(), timed_stream_.get(), flush_bytes_);
-  return verify::RunSelfCheck(options, &card);
+  // A step that loses the context ends the process before the next one is named.
+  options.on_step = [&](uint32_t step) {
+    Recover();
+    return on_step(step);
+  };
+  GpuSelfCheckDevice card(resources(), timed_stream_.get(), flush_bytes_, memory_bytes_per_second_);
+  absl::StatusOr<SelfCheck> check = verify::RunSelfCheck(options, &card);
+  Recover();
+  return check;
 }
 
 void GpuBackend::Apply(const SelfCheck& check) {
-  if (check.known && !check.blocking_kernel) blocking_.Disable();
+  if (check.known && !check.blocking_kernel) blocking_kernels_ = false;
+  captures_ = MayCapture(check);
 }
+
+void GpuBackend::Recover() { cudnn::Recover(stream_); }
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,
                                                                  int64_t memory_budget_bytes) {

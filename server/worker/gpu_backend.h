@@ -22,8 +22,8 @@ namespace convtune::worker {
 // as long as it lives. Not thread-safe.
 class GpuBackend : public Backend {
  public:
-  // UNAVAILABLE without a driver or GPU, else CUDA's or cuDNN's error.
-  static absl::StatusOr<std::unique_ptr<GpuBackend>> Create(int ordinal);
+  // UNAVAILABLE without a driver or GPU, else CUDA's, cuDNN's or `on_step`'s error.
+  static absl::StatusOr<std::unique_ptr<GpuBackend>> Create(int ordinal, const OnStart& on_step);
   ~GpuBackend() override;
   GpuBackend(const GpuBackend&) = delete;
   GpuBackend& operator=(const GpuBackend&) = delete;
@@ -35,6 +35,7 @@ class GpuBackend : public Backend {
   absl::StatusOr<SelfCheck> CheckSelf(
       uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) override;
   void Apply(const SelfCheck& check) override;
+  void Recover() override;
   absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                        int64_t memory_budget_bytes) override;
 
@@ -42,7 +43,7 @@ class GpuBackend : public Backend {
   explicit GpuBackend(device::DeviceInfo info) : info_(std::move(info)) {}
 
   GpuResources resources() {
-    return {handle_.get(), stream_, timer_.get(), kernels_.get(), &blocking_};
+    return {handle_.get(), stream_, timer_.get(), kernels_.get(), blocking_kernels_, captures_};
   }
 
   const device::DeviceInfo info_;
@@ -51,8 +52,10 @@ class GpuBackend : public Backend {
   std::unique_ptr<device::Kernels> kernels_;
   std::unique_ptr<device::CudaStream> timed_stream_;
   std::unique_ptr<timing::Timer> timer_;
-  timing::BlockingPolicy blocking_;
+  bool blocking_kernels_ = true;
+  bool captures_ = true;
   int64_t flush_bytes_ = 0;
+  double memory_bytes_per_second_ = 0;
   std::unique_ptr<device::Nvml> nvml_;  // null where it cannot be had
   std::string nvml_failure_;            // why not
 };

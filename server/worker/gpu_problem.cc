@@ -22,6 +22,15 @@ namespace {
 // Zones around output and workspace, and what comparing needs.
 constexpr int64_t kCheckBytes = 4 * device::GuardedBuffer::kZoneBytes + verify::OutputCheck::kBytes;
 
+// "eng22", or "algorithm 1".
+std::string EngineOf(const CandidateId& id) {
+  const auto* config = std::get_if<EngineConfig>(&id);
+  return config != nullptr ? absl::StrCat("eng", config->engine_index)
+                           : absl::StrCat("algorithm ", std::get<LegacyAlgorithm>(id).algorithm);
+}
+constexpr char kNoCaptures[] =
+    "nothing is captured: the self-check found that a capture that fails spoils what comes after";
+
 absl::Status Agree(DataType type, const verify::OutputCheck::Result& eager,
                    const verify::OutputCheck::Result& replayed) {
   const std::string difference = verify::Disagreement(type, eager.comparison, eager.nonfinite,
@@ -58,10 +67,7 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
   }
   if (options.legacy_api && !sink.Over()) {
     const absl::Status status = ListLegacy(options, &sink);
-    if (!status.ok()) {
-      cudnn::AbortIfContextIsLost();
-      sink.AddRefusal(status);
-    }
+    if (!status.ok()) sink.AddRefusal(status);
   }
   return sink.end();
 }
@@ -69,13 +75,8 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
 absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
   Prepared prepared;
   if (const auto* config = std::get_if<EngineConfig>(&id)) {
-    absl::StatusOr<cudnn::ExecutionPlan> plan = cudnn::ExecutionPlan::Create(operation_, *config);
-    if (!plan.ok()) {
-      cudnn::AbortIfContextIsLost();
-      return plan.status();
-    }
-    prepared.workspace_bytes = plan->workspace_bytes();
-    prepared.plan = *std::move(plan);
+    ASSIGN_OR_RETURN(prepared.plan, cudnn::ExecutionPlan::Create(operation_, *config));
+    prepared.workspace_bytes = prepared.plan->workspace_bytes();
   } else {
     ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
     ASSIGN_OR_RETURN(prepared.workspace_bytes,
@@ -91,6 +92,7 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
 
 absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   RETURN_IF_ERROR(EnsureTensors());
+  sound_.reset();
   std::set<int64_t, std::greater<>> sizes;
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
@@ -124,17 +126,41 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  return cudnn::TryTwice<TimedRun>([&] { return Sample(id, mode, prepared); },
-                                   cudnn::AbortIfContextIsLost);
+  absl::StatusOr<TimedRun> run = TryTwice([&] { return Sample(id, mode, prepared); });
+  if (run.ok()) sound_ = id;
+  return cudnn::OrThrowAway<TimedRun>(
+      std::move(run), [&] { return LaunchSound(id); }, recover_);
+}
+
+void GpuProblem::DescribeRuns(Conditions* conditions) const {
+  conditions->retried_runs = retried_runs_;
+  std::vector<std::string> unblocked;
+  const auto add = [&unblocked](const char* runs, const timing::BlockingPolicy& policy) {
+    const std::string engines = policy.DisabledBy();
+    if (!engines.empty()) unblocked.push_back(absl::StrCat(runs, ", after ", engines, " gave up"));
+  };
+  add("launches", blocked_launches_);
+  add("replays", blocked_replays_);
+  conditions->unblocked = absl::StrJoin(unblocked, "; ");
+}
+
+absl::StatusOr<TimedRun> GpuProblem::TryTwice(
+    const std::function<absl::StatusOr<TimedRun>()>& run) {
+  return cudnn::TryTwice<TimedRun>(run, recover_, &retried_runs_);
 }
 
 absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
   absl::StatusOr<CheckedRun> checked = RunAndLook(id, prepared);
-  if (!checked.ok()) {
-    cudnn::AbortIfContextIsLost();
-  }
-  return checked;
+  if (checked.ok()) sound_ = id;
+  return cudnn::OrThrowAway<CheckedRun>(
+      std::move(checked), [&] { return LaunchSound(id); }, recover_);
+}
+
+absl::Status GpuProblem::LaunchSound(const CandidateId& id) {
+  const CandidateId launched = sound_.value_or(id);
+  ASSIGN_OR_RETURN(const Prepared* prepared, Find(launched));
+  return Launch(launched, *prepared);
 }
 
 absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {
@@ -153,6 +179,7 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
     prepared->warm = true;
   }
   const bool replays = mode.launch == LaunchMode::kGraphCapture;
+  if (replays && !resources_.captures) return absl::FailedPreconditionError(kNoCaptures);
   if (replays && !prepared->graph.has_value()) {
     RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
   }
@@ -161,14 +188,16 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
   work.inputs = tensors_->fresh_inputs();
   work.expected = prepared->expected;
   bool& gave_up = replays ? prepared->replay_gave_up : prepared->gave_up;
-  work.block_attempts = resources_.blocking->Attempts(gave_up);
+  timing::BlockingPolicy& policy = replays ? blocked_replays_ : blocked_launches_;
+  const std::string engine = EngineOf(id);
+  work.block_attempts = resources_.blocking_kernels ? policy.Attempts(engine, gave_up) : 0;
   work.launch = [&]() -> absl::Status {
     return replays ? prepared->graph->Launch(resources_.stream) : Launch(id, *prepared);
   };
   ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
   prepared->expected = {run.gpu_us, run.host_us};
   if (work.block_attempts > 0) {
-    resources_.blocking->Took(run.blocked);
+    policy.Took(engine, run.blocked);
     gave_up = !run.blocked;
   }
   return run;
@@ -186,9 +215,8 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   work.launch = [&] { return Launch(id, *prepared); };
   work.block_attempts = 0;  // code may be loaded, and memory allocated
   CheckedRun checked;
-  ASSIGN_OR_RETURN(checked.first,
-                   cudnn::TryTwice<TimedRun>([&] { return resources_.timer->Time(work); },
-                                             cudnn::AbortIfContextIsLost));
+  const auto run = [&] { return resources_.timer->Time(work); };
+  ASSIGN_OR_RETURN(checked.first, TryTwice(run));
   prepared->warm = true;
   ASSIGN_OR_RETURN(checked.out_of_bounds, WrittenOutOfBounds(*prepared));
   ASSIGN_OR_RETURN(const verify::OutputCheck::Result looked, check_->Look(output.data()));
@@ -202,9 +230,13 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
     return checked;
   }
   // The first one's time may be that of loading code.
-  ASSIGN_OR_RETURN(checked.run, resources_.timer->Time(work));
+  ASSIGN_OR_RETURN(checked.run, TryTwice(run));
   if (best_us == 0 || checked.run.gpu_us < best_us) best_us = checked.run.gpu_us;
   prepared->expected = {checked.run.gpu_us, checked.run.host_us};
+  if (!resources_.captures) {
+    checked.capture_refusal = kNoCaptures;
+    return checked;
+  }
   const absl::Status captured = TryCapture(id, looked, prepared);
   checked.capture = captured.ok() ? CaptureSupport::kYes : CaptureSupport::kNo;
   checked.capture_refusal = std::string(captured.message());
@@ -237,7 +269,7 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputC
     status = replayed.ok() ? Agree(problem_.output_type(), eager, *replayed) : replayed.status();
   }
   if (!status.ok()) {
-    cudnn::AbortIfContextIsLost();
+    recover_();
     prepared->graph.reset();
   }
   return status;
@@ -253,7 +285,7 @@ absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepa
     prepared->graph = std::move(graph);
     return absl::OkStatus();
   };
-  return cudnn::CaptureOrThrowAway(capture, launch, cudnn::AbortIfContextIsLost);
+  return cudnn::CaptureOrThrowAway(capture, launch, recover_);
 }
 
 absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
@@ -267,9 +299,7 @@ absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
         Launch(id, *prepared).IgnoreError();
         return forbidden;
       }).status();
-  if (!captured.ok()) {
-    cudnn::AbortIfContextIsLost();
-  }
+  if (!captured.ok()) recover_();
   return captured;
 }
 

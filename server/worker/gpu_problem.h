@@ -4,6 +4,7 @@
 #include <cudnn.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "server/worker/backend.h"
+#include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/cudnn/plan.h"
@@ -31,11 +33,12 @@ struct GpuResources {
   cudaStream_t stream = nullptr;
   timing::Timer* timer = nullptr;
   device::Kernels* kernels = nullptr;
-  timing::BlockingPolicy* blocking = nullptr;
+  bool blocking_kernels = true;  // they work
+  bool captures = true;          // false: nothing is captured
 };
 
-// Tensors are made when something is first run. A run that destroys the CUDA
-// context ends the process, see AbortIfContextIsLost.
+// Tensors are made when something is first run. After a failure that it returns,
+// Backend::Recover is to be called.
 class GpuProblem : public BackendProblem {
  public:
   // `resources` outlive the problem. RESOURCE_EXHAUSTED if the tensors, and
@@ -51,6 +54,7 @@ class GpuProblem : public BackendProblem {
   absl::Status BeginMeasure(const std::vector<CandidateId>& ids) override;
   absl::StatusOr<CheckedRun> Check(const CandidateId& id) override;
   absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override;
+  void DescribeRuns(Conditions* conditions) const override;
 
   // Captures a prepared candidate with a call that no capture allows in between,
   // and gives what capturing failed with; OK if it did not fail. The stream can
@@ -92,6 +96,9 @@ class GpuProblem : public BackendProblem {
     return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();
   }
   absl::Status Launch(const CandidateId& id, const Prepared& prepared);
+  absl::StatusOr<TimedRun> TryTwice(const std::function<absl::StatusOr<TimedRun>()>& run);
+  // Launches a candidate that has run, if there is one, else this one.
+  absl::Status LaunchSound(const CandidateId& id);
   absl::StatusOr<TimedRun> Sample(const CandidateId& id, const RunMode& mode, Prepared* prepared);
   absl::StatusOr<CheckedRun> RunAndLook(const CandidateId& id, Prepared* prepared);
   absl::StatusOr<std::string> WrittenOutOfBounds(const Prepared& prepared) const;
@@ -106,6 +113,7 @@ class GpuProblem : public BackendProblem {
   const GpuResources resources_;
   const int64_t workspace_limit_;
   const verify::InputValues inputs_;
+  const std::function<void()> recover_ = [this] { cudnn::Recover(resources_.stream); };
   std::unique_ptr<cudnn::LegacyConvolution> legacy_;
   std::unique_ptr<verify::ReferenceData> host_;
   std::optional<verify::ProblemTensors> tensors_;
@@ -114,6 +122,10 @@ class GpuProblem : public BackendProblem {
   // Of what was checked, by API, so that no API's first is hopeless.
   std::map<Api, double> best_us_;
   std::map<CandidateId, Prepared> prepared_;
+  timing::BlockingPolicy blocked_launches_;
+  timing::BlockingPolicy blocked_replays_;
+  int retried_runs_ = 0;
+  std::optional<CandidateId> sound_;  // the last that ran, with the current workspace
 };
 
 }  // namespace convtune::worker

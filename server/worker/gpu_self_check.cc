@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/strings.h"
 #include "proto/model/problem/conv_problem.h"
 #include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/verify/output_check.h"
@@ -24,43 +23,36 @@ constexpr int64_t kFaultyElement = 77;
 
 }  // namespace
 
-std::string KnownProblem(const SelfCheckCell& cell) {
-  return Concat(Name(cell.operation), ",x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,",
-                cell.narrow ? "nhwc,f16" : "nchw,f32");
-}
-
 absl::StatusOr<timing::MemorySpan> GpuSelfCheckDevice::Memory() {
   if (!memory_.has_value()) {
+    // A flush reads twice the L2 cache.
     ASSIGN_OR_RETURN(device::DeviceBuffer buffer,
-                     device::DeviceBuffer::Allocate(verify::kCacheBytes));
-    RETURN_IF_ERROR(
-        cudnn::ToStatus(cudaMemsetAsync(buffer.data(), 0, static_cast<size_t>(verify::kCacheBytes),
-                                        resources_.stream),
-                        "clear memory"));
+                     device::DeviceBuffer::Allocate(verify::CacheBytes(flush_bytes_ / 2)));
+    RETURN_IF_ERROR(cudnn::ToStatus(
+        cudaMemsetAsync(buffer.data(), 0, static_cast<size_t>(buffer.bytes()), resources_.stream),
+        "clear memory"));
     memory_ = std::move(buffer);
   }
   return timing::MemorySpan{memory_->data(), memory_->bytes()};
 }
 
-absl::StatusOr<GpuSelfCheckDevice::Known> GpuSelfCheckDevice::Open(const SelfCheckCell& cell) {
-  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(KnownProblem(cell)));
+absl::StatusOr<CheckedRun> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
+  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kKnownProblem));
   ASSIGN_OR_RETURN(const int64_t free_bytes, device::FreeDeviceMemory());
-  Known known;
-  ASSIGN_OR_RETURN(known.problem, GpuProblem::Create(problem, resources_, free_bytes / 2,
-                                                     verify::InputValues::kSmallIntegers));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<GpuProblem> known,
+      GpuProblem::Create(problem, resources_, free_bytes / 2, verify::InputValues::kSmallIntegers));
   ListingOptions options;
   options.depth = ListingDepth::kFirstConfigs;
-  options.graph_api = cell.api == Api::kGraph;
-  options.legacy_api = cell.api == Api::kLegacy;
   std::vector<CandidateId> ids;
-  ASSIGN_OR_RETURN(const ListingEnd end, known.problem->List(options, [&ids](const Candidate& c) {
+  ASSIGN_OR_RETURN(const ListingEnd end, known->List(options, [&ids](const Candidate& c) {
     ids.push_back(c.id);
     return true;
   }));
   // Not every engine can be built for every problem.
   absl::Status refused = absl::OkStatus();
   const auto stock = std::find_if(ids.begin(), ids.end(), [&](const CandidateId& id) {
-    const absl::StatusOr<PreparedCandidate> prepared = known.problem->Prepare(id);
+    const absl::StatusOr<PreparedCandidate> prepared = known->Prepare(id);
     refused.Update(prepared.status());
     return prepared.ok() && !prepared->over_memory;
   });
@@ -68,27 +60,15 @@ absl::StatusOr<GpuSelfCheckDevice::Known> GpuSelfCheckDevice::Open(const SelfChe
     return absl::UnavailableError(
         absl::StrCat("nothing can be run: ", end.refusals, refused.message()));
   }
-  known.stock = *stock;
-  RETURN_IF_ERROR(known.problem->BeginMeasure({known.stock}));
-  return known;
-}
-
-absl::StatusOr<CheckedRun> GpuSelfCheckDevice::RunKnown(const SelfCheckCell& cell) {
-  ASSIGN_OR_RETURN(const Known known, Open(cell));
-  return known.problem->Check(known.stock);
-}
-
-absl::StatusOr<CheckedRun> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
-  ASSIGN_OR_RETURN(const Known known, Open({Api::kGraph, Operation::kFwd, /*narrow=*/true}));
-  if (known.problem->SpoilCapture(known.stock).ok()) {
+  RETURN_IF_ERROR(known->BeginMeasure({*stock}));
+  if (known->SpoilCapture(*stock).ok()) {
     return absl::FailedPreconditionError("a call that a capture forbids did not make it fail");
   }
-  return known.problem->Check(known.stock);
+  return known->Check(*stock);
 }
 
 absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault fault) {
-  ASSIGN_OR_RETURN(const ConvProblem problem,
-                   ConvProblem::Parse(KnownProblem({Api::kGraph, Operation::kFwd, true})));
+  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kKnownProblem));
   int64_t elements = 1;
   for (const int64_t dim : problem.y_dims()) elements *= dim;
   const std::string right = verify::RandomTensorBytes(
@@ -105,10 +85,8 @@ absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault
   ASSIGN_OR_RETURN(const device::GuardedBuffer output,
                    device::GuardedBuffer::Allocate(static_cast<int64_t>(right.size())));
   RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
-  const auto put = [&](int64_t at, const std::string& bytes) {
-    return cudnn::ToStatus(cudaMemcpyAsync(static_cast<char*>(output.data()) + at, bytes.data(),
-                                           bytes.size(), cudaMemcpyHostToDevice, resources_.stream),
-                           "write an output");
+  const auto put = [&](int64_t at, std::string_view bytes) {
+    return device::Upload(bytes, static_cast<char*>(output.data()) + at, resources_.stream);
   };
   RETURN_IF_ERROR(put(0, right));
   const int64_t place = kFaultyElement * SizeOf(kPlantedType);

@@ -12,35 +12,31 @@
 
 namespace convtune::worker {
 
-// The text form of a cell's known convolution: small and asymmetric, so that no
-// dimension can be taken for another.
-std::string KnownProblem(const SelfCheckCell& cell);
+// A small and asymmetric convolution, so that no dimension can be taken for another.
+inline constexpr char kKnownProblem[] = "fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nhwc,f16";
 
 class GpuSelfCheckDevice : public verify::SelfCheckDevice {
  public:
   // The arguments outlive it; `stream` is that of `resources`.
   GpuSelfCheckDevice(const GpuResources& resources, timing::TimedStream* stream,
-                     int64_t flush_bytes)
-      : resources_(resources), stream_(stream), flush_bytes_(flush_bytes) {}
+                     int64_t flush_bytes, double memory_bytes_per_second)
+      : resources_(resources),
+        stream_(stream),
+        flush_bytes_(flush_bytes),
+        memory_bytes_per_second_(memory_bytes_per_second) {}
 
   timing::TimedStream* stream() override { return stream_; }
   absl::StatusOr<timing::MemorySpan> Memory() override;
   int64_t flush_bytes() const override { return flush_bytes_; }
-  absl::StatusOr<CheckedRun> RunKnown(const SelfCheckCell& cell) override;
+  double memory_bytes_per_second() const override { return memory_bytes_per_second_; }
   absl::StatusOr<verify::OutputLook> Look(verify::PlantedFault fault) override;
   absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() override;
 
  private:
-  // A known convolution with its stock choice, ready to be checked.
-  struct Known {
-    std::unique_ptr<GpuProblem> problem;
-    CandidateId stock;
-  };
-  absl::StatusOr<Known> Open(const SelfCheckCell& cell);
-
   const GpuResources resources_;
   timing::TimedStream* const stream_;
   const int64_t flush_bytes_;
+  const double memory_bytes_per_second_;
   std::optional<device::DeviceBuffer> memory_;
 };
 

@@ -76,13 +76,13 @@ absl::StatusOr<int> ParseOrdinal(absl::string_view text) {
   return ordinal;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags, const OnStart& on_step) {
   if (flags.device.empty() == flags.profiles.empty() || flags.profiles.size() > 1) {
     return absl::InvalidArgumentError("exactly one of --device and --profile must be given");
   }
   if (!flags.device.empty()) {
     ASSIGN_OR_RETURN(const int ordinal, ParseOrdinal(flags.device));
-    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, GpuBackend::Create(ordinal));
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, GpuBackend::Create(ordinal, on_step));
     return backend;
   }
   ASSIGN_OR_RETURN(const device::DeviceProfile profile,
@@ -103,11 +103,13 @@ void ForgoCores() {
   setrlimit(RLIMIT_CORE, &limit);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(flags));
+absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags, const OnStart& on_step) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(flags, on_step));
+  RETURN_IF_ERROR(on_step("plan a first convolution"));
   // Before the handshake is answered. What fails here may work for a problem.
   if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
     std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
+    backend->Recover();
   }
   RETURN_IF_ERROR(cudnn::CheckLoadedCudnn());
   return backend;
@@ -126,7 +128,12 @@ absl::Status Refuse(const absl::Status& why, Channel* channel) {
 absl::Status Serve(const Flags& flags, Trace* trace) {
   RETURN_IF_ERROR(DieWithParent(flags.fd));
   Channel channel(flags.fd);
-  const absl::StatusOr<std::unique_ptr<Backend>> started = StartBackend(flags);
+  const absl::StatusOr<std::unique_ptr<Backend>> started =
+      StartBackend(flags, [&channel](const char* step) {
+        worker::v1::Reply reply;
+        reply.mutable_starting()->set_step(step);
+        return channel.Send(reply);
+      });
   if (!started.ok()) return Refuse(started.status(), &channel);
   const std::unique_ptr<Backend>& backend = *started;
   Session session(backend.get(), trace);
@@ -208,6 +215,9 @@ void PrintLibraries() {
 
 absl::Status Run(const Flags& flags) {
   ForgoCores();
+  // While a CUDA context is there the driver keeps the GPU's clocks up, unless this
+  // variable is set. Then they would sink between samples, and so would what is measured.
+  unsetenv("CUDA_DISABLE_PERF_BOOST");
   if (flags.libraries) {
     PrintLibraries();
     return absl::OkStatus();

@@ -85,11 +85,11 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
       return send(reply);
     };
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
-    // The legacy API's first call has loaded more of cuDNN's libraries.
-    if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
-      RETURN_IF_ERROR(Finish(send, false, mixture.message()));
-      return mixture;
-    }
+  }
+  // Of a kept self-check too: the libraries may be others than those it was of.
+  if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
+    RETURN_IF_ERROR(Finish(send, false, mixture.message()));
+    return mixture;
   }
   backend_->Apply(check);
   if (trace_ != nullptr) trace_->PutWorker(backend_->environment(), backend_->provenance());
@@ -127,7 +127,7 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
   }
   absl::StatusOr<std::unique_ptr<BackendProblem>> opened =
       backend_->Open(*problem, request.memory_budget_bytes());
-  if (!opened.ok()) {
+  if (Failed(opened.status())) {
     return Finish(send, false, opened.status().message());
   }
   std::vector<CandidateId> asked;
@@ -151,6 +151,7 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
     return sent.ok();
   };
   const absl::StatusOr<ListingEnd> end = problem_->List(options, on_listed);
+  if (!Failed(end.status()) && !end->refusals.empty()) backend_->Recover();
   RETURN_IF_ERROR(sent);
   for (const CandidateId& id : asked) {
     const bool listed = std::any_of(candidates_.begin(), candidates_.end(),
@@ -198,10 +199,12 @@ absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Se
     Listed& candidate = candidates_[static_cast<size_t>(index)];
     const absl::Time start = absl::Now();
     const absl::StatusOr<PreparedCandidate> result = problem_->Prepare(candidate.id);
-    candidate.prepared = result.ok() && !result->over_memory;
+    candidate.prepared = !Failed(result.status()) && !result->over_memory;
     succeeded += candidate.prepared ? 1 : 0;
+    const absl::Duration took = absl::Now() - start;
+    if (trace_ != nullptr) trace_->PutPrepared(index, candidate.id, result, took);
     worker::v1::Reply reply;
-    *reply.mutable_prepared() = ToProto(index, result, absl::Now() - start);
+    *reply.mutable_prepared() = ToProto(index, result, took);
     RETURN_IF_ERROR(send(reply));
   }
   return send(last);
@@ -218,7 +221,7 @@ absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& 
   }
   const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
   const absl::Status begun = problem_->BeginMeasure(ids);
-  if (!begun.ok()) {
+  if (Failed(begun)) {
     return Finish(send, false, begun.message());
   }
   worker::v1::Reply last;
@@ -234,6 +237,7 @@ absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& 
     RETURN_IF_ERROR(send(touching));
     const CandidateId& id = candidates_[static_cast<size_t>(index)].id;
     const absl::StatusOr<CheckedRun> run = problem_->Check(id);
+    Failed(run.status());
     if (trace_ != nullptr) trace_->PutChecked(index, id, run);
     worker::v1::Reply reply;
     *reply.mutable_checked() = ToProto(index, run);
@@ -267,6 +271,7 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
     return send(reply);
   };
   callbacks.on_sample = [&](int index, int round, const absl::StatusOr<TimedRun>& run) {
+    Failed(run.status());
     if (trace_ != nullptr) {
       trace_->PutSample(index, candidates_[static_cast<size_t>(index)].id, round, *mode, run);
     }
@@ -275,7 +280,7 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
     return send(reply);
   };
   const absl::Status begun = problem_->BeginMeasure(plan.ids());
-  if (!begun.ok()) {
+  if (Failed(begun)) {
     return Finish(send, false, begun.message());
   }
   const ConditionsLook before = backend_->LookAtConditions();
@@ -283,7 +288,7 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
   ASSIGN_OR_RETURN(const bool out_of_time, timing::RunRounds(problem_.get(), plan, callbacks));
   ConditionsLook after = backend_->LookAtConditions();
   after.conditions.clock_reasons |= ReasonsBetween(before, after);
-  RETURN_IF_ERROR(SendConditions(after, send));
+  RETURN_IF_ERROR(SendConditions(std::move(after), send));
   worker::v1::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_ok(true);
@@ -291,7 +296,13 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
   return send(reply);
 }
 
-absl::Status Session::SendConditions(const ConditionsLook& look, const Send& send) {
+bool Session::Failed(const absl::Status& status) {
+  if (!status.ok()) backend_->Recover();
+  return !status.ok();
+}
+
+absl::Status Session::SendConditions(ConditionsLook look, const Send& send) {
+  if (problem_ != nullptr) problem_->DescribeRuns(&look.conditions);
   if (trace_ != nullptr) trace_->PutConditions(look);
   worker::v1::Reply reply;
   Fill(look.conditions, reply.mutable_conditions());

@@ -41,7 +41,10 @@ class Session {
   absl::Status HandlePrepare(const worker::v1::Prepare& request, const Send& send);
   absl::Status HandleCheck(const worker::v1::Check& request, const Send& send);
   absl::Status HandleMeasure(const worker::v1::Measure& request, const Send& send);
-  absl::Status SendConditions(const ConditionsLook& look, const Send& send);
+  // Where every failure of the backend comes by before it is reported.
+  bool Failed(const absl::Status& status);
+  // Adds what there is to say of the problem's runs.
+  absl::Status SendConditions(ConditionsLook look, const Send& send);
   // Error for people, empty if every index names a listed candidate (and, if
   // asked, a prepared one).
   std::string CheckIndexes(const google::protobuf::RepeatedField<int>& indexes,

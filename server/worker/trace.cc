@@ -86,6 +86,20 @@ void Trace::PutProblem(const std::string& text) {
   Put("problem", absl::StrCat(",\"problem\":", device::JsonQuote(text)));
 }
 
+void Trace::PutPrepared(int index, const CandidateId& id,
+                        const absl::StatusOr<PreparedCandidate>& prepared, absl::Duration took) {
+  std::string fields =
+      absl::StrCat(Of(index, id), ",\"took_us\":", Number(absl::ToDoubleMicroseconds(took)));
+  if (prepared.ok()) {
+    absl::StrAppend(&fields, ",\"workspace_bytes\":", prepared->workspace_bytes,
+                    ",\"over_memory\":", Truth(prepared->over_memory));
+  } else {
+    absl::StrAppend(&fields,
+                    ",\"failure\":", device::JsonQuote(std::string(prepared.status().message())));
+  }
+  Put("prepared", fields);
+}
+
 void Trace::PutChecked(int index, const CandidateId& id,
                        const absl::StatusOr<CheckedRun>& checked) {
   std::string fields = Of(index, id);

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/worker/backend.h"
 
 namespace convtune::worker {
@@ -30,6 +31,8 @@ class Trace {
   // tuning goes on without a trace.
   void PutWorker(const Environment& environment, const Provenance& provenance);
   void PutProblem(const std::string& text);
+  void PutPrepared(int index, const CandidateId& id,
+                   const absl::StatusOr<PreparedCandidate>& prepared, absl::Duration took);
   void PutChecked(int index, const CandidateId& id, const absl::StatusOr<CheckedRun>& checked);
   void PutSample(int index, const CandidateId& id, int round, const RunMode& mode,
                  const absl::StatusOr<TimedRun>& run);

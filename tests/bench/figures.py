@@ -25,6 +25,7 @@ from harness.daemon import Daemon, wait_until  # noqa: E402
 from harness.fakes import script  # noqa: E402
 
 import plans  # noqa: E402
+import tuning_cost  # noqa: E402
 
 BATCHES = (1, 64, 1477)
 BATCHES_BESIDE_TUNING = (1, 64)
@@ -257,6 +258,11 @@ def measure_plans(folder):
     return plans.measure(folder, BIN, daemon_in)
 
 
+def measure_tuning(folder):
+    """On the simulated GPU: its seconds are virtual."""
+    return tuning_cost.measure(folder, BIN, daemon_in)
+
+
 def measure_fleet(_folder):
     """Look-ups while the fleet's database is there, dead, and stopped; the queue with one node and with two, where
     measuring is a sleep; a report of 110,000 tunings."""
@@ -307,6 +313,7 @@ PARTS = {
     "bans": measure_bans,
     "start": measure_start,
     "plans": measure_plans,
+    "tuning": measure_tuning,
     "bundles": measure_bundles,
     "snapshot": measure_snapshot,
     "idle": measure_idle,
@@ -337,7 +344,7 @@ def table(rows):
     head = ["FIGURE", "AT", "VALUE", "BASELINE", "RATIO", "TO REACH", "REACHED"]
     lines = [head]
     for row in rows:
-        names = ("model", "problems", "batch", "clients", "tunings", "candidates", "choices", "writers", "nodes", "state")
+        names = ("model", "problems", "batch", "clients", "tunings", "candidates", "choices", "writers", "nodes", "state", "step")
         at = " ".join(f"{row[k]} {k}" for k in names if k in row)
         number = [f"{row[k]:.4g}" if k in row else "" for k in ("value", "baseline", "ratio")]
         lines.append([row["figure"], at, *number, *judged(row)])

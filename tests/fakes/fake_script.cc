@@ -26,6 +26,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                      {"recording", &script.recording},
                                                      {"driver", &script.driver},
                                                      {"card", &script.card},
+                                                     {"unblocked", &script.unblocked},
                                                      {"cublaslt", &script.cublaslt},
                                                      {"nvrtc", &script.nvrtc}};
   int has_gpu = 1;
@@ -46,6 +47,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"host_us", &script.host_us},
                                                {"slow_host", &script.slow_host},
                                                {"other_processes", &script.other_processes},
+                                               {"retried_runs", &script.retried_runs},
                                                {"busy_looks", &script.busy_looks},
                                                {"clock_reasons", &script.clock_reasons},
                                                {"wrong", &script.wrong},

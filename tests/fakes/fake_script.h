@@ -49,15 +49,17 @@ struct FakeScript {
       -1;  // round from which the blocking kernel gives up, on which all take 1 ms; -1: none
   int unblocked_index = -1;  // the only candidate that unblocked_from is true of; -1: of all
   int64_t self_check = -1;  // mask of what fails (proto/model/tuning/self_check.h); -1: none is run
+  int retried_runs = 0;     // that its conditions say
+  std::string unblocked;    // the same
   std::string instrument;   // that the self-check names as failed besides; empty: none
   // segv, abort, killed (as the kernel does for want of memory), exit, hang, slow (goes on after
-  // slow_ms), slow_segv, garbage, flood, stubborn (no signal but SIGKILL ends it, and it does not
-  // talk any more), illegal (the call fails and the process ends), lie (a sample of no candidate),
-  // memory (until there is none); empty: none.
+  // slow_ms), busy (the same, and uses the CPU), slow_segv, garbage, flood, stubborn (no signal but
+  // SIGKILL ends it, and it does not talk any more), illegal (the call fails and the process ends),
+  // lie (a sample of no candidate), memory (until there is none); empty: none.
   std::string fault;
   std::string where = "measure";  // or start, self_check, listing, legacy_listing, prepare, check
   int index = 0;                  // candidate that faults; bit of the step in self_check
-  int slow_ms = 0;                // of slow and slow_segv
+  int slow_ms = 0;                // of slow, busy and slow_segv
   std::string problem;            // text of the only problem that faults; empty: any
   std::string disagree;           // part of the text of problems whose modes A and B differ
   // A file: the fault happens only while it is not there, and makes it.

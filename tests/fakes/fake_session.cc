@@ -138,6 +138,10 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
     if (script_.fault == "slow") return;
     signal(SIGSEGV, SIG_DFL);
     raise(SIGSEGV);
+  } else if (script_.fault == "busy") {
+    const absl::Time busy = absl::Now() + absl::Milliseconds(script_.slow_ms);
+    while (absl::Now() < busy) {
+    }
   } else if (script_.fault == "hang") {
     while (true) pause();
   } else if (script_.fault == "garbage") {
@@ -176,7 +180,7 @@ absl::StatusOr<uint32_t> FakeSession::CheckSelf(uint32_t lost_steps) {
   Log("self_check");
   for (int bit = 1; bit < 32; ++bit) {
     const uint32_t step = uint32_t{1} << bit;
-    if ((step & SelfCheckBits() & ~lost_steps) == 0) continue;
+    if ((step & SelfCheckSteps() & ~lost_steps) == 0) continue;
     worker::v1::Reply reply;
     reply.mutable_self_checking()->set_step(step);
     RETURN_IF_ERROR(Send(reply));
@@ -191,6 +195,9 @@ absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
   while (absl::Now() < busy) {
   }
   Log("hello");
+  worker::v1::Reply starting;
+  starting.mutable_starting()->set_step("load the worker's kernels");
+  RETURN_IF_ERROR(Send(starting));
   MaybeFault("start", 0);
   v1::SelfCheck self_check = request.self_check();
   const bool checks = script_.self_check >= 0;
@@ -297,7 +304,9 @@ absl::Status FakeSession::SendConditions() {
                   .other_processes = busy ? script_.other_processes : 0,
                   .clock_reasons = static_cast<uint32_t>(script_.clock_reasons),
                   .temperature_celsius = 50,
-                  .compute_mode = ComputeMode::kDefault},
+                  .compute_mode = ComputeMode::kDefault,
+                  .retried_runs = script_.retried_runs,
+                  .unblocked = script_.unblocked},
        reply.mutable_conditions());
   return Send(reply);
 }
@@ -328,6 +337,10 @@ absl::Status FakeSession::Check(const worker::v1::Check& request) {
     if (script_.hopeless == index) {
       checked->set_hopeless(true);
       checked->set_gpu_us(90'000);
+      checked->clear_capture();
+    }
+    if (script_.self_check >= 0 &&
+        !MayCapture(SelfCheckOfMask(static_cast<uint32_t>(script_.self_check) | 1U))) {
       checked->clear_capture();
     }
     RETURN_IF_ERROR(Send(reply));

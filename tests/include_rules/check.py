@@ -98,7 +98,7 @@ FENCED = [
     (
         "CUDA and cuDNN",
         r"(cuda|cudnn|cublas|nvrtc|nvml|cupti)\w*\.h|(cuda|cub|thrust|nv)/.*|driver_types\.h|library_types\.h",
-        [r"server/worker/.*", r"client/preload/.*", r"deploy/examples/.*", r"tests/(gpu|programs|bench)/.*",
+        [r"server/worker/.*", r"client/preload/.*", r"deploy/examples/.*", r"tests/(gpu|programs|bench|simgpu)/.*",
          r"tests/fakes/fake_cudnn\.cc"],
     ),
     (
@@ -116,7 +116,7 @@ MIRRORS = {
     "lookup": "server/lookup", "release": "server/release", "supervisor": "server/supervisor",
     "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",
     "fleet": "server/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
-    "preload": "client/preload",
+    "preload": "client/preload", "simgpu": "tests/simgpu",
 }  # fmt: skip
 
 MOST_FILES = 25  # of code, in one folder of the product

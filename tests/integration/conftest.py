@@ -16,6 +16,7 @@ from harness.daemon import Daemon
 from harness.fakes import script
 from harness.fleet import Fleet
 from harness.preload import Machine
+from harness.simgpu import SimulatedGpu
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", REPO / "build")).resolve() / "bin"
@@ -123,6 +124,25 @@ def fake_daemon(daemons, fake_worker):
 
     def make(*args, env=None, **kwargs):
         return daemons("--devices", "0", "--worker", fake_worker, *args, env=env, **kwargs)
+
+    return make
+
+
+@pytest.fixture
+def simulated_gpu(tmp_path):
+    """What the GPU of `simulated_daemon` is like; skips where the real worker was not built."""
+    if find_program("convtune-worker-sim") is None:
+        pytest.skip("convtune-worker-sim was not built (no cuDNN)")
+    return SimulatedGpu(tmp_path / "gpu", PROGRAMS.parent / "tests" / "fakes" / "nvml")
+
+
+@pytest.fixture
+def simulated_daemon(daemons, simulated_gpu):
+    """simulated_daemon(*args, **settings of the GPU) makes one whose worker is the real one, on a GPU of software."""
+
+    def make(*args, **settings):
+        worker = find_program("convtune-worker-sim")
+        return daemons("--devices", "0", "--worker", worker, *args, env=simulated_gpu.env(**settings))
 
     return make
 

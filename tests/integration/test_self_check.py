@@ -4,8 +4,7 @@ from harness.api import API
 from harness.fakes import script
 from harness.problems import numbered
 
-CLOCK, CACHES = 1 << 2, 1 << 3
-GRAPH_FWD_F16 = 1 << 19
+CLOCK, CACHES, CAPTURES = 1 << 2, 1 << 3, 1 << 5
 
 
 def device(cli, daemon):
@@ -20,21 +19,21 @@ def requests(log, kind):
 
 
 def test_what_failed_is_shown_by_every_command(fake_daemon, cli):
-    daemon = fake_daemon(env=script(self_check=CACHES | GRAPH_FWD_F16)).start()
+    daemon = fake_daemon(env=script(self_check=CACHES | CAPTURES)).start()
     with daemon.client() as client:
         client.tune(numbered(1))
     assert device(cli, daemon)["selfCheck"] == {
         "known": True,
-        "failed": ["caches", "graph:fwd:f16"],
+        "failed": ["caches", "captures"],
         "details": "as the script says",
     }
     table = cli(daemon)("environments")
-    assert "failed: caches graph:fwd:f16" in table.out, table
+    assert "failed: caches captures" in table.out, table
     doctor = cli(daemon)("doctor", "--json")
     (problem,) = [each for each in doctor.json()["findings"] if "self-check" in each["what"]]
-    assert problem["severity"] == "problem" and "graph:fwd:f16 (such results are not judged" in problem["what"]
+    assert problem["severity"] == "notice" and "captures (nothing is captured, and no replays" in problem["what"]
     explained = cli(daemon)("explain", numbered(1))
-    assert "self-check: does not work on this GPU: caches, graph:fwd:f16" in explained.out, explained
+    assert "self-check: does not work on this GPU: caches, captures" in explained.out, explained
 
 
 def test_without_a_clock_tunings_are_heuristic_and_say_why(fake_daemon, cli):
@@ -64,11 +63,11 @@ def test_a_second_daemon_does_not_check_again_what_passed(fake_daemon, cli, tmp_
 
 def test_a_step_that_takes_the_worker_down_is_no_crash_loop(fake_daemon, cli, tmp_path):
     log = tmp_path / "log"
-    env = script(self_check=0, log=log, fault="abort", where="self_check", index=19)
+    env = script(self_check=0, log=log, fault="abort", where="self_check", index=5)
     daemon = fake_daemon(env=env).start()
     with daemon.client() as client:
         client.tune(numbered(1))
-    assert device(cli, daemon)["selfCheck"]["failed"] == ["graph:fwd:f16"]
+    assert device(cli, daemon)["selfCheck"]["failed"] == ["captures"]
     assert requests(log, "hello") == 2
     assert daemon.stop() == 0
     daemon.start()

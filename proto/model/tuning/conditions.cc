@@ -17,13 +17,10 @@ std::string Join(const std::vector<std::string>& parts) {
 
 void Merge(const Conditions& look, Conditions* conditions) {
   conditions->self_check |= look.self_check;
+  conditions->retried_runs = std::max(conditions->retried_runs, look.retried_runs);
+  if (!look.unblocked.empty()) conditions->unblocked = look.unblocked;
   if (!look.known) return;
-  if (!conditions->known) {
-    const uint32_t self_check = conditions->self_check;
-    *conditions = look;
-    conditions->self_check = self_check;
-    return;
-  }
+  conditions->known = true;
   conditions->other_processes = std::max(conditions->other_processes, look.other_processes);
   conditions->clock_reasons |= look.clock_reasons;
   conditions->power_limit_watts = look.power_limit_watts;

@@ -33,9 +33,10 @@ inline constexpr uint32_t kThrottleReasons =
 
 // Conditions are the state of the GPU during one tuning, as NVML reported it: the most
 // processes, all clock reasons and the highest temperature of all looks at the GPU.
-// They also say which instruments of the worker passed the self-check. Value type.
+// They also say which instruments of the worker passed the self-check, and how its runs went.
+// Value type.
 struct Conditions {
-  // False: NVML could not be asked, and nothing but self_check says anything.
+  // False: NVML could not be asked, and nothing says anything but the fields behind compute_mode.
   bool known = false;
   // Most processes other than the worker that had a context on the GPU.
   int other_processes = 0;
@@ -46,8 +47,14 @@ struct Conditions {
   bool mig = false;
   bool mps = false;  // an MPS server has the GPU
   ComputeMode compute_mode = ComputeMode::kUnknown;
-  // Mask of SelfCheckBit and CellBit (proto/model/tuning/self_check.h); 0: not run.
+  // Mask of SelfCheckBit (proto/model/tuning/self_check.h); 0: not run.
   uint32_t self_check = 0;
+  // Runs that failed and were tried once more: see TryTwice in server/worker.
+  int retried_runs = 0;
+  // For people: what was no longer put behind blocking kernels, and since which engines gave
+  // up, as "launches, after eng1, eng2, eng3 gave up"; empty: they were used, or the
+  // self-check had found that they do not work. See BlockingPolicy in server/worker.
+  std::string unblocked = {};
 
   bool contended() const { return known && (other_processes > 0 || mps); }
   bool throttled() const { return known && (clock_reasons & kThrottleReasons) != 0; }

@@ -8,38 +8,49 @@
 namespace convtune {
 namespace {
 
-constexpr std::array<std::pair<SelfCheckBit, const char*>, 4> kInstruments = {
+constexpr std::array<std::pair<SelfCheckBit, const char*>, 5> kInstruments = {
     {{SelfCheckBit::kBlockingKernel, "blocking_kernel"},
      {SelfCheckBit::kClock, "clock"},
      {SelfCheckBit::kCaches, "caches"},
-     {SelfCheckBit::kChecker, "checker"}}};
+     {SelfCheckBit::kChecker, "checker"},
+     {SelfCheckBit::kCaptures, "captures"}}};
 
 constexpr uint32_t Bit(SelfCheckBit bit) { return static_cast<uint32_t>(bit); }
 
-}  // namespace
+using NamedBits = std::vector<std::pair<uint32_t, std::string>>;
 
-std::vector<SelfCheckCell> SelfCheckCells() {
-  std::vector<SelfCheckCell> cells;
+NamedBits MakeNames() {
+  NamedBits names;
+  for (const auto& [bit, name] : kInstruments) names.emplace_back(Bit(bit), name);
   for (const Api api : {Api::kGraph, Api::kLegacy}) {
     for (const Operation operation :
          {Operation::kFwd, Operation::kBwdData, Operation::kBwdFilter}) {
-      for (const bool narrow : {false, true}) cells.push_back({api, operation, narrow});
+      for (const int narrow : {0, 1}) {
+        const int bit = static_cast<int>(api) * 8 + static_cast<int>(operation) * 2 + narrow;
+        names.emplace_back(uint32_t{1} << bit, Concat(Name(api), ":", Name(operation), ":",
+                                                      narrow != 0 ? "f16" : "f32"));
+      }
     }
   }
-  return cells;
+  return names;
 }
 
-std::string Name(const SelfCheckCell& cell) {
-  return Concat(Name(cell.api), ":", Name(cell.operation), ":", cell.narrow ? "f16" : "f32");
+// Of every bit but kRun, in the order of the bits.
+const NamedBits& Names() {
+  static const NamedBits* const names = new NamedBits(MakeNames());
+  return *names;
 }
+
+}  // namespace
 
 uint32_t ToMask(const SelfCheck& check) {
   if (!check.known) return 0;
-  uint32_t mask = Bit(SelfCheckBit::kRun) | check.failed_cells;
+  uint32_t mask = Bit(SelfCheckBit::kRun);
   if (!check.blocking_kernel) mask |= Bit(SelfCheckBit::kBlockingKernel);
   if (!check.clock) mask |= Bit(SelfCheckBit::kClock);
   if (!check.caches) mask |= Bit(SelfCheckBit::kCaches);
   if (!check.checker) mask |= Bit(SelfCheckBit::kChecker);
+  if (!check.captures) mask |= Bit(SelfCheckBit::kCaptures);
   return mask;
 }
 
@@ -52,14 +63,19 @@ SelfCheck SelfCheckOfMask(uint32_t mask) {
   check.clock = works(SelfCheckBit::kClock);
   check.caches = works(SelfCheckBit::kCaches);
   check.checker = works(SelfCheckBit::kChecker);
-  for (const SelfCheckCell& cell : SelfCheckCells()) check.failed_cells |= mask & CellBit(cell);
+  check.captures = works(SelfCheckBit::kCaptures);
   return check;
 }
 
 uint32_t SelfCheckBits() {
   uint32_t bits = Bit(SelfCheckBit::kRun);
+  for (const auto& [bit, name] : Names()) bits |= bit;
+  return bits;
+}
+
+uint32_t SelfCheckSteps() {
+  uint32_t bits = 0;
   for (const auto& [bit, name] : kInstruments) bits |= Bit(bit);
-  for (const SelfCheckCell& cell : SelfCheckCells()) bits |= CellBit(cell);
   return bits;
 }
 
@@ -67,11 +83,8 @@ std::optional<uint32_t> MaskOfFailed(const std::vector<std::string>& names) {
   uint32_t mask = Bit(SelfCheckBit::kRun);
   for (const std::string& name : names) {
     const uint32_t before = mask;
-    for (const auto& [bit, instrument] : kInstruments) {
-      if (name == instrument) mask |= Bit(bit);
-    }
-    for (const SelfCheckCell& cell : SelfCheckCells()) {
-      if (name == Name(cell)) mask |= CellBit(cell);
+    for (const auto& [bit, known] : Names()) {
+      if (name == known) mask |= bit;
     }
     if (mask == before) return std::nullopt;
   }
@@ -80,11 +93,8 @@ std::optional<uint32_t> MaskOfFailed(const std::vector<std::string>& names) {
 
 std::vector<std::string> FailedInstruments(uint32_t mask) {
   std::vector<std::string> names;
-  for (const auto& [bit, name] : kInstruments) {
-    if ((mask & Bit(bit)) != 0) names.emplace_back(name);
-  }
-  for (const SelfCheckCell& cell : SelfCheckCells()) {
-    if ((mask & CellBit(cell)) != 0) names.push_back(Name(cell));
+  for (const auto& [bit, name] : Names()) {
+    if ((mask & bit) != 0) names.push_back(name);
   }
   return names;
 }

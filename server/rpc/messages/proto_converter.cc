@@ -270,6 +270,7 @@ v1::Device ToProto(const supervisor::DeviceStatus& device) {
   if (device.self_check.known) {
     *out.mutable_self_check() = ToProto(device.self_check);
   }
+  out.set_unblocked(device.unblocked);
   return out;
 }
 

@@ -125,6 +125,11 @@ absl::Status CheckLoadedCudnn() {
                    "; see that LD_LIBRARY_PATH names one folder that has them all"));
 }
 
+void LoadLegacyLibraries() {
+  cudnnOpsVersionCheck();
+  cudnnCnnVersionCheck();
+}
+
 LibraryConfiguration LoadedLibraryConfiguration() {
   const std::filesystem::path folder = LibraryFolder();
   if (folder.empty()) {

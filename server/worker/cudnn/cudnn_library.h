@@ -26,6 +26,9 @@ std::string DescribeMixture(const std::vector<std::string>& files);
 // which cuDNN does as it needs them.
 absl::Status CheckLoadedCudnn();
 
+// Loads what the legacy API's first call would, so that CheckLoadedCudnn() sees it.
+void LoadLegacyLibraries();
+
 // The paths of the loaded cuDNN and of the libraries that it would load by itself. An
 // empty path is not known.
 struct CudaLibraries {

@@ -39,10 +39,18 @@ absl::StatusCode CodeOf(cudnnStatus_t status) {
   }
 }
 
+// The context is as good as before.
+bool IsOfCapture(cudaError_t error) {
+  return error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
+}
+
 }  // namespace
 
 absl::Status ToStatus(cudnnStatus_t status, absl::string_view what) {
   if (status == CUDNN_STATUS_SUCCESS) {
+    // It may leave warnings, which not every later call clears.
+    char none = '\0';
+    cudnnGetLastErrorString(&none, sizeof(none));
     return absl::OkStatus();
   }
   std::string message = absl::StrCat(what, ": ", cudnnGetErrorString(status));
@@ -73,18 +81,20 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   }
 }
 
-void AbortIfContextIsLost() {
+void Recover(cudaStream_t stream) {
+  cudaGraph_t left_open = nullptr;
+  if (cudaStreamEndCapture(stream, &left_open) == cudaSuccess) cudaGraphDestroy(left_open);
+  cudaGetLastError();
+  // The first call after it may report an error that passes.
+  if (cudaDeviceSynchronize() == cudaSuccess) return;
   cudaGetLastError();
   const cudaError_t error = cudaDeviceSynchronize();
-  if (error == cudaSuccess) {
-    return;
-  }
-  cudaGetLastError();
-  if (cudaDeviceSynchronize() != cudaSuccess) {
-    std::fprintf(stderr, "convtune-worker: the CUDA context is lost: %s: %s\n",
-                 cudaGetErrorName(error), cudaGetErrorString(error));
-    std::abort();
-  }
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "convtune-worker: %s: %s: %s\n",
+               IsOfCapture(error) ? "a capture was left open on a stream of cuDNN's own"
+                                  : "the CUDA context is lost",
+               cudaGetErrorName(error), cudaGetErrorString(error));
+  std::abort();
 }
 
 }  // namespace convtune::worker::cudnn

@@ -9,8 +9,9 @@
 
 namespace convtune::worker::cudnn {
 
-// OK, or what cuDNN says: the name of the status, then the text of the last
-// error of this thread, which is thereby cleared. UNIMPLEMENTED for
+// OK, or what cuDNN says: the name of the status, then the texts of this
+// thread's errors, which are thereby cleared. They are cleared after a success
+// as well, so each call of cuDNN goes through here. UNIMPLEMENTED for
 // NOT_SUPPORTED, INVALID_ARGUMENT for BAD_PARAM, RESOURCE_EXHAUSTED for failed
 // allocations, INTERNAL for the rest. `what` names the call.
 absl::Status ToStatus(cudnnStatus_t status, absl::string_view what);
@@ -19,9 +20,10 @@ absl::Status ToStatus(cudnnStatus_t status, absl::string_view what);
 // INTERNAL, with CUDA's text.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
-// Call after a failure on a GPU. An error that has destroyed the CUDA context
-// (an illegal address, say) says so on stderr and aborts the process, since
-// nothing that follows could be believed; any other error is cleared.
-void AbortIfContextIsLost();
+// To be called after a failure on a GPU. Ends a capture that was left open on `stream`, and
+// clears what the failure left. Where the context is lost (by an illegal address, say), or a
+// capture is open that only cuDNN could end, nothing that follows could be believed: says so
+// on stderr and aborts the process.
+void Recover(cudaStream_t stream);
 
 }  // namespace convtune::worker::cudnn

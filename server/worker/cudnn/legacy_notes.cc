@@ -7,6 +7,9 @@ std::string LegacyObstacle(const ConvProblem& problem) {
   if (!problem.epilogue().empty()) {
     return "the legacy API is asked for no epilogue";
   }
+  if (problem.data_type() == DataType::kE4M3 || problem.data_type() == DataType::kE5M2) {
+    return "the legacy API has no fp8";
+  }
   if (!problem.symmetric_padding()) {
     return "the legacy API has no asymmetric padding";
   }

@@ -10,16 +10,28 @@
 
 namespace convtune::worker::cudnn {
 
-// Calls `attempt`, once more if it fails, and returns the last result. `clear`
-// follows each failure: see AbortIfContextIsLost.
+// Calls `run`. Where it fails, it is called once more at once, behind `clear` (see Recover),
+// and counted in `retried`. The second result is the run's: each run has one retry of its own,
+// however many runs of its candidate failed before.
 template <typename T>
-absl::StatusOr<T> TryTwice(const std::function<absl::StatusOr<T>()>& attempt,
-                           const std::function<void()>& clear) {
-  absl::StatusOr<T> result = attempt();
+absl::StatusOr<T> TryTwice(const std::function<absl::StatusOr<T>()>& run,
+                           const std::function<void()>& clear, int* retried) {
+  absl::StatusOr<T> result = run();
   if (result.ok()) return result;
   clear();
-  result = attempt();
-  if (!result.ok()) clear();
+  ++*retried;
+  return run();
+}
+
+// Returns `result`; where it failed, `launch` is called once behind it, and takes the error
+// that is left, if one is. It had better be a launch that works.
+template <typename T>
+absl::StatusOr<T> OrThrowAway(absl::StatusOr<T> result, const std::function<absl::Status()>& launch,
+                              const std::function<void()>& clear) {
+  if (result.ok()) return result;
+  clear();
+  launch().IgnoreError();
+  clear();
   return result;
 }
 

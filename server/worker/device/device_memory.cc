@@ -82,6 +82,12 @@ absl::Status FillWith(std::string_view block, DeviceBuffer* buffer) {
   return cudnn::ToStatus(cudaDeviceSynchronize(), "upload a tensor");
 }
 
+absl::Status Upload(std::string_view bytes, void* to, cudaStream_t stream) {
+  RETURN_IF_ERROR(cudnn::ToStatus(
+      cudaMemcpyAsync(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream), "upload"));
+  return cudnn::ToStatus(cudaStreamSynchronize(stream), "upload");
+}
+
 absl::StatusOr<int64_t> FreeDeviceMemory() {
   size_t free_bytes = 0;
   size_t total_bytes = 0;

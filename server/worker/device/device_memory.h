@@ -89,6 +89,10 @@ std::vector<FillCopy> PlanFill(int64_t block_bytes, int64_t total_bytes);
 // and copies it on the GPU. Blocks until it is there.
 absl::Status FillWith(std::string_view block, DeviceBuffer* buffer);
 
+// Copies bytes of the host to the GPU, in the order of the stream. Waits, so that they may
+// end as it returns.
+absl::Status Upload(std::string_view bytes, void* to, cudaStream_t stream);
+
 // Free memory of the current device in bytes.
 absl::StatusOr<int64_t> FreeDeviceMemory();
 

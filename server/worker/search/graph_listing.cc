@@ -64,6 +64,10 @@ void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOption
   }
   if (out_of_time) {
     sink->MarkOutOfTime();
+  } else if (listed.empty() && sink->end().refusals.empty()) {
+    // Else the legacy API's obstacle would be the only reason.
+    sink->AddRefusal(
+        absl::NotFoundError("the graph API's heuristics list no engine for this problem"));
   }
   if (options.depth == ListingDepth::kExhaustive && !sink->Over()) {
     const absl::Status status = ListEngines(graph, sink);

@@ -1,5 +1,8 @@
 #include "server/worker/search/legacy_search.h"
 
+#include <algorithm>
+#include <limits>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -50,20 +53,22 @@ Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
   candidate.numerical_notes = LegacyNumericalNotes(problem, found.id, found.deterministic);
   candidate.workspace_bytes = found.workspace_bytes;
   candidate.find_us = found.time_us;
-  if (found.status != CUDNN_STATUS_SUCCESS) {
+  // What failed otherwise is tried as any candidate is, which says why it fails.
+  if (CUDNN_STATUS_CATEGORY(static_cast<int>(found.status)) == CUDNN_STATUS_NOT_SUPPORTED) {
     candidate.status = CandidateStatus::kUnsupported;
     candidate.error_message = cudnnGetErrorString(found.status);
   }
   return candidate;
 }
 
-// Passes what cudnnFind* found on. `out_of_time`: something was left out for it.
+bool IsRefused(const Candidate& candidate) { return !candidate.error_message.empty(); }
+
+// Adds what cudnnFind* found to `found`. `out_of_time`: something was left out for it.
 absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks, cudnn::LegacyApi* cudnn,
-                    const cudnn::ConvPointers& tensors, int64_t workspace_limit, ListingSink* sink,
-                    bool* out_of_time) {
-  std::vector<Candidate> refused;
+                    const cudnn::ConvPointers& tensors, int64_t workspace_limit,
+                    const ListingSink& sink, std::vector<Candidate>* found, bool* out_of_time) {
   for (const cudnnMathType_t math_type : MathTypesOfSearch(problem.data_type())) {
-    if (sink->Late()) {
+    if (sink.Late(static_cast<int>(found->size()))) {
       *out_of_time = true;
       return absl::OkStatus();
     }
@@ -72,28 +77,32 @@ absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks, cudnn:
     ASSIGN_OR_RETURN(const std::vector<cudnn::FoundAlgorithm> entries,
                      cudnn->Find(math_type, tensors, workspace.data(), bytes));
     for (const cudnn::FoundAlgorithm& entry : entries) {
-      Candidate candidate = ToCandidate(problem, ranks, entry);
-      if (entry.status != CUDNN_STATUS_SUCCESS) {
-        refused.push_back(std::move(candidate));
-      } else if (!sink->Offer(std::move(candidate))) {
-        return absl::OkStatus();
-      }
-    }
-  }
-  // Behind the successes, since the sink takes each algorithm once and another
-  // math type's search may have run it.
-  for (Candidate& candidate : refused) {
-    const absl::StatusOr<int64_t> needed =
-        cudnn->WorkspaceBytes(std::get<LegacyAlgorithm>(candidate.id));
-    if (needed.ok() && *needed > workspace_limit) {
+      found->push_back(ToCandidate(problem, ranks, entry));
+      Candidate& candidate = found->back();
+      if (!IsRefused(candidate)) continue;
+      const absl::StatusOr<int64_t> needed =
+          cudnn->WorkspaceBytes(std::get<LegacyAlgorithm>(candidate.id));
       // Left to Prepare, which says that it is over the memory budget.
-      candidate.error_message.clear();
-    }
-    if (!sink->Offer(std::move(candidate))) {
-      return absl::OkStatus();
+      if (needed.ok() && *needed > workspace_limit) candidate.error_message.clear();
     }
   }
   return absl::OkStatus();
+}
+
+// Offers each algorithm once: in the order of cuDNN's heuristic, so that a limit on
+// candidates costs the stock choice last, then what only a search found, then what was refused.
+void OfferAll(std::vector<Candidate> found, ListingSink* sink) {
+  const auto key = [](const Candidate& candidate) {
+    const int rank = candidate.heuristic_rank;
+    // Another math type's search may have run what one could not.
+    return std::tuple(IsRefused(candidate), rank < 0 ? std::numeric_limits<int>::max() : rank,
+                      candidate.find_us == 0);
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&key](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+  for (Candidate& candidate : found) {
+    if (!sink->Offer(std::move(candidate))) return;
+  }
 }
 
 }  // namespace
@@ -117,19 +126,21 @@ absl::Status ListLegacyAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* 
                                   ListingSink* sink) {
   const LegacyRanks ranks = AskHeuristic(problem, cudnn, sink);
   bool out_of_time = false;
+  std::vector<Candidate> found;
   absl::Status searched;
   if (FindIsAffordable(problem)) {
-    searched = Search(problem, ranks, cudnn, tensors, workspace_limit, sink, &out_of_time);
+    searched = Search(problem, ranks, cudnn, tensors, workspace_limit, *sink, &found, &out_of_time);
   } else {
     sink->MarkFindLeftOut();
   }
-  // Behind a search that was refused, left out or cut off, too: the stock choice
-  // is one of them.
+  // Where the search was refused, left out or cut off, too: the stock choice is one of these.
   for (const cudnn::FoundAlgorithm& entry : ranks.ranked()) {
-    if (!sink->Offer(ToCandidate(problem, ranks, entry))) {
-      break;
-    }
+    const bool known = std::any_of(found.begin(), found.end(), [&entry](const Candidate& c) {
+      return c.id == CandidateId(entry.id);
+    });
+    if (!known) found.push_back(ToCandidate(problem, ranks, entry));
   }
+  OfferAll(std::move(found), sink);
   if (out_of_time) {
     sink->MarkOutOfTime();
   }

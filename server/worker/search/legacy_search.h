@@ -20,13 +20,13 @@ bool FindIsAffordable(const ConvProblem& problem);
 void ListExpectedAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn, ListingSink* sink);
 
 // Runs cudnnFind*, if it is affordable, with the math types that make sense for
-// the inputs and passes every entry to the sink, the refused ones with their
-// reason, and behind them what cudnnGet*_v7 lists and no search had; that also
-// where cuDNN refused the search, it was left out, or the deadline cut it off.
-// Each has its place in that
-// list as its heuristic rank; where cuDNN refuses the list, none has, and the
-// sink is told. Needs a GPU. Errors are cuDNN's, when it refuses the search as
-// a whole.
+// the inputs, and passes to the sink what cudnnGet*_v7 lists, in its order, then what a search
+// alone found, then, with the reason, what a search said is not supported. What failed
+// otherwise in a search is a candidate like others: it may have failed for once. The list of
+// cudnnGet*_v7 is passed on also where cuDNN refused the search, it was left out, or the
+// deadline cut it off. The place in that list is the heuristic rank; where cuDNN refuses the
+// list, none has one, and the sink is told. Needs a GPU. Errors are cuDNN's, when it refuses the
+// search as a whole.
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
                                   const cudnn::ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink);

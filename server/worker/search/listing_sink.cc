@@ -36,10 +36,10 @@ bool ListingSink::Offer(Candidate candidate) {
   return !stopped_;
 }
 
-bool ListingSink::Late() const {
+bool ListingSink::Late(int about_to_be) const {
   // With nothing listed there is nothing to try: cuDNN, which loads its
   // libraries at its first call, may have taken all of the time for that.
-  return count() > 0 && absl::Now() >= options_.deadline;
+  return count() + about_to_be > 0 && absl::Now() >= options_.deadline;
 }
 
 bool ListingSink::Over() {

@@ -21,8 +21,8 @@ class ListingSink {
   bool OfferRanked(Candidate candidate);
   bool Offer(Candidate candidate);
 
-  // True if the deadline has passed and something is listed.
-  bool Late() const;
+  // True if the deadline has passed and something is listed, or is `about_to_be`.
+  bool Late(int about_to_be = 0) const;
   // True once a limit was met, or it is late, which ends the listing; to be
   // asked between calls of cuDNN.
   bool Over();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_join.h"
+
 namespace convtune::worker::timing {
 namespace {
 
@@ -27,6 +29,27 @@ SamplePlan PlanSample(const Expectation& expected) {
   plan.block_timeout = std::clamp(absl::Microseconds(std::min(queueing_us, 1e9) * 50),
                                   kShortestTimeout, kLongestTimeout);
   return plan;
+}
+
+int BlockingPolicy::Attempts(const std::string& engine, bool gave_up_before) const {
+  const auto known = gave_up_.find(engine);
+  const bool engine_waits = known != gave_up_.end() && known->second >= kCandidates;
+  return disabled() || gave_up_before || engine_waits ? 0 : kAttempts;
+}
+
+void BlockingPolicy::Took(const std::string& engine, bool blocked) {
+  if (blocked) {
+    worked_.insert(engine);
+    gave_up_.erase(engine);
+  } else if (!worked_.contains(engine)) {
+    ++gave_up_[engine];
+  }
+}
+
+std::string BlockingPolicy::DisabledBy() const {
+  if (!disabled()) return "";
+  return absl::StrJoin(gave_up_, ", ",
+                       [](std::string* out, const auto& engine) { out->append(engine.first); });
 }
 
 double SmClockMhz(const Stamp& first, const Stamp& second) {

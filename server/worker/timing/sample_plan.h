@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
+#include <string>
 
 #include "absl/time/time.h"
 #include "server/worker/backend.h"
@@ -31,28 +34,31 @@ inline constexpr int kMostRuns = 16;
 // leaves the host 50 times what it is expected to need for queueing.
 SamplePlan PlanSample(const Expectation& expected);
 
-// A BlockingPolicy says whether a worker puts work behind a blocking kernel. One
-// that gave up costs its limit, so a candidate whose blocking kernels gave up is
-// timed without one from then on; after three such candidates in a row the
-// reason lies with the worker, as under a profiler, and no more are tried.
+// A BlockingPolicy says which runs of a problem, all launches or all replays, are put behind a
+// blocking kernel. One that gave up costs its limit, so a candidate whose blocking kernels gave
+// up is timed without one from then on. So are the others of an engine after two such
+// candidates, if none of the engine worked; and all after three such engines, if no engine
+// worked: then the reason lies with the GPU or its worker, as under a profiler.
 // Not thread-safe.
 class BlockingPolicy {
  public:
   static constexpr int kAttempts = 2;
-  static constexpr int kGiveUpsInARow = 3;
-
-  // For good: it is known that they do not work here.
-  void Disable() { in_a_row_ = kGiveUpsInARow; }
-  bool disabled() const { return in_a_row_ >= kGiveUpsInARow; }
+  static constexpr int kCandidates = 2;
+  static constexpr size_t kEngines = 3;
 
   // Attempts that a sample is worth, of a candidate whose blocking kernels gave
-  // up before, or did not; 0: none.
-  int Attempts(bool gave_up_before) const { return disabled() || gave_up_before ? 0 : kAttempts; }
+  // up before, or did not; 0: none. `engine` stands for a legacy algorithm too.
+  int Attempts(const std::string& engine, bool gave_up_before) const;
   // A sample that was worth attempts was taken behind a blocking kernel, or not.
-  void Took(bool blocked) { in_a_row_ = disabled() ? kGiveUpsInARow : blocked ? 0 : in_a_row_ + 1; }
+  void Took(const std::string& engine, bool blocked);
+  // The engines after which no more are tried, as "eng1, eng2, eng3"; empty: they are tried.
+  std::string DisabledBy() const;
 
  private:
-  int in_a_row_ = 0;  // candidates whose blocking kernels gave up
+  bool disabled() const { return worked_.empty() && gave_up_.size() >= kEngines; }
+
+  std::set<std::string> worked_;        // engines
+  std::map<std::string, int> gave_up_;  // candidates of each engine that has not worked
 };
 
 // SM clock in MHz between two stamps of the same SM; 0 if it cannot be said:

@@ -19,11 +19,11 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kEventToleranceUs = 5;
 constexpr double kTimerTolerance = 0.01;
-constexpr double kLeastClockMhz = 200;
-constexpr double kMostClockMhz = 2500;
-constexpr double kLeastColdRatio = 1.3;
-constexpr double kLeastFlushBytesPerSecond = 1e12;
-constexpr double kMostFlushBytesPerSecond = 6e12;
+// Launching is in both times, and the memory of an H200 is nearly as fast as its L2.
+constexpr double kLeastColdRatio = 1.1;
+// Of the card's own bandwidth. Half of a flush may be answered by L2.
+constexpr double kLeastFlushShare = 0.1;
+constexpr double kMostFlushShare = 1.5;
 
 constexpr absl::Duration kBlockTimeout = absl::Milliseconds(200);
 // A delay is as long as the shortest of these: a host that is kept from
@@ -32,9 +32,8 @@ constexpr int kDelays = 10;
 // A stamp is taken anew if the host cannot say when it was taken to this.
 constexpr double kSharpUs = 250;
 constexpr int kStampAttempts = 5;
-// Reads between the stamps that the SM clock is taken from: what an idle GPU's
-// clock is says nothing.
-constexpr int kReadsBetweenStamps = 64;
+// Reads that are queued at once to keep the GPU at work.
+constexpr int kReadsAtOnce = 64;
 constexpr int kCacheSamples = 5;
 
 double MicrosSince(SteadyClock::time_point start) {
@@ -107,9 +106,22 @@ absl::StatusOr<Sighting> SeeStamp(int place, timing::TimedStream* stream) {
   return sighting;
 }
 
+// Keeps the GPU at work until its clocks are up.
+absl::Status RaiseClocks(SelfCheckDevice* card) {
+  ASSIGN_OR_RETURN(const timing::MemorySpan memory, card->Memory());
+  const SteadyClock::time_point start = SteadyClock::now();
+  while (MicrosSince(start) < Micros(kWarmUp)) {
+    for (int i = 0; i < kReadsAtOnce; ++i) {
+      RETURN_IF_ERROR(card->stream()->Read(memory.data, memory.bytes));
+    }
+    RETURN_IF_ERROR(card->stream()->Synchronize());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ClockReading> ReadClock(SelfCheckDevice* card) {
   timing::TimedStream* const stream = card->stream();
-  ASSIGN_OR_RETURN(const timing::MemorySpan memory, card->Memory());
+  RETURN_IF_ERROR(RaiseClocks(card));
   ClockReading reading;
   ASSIGN_OR_RETURN(reading.short_us, TimeDelay(kShortDelay, stream));
   ASSIGN_OR_RETURN(reading.long_us, TimeDelay(kLongDelay, stream));
@@ -128,14 +140,6 @@ absl::StatusOr<ClockReading> ReadClock(SelfCheckDevice* card) {
     return absl::InternalError("globaltimer stands still, or no block ran on SM 0");
   }
   reading.card_us = (static_cast<double>(end.timer_ns) - static_cast<double>(begin.timer_ns)) / 1e3;
-
-  RETURN_IF_ERROR(stream->PutStamp(0));
-  for (int i = 0; i < kReadsBetweenStamps; ++i) {
-    RETURN_IF_ERROR(stream->Read(memory.data, memory.bytes));
-  }
-  RETURN_IF_ERROR(stream->PutStamp(1));
-  RETURN_IF_ERROR(stream->Synchronize());
-  reading.sm_clock_mhz = timing::SmClockMhz(stream->ReadStamp(0), stream->ReadStamp(1));
   return reading;
 }
 
@@ -155,6 +159,8 @@ absl::StatusOr<CacheReading> ReadCaches(bool blocking_kernel, SelfCheckDevice* c
   timing::Timer timer(stream);
   CacheReading reading;
   reading.flush_bytes = card->flush_bytes();
+  reading.read_bytes = memory.bytes;
+  reading.memory_bytes_per_second = card->memory_bytes_per_second();
   if (reading.flush_bytes <= 0) return absl::InternalError("the size of the L2 cache is not known");
   timing::TimedWork work;
   work.block_attempts = blocking_kernel ? timing::BlockingPolicy::kAttempts : 0;
@@ -170,20 +176,14 @@ absl::StatusOr<CacheReading> ReadCaches(bool blocking_kernel, SelfCheckDevice* c
   return reading;
 }
 
-// `exact`: the convolution that is run after a capture that failed was computed
-// rightly before.
-absl::StatusOr<std::string> TryChecker(bool exact, SelfCheckDevice* card) {
+absl::StatusOr<std::string> TryChecker(SelfCheckDevice* card) {
   for (const PlantedFault fault : {PlantedFault::kNothing, PlantedFault::kByteBehind,
                                    PlantedFault::kNan, PlantedFault::kWrongElement}) {
     ASSIGN_OR_RETURN(const OutputLook look, card->Look(fault));
     std::string why = FaultOf(fault, look);
     if (!why.empty()) return why;
   }
-  const absl::StatusOr<CheckedRun> run = card->RunAfterSpoiltCapture();
-  const std::string why = !run.ok() ? std::string(run.status().message())
-                          : exact   ? FaultOf(*run)
-                                    : "";
-  return why.empty() ? why : absl::StrCat("after a capture that failed: ", why);
+  return "";
 }
 
 std::string Describe(const BlockReading& reading) {
@@ -196,14 +196,14 @@ std::string Describe(const ClockReading& reading) {
       "delays of ", Rounded(Micros(kShortDelay)), " and ", Rounded(Micros(kLongDelay)),
       " us: ", Rounded(reading.short_us), " and ", Rounded(reading.long_us),
       " us by events; between two stamps: ", Rounded(reading.card_us), " us by globaltimer, ",
-      Rounded(reading.host_least_us), " to ", Rounded(reading.host_most_us),
-      " us by the host; SM clock ", Rounded(reading.sm_clock_mhz), " MHz");
+      Rounded(reading.host_least_us), " to ", Rounded(reading.host_most_us), " us by the host");
 }
 
 std::string Describe(const CacheReading& reading) {
-  return absl::StrCat("16 MB: ", Rounded(reading.hot_us), " us hot, ", Rounded(reading.cold_us),
-                      " us after a flush; a flush of ", reading.flush_bytes,
-                      " bytes: ", Rounded(reading.flush_us), " us");
+  return absl::StrCat(reading.read_bytes, " bytes: ", Rounded(reading.hot_us), " us hot, ",
+                      Rounded(reading.cold_us), " us after a flush; a flush of ",
+                      reading.flush_bytes, " bytes: ", Rounded(reading.flush_us), " us; memory of ",
+                      Rounded(reading.memory_bytes_per_second / 1e12), " TB/s");
 }
 
 std::string Describe(const CheckedRun& /*run*/) { return ""; }
@@ -225,23 +225,13 @@ class Run {
     RETURN_IF_ERROR(Step(
         Bit(SelfCheckBit::kCaches), "caches",
         [this] { return Judge(ReadCaches(check_.blocking_kernel, card_)); }, &check_.caches));
-    for (const SelfCheckCell& cell : SelfCheckCells()) {
-      bool works = true;
-      const auto run = [&]() -> absl::StatusOr<std::string> {
-        if (MicrosSince(start) > Micros(options_.limit)) {
-          return absl::StrCat("was not reached within ", absl::FormatDuration(options_.limit));
-        }
-        return Judge(card_->RunKnown(cell));
-      };
-      RETURN_IF_ERROR(Step(CellBit(cell), Name(cell), run, &works));
-      if (!works) check_.failed_cells |= CellBit(cell);
-    }
     RETURN_IF_ERROR(Step(
-        Bit(SelfCheckBit::kChecker), "checker",
-        [this] {
-          return TryChecker(MayJudge(check_, Api::kGraph, Operation::kFwd, DataType::kF16), card_);
-        },
+        Bit(SelfCheckBit::kChecker), "checker", [this] { return TryChecker(card_); },
         &check_.checker));
+    // Last: a capture that is spoilt on purpose may spoil what comes after it.
+    RETURN_IF_ERROR(Step(
+        Bit(SelfCheckBit::kCaptures), "captures",
+        [this] { return Judge(card_->RunAfterSpoiltCapture()); }, &check_.captures));
     absl::StrAppend(&check_.details, "took ", Rounded(MicrosSince(start) / 1e6), " s");
     return check_;
   }
@@ -299,9 +289,6 @@ std::string FaultOf(const ClockReading& reading) {
         reading.card_us <= reading.host_most_us * (1 + kTimerTolerance))) {
     return "globaltimer does not agree with the host's clock";
   }
-  if (!(reading.sm_clock_mhz >= kLeastClockMhz && reading.sm_clock_mhz <= kMostClockMhz)) {
-    return "the SM clock is outside 200 to 2500 MHz";
-  }
   return "";
 }
 
@@ -310,8 +297,10 @@ std::string FaultOf(const CacheReading& reading) {
   if (!(reading.hot_us > 0 && ratio >= kLeastColdRatio)) {
     return "reading is as fast after a flush as before it";
   }
+  if (reading.memory_bytes_per_second <= 0) return "";
   const double rate = static_cast<double>(reading.flush_bytes) / reading.flush_us * 1e6;
-  if (!(rate >= kLeastFlushBytesPerSecond && rate <= kMostFlushBytesPerSecond)) {
+  const double share = rate / reading.memory_bytes_per_second;
+  if (!(share >= kLeastFlushShare && share <= kMostFlushShare)) {
     return absl::StrCat("a flush at ", Rounded(rate / 1e12), " TB/s");
   }
   return "";

@@ -3,6 +3,7 @@
 // a device of their own in its place.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -34,7 +35,6 @@ struct ClockReading {
   double card_us = 0;
   double host_least_us = 0;
   double host_most_us = 0;
-  double sm_clock_mhz = 0;
 };
 
 // Times by events.
@@ -43,19 +43,29 @@ struct CacheReading {
   double cold_us = 0;  // of reading it after a flush
   double flush_us = 0;
   int64_t flush_bytes = 0;
+  int64_t read_bytes = 0;              // that were read
+  double memory_bytes_per_second = 0;  // of the card, by its own figures; 0: not known
 };
 
+// How long the GPU is kept at work before its clock is read: an idle GPU's clocks
+// are low, and launches take longer.
+inline constexpr absl::Duration kWarmUp = absl::Milliseconds(50);
 inline constexpr absl::Duration kReleaseAfter = absl::Milliseconds(2);
 inline constexpr absl::Duration kShortDelay = absl::Microseconds(50);
 inline constexpr absl::Duration kLongDelay = absl::Microseconds(500);
 inline constexpr absl::Duration kClockWindow = absl::Milliseconds(50);
-inline constexpr int64_t kCacheBytes = int64_t{16} << 20;
+// Bytes that a self-check reads, on a card with this L2 cache: a third of it, since
+// cards whose L2 has two parts may keep a line in each of them. Where nothing is
+// known of L2, some.
+inline int64_t CacheBytes(int64_t l2_bytes) {
+  return l2_bytes > 0 ? std::max<int64_t>(l2_bytes / 3, 1) : int64_t{16} << 20;
+}
 
 // Says why the instrument does not work; empty if it does.
 std::string FaultOf(const BlockReading& reading);
 std::string FaultOf(const ClockReading& reading);
 std::string FaultOf(const CacheReading& reading);
-// Of a known convolution, whose result is right to the last bit or wrong.
+// Of a convolution of small integers, whose result is right to the last bit or wrong.
 std::string FaultOf(const CheckedRun& run);
 
 // A PlantedFault is put into an output for the check of results to find; kNothing
@@ -79,18 +89,17 @@ class SelfCheckDevice {
   virtual ~SelfCheckDevice() = default;
 
   virtual timing::TimedStream* stream() = 0;
-  // Memory of the GPU of kCacheBytes.
+  // Memory of the GPU of CacheBytes().
   virtual absl::StatusOr<timing::MemorySpan> Memory() = 0;
   // Bytes that a flush reads; 0: it does nothing.
   virtual int64_t flush_bytes() const = 0;
-  // Runs the stock choice for the cell's known convolution, and checks all of
-  // its output against the exact result.
-  virtual absl::StatusOr<CheckedRun> RunKnown(const SelfCheckCell& cell) = 0;
+  // Of the GPU's memory, by its clock and width; 0: not known.
+  virtual double memory_bytes_per_second() const = 0;
   // Lets the check of results look at an output with a planted fault.
   virtual absl::StatusOr<OutputLook> Look(PlantedFault fault) = 0;
-  // Makes a capture fail with a call that is forbidden in it, then runs the
-  // known convolution of the graph API (fwd, f16) from the stream.
-  // FAILED_PRECONDITION if the capture does not fail.
+  // Makes a capture fail with a call that is forbidden in it, then runs a
+  // convolution of small integers (graph API, fwd, f16) from the stream, and checks all of
+  // its output. FAILED_PRECONDITION if the capture does not fail.
   virtual absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() = 0;
 };
 
@@ -99,10 +108,6 @@ struct SelfCheckOptions {
   uint32_t lost_steps = 0;
   // Called before each step with its bit; its error ends the self-check.
   std::function<absl::Status(uint32_t step)> on_step;
-  // No known convolution is begun after that; those that are left count as
-  // failed. They take about a second, and longer where their kernels come from a
-  // cold disk.
-  absl::Duration limit = absl::Seconds(60);
 };
 
 // Tries one instrument after the other. A step that fails with an error is an

@@ -9,11 +9,10 @@
 //   operation:fwd     executions of this operation: fwd, bwd_data, bwd_filter
 //   launch:eager      how it runs: eager, capture (while it is captured), replay
 //   find:1/0          the entry of cudnnFind* for this algorithm / math type
-//   malloc            an allocation of memory of the GPU; malloc:67108864, of at least so many bytes
-//   kernel:NAME       one of convtune's own kernels
-//   jit, memgetinfo, load_code   compiling our kernels; cudaMemGetInfo; the first launch of a plan
-//   nth:3             the third time that the rest of the line holds, and no other
-//   times:2           the first two times
+//   malloc            an allocation of memory of the GPU; malloc:67108864, of at least so many
+//   bytes kernel:NAME       one of convtune's own kernels jit, memgetinfo, load_code   compiling
+//   our kernels; cudaMemGetInfo; the first launch of a plan nth:3             the third time that
+//   the rest of the line holds, and no other times:2           the first two times
 // An unknown key or action, or an action that cannot be done there, ends the
 // process with a line that names it. Each fault that fires is appended, as its
 // line stands, to the file SIMGPU_FAULTS.fired.
@@ -27,22 +26,22 @@ namespace convtune::simgpu {
 
 enum class Action {
   // Executions.
-  kWrong,              // one element of the output is off
-  kNan,                // one element of the output is NaN
-  kBeyondOutput,       // a byte behind the output is written
-  kBeyondWorkspace,    // a byte behind the workspace is written
-  kTf32,               // products of TF32 where f32 was promised
-  kSlow,               // takes 1,000 times as long
-  kNotSupported,       // CUDNN_STATUS_NOT_SUPPORTED at run
-  kFail,               // an error of the call: executions, finds, allocations, kernels, jit, memgetinfo
-  kLeaveCaptureOpen,   // begins a capture and does not end it
-  kFork,               // while it is captured another stream joins, and never comes back
-  kSynchronize,        // waits for the stream in its launch
-  kAllocate,           // allocates in its launch, as the first load of code does
-  kHang,               // never returns
-  kSticky,             // destroys the context when it runs on the GPU
-  kLost,               // the call finds the context destroyed
-  kAbort,              // ends the process
+  kWrong,            // one element of the output is off
+  kNan,              // one element of the output is NaN
+  kBeyondOutput,     // a byte behind the output is written
+  kBeyondWorkspace,  // a byte behind the workspace is written
+  kTf32,             // products of TF32 where f32 was promised
+  kSlow,             // takes 1,000 times as long
+  kNotSupported,     // CUDNN_STATUS_NOT_SUPPORTED at run
+  kFail,  // an error of the call: executions, finds, allocations, kernels, jit, memgetinfo
+  kLeaveCaptureOpen,  // begins a capture and does not end it
+  kFork,              // while it is captured another stream joins, and never comes back
+  kSynchronize,       // waits for the stream in its launch
+  kAllocate,          // allocates in its launch, as the first load of code does
+  kHang,              // never returns
+  kSticky,            // destroys the context when it runs on the GPU
+  kLost,              // the call finds the context destroyed
+  kAbort,             // ends the process
 };
 
 // Where something happens. What does not apply is empty.
@@ -64,5 +63,8 @@ struct Site {
 // fired; nullopt if none does. To be asked once for each thing that happens.
 // Not thread-safe.
 std::optional<Action> FaultAt(const Site& site);
+
+// Never returns: a host call that hangs.
+[[noreturn]] void Hang();
 
 }  // namespace convtune::simgpu

@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tests/simgpu/runtime/l2_cache.h"
@@ -28,7 +29,7 @@ namespace convtune::simgpu {
 // What the simulated GPU is like: a device profile of deploy/profiles, under a
 // name of its own.
 struct GpuProfile {
-  std::string name;  // "SIMULATED H200"
+  std::string name;               // "SIMULATED H200"
   std::string device_properties;  // cuDNN's JSON
   int cc_major = 0;
   int cc_minor = 0;
@@ -73,7 +74,9 @@ class Gpu {
   uint64_t TimerAt(int64_t ns) const;
   // %clock64 at a time of the GPU's clock.
   uint64_t CyclesAt(int64_t ns) const;
-  double SmClockMhz(int64_t ns) const;
+  // As of the last work that began. The file `clock` in the folder that
+  // CONVTUNE_FAKE_CARD names holds a factor for it, as of a GPU that throttles.
+  double SmClockMhz() const;
   // A factor around 1 that a kernel's time is multiplied with: the same for the
   // same seed, key and number of calls with this key.
   double Noise(std::string_view key, double relative_spread);
@@ -125,6 +128,15 @@ class Gpu {
     bool unjoined = false;
     std::vector<WorkPtr> nodes;
   };
+  struct Exec {
+    std::vector<WorkPtr> nodes;
+    bool uploaded = false;
+  };
+  struct Clock {
+    int64_t since_ns = 0;
+    uint64_t cycles = 0;  // at since_ns
+    double mhz = 0;
+  };
   struct Stream {
     std::deque<Queued> queue;
     int64_t end_ns = 0;  // when all that ran ended
@@ -134,11 +146,17 @@ class Gpu {
   Gpu(GpuProfile profile, GpuSettings settings);
 
   void CheckThread() const;
+  static int64_t HostNs();
+  void ReadClock(int64_t ns);
+  // When the host puts the next piece of work on a stream.
+  int64_t NextPutNs();
+  cudaError_t Queue(Stream* stream, Queued queued);
   // Runs all that is on the stream; the host does not wait.
   void Drain(Stream* stream);
-  void Run(Stream* stream, const Queued& queued);
   // The host waits until then.
   void SkipTo(int64_t ns);
+  // A line into the file that SIMGPU_USAGE names, where something ran since.
+  void NoteUsage();
 
   const GpuProfile profile_;
   const GpuSettings settings_;
@@ -146,10 +164,15 @@ class Gpu {
   L2Cache l2_;
   std::map<cudaStream_t, Stream> streams_;
   std::map<cudaGraph_t, std::vector<WorkPtr>> graphs_;
-  std::map<cudaGraphExec_t, std::vector<WorkPtr>> execs_;
+  std::map<cudaGraphExec_t, Exec> execs_;
   std::map<std::string, uint64_t, std::less<>> noise_calls_;
+  const std::thread::id thread_;
+  Clock clock_;
   uintptr_t next_id_ = 1;
   int64_t skipped_ns_ = 0;
+  int64_t put_ns_ = 0;
+  int64_t busy_ns_ = 0;
+  int64_t noted_busy_ns_ = 0;
   cudaError_t sticky_ = cudaSuccess;
 };
 

@@ -72,7 +72,9 @@ inline Tuning SampleMeasuredTuning(int n) {
                        .ecc_errors = 1,
                        .mig = true,
                        .mps = true,
-                       .compute_mode = ComputeMode::kExclusiveProcess};
+                       .compute_mode = ComputeMode::kExclusiveProcess,
+                       .retried_runs = 3,
+                       .unblocked = "replays, after eng1, eng2, eng3 gave up"};
   Candidate& first = tuning.candidates[0];
   first.low_us = first.median_us - 0.125;
   first.high_us = first.median_us + 0.25;

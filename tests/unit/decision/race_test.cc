@@ -84,6 +84,12 @@ TEST_F(RaceTest, OneAloneGetsEnoughSamplesForAMeasurement) {
   EXPECT_EQ(race.Estimates()[0].sample_count, 12);
 }
 
+TEST_F(RaceTest, OneWhoseRivalIsFarBehindWasNotTheOnlyOneTimed) {
+  Race race(RacePolicy(), {{kAny}, {kAny}});
+  EXPECT_EQ(RunToTheEnd(&race, {10, 30}).stop, StopReason::kSettled);
+  EXPECT_EQ(race.Estimates()[1].sample_count, 3);
+}
+
 TEST_F(RaceTest, WhoLeavesCountsNoMore) {
   Race race(RacePolicy(), {{kAny}, {kAny}});
   const RaceStep step = race.Next();

@@ -77,12 +77,13 @@ class WorkerStartTest : public ::testing::Test {
     WorkerClient::Options options;
     options.worker_argv = {CONVTUNE_FAKE_WORKER, "--environment", kEnvironment, "--script", script};
     options.environment_text = kEnvironment;
-    options.hang_timeout = absl::Minutes(5);
+    options.hang_timeout = hang_timeout_;
     options.cancel = cancel->get();
     options.start = limits;
     return WorkerClient::Start(std::move(options)).status();
   }
 
+  absl::Duration hang_timeout_ = absl::Minutes(5);
   static constexpr char kEnvironment[] = "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
 };
 
@@ -90,8 +91,10 @@ TEST_F(WorkerStartTest, OneThatHangsIsGivenUp) {
   const absl::Status status =
       Start("fault=hang;where=start", {absl::Milliseconds(500), absl::Minutes(5)});
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("the worker does not start: it gave no sign of life for 500ms"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("the worker does not start, at \"load the worker's kernels\": it gave no sign "
+                "of life for 500ms"));
 }
 
 TEST_F(WorkerStartTest, OneThatWorksIsWaitedForBeyondThat) {
@@ -102,6 +105,29 @@ TEST_F(WorkerStartTest, ButNotForEver) {
   const absl::Status status =
       Start("start_work_ms=600000", {absl::Minutes(5), absl::Milliseconds(500)});
   EXPECT_THAT(std::string(status.message()), HasSubstr("it did not start within 500ms"));
+}
+
+TEST_F(WorkerStartTest, OneThatDiesNamesTheStep) {
+  const absl::Status status = Start("fault=segv;where=start", {absl::Minutes(5), absl::Minutes(5)});
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the worker does not start, at \"load the worker's kernels\": the worker "
+                        "died: signal 11"));
+}
+
+TEST_F(WorkerStartTest, TheStepThatLoadsCodeIsWaitedForWhileItWorks) {
+  hang_timeout_ = absl::Seconds(1);
+  const StartLimits limits{absl::Minutes(5), absl::Minutes(5)};
+  EXPECT_EQ(Start("self_check=0;fault=busy;slow_ms=3000;where=self_check;index=5", limits),
+            absl::OkStatus());
+  // Another step loads nothing.
+  const absl::Status clock =
+      Start("self_check=0;fault=busy;slow_ms=3000;where=self_check;index=2", limits);
+  EXPECT_THAT(std::string(clock.message()),
+              HasSubstr("in its self-check, at clock: hung: no sign of life for 1s"));
+  const absl::Status hung = Start("self_check=0;fault=hang;where=self_check;index=5", limits);
+  EXPECT_THAT(std::string(hung.message()),
+              HasSubstr("in its self-check, at captures: hung: it gave "
+                        "no sign of life for 1s"));
 }
 
 TEST_F(WorkerStartTest, OneWhoseSelfCheckCannotBeReadIsLost) {

@@ -260,25 +260,13 @@ TEST_F(SelfCheckedTest, WhereTheCheckerFailedNothingIsJudged) {
   EXPECT_EQ(Unjudged(), 8);  // all but the stock choices
 }
 
-TEST_F(SelfCheckedTest, OfACellThatFailedNobodyIsJudged) {
+TEST_F(SelfCheckedTest, CapturesThatDoNotWorkForbidNoJudgement) {
   SelfCheck self_check;
   self_check.known = true;
-  self_check.failed_cells = CellBit({Api::kLegacy, Operation::kFwd, /*narrow=*/true});
-  Check(self_check);
-  EXPECT_EQ(passed_.size(), 9U);
-  EXPECT_FALSE(doubt_.none_is_right);
-  EXPECT_TRUE(doubt_.legacy_stock);
-  EXPECT_FALSE(doubt_.graph_stock);
-  EXPECT_EQ(Unjudged(), 1);
-}
-
-TEST_F(SelfCheckedTest, AnotherCellIsNoMatterHere) {
-  SelfCheck self_check;
-  self_check.known = true;
-  self_check.failed_cells = CellBit({Api::kLegacy, Operation::kFwd, /*narrow=*/false}) |
-                            CellBit({Api::kGraph, Operation::kBwdData, /*narrow=*/true});
+  self_check.captures = false;
   Check(self_check);
   EXPECT_EQ(passed_.size(), 10U);
+  EXPECT_EQ(Unjudged(), 0);
 }
 
 TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {

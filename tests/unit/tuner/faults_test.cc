@@ -91,6 +91,26 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
 }
 
+class HangWithinTheBudget : public FaultTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(HangWithinTheBudget, IsNoticedFromTheLastSignOfLife) {
+  options_.hang_timeout = absl::Seconds(1);
+  Start(absl::StrCat("fault=hang;index=2;where=", GetParam()));
+  jobs::JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.time_budget = absl::Seconds(60);
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(20));
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
+  ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
+  EXPECT_EQ(store_.ListQuarantine()->at(0).reason, QuarantineReason::kHung);
+  EXPECT_THAT(store_.ListQuarantine()->at(0).message, HasSubstr("no sign of life for 1s"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HangWithinTheBudget, ::testing::Values("prepare", "check", "measure"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
 INSTANTIATE_TEST_SUITE_P(All, HangingCandidate, ::testing::Values("hang", "flood"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
@@ -114,6 +134,9 @@ TEST_F(LateFaultTest, ALongerBudgetTriesWhatHungAgainAndLiftsTheQuarantineIfItWa
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
   EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
+  tuner_->Drain(absl::Now());
+  options_.hang_timeout = absl::Seconds(30);
+  Start();
   EXPECT_EQ(TuneShortly(1, absl::Seconds(10)).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());

@@ -1,4 +1,5 @@
 // Self-checks of workers, and their consequences.
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -21,6 +22,7 @@ using ::testing::Not;
 constexpr uint32_t kHold = static_cast<uint32_t>(SelfCheckBit::kBlockingKernel);
 constexpr uint32_t kClock = static_cast<uint32_t>(SelfCheckBit::kClock);
 constexpr uint32_t kChecker = static_cast<uint32_t>(SelfCheckBit::kChecker);
+constexpr uint32_t kCaptures = static_cast<uint32_t>(SelfCheckBit::kCaptures);
 constexpr uint32_t kCaches = static_cast<uint32_t>(SelfCheckBit::kCaches);
 
 class SelfCheckTest : public TunerTest {
@@ -79,6 +81,19 @@ TEST_F(SelfCheckTest, WithoutAClockNothingIsMeasured) {
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)));
 }
 
+TEST_F(SelfCheckTest, WithoutAClockTheOverrideMeasuresAndMarksWhatItMeasured) {
+  setenv("CONVTUNE_MEASURE_DESPITE_SELF_CHECK", "1", 1);
+  Start(absl::StrCat("legacy=2;self_check=", kClock));
+  const Tuning tuning = Tuned();
+  unsetenv("CONVTUNE_MEASURE_DESPITE_SELF_CHECK");
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_EQ(tuning.conditions.self_check, 1 | kClock);
+  EXPECT_TRUE(tuning.has(IncompleteReason::kNoClock));
+  EXPECT_THAT(tuning.incomplete_message, HasSubstr("what is measured may be wrong"));
+  EXPECT_TRUE(tuning.candidates[0].timed());
+  EXPECT_EQ(Requests("legacy_listing"), 1);
+}
+
 TEST_F(SelfCheckTest, ACheckerThatFindsNoFaultsBlamesNobody) {
   Start(absl::StrCat("wrong=-2;self_check=", kChecker));
   const Tuning tuning = Tuned();
@@ -89,20 +104,20 @@ TEST_F(SelfCheckTest, ACheckerThatFindsNoFaultsBlamesNobody) {
   }
 }
 
-TEST_F(SelfCheckTest, AnApiWhoseKnownConvolutionsWereWrongBlamesNobody) {
-  const uint32_t cell = CellBit({Api::kGraph, Operation::kFwd, /*narrow=*/true});
-  Start(absl::StrCat("wrong=1;self_check=", cell));
+TEST_F(SelfCheckTest, WithoutCapturesThereAreNoReplaysAndAllElseIsAsEver) {
+  Start(absl::StrCat("wrong=1;self_check=", kCaptures));
   const Tuning tuning = Tuned();
-  EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
-  EXPECT_TRUE(tuning.has(IncompleteReason::kGraphStockUnjudged));
+  EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
+  EXPECT_THAT(FailedInstruments(tuning.conditions.self_check), ElementsAre("captures"));
+  int quarantined = 0;
   for (const Candidate& candidate : tuning.candidates) {
-    EXPECT_NE(candidate.status, CandidateStatus::kQuarantined) << ToText(candidate.id);
+    EXPECT_EQ(candidate.capture, CaptureSupport::kUnknown);
+    for (const TimeSummary& time : candidate.other_times) {
+      EXPECT_EQ(time.launch, LaunchMode::kEager);
+    }
+    quarantined += candidate.status == CandidateStatus::kQuarantined ? 1 : 0;
   }
-  // Another operation's stay what they are.
-  const uint32_t other = CellBit({Api::kGraph, Operation::kBwdData, /*narrow=*/true});
-  Restart(absl::StrCat("wrong=1;self_check=", other));
-  EXPECT_THAT(Tuned().candidates,
-              Contains(Field(&Candidate::status, CandidateStatus::kQuarantined)));
+  EXPECT_EQ(quarantined, 1);
 }
 
 TEST_F(SelfCheckTest, WithoutAFlushAllTimesAreOfHotCaches) {
@@ -171,13 +186,10 @@ TEST_F(SelfCheckTest, AFileThatCannotBeReadIsAnEmptyOne) {
 }
 
 TEST_F(SelfCheckTest, AStepThatTakesItsWorkerDownIsLeftOut) {
-  const SelfCheckCell cell = {Api::kLegacy, Operation::kBwdData, true};
-  const std::string script = "self_check=0;fault=segv;where=self_check;index=29";
-  ASSERT_EQ(CellBit(cell), uint32_t{1} << 29);
+  const std::string script = "self_check=0;fault=segv;where=self_check;index=5";
   Start(script);
-  EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("legacy:bwd_data:f16"));
+  EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("captures"));
   EXPECT_EQ(Device().worker_starts, 2);
-  EXPECT_FALSE(MayJudge(Device().self_check, Api::kLegacy, Operation::kBwdData, DataType::kF16));
   // Another daemon tries it again: the step may have been slow for once.
   Restart(script);
   Tuned();

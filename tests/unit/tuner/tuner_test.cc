@@ -527,6 +527,15 @@ TEST_F(TunerTest, ATuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
   EXPECT_EQ(tuning.candidates[0].sm_clock_mhz, 1755);
 }
 
+TEST_F(TunerTest, ATuningKeepsHowItsRunsWent) {
+  Start("retried_runs=2;unblocked=launches, after eng1, eng2, eng3 gave up");
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
+  EXPECT_EQ(tuning.conditions.retried_runs, 2);
+  EXPECT_EQ(tuning.conditions.unblocked, "launches, after eng1, eng2, eng3 gave up");
+  EXPECT_EQ(tuner_->ListDevices()[0].unblocked, tuning.conditions.unblocked);
+}
+
 TEST_F(TunerTest, TimesAreTheGpusAndTheHostsIsKeptBesideThem) {
   Start("host_us=500");
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);

@@ -326,21 +326,24 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// A self-check finds plans to run: the stock choice of each known
-// convolution has a plan.
-TEST(DevicelessBackendTest, EveryKnownConvolutionHasAStockChoice) {
-  for (const SelfCheckCell& cell : SelfCheckCells()) {
-    if (cell.api != Api::kGraph) continue;
-    const std::unique_ptr<BackendProblem> problem = Open(KnownProblem(cell));
-    ListingOptions options;
-    options.depth = ListingDepth::kFirstConfigs;
-    const Listing listing = List(problem.get(), options);
-    ASSERT_THAT(listing.candidates, Not(IsEmpty())) << Name(cell);
-    const bool any = std::any_of(
-        listing.candidates.begin(), listing.candidates.end(),
-        [&](const Candidate& candidate) { return problem->Prepare(candidate.id).ok(); });
-    EXPECT_TRUE(any) << Name(cell);
-  }
+// A self-check finds a plan to run.
+TEST(DevicelessBackendTest, TheKnownConvolutionHasAStockChoice) {
+  const std::unique_ptr<BackendProblem> problem = Open(kKnownProblem);
+  ListingOptions options;
+  options.depth = ListingDepth::kFirstConfigs;
+  const Listing listing = List(problem.get(), options);
+  EXPECT_TRUE(
+      std::any_of(listing.candidates.begin(), listing.candidates.end(),
+                  [&](const Candidate& candidate) { return problem->Prepare(candidate.id).ok(); }));
+}
+
+TEST(DevicelessListingTest, WhereTheHeuristicsListNothingItIsSaid) {
+  const std::unique_ptr<BackendProblem> problem =
+      Open("fwd,x=1x8x16x16,w=8x8x3x3,pad=1,nhwc,i8,epilogue=bias");
+  ASSERT_NE(problem, nullptr);
+  const Listing listing = List(problem.get());
+  ASSERT_THAT(listing.candidates, IsEmpty());
+  EXPECT_THAT(listing.end.refusals, HasSubstr("the graph API's heuristics list no engine"));
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ class FakeBackend : public Backend {
     return self_check;
   }
   void Apply(const SelfCheck& check) override { applied = check; }
+  void Recover() override { ++recoveries; }
   absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                        int64_t memory_budget_bytes) override;
 
@@ -60,6 +61,10 @@ class FakeBackend : public Backend {
   int self_checks = 0;  // that were run
   uint32_t lost_self_check_steps = 0;
   SelfCheck applied;
+  int recoveries = 0;                           // calls of Recover
+  absl::Status open, begin = absl::OkStatus();  // what these calls fail with
+  int retried_runs = 0;
+  std::string unblocked;
   std::vector<FakeCandidate> candidates;
   std::vector<int64_t> runs;  // engines in the order in which they were run
   RunMode mode;               // of the last one
@@ -103,7 +108,11 @@ class FakeProblem : public BackendProblem {
     return candidate.prepared;
   }
   absl::Status BeginMeasure(const std::vector<CandidateId>& /*ids*/) override {
-    return absl::OkStatus();
+    return backend_->begin;
+  }
+  void DescribeRuns(Conditions* conditions) const override {
+    conditions->retried_runs = backend_->retried_runs;
+    conditions->unblocked = backend_->unblocked;
   }
   absl::StatusOr<CheckedRun> Check(const CandidateId& id) override {
     backend_->checks.push_back(std::get<EngineConfig>(id).engine_index);
@@ -138,6 +147,7 @@ class FakeProblem : public BackendProblem {
 
 inline absl::StatusOr<std::unique_ptr<BackendProblem>> FakeBackend::Open(
     const ConvProblem& /*problem*/, int64_t /*memory_budget_bytes*/) {
+  if (!open.ok()) return open;
   return std::make_unique<FakeProblem>(this);
 }
 

@@ -1,5 +1,6 @@
 #include "server/worker/session.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,6 +49,21 @@ TEST_F(SessionTest, WhatAWorkerBeforeFoundIsTakenForKnown) {
   EXPECT_EQ(backend_.self_checks, 0);
   EXPECT_FALSE(backend_.applied.blocking_kernel);
   EXPECT_THAT(replies[0].hello().self_check().failed(), ElementsAre("blocking_kernel"));
+}
+
+TEST_F(SessionTest, MixedLibrariesEndTheSessionAlsoWhereTheSelfCheckIsKnown) {
+  void* const other = dlopen(CONVTUNE_FAKE_CUDNN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(other, nullptr) << dlerror();
+  for (const bool known : {false, true}) {
+    backend_.self_check = SelfCheckOfMask(1);
+    worker::v1::Request request;
+    request.mutable_hello()->set_version(CONVTUNE_VERSION);
+    if (known) *request.mutable_hello()->mutable_self_check() = SelfCheckToProto(1);
+    EXPECT_THAT(Ask(request).back().outcome().message(), HasSubstr("cuDNN's libraries are mixed: "))
+        << known;
+    EXPECT_EQ(status_.code(), absl::StatusCode::kFailedPrecondition) << known;
+  }
+  dlclose(other);
 }
 
 TEST_F(SessionTest, AProfilesWorkerSaysNothingOfItself) {
@@ -418,6 +434,53 @@ TEST_F(SessionTest, CheckNeedsPreparedCandidates) {
   ASSERT_THAT(replies, SizeIs(1));
   EXPECT_THAT(replies[0].outcome().message(), HasSubstr("indexes[0]"));
   EXPECT_THAT(backend_.checks, IsEmpty());
+}
+
+TEST_F(SessionTest, EachFailureIsRecoveredFromBeforeItIsReported) {
+  FakeCandidate& built = backend_.Add(1);
+  built.checked = absl::InternalError("it fell over");
+  built.runs_until_failure = 0;
+  backend_.Add(2).prepare = absl::InternalError("cudaErrorIllegalAddress");
+  backend_.end.refusals = "set x: CUDNN_STATUS_BAD_PARAM";
+  Hello();
+  int before = 0;  // recoveries
+  const auto recovered = [&] {
+    const int count = backend_.recoveries - before;
+    before = backend_.recoveries;
+    return count;
+  };
+  Open();
+  EXPECT_EQ(recovered(), 1);
+  Prepare({0});
+  EXPECT_EQ(recovered(), 0);
+  Prepare({1});
+  EXPECT_EQ(recovered(), 1);
+  Check({0});
+  EXPECT_EQ(recovered(), 1);
+  Measure({0});
+  EXPECT_EQ(recovered(), 1);
+  backend_.begin = absl::InternalError("cudaErrorIllegalAddress");
+  EXPECT_FALSE(Check({0}).back().outcome().ok());
+  EXPECT_EQ(recovered(), 1);
+  EXPECT_FALSE(Measure({0}).back().outcome().ok());
+  EXPECT_EQ(recovered(), 1);
+  backend_.open = absl::InternalError("cudaErrorIllegalAddress");
+  EXPECT_FALSE(Open().back().outcome().ok());
+  EXPECT_EQ(recovered(), 1);
+}
+
+TEST_F(SessionTest, ConditionsSayWhatTheRunsCameTo) {
+  backend_.Add(1);
+  Hello();
+  Open();
+  Prepare({0});
+  backend_.retried_runs = 2;
+  backend_.unblocked = "launches, after eng1, eng2, eng3 gave up";
+  const auto replies = Measure({0});
+  const convtune::v1::Conditions& conditions = replies[replies.size() - 2].conditions();
+  EXPECT_FALSE(conditions.known());
+  EXPECT_EQ(conditions.retried_runs(), 2);
+  EXPECT_EQ(conditions.unblocked(), "launches, after eng1, eng2, eng3 gave up");
 }
 
 TEST_F(SessionTest, ReadConditionsSendsWhatTheBackendSees) {

@@ -84,23 +84,26 @@ TEST_F(TraceTest, ASessionPutsAllThatItMeasured) {
     EXPECT_TRUE(
         session.Handle(request, [](const worker::v1::Reply&) { return absl::OkStatus(); }).ok());
   }
-  EXPECT_THAT(Kinds(),
-              ElementsAre("worker", "problem", "check", "conditions", "sample", "conditions"));
+  EXPECT_THAT(Kinds(), ElementsAre("worker", "problem", "prepared", "check", "conditions", "sample",
+                                   "conditions"));
   auto lines = Lines();
-  ASSERT_THAT(lines, SizeIs(6));
+  ASSERT_THAT(lines, SizeIs(7));
+  EXPECT_EQ(lines[2]["candidate"].string_value(), "graph:eng5");
+  EXPECT_GE(lines[2]["took_us"].number_value(), 0);
+  EXPECT_FALSE(lines[2]["over_memory"].bool_value());
   EXPECT_EQ(lines[0]["trace"].number_value(), Trace::kFormatVersion);
   EXPECT_EQ(lines[0]["environment"].string_value(), backend.environment().ToText());
   EXPECT_EQ(lines[0]["pid"].number_value(), getpid());
   EXPECT_GT(lines[0]["unix_us"].number_value(), 1e15);
   EXPECT_EQ(lines[1]["problem"].string_value(), kProblem);
-  EXPECT_EQ(lines[2]["capture"].string_value(), "no");
-  EXPECT_EQ(lines[2]["capture_refusal"].string_value(), "begin a capture: \"no\"");
-  EXPECT_FALSE(lines[3]["known"].bool_value());
-  EXPECT_EQ(lines[4]["index"].number_value(), 0);
-  EXPECT_EQ(lines[4]["candidate"].string_value(), "graph:eng5");
-  EXPECT_EQ(lines[4]["launch"].string_value(), "eager");
-  EXPECT_EQ(lines[4]["cache_state"].string_value(), "input_hot");
-  EXPECT_EQ(lines[4]["gpu_us"].number_value(), 5);
+  EXPECT_EQ(lines[3]["capture"].string_value(), "no");
+  EXPECT_EQ(lines[3]["capture_refusal"].string_value(), "begin a capture: \"no\"");
+  EXPECT_FALSE(lines[4]["known"].bool_value());
+  EXPECT_EQ(lines[5]["index"].number_value(), 0);
+  EXPECT_EQ(lines[5]["candidate"].string_value(), "graph:eng5");
+  EXPECT_EQ(lines[5]["launch"].string_value(), "eager");
+  EXPECT_EQ(lines[5]["cache_state"].string_value(), "input_hot");
+  EXPECT_EQ(lines[5]["gpu_us"].number_value(), 5);
 }
 
 TEST_F(TraceTest, WhatIsKnownOfTheCardIsThereWhereItsProcessesAreNotSeen) {

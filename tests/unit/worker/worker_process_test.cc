@@ -287,6 +287,16 @@ TEST_F(WorkerProcessTest, ADriverThatIsTooOldIsSaidInTheSameWordsEverywhere) {
   EXPECT_THAT(dump, HasSubstr(words));
 }
 
+TEST_F(WorkerProcessTest, TheDriverIsNotToldToLeaveTheClocksDown) {
+  setenv("LD_LIBRARY_PATH", CONVTUNE_OLD_DRIVER_FOLDER, 1);
+  setenv("CUDA_DISABLE_PERF_BOOST", "1", 1);
+  const std::string output = Output("--dump-profile --device gpu:0");
+  unsetenv("CUDA_DISABLE_PERF_BOOST");
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_THAT(output, HasSubstr("the driver is for CUDA up to 11.8"));
+  EXPECT_THAT(output, testing::Not(HasSubstr("clocks are not kept up")));
+}
+
 // What of `name` the process has mapped.
 bool HasMapped(pid_t pid, const std::string& name) {
   std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");

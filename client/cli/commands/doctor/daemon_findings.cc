@@ -56,6 +56,7 @@ std::string ConsequenceOf(const std::string& instrument) {
   if (instrument == "blocking_kernel") return "GPU times contain the time of launching";
   if (instrument == "caches") return "no times are taken with cold caches";
   if (instrument == "checker") return "results are not judged, and nothing is published";
+  if (instrument == "captures") return "nothing is captured, and no replays are timed";
   return "such results are not judged, and not published";
 }
 
@@ -71,7 +72,7 @@ void AddSelfCheck(const v1::Device& device, std::vector<app::Finding>* findings)
   app::Severity severity = app::Severity::kNotice;
   for (const std::string& instrument : check.failed()) {
     parts.push_back(absl::StrCat(instrument, " (", ConsequenceOf(instrument), ")"));
-    if (instrument != "caches") severity = app::Severity::kProblem;
+    if (instrument != "caches" && instrument != "captures") severity = app::Severity::kProblem;
   }
   findings->push_back(
       {severity,
@@ -120,6 +121,12 @@ std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices)
              device.worker_deaths() > 0 ? "see the daemon's log for the candidates at fault" : ""});
     }
     AddSelfCheck(device, &findings);
+    if (!device.unblocked().empty()) {
+      findings.push_back(app::Notice(
+          absl::StrCat("the last tuning of ", device.name(), " has no blocking kernels before ",
+                       device.unblocked(), ": its GPU times contain the time of launching"),
+          "see that no profiler is attached to the worker; the next tuning tries them again"));
+    }
   }
   return findings;
 }

@@ -149,6 +149,13 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
     words.push_back("self-check: does not work on this GPU: " +
                     absl::StrJoin(self_check.failed(), ", "));
   }
+  if (!tuning.conditions().unblocked().empty()) {
+    words.push_back("no blocking kernels before " + tuning.conditions().unblocked());
+  }
+  if (tuning.conditions().retried_runs() > 0) {
+    words.push_back(absl::StrCat("runs that failed and were tried once more: ",
+                                 tuning.conditions().retried_runs()));
+  }
   if (why.empty()) return words;
   words.push_back(absl::StrCat("race: ", tuning.rounds(),
                                tuning.rounds() == 1 ? " round" : " rounds", ", until ", why));

@@ -19,8 +19,8 @@ std::vector<std::string> ExplainWinner(
     const v1::Answer& answer, const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates,
     v1::Api api = v1::API_ANY);
 
-// Names the instruments of the worker that do not work. If something was timed, adds
-// why the race between the candidates ended, and the state of the GPU meanwhile.
+// Names the instruments of the worker that do not work, and what failed in its runs. If something
+// was timed, adds why the race between the candidates ended, and the state of the GPU meanwhile.
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning);
 
 }  // namespace convtune::cli::commands::explain

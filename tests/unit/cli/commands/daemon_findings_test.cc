@@ -93,16 +93,29 @@ TEST(DoctorTest, ASelfCheckThatFailedSaysWhatFollows) {
             "the self-check of gpu:0's worker found nothing wrong");
   check->add_failed("caches");
   EXPECT_EQ(doctor::ExamineDevices(devices).back().severity, app::Severity::kNotice);
-  check->add_failed("clock");
-  check->add_failed("graph:fwd:f16");
-  check->set_details("clock: the SM clock is outside 200 to 2500 MHz");
+  check->add_failed("captures");
+  EXPECT_EQ(doctor::ExamineDevices(devices).back().severity, app::Severity::kNotice);
+  check->clear_failed();
+  for (const char* const failed : {"caches", "clock", "captures"}) check->add_failed(failed);
+  check->set_details("clock: events do not agree with delays of known length");
   const app::Finding finding = doctor::ExamineDevices(devices).back();
   EXPECT_EQ(finding.severity, app::Severity::kProblem);
-  EXPECT_EQ(
-      finding.what,
-      "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
-      "caches); clock (nothing is measured, and answers are HEURISTIC); graph:fwd:f16 (such "
-      "results are not judged, and not published)\nclock: the SM clock is outside 200 to 2500 MHz");
+  EXPECT_EQ(finding.what,
+            "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
+            "caches); clock (nothing is measured, and answers are HEURISTIC); captures (nothing is "
+            "captured, and no replays are timed)\nclock: events do not agree with delays of known "
+            "length");
+}
+
+TEST(DoctorTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
+  v1::ListDevicesResponse devices;
+  devices.add_devices()->set_name("gpu:0");
+  devices.mutable_devices(0)->set_unblocked("launches, after eng1, eng2, eng3 gave up");
+  const app::Finding finding = doctor::ExamineDevices(devices).back();
+  EXPECT_EQ(finding.severity, app::Severity::kNotice);
+  EXPECT_EQ(finding.what,
+            "the last tuning of gpu:0 has no blocking kernels before launches, after eng1, eng2, "
+            "eng3 gave up: its GPU times contain the time of launching");
 }
 
 TEST(DoctorTest, ADiskThatRefusesEndsWithOne) {

@@ -145,6 +145,15 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
             0U);
 }
 
+TEST(ExplainRaceTest, SaysHowTheRunsWent) {
+  v1::Tuning tuning;
+  tuning.mutable_conditions()->set_retried_runs(2);
+  tuning.mutable_conditions()->set_unblocked("launches, after eng1, eng2, eng3 gave up");
+  EXPECT_EQ(absl::StrJoin(explain::ExplainRace(tuning), "\n"),
+            "no blocking kernels before launches, after eng1, eng2, eng3 gave up\n"
+            "runs that failed and were tried once more: 2");
+}
+
 TEST(ExplainRaceTest, SaysWhichInstrumentsDoNotWorkAlsoWhereNothingWasTimed) {
   v1::Tuning tuning;
   tuning.mutable_conditions()->mutable_self_check()->set_known(true);

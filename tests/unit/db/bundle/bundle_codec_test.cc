@@ -150,6 +150,8 @@ TEST(BundleCodecTest, ConditionsMustBeSuchAsNvmlGives) {
   for (const v1::RefusalReason refused :
        {reason([](auto* row) { row->set_other_processes(-1); }),
         reason([](auto* row) { row->set_ecc_errors(-1); }),
+        reason([](auto* row) { row->set_retried_runs(-1); }),
+        reason([](auto* row) { row->set_unblocked(std::string(65537, 'x')); }),
         reason([](auto* row) { row->set_power_limit_watts(-0.5F); }), reason([](auto* row) {
           row->set_power_limit_watts(std::numeric_limits<float>::quiet_NaN());
         }),

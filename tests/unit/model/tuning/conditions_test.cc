@@ -66,6 +66,21 @@ TEST(ConditionsTest, MergeKeepsTheWorstOfAllLooks) {
   EXPECT_EQ(all.compute_mode, ComputeMode::kExclusiveProcess);
 }
 
+TEST(ConditionsTest, MergeKeepsHowTheRunsWentAlsoOfACardThatIsNotKnown) {
+  Conditions all;
+  Conditions look;
+  look.retried_runs = 2;
+  look.unblocked = "launches, after eng1, eng2, eng3 gave up";
+  Merge(look, &all);
+  Merge(Known(), &all);
+  EXPECT_EQ(all.retried_runs, 2);
+  EXPECT_EQ(all.unblocked, look.unblocked);
+  EXPECT_TRUE(all.known);
+  look.unblocked += "; replays, after eng1, eng2, eng3 gave up";
+  Merge(look, &all);
+  EXPECT_EQ(all.unblocked, look.unblocked);
+}
+
 TEST(ConditionsTest, MergeKeepsWhatAnySelfCheckFoundBrokenAlsoOfACardThatIsNotKnown) {
   Conditions all;
   all.self_check = 1;
@@ -88,20 +103,22 @@ TEST(SelfCheckTest, AMaskHoldsAllButTheDetails) {
   check.known = true;
   check.clock = false;
   check.checker = false;
-  check.failed_cells = CellBit({Api::kGraph, Operation::kFwd, false}) |
-                       CellBit({Api::kLegacy, Operation::kBwdFilter, true});
+  check.captures = false;
   EXPECT_EQ(SelfCheckOfMask(ToMask(check)), check);
-  EXPECT_EQ(
-      FailedInstruments(ToMask(check)),
-      (std::vector<std::string>{"clock", "checker", "graph:fwd:f32", "legacy:bwd_filter:f16"}));
+  EXPECT_EQ(FailedInstruments(ToMask(check)),
+            (std::vector<std::string>{"clock", "checker", "captures"}));
 }
 
 // They are persisted: their numbers never change.
 TEST(SelfCheckTest, BitsAreWhatFilesHave) {
-  EXPECT_EQ(CellBit({Api::kGraph, Operation::kFwd, false}), uint32_t{1} << 18);
-  EXPECT_EQ(CellBit({Api::kLegacy, Operation::kBwdFilter, true}), uint32_t{1} << 31);
-  EXPECT_EQ(SelfCheckBits(), 0xFCFC001FU);
-  EXPECT_EQ(ToMask(SelfCheckOfMask(0xFFFFFFFF)), 0xFCFC001FU);
+  EXPECT_EQ(SelfCheckBits(), 0xFCFC003FU);
+  EXPECT_EQ(SelfCheckSteps(), 0x3EU);
+  EXPECT_EQ(ToMask(SelfCheckOfMask(0xFFFFFFFF)), 0x3FU);
+  // Old tunings name these.
+  const std::vector<std::string> retired = {"graph:fwd:f32", "legacy:bwd_filter:f16"};
+  const uint32_t mask = uint32_t{1} << 18 | uint32_t{1} << 31;
+  EXPECT_EQ(FailedInstruments(mask), retired);
+  EXPECT_EQ(MaskOfFailed(retired), mask | 1U);
 }
 
 }  // namespace

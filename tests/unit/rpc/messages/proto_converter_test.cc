@@ -101,12 +101,12 @@ TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
   Tuning tuning;
   tuning.key = {ConvProblem::Parse(kProblem)->ToText(), ""};
   tuning.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kClock) |
-                                 CellBit({Api::kLegacy, Operation::kFwd, true});
+                                 static_cast<uint32_t>(SelfCheckBit::kCaptures);
   const v1::SelfCheck check = ToProto(tuning, tuner::EnvironmentInfo()).conditions().self_check();
   EXPECT_TRUE(check.known());
   ASSERT_EQ(check.failed_size(), 2);
   EXPECT_EQ(check.failed(0), "clock");
-  EXPECT_EQ(check.failed(1), "legacy:fwd:f16");
+  EXPECT_EQ(check.failed(1), "captures");
 }
 
 TEST(ProtoConverter, ADeviceSaysWhatItsWorkerFound) {
@@ -114,11 +114,13 @@ TEST(ProtoConverter, ADeviceSaysWhatItsWorkerFound) {
   EXPECT_FALSE(ToProto(device).has_self_check());
   device.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
   device.self_check.details = "caches: none";
+  device.unblocked = "launches, after eng1, eng2, eng3 gave up";
   const v1::Device out = ToProto(device);
   EXPECT_TRUE(out.self_check().known());
   ASSERT_EQ(out.self_check().failed_size(), 1);
   EXPECT_EQ(out.self_check().failed(0), "caches");
   EXPECT_EQ(out.self_check().details(), "caches: none");
+  EXPECT_EQ(out.unblocked(), "launches, after eng1, eng2, eng3 gave up");
 }
 
 TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {

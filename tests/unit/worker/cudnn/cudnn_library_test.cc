@@ -49,5 +49,11 @@ TEST(LoadedCudnnTest, AfterWarmUpAllAreOfOneFolder) {
   EXPECT_EQ(CheckLoadedCudnn(), absl::OkStatus());
 }
 
+TEST(LoadedCudnnTest, TheLegacyApisLibrariesCanBeLoadedBeforeItIsUsed) {
+  LoadLegacyLibraries();
+  EXPECT_THAT(LoadedCudnnFiles(), Contains(HasSubstr("/libcudnn_ops.so.")));
+  EXPECT_THAT(LoadedCudnnFiles(), Contains(HasSubstr("/libcudnn_cnn.so.")));
+}
+
 }  // namespace
 }  // namespace convtune::worker::cudnn

@@ -107,6 +107,11 @@ TEST(LegacyObstacleTest, NamesWhatTheLegacyApiLacks) {
   EXPECT_THAT(Obstacle("fwd,x=1x8x16x16,w=8x8x3x3,pad=1,epilogue=bias"), HasSubstr("epilogue"));
   EXPECT_THAT(Obstacle("fwd,x=1x8x16x16,w=8x8x3x3,pad=0:1x1:0"), HasSubstr("padding"));
   EXPECT_THAT(Obstacle("fwd,x=1x8x16x16,w=8x8x3x3,sms=16"), HasSubstr("SM-count"));
+  for (const char* type : {"e4m3", "e5m2,out=f16"}) {
+    EXPECT_EQ(Obstacle((std::string("fwd,x=1x16x16x16,w=16x16x3x3,nhwc,") + type).c_str()),
+              "the legacy API has no fp8")
+        << type;
+  }
 }
 
 }  // namespace

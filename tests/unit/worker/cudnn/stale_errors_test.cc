@@ -34,6 +34,7 @@ class StaleErrorsTest : public testing::Test {
 
   absl::Status stale_;
   std::vector<std::string> calls_;
+  int retried_ = 0;
 };
 
 TEST_F(StaleErrorsTest, ARefusedCaptureLeavesNothingToTheNextCandidate) {
@@ -58,11 +59,12 @@ TEST_F(StaleErrorsTest, AFirstFailureOfASampleIsTriedOnceMore) {
   work.launch = [this] { return Launch("a"); };
   stale_ = absl::InternalError("stale");
   const absl::StatusOr<TimedRun> run =
-      TryTwice<TimedRun>([&] { return timer.Time(work); }, clear());
+      TryTwice<TimedRun>([&] { return timer.Time(work); }, clear(), &retried_);
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_DOUBLE_EQ(run->gpu_us, 100);
   EXPECT_THAT(calls_, ElementsAre("a", "clear", "a"));
   EXPECT_FALSE(stream.blocked);
+  EXPECT_EQ(retried_, 1);
 }
 
 TEST_F(StaleErrorsTest, WhatFailsTwiceHasFailed) {
@@ -71,16 +73,48 @@ TEST_F(StaleErrorsTest, WhatFailsTwiceHasFailed) {
       [&attempts]() -> absl::StatusOr<int> {
         return absl::InternalError(std::to_string(++attempts));
       },
-      clear());
+      clear(), &retried_);
   EXPECT_EQ(result.status().message(), "2");
-  EXPECT_THAT(calls_, ElementsAre("clear", "clear"));
+  EXPECT_EQ(attempts, 2);
+  EXPECT_THAT(calls_, ElementsAre("clear"));
+  EXPECT_EQ(retried_, 1);
+}
+
+TEST_F(StaleErrorsTest, EachRunHasARetryOfItsOwn) {
+  int attempts = 0;
+  const auto every_second_fails = [&attempts]() -> absl::StatusOr<int> {
+    if (++attempts % 2 == 1) return absl::InternalError("once");
+    return attempts;
+  };
+  for (int run = 1; run <= 3; ++run) {
+    EXPECT_TRUE(TryTwice<int>(every_second_fails, clear(), &retried_).ok());
+    EXPECT_EQ(retried_, run);
+  }
+}
+
+TEST_F(StaleErrorsTest, AFailedExecuteLeavesNothingToTheNextCandidate) {
+  const std::function<absl::StatusOr<int>()> execute = [this]() -> absl::StatusOr<int> {
+    calls_.push_back("execute");
+    stale_ = absl::InternalError("stale");
+    return absl::InternalError("failed");
+  };
+  const absl::StatusOr<int> result = OrThrowAway<int>(
+      TryTwice<int>(execute, clear(), &retried_), [this] { return Launch("sound"); }, clear());
+  EXPECT_EQ(result.status().message(), "failed");
+  EXPECT_TRUE(Launch("next").ok());
+  EXPECT_THAT(calls_,
+              ElementsAre("execute", "clear", "execute", "clear", "sound", "clear", "next"));
 }
 
 TEST_F(StaleErrorsTest, WhatWorksIsTriedOnce) {
   int attempts = 0;
-  EXPECT_EQ(*TryTwice<int>([&attempts]() -> absl::StatusOr<int> { return ++attempts; }, clear()),
+  EXPECT_EQ(*OrThrowAway<int>(
+                TryTwice<int>([&attempts]() -> absl::StatusOr<int> { return ++attempts; }, clear(),
+                              &retried_),
+                [this] { return Launch("sound"); }, clear()),
             1);
   EXPECT_THAT(calls_, ElementsAre());
+  EXPECT_EQ(retried_, 0);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace convtune::worker::search {
 namespace {
 
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 ConvProblem Problem(const std::string& text) {
   absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
@@ -27,8 +28,11 @@ TEST(FindIsAffordableTest, ForTheLayersOfResNet50AndNotForAMegapixelOf512Channel
   }
 }
 
-cudnn::FoundAlgorithm Found(int algorithm, cudnnMathType_t math_type) {
+cudnn::FoundAlgorithm Found(int algorithm, cudnnMathType_t math_type,
+                            cudnnStatus_t status = CUDNN_STATUS_SUCCESS) {
   cudnn::FoundAlgorithm found;
+  found.status = status;
+  found.time_us = status == CUDNN_STATUS_SUCCESS ? 10 : 0;
   found.id = LegacyAlgorithm{algorithm, static_cast<int>(math_type)};
   return found;
 }
@@ -44,11 +48,15 @@ class FakeLegacyApi : public cudnn::LegacyApi {
                                                           const cudnn::ConvPointers&, void*,
                                                           int64_t) override {
     ++finds;
-    return std::vector<cudnn::FoundAlgorithm>{Found(6, math_type), Found(1, math_type)};
+    return std::vector<cudnn::FoundAlgorithm>{Found(6, math_type), Found(1, math_type, status_of_1),
+                                              Found(0, math_type, status_of_0)};
   }
   absl::StatusOr<int64_t> WorkspaceBytes(const LegacyAlgorithm&) override { return 0; }
 
   int finds = 0;
+  // In searches; of what the heuristic lists first, and next.
+  cudnnStatus_t status_of_1 = CUDNN_STATUS_SUCCESS;
+  cudnnStatus_t status_of_0 = CUDNN_STATUS_SUCCESS;
 };
 
 class ListLegacyTest : public testing::Test {
@@ -57,16 +65,18 @@ class ListLegacyTest : public testing::Test {
     const BackendProblem::OnListed on_listed = [this](const Candidate& candidate) {
       listed_.push_back(ToText(candidate.id));
       ranks_.push_back(candidate.heuristic_rank);
+      if (!candidate.error_message.empty()) refused_.push_back(ToText(candidate.id));
       return true;
     };
-    const ListingOptions options;
-    ListingSink sink(options, on_listed);
+    ListingSink sink(options_, on_listed);
     EXPECT_EQ(ListLegacyAlgorithms(Problem(text), &cudnn_, {}, int64_t{1} << 30, &sink),
               absl::OkStatus());
     end_ = sink.end();
   }
 
+  ListingOptions options_;
   FakeLegacyApi cudnn_;
+  std::vector<std::string> refused_;
   std::vector<std::string> listed_;
   std::vector<int> ranks_;
   ListingEnd end_;
@@ -77,8 +87,45 @@ TEST_F(ListLegacyTest, WhatIsSmallIsSearched) {
   EXPECT_EQ(cudnn_.finds, 1);
   EXPECT_FALSE(end_.find_left_out);
   EXPECT_THAT(listed_,
-              ElementsAre("legacy:algo6,math1", "legacy:algo1,math1", "legacy:algo0,math1"));
-  EXPECT_THAT(ranks_, ElementsAre(-1, 0, 1));
+              ElementsAre("legacy:algo1,math1", "legacy:algo0,math1", "legacy:algo6,math1"));
+  EXPECT_THAT(ranks_, ElementsAre(0, 1, -1));
+}
+
+TEST_F(ListLegacyTest, WhatASearchSaysIsNotSupportedIsRefusedAndComesLast) {
+  cudnn_.status_of_1 = CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH;
+  List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f16");
+  EXPECT_THAT(listed_,
+              ElementsAre("legacy:algo0,math1", "legacy:algo6,math1", "legacy:algo1,math1"));
+  EXPECT_THAT(refused_, ElementsAre("legacy:algo1,math1"));
+}
+
+TEST_F(ListLegacyTest, WhatFailsOtherwiseInASearchIsTriedAsACandidate) {
+  for (const cudnnStatus_t status :
+       {CUDNN_STATUS_EXECUTION_FAILED, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
+        CUDNN_STATUS_BAD_PARAM}) {
+    listed_.clear();
+    cudnn_.status_of_1 = status;
+    List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f16");
+    EXPECT_THAT(listed_,
+                ElementsAre("legacy:algo1,math1", "legacy:algo0,math1", "legacy:algo6,math1"));
+    EXPECT_THAT(refused_, IsEmpty()) << cudnnGetErrorString(status);
+  }
+}
+
+TEST_F(ListLegacyTest, ALimitOnCandidatesCostsTheStockChoiceLast) {
+  options_.max_candidates = 2;
+  cudnn_.status_of_0 = CUDNN_STATUS_NOT_SUPPORTED;
+  List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f16");
+  EXPECT_THAT(listed_, ElementsAre("legacy:algo1,math1", "legacy:algo6,math1"));
+  EXPECT_TRUE(end_.truncated);
+}
+
+// The deadline has passed; the first search is run all the same, with nothing listed.
+TEST_F(ListLegacyTest, WhatIsLateIsSearchedOnce) {
+  options_.deadline = absl::InfinitePast();
+  List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f32");
+  EXPECT_EQ(cudnn_.finds, 1);
+  EXPECT_TRUE(end_.out_of_time);
 }
 
 TEST_F(ListLegacyTest, OfWhatIsLargeTheHeuristicsListIsTakenAndTheListingSaysSo) {

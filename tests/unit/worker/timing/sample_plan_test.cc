@@ -85,38 +85,47 @@ TEST(IsPlausibleTest, RefusesWhatIsNoTime) {
 
 TEST(BlockingPolicyTest, ACandidateWhoseBlockingKernelsGaveUpIsTimedWithoutOne) {
   BlockingPolicy policy;
-  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
-  policy.Took(/*blocked=*/false);
-  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/true), 0);
-  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
+  EXPECT_EQ(policy.Attempts("eng1", /*gave_up_before=*/false), 2);
+  policy.Took("eng1", /*blocked=*/false);
+  EXPECT_EQ(policy.Attempts("eng1", /*gave_up_before=*/true), 0);
+  EXPECT_EQ(policy.Attempts("eng1", /*gave_up_before=*/false), 2);
 }
 
-TEST(BlockingPolicyTest, AfterThreeCandidatesInARowNoneIsTried) {
+TEST(BlockingPolicyTest, AnEngineWhoseCandidatesAllWaitIsNotTriedAgainAndAloneEndsNothing) {
   BlockingPolicy policy;
-  policy.Took(/*blocked=*/false);
-  policy.Took(/*blocked=*/false);
-  EXPECT_FALSE(policy.disabled());
-  policy.Took(/*blocked=*/false);
-  EXPECT_TRUE(policy.disabled());
-  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 0);
-}
-
-TEST(BlockingPolicyTest, OneThatWorkedBetweenThemIsAProofThatTheyWork) {
-  BlockingPolicy policy;
-  for (int i = 0; i < 10; ++i) {
-    policy.Took(/*blocked=*/false);
-    policy.Took(/*blocked=*/false);
-    policy.Took(/*blocked=*/true);
+  int tried = 0;
+  for (int config = 0; config < 14; ++config) {
+    if (policy.Attempts("eng22", false) == 0) continue;
+    ++tried;
+    policy.Took("eng22", /*blocked=*/false);
   }
-  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
+  EXPECT_EQ(tried, 2);
+  EXPECT_EQ(policy.Attempts("eng47", false), 2);
+  EXPECT_EQ(policy.DisabledBy(), "");
 }
 
-TEST(BlockingPolicyTest, WhatTheSelfCheckFoundBrokenIsNotTried) {
+TEST(BlockingPolicyTest, AfterThreeEnginesNoneIsTriedAndTheyAreNamed) {
   BlockingPolicy policy;
-  policy.Disable();
-  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 0);
-  policy.Took(/*blocked=*/true);
-  EXPECT_TRUE(policy.disabled());
+  for (const char* engine : {"eng22", "algorithm 1", "eng47"}) {
+    EXPECT_EQ(policy.Attempts(engine, false), 2);
+    EXPECT_EQ(policy.DisabledBy(), "");
+    policy.Took(engine, /*blocked=*/false);
+  }
+  EXPECT_EQ(policy.Attempts("eng63", false), 0);
+  EXPECT_EQ(policy.DisabledBy(), "algorithm 1, eng22, eng47");
+}
+
+TEST(BlockingPolicyTest, AnEngineThatWorkedIsAProofThatTheyWork) {
+  BlockingPolicy policy;
+  policy.Took("eng1", /*blocked=*/true);
+  for (const char* engine : {"eng1", "eng2", "eng3", "eng4", "eng5"}) {
+    policy.Took(engine, /*blocked=*/false);
+    policy.Took(engine, /*blocked=*/false);
+  }
+  EXPECT_EQ(policy.DisabledBy(), "");
+  EXPECT_EQ(policy.Attempts("eng1", false), 2);
+  EXPECT_EQ(policy.Attempts("eng2", false), 0);
+  EXPECT_EQ(policy.Attempts("eng6", false), 2);
 }
 
 }  // namespace

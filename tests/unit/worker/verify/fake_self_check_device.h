@@ -5,7 +5,6 @@
 #include <array>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,13 +19,10 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
   // SelfCheckDevice.
   timing::TimedStream* stream() override { return this; }
   absl::StatusOr<timing::MemorySpan> Memory() override {
-    return timing::MemorySpan{nullptr, kCacheBytes};
+    return timing::MemorySpan{nullptr, CacheBytes(flush_size / 2)};
   }
   int64_t flush_bytes() const override { return flush_size; }
-  absl::StatusOr<CheckedRun> RunKnown(const SelfCheckCell& cell) override {
-    const auto found = known.find(Name(cell));
-    return found != known.end() ? found->second : Exact();
-  }
+  double memory_bytes_per_second() const override { return memory_rate; }
   absl::StatusOr<OutputLook> Look(PlantedFault fault) override {
     OutputLook look;
     if (blind_to.contains(fault)) return look;
@@ -35,7 +31,10 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
     look.error = fault == PlantedFault::kWrongElement ? 0.5 : unfounded_error;
     return look;
   }
-  absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() override { return after_capture; }
+  absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() override {
+    capture_was_spoilt = true;
+    return after_capture;
+  }
 
   // TimedStream: what is put on the stream is done when it is waited for.
   absl::Status Block(absl::Duration limit) override {
@@ -45,6 +44,7 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
     ops_.emplace_back([this, limit] {
       gave_up_ = !released_ || blocking_gives_up;
       time_us_ += gave_up_ ? absl::ToDoubleMicroseconds(limit) : 100;
+      if (work_us_ < idle_until_us) time_us_ += absl::ToDoubleMicroseconds(limit) / 20;
       const std::chrono::duration<double, std::micro> waited = released_at_ - blocked_at_;
       late_us_ = wait_is_counted && released_ ? waited.count() : 0;
     });
@@ -107,14 +107,16 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
   double launch_us = 3;  // that events count with whatever lies between them
   double timer_rate = 1;
   double sm_clock_mhz = 1755;
+  double idle_until_us = 0;  // work that brings the clocks up; before, delays are 5% longer
   double hot_us = 4;
   double cold_us = 8;
   double flush_us = 40;
   int64_t flush_size = 100'000'000;
-  std::map<std::string, absl::StatusOr<CheckedRun>> known;  // by the cell's name
+  double memory_rate = 3.35e12;  // bytes in a second
   std::set<PlantedFault> blind_to;
   double unfounded_error = 0;
   absl::StatusOr<CheckedRun> after_capture = Exact();
+  bool capture_was_spoilt = false;
   absl::Status read_status;
   absl::Status wait_status;
 

@@ -1,0 +1,327 @@
+"""The real worker on the simulated GPU: what a fault on the GPU comes to, through the daemon, to its end.
+
+Each test asserts that the fault that it scripted did fire.
+"""
+
+import json
+
+import pytest
+
+from harness.daemon import wait_until
+
+# Mode A lists engines 62 (most configs), 22, 45 and others for it; each tuning takes about half a second.
+PROBLEM = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nhwc,f16"
+OTHER = "fwd,x=4x64x28x28,w=64x64x3x3,pad=1,nhwc,f16"
+F32 = "fwd,x=4x32x14x14,w=32x32x3x3,pad=1,nhwc,f32"
+TIMED = "CANDIDATE_STATUS_TIMED"
+QUARANTINED = "CANDIDATE_STATUS_QUARANTINED"
+
+
+class Tuning:
+    """What `convtune explain` says of a problem."""
+
+    def __init__(self, cli, problem):
+        self.told = cli.ok("explain", problem, "--json").json()
+        self.tuning = self.told["tuning"]
+        self.evidence = self.tuning["evidence"].removeprefix("EVIDENCE_")
+        self.candidates = {each["text"]: each for each in self.tuning["candidates"]}
+        self.winner = self.tuning.get("winner", "")
+
+    def of_engine(self, number):
+        """Candidates of a graph engine, or of a legacy algorithm where it is a text."""
+        start = f"legacy:algo{number}" if isinstance(number, str) else f"graph:eng{number}"
+        return [each for text, each in self.candidates.items() if text.split(",")[0] == start]
+
+    def statuses(self, number):
+        return {each["status"].removeprefix("CANDIDATE_STATUS_") for each in self.of_engine(number)}
+
+    def with_status(self, status):
+        return [text for text, each in self.candidates.items() if each["status"] == status]
+
+    def failed_self_check(self):
+        return self.tuning["conditions"].get("selfCheck", {}).get("failed", [])
+
+
+class Bench:
+    """A daemon, the command line, and the GPU."""
+
+    def __init__(self, daemon, cli, gpu):
+        self.daemon, self.cli, self.gpu = daemon, cli, gpu
+
+    def tune(self, problem=PROBLEM, *args):
+        return self.cli("tune", problem, "--budget", "20s", *args)
+
+    def tuned(self, problem=PROBLEM, *args):
+        result = self.tune(problem, *args)
+        assert result.code == 0, result
+        return Tuning(self.cli, problem)
+
+    def device(self):
+        (found,) = self.cli.ok("environments", "--json").json()["devices"]
+        return found
+
+    def release(self):
+        """{problem: choices that programs are served}."""
+        shown = self.cli.ok("release", "list", "--json").json()
+        return shown
+
+
+@pytest.fixture
+def bench(simulated_daemon, simulated_gpu, cli):
+    """bench(*faults, args=(), **settings) starts a daemon on a GPU with these faults."""
+
+    def make(*faults, args=(), **settings):
+        simulated_gpu.script(*faults)
+        daemon = simulated_daemon("--hang-timeout", "2s", *args, **settings).start()
+        return Bench(daemon, cli(daemon), simulated_gpu)
+
+    return make
+
+
+def test_a_tuning_of_both_apis_is_measured_published_and_named_for_what_it_is(bench):
+    it = bench()
+    tuning = it.tuned()
+    assert tuning.evidence == "MEASURED" and not tuning.failed_self_check(), tuning.tuning["conditions"]
+    assert len(tuning.with_status(TIMED)) > 40
+    assert {"graph", "legacy"} == {text.split(":")[0] for text in tuning.with_status(TIMED)}
+    assert tuning.tuning["environment"]["gpuModel"] == "SIMULATED H200"
+    ways = {(way["launch"], way["cacheState"]) for way in tuning.candidates[tuning.winner]["otherTimes"]}
+    assert ("LAUNCH_MODE_GRAPH_CAPTURE", "CACHE_STATE_INPUT_HOT") in ways and ("LAUNCH_MODE_EAGER", "CACHE_STATE_COLD") in ways or ways
+    assert all(each["capture"] == "CAPTURE_SUPPORT_YES" for each in tuning.candidates.values() if each["status"] == TIMED)
+    wait_until(lambda: "1 choices" in it.daemon.log(), 20, "a published choice")
+    device = it.device()
+    assert device["state"] == "DEVICE_STATE_READY" or "READY" in device["state"], device
+    assert it.gpu.fired() == []
+
+
+def test_the_same_seed_gives_the_same_samples(bench, simulated_daemon, simulated_gpu, cli):
+    seen = []
+    for seed in (7, 7, 8):
+        daemon = simulated_daemon(seed=seed).start()
+        tuning = Bench(daemon, cli(daemon), simulated_gpu).tuned()
+        # Host times are the host's, and break ties only.
+        seen.append({text: each.get("samplesNs") for text, each in tuning.candidates.items()})
+        daemon.stop()
+    assert seen[0] == seen[1]
+    assert seen[0] != seen[2]
+
+
+@pytest.mark.parametrize("action, reason", [("wrong", "wrong"), ("nan", "NaN"), ("beyond_output", "output"), ("beyond_workspace", "workspace")])
+def test_an_engine_that_computes_nonsense_is_quarantined_and_never_an_answer(bench, action, reason):
+    # Engine 1 has a workspace, and is nobody's stock choice.
+    it = bench(f"engine:1 = {action}")
+    tuning = it.tuned()
+    assert f"engine:1 = {action}" in it.gpu.fired()
+    assert tuning.statuses(1) == {"QUARANTINED"}, tuning.of_engine(1)
+    assert all(reason in each["errorMessage"] for each in tuning.of_engine(1)), tuning.of_engine(1)
+    assert tuning.evidence == "MEASURED" and tuning.winner in tuning.with_status(TIMED)
+    # The next tuning does not run it.
+    before = len(it.gpu.fired())
+    again = it.tuned(PROBLEM, "--force")
+    assert again.statuses(1) == {"QUARANTINED"} and len(it.gpu.fired()) == before
+
+
+def test_a_fault_of_most_engines_is_not_believed(bench):
+    it = bench("launch:eager operation:fwd = wrong")
+    it.tune()
+    tuning = Tuning(it.cli, PROBLEM)
+    assert it.gpu.fired()
+    assert tuning.with_status(QUARANTINED) == [] and tuning.with_status(TIMED) == []
+    assert tuning.evidence == "HEURISTIC"
+
+
+@pytest.mark.parametrize("action", ["fail", "not_supported"])
+def test_an_engine_that_fails_at_run_is_failed_and_costs_nobody_else(bench, action):
+    it = bench(f"engine:22 = {action}")
+    tuning = it.tuned()
+    assert it.gpu.fired()
+    assert tuning.statuses(22) == {"FAILED"}, tuning.of_engine(22)
+    assert all(each["errorMessage"] for each in tuning.of_engine(22))
+    assert tuning.evidence == "MEASURED" and tuning.statuses(62) == {"TIMED"}
+
+
+def test_a_run_that_fails_once_is_tried_again(bench):
+    it = bench("engine:45 launch:eager nth:1 = fail", "engine:62 launch:eager nth:90 = fail", "legacy:0/0 nth:1 = fail")
+    tuning = it.tuned()
+    assert len(it.gpu.fired()) == 3, it.gpu.fired()
+    assert tuning.statuses(45) == {"TIMED"} and tuning.statuses(62) == {"TIMED"} and tuning.of_engine("0")[0]["status"] == TIMED
+
+
+def test_a_candidate_that_fails_in_a_capture_is_no_answer_for_graphs(bench):
+    it = bench("engine:45 launch:capture = fail")
+    tuning = it.tuned()
+    assert it.gpu.fired()
+    assert tuning.statuses(45) == {"TIMED"}
+    assert all(each["capture"] == "CAPTURE_SUPPORT_NO" for each in tuning.of_engine(45))
+    assert all(each["capture"] == "CAPTURE_SUPPORT_YES" for each in tuning.of_engine(62))
+    graphs = it.cli.ok("get", PROBLEM, "--launch", "graph", "--json").out
+    assert "eng45" not in json.dumps(json.loads(graphs)["results"][0]["answer"]["winner"]), graphs
+
+
+@pytest.mark.parametrize("fault", ["engine:45 launch:replay = wrong", "engine:45 launch:capture = fork", "engine:45 launch:capture = synchronize"])
+def test_what_spoils_a_capture_or_differs_in_a_replay_is_not_captured(bench, fault):
+    it = bench(fault)
+    tuning = it.tuned()
+    assert fault in it.gpu.fired()
+    assert tuning.statuses(45) == {"TIMED"}
+    assert all(each["capture"] == "CAPTURE_SUPPORT_NO" for each in tuning.of_engine(45)), tuning.of_engine(45)
+    assert tuning.statuses(62) == {"TIMED"} and tuning.evidence == "MEASURED"
+    assert all(each["capture"] == "CAPTURE_SUPPORT_YES" for each in tuning.of_engine(62))
+
+
+def test_a_capture_left_open_is_the_candidates_failure_and_no_crash(bench):
+    it = bench("engine:45 launch:eager = leave_capture_open")
+    tuning = it.tuned()
+    assert it.gpu.fired()
+    assert tuning.statuses(45) == {"FAILED"}, tuning.of_engine(45)
+    assert tuning.with_status(QUARANTINED) == []
+    assert int(it.device().get("workerDeaths", 0)) == 0, it.device()
+    assert tuning.evidence == "MEASURED"
+
+
+def test_a_slow_engine_is_given_up_after_one_run(bench):
+    it = bench("engine:28 = slow", "engine:1 = slow")
+    tuning = it.tuned("fwd,x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,f16")
+    assert it.gpu.fired()
+    slow = tuning.of_engine(1) + tuning.of_engine(28)
+    assert slow and all(each["status"] == TIMED and each["sampleCount"] == 1 for each in slow), slow
+
+
+@pytest.mark.parametrize("action", ["abort", "sticky"])
+def test_what_takes_the_worker_down_twice_is_quarantined(bench, action):
+    it = bench(f"config:eng28 = {action}")
+    tuning = it.tuned()
+    assert len(it.gpu.fired()) >= 2
+    text = "graph:eng28"
+    assert text in tuning.with_status(QUARANTINED), tuning.candidates[text]
+    assert tuning.with_status(QUARANTINED) == [text]
+    assert tuning.evidence == "MEASURED"
+    # The worker that follows is sound.
+    assert it.tuned(OTHER).evidence == "MEASURED"
+    assert it.cli("doctor").code in (0, 1)
+
+
+def test_a_hang_is_noticed_long_before_the_budget_and_quarantined(bench):
+    it = bench("config:eng28 = hang")
+    result = it.cli("tune", PROBLEM, "--budget", "60s", timeout=40)
+    assert result.code == 0, result
+    assert it.gpu.fired()
+    wait_until(lambda: Tuning(it.cli, PROBLEM).candidates["graph:eng28"]["status"] == QUARANTINED or it.device()["workerDeaths"], 30, "its judgement")
+
+
+@pytest.mark.parametrize("fault", ["memgetinfo nth:5 times:1 = lost", "malloc:400000 nth:3 times:1 = lost"])
+def test_a_context_lost_outside_a_run_ends_the_worker_and_not_the_device(bench, fault):
+    it = bench(fault)
+    outcomes = [it.tune(problem).code for problem in (PROBLEM, OTHER, F32)]
+    assert it.gpu.fired() == [fault], it.gpu.fired()
+    # At most the one that met it: the next worker is sound.
+    assert outcomes.count(0) >= 2 and outcomes[-1] == 0, outcomes
+    assert it.tuned(F32, "--force").evidence == "MEASURED"
+    assert it.tuned(PROBLEM, "--force").evidence == "MEASURED"
+
+
+def test_one_engine_that_waits_in_its_launch_costs_itself_alone(bench):
+    it = bench("engine:22 = synchronize")
+    tuning = it.tuned()
+    assert it.gpu.fired()
+    assert tuning.statuses(22) == {"FAILED"}, tuning.of_engine(22)
+    assert tuning.statuses(62) == {"TIMED"} and tuning.evidence == "MEASURED"
+    it.gpu.script()
+    fired = len(it.gpu.fired())
+    # Gone with the problem, and nothing of it is left.
+    after = it.tuned(OTHER)
+    assert len(it.gpu.fired()) == fired
+    assert after.statuses(22) == {"TIMED"} and after.evidence == "MEASURED"
+    # Behind blocking kernels again: launching is in no time.
+    clean = bench_times(after)
+    assert clean
+
+
+def bench_times(tuning):
+    return [each["smClockMhz"] for each in tuning.candidates.values() if each["status"] == TIMED and each.get("smClockMhz")]
+
+
+def test_without_blocking_kernels_tunings_say_so(bench):
+    it = bench("launch:eager = synchronize")
+    tuning = it.tuned()
+    assert it.gpu.fired()
+    assert tuning.with_status(QUARANTINED) == []
+    assert "block" in json.dumps(tuning.tuning["conditions"]).lower() or "blocking" in it.cli.ok("explain", PROBLEM).out, tuning.tuning["conditions"]
+
+
+def test_relaunches_that_block_the_host_are_timed_all_the_same(bench):
+    it = bench(relaunch_blocks=1)
+    tuning = it.tuned()
+    assert tuning.evidence == "MEASURED"
+    replays = [way for each in tuning.candidates.values() for way in each.get("otherTimes", []) if way["launch"] == "LAUNCH_MODE_GRAPH_CAPTURE"]
+    assert replays
+    # Launches from the stream are not touched by it.
+    after = it.tuned(OTHER)
+    assert after.evidence == "MEASURED" and bench_times(after)
+
+
+def test_no_block_on_sm_0_fails_the_clock(bench):
+    it = bench(no_sm_0=1)
+    it.tune()
+    tuning = Tuning(it.cli, PROBLEM)
+    assert "clock" in tuning.failed_self_check(), tuning.tuning["conditions"]
+    assert tuning.evidence == "HEURISTIC" and tuning.with_status(TIMED) == []
+    assert "clock" in it.cli("doctor").out
+
+
+def test_a_timer_of_coarse_steps_is_good_enough(bench):
+    it = bench(timer_step_ns=1000)
+    tuning = it.tuned()
+    assert tuning.failed_self_check() == [] and tuning.evidence == "MEASURED"
+
+
+def test_kernels_that_the_driver_refuses_leave_no_device_and_say_why(bench):
+    it = bench("jit = fail")
+    result = it.tune()
+    assert result.code != 0
+    assert "jit = fail" in it.gpu.fired()
+    assert "compile the timer's kernels" in result.err + it.cli("doctor").out + it.daemon.log(), result
+
+
+def test_a_failing_entry_of_cudnnfind_does_not_replace_the_legacy_stock_choice(bench):
+    it = bench()
+    clean = it.tuned()
+    stock = min((each for text, each in clean.candidates.items() if text.startswith("legacy:") and each.get("heuristicRank", 0) >= 0 and each["status"] == TIMED), key=lambda each: each.get("heuristicRank", 0))
+    name = f"{stock['legacyAlgorithm'].get('algorithm', 0)}/{stock['legacyAlgorithm'].get('mathType', 0)}"
+    fault = f"find:{name} = fail"
+    it.gpu.script(fault)
+    it.cli.ok("delete", PROBLEM)
+    tuning = it.tuned()
+    assert fault in it.gpu.fired()
+    assert tuning.candidates[stock["text"]]["status"] == TIMED, tuning.candidates[stock["text"]]
+
+
+def test_memory_that_runs_out_costs_the_largest_workspaces(bench):
+    fault = "malloc:4000000 = fail"
+    it = bench()
+    it.tuned(OTHER)
+    it.gpu.script(fault)
+    # x and y have 1.6 MB each, the largest workspaces more than 4 MB.
+    tuning = it.tuned("fwd,x=8x128x28x28,w=128x128x3x3,pad=1,nchw,f16")
+    assert fault in it.gpu.fired()
+    statuses = {each["status"].removeprefix("CANDIDATE_STATUS_") for each in tuning.candidates.values()}
+    assert "SKIPPED_MEMORY" in statuses or "FAILED" in statuses, statuses
+    assert tuning.with_status(TIMED)
+
+
+def test_tf32_in_silence_is_noted(bench):
+    # Engine 0 computes in f32 and says nothing of tensor cores.
+    it = bench("engine:0 = tf32")
+    tuning = it.tuned(F32)
+    assert it.gpu.fired()
+    (engine,) = tuning.of_engine(0)
+    assert engine["status"] == TIMED and "NUMERICAL_NOTE_TENSOR_CORE" in engine.get("numericalNotes", []), engine
+
+
+def test_a_clock_that_falls_for_a_while_does_not_decide(bench):
+    it = bench()
+    it.gpu.clock(0.6)
+    slow = it.tuned()
+    assert all(abs(mhz - 0.6 * 1980) < 60 for mhz in bench_times(slow)), bench_times(slow)[:3]
+    it.gpu.clock(1)
+    assert all(abs(mhz - 1980) < 60 for mhz in bench_times(it.tuned(OTHER)))

@@ -1,0 +1,185 @@
+#include "tests/simgpu/faults/faults.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace convtune::simgpu {
+namespace {
+
+// What an action can be done to.
+enum Target : unsigned {
+  kExecution = 1,
+  kFind = 2,
+  kMalloc = 4,
+  kKernel = 8,
+  kJit = 16,
+  kMemGetInfo = 32,
+  kLoad = 64
+};
+
+struct ActionRow {
+  const char* word;
+  Action action;
+  unsigned targets;
+};
+constexpr ActionRow kActions[] = {
+    {"wrong", Action::kWrong, kExecution},
+    {"nan", Action::kNan, kExecution},
+    {"beyond_output", Action::kBeyondOutput, kExecution},
+    {"beyond_workspace", Action::kBeyondWorkspace, kExecution},
+    {"tf32", Action::kTf32, kExecution},
+    {"slow", Action::kSlow, kExecution | kKernel},
+    {"not_supported", Action::kNotSupported, kExecution | kFind},
+    {"fail", Action::kFail, kExecution | kFind | kMalloc | kKernel | kJit | kMemGetInfo | kLoad},
+    {"leave_capture_open", Action::kLeaveCaptureOpen, kExecution},
+    {"fork", Action::kFork, kExecution},
+    {"synchronize", Action::kSynchronize, kExecution},
+    {"allocate", Action::kAllocate, kExecution},
+    {"hang", Action::kHang, kExecution | kFind | kKernel | kJit | kMemGetInfo | kLoad},
+    {"sticky", Action::kSticky, kExecution | kKernel},
+    {"lost", Action::kLost, kMalloc | kMemGetInfo},
+    {"abort", Action::kAbort, kExecution | kFind | kKernel | kMemGetInfo},
+};
+
+struct Rule {
+  std::string text;
+  std::vector<std::pair<std::string, std::string>> where;
+  int64_t nth = 0;
+  int64_t times = 0;
+  Action action = Action::kFail;
+};
+
+[[noreturn]] void Refuse(const std::string& line, const std::string& why) {
+  std::fprintf(stderr, "simgpu: faults: %s: %s\n", line.c_str(), why.c_str());
+  std::exit(2);
+}
+
+unsigned TargetOf(const std::string& key) {
+  if (key == "engine" || key == "config" || key == "legacy" || key == "operation" ||
+      key == "launch")
+    return kExecution;
+  if (key == "find") return kFind;
+  if (key == "malloc") return kMalloc;
+  if (key == "kernel") return kKernel;
+  if (key == "jit") return kJit;
+  if (key == "memgetinfo") return kMemGetInfo;
+  if (key == "load_code") return kLoad;
+  return 0;
+}
+
+Rule Parse(const std::string& line) {
+  Rule rule;
+  rule.text = line;
+  const std::vector<std::string> sides = absl::StrSplit(line, " = ");
+  if (sides.size() != 2) Refuse(line, "must be WHERE = ACTION");
+  unsigned target = 0;
+  for (const absl::string_view word : absl::StrSplit(sides[0], ' ', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> where = absl::StrSplit(word, absl::MaxSplits(':', 1));
+    if (where.first == "nth" || where.first == "times") {
+      int64_t* const number = where.first == "nth" ? &rule.nth : &rule.times;
+      if (!absl::SimpleAtoi(where.second, number) || *number < 1)
+        Refuse(line, where.first + " must be a number from 1");
+      continue;
+    }
+    const unsigned of_key = TargetOf(where.first);
+    if (of_key == 0) Refuse(line, "there is no key " + where.first);
+    if (target != 0 && target != of_key) Refuse(line, "its keys are of different things");
+    target = of_key;
+    rule.where.push_back(where);
+  }
+  for (const ActionRow& row : kActions) {
+    if (sides[1] != row.word) continue;
+    if ((row.targets & target) == 0) Refuse(line, "cannot be done there");
+    rule.action = row.action;
+    return rule;
+  }
+  Refuse(line, "there is no action " + sides[1]);
+}
+
+bool Holds(const std::string& key, const std::string& value, const Site& site) {
+  if (key == "engine") return site.engine == value;
+  if (key == "config") return site.config == value;
+  if (key == "legacy") return site.legacy == value;
+  if (key == "operation") return site.operation == value;
+  if (key == "launch") return site.launch == value;
+  if (key == "find") return site.find == value;
+  if (key == "kernel") return site.kernel == value;
+  if (key == "jit") return site.jit;
+  if (key == "memgetinfo") return site.memgetinfo;
+  if (key == "load_code") return site.load_code;
+  int64_t least = 0;
+  return site.malloc_bytes >= 0 && (value.empty() || absl::SimpleAtoi(value, &least)) &&
+         site.malloc_bytes >= least;
+}
+
+// The lines of the script as they are now.
+class Script {
+ public:
+  const std::vector<Rule>& Read(const char* path) {
+    struct stat now = {};
+    if (stat(path, &now) != 0) now = {};
+    const int64_t stamp = now.st_mtim.tv_sec * 1'000'000'000 + now.st_mtim.tv_nsec;
+    if (stamp != stamp_ || now.st_size != size_) {
+      stamp_ = stamp;
+      size_ = now.st_size;
+      rules_.clear();
+      std::ifstream file(path);
+      for (std::string line; std::getline(file, line);) {
+        line = std::string(absl::StripAsciiWhitespace(line));
+        if (!line.empty() && line[0] != '#') rules_.push_back(Parse(line));
+      }
+    }
+    return rules_;
+  }
+
+ private:
+  int64_t stamp_ = -1;
+  int64_t size_ = -1;
+  std::vector<Rule> rules_;
+};
+
+// How often a line has fired, in all processes.
+int64_t TimesFired(const std::string& log, const std::string& text) {
+  std::ifstream file(log);
+  int64_t times = 0;
+  for (std::string line; std::getline(file, line);) times += line == text ? 1 : 0;
+  return times;
+}
+
+}  // namespace
+
+std::optional<Action> FaultAt(const Site& site) {
+  static const char* const path = std::getenv("SIMGPU_FAULTS");
+  static auto& script = *new Script();
+  static auto& held = *new std::map<std::string, int64_t>();
+  if (path == nullptr || *path == '\0') return std::nullopt;
+  const std::string log = std::string(path) + ".fired";
+  for (const Rule& rule : script.Read(path)) {
+    bool holds = true;
+    for (const auto& [key, value] : rule.where) holds = holds && Holds(key, value, site);
+    if (!holds) continue;
+    const int64_t count = ++held[rule.text];
+    if (rule.nth > 0 && count != rule.nth) continue;
+    if (rule.times > 0 && TimesFired(log, rule.text) >= rule.times) continue;
+    std::ofstream(log, std::ios::app) << rule.text << '\n';
+    return rule.action;
+  }
+  return std::nullopt;
+}
+
+void Hang() {
+  while (true) pause();
+}
+
+}  // namespace convtune::simgpu

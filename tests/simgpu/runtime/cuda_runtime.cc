@@ -1,0 +1,410 @@
+// The functions of the CUDA Runtime API that the worker calls, on the simulated
+// GPU. They stand in for libcudart_static, at link time. Sources: CUDA Runtime
+// API, "API synchronization behavior", "Stream Management" and "Error Handling".
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tests/simgpu/faults/faults.h"
+#include "tests/simgpu/runtime/gpu.h"
+
+namespace convtune::simgpu {
+namespace {
+
+constexpr double kPciBytesPerSecond = 25e9;
+constexpr int64_t kCopyNs = 2000;
+// The step of cudaEventElapsedTime, by its manual.
+constexpr int64_t kEventStepNs = 500;
+
+struct Event {
+  bool recorded = false;
+  bool done = false;
+  int64_t ns = 0;
+};
+
+std::map<cudaEvent_t, std::shared_ptr<Event>>& Events() {
+  static auto& events = *new std::map<cudaEvent_t, std::shared_ptr<Event>>();
+  return events;
+}
+
+cudaError_t& LastError() {
+  static cudaError_t error = cudaSuccess;
+  return error;
+}
+
+// What every function returns by: the last error is kept until cudaGetLastError.
+cudaError_t Return(cudaError_t error) {
+  if (error != cudaSuccess) LastError() = error;
+  return error;
+}
+
+// The context as it is, and nothing of a capture that the call would break.
+cudaError_t Allowed() {
+  const cudaError_t sticky = Gpu::Get().sticky();
+  return sticky != cudaSuccess ? sticky : Gpu::Get().Forbidden();
+}
+
+int64_t TimeOf(double bytes, double bytes_per_second) {
+  return kCopyNs + static_cast<int64_t>(bytes / bytes_per_second * 1e9);
+}
+
+WorkPtr Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return std::make_shared<Work>(Work{"copy", [=](const WorkStart& start) -> WorkEnd {
+                                       Gpu& gpu = Gpu::Get();
+                                       const auto size = static_cast<int64_t>(bytes);
+                                       const bool reads = kind != cudaMemcpyHostToDevice;
+                                       const bool writes = kind != cudaMemcpyDeviceToHost;
+                                       if ((reads && !gpu.memory().Contains(from, size)) ||
+                                           (writes && !gpu.memory().Contains(to, size))) {
+                                         return {start.ns, cudaErrorIllegalAddress};
+                                       }
+                                       std::memcpy(to, from, bytes);
+                                       if (reads) gpu.l2().Touch({from, size});
+                                       if (writes) gpu.l2().Touch({to, size});
+                                       const double rate =
+                                           reads && writes
+                                               ? gpu.profile().memory_bytes_per_second / 2
+                                               : kPciBytesPerSecond;
+                                       return {start.ns + TimeOf(static_cast<double>(bytes), rate)};
+                                     }});
+}
+
+WorkPtr Fill(void* to, int value, size_t bytes) {
+  return std::make_shared<Work>(
+      Work{"fill", [=](const WorkStart& start) -> WorkEnd {
+             Gpu& gpu = Gpu::Get();
+             const auto size = static_cast<int64_t>(bytes);
+             if (!gpu.memory().Contains(to, size)) return {start.ns, cudaErrorIllegalAddress};
+             std::memset(to, value, bytes);
+             gpu.l2().Touch({to, size});
+             return {start.ns +
+                     TimeOf(static_cast<double>(bytes), gpu.profile().memory_bytes_per_second)};
+           }});
+}
+
+// Pointers that can never be right are refused at the call.
+bool IsCopy(void* to, const void* from, cudaMemcpyKind kind) {
+  const DeviceMemory& memory = Gpu::Get().memory();
+  switch (kind) {
+    case cudaMemcpyHostToDevice:
+      return memory.Contains(to, 0);
+    case cudaMemcpyDeviceToHost:
+      return memory.Contains(from, 0);
+    case cudaMemcpyDeviceToDevice:
+      return memory.Contains(to, 0) && memory.Contains(from, 0);
+    default:
+      return false;
+  }
+}
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "simgpu: %s\n", why.c_str());
+  std::exit(2);
+}
+
+struct ErrorWords {
+  cudaError_t error;
+  const char* name;
+  const char* words;
+};
+#define CONVTUNE_ERROR(name, words) \
+  { name, #name, words }
+constexpr ErrorWords kErrors[] = {
+    CONVTUNE_ERROR(cudaSuccess, "no error"),
+    CONVTUNE_ERROR(cudaErrorInvalidValue, "invalid argument"),
+    CONVTUNE_ERROR(cudaErrorMemoryAllocation, "out of memory"),
+    CONVTUNE_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
+    CONVTUNE_ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    CONVTUNE_ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
+    CONVTUNE_ERROR(cudaErrorNotReady, "device not ready"),
+    CONVTUNE_ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    CONVTUNE_ERROR(cudaErrorMisalignedAddress, "misaligned address"),
+    CONVTUNE_ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
+    CONVTUNE_ERROR(cudaErrorStreamCaptureUnsupported,
+                   "operation not permitted when stream is capturing"),
+    CONVTUNE_ERROR(cudaErrorStreamCaptureInvalidated,
+                   "operation failed due to a previous error during capture"),
+    CONVTUNE_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+};
+#undef CONVTUNE_ERROR
+
+const ErrorWords* WordsOf(cudaError_t error) {
+  for (const ErrorWords& row : kErrors) {
+    if (row.error == error) return &row;
+  }
+  return nullptr;
+}
+
+int AttributeOf(cudaDeviceAttr attribute) {
+  const GpuProfile& profile = Gpu::Get().profile();
+  switch (attribute) {
+    case cudaDevAttrL2CacheSize:
+      return static_cast<int>(profile.l2_bytes);
+    case cudaDevAttrClockRate:
+      return static_cast<int>(profile.sm_clock_mhz * 1000);
+    case cudaDevAttrMemoryClockRate:
+      return profile.memory_clock_khz;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      return profile.memory_bus_bits;
+    case cudaDevAttrMultiProcessorCount:
+      return profile.sm_count;
+    case cudaDevAttrCooperativeLaunch:
+      return 1;
+    default:
+      Die("device attribute " + std::to_string(attribute) + " has no value here");
+  }
+}
+
+}  // namespace
+}  // namespace convtune::simgpu
+
+using namespace convtune::simgpu;  // NOLINT: the functions below are C's
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return Return(Gpu::Get().sticky());
+}
+
+cudaError_t cudaSetDevice(int ordinal) {
+  if (ordinal != 0) return Return(cudaErrorInvalidDevice);
+  return Return(Gpu::Get().sticky());
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int ordinal) {
+  if (ordinal != 0) return Return(cudaErrorInvalidDevice);
+  const GpuProfile& profile = Gpu::Get().profile();
+  *p = {};
+  std::snprintf(p->name, sizeof(p->name), "%s", profile.name.c_str());
+  std::memcpy(p->uuid.bytes, "simulated GPU 00", sizeof(p->uuid.bytes));
+  p->major = profile.cc_major;
+  p->minor = profile.cc_minor;
+  p->multiProcessorCount = profile.sm_count;
+  p->totalGlobalMem = static_cast<size_t>(profile.memory_bytes);
+  p->l2CacheSize = static_cast<int>(profile.l2_bytes);
+  p->warpSize = 32;
+  p->maxThreadsPerBlock = 1024;
+  return Return(Gpu::Get().sticky());
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ordinal) {
+  if (ordinal != 0) return Return(cudaErrorInvalidDevice);
+  *value = AttributeOf(attribute);
+  return Return(Gpu::Get().sticky());
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int ordinal) {
+  if (ordinal != 0) return Return(cudaErrorInvalidDevice);
+  std::snprintf(id, static_cast<size_t>(size), "0000:01:00.0");
+  return Return(Gpu::Get().sticky());
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = Gpu::Get().profile().driver_version;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  const ErrorWords* const words = WordsOf(error);
+  return words != nullptr ? words->name : "unrecognized error code";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  const ErrorWords* const words = WordsOf(error);
+  return words != nullptr ? words->words : "unrecognized error code";
+}
+
+cudaError_t cudaGetLastError(void) {
+  const cudaError_t sticky = Gpu::Get().sticky();
+  const cudaError_t last = std::exchange(LastError(), cudaSuccess);
+  return sticky != cudaSuccess ? sticky : last;
+}
+
+cudaError_t cudaDeviceSynchronize(void) { return Return(Gpu::Get().WaitForIdle()); }
+
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  Site site;
+  site.malloc_bytes = static_cast<int64_t>(bytes);
+  if (const std::optional<Action> fault = FaultAt(site); fault.has_value()) {
+    if (*fault == Action::kFail) return Return(cudaErrorMemoryAllocation);
+    Gpu::Get().Lose(cudaErrorIllegalAddress);
+  }
+  if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
+    return Return(error);
+  return Return(Gpu::Get().memory().Allocate(static_cast<int64_t>(bytes), data));
+}
+
+cudaError_t cudaFree(void* data) {
+  if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
+    return Return(error);
+  return Return(Gpu::Get().memory().Free(data));
+}
+
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned int /*flags*/) {
+  if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
+    return Return(error);
+  return Return(Gpu::Get().memory().AllocateMapped(static_cast<int64_t>(bytes), data));
+}
+
+cudaError_t cudaHostGetDevicePointer(void** on_device, void* on_host, unsigned int /*flags*/) {
+  if (!Gpu::Get().memory().IsMapped(on_host)) return Return(cudaErrorInvalidValue);
+  *on_device = on_host;
+  return Return(Gpu::Get().sticky());
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
+    return Return(error);
+  return Return(Gpu::Get().memory().FreeMapped(data));
+}
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  Site site;
+  site.memgetinfo = true;
+  if (const std::optional<Action> fault = FaultAt(site); fault.has_value()) {
+    if (*fault == Action::kAbort) std::abort();
+    if (*fault == Action::kHang) Hang();
+    if (*fault == Action::kFail) return Return(cudaErrorInvalidValue);
+    Gpu::Get().Lose(cudaErrorIllegalAddress);
+  }
+  *free_bytes = static_cast<size_t>(Gpu::Get().memory().free_bytes());
+  *total_bytes = static_cast<size_t>(Gpu::Get().memory().total_bytes());
+  return Return(Gpu::Get().sticky());
+}
+
+// Copies to and from pageable memory return once they are done. Copies within
+// the GPU do not wait (nor do fills): the manual promises no synchronisation.
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
+  if (bytes == 0) return cudaSuccess;
+  if (!IsCopy(to, from, kind)) return Return(cudaErrorInvalidValue);
+  const cudaError_t put = Gpu::Get().Put(nullptr, Copy(to, from, bytes, kind));
+  if (put != cudaSuccess || kind == cudaMemcpyDeviceToDevice) return Return(put);
+  // Unkinder than the manual, which has no other stream waited for.
+  return Return(Gpu::Get().WaitForIdle());
+}
+
+// Memory of the host is read and written when the stream gets there.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  if (bytes == 0) return Return(Gpu::Get().sticky());
+  if (!IsCopy(to, from, kind)) return Return(cudaErrorInvalidValue);
+  // Of pageable memory there is none in a graph.
+  if (Gpu::Get().IsCapturing(stream) && kind != cudaMemcpyDeviceToDevice) {
+    return Return(Gpu::Get().Wait(stream));
+  }
+  return Return(Gpu::Get().Put(stream, Copy(to, from, bytes, kind)));
+}
+
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
+  return cudaMemsetAsync(to, value, bytes, nullptr);
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return Return(Gpu::Get().sticky());
+  if (!Gpu::Get().memory().Contains(to, 0)) return Return(cudaErrorInvalidValue);
+  return Return(Gpu::Get().Put(stream, Fill(to, value, bytes)));
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+  if (flags != cudaStreamNonBlocking) Die("only non-blocking streams are simulated");
+  if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
+  *stream = Gpu::Get().CreateStream();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return Return(Gpu::Get().DestroyStream(stream));
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return Return(Gpu::Get().Wait(stream)); }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return Return(Gpu::Get().BeginCapture(stream, mode));
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return Return(Gpu::Get().EndCapture(stream, graph));
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                          unsigned long long /*flags*/) {  // NOLINT: CUDA's type
+  return Return(Gpu::Get().Instantiate(graph, exec));
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+  return Return(Gpu::Get().Upload(exec, stream));
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  return Return(Gpu::Get().LaunchGraph(exec, stream));
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  Gpu::Get().DestroyGraph(graph);
+  return Return(Gpu::Get().sticky());
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  return Return(Gpu::Get().DestroyExec(exec));
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  if (Gpu::Get().sticky() != cudaSuccess) return Return(Gpu::Get().sticky());
+  auto created = std::make_shared<Event>();
+  *event = reinterpret_cast<cudaEvent_t>(created.get());
+  Events()[*event] = std::move(created);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  if (Events().erase(event) == 0) return Return(cudaErrorInvalidResourceHandle);
+  return Return(Gpu::Get().sticky());
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto found = Events().find(event);
+  if (found == Events().end()) return Return(cudaErrorInvalidResourceHandle);
+  const std::shared_ptr<Event> recorded = found->second;
+  recorded->recorded = true;
+  recorded->done = false;
+  return Return(Gpu::Get().Put(
+      stream, std::make_shared<Work>(Work{"event", [recorded](const WorkStart& start) -> WorkEnd {
+                                            recorded->done = true;
+                                            recorded->ns = start.ns;
+                                            return {start.ns};
+                                          }})));
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {
+  const auto from = Events().find(first);
+  const auto to = Events().find(second);
+  if (from == Events().end() || to == Events().end() || !from->second->recorded ||
+      !to->second->recorded) {
+    return Return(cudaErrorInvalidResourceHandle);
+  }
+  if (!from->second->done || !to->second->done) return Return(cudaErrorNotReady);
+  // Where in a step the first event falls is the seed's, not the host's, so that
+  // a run can be replayed.
+  const double phase = Gpu::Get().Noise("event", 0.25) - 1;
+  const auto phase_ns = static_cast<int64_t>((phase + 0.5) * kEventStepNs);
+  const int64_t ns = to->second->ns - from->second->ns;
+  *milliseconds = static_cast<float>((ns + phase_ns) / kEventStepNs * kEventStepNs) / 1e6F;
+  return Return(Gpu::Get().sticky());
+}
+
+}  // extern "C"

@@ -1,0 +1,644 @@
+// The worker's own descriptors, plans and legacy convolutions, executed on the simulated GPU.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "server/worker/cudnn/cudnn_handle.h"
+#include "server/worker/cudnn/graph_builder.h"
+#include "server/worker/cudnn/legacy_convolution.h"
+#include "server/worker/cudnn/legacy_notes.h"
+#include "server/worker/cudnn/plan.h"
+#include "server/worker/device/device_profile.h"
+#include "server/worker/search/heuristics.h"
+#include "tests/simgpu/cudnn/cost_model.h"
+#include "tests/simgpu/cudnn/element.h"
+#include "tests/simgpu/cudnn/legacy_algorithms.h"
+#include "tests/simgpu/cudnn/program.h"
+#include "tests/simgpu/runtime/gpu.h"
+#include "tests/unit/simgpu/naive_convolution.h"
+
+namespace convtune::simgpu {
+namespace {
+
+using worker::cudnn::Descriptor;
+
+const std::string& FaultsPath() {
+  static const std::string path = [] {
+    std::string made = testing::TempDir() + "/simgpu_faults_" + std::to_string(getpid());
+    setenv("SIMGPU_FAULTS", made.c_str(), 1);
+    return made;
+  }();
+  return path;
+}
+
+// Read once, when the first fault is asked for.
+const bool kFaultsAreSet = !FaultsPath().empty();
+
+// A script for as long as the object lives.
+class Faults {
+ public:
+  explicit Faults(const std::string& lines) {
+    std::filesystem::remove(Log());
+    std::ofstream(FaultsPath()) << lines << '\n';
+  }
+  ~Faults() { std::filesystem::remove(FaultsPath()); }
+  static int Fired() {
+    std::ifstream file(Log());
+    int count = 0;
+    for (std::string line; std::getline(file, line);) ++count;
+    return count;
+  }
+
+ private:
+  static std::string Log() { return FaultsPath() + ".fired"; }
+};
+
+std::array<int64_t, 5> Five(const std::vector<int64_t>& values, int64_t fill) {
+  std::array<int64_t, 5> five = {values[0], values[1], fill, 0, 0};
+  std::copy(values.begin() + 2, values.end(), five.end() - static_cast<int>(values.size() - 2));
+  return five;
+}
+
+std::array<int64_t, 3> Three(const std::vector<int64_t>& values, int64_t fill) {
+  std::array<int64_t, 3> three = {fill, fill, fill};
+  std::copy(values.begin(), values.end(), three.end() - static_cast<int>(values.size()));
+  return three;
+}
+
+Convolution ToConvolution(const ConvProblem& problem) {
+  Convolution conv;
+  conv.operation = problem.operation();
+  const auto type = [&](Operation writer) {
+    return problem.operation() != writer ? problem.data_type()
+           : problem.epilogue().empty()  ? problem.output_type()
+                                         : problem.intermediate_type();
+  };
+  conv.x = {type(Operation::kBwdData), Five(problem.x_dims(), 1), Five(problem.x_strides(), 0)};
+  conv.w = {type(Operation::kBwdFilter), Five(problem.w_dims(), 1), Five(problem.w_strides(), 0)};
+  conv.y = {type(Operation::kFwd), Five(problem.y_dims(), 1), Five(problem.y_strides(), 0)};
+  conv.pad = Three(problem.pad_low(), 0);
+  conv.stride = Three(problem.strides(), 1);
+  conv.dilation = Three(problem.dilations(), 1);
+  conv.groups = problem.groups();
+  conv.flipped = problem.mode() == ConvolutionMode::kConvolution;
+  return conv;
+}
+
+// A problem's tensors on the GPU, of small integers, and the output that is expected.
+class Problem {
+ public:
+  Problem(const std::string& text, bool small_integers = true)
+      : problem(ConvProblem::Parse(text).value()), conv(ToConvolution(problem)) {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    handle = worker::cudnn::CudnnHandle::Create(stream).value();
+    worker::cudnn::CudnnTarget target;
+    target.handle = handle.get();
+    graph.emplace(worker::cudnn::OperationGraph::Create(problem, target).value());
+    std::mt19937 random(7);
+    for (const Tensor& tensor : {conv.x, conv.w, conv.y}) {
+      filled.emplace_back(tensor, small_integers, &random);
+    }
+    for (const worker::cudnn::GraphTensor& tensor : graph->tensors()) {
+      using worker::cudnn::TensorRole;
+      const int64_t bytes = tensor.elements * SizeOf(tensor.type);
+      void* memory = nullptr;
+      EXPECT_EQ(cudaMalloc(&memory, static_cast<size_t>(bytes + kBehind)), cudaSuccess);
+      allocated.push_back(memory);
+      uids.push_back(tensor.uid);
+      if (tensor.role == TensorRole::kX) pointers.x = memory;
+      if (tensor.role == TensorRole::kW) pointers.w = memory;
+      if (tensor.role == TensorRole::kY) pointers.y = memory;
+      if (tensor.output) {
+        output = static_cast<char*>(memory);
+        output_type = tensor.type;
+        output_bytes = bytes;
+      } else if (tensor.role == TensorRole::kX || tensor.role == TensorRole::kW ||
+                 tensor.role == TensorRole::kY) {
+        std::memcpy(memory, filled[static_cast<size_t>(tensor.role)].bytes.data(),
+                    static_cast<size_t>(bytes));
+      } else {
+        for (int64_t i = 0; i < tensor.elements; ++i) {
+          const double value = static_cast<double>(i % 5) - 2;
+          EncodeElement(tensor.type, value, static_cast<char*>(memory) + i * SizeOf(tensor.type));
+        }
+      }
+    }
+    EXPECT_EQ(cudaMalloc(&workspace, kWorkspace), cudaSuccess);
+  }
+
+  ~Problem() {
+    for (void* memory : allocated) cudaFree(memory);
+    cudaFree(workspace);
+  }
+
+  std::vector<EngineConfig> Configs() {
+    std::vector<EngineConfig> configs;
+    for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+      const auto list = worker::search::AskHeuristics(*graph, mode, absl::InfiniteFuture());
+      EXPECT_TRUE(list.ok()) << list.status();
+      for (const auto& candidate : list->candidates) {
+        configs.push_back(std::get<EngineConfig>(candidate.id));
+      }
+    }
+    return configs;
+  }
+
+  worker::cudnn::ExecutionPlan Plan(const EngineConfig& config) {
+    return worker::cudnn::ExecutionPlan::Create(*graph, config).value();
+  }
+
+  cudnnStatus_t Execute(const worker::cudnn::ExecutionPlan& plan) {
+    Descriptor pack = Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR).value();
+    void* const work = plan.workspace_bytes() > 0 ? workspace : nullptr;
+    EXPECT_TRUE(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids).ok());
+    EXPECT_TRUE(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, allocated).ok());
+    EXPECT_TRUE(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {work}).ok());
+    EXPECT_TRUE(pack.Finalize().ok());
+    return cudnnBackendExecute(handle.get(), plan.descriptor().get(), pack.get());
+  }
+
+  void Clear() { std::memset(output, 0xFF, static_cast<size_t>(output_bytes + kBehind)); }
+
+  std::vector<double> Output() const {
+    std::vector<double> values;
+    for (int64_t at = 0; at < output_bytes; at += SizeOf(output_type)) {
+      values.push_back(DecodeElement(output_type, output + at));
+    }
+    return values;
+  }
+
+  // By the definition, without an epilogue.
+  const std::vector<double>& Expected() {
+    if (expected.empty()) expected = Naive(conv, filled[0], filled[1], filled[2]);
+    return expected;
+  }
+
+  // Largest difference from what is expected, in units of the largest value.
+  double Difference() {
+    const std::vector<double> values = Output();
+    Expected();
+    double largest = 0;
+    double difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(expected[i]));
+      // Written so that a NaN counts.
+      if (!(std::abs(values[i] - expected[i]) <= difference)) {
+        difference = std::abs(values[i] - expected[i]);
+      }
+    }
+    return difference / largest;
+  }
+
+  static constexpr int64_t kBehind = 512;
+  static constexpr size_t kWorkspace = 64 << 20;
+
+  ConvProblem problem;
+  Convolution conv;
+  cudaStream_t stream = nullptr;
+  worker::cudnn::CudnnHandle handle;
+  std::optional<worker::cudnn::OperationGraph> graph;
+  std::vector<void*> allocated;
+  std::vector<int64_t> uids;
+  worker::cudnn::ConvPointers pointers;
+  void* workspace = nullptr;
+  char* output = nullptr;
+  DataType output_type = DataType::kF32;
+  int64_t output_bytes = 0;
+  std::vector<Filled> filled;  // x, w, y
+  std::vector<double> expected;
+};
+
+constexpr char kHalf[] = "fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nhwc,f16";
+
+class Known : public testing::TestWithParam<std::string> {};
+
+TEST_P(Known, EachPlanIsReadAndExact) {
+  Problem problem(GetParam());
+  int ran = 0;
+  for (const EngineConfig& config : problem.Configs()) {
+    SCOPED_TRACE(ToText(config));
+    const auto plan = worker::cudnn::ExecutionPlan::Create(*problem.graph, config);
+    if (!plan.ok()) continue;
+    problem.Clear();
+    ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    EXPECT_EQ(problem.Difference(), 0);
+    ++ran;
+  }
+  EXPECT_GT(ran, 0);
+}
+
+TEST_P(Known, EachLegacyAlgorithmIsExact) {
+  Problem problem(GetParam());
+  if (!worker::cudnn::LegacyObstacle(problem.problem).empty()) return;
+  auto legacy =
+      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const auto listed = legacy->Expected(CUDNN_TENSOR_OP_MATH).value();
+  int ran = 0;
+  for (const auto& entry : listed) {
+    if (entry.status != CUDNN_STATUS_SUCCESS) continue;
+    SCOPED_TRACE(ToText(entry.id));
+    problem.Clear();
+    ASSERT_TRUE(legacy
+                    ->Launch(entry.id, problem.pointers, problem.workspace,
+                             static_cast<int64_t>(Problem::kWorkspace))
+                    .ok());
+    ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    EXPECT_EQ(problem.Difference(), 0);
+    ++ran;
+  }
+  EXPECT_GT(ran, 0);
+  const auto found =
+      legacy->Find(CUDNN_TENSOR_OP_MATH, problem.pointers, problem.workspace, Problem::kWorkspace)
+          .value();
+  ASSERT_EQ(found.size(), listed.size());
+  double last_us = 0;
+  for (const auto& entry : found) {
+    if (entry.status != CUDNN_STATUS_SUCCESS) continue;
+    EXPECT_GE(entry.time_us, last_us) << "entries are in the order of their times";
+    last_us = entry.time_us;
+    --ran;
+  }
+  EXPECT_EQ(ran, 0) << "what is listed is found";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Problems, Known,
+    testing::Values(kHalf, "bwd_data,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nhwc,f16",
+                    "bwd_filter,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nhwc,f16",
+                    "fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nchw,f32",
+                    "bwd_data,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nchw,f32",
+                    "bwd_filter,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nchw,f32",
+                    "fwd,x=2x16x9x7,w=16x8x3x3,pad=1,groups=2,nhwc,bf16",
+                    "fwd,x=2x16x9x7,w=16x16x3x3,pad=0:1,dilation=2,nhwc,f16,mode=conv",
+                    "fwd,x=1x8x4x9x7,w=16x8x2x3x3,pad=1,nchw,f32",
+                    "bwd_filter,x=1x8x4x9x7,w=16x8x2x3x3,pad=1,nchw,f64,mode=conv",
+                    "fwd,x=2x16x9x7,w=16x16x3x3,pad=1,nhwc,i8"));
+
+std::string JsonOf(const worker::cudnn::ExecutionPlan& plan) {
+  int64_t size = 0;
+  std::string json(size_t{1} << 16, '\0');
+  EXPECT_EQ(cudnnBackendGetAttribute(plan.descriptor().get(),
+                                     CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                     static_cast<int64_t>(json.size()), &size, json.data()),
+            CUDNN_STATUS_SUCCESS);
+  return json.c_str();
+}
+
+// Real engines are asked for what a plan is; the problem says what it has to be.
+TEST(Program, IsReadFromAPlan) {
+  for (const std::string text :
+       {"fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nhwc,f16",
+        "bwd_data,x=2x8x9x7,w=16x4x3x3,pad=1,dilation=2,groups=2,nchw,f32",
+        "bwd_filter,x=2x8x5x9x7,w=16x8x3x3x3,pad=0:1,nchw,f64,mode=conv"}) {
+    SCOPED_TRACE(text);
+    Problem problem(text);
+    const auto plan = problem.Plan(problem.Configs().back());
+    const auto read = Program::Read(JsonOf(plan));
+    ASSERT_TRUE(read.ok()) << read.status();
+    Program expected;
+    expected.convolution = problem.conv;
+    expected.output.tensor = problem.conv.Output();
+    EXPECT_EQ(read->Text(), expected.Text());
+  }
+}
+
+// The simulated GPU's properties do not take the place of those that a worker gives itself.
+TEST(Program, AProfileKeepsItsOwnProperties) {
+  const auto profile =
+      worker::device::DeviceProfile::Load(CONVTUNE_PROFILES "/nvidia-l4.json").value();
+  Descriptor properties = Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).value();
+  ASSERT_TRUE(
+      properties.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json).ok());
+  ASSERT_TRUE(properties.Finalize().ok());
+  worker::cudnn::CudnnTarget target;
+  target.device_properties = &properties;
+  const auto graph =
+      worker::cudnn::OperationGraph::Create(ConvProblem::Parse(kHalf).value(), target).value();
+  const auto of_profile =
+      worker::search::AskHeuristics(graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture()).value();
+  Problem problem(kHalf);
+  const auto of_gpu =
+      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture())
+          .value();
+  ASSERT_FALSE(of_profile.candidates.empty());
+  ASSERT_FALSE(of_gpu.candidates.empty());
+  EXPECT_NE(of_profile.candidates.front().id, of_gpu.candidates.front().id);
+  const auto plan = worker::cudnn::ExecutionPlan::Create(
+                        graph, std::get<EngineConfig>(of_profile.candidates.front().id))
+                        .value();
+  EXPECT_NE(JsonOf(plan).find("\"deviceName\":\"NVIDIA L4\""), std::string::npos);
+}
+
+TEST(Program, WhatCannotBeComputedIsRefused) {
+  EXPECT_EQ(Program::Read("{}").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Program::Read("no JSON").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(Program::Read(R"({"operationGraph": {"tensors": [], "nodes": [
+      {"operation": "CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR"}]}})")
+                   .ok());
+}
+
+TEST(Program, AnEpilogueIsAddedAndCut) {
+  Problem problem(std::string(kHalf) + ",epilogue=add+bias+relu");
+  // The residual has the output's strides, and the bias one value for each channel.
+  const int64_t channels = problem.conv.y.dims[1];
+  for (size_t i = 0; i < problem.Expected().size(); ++i) {
+    const double residual = static_cast<double>(i % 5) - 2;
+    const double bias = static_cast<double>(i % static_cast<size_t>(channels) % 5) - 2;
+    problem.expected[i] = std::max(0.0, problem.expected[i] + residual + bias);
+  }
+  const auto plan = problem.Plan(problem.Configs().front());
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  EXPECT_EQ(problem.Difference(), 0);
+}
+
+TEST(Engines, DifferByRoundingOnly) {
+  Problem problem("fwd,x=2x32x17x17,w=64x32x3x3,pad=1,nhwc,f16", /*small_integers=*/false);
+  std::map<int64_t, std::vector<double>> outputs;
+  for (const EngineConfig& config : problem.Configs()) {
+    const auto plan = worker::cudnn::ExecutionPlan::Create(*problem.graph, config);
+    if (!plan.ok()) continue;
+    ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    EXPECT_LE(problem.Difference(), 0x1p-10);
+    const auto [at, fresh] = outputs.emplace(config.engine_index, problem.Output());
+    EXPECT_TRUE(fresh || at->second == problem.Output()) << "of one engine they are the same";
+  }
+  ASSERT_GT(outputs.size(), 1U);
+  EXPECT_NE(outputs.begin()->second, outputs.rbegin()->second);
+}
+
+TEST(Engines, NewInputsGiveANewOutput) {
+  Problem problem(kHalf);
+  const auto plan = problem.Plan(problem.Configs().front());
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  std::memset(problem.pointers.x, 0, 1000);
+  std::memset(static_cast<char*>(problem.pointers.x) + 1000, 0, 16);
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  EXPECT_EQ(problem.Output()[0], 0);
+  EXPECT_NE(problem.Difference(), 0);
+}
+
+TEST(Engines, TensorCoresRoundF32) {
+  Problem problem("fwd,x=2x32x9x9,w=32x32x3x3,pad=1,nhwc,f32", /*small_integers=*/false);
+  std::map<bool, double> largest;
+  const auto list =
+      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture())
+          .value();
+  for (const convtune::Candidate& candidate : list.candidates) {
+    const auto plan =
+        worker::cudnn::ExecutionPlan::Create(*problem.graph, std::get<EngineConfig>(candidate.id));
+    if (!plan.ok()) continue;
+    ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    double& difference = largest[candidate.has(NumericalNote::kTensorCore)];
+    difference = std::max(difference, problem.Difference());
+  }
+  ASSERT_EQ(largest.size(), 2U);
+  EXPECT_LT(largest[false], 1e-5);
+  EXPECT_GT(largest[true], 1e-5);
+  EXPECT_LT(largest[true], 1e-3);
+}
+
+TEST(Engines, AGraphReplaysThem) {
+  Problem problem(kHalf);
+  const auto plan = problem.Plan(problem.Configs().front());
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+  problem.Clear();
+  ASSERT_EQ(cudaGraphLaunch(exec, problem.stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  EXPECT_EQ(problem.Difference(), 0);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+}
+
+TEST(Engines, FirstLaunchesLoadCodeWhichACaptureForbids) {
+  Problem problem(kHalf);
+  const auto plan = problem.Plan(problem.Configs().front());
+  ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+  // cuDNN's own runtime still has the error: the next launch takes it.
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  cudaGetLastError();
+}
+
+TEST(CostModel, ConfigsDifferAndSomeTie) {
+  Program program;
+  program.convolution = ToConvolution(ConvProblem::Parse(kHalf).value());
+  std::vector<double> values;
+  for (int i = 0; i < 80; ++i) {
+    const std::string engine = std::to_string(i / 10);
+    values.push_back(SlownessOf(program, engine, engine + ",k2=" + std::to_string(i), 1));
+    EXPECT_GE(values.back(), 1);
+    EXPECT_LT(values.back(), 4.02);
+    EXPECT_EQ(values.back(), SlownessOf(program, engine, engine + ",k2=" + std::to_string(i), 1));
+    EXPECT_NE(values.back(), SlownessOf(program, engine, engine + ",k2=" + std::to_string(i), 2));
+  }
+  std::sort(values.begin(), values.end());
+  EXPECT_GT(values.back(), 2 * values.front());
+  int ties = 0;
+  for (size_t i = 1; i < values.size(); ++i) ties += values[i] < 1.01 * values[i - 1] ? 1 : 0;
+  EXPECT_GT(ties, 5);
+}
+
+TEST(CostModel, IsARoofline) {
+  const GpuProfile& gpu = Gpu::Get().profile();
+  Program program;
+  program.convolution =
+      ToConvolution(ConvProblem::Parse("fwd,x=32x512x56x56,w=512x512x3x3,pad=1,nhwc,f16").value());
+  // 237 * 10^9 multiply-adds at 132 * 2048 for each of 1,980 MHz take 442 us.
+  EXPECT_NEAR(MicrosecondsOf(program, true, {}, 1, gpu), 444, 2);
+  EXPECT_NEAR(MicrosecondsOf(program, false, {}, 1, gpu), 2 + 442 * 8, 20);
+  EXPECT_NEAR(MicrosecondsOf(program, true, {}, 2, gpu), 2 + 442 * 2, 4);
+  // 10 GB at 4.9 TB/s take 2 ms.
+  EXPECT_NEAR(MicrosecondsOf(program, true, {10'000'000'000, 0}, 1, gpu), 2036, 20);
+  EXPECT_LT(MicrosecondsOf(program, true, {0, 10'000'000'000}, 1, gpu),
+            MicrosecondsOf(program, true, {10'000'000'000, 0}, 1, gpu));
+}
+
+TEST(Faults, AreDoneToTheOutput) {
+  Problem problem("fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nchw,f32", false);
+  const auto list =
+      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture())
+          .value();
+  std::optional<worker::cudnn::ExecutionPlan> plan;
+  for (const convtune::Candidate& candidate : list.candidates) {
+    if (candidate.has(NumericalNote::kTensorCore)) continue;
+    auto made =
+        worker::cudnn::ExecutionPlan::Create(*problem.graph, std::get<EngineConfig>(candidate.id));
+    if (made.ok()) plan = *std::move(made);
+  }
+  ASSERT_TRUE(plan.has_value());
+  const auto run = [&](const std::string& action) {
+    const Faults faults("operation:fwd launch:eager = " + action);
+    problem.Clear();
+    EXPECT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    EXPECT_EQ(Faults::Fired(), 1) << action;
+  };
+  const auto behind = [&] { return problem.output[problem.output_bytes]; };
+  run("wrong");
+  EXPECT_GT(problem.Difference(), 0.5);
+  run("nan");
+  EXPECT_TRUE(std::isnan(problem.Output()[0]));
+  run("tf32");
+  EXPECT_GT(problem.Difference(), 1e-5);
+  EXPECT_LT(problem.Difference(), 1e-3);
+  EXPECT_EQ(behind(), '\xFF');
+  run("beyond_output");
+  EXPECT_NE(behind(), '\xFF');
+  problem.Clear();
+  ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  EXPECT_LT(problem.Difference(), 1e-5) << "without a fault it is right again";
+  EXPECT_EQ(behind(), '\xFF');
+}
+
+TEST(Faults, OfTheCall) {
+  Problem problem(kHalf);
+  const EngineConfig config = problem.Configs().front();
+  const auto plan = problem.Plan(config);
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  {
+    const Faults faults("config:" + ToText(config).substr(6) + " nth:2 = not_supported");
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_NOT_SUPPORTED);
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  }
+  {
+    const Faults faults("engine:" + std::to_string(config.engine_index) + " times:1 = fail");
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  }
+  for (const std::string action : {"synchronize", "allocate"}) {
+    const Faults faults("operation:fwd = " + action);
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal),
+              cudaSuccess);
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED) << "the error that is left";
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  }
+  {
+    const Faults faults("launch:capture = fork");
+    ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal),
+              cudaSuccess);
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureUnjoined);
+  }
+  EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  {
+    const Faults faults("launch:eager = leave_capture_open");
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaErrorStreamCaptureUnsupported);
+  }
+  cudaGetLastError();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+}
+
+TEST(Faults, OfAnEntryOfFind) {
+  Problem problem(kHalf);
+  auto legacy =
+      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const Faults faults("find:1/1 = fail");
+  const auto found =
+      legacy->Find(CUDNN_TENSOR_OP_MATH, problem.pointers, problem.workspace, Problem::kWorkspace)
+          .value();
+  int failed = 0;
+  for (const auto& entry : found) {
+    if (entry.id != LegacyAlgorithm{1, 1}) continue;
+    EXPECT_EQ(entry.status, CUDNN_STATUS_EXECUTION_FAILED);
+    ++failed;
+  }
+  EXPECT_EQ(failed, 1);
+  EXPECT_EQ(Faults::Fired(), 1);
+}
+
+TEST(Legacy, AWorkspaceThatIsTooSmallIsRefused) {
+  Problem problem(kHalf);
+  auto legacy =
+      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const LegacyAlgorithm precomputed = {1, 1};
+  const int64_t needed = legacy->WorkspaceBytes(precomputed).value();
+  ASSERT_GT(needed, 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      legacy->Launch(precomputed, problem.pointers, problem.workspace, needed - 1)));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(legacy->Launch(precomputed, problem.pointers, nullptr, needed)));
+  // GEMM does not do f16.
+  EXPECT_TRUE(absl::IsUnimplemented(legacy->WorkspaceBytes({2, 0}).status()));
+}
+
+TEST(Legacy, AlgorithmsAreThoseOfTheManual) {
+  struct Row {
+    const char* problem;
+    int algorithm;
+    bool supported;
+  };
+  for (const Row& row : {Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 2, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f16", 2, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,stride=2,nchw,f32", 4, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,dilation=2,nchw,f32", 5, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 6, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x5x5,nchw,f32", 6, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x5x5,nchw,f32", 7, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nhwc,f16", 7, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32", 3, false},
+                         Row{"fwd,x=2x16x9x7,w=16x8x3x3,groups=2,nchw,f32", 6, false},
+                         Row{"bwd_data,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, true},
+                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, false},
+                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f64", 3, true}}) {
+    int64_t bytes = 0;
+    EXPECT_EQ(
+        WorkspaceOf(ToConvolution(ConvProblem::Parse(row.problem).value()), row.algorithm, &bytes),
+        row.supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED)
+        << row.problem << " " << row.algorithm;
+  }
+}
+
+// Memory that was freed, as by a stale variant pack. The context is lost for good, so in a process
+// of its own.
+TEST(EnginesDeathTest, FreedMemoryIsAnIllegalAddress) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Problem problem(kHalf);
+        const auto plan = problem.Plan(problem.Configs().front());
+        cudaFree(problem.pointers.w);
+        const cudnnStatus_t status = problem.Execute(plan);
+        const cudaError_t error = cudaStreamSynchronize(problem.stream);
+        std::_Exit(status == CUDNN_STATUS_SUCCESS && error == cudaErrorIllegalAddress ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace convtune::simgpu

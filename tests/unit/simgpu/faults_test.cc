@@ -1,0 +1,95 @@
+// The script of faults: what it says happens, and nothing else.
+#include "tests/simgpu/faults/faults.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace convtune::simgpu {
+namespace {
+
+std::string Path() {
+  static const std::string path = ::testing::TempDir() + "/faults-" + std::to_string(getpid());
+  return path;
+}
+
+// FaultAt reads the variable once.
+const bool kSet = setenv("SIMGPU_FAULTS", Path().c_str(), 1) == 0;  // NOLINT: before all tests
+
+void Write(const std::string& text) {
+  std::ofstream(Path()) << text;
+  std::ofstream(Path() + ".fired");
+}
+
+std::string Fired() {
+  std::ostringstream text;
+  text << std::ifstream(Path() + ".fired").rdbuf();
+  return text.str();
+}
+
+Site Execution(const std::string& engine, const std::string& launch = "eager") {
+  Site site;
+  site.engine = engine;
+  site.operation = "fwd";
+  site.launch = launch;
+  return site;
+}
+
+TEST(FaultsTest, ALineHoldsWhereAllOfItsKeysDo) {
+  ASSERT_TRUE(kSet);
+  Write("# a comment\nengine:22 launch:replay = wrong\noperation:fwd engine:5 = nan\n");
+  EXPECT_EQ(FaultAt(Execution("22")), std::nullopt);
+  EXPECT_EQ(Fired(), "");
+  EXPECT_EQ(FaultAt(Execution("22", "replay")), Action::kWrong);
+  EXPECT_EQ(FaultAt(Execution("5")), Action::kNan);
+  EXPECT_EQ(FaultAt(Execution("2")), std::nullopt);
+  EXPECT_EQ(Fired(), "engine:22 launch:replay = wrong\noperation:fwd engine:5 = nan\n");
+}
+
+TEST(FaultsTest, TheFileIsReadAtEachCall) {
+  Write("engine:1 = wrong\n");
+  EXPECT_EQ(FaultAt(Execution("1")), Action::kWrong);
+  Write("engine:1 = not_supported\n");
+  EXPECT_EQ(FaultAt(Execution("1")), Action::kNotSupported);
+}
+
+TEST(FaultsTest, NthAndTimes) {
+  Write("engine:30 nth:2 = wrong\nengine:31 times:2 = nan\n");
+  EXPECT_EQ(FaultAt(Execution("30")), std::nullopt);
+  EXPECT_EQ(FaultAt(Execution("30")), Action::kWrong);
+  EXPECT_EQ(FaultAt(Execution("30")), std::nullopt);
+  EXPECT_EQ(FaultAt(Execution("31")), Action::kNan);
+  EXPECT_EQ(FaultAt(Execution("31")), Action::kNan);
+  EXPECT_EQ(FaultAt(Execution("31")), std::nullopt);
+  // What other processes had counts.
+  std::ofstream(Path() + ".fired") << "";
+  EXPECT_EQ(FaultAt(Execution("31")), Action::kNan);
+}
+
+TEST(FaultsTest, AnAllocationOfAtLeastSoManyBytes) {
+  Write("malloc:100 = fail\n");
+  Site site;
+  site.malloc_bytes = 99;
+  EXPECT_EQ(FaultAt(site), std::nullopt);
+  site.malloc_bytes = 100;
+  EXPECT_EQ(FaultAt(site), Action::kFail);
+  EXPECT_EQ(FaultAt(Execution("1")), std::nullopt);
+}
+
+TEST(FaultsTest, WhatCannotBeDoneIsRefused) {
+  const std::string refused[] = {"engin:1 = wrong\n", "engine:1 = wrogn\n",
+                                 "engine:1 wrong\n",  "engine:1 find:1/0 = fail\n",
+                                 "malloc = nan\n",    "engine:1 nth:0 = wrong\n",
+                                 "nth:1 = wrong\n"};
+  for (const std::string& text : refused) {
+    Write(text);
+    EXPECT_EXIT(FaultAt(Execution("1")), ::testing::ExitedWithCode(2), "simgpu: faults: ") << text;
+  }
+}
+
+}  // namespace
+}  // namespace convtune::simgpu

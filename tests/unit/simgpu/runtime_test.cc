@@ -1,0 +1,268 @@
+// The CUDA Runtime API of the simulated GPU, against what the manual says.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/simgpu/runtime/gpu.h"
+#include "tests/simgpu/runtime/l2_cache.h"
+#include "tests/simgpu/runtime/memory.h"
+
+namespace convtune::simgpu {
+namespace {
+
+// A context cannot be mended, so what destroys it runs in a process of its own.
+#define IN_ANOTHER_PROCESS(statement)                     \
+  EXPECT_EXIT(                                            \
+      {                                                   \
+        statement;                                        \
+        std::exit(::testing::Test::HasFailure() ? 1 : 0); \
+      },                                                  \
+      ::testing::ExitedWithCode(0), "")
+
+class RuntimeTest : public ::testing::Test {
+ protected:
+  RuntimeTest() {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  ~RuntimeTest() override {
+    cudaGetLastError();
+    cudaStreamDestroy(stream_);
+  }
+
+  static void* Malloc(size_t bytes) {
+    void* data = nullptr;
+    EXPECT_EQ(cudaMalloc(&data, bytes), cudaSuccess);
+    return data;
+  }
+  // Work of so many nanoseconds.
+  static WorkPtr Busy(
+      int64_t ns, std::function<void(const WorkStart&)> effect = [](const WorkStart&) {}) {
+    return std::make_shared<Work>(
+        Work{"busy", [ns, effect = std::move(effect)](const WorkStart& start) -> WorkEnd {
+               effect(start);
+               return {start.ns + ns};
+             }});
+  }
+  double ElapsedUs(const WorkPtr& work) {
+    std::array<cudaEvent_t, 2> events = {};
+    for (cudaEvent_t& event : events) EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+    EXPECT_EQ(cudaEventRecord(events[0], stream_), cudaSuccess);
+    EXPECT_EQ(Gpu::Get().Put(stream_, work), cudaSuccess);
+    EXPECT_EQ(cudaEventRecord(events[1], stream_), cudaSuccess);
+    float milliseconds = 0;
+    EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaErrorNotReady);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaSuccess);
+    for (cudaEvent_t event : events) EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+    return milliseconds * 1000.0;
+  }
+
+  cudaStream_t stream_ = nullptr;
+};
+
+TEST_F(RuntimeTest, ItsNameSaysThatItIsSimulated) {
+  cudaDeviceProp properties = {};
+  ASSERT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+  EXPECT_STREQ(properties.name, "SIMULATED H200");
+  EXPECT_EQ(properties.multiProcessorCount, 132);
+  EXPECT_EQ(cudaGetDeviceProperties(&properties, 1), cudaErrorInvalidDevice);
+}
+
+TEST_F(RuntimeTest, TheClockSkipsToTheEndOfWhatIsWaitedFor) {
+  const int64_t before = Gpu::Get().NowNs();
+  ASSERT_EQ(Gpu::Get().Put(stream_, Busy(3'600'000'000'000)), cudaSuccess);
+  EXPECT_LT(Gpu::Get().NowNs() - before, 60'000'000'000);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_GE(Gpu::Get().NowNs() - before, 3'600'000'000'000);
+}
+
+TEST_F(RuntimeTest, EventsComeInStepsOfHalfAMicrosecond) {
+  for (const int64_t ns : {100'000, 100'700, 5'000'123}) {
+    const double us = ElapsedUs(Busy(ns));
+    EXPECT_NEAR(us, static_cast<double>(ns) / 1000 + 2.5, 1.5);
+    EXPECT_NEAR(us * 2, std::nearbyint(us * 2), 1e-3 * us);
+  }
+}
+
+TEST_F(RuntimeTest, FreshMemoryIsPoisonedAndItsEndIsGuarded) {
+  auto* const data = static_cast<unsigned char*>(Malloc(1000));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 256, 0U);
+  EXPECT_EQ(data[0], DeviceMemory::kPoison);
+  EXPECT_EQ(data[999], DeviceMemory::kPoison);
+  EXPECT_DEATH(data[4096] = 0, "");
+  EXPECT_DEATH(data[-4096] = 0, "");
+  EXPECT_TRUE(Gpu::Get().memory().Contains(data, 1000));
+  EXPECT_FALSE(Gpu::Get().memory().Contains(data, 1001));
+  EXPECT_FALSE(Gpu::Get().memory().Contains(data - 1, 1));
+  ASSERT_EQ(cudaFree(data), cudaSuccess);
+  EXPECT_FALSE(Gpu::Get().memory().Contains(data, 1));
+  EXPECT_DEATH(data[0] = 0, "");
+  EXPECT_EQ(cudaFree(data), cudaErrorInvalidValue);
+}
+
+TEST_F(RuntimeTest, MemoryRunsOut) {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
+  void* data = nullptr;
+  EXPECT_EQ(cudaMalloc(&data, free_bytes + 1), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  data = Malloc(1 << 20);
+  size_t then = 0;
+  ASSERT_EQ(cudaMemGetInfo(&then, &total_bytes), cudaSuccess);
+  EXPECT_EQ(then, free_bytes - (1 << 20));
+  ASSERT_EQ(cudaFree(data), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, AnAsynchronousCopyReadsTheHostLate) {
+  auto* const data = static_cast<char*>(Malloc(4));
+  std::string text = "old";
+  ASSERT_EQ(cudaMemcpyAsync(data, text.data(), 4, cudaMemcpyHostToDevice, stream_), cudaSuccess);
+  text = "new";
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_STREQ(data, "new");
+  ASSERT_EQ(cudaFree(data), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, CopiesWithinTheGpuAreNotWaitedFor) {
+  auto* const data = static_cast<char*>(Malloc(512));
+  auto* const other = static_cast<char*>(Malloc(512));
+  ASSERT_EQ(cudaMemcpy(data, "text", 5, cudaMemcpyHostToDevice), cudaSuccess);
+  EXPECT_STREQ(data, "text");
+  ASSERT_EQ(cudaMemcpy(other, data, 5, cudaMemcpyDeviceToDevice), cudaSuccess);
+  EXPECT_NE(other[0], 't');
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_STREQ(other, "text");
+  EXPECT_EQ(cudaMemcpy(other, "text", 4, cudaMemcpyDeviceToDevice), cudaErrorInvalidValue);
+}
+
+TEST_F(RuntimeTest, StaleMemoryDestroysTheContext) {
+  void* const data = Malloc(1024);
+  IN_ANOTHER_PROCESS({
+    EXPECT_EQ(Gpu::Get().Put(stream_, Busy(1)), cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(data, 0, 4096, stream_), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorIllegalAddress);
+    // For good, in every call.
+    EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+    EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+    void* more = nullptr;
+    EXPECT_EQ(cudaMalloc(&more, 1), cudaErrorIllegalAddress);
+  });
+  ASSERT_EQ(cudaFree(data), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, ACaptureRunsNothingAndItsReplaysDo) {
+  int eager = 0;
+  int replays = 0;
+  const WorkPtr work =
+      Busy(10, [&](const WorkStart& start) { ++(start.replay ? replays : eager); });
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+            cudaErrorIllegalState);
+  ASSERT_EQ(Gpu::Get().Put(stream_, work), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorIllegalState);
+  EXPECT_EQ(graph, nullptr);
+}
+
+TEST_F(RuntimeTest, AGraphIsReplayedAsOftenAsItIsLaunched) {
+  int replays = 0;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(
+      Gpu::Get().Put(stream_,
+                     Busy(10, [&](const WorkStart& start) { replays += start.replay ? 1 : 0; })),
+      cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphUpload(exec, stream_), cudaSuccess);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+  EXPECT_EQ(replays, 0);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(replays, 3);
+  ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, WhatACaptureForbidsSpoilsIt) {
+  void* const data = Malloc(512);
+  void* more = nullptr;
+  const std::vector<std::function<cudaError_t()>> forbidden = {
+      [&] { return cudaStreamSynchronize(stream_); },
+      [] { return cudaDeviceSynchronize(); },
+      [&] { return cudaMalloc(&more, 512); },
+      [&] { return cudaFree(data); },
+      [&] { return cudaMemcpy(data, "text", 5, cudaMemcpyHostToDevice); },
+      [&] { return cudaMemcpyAsync(data, "text", 5, cudaMemcpyHostToDevice, stream_); },
+  };
+  for (const auto& call : forbidden) {
+    ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_EQ(call(), cudaErrorStreamCaptureUnsupported);
+    EXPECT_EQ(cudaMemsetAsync(data, 0, 4, stream_), cudaErrorStreamCaptureInvalidated);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(graph, nullptr);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  }
+  // A relaxed capture allows what does not concern its stream.
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(cudaFree(data), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorStreamCaptureUnsupported);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(RuntimeTest, AForkThatNeverJoinsIsNoGraph) {
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  Gpu::Get().ForkCapture(stream_);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureUnjoined);
+}
+
+TEST_F(RuntimeTest, NoiseIsTheSeeds) {
+  double sum = 0;
+  double largest = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const double off = Gpu::Get().Noise("a key", 0.01) - 1;
+    sum += off;
+    largest = std::max(largest, std::abs(off));
+  }
+  EXPECT_NEAR(sum / 10'000, 0, 0.0005);
+  EXPECT_GT(largest, 0.02);
+  EXPECT_LT(largest, 0.04);
+}
+
+TEST(L2CacheTest, WhatWasUsedLeastRecentlyLeavesFirst) {
+  constexpr int64_t kLine = L2Cache::kLineBytes;
+  L2Cache cache(4 * kLine);
+  const auto line = [](int number, int count = 1) {
+    return Span{reinterpret_cast<const void*>(uintptr_t{1} * number * kLine), count * kLine};
+  };
+  EXPECT_EQ(cache.Touch(line(1, 4)), 4 * kLine);
+  EXPECT_EQ(cache.Touch(line(1)), 0);
+  // 2 is now the oldest.
+  EXPECT_EQ(cache.Touch(line(9)), kLine);
+  EXPECT_EQ(cache.Missing(line(2)), kLine);
+  EXPECT_EQ(cache.Missing(line(1)), 0);
+  EXPECT_EQ(cache.Missing(line(3, 2)), 0);
+  // Of what is larger than the cache its end stays, which a second reading drives out.
+  EXPECT_EQ(cache.Touch(line(20, 6)), 6 * kLine);
+  EXPECT_EQ(cache.Missing(line(22, 4)), 0);
+  EXPECT_EQ(cache.Missing(line(21)), kLine);
+  EXPECT_EQ(cache.Touch(line(20, 6)), 6 * kLine);
+}
+
+}  // namespace
+}  // namespace convtune::simgpu

@@ -1,0 +1,48 @@
+#include "server/worker/cudnn/cudnn_status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/worker/cudnn/descriptor.h"
+#include "server/worker/deviceless_backend.h"
+#include "tests/unit/worker/device/test_profile.h"
+
+namespace convtune::worker::cudnn {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CudnnStatusTest, AMessageHoldsNoTextThatSuccessesLeft) {
+  const absl::StatusOr<device::DeviceProfile> profile =
+      device::DeviceProfile::Parse(device::kTestProfile);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const auto backend = DevicelessBackend::Create(*profile);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const absl::StatusOr<ConvProblem> problem =
+      ConvProblem::Parse("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,i8");
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  const auto opened = (*backend)->Open(*problem, 0);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  // Its heuristics leave kilobytes of warnings.
+  ASSERT_TRUE((*opened)->List({}, [](const Candidate&) { return true; }).ok());
+  cudnnTensorDescriptor_t tensor = nullptr;
+  ASSERT_EQ(cudnnCreateTensorDescriptor(&tensor), CUDNN_STATUS_SUCCESS);
+  const int sizes[CUDNN_DIM_MAX + 1] = {};
+  // Of no text of its own.
+  const absl::Status refused = ToStatus(
+      cudnnSetTensorNdDescriptor(tensor, CUDNN_DATA_FLOAT, CUDNN_DIM_MAX + 1, sizes, sizes),
+      "set x");
+  EXPECT_EQ(refused, absl::UnimplementedError("set x: CUDNN_STATUS_NOT_SUPPORTED"));
+  cudnnDestroyTensorDescriptor(tensor);
+}
+
+TEST(CudnnStatusTest, AMessageHoldsTheTextOfItsOwnError) {
+  absl::StatusOr<Descriptor> tensor = Descriptor::Create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  EXPECT_THAT(std::string(tensor->Finalize().message()), HasSubstr("nbDims"));
+}
+
+}  // namespace
+}  // namespace convtune::worker::cudnn

@@ -18,6 +18,7 @@ import pytest
 from conftest import PROGRAMS
 from harness.daemon import wait_until
 from harness.preload import Problem
+from harness.simulator import simulators
 
 pytestmark = pytest.mark.ci
 
@@ -76,6 +77,7 @@ def test_a_kit_names_its_commit_and_what_it_holds(dev_kit, tmp_path):
     folder, _ = dev_kit
     kit = load("kit")
     packed = shutil.copytree(folder, tmp_path / "kit")
+    assert not simulators(path.relative_to(packed) for path in packed.rglob("*"))
     said = (packed / "COMMIT").read_text()
     for written_later in ("COMMIT", "kit.json"):
         (packed / written_later).unlink()

@@ -240,6 +240,7 @@ cudaError_t Gpu::Wait(cudaStream_t stream) {
     found->second.capture->invalid = true;
     return cudaErrorStreamCaptureUnsupported;
   }
+  if (const cudaError_t error = Forbidden(); error != cudaSuccess) return error;
   Drain(&found->second);
   SkipTo(found->second.end_ns);
   return sticky_;
@@ -248,14 +249,18 @@ cudaError_t Gpu::Wait(cudaStream_t stream) {
 cudaStream_t Gpu::CreateStream() {
   const auto stream = reinterpret_cast<cudaStream_t>(next_id_++ << 4);
   streams_[stream] = {};
+  MakeContext();
   return stream;
 }
 
 cudaError_t Gpu::DestroyStream(cudaStream_t stream) {
   const auto found = streams_.find(stream);
   if (stream == nullptr || found == streams_.end()) return cudaErrorInvalidResourceHandle;
-  Drain(&found->second);
-  streams_.erase(found);
+  // Under a name that nobody knows.
+  auto node = streams_.extract(found);
+  node.key() = reinterpret_cast<cudaStream_t>(next_id_++ << 4);
+  node.mapped().capture = nullptr;
+  streams_.insert(std::move(node));
   return cudaSuccess;
 }
 
@@ -289,10 +294,14 @@ bool Gpu::IsCapturing(cudaStream_t stream) const {
   return found != streams_.end() && found->second.capture != nullptr;
 }
 
-cudaError_t Gpu::Forbidden() {
+cudaError_t Gpu::Forbidden() { return Invalidate(false); }
+cudaError_t Gpu::ForbiddenEvenIfRelaxed() { return Invalidate(true); }
+
+cudaError_t Gpu::Invalidate(bool relaxed_too) {
   cudaError_t error = cudaSuccess;
   for (auto& [id, stream] : streams_) {
-    if (stream.capture == nullptr || stream.capture->mode == cudaStreamCaptureModeRelaxed) continue;
+    if (stream.capture == nullptr) continue;
+    if (stream.capture->mode == cudaStreamCaptureModeRelaxed && !relaxed_too) continue;
     stream.capture->invalid = true;
     error = cudaErrorStreamCaptureUnsupported;
   }
@@ -320,8 +329,11 @@ cudaError_t Gpu::Upload(cudaGraphExec_t exec, cudaStream_t stream) {
   if (sticky_ != cudaSuccess) return sticky_;
   const auto found = execs_.find(exec);
   if (found == execs_.end()) return cudaErrorInvalidValue;
+  if (!IsStream(stream)) return cudaErrorInvalidResourceHandle;
+  // It may allocate.
+  if (const cudaError_t error = WaitForIdle(); error != cudaSuccess) return error;
   found->second.uploaded = true;
-  return IsStream(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
+  return cudaSuccess;
 }
 
 cudaError_t Gpu::LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream) {
@@ -340,9 +352,16 @@ cudaError_t Gpu::LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream) {
   if (!std::exchange(found->second.uploaded, true)) {
     if (const cudaError_t error = WaitForIdle(); error != cudaSuccess) return error;
   }
-  const bool pending = std::any_of(to.queue.begin(), to.queue.end(),
-                                   [exec](const Queued& queued) { return queued.exec == exec; });
-  if (pending && settings_.relaunch_blocks) {
+  const auto pending_on = [exec](const Stream& queued_on) {
+    return std::any_of(queued_on.queue.begin(), queued_on.queue.end(),
+                       [exec](const Queued& queued) { return queued.exec == exec; });
+  };
+  for (const auto& [id, other] : streams_) {
+    if (&other != &to && pending_on(other)) {
+      Die("a graph is launched that is pending on another stream: this order is not simulated");
+    }
+  }
+  if (pending_on(to) && settings_.relaunch_blocks) {
     if (const cudaError_t error = Wait(stream); error != cudaSuccess) return error;
   }
   for (const WorkPtr& work : found->second.nodes) {
@@ -352,7 +371,9 @@ cudaError_t Gpu::LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-void Gpu::DestroyGraph(cudaGraph_t graph) { graphs_.erase(graph); }
+cudaError_t Gpu::DestroyGraph(cudaGraph_t graph) {
+  return graphs_.erase(graph) > 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
 
 cudaError_t Gpu::DestroyExec(cudaGraphExec_t exec) {
   return execs_.erase(exec) > 0 ? cudaSuccess : cudaErrorInvalidValue;

@@ -93,11 +93,17 @@ class Gpu {
   // code. In a capture of this thread that forbids it: an error, and the
   // capture is invalid from then on.
   cudaError_t WaitForIdle();
-  // cudaStreamSynchronize; an error while the stream is captured.
+  // cudaStreamSynchronize; an error while the stream is captured, and in a capture
+  // of this thread that forbids it.
   cudaError_t Wait(cudaStream_t stream);
+
+  // Some function of the runtime has made the context that the driver's need.
+  bool has_context() const { return has_context_; }
+  void MakeContext() { has_context_ = true; }
 
   // Streams. Null is the legacy default stream.
   cudaStream_t CreateStream();
+  // What is on it still runs, when somebody waits for the GPU.
   cudaError_t DestroyStream(cudaStream_t stream);
   bool IsStream(cudaStream_t stream) const { return streams_.count(stream) > 0; }
 
@@ -108,12 +114,14 @@ class Gpu {
   // What a call that no capture of this thread allows gives: cudaSuccess if
   // there is none, else an error, and the capture is invalid from then on.
   cudaError_t Forbidden();
+  // The same for a call that not even a relaxed capture allows.
+  cudaError_t ForbiddenEvenIfRelaxed();
   // Another stream joins the capture and never comes back.
   void ForkCapture(cudaStream_t stream);
   cudaError_t Instantiate(cudaGraph_t graph, cudaGraphExec_t* exec);
   cudaError_t Upload(cudaGraphExec_t exec, cudaStream_t stream);
   cudaError_t LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream);
-  void DestroyGraph(cudaGraph_t graph);
+  cudaError_t DestroyGraph(cudaGraph_t graph);
   cudaError_t DestroyExec(cudaGraphExec_t exec);
 
   // The error that destroyed the context; every call gives it from then on.
@@ -155,6 +163,7 @@ class Gpu {
   void ReadClock(int64_t ns);
   // When the host puts the next piece of work on a stream.
   int64_t NextPutNs();
+  cudaError_t Invalidate(bool relaxed_too);
   cudaError_t Queue(Stream* stream, Queued queued);
   // Runs all that is on the stream; the host does not wait.
   void Drain(Stream* stream);
@@ -178,6 +187,7 @@ class Gpu {
   int64_t put_ns_ = 0;
   int64_t busy_ns_ = 0;
   int64_t noted_busy_ns_ = 0;
+  bool has_context_ = false;
   cudaError_t sticky_ = cudaSuccess;
 };
 

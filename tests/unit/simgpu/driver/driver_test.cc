@@ -196,7 +196,8 @@ TEST_F(DriverTest, WhatWaitsBehindABlockingKernelMovesTimeToItsLimit) {
   const int64_t before = Gpu::Get().NowNs();
   CUmodule module = nullptr;
   EXPECT_EQ(LoadModule(worker::device::kKernelsPtx, &module), CUDA_SUCCESS);
-  EXPECT_GE(Gpu::Get().NowNs() - before, 700'000'000);
+  // The launch may count as up to 20 ms earlier: a host is believed to have been quick.
+  EXPECT_GE(Gpu::Get().NowNs() - before, 680'000'000);
   EXPECT_EQ(gate_[1], 1);
   // So does a kernel's first launch, and none after it.
   CUfunction const stamp = GetFunction(module, "convtune_stamp");

@@ -439,7 +439,10 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEve
   }
   for (const Event* event : {from->second.get(), to->second.get()}) {
     if (event->captured) return Return(cudaErrorCapturedEvent);
-    if (event->reached != event->records) return Return(cudaErrorNotReady);
+    // What runs early still ends at its time.
+    if (event->reached != event->records || event->ns > Gpu::Get().NowNs()) {
+      return Return(cudaErrorNotReady);
+    }
   }
   // Where in a step the first event falls is the seed's, not the host's, so that
   // a run can be replayed.

@@ -44,6 +44,7 @@ GpuSettings ReadSettings() {
   GpuSettings settings;
   if (*Setting("SIMGPU_SEED") != '\0')
     settings.seed = std::strtoull(Setting("SIMGPU_SEED"), nullptr, 10);
+  settings.runs_early = *Setting("SIMGPU_RUNS_EARLY") != '\0';
   settings.relaunch_blocks = *Setting("SIMGPU_RELAUNCH_BLOCKS") != '\0';
   settings.no_sm_0 = *Setting("SIMGPU_NO_SM_0") != '\0';
   if (*Setting("SIMGPU_TIMER_STEP_NS") != '\0') {
@@ -189,6 +190,9 @@ cudaError_t Gpu::Queue(Stream* stream, Queued queued) {
     SkipTo(stream->end_ns);
   }
   stream->queue.push_back(std::move(queued));
+  const bool held = std::any_of(stream->queue.begin(), stream->queue.end(),
+                                [](const Queued& each) { return each.work->waits_for_host; });
+  if (settings_.runs_early && !held) Drain(stream);
   return sticky_;
 }
 

@@ -5,7 +5,8 @@
 // what was skipped so far: where a host call waits for the GPU, the clock moves
 // on to the end of what is waited for, and the host does not sleep. Nothing runs
 // before some call waits for it, so that memory which must not be touched until
-// then is read as late as the manual allows. A blocking kernel that the host
+// then is read as late as the manual allows. With GpuSettings::runs_early it runs as
+// soon as it is put on a stream, which the manual allows as well. A blocking kernel that the host
 // waits for, without having released it, therefore runs to its limit.
 #pragma once
 
@@ -47,6 +48,7 @@ struct GpuProfile {
 // Settings of a run, out of the environment: see tests/simgpu/README.md.
 struct GpuSettings {
   uint64_t seed = 1;
+  bool runs_early = false;       // work begins as soon as it is put on its stream
   bool relaunch_blocks = false;  // launching a graph that is pending waits for it
   int timer_step_ns = 32;        // of %globaltimer
   bool no_sm_0 = false;          // no block runs on SM 0

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -332,6 +333,42 @@ TEST_F(RuntimeTest, AnIdNeedsRoom) {
   EXPECT_EQ(cudaDeviceGetPCIBusId(id.data(), 12, 0), cudaErrorInvalidValue);
   EXPECT_EQ(cudaDeviceGetPCIBusId(id.data(), 13, 0), cudaSuccess);
   EXPECT_STREQ(id.data(), "0000:01:00.0");
+}
+
+void CheckThatWorkRunsEarly() {
+  int ran = 0;
+  const auto put = [&](int64_t ns, bool waits_for_host) {
+    Work work = {"busy", [&ran, ns](const WorkStart& start) -> WorkEnd {
+                   ++ran;
+                   return {start.ns + ns};
+                 }};
+    work.waits_for_host = waits_for_host;
+    EXPECT_EQ(Gpu::Get().Put(nullptr, std::make_shared<Work>(std::move(work))), cudaSuccess);
+  };
+  put(3'600'000'000'000, false);
+  EXPECT_EQ(ran, 1);
+  // An event behind it is nevertheless not reached before its time.
+  cudaEvent_t event = nullptr;
+  EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(event, nullptr), cudaSuccess);
+  float milliseconds = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, event, event), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, event, event), cudaSuccess);
+  put(1, true);
+  put(1, false);
+  EXPECT_EQ(ran, 1);
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_EQ(ran, 3);
+}
+
+// In a new process, which reads the setting.
+TEST(RunsEarlyTest, WorkDoesNotWaitForTheHost) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("SIMGPU_RUNS_EARLY", "1", 1);
+  IN_ANOTHER_PROCESS(CheckThatWorkRunsEarly());
+  unsetenv("SIMGPU_RUNS_EARLY");
+  GTEST_FLAG_SET(death_test_style, "fast");
 }
 
 TEST_F(RuntimeTest, TheQueuesDepthIsTheLastThatDoesNotWait) {

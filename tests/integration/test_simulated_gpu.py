@@ -271,6 +271,13 @@ def test_relaunches_that_block_the_host_are_timed_all_the_same(bench):
     assert after.evidence == "MEASURED" and bench_times(after)
 
 
+def test_work_that_runs_early_is_measured_all_the_same(bench):
+    it = bench(runs_early=1)
+    tuning = it.tuned()
+    assert tuning.failed_self_check() == [] and tuning.evidence == "MEASURED"
+    assert tuning.with_status(QUARANTINED) == []
+
+
 def test_no_block_on_sm_0_fails_the_clock(bench):
     it = bench(no_sm_0=1)
     it.tune()

@@ -12,18 +12,22 @@
 namespace convtune::simgpu {
 
 // Not thread-safe. Memory is poisoned with kPoison when it is allocated, and
-// unmapped when it is freed, so that a stale pointer is noticed.
+// unmapped when it is freed. Its addresses are never used again, so that a stale
+// pointer is noticed.
 class DeviceMemory {
  public:
   static constexpr unsigned char kPoison = 0xA5;
+  // Free, and yet not to be had: CUDA does not promise all that it calls free.
+  static constexpr int64_t kHeldBytes = int64_t{32} << 20;
 
   explicit DeviceMemory(int64_t total_bytes) : total_bytes_(total_bytes) {}
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Aligned to 512 bytes; the end lies as close before an untouchable page as
-  // the alignment allows. cudaErrorMemoryAllocation where no more is free.
+  // Aligned to 256 bytes, as is promised, and to no more; the end lies as close
+  // before an untouchable page as this allows. cudaErrorMemoryAllocation where
+  // no more is free.
   cudaError_t Allocate(int64_t bytes, void** data);
   // cudaErrorInvalidValue if nothing was allocated at `data`. Null is allowed.
   cudaError_t Free(void* data);

@@ -85,7 +85,7 @@ GpuProfile ReadProfile() {
   profile.driver_version = static_cast<int>(number("driverVer"));
   // Two transfers a clock.
   profile.memory_bytes_per_second =
-      2.0 * profile.memory_clock_khz * 1000 * profile.memory_bus_bits / 8;
+      kMemoryShare * 2.0 * profile.memory_clock_khz * 1000 * profile.memory_bus_bits / 8;
   profile.l2_bytes_per_second =
       profile.sm_clock_mhz * 1e6 * profile.sm_count * kL2BytesPerClockAndSm;
   return profile;
@@ -132,7 +132,7 @@ int64_t Gpu::HostNs() {
 
 int64_t Gpu::AlignUp(int64_t ns) { return (ns + kAlignmentNs - 1) / kAlignmentNs * kAlignmentNs; }
 
-int64_t Gpu::NowNs() const { return AlignUp(HostNs() + skipped_ns_); }
+int64_t Gpu::NowNs() const { return AlignUp(std::max(HostNs() + skipped_ns_, put_ns_)); }
 
 uint64_t Gpu::TimerAt(int64_t ns) const {
   return static_cast<uint64_t>(ns / settings_.timer_step_ns * settings_.timer_step_ns);
@@ -179,8 +179,7 @@ cudaError_t Gpu::Put(cudaStream_t stream, WorkPtr work) {
 
 int64_t Gpu::NextPutNs() {
   put_ns_ += kHostCallNs;
-  const int64_t now = NowNs();
-  if (put_ns_ < now - kLongestBurstNs || put_ns_ > now + kLongestBurstNs) put_ns_ = now;
+  put_ns_ = HostNs() + skipped_ns_ > put_ns_ + kLongestBurstNs ? NowNs() : put_ns_;
   return put_ns_;
 }
 
@@ -211,7 +210,7 @@ void Gpu::Drain(Stream* stream) {
 }
 
 void Gpu::SkipTo(int64_t ns) {
-  skipped_ns_ += std::max<int64_t>(0, ns - (HostNs() + skipped_ns_));
+  skipped_ns_ += std::max<int64_t>(0, std::max(ns, put_ns_) - (HostNs() + skipped_ns_));
   put_ns_ = NowNs();
   NoteUsage();
 }

@@ -24,10 +24,19 @@ struct Format {
   uint32_t largest() const { return has_infinity ? infinity() - 1 : nan() - 1; }
 };
 
-constexpr Format kHalf = {5, 10, true, false};
-constexpr Format kBfloat = {8, 7, true, false};
-constexpr Format kE4M3 = {4, 3, false, true};
-constexpr Format kE5M2 = {5, 2, true, true};
+// Of the types that are no C++ type.
+Format FormatOf(DataType type) {
+  switch (type) {
+    case DataType::kF16:
+      return {5, 10, true, false};
+    case DataType::kBF16:
+      return {8, 7, true, false};
+    case DataType::kE4M3:
+      return {4, 3, false, true};
+    default:
+      return {5, 2, true, true};
+  }
+}
 
 float DecodePattern(const Format& format, uint32_t bits) {
   const uint32_t magnitude = bits & format.nan();
@@ -67,20 +76,18 @@ uint32_t EncodePattern(const Format& format, float value) {
   return sign | magnitude;
 }
 
-const std::vector<float>& TableOf(const Format& format) {
-  const auto make = [](const Format& of) {
-    std::vector<float> table(size_t{2} << (of.exponent_bits + of.mantissa_bits));
-    for (size_t i = 0; i < table.size(); ++i) {
-      table[i] = DecodePattern(of, static_cast<uint32_t>(i));
+// The value of each pattern.
+const std::vector<float>& TableOf(DataType type) {
+  static const std::array<std::vector<float>, 9> tables = [] {
+    std::array<std::vector<float>, 9> made;
+    for (const DataType of : {DataType::kF16, DataType::kBF16, DataType::kE4M3, DataType::kE5M2}) {
+      std::vector<float>& table = made[static_cast<size_t>(of)];
+      table.resize(size_t{1} << (8 * SizeOf(of)));
+      for (uint32_t i = 0; i < table.size(); ++i) table[i] = DecodePattern(FormatOf(of), i);
     }
-    return table;
-  };
-  static const std::array<std::vector<float>, 4> tables = {make(kHalf), make(kBfloat), make(kE4M3),
-                                                           make(kE5M2)};
-  return tables[format.mantissa_bits == 10  ? 0
-                : format.mantissa_bits == 7 ? 1
-                : format.mantissa_bits == 3 ? 2
-                                            : 3];
+    return made;
+  }();
+  return tables[static_cast<size_t>(type)];
 }
 
 template <typename Raw, typename T, typename Value>
@@ -111,11 +118,7 @@ template <typename T>
 void DecodeElements(DataType type, const char* from, int64_t step, int64_t count, T* to,
                     int64_t to_step) {
   const auto same = [](auto raw) { return raw; };
-  const auto look_up = [&](const Format& format, auto raw) {
-    const float* const table = TableOf(format).data();
-    DecodeRaw<decltype(raw)>(from, step, count, to, to_step,
-                             [table](auto bits) { return table[bits]; });
-  };
+  const auto look_up = [table = &TableOf(type)](auto bits) { return (*table)[bits]; };
   switch (type) {
     case DataType::kF64:
       return DecodeRaw<double>(from, step, count, to, to_step, same);
@@ -126,13 +129,11 @@ void DecodeElements(DataType type, const char* from, int64_t step, int64_t count
     case DataType::kI8:
       return DecodeRaw<int8_t>(from, step, count, to, to_step, same);
     case DataType::kF16:
-      return look_up(kHalf, uint16_t{});
     case DataType::kBF16:
-      return look_up(kBfloat, uint16_t{});
+      return DecodeRaw<uint16_t>(from, step, count, to, to_step, look_up);
     case DataType::kE4M3:
-      return look_up(kE4M3, uint8_t{});
     case DataType::kE5M2:
-      return look_up(kE5M2, uint8_t{});
+      return DecodeRaw<uint8_t>(from, step, count, to, to_step, look_up);
   }
 }
 template void DecodeElements(DataType, const char*, int64_t, int64_t, float*, int64_t);
@@ -156,13 +157,11 @@ void EncodeElement(DataType type, double value, char* to) {
     case DataType::kI8:
       return EncodeRaw(Saturate<int8_t>(value), to);
     case DataType::kF16:
-      return EncodeRaw(static_cast<uint16_t>(EncodePattern(kHalf, narrow)), to);
     case DataType::kBF16:
-      return EncodeRaw(static_cast<uint16_t>(EncodePattern(kBfloat, narrow)), to);
+      return EncodeRaw(static_cast<uint16_t>(EncodePattern(FormatOf(type), narrow)), to);
     case DataType::kE4M3:
-      return EncodeRaw(static_cast<uint8_t>(EncodePattern(kE4M3, narrow)), to);
     case DataType::kE5M2:
-      return EncodeRaw(static_cast<uint8_t>(EncodePattern(kE5M2, narrow)), to);
+      return EncodeRaw(static_cast<uint8_t>(EncodePattern(FormatOf(type), narrow)), to);
   }
 }
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr double kNoise = 0.01;
 constexpr double kSlow = 1000;
-constexpr int64_t kTouchedWorkspace = 64;  // at each end
-constexpr int kAnything = 0x3C;            // a number in each type
+constexpr int64_t kWorkspacePieces = 64, kWorkspacePiece = 64;
+constexpr int kAnything = 0x3C;  // a number in each type
 
 std::string& ErrorText() {
   thread_local std::string text;
@@ -97,14 +97,15 @@ class Run {
     return {call_.data.at(operand.uid), operand.tensor.Bytes()};
   }
 
-  // So that stale memory for it is met.
+  // All over, so that what is kept there does not last.
   void WriteWorkspace() const {
     auto* const data = static_cast<char*>(call_.workspace);
     const int64_t bytes = candidate_.workspace_bytes;
-    const auto end = static_cast<size_t>(std::min(bytes, kTouchedWorkspace));
-    if (end == 0) return;
-    std::memset(data, 0x5A, end);
-    std::memset(data + bytes - static_cast<int64_t>(end), 0x5A, end);
+    const int64_t piece = std::min(bytes, kWorkspacePiece);
+    for (int64_t i = 0; i < kWorkspacePieces && piece > 0; ++i) {
+      std::memset(data + (bytes - piece) * i / (kWorkspacePieces - 1), 0x5A,
+                  static_cast<size_t>(piece));
+    }
   }
 
   void WriteOutput() const {

@@ -156,16 +156,15 @@ std::shared_ptr<const Candidate> MakeCandidate(const Program& program, int algor
 }
 
 template <typename Perf>
-void Fill(Operation operation, const std::vector<LegacyEntry>& entries,
-          const std::vector<double>& times_us, int requested, int* returned, Perf* perfs) {
+void Fill(Operation operation, const std::vector<LegacyEntry>& entries, int requested,
+          int* returned, Perf* perfs) {
   *returned = std::min(requested, static_cast<int>(entries.size()));
   for (int i = 0; i < *returned; ++i) {
     const LegacyEntry& entry = entries[static_cast<size_t>(i)];
-    const double us = times_us.empty() ? 0 : times_us[static_cast<size_t>(i)];
     perfs[i] = {};
     perfs[i].algo = static_cast<decltype(Perf::algo)>(entry.algorithm);
     perfs[i].status = entry.status;
-    perfs[i].time = us > 0 ? static_cast<float>(us / 1000) : -1.0F;
+    perfs[i].time = entry.us > 0 ? static_cast<float>(entry.us / 1000) : -1.0F;
     perfs[i].memory = static_cast<size_t>(entry.workspace_bytes);
     perfs[i].determinism =
         IsDeterministic(operation, entry.algorithm) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
@@ -196,7 +195,7 @@ cudnnStatus_t List(cudnnHandle_t handle, const Descriptors& from, int requested,
   };
   std::stable_sort(entries.begin(), entries.end(),
                    [&](const LegacyEntry& a, const LegacyEntry& b) { return key(a) < key(b); });
-  Fill(from.operation, entries, {}, requested, returned, perfs);
+  Fill(from.operation, entries, requested, returned, perfs);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -211,30 +210,23 @@ Legacy& TheLegacy() {
   return legacy;
 }
 
-// One entry of cudnnFind*: its time, or 0 and a status.
-double Try(const Program& program, const std::map<int64_t, void*>& data, void* workspace,
-           size_t workspace_bytes, cudaStream_t stream, LegacyEntry* entry) {
+// Measures one entry of cudnnFind*.
+cudnnStatus_t Try(const Program& program, const Call& call, size_t workspace_bytes,
+                  cudaStream_t stream, LegacyEntry* entry) {
   Site site;
   site.find = IdOf(entry->algorithm, entry->math_type);
-  if (entry->status != CUDNN_STATUS_SUCCESS) return 0;
   const std::optional<Action> fault = FaultAt(site);
   if (fault == Action::kHang) Hang();
   if (fault == Action::kAbort) std::abort();
-  if (fault.has_value()) {
-    entry->status =
-        fault == Action::kNotSupported ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_EXECUTION_FAILED;
-    return 0;
+  if (fault == Action::kNotSupported) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (fault.has_value()) return CUDNN_STATUS_EXECUTION_FAILED;
+  if (entry->workspace_bytes > 0 &&
+      (entry->workspace_bytes > static_cast<int64_t>(workspace_bytes) || !call.workspace)) {
+    return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
   }
-  if (entry->workspace_bytes > static_cast<int64_t>(workspace_bytes) ||
-      (entry->workspace_bytes > 0 && workspace == nullptr)) {
-    entry->status = CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return 0;
-  }
-  double us = 0;
   const Plan plan = {
       MakeCandidate(program, entry->algorithm, entry->math_type, entry->workspace_bytes)};
-  entry->status = RunAndTime(plan, {data, workspace}, stream, &TheLegacy().library, &us);
-  return us;
+  return RunAndTime(plan, call, stream, &TheLegacy().library, &entry->us);
 }
 
 template <typename Perf>
@@ -251,21 +243,15 @@ cudnnStatus_t Find(cudnnHandle_t handle, const Descriptors& from,
     return Error(CUDNN_STATUS_EXECUTION_FAILED,
                  absl::StrCat("find: the GPU cannot be waited for: ", cudaGetErrorName(error)));
   }
-  std::vector<std::pair<double, LegacyEntry>> timed;
-  for (LegacyEntry& entry : EntriesOf(program.convolution, MathTypeOf(from))) {
-    const double us = Try(program, data, workspace, workspace_bytes, stream, &entry);
-    timed.emplace_back(us, entry);
+  std::vector<LegacyEntry> entries = EntriesOf(program.convolution, MathTypeOf(from));
+  for (LegacyEntry& entry : entries) {
+    if (entry.status != CUDNN_STATUS_SUCCESS) continue;
+    entry.status = Try(program, {data, workspace}, workspace_bytes, stream, &entry);
   }
-  std::stable_sort(timed.begin(), timed.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.first == 0, a.first) < std::pair(b.first == 0, b.first);
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.us == 0, a.us) < std::pair(b.us == 0, b.us);
   });
-  std::vector<LegacyEntry> entries;
-  std::vector<double> times_us;
-  for (const auto& [us, entry] : timed) {
-    times_us.push_back(us);
-    entries.push_back(entry);
-  }
-  Fill(from.operation, entries, times_us, requested, returned, perfs);
+  Fill(from.operation, entries, requested, returned, perfs);
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -869,6 +869,23 @@ TEST(Legacy, AnOutputOfOtherSizesIsRefused) {
   cudnnDestroyTensorDescriptor(x);
 }
 
+TEST(Legacy, AnExecutionSpoilsItsWorkspaceAllOver) {
+  Problem problem("fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32");
+  auto legacy =
+      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const LegacyAlgorithm fft = {4, 0};
+  const int64_t bytes = legacy->WorkspaceBytes(fft).value();
+  auto* const workspace = static_cast<char*>(problem.workspace);
+  std::memset(workspace, 0, static_cast<size_t>(bytes));
+  ASSERT_TRUE(legacy->Launch(fft, problem.pointers, workspace, bytes).ok());
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  for (int part = 0; part < 16; ++part) {
+    const char* const begin = workspace + bytes * part / 16;
+    EXPECT_TRUE(std::any_of(begin, begin + bytes / 16, [](char byte) { return byte != 0; }))
+        << part;
+  }
+}
+
 TEST(Legacy, FindLeavesNoResult) {
   Problem problem(kHalf);
   auto legacy =

@@ -25,7 +25,7 @@ constexpr double kSigmas = 3;
 using Hardware = std::tuple<std::string, int, std::string, bool>;
 
 Hardware HardwareOf(const Environment& e) {
-  return {e.gpu_model, e.sm_count, e.mig_profile, e.profile};
+  return {e.gpu_model, e.sm_count, e.mig_profile, e.profile || e.simulated()};
 }
 
 auto VersionOf(const Environment& e) {
@@ -80,7 +80,7 @@ void ReportAnalysis::NumberGpus() {
   hardware_of_environment_ = Ranks(hardware);
   versions_ = Ranks(versions);
   const std::set<Hardware> kinds(hardware.begin(), hardware.end());
-  for (const Hardware& kind : kinds) profiles_.push_back(std::get<3>(kind));
+  for (const Hardware& kind : kinds) no_cards_.push_back(std::get<3>(kind));
   gpu_of_place_ = Ranks(places);
   for (int& place : gpu_of_place_) place *= static_cast<int>(kinds.size());
   const std::set<std::pair<std::string, std::string>> known(places.begin(), places.end());

@@ -33,7 +33,8 @@ class ReportAnalysis {
   }
   int GpuOf(int row) const { return GpuOf(Row(row)); }
   bool HasRows(size_t gpu) const { return rows_of_gpu_[gpu] > 0; }
-  bool IsProfile(size_t gpu) const { return profiles_[gpu % profiles_.size()]; }
+  // A profile, or a GPU made of software.
+  bool IsNoCard(size_t gpu) const { return no_cards_[gpu % no_cards_.size()]; }
   // A time of the row as a GPU of its model's middle speed would take it.
   double AtModelSpeed(const ReportRow& row, double us) const {
     return us / ratios_[static_cast<size_t>(GpuOf(row))];
@@ -73,7 +74,7 @@ class ReportAnalysis {
   // The numbers of GPUs are places' and environments' together.
   std::vector<int> gpu_of_place_;
   std::vector<int> hardware_of_environment_;
-  std::vector<bool> profiles_;  // by hardware
+  std::vector<bool> no_cards_;  // by hardware
   std::vector<int> versions_;   // of environments' cuDNN, in their order
   std::vector<int> newest_;     // of each GPU
   std::vector<int> rows_of_gpu_;

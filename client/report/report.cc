@@ -31,7 +31,7 @@ void CountRows(const ReportAnalysis& analysis, const RowCounts& counts, ReportHe
   for (size_t g = 0; g < analysis.gpus.size(); ++g) {
     if (!analysis.HasRows(g)) continue;
     nodes.insert(analysis.gpus[g].node);
-    headline->gpus += analysis.IsProfile(g) ? 0 : 1;
+    headline->gpus += analysis.IsNoCard(g) ? 0 : 1;
   }
   headline->nodes = static_cast<int>(nodes.size());
   headline->search_seconds = counts.search_seconds;

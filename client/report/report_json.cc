@@ -219,7 +219,8 @@ Json EnvironmentObject(const Environment& e) {
                        {"name", e.Name()},
                        {"gpu_model", e.gpu_model},
                        {"cudnn", e.cudnn.ToText()},
-                       {"profile", e.profile}});
+                       {"profile", e.profile},
+                       {"simulated", e.simulated()}});
 }
 
 Json Problem(const ReportProblem& p) {

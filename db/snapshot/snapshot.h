@@ -20,7 +20,7 @@ inline constexpr char kDatagramSocket[] = "datagrams.sock";
 inline constexpr char kKillSwitchFile[] = "disabled";
 
 inline constexpr char kSnapshotMagic[8] = {'C', 'V', 'T', 'S', 'N', 'A', 'P', '\n'};
-constexpr uint32_t kSnapshotVersion = 1;
+constexpr uint32_t kSnapshotVersion = 2;
 // Up to so many bytes a reader copies the file into private memory; a larger
 // one may be mapped.
 constexpr uint64_t kSnapshotCopyLimit = uint64_t{64} << 20;
@@ -53,7 +53,8 @@ struct SnapshotKnob {
 };
 static_assert(sizeof(SnapshotKnob) == 16);
 
-// The properties of the stock choice of a mode.
+// The properties of the stock choice of modes INSTANT and A, which list the same. Nothing is
+// known of the other modes' choices; the legacy API's depends on what each call allows.
 struct StockChoice {
   uint32_t known;  // 0 or 1; where 0 the rest is 0
   uint32_t numerical_notes;
@@ -62,14 +63,6 @@ struct StockChoice {
   int64_t workspace_bytes;
 };
 static_assert(sizeof(StockChoice) == 24);
-
-// The first four are cudnnBackendHeurMode_t.
-constexpr int kStockInstant = 0;
-constexpr int kStockB = 1;
-constexpr int kStockFallback = 2;
-constexpr int kStockA = 3;
-constexpr int kStockLegacy = 4;  // first of cudnnGetConvolution*Algorithm_v7
-constexpr int kStockCount = 5;
 
 // One problem's portfolio, in the order in which it is to be offered; those of
 // the two APIs each in their own order.
@@ -80,9 +73,9 @@ struct SnapshotEntry {
   uint8_t evidence;          // Evidence's number
   uint8_t pinned;            // 0 or 1
   uint64_t release;          // the release in which it last changed
-  StockChoice stock[kStockCount];
+  StockChoice stock;
 };
-static_assert(sizeof(SnapshotEntry) == 456);
+static_assert(sizeof(SnapshotEntry) == 360);
 
 struct SnapshotSlot {
   uint32_t tag;             // upper half of the key's hash

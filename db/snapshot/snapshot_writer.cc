@@ -118,11 +118,9 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
   added.entry.evidence = static_cast<uint8_t>(choice.evidence);
   added.entry.pinned = choice.pinned ? 1 : 0;
   added.entry.release = choice.release;
-  for (size_t i = 0; i < choice.stock.size(); ++i) {
-    if (const std::optional<StockNotes>& stock = choice.stock[i]) {
-      added.entry.stock[i] = {1, stock->numerical_notes, stock->behavior_notes, 0,
-                              stock->workspace_bytes};
-    }
+  if (choice.stock) {
+    added.entry.stock = {1, choice.stock->numerical_notes, choice.stock->behavior_notes, 0,
+                         choice.stock->workspace_bytes};
   }
   Section& section = sections_[{environment_key, channel}];
   if (!section.emplace(added.entry.key, std::move(added)).second) {

@@ -1,7 +1,6 @@
 // A SnapshotWriter builds and writes snapshots (snapshot.h).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,8 +20,8 @@
 
 namespace convtune::snapshot {
 
-// The known properties of the stock choice, the one that cuDNN's heuristic makes by
-// itself.
+// The known properties of the stock choice, the first that cuDNN's mode A lists and that can
+// be finalised.
 struct StockNotes {
   uint32_t numerical_notes = 0;
   uint32_t behavior_notes = 0;
@@ -41,8 +40,7 @@ struct SnapshotChoice {
   Evidence evidence = Evidence::kNone;
   bool pinned = false;
   uint64_t release = 0;  // in which it last changed
-  // By kStockInstant ... kStockLegacy.
-  std::array<std::optional<StockNotes>, kStockCount> stock;
+  std::optional<StockNotes> stock;
 };
 
 // Collects choices and serialises them: equal choices give equal bytes, in

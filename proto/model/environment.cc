@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/text.h"
@@ -78,6 +79,12 @@ std::string Slug(std::string_view gpu_model) {
   if (!slug.empty() && slug.back() == '-') slug.pop_back();
   return slug;
 }
+
+bool IsSimulated(std::string_view environment) {
+  return absl::StartsWith(Slug(environment), "simulated-");
+}
+
+bool Environment::simulated() const { return IsSimulated(gpu_model); }
 
 std::string Environment::ToText() const {
   return Concat(profile ? kProfilePrefix : "", Slug(gpu_model), ",cc=", cc_major, ".", cc_minor,

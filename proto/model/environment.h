@@ -44,12 +44,18 @@ struct Environment {
   std::string Name() const;
   // Reads ToText()'s form; gpu_model is then the slug.
   static absl::StatusOr<Environment> Parse(std::string_view text);
+  // A GPU made of software: nothing that is measured on it holds for a card.
+  bool simulated() const;
 
   friend bool operator==(const Environment&, const Environment&) = default;
 };
 
 // Lower case; runs of anything but letters and digits are one '-'.
 std::string Slug(std::string_view gpu_model);
+
+// Environment::simulated() of an environment's gpu_model, Name() or ToText(): it begins with
+// "SIMULATED ".
+bool IsSimulated(std::string_view environment);
 
 // A program's own environment as texts: see BatchGetRequest.program. An empty
 // text, 0 and kUnknown are not known.

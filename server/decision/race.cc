@@ -90,7 +90,7 @@ size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& plac
 RaceStep NextStep(const RacePolicy& policy, const std::vector<Contender>& contenders,
                   const std::vector<Series>& series, const std::vector<size_t>& runners,
                   int rounds) {
-  if (rounds < policy.screen_rounds) return {runners, policy.screen_rounds - rounds};
+  if (rounds < policy.screen_rounds) return {runners, policy.screen_rounds - rounds, true};
   RaceLook look(policy, series, rounds);
   const bool screening = rounds < policy.first_look;
   std::set<size_t> racing;
@@ -161,7 +161,7 @@ std::vector<size_t> Race::LeaveOtherKind() {
 
 RaceStep Race::Next() {
   rounds_ += step_rounds_;
-  if (runners_.empty()) return {{}, 0, StopReason::kSettled};
+  if (runners_.empty()) return {{}, 0, false, StopReason::kSettled};
   const std::vector<Series> samples = Samples();
   RaceStep step = NextStep(policy_, contenders_, samples, runners_, rounds_);
   if (rounds_ >= policy_.screen_rounds) NoteWhoIsBehind(samples);

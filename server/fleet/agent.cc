@@ -291,6 +291,8 @@ absl::Status Agent::ReadPlaces() {
   for (const v1::Environment& proto : environments.environments()) {
     if (!proto.current()) continue;
     ASSIGN_OR_RETURN(Environment environment, Environment::Parse(proto.text()));
+    // The fleet is one of cards: it neither asks nor gives a simulated GPU anything.
+    if (environment.simulated()) continue;
     environment.gpu_model = proto.gpu_model();
     ASSIGN_OR_RETURN(const int64_t id, names_->Environment(environment));
     Place place{id, proto.name(), environment, proto.provenance().driver_version(), 0};
@@ -378,6 +380,7 @@ absl::StatusOr<bool> Agent::PushPage() {
   std::map<std::string, std::vector<std::string>> delivered;
   for (const v1::OutboxRow& row : page.rows()) {
     *ack.add_ids() = row.id();
+    if (IsSimulated(row.environment().gpu_model())) continue;
     if (std::optional<db::fleet::FleetDelivery> delivery = ToDelivery(row)) {
       delivered[delivery->tuning.key.environment_text].push_back(delivery->tuning.key.problem_text);
       deliveries.push_back(*std::move(delivery));

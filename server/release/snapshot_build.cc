@@ -157,8 +157,7 @@ class Builder {
     choice.evidence = entry.evidence;
     choice.pinned = entry.pinned;
     choice.release = static_cast<uint64_t>(entry.release);
-    // Modes INSTANT and A list the same; nothing is known of the others.
-    choice.stock[snapshot::kStockA] = choice.stock[snapshot::kStockInstant] = entry.stock;
+    choice.stock = entry.stock;
     return writer->Add(*environment->second, entry.channel, choice);
   }
 

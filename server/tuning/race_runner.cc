@@ -107,6 +107,7 @@ absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep
   request.set_rounds(step.rounds);
   request.set_first_round(race_.rounds());
   request.set_cache_state(static_cast<v1::CacheState>(cache_state_));
+  if (step.screening) request.set_most_runs(1);
   request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
   return client_->Measure(
       request, [this](const worker::v1::Sample& sample) { Take(sample); },

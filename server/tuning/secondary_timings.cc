@@ -13,8 +13,8 @@
 namespace convtune::tuning {
 namespace {
 
-// Enough for a 99% interval of a median, which takes eight.
-constexpr int kRounds = 15;
+// Enough for a 99% interval of a median, which takes eight, with two discarded.
+constexpr int kRounds = 10;
 constexpr int kFewestRounds = 8;
 
 struct Way {

@@ -1,10 +1,10 @@
 """Gates: what a machine and our programs must show on it before the verdict's minutes are spent.
 
-    python3 gates.py NAME --kit DIR --work DIR [--simulate]
+    python3 gates.py NAME --kit DIR --work DIR [--simulate WORKER]
 
 runs one gate as a process of its own. It prints what it saw, one line, and ends
 with 0; where it fails, one line says why, and it ends with 1. `go` runs them in
-the order of GATES. --simulate tries all but the GPU, with the fake worker.
+the order of GATES. --simulate tries all but the GPU, with WORKER in the worker's place.
 """
 
 import argparse
@@ -36,6 +36,8 @@ PROBLEM = "fwd,x=32x64x56x56,w=64x64x3x3,pad=1x1,nhwc,f16"  # ResNet-50's, and c
 SOCKET_S = 60
 READ_S = 20  # for the page cache
 READERS, READ_BYTES = 8, 8 << 20
+QUESTION_S, SANITIZER_S = 15, 100
+SMALL = [f"fwd,x=2x16x{size}x{size},w=32x16x3x3,pad=1x1,{form}" for size, form in ((8, "nhwc,f16"), (9, "nchw,f32"), (12, "nhwc,bf16"))]
 # Of PyTorch's folders, those that a convolution needs, in the order of need.
 NEEDED_FIRST = ("cudnn", "torch/lib", "cublas", "cudart", "nvrtc", "cupti", "nvJitLink")
 
@@ -52,21 +54,30 @@ class Gate:
     next: str  # what is to be done where it fails
     once: bool = True  # it passes for a kit, driver and cuDNN, and is not asked again; else it is of this machine
     fatal: bool = False  # without it nothing else can be had
+    later: bool = False  # of a second call: the first has better to do
 
 
 class Place:
     """Where a gate runs: the kit, the folder of results, and how programs of ours are started."""
 
-    def __init__(self, kit, work, simulate):
-        self.kit, self.work, self.simulate = pathlib.Path(kit).resolve(), pathlib.Path(work).resolve(), simulate
+    def __init__(self, kit, work, simulate=None):
+        self.kit, self.work, self.simulate = pathlib.Path(kit).resolve(), pathlib.Path(work).resolve(), simulate is not None
         self.scratch = self.work / "tmp"
         self.scratch.mkdir(parents=True, exist_ok=True)
-        self.worker = self.kit / "bin" / ("convtune-fake-worker" if simulate else "convtune-worker")
+        self.worker = pathlib.Path(simulate).resolve() if simulate else self.kit / "bin" / "convtune-worker"
+        self.questions = self.worker.with_name("convtune-gpu-questions" + ("-sim" if simulate else ""))
         self.library = self.kit / "lib" / "libconvtune_preload.so"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD", "LD_AUDIT", "TORCH_CUDNN_"))}
         # The worker must load the cuDNN that PyTorch has.
         folders = [*map(str, wheel_folders()), self.env.get("LD_LIBRARY_PATH", "")]
         self.worker_env = {**self.env, "LD_LIBRARY_PATH": ":".join(f for f in folders if f)}
+        card = self.work / "card.json"
+        self.gpu = json.loads(card.read_text())["gpu"] if card.exists() else ""
+        self.ignore_clock(False)
+
+    def ignore_clock(self, now):
+        """Has the worker sample whatever its clock, from here on and in the study, if it has to `now` or had to before."""
+        self.worker_env |= lab.clock_env(self.work, self.gpu, now)
 
     def python(self, code, seconds, **env):
         """Standard output of a Python process that runs `code`; Failed with its last words otherwise."""
@@ -130,6 +141,9 @@ def find_smi():
 
 def card(place):
     """Which GPU it is, its clocks and who else is on it."""
+    found = lab.MadeUpCard() if place.simulate else lab.find_card()
+    cudnn = version_of("nvidia-cudnn-cu13") or version_of("nvidia-cudnn-cu12")
+    (place.work / "card.json").write_text(json.dumps({"gpu": found.name, "driver": found.driver, "cudnn": cudnn}))
     program = find_smi()
     if program is None:
         if place.simulate:
@@ -144,6 +158,23 @@ def card(place):
     if others:
         raise Failed(f"{text}: {len(others)} other processes compute on it")
     return text
+
+
+def ask(place, name):
+    """One of the three questions, asked without anything of ours but the blocking kernel."""
+    if place.simulate and not place.questions.exists():
+        return "simulated: not asked"
+    return place.said([place.questions, name, place.kit / "server/worker/device/kernels.ptx"], QUESTION_S, place.worker_env).strip()
+
+
+def delays(place):
+    try:
+        return ask(place, "delays")
+    except Failed as failure:
+        if "are OFF" not in str(failure):
+            raise
+        place.ignore_clock(True)
+        raise Failed(f"{failure}; from here on the worker samples in spite of it, and results are marked") from None
 
 
 def files(place):
@@ -195,18 +226,21 @@ def probe(place):
     first = json.loads(said.splitlines()[0])
     if first.get("error"):
         raise Failed(first["error"])
+    (place.work / "device-properties.json").write_text(place.said([place.worker, "--dump-profile", "--device", "gpu:0"], 30, place.worker_env))
     return first["environment"]
 
 
 @contextlib.contextmanager
-def daemon(place, state):
+def daemon(place, state, worker=None, seconds=60):
     """convtuned on `state`; gives a function that runs a convtune command and returns its JSON document."""
     state.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix="ct-")  # a socket's path is short
     address = f"unix:{folder}/s"
-    command = [place.kit / "bin" / "convtuned", "--state-dir", state, "--listen", address, "--devices", "0", "--worker", place.worker,
+    command = [place.kit / "bin" / "convtuned", "--state-dir", state, "--listen", address, "--devices", "0", "--worker", worker or place.worker,
                "--auto-promote", "--allow-network-fs"]  # fmt: skip
     env = {**place.worker_env, "CONVTUNE_TRACE": str(place.work / "trace" / "gates.jsonl")}
+    if worker:  # one that is slow, and whose times are of no use
+        command, env = [*command, "--hang-timeout", f"{seconds}s"], {**env, lab.IGNORE_CLOCK: "1"}
     (place.work / "trace").mkdir(exist_ok=True)
     log = place.work / "logs" / "gate-convtuned.log"
     log.parent.mkdir(exist_ok=True)
@@ -223,7 +257,7 @@ def daemon(place, state):
 
         def run(*arguments):
             command = [place.kit / "bin" / "convtune", *arguments, "--json", "--address", address]
-            return json.loads(place.said(command, 60, place.worker_env, good=(0, 3)))  # 3: a worse answer than was wished for
+            return json.loads(place.said(command, seconds, place.worker_env, good=(0, 3)))  # 3: a worse answer than was wished for
 
         yield run
     finally:
@@ -270,7 +304,11 @@ def served(place):
             tuning = convtune("explain", PROBLEM).get("tuning", {})
         except Failed as failure:
             raise Failed(f"{failure}{broken_words(convtune('environments'))}") from None
-        broken = broken_words([convtune("environments"), tuning])
+        documents = [convtune("environments"), tuning]
+    if "clock" in lab.failed_instruments(documents) and lab.IGNORE_CLOCK not in place.worker_env:
+        place.ignore_clock(True)
+        return served(place)
+    broken = broken_words(documents) + (", and samples are taken in spite of it" if lab.IGNORE_CLOCK in place.worker_env else "")
     (place.work / "gate-tuning.json").write_text(json.dumps(tuning))
     evidence, candidates = tuning.get("evidence", "none").removeprefix("EVIDENCE_").lower(), tuning.get("candidates", [])
     quarantined = sum(c.get("status") == "CANDIDATE_STATUS_QUARANTINED" for c in candidates)
@@ -396,34 +434,56 @@ def referee(place):
     return text
 
 
-def tuning_run(place):
-    """ResNet-50's forward problems, by the command that tunes a GPU."""
-    programs = place.kit / "bin"
-    if place.simulate:
-        programs = place.scratch / "fake-bin"
-        programs.mkdir(exist_ok=True)
-        for name, target in (("convtuned", "convtuned"), ("convtune", "convtune"), ("convtune-worker", "convtune-fake-worker")):
-            (programs / name).unlink(missing_ok=True)
-            (programs / name).symlink_to(place.kit / "bin" / target)
-    (place.work / "trace").mkdir(exist_ok=True)
-    out = place.work / "run"
-    env = {**place.env, "CONVTUNE_TRACE": str(place.work / "trace" / "run.jsonl")}
-    command = ["bash", HERE / "run", "--only", "fwd:f16:nhwc", "--batch", "32", "--minutes", "2", "--bin", programs, "--out", out,
-               "--python", sys.executable]  # fmt: skip
-    place.said(command, 150, env)
-    return f"{len(list(out.glob('*.tar.gz')))} result, in run/ of the pack"
+def sanitized(place, program, tool):
+    """(errors, what is to be said) of one tool of compute-sanitizer over a tuning of SMALL."""
+    log, worker = place.work / "logs" / f"{tool}.log", place.scratch / f"{tool}-worker"
+    # A probe or a watch is none of its business. The worker's self-check spoils a capture, which is an error of a call.
+    worker.write_text(f"""#!/bin/sh
+case "$*" in *--fd*) exec '{program}' --tool {tool} --target-processes all --require-cuda-init no --report-api-errors no --log-file '{log}' '{place.worker}' "$@";; esac
+exec '{place.worker}' "$@"
+""")
+    worker.chmod(0o755)
+    log.unlink(missing_ok=True)
+    try:
+        with daemon(place, place.scratch / f"{tool}-state", worker, SANITIZER_S - 15) as convtune:
+            for problem in SMALL:
+                convtune("tune", problem, "--budget", "3s", "--api", "graph")
+    except Failed as failure:
+        return 1, f"{tool}: {failure}"
+    said = log.read_text(errors="replace") if log.exists() else ""
+    found = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", said)
+    kernels = sorted(set(re.findall(r"\bat .*?([\w:]+)(?:<[^(]*)?\(", said)))[:3]
+    if found is None:
+        return 1, f"{tool} said no summary"
+    return int(found[1]), f"{tool} {found[1]}" + (f" ({', '.join(kernels)})" if kernels and found[1] != "0" else "")
+
+
+def sanitizer(place):
+    """compute-sanitizer over one tuning of three small shapes: it looks at memory, and nothing that it slows down is a time."""
+    program = shutil.which("compute-sanitizer", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
+    if program is None:
+        return "skipped: compute-sanitizer is not in PATH, nor in /usr/local/cuda/bin"
+    with concurrent.futures.ThreadPoolExecutor() as tools:
+        found = list(tools.map(lambda tool: sanitized(place, program, tool), ("memcheck", "racecheck", "initcheck")))
+    text = "errors: " + ", ".join(words for _, words in found)
+    if any(errors for errors, _ in found):
+        raise Failed(text)
+    return text
 
 
 GATES = (
+    Gate("card", 30, card, "end the other processes, or put the driver's folder into PATH", once=False),
+    Gate("replay", QUESTION_S, lambda place: ask(place, "replay"), "times of replays hold the host's: read the networks' table, whose replays are PyTorch's own"),
+    Gate("spoilt", QUESTION_S, lambda place: ask(place, "spoilt"), "expect captures to be turned off, or errors behind them in logs/"),
+    Gate("delays", QUESTION_S, delays, "nothing: the tables say that times are of a clock that is off"),
     Gate("versions", 20, versions, "run go with the Python that has PyTorch and its wheels; build the kit on an older distribution", once=False),
-    Gate("card", 50, card, "end the other processes, or put the driver's folder into PATH", once=False),
     Gate("files", 40, files, "nothing: steps that read from the disk take longer", once=False),
     Gate("probe", 80, probe, "read logs/probe.log; LD_DEBUG=libs bin/convtune-worker --probe --devices all says which library it is", once=False, fatal=True),
     Gate("served", 120, served, "read logs/gate-convtuned.log and gate-tuning.json (its conditions tell of the self-check); W cannot count until this is mended"),
     Gate("process", 80, one_process, "the peers of the verdict need each of the three: see which one the line names"),
-    Gate("apis", 80, apis, "without mode B, peer B is H again: read the verdict as the best of B10 and B0"),
+    Gate("apis", 80, apis, "without mode B, peer B is H again: read the verdict as the best of H, B10 and B0"),
     Gate("referee", 80, referee, "read gate-tuning.json: regret and oracle are not to be believed until this is mended"),
-    Gate("run", 160, tuning_run, "read logs/run.log; the verdict tunes by itself and goes on"),
+    Gate("sanitizer", SANITIZER_S, sanitizer, "read logs/memcheck.log, racecheck.log and initcheck.log: the kernels' names say whose they are", later=True),
 )
 
 
@@ -432,7 +492,7 @@ def main():
     parser.add_argument("name", choices=[gate.name for gate in GATES])
     parser.add_argument("--kit", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
-    parser.add_argument("--simulate", action="store_true")
+    parser.add_argument("--simulate", type=pathlib.Path, metavar="WORKER")
     parsed = parser.parse_args()
     gate = next(g for g in GATES if g.name == parsed.name)
     try:

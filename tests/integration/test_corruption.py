@@ -85,7 +85,7 @@ def published(daemon):
     for section in range(sections, sections + 144 * count, 144):
         entries, entry_count = struct.unpack_from("<QQ", data, section + 128)
         if entry_count:
-            return {data[entries + 456 * i : entries + 456 * i + 320] for i in range(entry_count)}
+            return {data[entries + 360 * i : entries + 360 * i + 320] for i in range(entry_count)}
     return set()
 
 

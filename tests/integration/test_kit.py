@@ -18,6 +18,7 @@ import pytest
 from conftest import PROGRAMS
 from harness.daemon import wait_until
 from harness.preload import Problem
+from harness.simulator import simulators
 
 pytestmark = pytest.mark.ci
 
@@ -44,7 +45,7 @@ def dev_kit(tmp_path_factory, convtuned, fake_worker):
     if not (PROGRAMS / "convtune-worker").exists():
         pytest.skip("convtune-worker was not built (no cuDNN)")
     folder = tmp_path_factory.mktemp("kit") / "kit"
-    done = subprocess.run([GPU / "kit", "--build", PROGRAMS.parent, "--rehearsal", "--out", folder], capture_output=True, text=True)
+    done = subprocess.run([GPU / "kit", "--build", PROGRAMS.parent, "--out", folder], capture_output=True, text=True)
     return folder, done
 
 
@@ -76,6 +77,7 @@ def test_a_kit_names_its_commit_and_what_it_holds(dev_kit, tmp_path):
     folder, _ = dev_kit
     kit = load("kit")
     packed = shutil.copytree(folder, tmp_path / "kit")
+    assert not simulators(path.relative_to(packed) for path in packed.rglob("*"))
     said = (packed / "COMMIT").read_text()
     for written_later in ("COMMIT", "kit.json"):
         (packed / written_later).unlink()
@@ -109,12 +111,62 @@ def test_size_glibc_and_libraries_are_looked_at(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
-def test_the_rehearsal_on_this_machine(dev_kit):
-    """To its end, and killed twice: the real daemon over the fake worker, the study's made-up processes, no PyTorch."""
-    folder, _ = dev_kit
-    done = subprocess.run([sys.executable, GPU / "rehearse", "--here", "--kit", folder, "--kills", "2"], capture_output=True, text=True, timeout=1500)
+def test_the_rehearsal_on_this_machine(dev_kit, long_run):
+    """To its end, with faults of the GPU, and killed: the real worker on the simulated GPU, the study's made-up peers, no PyTorch."""
+    folder, worker = dev_kit[0], PROGRAMS / "convtune-worker-sim"
+    if not worker.exists():
+        pytest.skip("convtune-worker-sim was not built (no cuDNN)")
+    command = [sys.executable, GPU / "rehearse", "--here", "--kit", folder, "--worker", worker]
+    command += ["--kills", "5"] if long_run else ["--kills", "1", "--minutes", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "rehearse: 2 kills, " in done.stdout and "gate run: ok" in done.stdout
+    assert " kills, " in done.stdout and "with 8 faults, each of which fired" in done.stdout
+    assert "gate delays: ok, delays of 50 and 500 us are right" in done.stdout
+
+
+def test_the_interposer_can_be_mended_where_the_kit_is(dev_kit, tmp_path):
+    """From the kit's own sources: another digest in COMMIT, and what a program finds in the library is what it finds in ours."""
+    kit = shutil.copytree(dev_kit[0], tmp_path / "kit")
+    headers = re.search(r"^CUDNN_INCLUDE_DIR:\w+=(.*)$", (PROGRAMS.parent / "CMakeCache.txt").read_text(), re.M)[1]
+    cuda = re.search(r"^CUDART_INCLUDE_DIR:\w+=(.*)$", (PROGRAMS.parent / "CMakeCache.txt").read_text(), re.M)[1]
+    found = lambda library: sorted(line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True).stdout.splitlines())
+    before, built = (kit / "COMMIT").read_text().strip(), (kit / "lib/libconvtune_preload.so").read_bytes()
+    for _ in range(2):
+        done = subprocess.run([kit / "mend", headers, cuda], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert re.fullmatch(re.escape(before) + ", interposer [0-9a-f]{8}", (kit / "COMMIT").read_text().strip())
+    assert (kit / "lib/libconvtune_preload.so").read_bytes() != built
+    assert found(kit / "lib/libconvtune_preload.so") == found(dev_kit[0] / "lib/libconvtune_preload.so") != []
+
+
+@pytest.mark.parametrize("question, env, fault, code, answer", [
+    ("replay", {}, "", 0, "a replay behind a blocked stream does not block the host: three of one graph took "),
+    ("replay", {"SIMGPU_RELAUNCH_BLOCKS": "1"}, "", 1, "a replay behind a blocked stream BLOCKS the host: "),
+    ("spoilt", {}, "", 0, "an error does not survive a spoilt capture: waiting in it cudaErrorStreamCaptureUnsupported, ending it cudaErrorStreamCaptureInvalidated, "),
+    ("delays", {}, "", 0, "delays of 50 and 500 us are right: 5"),
+    ("delays", {}, "kernel:convtune_blocking = slow", 1, "delays of 50 and 500 us are OFF: "),
+    ("delays", {}, "jit = fail", 2, "no answer: compile: "),
+    ("spoilt", {}, "kernel:convtune_blocking = sticky", 2, "no answer: wait for the stream: cudaErrorLaunchFailure"),
+])  # fmt: skip
+def test_the_three_questions_on_the_simulated_gpu(tmp_path, question, env, fault, code, answer):
+    program, faults = PROGRAMS / "convtune-gpu-questions-sim", tmp_path / "faults"
+    if not program.exists():
+        pytest.skip("convtune-gpu-questions-sim was not built (no cuDNN)")
+    faults.write_text(fault)
+    command = [program, question, ROOT / "server/worker/device/kernels.ptx"]
+    done = subprocess.run(command, env={"SIMGPU_FAULTS": str(faults), **env}, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout[: len(answer)]) == (code, answer), done.stdout
+    assert done.stdout.count("\n") == 1 and (not fault or fault in faults.with_name("faults.fired").read_text().splitlines())
+
+
+def test_a_question_without_a_card_has_no_answer(dev_kit):
+    program, kernels = dev_kit[0] / "bin/convtune-gpu-questions", dev_kit[0] / "server/worker/device/kernels.ptx"
+    for question in ("replay", "spoilt", "delays"):
+        done = subprocess.run([program, question, kernels], capture_output=True, text=True)
+        if done.returncode != 2:
+            pytest.skip("this machine has a GPU")
+        assert re.fullmatch(r"no answer: [a-z ]+: cudaError\w+\n", done.stdout)
+    assert subprocess.run([program, "why", kernels], capture_output=True).returncode == 2
 
 
 # A study whose steps do as they are told. Each appends a record before anything else.
@@ -133,7 +185,7 @@ def add(**record):
 if "--steps" in arguments:
     for name, step in steps.items():
         if name not in done:
-            print(json.dumps({"step": name, "limit_s": step["limit_s"], "about": "a test's"}))
+            print(json.dumps({"step": name, "limit_s": step["limit_s"], "about": "a test's", "extra": step.get("extra", False)}))
 elif "--table" in arguments:
     print("done: " + ", ".join(done))
 else:
@@ -151,6 +203,7 @@ class Gate:
     next: str = "mend it"
     once: bool = False
     fatal: bool = False
+    later: bool = False
     limit_s: int = 60
 GATES = %s
 if __name__ == "__main__":
@@ -214,6 +267,7 @@ def test_steps_run_in_order_and_a_table_comes_after_each(make_kit, tmp_path):
     assert [r["step"] for r in records(tmp_path / "out") if r["kind"] == "begun"] == ["first", "second", "third"]
     assert "step second: FAILED after" in said and "it fell over" in said
     assert said.index("done: first\n") < said.index("step second:") and said.rstrip().splitlines()[-2] == "done: first, third"
+    assert said.count("done: first\n") == 2  # what stands above the tables' parts, after each step
     assert (tmp_path / "out" / "table.txt").read_text() == "done: first, third\n"
     assert not list(tmp_path.glob("convtune-go-*"))
 
@@ -283,8 +337,11 @@ def test_a_step_is_left_for_the_next_call_where_little_time_is_left(make_kit, tm
     assert begun["step"] == "short"
 
 
+CARD = """import pathlib; pathlib.Path('card.json').write_text('{"gpu": "a GPU"}'); print('a GPU')"""
+
+
 def test_gates_say_what_is_next(make_kit, tmp_path):
-    gates = """(Gate("good", "print('all is well')", once=True), Gate("shut", "print('it is shut'); sys.exit(1)", next="open it"))"""
+    gates = f"""(Gate("card", {CARD!r}), Gate("good", "print('all is well')", once=True), Gate("shut", "print('it is shut'); sys.exit(1)", next="open it"))"""
     go = make_kit({"first": {"limit_s": 60}}, gates)
     code, said, _ = ended(go(tmp_path / "one"))
     assert code == 1
@@ -296,13 +353,76 @@ def test_gates_say_what_is_next(make_kit, tmp_path):
 
 def test_a_mended_kit_runs_its_gates_again(make_kit, tmp_path):
     """Another digest of its files is enough."""
-    probe = """import pathlib; pathlib.Path('probe.jsonl').write_text('{"environment": "a GPU"}'); print('a GPU')"""
-    go = make_kit({"first": {"limit_s": 60}}, f"""(Gate("probe", {probe!r}), Gate("once", "print('looked at')", once=True))""")
+    go = make_kit({"first": {"limit_s": 60}}, f"""(Gate("card", {CARD!r}), Gate("once", "print('looked at')", once=True))""")
     commit = tmp_path / "kit" / "COMMIT"
     for name, digest, word in (("one", "01234567", "looked at"), ("two", "01234567", "in an earlier call"), ("three", "89abcdef", "looked at")):
         commit.write_text(f"0123456789abcdef, files {digest}\n")
         code, said, _ = ended(go(tmp_path / name, *(["--base", tmp_path / "one"] if name != "one" else [])))
         assert code == 0 and f"gate once: ok, {word}" in said, said
+
+
+def test_the_one_command_of_all_calls(make_kit, tmp_path):
+    """As README has it; a second call goes on with what the first one left on the machine."""
+    make_kit({"first": {"limit_s": 60}, "second": {"limit_s": 60, "do": "if not (pathlib.Path(work).parent / 'mended').exists(): sys.exit(3)"}})
+    (tmp_path / "kit").rename(tmp_path / "build-kit")
+    (command,) = re.findall(r"^mkdir -p /tmp/k; .*$", (GPU / "README.md").read_text(), re.M)
+    command = command.replace("/tmp/k", str(tmp_path / "k")).replace("--minutes M ", "--minutes 8.5 ")
+
+    def call(name):
+        (tmp_path / name).mkdir()
+        env = {**os.environ, "TMPDIR": str(tmp_path), "OUT": str(tmp_path / name)}
+        return subprocess.run(["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True).returncode
+
+    assert call("one") == 1
+    (tmp_path / "mended").touch()
+    assert call("two") == 0
+    assert [r["step"] for r in records(tmp_path / "two") if r["kind"] == "begun"] == ["first", "second", "second"]
+
+
+def test_a_gate_of_a_second_call_waits_for_it(make_kit, tmp_path):
+    """A call goes on with what the kit's folder holds of an earlier one, too."""
+    go = make_kit({"first": {"limit_s": 60}}, """(Gate("late", "print('looked at')", later=True),)""")
+    _, said, _ = ended(go(tmp_path / "one"))
+    assert "gate late: left to a later call" in said and "looked at" not in said
+    _, said, _ = ended(go(tmp_path / "two", "--base", tmp_path / "one"))
+    assert "gate late: ok, looked at" in said and "step first" not in said
+    shutil.copy(tmp_path / "one" / "results.tar.gz", tmp_path / "kit" / "earlier.tar.gz")
+    _, said, _ = ended(go(tmp_path / "three"))
+    assert "gate late: ok, looked at" in said and "step first" not in said
+
+
+def test_what_the_rule_does_not_need_waits_for_the_rest(make_kit, tmp_path):
+    """It would have had its time, and comes when nothing else is left."""
+    steps = {"rule": {"limit_s": 60, "do": "if not (pathlib.Path(work).parent / 'mended').exists(): sys.exit(75)"}, "soak": {"limit_s": 1, "extra": True}}
+    go = make_kit(steps)
+    _, said, _ = ended(go(tmp_path / "one"))
+    assert "step soak: not in this call, the rule does not need it" in said
+    (tmp_path / "mended").touch()
+    code, said, _ = ended(go(tmp_path / "two", "--base", tmp_path / "one"))
+    assert code == 0 and [r["step"] for r in records(tmp_path / "two") if r["kind"] == "done"] == ["rule", "soak"]
+
+
+def test_the_end_fits_into_what_is_seen_of_it(make_kit, tmp_path):
+    """Gates once more, what failed first, then the table: 10,000 characters, though every gate and the table say too much."""
+    good = [f"Gate('good-{i}', 'print(\"g\" * 5000)')" for i in range(9)]
+    shut = [f"Gate('shut-{i}', 'print(\"s\" * 5000); sys.exit(1)', next='open it')" for i in range(3)]
+    go = make_kit({"first": {"limit_s": 60}}, f"({', '.join(good + shut)})", settings="Go.study = lambda self, *a, study=Go.study: [sys.executable, '-c', 'print(\"a first line\"); print(((\"row \" * 30) + chr(10)) * 300)'] if a == ('--table',) else study(self, *a)")
+    code, said, _ = ended(go(tmp_path / "out"))
+    assert code == 1
+    end = said[said.index("=== in short") :]
+    assert 5000 < len(end) <= 10_000
+    lines = end.splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("gate ")][:4] == ["gate shut-0", "gate shut-1", "gate shut-2", "gate good-0"]
+    assert lines[2] == "           next: open it" and end.count("the rest is in table.txt") == 2
+    assert end.index("gate good-0") < end.index("a first line") < end.index("row row")
+
+
+def test_programs_that_lost_their_run_bits_get_them_back(make_kit, tmp_path):
+    go = make_kit({"first": {"limit_s": 60}})
+    program = tmp_path / "kit" / "bin" / "convtuned"
+    program.parent.mkdir()
+    program.touch(0o600)
+    assert ended(go(tmp_path / "out"))[0] == 0 and os.access(program, os.X_OK) and program.stat().st_mode & 0o111 == 0o111
 
 
 def test_slow_gates_leave_the_verdict_its_time(make_kit, tmp_path):
@@ -377,7 +497,7 @@ def test_what_cannot_be_gone_on_with_is_said(make_kit, tmp_path):
         archive.add(tmp_path / "cut.tar.gz", arcname="results/../../escaped")
     code, _, said = ended(go(tmp_path / "out", "--base", tmp_path / "odd.tar.gz"))
     assert code == 2 and "go does not write" in said and not (tmp_path / "escaped").exists()
-    assert ended(go(tmp_path / "made-up", "--simulate"))[0] == 0
+    assert ended(go(tmp_path / "made-up", "--simulate", "/bin/true"))[0] == 0
     code, _, said = ended(go(tmp_path / "out", "--base", tmp_path / "made-up"))
     assert code == 2 and "simulated" in said
     assert ended(go(tmp_path / "out", "--minutes", "0"))[0] == 2
@@ -485,3 +605,71 @@ def test_which_apis_a_program_reaches_is_read_off_cudnns_own_log(preload, tmp_pa
         assert not any(gates.LEGACY.match(f) for f in functions)
     functions, modes, redirected = gates.api_calls("I! CuDNN (v91900 56) function cudnnConvolutionForward() called:\n")
     assert [gates.LEGACY.match(f) is not None for f in functions] == [True] and not modes and not redirected
+
+
+SANITIZER = """#!/bin/sh
+while [ "${1#--}" != "$1" ]; do [ "$1" = --log-file ] && log=$2; shift 2; done
+echo '%s' >> "$log"
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("errors", [0, 2])
+def test_compute_sanitizer_looks_at_a_tuning_of_three_shapes(monkeypatch, tmp_path, convtuned, convtune, fake_worker, errors):
+    gates = load("gates.py")
+    (tmp_path / "tools").mkdir()
+    program = tmp_path / "tools" / "compute-sanitizer"
+    # In the words of its manual.
+    program.write_text(SANITIZER % (("=========     at void sweep<float>(int*)+0x70\\n" if errors else "") + f"========= ERROR SUMMARY: {errors} errors"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
+    place = gates.Place(PROGRAMS.parent, tmp_path / "work", fake_worker)
+    if errors:
+        with pytest.raises(gates.Failed, match=r"errors: memcheck 2 \(sweep\), racecheck 2 \(sweep\), initcheck 2 \(sweep\)"):
+            gates.sanitizer(place)
+    else:
+        assert gates.sanitizer(place) == "errors: memcheck 0, racecheck 0, initcheck 0"
+    assert (tmp_path / "work/logs/memcheck.log").exists()
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert gates.sanitizer(place).startswith("skipped: compute-sanitizer is not in PATH")
+
+
+def test_a_clock_that_is_off_is_sampled_in_spite_of_it(tmp_path):
+    """From the gate on, in this call and in those that go on with its results, on this model of GPU."""
+    gates = load("gates.py")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "card.json").write_text('{"gpu": "a GPU"}')
+    place = gates.Place(tmp_path, work)
+    assert gates.lab.IGNORE_CLOCK not in place.worker_env
+    place.questions = tmp_path / "questions"
+    place.questions.write_text("#!/bin/sh\necho delays of 50 and 500 us are OFF: 61.0 and 531.0 us by events\nexit 1\n")
+    place.questions.chmod(0o755)
+    with pytest.raises(gates.Failed, match="are OFF: .*; from here on the worker samples in spite of it"):
+        gates.delays(place)
+    assert place.worker_env[gates.lab.IGNORE_CLOCK] == gates.Place(tmp_path, work).worker_env[gates.lab.IGNORE_CLOCK] == "1"
+    (work / "card.json").write_text('{"gpu": "another"}')
+    assert gates.lab.IGNORE_CLOCK not in gates.Place(tmp_path, work).worker_env
+    # No answer is not an answer.
+    place.questions.write_text("#!/bin/sh\necho no answer: set the device: cudaErrorNoDevice\nexit 2\n")
+    (work / "ignore-clock").unlink()
+    with pytest.raises(gates.Failed, match="no answer"):
+        gates.delays(place)
+    assert not (work / "ignore-clock").exists()
+
+
+def test_a_worker_whose_clock_fails_is_told_to_measure_all_the_same(tmp_path, convtuned, convtune):
+    """By the gate that tunes: on a GPU that runs no block on SM 0 there are no stamps, and the tuning is published in spite of it."""
+    if not (PROGRAMS / "convtune-worker-sim").exists():
+        pytest.skip("convtune-worker-sim was not built (no cuDNN)")
+    gates = load("gates.py")
+    worker = tmp_path / "worker"
+    worker.write_text(f"#!/bin/sh\nSIMGPU_NO_SM_0=1 exec {PROGRAMS}/convtune-worker-sim \"$@\"\n")
+    worker.chmod(0o755)
+    place = gates.Place(PROGRAMS.parent, tmp_path / "work", worker)
+    place.gpu = "a GPU"
+    said = gates.served(place)
+    assert re.search(r"evidence incomplete, \d+ candidates, .* does? not work, and samples are taken in spite of it", said), said
+    assert (tmp_path / "work" / "ignore-clock").read_text() == "a GPU"
+    tuning = json.loads((tmp_path / "work" / "gate-tuning.json").read_text())
+    assert "INCOMPLETE_REASON_NO_CLOCK" in tuning["incompleteReasons"] and tuning["candidates"][0]["status"] == "CANDIDATE_STATUS_TIMED"

@@ -11,6 +11,7 @@ import pytest
 from conftest import PROGRAMS
 from harness.daemon import Daemon, wait_until
 from harness.needs import missing
+from harness.simulator import simulators
 
 BUILD = PROGRAMS.parent
 PROBLEM = "fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"
@@ -56,6 +57,7 @@ def test_debian_packages(packages):
         listed = subprocess.run(["dpkg-deb", "-c", packages[package]], capture_output=True, text=True).stdout
         return {"/" + line.split()[5].lstrip("./") for line in listed.splitlines()}
 
+    assert not simulators(path for package in packages for path in content(package))
     if has_fleet():
         assert "libpq5" in field("convtune-fleet", "Depends")
         assert {"/usr/bin/convtune-fleet", "/usr/lib/systemd/system/convtune-fleet.service"} <= content("convtune-fleet")

@@ -58,6 +58,7 @@ ELSEWHERE = {
     ("deploy/docs/contributing.md", "./tests/run"): "what runs this test",
     ("deploy/docs/contributing.md", "ninja -C build"): "what runs this test; test_site.py builds the site",
     ("deploy/docs/operations.md", "cmake --preset release"): "test_packages.py makes the packages and installs them",
+    ("tests/gpu/README.md", "mkdir -p /tmp/k"): "test_kit.py types it twice; it needs a GPU",
     ("tests/gpu/study/STUDY.md", "python3 tests/gpu/study"): "test_study_simulated.py runs the steps, tables and reports",
     ("tests/integration/README.md", "CONVTUNE_BUILD_DIR=build"): "what runs this test",
     ("tests/unit/decision/simulation/README.md", "CONVTUNE_TEST_SIMULATED_TUNINGS"): "ctest runs the same with less; these numbers take hours",

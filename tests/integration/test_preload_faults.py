@@ -13,7 +13,6 @@ from harness.preload import ALL, Candidate, Problem, candidates, ids, read_count
 
 pytestmark = pytest.mark.ci
 
-MODE_A = 3
 PROBLEM = Problem()
 POLICIES = pytest.mark.parametrize("policy", ["reorder", pytest.param("truncate", marks=pytest.mark.ci)])
 
@@ -32,7 +31,7 @@ def winner(known):
 def folder(preload, tmp_path, known, winner):
     """A folder with a good snapshot."""
     folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(PROBLEM, winner.field(), stock_field(MODE_A, known[0])))
+    preload.write_snapshot(folder, preload.choice(PROBLEM, winner.field(), stock_field(known[0])))
     return folder
 
 
@@ -79,7 +78,7 @@ def test_corrupt(preload, folder, policy):
 def test_of_another_format_version(preload, folder, policy, tmp_path):
     path = folder / "current.snapshot"
     whole = bytearray(path.read_bytes())
-    whole[8:12] = struct.pack("<I", 2)
+    whole[8:12] = struct.pack("<I", 1)
     path.write_bytes(whole)
     counters = tmp_path / "counters"
     assert unchanged(preload, preload.env(folder, policy, counters=counters))
@@ -131,7 +130,7 @@ def test_for_another_environment(preload, tmp_path, known, winner, environment, 
     preload.write_snapshot(
         folder,
         preload.choice(
-            PROBLEM, winner.field(), stock_field(MODE_A, known[0]),
+            PROBLEM, winner.field(), stock_field(known[0]),
             environment=environment.format(cudnn=preload.cudnn_version),
         ),
     )  # fmt: skip
@@ -147,7 +146,7 @@ def test_for_another_environment(preload, tmp_path, known, winner, environment, 
 def test_an_engine_or_knob_that_does_not_exist(preload, tmp_path, known, unknown, policy):
     folder, counters = tmp_path / "snapshot", tmp_path / "counters"
     candidate = Candidate(unknown, 0, 0)
-    preload.write_snapshot(folder, preload.choice(PROBLEM, candidate.field(), stock_field(MODE_A, known[0])))
+    preload.write_snapshot(folder, preload.choice(PROBLEM, candidate.field(), stock_field(known[0])))
     assert unchanged(preload, preload.env(folder, policy, counters=counters))
     assert read_counters(counters)[0]["missed"]["refused"] >= 1
 
@@ -159,7 +158,7 @@ def test_filters_that_exclude_the_winner_leave_the_stock_program(preload, tmp_pa
     known = candidates(preload.stock(problem, ALL)["modes"][0])
     winner = next(c for c in known[1:] if c.notes == 2 and c.workspace <= known[0].workspace)
     folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(MODE_A, known[0])))
+    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(known[0])))
     got = preload.raw(problem, ALL, "deny=2", env=preload.env(folder, "reorder"))
     assert (got["chosen"], got["kept"]) == (stock["chosen"], stock["kept"])
     # A cut list keeps the first of the stock's without notes, which is what the
@@ -178,7 +177,7 @@ def test_a_memory_filter_that_excludes_the_winner(preload, tmp_path, known, poli
     assert largest.workspace > 0
     folder = tmp_path / "snapshot"
     stock_choice = Candidate("", largest.notes, largest.workspace)
-    preload.write_snapshot(folder, preload.choice(problem, largest.field(), stock_field(MODE_A, stock_choice)))
+    preload.write_snapshot(folder, preload.choice(problem, largest.field(), stock_field(stock_choice)))
     limit = f"max-workspace={largest.workspace - 1}"
     got = preload.raw(problem, ALL, limit, env=preload.env(folder, policy))
     assert got["chosen"] not in ("", largest.id)
@@ -209,7 +208,7 @@ def test_the_daemon_was_killed(preload, folder, tmp_path, winner):
 @pytest.mark.long
 def test_a_snapshot_too_large_to_copy_is_mapped(preload, tmp_path, known, winner):
     folder = tmp_path / "snapshot"
-    stock = stock_field(MODE_A, known[0])
+    stock = stock_field(known[0])
     others = [
         preload.choice(f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16", winner.field()) for n in range(1000, 141000)
     ]

@@ -7,8 +7,6 @@ import pytest
 
 from harness.preload import ALL, FORMS, Candidate, Problem, candidates, ids, read_counters, stock_field
 
-MODE_A = 3
-
 
 def middle_winner(stock):
     """A neutral candidate that cuDNN itself does not list first, and the stock choice."""
@@ -28,7 +26,7 @@ def served(preload, tmp_path):
         winner, first = middle_winner(stock)
         folder = tmp_path / "snapshot"
         preload.write_snapshot(
-            folder, preload.choice(problem, winner.field(), stock_field(MODE_A, first))
+            folder, preload.choice(problem, winner.field(), stock_field(first))
         )
         return winner, folder, stock
 
@@ -104,12 +102,23 @@ def test_the_stock_choice_is_found_out_once(preload, tmp_path):
     assert read_counters(counters)[0]["served"] == 5
 
 
-def test_a_program_may_ask_for_less_than_there_is(preload, served):
-    winner, folder, stock = served(FORMS["fwd_f16"])
-    for asked in (1, 2, 5):
-        got = preload.raw(FORMS["fwd_f16"], "modes=a", f"ask={asked}", env=preload.env(folder))
-        assert got["modes"][0]["count"] == stock["modes"][0]["count"] + 1
-        assert ids(got["modes"][0]) == [winner.id, *ids(stock["modes"][0])][:asked]
+@pytest.mark.parametrize("policy", ["reorder", "truncate"])
+def test_a_program_is_told_how_many_configs_it_got_and_of_all_where_it_has_no_room(preload, policy, tmp_path):
+    problem = FORMS["fwd_f32"]
+    stock = preload.stock(problem, ALL)["modes"][0]
+    winner = candidates(stock)[1]
+    folder = tmp_path / "snapshot"
+    preload.write_snapshot(folder, preload.choice(problem, winner.field()))
+    env = preload.env(folder, policy, CONVTUNE_PRELOAD_ALLOW="notes,workspace")
+    served = preload.raw(problem, "modes=a", env=env)["modes"][0]
+    # Cut, a config without notes is left behind the winner. cuDNN counts configs that it cannot give, too.
+    assert ids(served)[0] == winner.id
+    assert served["count"] == (stock["count"] + 1 if policy == "reorder" else 2)
+    for asked in (1, 3, stock["count"] + 100):
+        for listed, env_ in ((stock, None), (served, env)):
+            told = preload.raw(problem, "modes=a", f"ask={asked}", env=env_)["modes"][0]
+            assert ids(told) == ids(listed)[:asked]
+            assert (told["count"], told["got"]) == (listed["count"], len(ids(told)))
 
 
 def test_three_of_the_portfolio_at_most_in_its_order(preload, tmp_path):
@@ -120,7 +129,7 @@ def test_three_of_the_portfolio_at_most_in_its_order(preload, tmp_path):
     assert len(neutral) == 4
     folder = tmp_path / "snapshot"
     preload.write_snapshot(
-        folder, preload.choice(problem, *[c.field() for c in neutral], stock_field(MODE_A, known[0]))
+        folder, preload.choice(problem, *[c.field() for c in neutral], stock_field(known[0]))
     )
     got = preload.raw(problem, ALL, env=preload.env(folder))
     assert ids(got["modes"][0]) == [*[c.id for c in neutral[:3]], *ids(stock["modes"][0])]
@@ -129,7 +138,7 @@ def test_three_of_the_portfolio_at_most_in_its_order(preload, tmp_path):
 def test_a_tuning_serves_a_stricter_alignment_and_no_looser_one(preload, tmp_path):
     winner, first = middle_winner(preload.stock(Problem(), ALL))
     folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(Problem(align=8), winner.field(), stock_field(MODE_A, first)))
+    preload.write_snapshot(folder, preload.choice(Problem(align=8), winner.field(), stock_field(first)))
     got = preload.raw(Problem(align=16), "modes=a", env=preload.env(folder))
     assert ids(got["modes"][0])[0] == winner.id
     looser = Problem(align=4)
@@ -155,7 +164,7 @@ def test_the_canary_gets_its_own_choice(preload, tmp_path):
     known = candidates(preload.stock(problem, ALL)["modes"][0])
     stable, canary = [c for c in known[1:] if c.workspace <= known[0].workspace][:2]
     folder = tmp_path / "snapshot"
-    stock = stock_field(MODE_A, known[0])
+    stock = stock_field(known[0])
     preload.write_snapshot(
         folder,
         preload.choice(problem, stable.field(), stock),
@@ -226,7 +235,7 @@ def test_the_stock_frontend_package_is_served(preload, form, tmp_path):
     problem = FRONTEND_FORMS[form]
     winner, first = middle_winner(preload.stock(problem, ALL))
     folder, counters = tmp_path / "snapshot", tmp_path / "counters"
-    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(MODE_A, first)))
+    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(first)))
     script = tmp_path / "program.py"
     script.write_text(FRONTEND)
     kind = problem.op if problem.op != "fwd" else problem.epilogue or "fwd"

@@ -73,18 +73,21 @@ def test_the_requested_count_is_kept_to(legacy, count):
 
 
 def test_no_result_needs_more_than_the_callers_workspace(legacy):
-    legacy.store((1, 1, TENSOR_CORE, 1.0), (2, 1, TENSOR_CORE, 2.0), stock=[(TENSOR_CORE, 1 << 20)])
-    results, searches = legacy.run("call=findex", "limit=5000")
+    legacy.store((1, 1, TENSOR_CORE, 1.0), (2, 1, TENSOR_CORE, 2.0))
+    more = {"CONVTUNE_PRELOAD_ALLOW": "workspace"}
+    results, searches = legacy.run("call=findex", "limit=5000", **more)
     assert (algos(results), searches) == ([2, 0, 3], 0)
     results, _ = legacy.run("call=findex", "limit=2000000")
     assert algos(results)[:2] == [1, 2]
+    # Under that limit cuDNN itself chooses one that needs none.
+    assert legacy.run("call=findex", "limit=5000") == legacy.run("call=findex", "limit=5000", preload=False)
     # None fits: the caller's own search.
-    results, searches = legacy.run("call=findex", "limit=100")
+    results, searches = legacy.run("call=findex", "limit=100", **more)
     assert (algos(results), searches) == ([0], 1)
 
 
 def test_no_result_has_a_math_type_that_the_descriptor_does_not_allow(legacy):
-    legacy.store((0, 2, TENSOR_CORE, 1.0), (2, 0, 0, 2.0), stock=[(TENSOR_CORE, 1 << 20)])
+    legacy.store((0, 2, TENSOR_CORE, 1.0), (2, 0, 0, 2.0))
     assert algos(legacy.run("math=2")[0])[:2] == [0, 2]
     assert algos(legacy.run("math=1")[0])[0] == 2
     # FMA allows none of them.
@@ -111,11 +114,6 @@ def test_neutral_against_cudnns_own_first(legacy, notes, algo, allow, first):
     assert (results[0]["algo"] == algo) == first
 
 
-def test_what_the_snapshot_says_of_the_stock_choice_counts(legacy):
-    legacy.store((6, 1, TENSOR_CORE, 1.0), stock=[(TENSOR_CORE, 1 << 23)])
-    assert algos(legacy.run("call=find")[0])[0] == 6
-
-
 @OPS
 @CALLS
 @pytest.mark.parametrize("count", [1, 8])
@@ -134,9 +132,10 @@ def test_under_a_limit_on_memory_no_result_needs_more(legacy, op, call, count):
 
 @CALLS
 def test_a_limit_on_memory_holds_for_stored_winners_and_what_comes_behind_them(legacy, call):
-    legacy.store((1, 1, TENSOR_CORE, 1.0), (2, 1, TENSOR_CORE, 2.0), stock=[(TENSOR_CORE, 1 << 20)])
+    legacy.store((1, 1, TENSOR_CORE, 1.0), (2, 1, TENSOR_CORE, 2.0))
     assert algos(legacy.run(f"call={call}")[0])[:2] == [1, 2]
-    results, _ = legacy.run(f"call={call}", CONVTUNE_PRELOAD_MAX_WORKSPACE="4096B")
+    more = {"CONVTUNE_PRELOAD_ALLOW": "workspace"}
+    results, _ = legacy.run(f"call={call}", CONVTUNE_PRELOAD_MAX_WORKSPACE="4096B", **more)
     assert algos(results) == [2, 0, 3]
 
 

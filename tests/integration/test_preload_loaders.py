@@ -8,15 +8,13 @@ import pytest
 
 from harness.preload import ALL, Problem, candidates, ids, read_counters, stock_field
 
-MODE_A = 3
-
 
 @pytest.fixture(scope="module")
 def served(preload, tmp_path_factory):
     known = candidates(preload.stock(Problem(), ALL)["modes"][0])
     winner = next(c for c in known[1:] if c.workspace <= known[0].workspace)
     folder = tmp_path_factory.mktemp("loaders") / "snapshot"
-    preload.write_snapshot(folder, preload.choice(Problem(), winner.field(), stock_field(MODE_A, known[0])))
+    preload.write_snapshot(folder, preload.choice(Problem(), winner.field(), stock_field(known[0])))
     return winner, folder
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from harness.preload import ALL, FORMS, Candidate, Problem, candidates, ids, stock_field
 
-MODE_A = 3
 # cuDNN's numerical notes, as masks.
 TENSOR_CORE, DOWN_CONVERT, REDUCED, NONDETERMINISTIC, WINOGRAD, STRICT_NAN = 2, 4, 8, 32, 64, 1024
 
@@ -49,7 +48,7 @@ def test_a_hundred_best_candidates_that_are_not_neutral_are_never_first(preload,
         known = candidates(json.loads(line)["modes"][0])
         best = forbidden(known, difference)
         real += best in known
-        lines.append(preload.choice(problem, best.field(time=0.001), stock_field(MODE_A, known[0])))
+        lines.append(preload.choice(problem, best.field(time=0.001), stock_field(known[0])))
     print(f"{real} of 100 differ as cuDNN itself says")
     assert real >= 50
     folder = tmp_path / "snapshot"
@@ -82,7 +81,7 @@ def test_what_is_placed_first(preload, tmp_path, notes, workspace, stock_notes, 
     winner = Candidate(known[3].id, notes, workspace)
     stock = Candidate(known[0].id, stock_notes, stock_workspace)
     folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(MODE_A, stock)))
+    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(stock)))
     env = preload.env(folder, **({"CONVTUNE_PRELOAD_ALLOW": allow} if allow else {}))
     got = ids(preload.raw(problem, "modes=a", env=env)["modes"][0])
     assert (got[0] == winner.id) == first
@@ -95,6 +94,6 @@ def test_the_next_neutral_one_of_the_portfolio_is_first(preload, tmp_path):
     quiet = Candidate(known[3].id, known[0].notes, 0)
     folder = tmp_path / "snapshot"
     preload.write_snapshot(
-        folder, preload.choice(problem, loud.field(1), quiet.field(2), stock_field(MODE_A, known[0]))
+        folder, preload.choice(problem, loud.field(1), quiet.field(2), stock_field(known[0]))
     )
     assert ids(preload.raw(problem, "modes=a", env=preload.env(folder))["modes"][0])[0] == quiet.id

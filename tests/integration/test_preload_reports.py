@@ -81,7 +81,7 @@ def test_a_miss_says_which_problem_and_environment(preload, folder, listener):
 
 def test_reasons(preload, folder, listener):
     known = candidates(preload.stock(Problem(), ALL)["modes"][0])
-    stock = stock_field(3, known[0])
+    stock = stock_field(known[0])
     for candidate, expected in ((Candidate(known[1].id, 32, 0), NOT_NEUTRAL), (Candidate("eng9999", 0, 0), REFUSED)):
         preload.write_snapshot(folder, preload.choice(Problem(), candidate.field(), stock))
         preload.raw(Problem(), "modes=a", env=preload.env(folder))
@@ -119,7 +119,7 @@ def test_observe_tells_of_the_plan_that_a_program_settles_on(preload, folder, li
     stock = preload.stock(Problem(), ALL)
     known = candidates(stock["modes"][0])
     if stored:
-        preload.write_snapshot(folder, fake_choice(preload, Problem(), known[2].field(), stock_field(3, known[0])))
+        preload.write_snapshot(folder, fake_choice(preload, Problem(), known[2].field(), stock_field(known[0])))
     env = fake_env(preload, preload.env(folder, "observe"))
     got = preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)
     assert got["modes"][0] == stock["modes"][0]
@@ -143,7 +143,7 @@ def test_too_few_executions_teach_nothing(preload, folder, listener):
 def test_a_served_plan_teaches_nothing_and_is_counted(preload, folder, listener, tmp_path):
     known = candidates(preload.stock(Problem(), ALL)["modes"][0])
     winner = next(c for c in known[1:] if c.workspace <= known[0].workspace)
-    preload.write_snapshot(folder, fake_choice(preload, Problem(), winner.field(), stock_field(3, known[0])))
+    preload.write_snapshot(folder, fake_choice(preload, Problem(), winner.field(), stock_field(known[0])))
     counters = tmp_path / "counters"
     env = fake_env(preload, preload.env(folder, "truncate", counters=counters))
     preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)
@@ -182,7 +182,7 @@ def test_a_plan_that_was_captured_right_after_the_search_teaches_nothing(preload
 def test_a_served_plan_in_a_cuda_graph_is_counted_and_teaches_nothing(preload, folder, listener, tmp_path):
     known = candidates(preload.stock(Problem(), ALL)["modes"][0])
     winner = next(c for c in known[1:] if c.workspace <= known[0].workspace)
-    preload.write_snapshot(folder, fake_choice(preload, Problem(), winner.field(), stock_field(3, known[0])))
+    preload.write_snapshot(folder, fake_choice(preload, Problem(), winner.field(), stock_field(known[0])))
     counters = tmp_path / "counters"
     env = capture_env(preload, preload.env(folder, "truncate", counters=counters), 11, 20)
     preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)

@@ -12,7 +12,6 @@ import pytest
 from harness.needs import missing
 from harness.preload import FORMS, Candidate, Legacy, Problem, candidates, read_counters, stock_field
 
-MODE_A = 3
 NONDETERMINISTIC, KNOWN = 32, (0, 1, Legacy.TENSOR_CORE, 123.0)
 # What stands between an error and who made it.
 PLUMBING = ("vgpreload_", "libc.so", "libstdc++", "ld-linux")
@@ -164,7 +163,7 @@ def test_nothing_is_reported_and_results_are_the_same(preload, valgrind, tmp_pat
     refused, not_neutral, unknown = (Problem(x=(n, 64, 56, 56)) for n in (5, 6, 7))
     preload.write_snapshot(
         folder,
-        preload.choice(problem, winner.field(), stock_field(MODE_A, known[0])),
+        preload.choice(problem, winner.field(), stock_field(known[0])),
         preload.choice(refused, Candidate("eng9999", 0, 0).field()),
         preload.choice(not_neutral, Candidate(winner.id, 1 << 9, 1 << 40).field()),
     )

@@ -8,7 +8,6 @@ import pytest
 from harness.preload import ALL, FORMS, REPO, Problem, candidates, ids, read_counters, stock_field
 from test_preload_graph import FRONTEND
 
-MODE_A = 3
 # Its first choice needs more than others of its list do, which the tests find out first.
 BACKWARD = Problem(op="bwd_filter")
 
@@ -109,7 +108,7 @@ def test_stored_winners_keep_to_it_as_well(preload, tmp_path):
     large = max(known, key=lambda c: c.workspace)
     small = [c for c in known if c.workspace <= limit][-1]
     folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(BACKWARD, large.field(), small.field(), stock_field(MODE_A, large)))
+    preload.write_snapshot(folder, preload.choice(BACKWARD, large.field(), small.field(), stock_field(large)))
     allow = {"CONVTUNE_PRELOAD_ALLOW": "notes,workspace"}
     assert ids(preload.raw(BACKWARD, ALL, env=preload.env(folder, **allow))["modes"][0])[0] == large.id
     got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder, **allow))

@@ -134,7 +134,7 @@ def damaged(path, edit):
         (lambda b: b"", "layout is not sound"),
         (lambda b: b[:200] + bytes([b[200] ^ 1]) + b[201:], "the checksum does not match"),
         (lambda b: b[:24] + bytes([b[24] ^ 1]) + b[25:], "the checksum does not match"),
-        (lambda b: b[:8] + b"\x02" + b[9:], "another format version"),
+        (lambda b: b[:8] + b"\x01" + b[9:], "another format version"),
         (lambda b: b"X" + b[1:], "is no snapshot"),
     ],
 )

@@ -18,7 +18,7 @@ chown nobody: /var/lib/convtune
 """
 
 
-def quickstart(directory, script, **programs):
+def quickstart(directory, script, build=PROGRAMS.parent, **programs):
     """Runs `script` on that machine, with quickstart in $1, and with programs beside those that do nothing."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
         pytest.skip("needs root and mount namespaces")
@@ -26,7 +26,7 @@ def quickstart(directory, script, **programs):
     (checkout / "deploy" / "examples").mkdir(parents=True)
     shutil.copy(REPO / "deploy" / "quickstart", checkout / "deploy")
     shutil.copy(REPO / "deploy" / "examples" / "resnet50.csv", checkout / "deploy" / "examples")
-    (checkout / "build").symlink_to(PROGRAMS.parent)
+    (checkout / "build").symlink_to(build)
     (checkout / ".venv").symlink_to(REPO / ".venv")
     tools = directory / "tools"
     tools.mkdir()

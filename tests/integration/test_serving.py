@@ -411,7 +411,7 @@ def test_run_says_what_to_do_without_a_snapshot(cli, preload, tmp_path):
 
 def choice_fields(preload):
     known = candidates(preload.stock(Problem(), ALL)["modes"][0])
-    return known[0].field(), stock_field(3, known[0])
+    return known[0].field(), stock_field(known[0])
 
 
 def test_run_looks_for_the_snapshot_where_its_help_says(cli, preload, tmp_path):

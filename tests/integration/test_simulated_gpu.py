@@ -170,13 +170,24 @@ def test_what_spoils_a_capture_or_differs_in_a_replay_is_not_captured(bench, fau
 
 
 def test_a_capture_left_open_is_the_candidates_failure_and_no_crash(bench):
-    it = bench("engine:45 launch:eager = leave_capture_open")
+    it = bench("engine:1 launch:eager = leave_capture_open")
     tuning = it.tuned()
     assert it.gpu.fired()
-    assert tuning.statuses(45) == {"FAILED"}, tuning.of_engine(45)
+    assert tuning.statuses(1) == {"FAILED"}, tuning.of_engine(1)
     assert tuning.with_status(QUARANTINED) == []
     assert int(it.device().get("workerDeaths", 0)) == 0, it.device()
     assert tuning.evidence == "MEASURED"
+
+
+def test_a_stock_choice_that_fails_makes_the_tuning_incomplete(bench):
+    it = bench()
+    stock = next(text for text, each in it.tuned().candidates.items() if each.get("modeAPlace") == 1)
+    fault = f"config:{stock.removeprefix('graph:')} = fail"
+    it.gpu.script(fault)
+    tuning = it.tuned(OTHER)
+    assert fault in it.gpu.fired()
+    assert tuning.candidates[stock]["status"] == "CANDIDATE_STATUS_FAILED" and tuning.evidence == "INCOMPLETE"
+    assert "lists first for the graph API failed" in it.cli.ok("explain", OTHER).out
 
 
 def test_a_slow_engine_is_given_up_after_one_run(bench):
@@ -258,6 +269,13 @@ def test_relaunches_that_block_the_host_are_timed_all_the_same(bench):
     # Launches from the stream are not touched by it.
     after = it.tuned(OTHER)
     assert after.evidence == "MEASURED" and bench_times(after)
+
+
+def test_work_that_runs_early_is_measured_all_the_same(bench):
+    it = bench(runs_early=1)
+    tuning = it.tuned()
+    assert tuning.failed_self_check() == [] and tuning.evidence == "MEASURED"
+    assert tuning.with_status(QUARANTINED) == []
 
 
 def test_no_block_on_sm_0_fails_the_clock(bench):

@@ -8,7 +8,6 @@ import pytest
 from harness import python_package
 from harness.preload import ALL, Problem, candidates, ids, read_counters, stock_field
 
-MODE_A = 3
 # A library that links cuDNN, loaded as torch is by `import torch`: after enable().
 PROGRAM = """
 import ctypes, sys
@@ -27,7 +26,7 @@ def served(preload, tmp_path_factory):
     known = candidates(preload.stock(Problem(), ALL)["modes"][0])
     winner = next(c for c in known[1:] if c.workspace <= known[0].workspace)
     folder = tmp_path_factory.mktemp("enable") / "snapshot"
-    preload.write_snapshot(folder, preload.choice(Problem(), winner.field(), stock_field(MODE_A, known[0])))
+    preload.write_snapshot(folder, preload.choice(Problem(), winner.field(), stock_field(known[0])))
     return winner, folder
 
 

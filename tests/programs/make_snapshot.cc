@@ -3,7 +3,7 @@
 //   environment TEXT
 //   choice ENVIRONMENT stable|canary PROBLEM FIELD...
 // where a field is "candidate=ID;notes=N;workspace=N;time=US" or
-// "stock=MODE;notes=N;workspace=N", MODE being 0 to 4 (snapshot::kStock...).
+// "stock=;notes=N;workspace=N".
 //
 // usage: convtune-make-snapshot FILE
 #include <cstdlib>
@@ -51,7 +51,7 @@ snapshot::SnapshotChoice ReadChoice(std::string_view line,
     const auto notes = static_cast<uint32_t>(std::stoul(values["notes"]));
     const int64_t workspace = std::stoll(values["workspace"]);
     if (values.count("stock") > 0) {
-      choice.stock[std::stoul(values["stock"])] = snapshot::StockNotes{notes, 0, workspace};
+      choice.stock = snapshot::StockNotes{notes, 0, workspace};
       continue;
     }
     Candidate candidate;

@@ -126,8 +126,6 @@ static void run_mode(const struct options* options, const struct problem* proble
     CUDNN_CALL(cudnnBackendGetAttribute)
     (heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, NULL);
   }
-  fprintf(out, "{\"mode\":%d,\"status\":%d,\"count\":%lld,\"configs\":[", (int)mode, (int)status,
-          (long long)count);
   int64_t ask = options->ask > 0 ? options->ask : count;
   if (ask > MAX_CONFIGS) ask = MAX_CONFIGS;
   for (int64_t i = 0; i < ask; ++i) {
@@ -135,9 +133,12 @@ static void run_mode(const struct options* options, const struct problem* proble
   }
   int64_t got = 0;
   if (ask > 0 && status == CUDNN_STATUS_SUCCESS) {
-    got =
-        get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ask, configs);
+    CUDNN_CALL(cudnnBackendGetAttribute)
+    (heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ask, &got, configs);
   }
+  fprintf(out, "{\"mode\":%d,\"status\":%d,\"count\":%lld,\"got\":%lld,\"configs\":[", (int)mode,
+          (int)status, (long long)count, (long long)got);
+  if (got > ask) got = ask;
   for (int64_t i = 0; i < got; ++i) {
     char text[512];
     const uint32_t notes = describe(configs[i], text, sizeof text);

@@ -137,6 +137,10 @@ output::Color EvidenceColor(v1::Evidence evidence) {
   return evidence >= v1::EVIDENCE_MEASURED ? output::Color::kGreen : output::Color::kYellow;
 }
 
+std::string EvidenceWord(v1::Evidence evidence, std::string_view environment) {
+  return absl::StrCat(output::EnumWord(evidence), IsSimulated(environment) ? " (simulated)" : "");
+}
+
 output::Table AnswerTable(const std::vector<AnswerRow>& rows) {
   output::Table table({{"PROBLEM"},
                        {"WINNER"},
@@ -152,9 +156,9 @@ output::Table AnswerTable(const std::vector<AnswerRow>& rows) {
       continue;
     }
     const v1::Answer& answer = row.result.answer();
-    const std::string evidence =
-        absl::StrCat(output::EnumWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
-                     answer.has_banned() ? ", " : "", answer.banned().ban());
+    const std::string evidence = absl::StrCat(
+        EvidenceWord(answer.evidence(), answer.environment()), answer.pinned() ? ", pinned" : "",
+        answer.has_banned() ? ", " : "", answer.banned().ban());
     table.Add({problem,
                answer.winner().text(),
                {evidence, EvidenceColor(answer.evidence())},

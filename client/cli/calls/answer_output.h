@@ -10,6 +10,8 @@
 namespace convtune::cli::calls {
 
 output::Color EvidenceColor(v1::Evidence evidence);
+// "measured", or "measured (simulated)" where the environment, by name, is a GPU made of software.
+std::string EvidenceWord(v1::Evidence evidence, std::string_view environment);
 // Says that `count` problems are not published, for their evidence is below `least`.
 std::string NotPublishedWord(int64_t count, v1::Evidence least);
 

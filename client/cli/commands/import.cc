@@ -102,6 +102,11 @@ class ImportCommand final : public app::Command {
                              response.tuning_count(), " tunings, kept ", response.kept_count(),
                              " that are as good or better here, refused ",
                              response.refused_count()));
+    if (response.simulated_count() > 0) {
+      context.Say(absl::StrCat(file, ": ", response.simulated_count(), " of ",
+                               response.tuning_count(),
+                               " tunings are of a simulated GPU, and hold for that alone"));
+    }
   }
 
   std::vector<std::string> files_;

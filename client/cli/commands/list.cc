@@ -66,7 +66,8 @@ class ListCommand final : public app::Command {
     for (const v1::Tuning& tuning : tunings) {
       table.Add({input::ShortProblem(tuning.problem_text()),
                  tuning.environment().name(),
-                 {output::EnumWord(tuning.evidence()), calls::EvidenceColor(tuning.evidence())},
+                 {calls::EvidenceWord(tuning.evidence(), tuning.environment().name()),
+                  calls::EvidenceColor(tuning.evidence())},
                  absl::StrCat(tuning.candidate_count()),
                  output::FormatTimestamp(tuning.tune_time()),
                  tuning.winner().empty() ? "-" : tuning.winner()});

@@ -13,6 +13,7 @@
 #include "client/cli/output/units.h"
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/environment.h"
 
 namespace convtune::cli::commands {
 namespace {
@@ -143,7 +144,22 @@ class ReleaseCommand final : public app::Command {
     if (list.below_evidence_count() > 0) {
       context.Say(calls::NotPublishedWord(list.below_evidence_count(), list.publish_evidence()));
     }
+    SaySimulated(context);
     return app::ExitCode::kDone;
+  }
+
+  // A release has choices of all environments, and its row names none. Without an answer the list
+  // stands as it is.
+  static void SaySimulated(app::Context& context) {
+    const auto client = context.Connect();
+    if (!client.ok()) return;
+    const auto response = (*client)->ListEnvironments();
+    if (!response.ok()) return;
+    for (const v1::Environment& environment : response->environments()) {
+      if (!IsSimulated(environment.name()) || environment.tuning_count() == 0) continue;
+      context.Say(absl::StrCat("the choices for ", environment.name(),
+                               " are simulated: no program on a GPU is served them"));
+    }
   }
 
   static std::string Waiting(int64_t changes, bool held) {
@@ -170,12 +186,13 @@ class ReleaseCommand final : public app::Command {
         {{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"EVIDENCE"}, {"TIME"}});
     for (const v1::ChoiceChange& change : diff.changes()) {
       context.PrintCsv({change.problem_text(), change.environment(), ChoiceWord(change.before()),
-                        ChoiceWord(change.after()), EvidenceOf(change.before()),
-                        EvidenceOf(change.after()), MicrosOf(change.before()),
+                        ChoiceWord(change.after()), EvidenceOf(change, change.before()),
+                        EvidenceOf(change, change.after()), MicrosOf(change.before()),
                         MicrosOf(change.after())});
       table.Add({input::ShortProblem(change.problem_text()), change.environment(),
                  FirstWord(change.before()), FirstWord(change.after()),
-                 absl::StrCat(EvidenceOf(change.before()), " -> ", EvidenceOf(change.after())),
+                 absl::StrCat(EvidenceOf(change, change.before()), " -> ",
+                              EvidenceOf(change, change.after())),
                  absl::StrCat(TimeWord(change.before()), " -> ", TimeWord(change.after()))});
     }
     context.PrintTable(table);
@@ -190,8 +207,10 @@ class ReleaseCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  static std::string EvidenceOf(const v1::Portfolio& portfolio) {
-    return portfolio.choices().empty() ? "none" : output::EnumWord(portfolio.evidence());
+  static std::string EvidenceOf(const v1::ChoiceChange& change, const v1::Portfolio& portfolio) {
+    return portfolio.choices().empty()
+               ? "none"
+               : calls::EvidenceWord(portfolio.evidence(), change.environment());
   }
   static double Median(const v1::Portfolio& portfolio) {
     return portfolio.choices().empty() ? 0 : portfolio.choices(0).candidate().median_us();

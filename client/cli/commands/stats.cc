@@ -139,7 +139,8 @@ class StatsCommand final : public app::Command {
     for (const v1::Tuning& tuning : newest) {
       table.Add({output::FormatTimestamp(tuning.tune_time()),
                  absl::StrFormat("%.2f s", absl::ToDoubleSeconds(FromProto(tuning.elapsed()))),
-                 {output::EnumWord(tuning.evidence()), calls::EvidenceColor(tuning.evidence())},
+                 {calls::EvidenceWord(tuning.evidence(), tuning.environment().name()),
+                  calls::EvidenceColor(tuning.evidence())},
                  input::ShortProblem(tuning.problem_text()),
                  tuning.winner().empty() ? "-" : tuning.winner()});
     }

@@ -18,6 +18,8 @@ struct WithinLimit {
   int16_t places[kMost];
 };
 
+constexpr int kModes = 4;  // those of cudnnBackendHeurMode_t are below
+
 // Lives as long as the process.
 struct Problem {
   Problem* next;
@@ -35,14 +37,14 @@ struct Problem {
   std::atomic<bool> plan_told;
   std::atomic<bool> legacy_told;
   // The state of `stock`, by mode: 0 not asked for yet, 1 known, 2 cannot be told.
-  std::atomic<int> stock_state[snapshot::kStockCount];
+  std::atomic<int> stock_state[kModes];
   // The stock choice of a mode, found by this process if the snapshot has none.
-  snapshot::StockChoice stock[snapshot::kStockCount];
+  snapshot::StockChoice stock[kModes];
   // Place of a config without numerical notes in a mode's list, plus 2; 1: there
   // is none, 0: not asked.
-  std::atomic<int> plain[snapshot::kStockCount];
+  std::atomic<int> plain[kModes];
   // By mode, found out once; null: not asked.
-  std::atomic<WithinLimit*> within[snapshot::kStockCount];
+  std::atomic<WithinLimit*> within[kModes];
 };
 
 // Finds the problem or makes it, looking it up in the snapshot. Null when there

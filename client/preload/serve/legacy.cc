@@ -21,13 +21,9 @@ int64_t FilterExtent(const snapshot::ProblemKey& key) {
   return *std::max_element(key.w_dims + 2, key.w_dims + 2 + key.spatial_rank);
 }
 
-// What cuDNN's own first choice is like: the snapshot says, or Get_v7.
+// What cuDNN's own first choice under this call's limits is like.
 bool LegacyStock(const LegacyCall& call, const report::Problem& problem, const LegacyResult* own,
                  int count, snapshot::StockChoice* stock) {
-  *stock = problem.entry->stock[snapshot::kStockLegacy];
-  if (stock->known != 0) {
-    return true;
-  }
   for (int i = 0; i < count; ++i) {
     if (own[i].status == CUDNN_STATUS_SUCCESS && own[i].memory <= call.workspace_limit) {
       const snapshot::ProblemKey& key = problem.key;

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
+
 #include "client/preload/process/counters.h"
 #include "client/preload/process/device.h"
 #include "client/preload/process/real_cudnn.h"
@@ -252,37 +254,43 @@ void OnHeuristics(cudnnBackendDescriptor_t heuristics, shadow::HeuristicsShadow*
 bool GiveResults(cudnnBackendDescriptor_t heuristics, shadow::HeuristicsShadow* query,
                  int64_t requested, int64_t* count, cudnnBackendDescriptor_t* configs,
                  cudnnStatus_t* status) {
+  // As cuDNN: without room for configs *count is of all, with room of those that were filled.
   const shadow::Served& served = *query->served;
-  const int64_t wanted = configs == nullptr ? 0 : requested;
-  for (int64_t i = 0; i < served.count && i < wanted; ++i) {
+  *status = CUDNN_STATUS_SUCCESS;
+  if (configs == nullptr && count != nullptr) {
+    int64_t behind = served.place_count;
+    if (!served.cut) {
+      *status = RealResults(heuristics, 0, &behind, nullptr);
+    }
+    *count = served.count + behind;
+    return true;
+  }
+  if (configs == nullptr || requested < 0) {
+    return false;  // cuDNN has the error
+  }
+  const int64_t given = std::min<int64_t>(requested, served.count);
+  for (int64_t i = 0; i < given; ++i) {
     if (!shadow::FillConfig(served.sets[i], configs[i])) {
       return false;
     }
     Mark(configs[i], query->problem, true);
   }
-  *status = CUDNN_STATUS_SUCCESS;
-  const int64_t left = wanted > served.count ? wanted - served.count : 0;
-  cudnnBackendDescriptor_t* behind = left > 0 ? configs + served.count : nullptr;
+  const int64_t left = requested - given;
+  cudnnBackendDescriptor_t* behind = configs + given;
+  int64_t filled = 0;
   if (served.cut) {
-    const int taken = left < served.place_count ? static_cast<int>(left) : served.place_count;
-    if (!FillFromList(heuristics, served, taken, behind)) {
+    filled = std::min<int64_t>(left, served.place_count);
+    if (!FillFromList(heuristics, served, static_cast<int>(filled), behind)) {
       return false;
     }
-    for (int i = 0; i < taken; ++i) {
-      Mark(behind[i], query->problem, false);
-    }
-    if (count != nullptr) {
-      *count = served.count + served.place_count;
-    }
-    return true;
+  } else if (left > 0) {
+    *status = RealResults(heuristics, left, &filled, behind);
   }
-  int64_t rest = 0;
-  *status = RealResults(heuristics, left, &rest, behind);
-  for (int64_t i = 0; *status == CUDNN_STATUS_SUCCESS && i < left && i < rest; ++i) {
+  for (int64_t i = 0; i < filled; ++i) {
     Mark(behind[i], query->problem, false);
   }
   if (count != nullptr) {
-    *count = rest + served.count;
+    *count = given + filled;
   }
   return true;
 }

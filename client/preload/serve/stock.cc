@@ -36,12 +36,14 @@ bool FindOut(cudnnBackendDescriptor_t heuristics, const shadow::HeuristicsShadow
 bool StockOf(cudnnBackendDescriptor_t heuristics, const shadow::HeuristicsShadow& query,
              snapshot::StockChoice* stock) {
   report::Problem* problem = query.problem;
-  if (query.mode < 0 || query.mode > snapshot::kStockA) {
+  if (query.mode < 0 || query.mode >= report::kModes) {
     return false;
   }
-  *stock = problem->entry->stock[query.mode];
-  if (stock->known != 0) {
-    return true;
+  if (query.mode == CUDNN_HEUR_MODE_A || query.mode == CUDNN_HEUR_MODE_INSTANT) {
+    *stock = problem->entry->stock;
+    if (stock->known != 0) {
+      return true;
+    }
   }
   std::atomic<int>& state = problem->stock_state[query.mode];
   const int seen = state.load(std::memory_order_acquire);
@@ -62,7 +64,7 @@ bool StockOf(cudnnBackendDescriptor_t heuristics, const shadow::HeuristicsShadow
 
 int PlainConfig(cudnnBackendDescriptor_t heuristics, const shadow::HeuristicsShadow& query) {
   constexpr int kOffset = 2;
-  if (query.mode < 0 || query.mode > snapshot::kStockA) {
+  if (query.mode < 0 || query.mode >= report::kModes) {
     return -1;
   }
   std::atomic<int>& known = query.problem->plain[query.mode];

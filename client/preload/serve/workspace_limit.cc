@@ -46,7 +46,7 @@ void FindWithin(int64_t limit, const shadow::HeuristicsShadow& query,
 const report::WithinLimit* Within(int64_t limit, const shadow::HeuristicsShadow& query, int mode,
                                   cudnnBackendDescriptor_t heuristics, report::WithinLimit* room) {
   report::Problem* problem = query.problem;
-  if (problem == nullptr || mode < 0 || mode > snapshot::kStockA) {
+  if (problem == nullptr || mode < 0 || mode >= report::kModes) {
     FindWithin(limit, query, heuristics, room);
     return room;
   }

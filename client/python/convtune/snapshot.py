@@ -19,10 +19,10 @@ from convtune.program import fits, known_text
 _HEADER = struct.Struct("<8sIIQQQIIqQQQQQQQ")
 _SECTION = struct.Struct("<BBBBIII64s32sIIQQQ")
 _SLOT = struct.Struct("<II")
-_ENTRY = struct.Struct("<320sIHBBQ120s")
+_ENTRY = struct.Struct("<320sIHBBQ24s")
 _CANDIDATE = struct.Struct("<BBBBiqIIqfI")
 _KNOB = struct.Struct("<iIq")
-assert (_HEADER.size, _SECTION.size, _ENTRY.size, _CANDIDATE.size) == (112, 144, 456, 40)
+assert (_HEADER.size, _SECTION.size, _ENTRY.size, _CANDIDATE.size) == (112, 144, 360, 40)
 
 _EVIDENCE = {number: name for name, number in EVIDENCE.items()}
 _LIBRARY = ("unknown", "full", "graph_jit_only")
@@ -111,7 +111,7 @@ class Snapshot:
         header = _HEADER.unpack_from(self._bytes)
         if header[0] != b"CVTSNAP\n":
             raise self._refuse("is no snapshot")
-        if header[1] != 1:
+        if header[1] != 2:
             raise self._refuse("of another format version")
         checksum, body = header[15], memoryview(self._bytes)[_HEADER.size :]
         if xxhash.xxh3_64_intdigest(self._bytes[: _HEADER.size - 8]) != checksum:

@@ -38,6 +38,8 @@ function drawNotices(s) {
   else if (s.rows.length === 0) notices.push("The filters leave nothing.");
   else if (s.timed.length === 0) notices.push("<b>Nothing was timed.</b> What is shown as winners are choices of cuDNN's heuristics or of programs, not results of measurements; there are no times to compare.");
   else if (s.timed.length < s.pairs.length) notices.push(`${plural(s.pairs.length - s.timed.length, "problem")} of ${count(s.pairs.length)} were not timed; times and gains are of the others.`);
+  const simulated = new Set(s.rows.map((r) => D.environments[r.environment]).filter((e) => e.simulated).map((e) => e.gpu_model));
+  if (simulated.size) notices.unshift(`<b>Simulated.</b> ${[...simulated].map(esc).join(", ")}: a GPU made of software. Its times and gains say nothing about a card.`);
   document.getElementById("notices").innerHTML = notices.map((n) => `<p class="notice">${n}</p>`).join("");
 }
 

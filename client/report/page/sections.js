@@ -11,7 +11,7 @@ function sharesSection(s) {
   for (const p of s.pairs) {
     if (p.winner === null) continue;
     const e = D.environments[p.environment], q = D.problems[p.problem], engine = engineOf(D.candidates[p.winner]);
-    const engines = inner(inner(models, e.gpu_model + (e.profile ? " (a profile, no card)" : "")), [q.data_type, q.layout, q.operation].join(" \u00b7 "));
+    const engines = inner(inner(models, e.gpu_model + (e.profile ? " (a profile, no card)" : e.simulated ? " (simulated, no card)" : "")), [q.data_type, q.layout, q.operation].join(" \u00b7 "));
     engines.set(engine, (engines.get(engine) || 0) + 1);
     totals.set(engine, (totals.get(engine) || 0) + 1);
   }

@@ -13,8 +13,10 @@ constexpr int kPageSize = 1000;
 
 }  // namespace
 
-BundleExport::BundleExport(tuner::Tuner* tuner, std::string environment, bool with_samples)
+BundleExport::BundleExport(tuner::Tuner* tuner, std::string environment, bool with_samples,
+                           bool with_simulated)
     : tuner_(tuner),
+      with_simulated_(with_simulated || !environment.empty()),
       environment_(std::move(environment)),
       known_(tuner->ListEnvironments()),
       writer_({.with_samples = with_samples}, [this](std::string_view bytes) {
@@ -37,7 +39,10 @@ absl::Status BundleExport::AddNext() {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(tuning.status());
-  return writer_.Add(*tuning, messages::FindEnvironment(known_, key.environment_text).environment);
+  const Environment environment =
+      messages::FindEnvironment(known_, key.environment_text).environment;
+  if (!with_simulated_ && environment.simulated()) return absl::OkStatus();
+  return writer_.Add(*tuning, environment);
 }
 
 absl::StatusOr<std::string> BundleExport::NextPiece() {

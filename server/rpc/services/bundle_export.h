@@ -15,7 +15,9 @@ namespace convtune::rpc::services {
 class BundleExport {
  public:
   // `environment` as in Tuner::ListTunings. `tuner` outlives it.
-  BundleExport(tuner::Tuner* tuner, std::string environment, bool with_samples);
+  // Without an environment it has those of all; those of simulated GPUs only if asked for.
+  BundleExport(tuner::Tuner* tuner, std::string environment, bool with_samples,
+               bool with_simulated);
 
   // Gives the next bytes, at least a few hundred KiB until the end; empty at
   // the end. DATA_LOSS: a row of the database is damaged.
@@ -26,6 +28,7 @@ class BundleExport {
   absl::Status NextPage();
 
   tuner::Tuner* const tuner_;
+  const bool with_simulated_;
   const std::string environment_;
   std::vector<tuner::EnvironmentInfo> known_;
   tuner::TuningPage page_;

@@ -75,7 +75,7 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }
   db::bundle::RefusalCounts refused;
-  const absl::StatusOr<commit::ImportCounts> counts = Take(skip_refused, &refused);
+  const absl::StatusOr<commit::ImportCounts> counts = Take(skip_refused, &refused, &response);
   response.set_refused_count(refused.rows());
   for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
   if (absl::IsAborted(counts.status()) && refused.rows() > 0) return response;
@@ -87,7 +87,8 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
 }
 
 absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
-                                                        db::bundle::RefusalCounts* refused) {
+                                                        db::bundle::RefusalCounts* refused,
+                                                        v1::ImportBundleResponse* response) {
   const absl::Time now = options_.clock->Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
   db::bundle::BundleEntry entry;
@@ -100,6 +101,9 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
       if (!more && in_vain) return absl::AbortedError("a row was refused");
       if (!more) return std::nullopt;
       auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
+      if (entry.environment->environment.simulated()) {
+        response->set_simulated_count(response->simulated_count() + 1);
+      }
       if (!tuning.has_value()) {
         refused->Add(entry.offset, refusals);
       } else if (!in_vain) {

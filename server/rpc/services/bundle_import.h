@@ -46,7 +46,8 @@ class BundleImport {
 
  private:
   BundleImport(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
-  absl::StatusOr<commit::ImportCounts> Take(bool skip_refused, db::bundle::RefusalCounts* refused);
+  absl::StatusOr<commit::ImportCounts> Take(bool skip_refused, db::bundle::RefusalCounts* refused,
+                                            v1::ImportBundleResponse* response);
 
   const Options options_;
   const int fd_;

@@ -59,7 +59,8 @@ class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
     const grpc::Status status = CatchAll("ExportBundle", [&] {
       if (bundle_ == nullptr) {
         bundle_ = std::make_unique<BundleExport>(tuner_, request_->environment(),
-                                                 /*with_samples=*/!request_->omit_samples());
+                                                 /*with_samples=*/!request_->omit_samples(),
+                                                 request_->include_simulated());
       }
       absl::StatusOr<std::string> piece = bundle_->NextPiece();
       if (!piece.ok()) return messages::ToGrpcStatus(piece.status());

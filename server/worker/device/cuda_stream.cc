@@ -78,7 +78,9 @@ Stamp CudaStream::ReadStamp(int place) const {
   return {stamp.timer_ns, stamp.cycles};
 }
 
-absl::Status CudaStream::Flush() { return kernels_->Sweep(flush_.data(), flush_.bytes()); }
+absl::Status CudaStream::Flush(int64_t read_next) {
+  return kernels_->Sweep(flush_.data(), timing::BytesOfFlush(flush_.bytes(), read_next));
+}
 
 absl::Status CudaStream::Read(const void* data, int64_t bytes) {
   return kernels_->Sweep(data, bytes);

@@ -28,7 +28,7 @@ class CudaStream : public timing::TimedStream {
   bool GaveUp() const override;
   absl::Status PutStamp(int place) override;
   Stamp ReadStamp(int place) const override;
-  absl::Status Flush() override;
+  absl::Status Flush(int64_t read_next) override;
   absl::Status Read(const void* data, int64_t bytes) override;
   absl::Status Record(int event) override;
   absl::StatusOr<double> ElapsedUs(int first, int second) override;

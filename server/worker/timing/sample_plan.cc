@@ -18,11 +18,12 @@ constexpr absl::Duration kLongestTimeout = absl::Seconds(2);
 
 }  // namespace
 
-SamplePlan PlanSample(const Expectation& expected) {
+SamplePlan PlanSample(const Expectation& expected, int most_runs) {
   SamplePlan plan;
   if (expected.gpu_us > 0 && std::isfinite(expected.gpu_us)) {
     const double runs = std::ceil(kWantedUs / expected.gpu_us);
     plan.runs = static_cast<int>(std::clamp(runs, 1.0, static_cast<double>(kMostRuns)));
+    if (most_runs > 0) plan.runs = std::min(plan.runs, most_runs);
   }
   const double host_us = std::isfinite(expected.host_us) ? std::max(0.0, expected.host_us) : 0.0;
   const double queueing_us = plan.runs * (host_us + kPreparationHostUs);
@@ -63,6 +64,10 @@ double SmClockMhz(const Stamp& first, const Stamp& second) {
 }
 
 int64_t FlushBytes(int64_t l2_bytes) { return std::max<int64_t>(0, l2_bytes) * 2; }
+
+int64_t BytesOfFlush(int64_t flush_bytes, int64_t read_next) {
+  return flush_bytes - std::min(flush_bytes / 2, std::max<int64_t>(0, read_next));
+}
 
 bool IsHopeless(const Expectation& first, double best_us) {
   const double gpu_us = first.gpu_us - first.host_us;

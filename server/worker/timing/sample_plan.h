@@ -31,8 +31,9 @@ inline constexpr int kMostRuns = 16;
 
 // Short candidates run several times, since an event's time comes in steps of
 // about half a microsecond (CUDA Runtime API, cudaEventElapsedTime). The limit
-// leaves the host 50 times what it is expected to need for queueing.
-SamplePlan PlanSample(const Expectation& expected);
+// leaves the host 50 times what it is expected to need for queueing. `most_runs`:
+// no more runs than that; 0: no such bound.
+SamplePlan PlanSample(const Expectation& expected, int most_runs = 0);
 
 // A BlockingPolicy says which runs of a problem, all launches or all replays, are put behind a
 // blocking kernel. One that gave up costs its limit, so a candidate whose blocking kernels gave
@@ -71,6 +72,10 @@ double SmClockMhz(const Stamp& first, const Stamp& second);
 // `l2_bytes`: twice its size, since it is not known which line a miss
 // replaces. 0: there is none.
 int64_t FlushBytes(int64_t l2_bytes);
+// Bytes of a flush of `flush_bytes` that are left to read where `read_next` bytes of
+// inputs are read behind it, which drive lines out as well: half of it at least,
+// since what of them is in the cache already drives nothing out.
+int64_t BytesOfFlush(int64_t flush_bytes, int64_t read_next);
 
 // True if a candidate whose first run took this long is given up after it:
 // without the time of its launch, in which code may have been loaded, it is

@@ -34,8 +34,9 @@ class TimedStream {
   virtual absl::Status PutStamp(int place) = 0;
   virtual Stamp ReadStamp(int place) const = 0;
 
-  // Leaves nothing of earlier work in the L2 cache.
-  virtual absl::Status Flush() = 0;
+  // Leaves nothing of earlier work in the L2 cache, together with `read_next` bytes that
+  // Read() is called for behind it. At least half of a flush is read all the same.
+  virtual absl::Status Flush(int64_t read_next) = 0;
   // Reads memory of the GPU into the L2 cache, as far as it fits.
   virtual absl::Status Read(const void* data, int64_t bytes) = 0;
 

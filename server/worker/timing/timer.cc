@@ -27,7 +27,7 @@ absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
 }
 
 absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool block) {
-  const SamplePlan plan = PlanSample(work.expected);
+  const SamplePlan plan = PlanSample(work.expected, work.most_runs);
   RETURN_IF_ERROR(stream_->Synchronize());
   if (block) {
     RETURN_IF_ERROR(stream_->Block(plan.block_timeout));
@@ -80,11 +80,12 @@ absl::Status Timer::PrepareCaches(const TimedWork& work) {
   if (work.cache_state == CacheState::kHot) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(stream_->Flush());
-  if (work.cache_state == CacheState::kInputHot) {
-    for (const MemorySpan& input : work.inputs) {
-      RETURN_IF_ERROR(stream_->Read(input.data, input.bytes));
-    }
+  if (work.cache_state == CacheState::kCold) return stream_->Flush(0);
+  int64_t input_bytes = 0;
+  for (const MemorySpan& input : work.inputs) input_bytes += input.bytes;
+  RETURN_IF_ERROR(stream_->Flush(input_bytes));
+  for (const MemorySpan& input : work.inputs) {
+    RETURN_IF_ERROR(stream_->Read(input.data, input.bytes));
   }
   return absl::OkStatus();
 }

@@ -171,7 +171,7 @@ absl::StatusOr<CacheReading> ReadCaches(bool blocking_kernel, SelfCheckDevice* c
   work.cache_state = CacheState::kCold;
   ASSIGN_OR_RETURN(reading.cold_us, TimeWork(work, &timer));
   work.cache_state = CacheState::kHot;
-  work.launch = [stream] { return stream->Flush(); };
+  work.launch = [stream] { return stream->Flush(0); };
   ASSIGN_OR_RETURN(reading.flush_us, TimeWork(work, &timer));
   return reading;
 }

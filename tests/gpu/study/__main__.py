@@ -19,7 +19,7 @@ import traceback
 
 import report
 import steps
-from lab import Lab, NoGpu, NotHere, NotReady, StepFailed, TimeIsUp
+from lab import Lab, MadeUpCard, NoGpu, NotHere, NotReady, StepFailed, TimeIsUp, find_card
 from records import Records, read
 
 FAILED, USAGE, CUT_SHORT, NO_GPU = 1, 2, 75, 77
@@ -36,7 +36,7 @@ def parse_arguments(arguments):
     parser.add_argument("--kit", type=pathlib.Path, help="folder with bin and lib (default: build-portable, else build)")
     parser.add_argument("--deadline", type=float, help="end by this time, in seconds since 1970 (default: the step's limit from now)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("study-report"), help="folder of --report (default: ./study-report)")
-    parser.add_argument("--simulate", action="store_true", help="no GPU: the fake worker, and made-up processes whose result is known")
+    parser.add_argument("--simulate", type=pathlib.Path, metavar="WORKER", help="no GPU: this program in the worker's place, and made-up peers")
     return parser.parse_args(arguments)
 
 
@@ -52,8 +52,8 @@ def run_step(parsed):
         print(f"study: {error}", file=sys.stderr)
         return NO_GPU if isinstance(error, NoGpu) else FAILED
     records = Records(parsed.work)
-    if {c["simulated"] for c in records.of("conditions")} - {parsed.simulate}:
-        print(f"study: --work: {parsed.work} holds {'real' if parsed.simulate else 'simulated'} records", file=sys.stderr)
+    if {c["simulated"] for c in records.of("conditions")} - {lab.simulated}:
+        print(f"study: --work: {parsed.work} holds {'real' if lab.simulated else 'simulated'} records", file=sys.stderr)
         return USAGE
     records.begin(lab.conditions())
     started = time.time()
@@ -77,6 +77,14 @@ def run_step(parsed):
     records.add({"kind": "done", "step": step.name, "seconds": round(time.time() - started, 1)})
     print(f"study: {step.name}: done in {time.time() - started:.0f} s", file=sys.stderr)
     return 0
+
+
+def model(simulate):
+    """Of the GPU; None where there is none."""
+    try:
+        return (MadeUpCard() if simulate else find_card()).name
+    except NoGpu:
+        return None
 
 
 def packed_records(paths):
@@ -115,9 +123,10 @@ def main(arguments=None):
     if parsed.table:
         print(report.markdown(records))
     else:
+        done = records.done(model(parsed.simulate))
         for step in steps.all_steps():
-            if step.name not in records.done:
-                print(json.dumps({"step": step.name, "limit_s": step.limit_s, "about": step.about}))
+            if step.name not in done:
+                print(json.dumps({"step": step.name, "limit_s": step.limit_s, "about": step.about, "extra": step.extra}))
     return 0
 
 

@@ -18,7 +18,8 @@ import uuid as uuidlib
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[2]
 PROGRAMS = ("convtuned", "convtune", "convtune-worker")
-FAKE_WORKER = "convtune-fake-worker"
+# The worker measures though its self-check does not trust the clock; the tunings are INCOMPLETE, with the reason NO_CLOCK.
+IGNORE_CLOCK = "CONVTUNE_MEASURE_DESPITE_SELF_CHECK"
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 NOT_FOUND = 3  # convtune's exit code
@@ -49,10 +50,18 @@ def die_with_parent():
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def clock_env(work, gpu, ignore=False):
+    """The variable for the worker's environment, if a gate found the clock of this model of GPU to be off; ignore: it did now."""
+    path = pathlib.Path(work) / "ignore-clock"
+    if ignore:
+        path.write_text(gpu)
+    return {IGNORE_CLOCK: "1"} if path.exists() and path.read_text() == gpu else {}
+
+
 def find_kit(kit=None, simulate=False):
     """A folder with bin/ and lib/: `kit`, or the source tree's build folder whose programs run here."""
     tried = [pathlib.Path(kit)] if kit else [REPO / "build-portable", REPO / "build"]
-    needed = ("convtuned", "convtune", FAKE_WORKER) if simulate else PROGRAMS
+    needed = PROGRAMS[:2] if simulate else PROGRAMS
     for folder in tried:
         if all((folder / "bin" / name).exists() for name in needed):
             if subprocess.run([folder / "bin" / "convtune", "--help"], capture_output=True).returncode == 0:
@@ -243,22 +252,22 @@ class Child:
 class Daemon:
     """convtuned on a state directory, with the first GPU; a context manager."""
 
-    def __init__(self, lab, state, until):
+    def __init__(self, lab, state, until, trace=None):
         self.lab, self.state, self.until = lab, pathlib.Path(state), until
+        self.env = {**lab.worker_env, **({"CONVTUNE_TRACE": str(trace)} if trace else {})}
         self.folder = tempfile.mkdtemp(prefix="ct-")  # a socket's path is short
         self.address = f"unix:{self.folder}/s"
         self.process = None
 
     def __enter__(self):
         self.state.mkdir(parents=True, exist_ok=True)
-        worker = FAKE_WORKER if self.lab.simulated else "convtune-worker"
         command = [
             self.lab.kit / "bin" / "convtuned", "--state-dir", self.state, "--listen", self.address, "--devices", "0",
-            "--worker", self.lab.kit / "bin" / worker, "--auto-promote", "--allow-network-fs", "--drain-timeout", "1s",
+            "--worker", self.lab.worker, "--auto-promote", "--allow-network-fs", "--drain-timeout", "1s",
         ]  # fmt: skip
         self.process = subprocess.Popen(
             [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=self.lab.log, stderr=self.lab.log,
-            env=self.lab.worker_env, preexec_fn=die_with_parent,
+            env=self.env, preexec_fn=die_with_parent,
         )  # fmt: skip
         try:
             while not os.path.exists(f"{self.folder}/s"):
@@ -319,12 +328,15 @@ class Daemon:
 
 
 class Lab:
-    """One machine, one kit, one folder to work in."""
+    """One machine, one kit, one folder to work in. stand_in: a program in the worker's place, with made-up peers beside it."""
 
-    def __init__(self, work, kit=None, simulated=False):
-        self.work, self.simulated = pathlib.Path(work).resolve(), simulated
-        self.kit = find_kit(kit, simulated)
-        self.card = MadeUpCard() if simulated else find_card()
+    def __init__(self, work, kit=None, stand_in=None):
+        self.work, self.simulated = pathlib.Path(work).resolve(), stand_in is not None
+        self.kit = find_kit(kit, self.simulated)
+        self.worker = pathlib.Path(stand_in).resolve() if stand_in else self.kit / "bin" / "convtune-worker"
+        if not self.worker.exists():
+            raise NotHere(f"{self.worker} is not there")
+        self.card = MadeUpCard() if self.simulated else find_card()
         self.library = self.kit / "lib" / "libconvtune_preload.so"
         if not self.library.exists():
             raise NotHere(f"{self.library} is not there")
@@ -334,7 +346,8 @@ class Lab:
         # Whatever the caller's environment sets of ours, or of how PyTorch calls cuDNN, is no part of a peer.
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD", "LD_AUDIT", "TORCH_CUDNN_"))}
         folders = [*library_folders(), self.env.get("LD_LIBRARY_PATH", "")]
-        self.worker_env = {**self.env, "LD_LIBRARY_PATH": ":".join(f for f in folders if f)}
+        self.ignores_clock = clock_env(self.work, self.card.name)
+        self.worker_env = {**self.env, "LD_LIBRARY_PATH": ":".join(f for f in folders if f), **self.ignores_clock}
 
     def conditions(self):
         commit = self.kit / "COMMIT"
@@ -342,7 +355,7 @@ class Lab:
         return {
             "simulated": self.simulated, "commit": commit.read_text().strip() if commit.exists() else git("rev-parse", "HEAD") or "unknown",
             "card": self.card.uuid, "gpu": self.card.name, "driver": self.card.driver, "python": platform.python_version(),
-            "machine": platform.platform(), "cores": os.cpu_count(),
+            "machine": platform.platform(), "cores": os.cpu_count(), "clock_ignored": bool(self.ignores_clock),
         }  # fmt: skip
 
     def child(self, program, env=None, arguments=()):

@@ -45,50 +45,71 @@ def ratio(estimate):
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
+def headline(records):
+    """What there is to know first, of the first network: three lines."""
+    name = next(iter(networks()))
+    found = next((r for r in reversed(rule.results(records)) if r.network == name), None)
+    gains, over_h, count = (found.gains, found.over_h, found.generations) if found else ({}, {}, 0)
+    told = [r for r in records.of("served", network=name, card=found and found.card) if r["counters"]]
+    started = {s.peer: s.first_ms for s in rule.starts(records)}
+    times = started or rule.first_ms(records).get((name, found and found.card), {})
+    return [
+        f"{name} in captured graphs: H / W {ratio(gains.get('H'))}, A/A {ratio(over_h.get('H2'))}, "
+        f"served {told[-1]['captured_served'] if told else '-'} of {networks()[name].convolutions}, {count} generation{'' if count == 1 else 's'}",
+        f"{name}: W / B10 {ratio(gains['B10'].inverse() if 'B10' in gains else None)}",
+        f"{name}, first iterations{' of fresh processes' if started else ''}: " + (", ".join(f"{p} {times[p]:.0f} ms" for p in ("H", "W", "B10") if p in times) or "-"),
+    ]  # fmt: skip
+
+
 def conclusion(found):
     """The rule's answers, each a line."""
     so_far = f" so far ({len(networks()) - len(found.missing)} of {len(networks())} networks have run)" if found.missing else ""
-    of = f"over {len(found.counted)} networks, the best of mode B, B10 and B0 takes {ratio(found.gain)} times as long as W"
-    lines = [f"FASTER{so_far}: {found.faster.value}: " + (
-        "the upper bound is below 2% in every network" if found.bounds_low else of if found.gain else "no network counts yet"
-    ) + f" (the rule: at least {rule.FASTER})"]  # fmt: skip
-    if found.over_b10 is None or found.later_ms is None:
-        reason = "no network counts yet" if found.over_b10 is None else "start-up has not been measured six times with W served"
-    else:
-        reason = f"W takes {ratio(found.over_b10)} times as long as B10, and its first iteration {found.later_ms:+.0f} ms beside H's"
-    lines.append(f"SOONER{so_far}: {found.sooner.value}: {reason} (the rule: at most {rule.SOONER_RATIO} and {rule.SOONER_MS:+.0f} ms)")
-    if Answer.OPEN not in (found.faster, found.sooner) and not found.missing and Answer.YES not in (found.faster, found.sooner):
+    count = f"{len(found.counted)} networks count" + ("" if len(found.counted) >= rule.LEAST_COUNTED else f", and {rule.LEAST_COUNTED} are needed")
+    later = "not measured six times with W served" if found.later_ms is None else f"{found.later_ms:+.0f} ms"
+    lines = [
+        f"FASTER{so_far}: {found.faster.value}: {count}; best peer / W {ratio(found.gain)} (the rule: at least {rule.FASTER})",
+        f"SOONER{so_far}: {found.sooner.value}: {count}; H / W {ratio(found.over_w)} (at least {rule.LEAST_GAIN}), W / B10 {ratio(found.over_b10)} (at most "
+        f"{rule.SOONER_RATIO}), W's first iteration beside H's {later} (at most {rule.SOONER_MS:+.0f} ms)",
+    ]  # fmt: skip
+    if found.faster is Answer.CONTRADICTION:
+        lines.append("CONTRADICTION: the upper bound is below 2% in every network, and W is measured faster than that: one of the two is wrong.")
+    elif found.bounds_low:
+        lines.append("No product: the upper bound is below 2% in every network.")
+    elif len(found.below) >= rule.NO_PRODUCT:
+        lines.append(f"No product: H / W is below {rule.LEAST_GAIN} in {', '.join(found.below)}.")
+    elif found.faster is found.sooner is Answer.NO and not found.missing:
         lines.append("Neither: by this rule it is not worth it for these networks.")
+    lines += [f"Without {', '.join(r.without)}: {r.network}" for r in found.counted if r.without]
     lines += [f"Not counted: {r.network}: {r.status.value}" + (f": W was not served: {r.because}" if r.because else "") for r in found.left_out]
-    if same := [r.network for r in (*found.counted, *found.left_out) if r.b_is_h]:
-        lines.append(
-            f"Mode B is H again in {', '.join(same)}: cuDNN lists the same for both there, for every convolution. The best of mode B, B10 and B0 "
-            "is there the best of H, B10 and B0."
-        )  # fmt: skip
+    every = (*found.counted, *found.left_out)
+    if same := [r.network for r in every if r.b_is_h and "B" in r.over_h]:
+        lines.append(f"Mode B is H again in {', '.join(same)}: cuDNN lists the same for both there, for every convolution.")
+    if other := [r.network for r in every if r.modes and not r.b_is_h and "B" not in r.over_h]:
+        lines.append(f"Mode B was left out in {', '.join(other)}, where on this GPU it is not H.")
     return lines
 
 
 def bound_table(records):
     rows = [
         [b.network, f"{b.saved_us:.0f}", f"{b.stock_us:.0f}", number(b.iteration_us, 0), percent(b.share) + ("" if b.iteration_us else " of convolutions"),
-         percent(b.measured, 0), percent(b.published, 0), b.timed, b.quarantined]
+         percent(b.measured, 0), percent(b.published, 0), f"{b.timed}/{b.listed}", percent(b.cut, 0), b.quarantined]
         for b in rule.bounds(records)
     ]  # fmt: skip
     note = "The most that choices can save: sum of count x (stock - winner), as a share of H's iteration. Under 2% everywhere means no."
-    return note, table(["network", "saved, us", "stock, us", "iteration, us", "upper bound", "timed", "published", "candidates", "quarantined"], rows)
+    return note, table(["network", "saved, us", "stock, us", "iteration, us", "upper bound", "known", "published", "timed/listed", "races cut", "quarantined"], rows)
 
 
 def network_table(found):
     rows = [
-        [r.network, short(r.card), "B (= H)" if r.best == "B" and r.b_is_h else r.best or "-", ratio(r.gain), ratio(r.over_h.get("H2")), percent(r.served), number(r.errors.get("W"), 4),
-         r.generations, r.status.value]
+        [r.network, short(r.card), ratio(r.gains.get("H")), ratio(r.over_h.get("H2")), percent(r.served),
+         "B (= H)" if r.best == "B" and r.b_is_h else r.best or "-", ratio(r.gain), number(r.errors.get("W"), 4), r.generations, r.status.value]
         for r in found
     ]  # fmt: skip
     note = (
-        "Gain: the best peer's time over W's in captured graphs, paired by round; above 1 W is faster. Intervals of 95%. A/A: the same for "
+        "H / W and gain: H's and the best peer's time over W's in captured graphs, paired by round; above 1 W is faster. Intervals of 95%. A/A: "
         "two processes of H. Served: the smallest share of W's convolutions. Error: W's output against H's, relative."
     )
-    return note, table(["network", "card", "best peer", "gain", "A/A", "served", "error", "generations", "status"], rows)
+    return note, table(["network", "card", "H / W", "A/A", "served", "best peer", "gain", "error", "generations", "status"], rows)
 
 
 def peer_table(found, first):
@@ -138,8 +159,11 @@ def clock_table(records):
 def tables(records):
     """[(title, note, table)] of what there is, what decides first."""
     found, started = rule.results(records), rule.starts(records)
-    made = [("Upper bound", *bound_table(records))] if records.of("tuned") else []
-    made += [("Networks", *network_table(found)), ("Every peer", *peer_table(found, rule.first_ms(records)))] if found else []
+    failed = [[r.get("step"), r.get("peer") or r.get("problem") or "", r["reason"][:140]] for k in ("failed", "peer_failed", "oracle_failed") for r in records.of(k)]
+    made = [("Networks", *network_table(found))] if found else []
+    made += [("Upper bound", *bound_table(records))] if records.of("tuned") else []
+    made += [("Failures", "", table(["step", "of it", "reason"], failed))] if failed else []
+    made += [("Every peer", *peer_table(found, rule.first_ms(records)))] if found else []
     made += [("Start-up", *start_table(started))] if started else []
     made += [("Twelve shapes against an oracle", *oracle_table(records.of("oracle")))] if records.of("oracle") else []
     differ, beyond, pairs = rule.flip_counts(records)
@@ -148,8 +172,6 @@ def tables(records):
     soaks = [[short(card), len(records.of("soak", card=card)), ratio(e)] for card in rule.cards(records) if (e := rule.soak(records, card))]
     made += [("Soak", "Turns of a second each: H's time over W's.", table(["card", "turns", "H / W"], soaks))] if soaks else []
     made += [("Clocks and power", *clock_table(records))] if found else []
-    failed = [[r.get("step"), r.get("peer") or r.get("problem") or "", r["reason"][:140]] for k in ("failed", "peer_failed", "oracle_failed") for r in records.of(k)]
-    made += [("Failures", "", table(["step", "of it", "reason"], failed))] if failed else []
     return made
 
 
@@ -158,7 +180,9 @@ def markdown(records, plots=()):
     conditions = records.of("conditions")
     if any(c["simulated"] for c in conditions):
         lines += [f"**{SIMULATED}**", ""]
-    lines += conclusion(rule.verdict(records)) + [""]
+    if any(c.get("clock_ignored") for c in conditions):
+        lines += ["**The GPU's clock does not agree with delays of known length, and was sampled in spite of it.**", ""]
+    lines += [*headline(records), "", *conclusion(rule.verdict(records)), ""]
     for title, note, body in tables(records):
         lines += [f"## {title}", "", *([note, ""] if note else []), body, ""]
         lines += [f"![{name}]({name}.svg)\n" for at, name in plots if at == title]
@@ -177,7 +201,7 @@ def plots(records):
     total = rule.verdict(records).gain
     if total:
         gains.append(("geometric mean", total.value, interval(total)))
-    made["gains"] = ("Networks", "The best of mode B, B10 and B0 over W", "time / W's time; right of 1 W is faster", gains, 1.0)
+    made["gains"] = ("Networks", "The best peer over W", "time / W's time; right of 1 W is faster", gains, 1.0)
     made["peers"] = ("Every peer", "Every peer over H", "time / H's time", [
         (f"{label(r)}: {'A/A' if p == 'H2' else p}", r.over_h[p].value, interval(r.over_h[p])) for r in found for p in ("H2", "B", "B10", "B0", "W") if p in r.over_h
     ], 1.0)  # fmt: skip

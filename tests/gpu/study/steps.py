@@ -6,7 +6,10 @@ import functools
 import json
 import math
 import pathlib
+import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -14,8 +17,9 @@ import peers
 from lab import Daemon, NotReady, StepFailed, TimeIsUp, failed_instruments
 
 BUDGET = "700ms"
-# For problems whose tuning could not be judged within BUDGET, and is therefore published to nobody.
-SECOND_BUDGET = "3s"
+# For a network's problems of most work, since a race that is cut keeps the stock choice; and for those
+# whose tuning could not be judged within BUDGET, and is therefore published to nobody.
+LARGE, LARGE_BUDGET = 10, "3s"
 UNPUBLISHED = (None, "EVIDENCE_UNSPECIFIED", "EVIDENCE_HEURISTIC")
 # Of a network's convolutions: with less W is no W.
 LEAST_SERVED = 0.95
@@ -24,7 +28,8 @@ BUNDLE = "tunings.bundle"
 # Left before a step's deadline, to ask for what there is and to end in order.
 ENDING_S = 4.0
 COLD_DISK_S = 11
-ORACLE_SHAPES, FLIP_SHAPES, FLIP_TUNINGS = 12, 10, 5
+ORACLE_SHAPES, FLIP_SHAPES, FLIP_TUNINGS = 12, 10, 3
+B0_S = 15  # what a search without a limit adds to its generation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +44,9 @@ class Network:
     def convolutions(self):
         return sum(self.problems.values())
 
-    def snapshot(self, work):
-        """The published file that W is given."""
-        return pathlib.Path(work) / "snapshots" / self.name / "current.snapshot"
+    def snapshot(self, lab):
+        """The published file that W is given on a GPU of this model."""
+        return lab.work / "snapshots" / re.sub(r"[^A-Za-z0-9.-]+", "_", lab.card.name) / self.name / "current.snapshot"
 
 
 @functools.cache
@@ -58,11 +63,12 @@ class Step:
     limit_s: int
     about: str
     run: Callable
+    extra: bool = False  # the rule does not need it: it is run when nothing else is left
 
 
 def _generation_limit_s(network):
-    """B0 searches without a limit: the more problems, the longer."""
-    return max(23, 14 + math.ceil(0.5 * len(network.problems)))
+    """Searches take longer where there are more problems."""
+    return max(23, 14 + math.ceil(0.5 * len(network.problems))) + (B0_S if "B0" in peers.names_for(network.name) else 0)
 
 
 def all_steps():
@@ -72,18 +78,19 @@ def all_steps():
     found = []
     for net in nets:
         found.append(Step(
-            f"{net.name}-tune", 6 + math.ceil(0.8 * len(net.problems)),
-            f"tunes {len(net.problems)} convolutions of {net.name}, {BUDGET} each: the most that choices can save", _bound(tune, net),
+            f"{net.name}-tune", 6 + math.ceil(3.1 * LARGE + 0.8 * (len(net.problems) - LARGE)),
+            f"tunes {len(net.problems)} convolutions of {net.name}, {LARGE_BUDGET} for the {LARGE} largest, {BUDGET} for others", _bound(tune, net),
         ))  # fmt: skip
         # The first one also brings PyTorch from a cold disk.
         limit_s = _generation_limit_s(net) + (COLD_DISK_S if net is main else 0)
         found.append(Step(f"{net.name}-peers1", limit_s, f"{net.name}: all peers, replayed in turn", _bound(generation, net)))
-    found.append(Step("startup", 42, f"first iterations and memory of fresh processes, {main.name}", _bound(startup, main)))
+        if net is main:
+            found.append(Step("startup", 36, f"first iterations and memory of fresh processes, {main.name}", _bound(startup, main)))
     for net in nets:
         found.append(Step(f"{net.name}-peers2", _generation_limit_s(net), f"{net.name}: a second generation of processes", _bound(generation, net)))
-    found.append(Step("oracle", 25, f"{ORACLE_SHAPES} shapes against the fastest of all plans", oracle))
-    found.append(Step("flips", 60, f"{FLIP_SHAPES} shapes tuned {FLIP_TUNINGS} times", flips))
-    found.append(Step("soak", 32, f"20 s of H against W, {main.name}", _bound(soak, main)))
+    found.append(Step("oracle", 25, f"{ORACLE_SHAPES} shapes against the fastest of all plans", oracle, extra=True))
+    found.append(Step("flips", 105, f"{FLIP_SHAPES} shapes tuned {FLIP_TUNINGS} times", flips, extra=True))
+    found.append(Step("soak", 32, f"20 s of H against W, {main.name}", _bound(soak, main), extra=True))
     return found
 
 
@@ -120,6 +127,7 @@ def summary(problem, count, tuning):
         "winner_us": candidates and _microseconds(tuning, tuning.get("winner")) or None,
         "stock_us": candidates and _microseconds(tuning, stock) or None,
         "candidates": len(candidates), "timed": having("TIMED"), "quarantined": having("QUARANTINED"),
+        "cut": tuning.get("stopReason") == "STOP_REASON_BUDGET",
     }  # fmt: skip
 
 
@@ -133,6 +141,9 @@ def tune(lab, records, step, until, network):
 
     What an earlier call tuned comes back by its bundle: the database itself is not carried."""
     problems, state, bundle = list(network.problems), lab.work / "state", lab.work / BUNDLE
+    trace = lab.work / "trace" / f"{network.name}.jsonl" if network is next(iter(networks().values())) else None
+    if trace:
+        trace.parent.mkdir(parents=True, exist_ok=True)
     fresh = bundle.exists() and not state.exists()
     cut, failures, instruments = False, [], []
 
@@ -148,21 +159,24 @@ def tune(lab, records, step, until, network):
         return None
 
     # The daemon's calls end before the step does, so that it can be asked for what it has.
-    with Daemon(lab, state, until - ENDING_S) as daemon:
+    with Daemon(lab, state, until - ENDING_S, trace) as daemon:
         if fresh:
             unless_failed(lambda: daemon.run("import", str(bundle)))
-        failures += unless_failed(lambda: daemon.tune(problems, BUDGET)) or []
+        for part, budget in ((problems[:LARGE], LARGE_BUDGET), (problems[LARGE:], BUDGET)):
+            failures += unless_failed(lambda part=part, budget=budget: daemon.tune(part, budget)) or []
         all_tried = not cut
         tunings = {p: unless_failed(lambda p=p: daemon.tuning(p)) for p in problems} if all_tried else {}
         unjudged = [p for p, tuning in tunings.items() if (tuning or {}).get("evidence") in UNPUBLISHED]
         if unjudged:
-            unless_failed(lambda: daemon.tune(unjudged, SECOND_BUDGET, "--force"))
+            unless_failed(lambda: daemon.tune(unjudged, LARGE_BUDGET, "--force"))
         daemon.until = until - ENDING_S / 2
         for p in unjudged if all_tried else problems:
             tunings[p] = unless_failed(lambda p=p: daemon.tuning(p)) or tunings.get(p)
         found = [summary(p, count, tunings.get(p)) for p, count in network.problems.items()]
         instruments = unless_failed(daemon.failed_instruments) or failed_instruments(list(tunings.values()))
         unless_failed(lambda: daemon.run("export", "--no-samples", str(bundle)))
+        if trace:
+            unless_failed(lambda: keep_samples(lab, daemon, trace))
     if not any(entry["winner"] for entry in found):
         if cut and not failures:
             raise TimeIsUp
@@ -170,7 +184,7 @@ def tune(lab, records, step, until, network):
     records.add({
         "kind": "tuned", "step": step, "network": network.name, "problems": found, "failures": failures[:3], "self_check_failed": instruments,
     })  # fmt: skip
-    path, current = network.snapshot(lab.work), state / "snapshot" / "current.snapshot"
+    path, current = network.snapshot(lab), state / "snapshot" / "current.snapshot"
     if current.exists() and published(found) > 0:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(current, path.with_suffix(".part"))
@@ -179,6 +193,16 @@ def tune(lab, records, step, until, network):
         raise TimeIsUp
     if published(found) < LEAST_SERVED or not path.exists():
         raise StepFailed(unpublished(found, instruments) or "the daemon published no snapshot")
+
+
+def keep_samples(lab, daemon, trace):
+    """Every sample of the main network's tuning, and how they were taken: recording.bundle and samples.txt."""
+    lines = lab.scratch / "tunings.jsonl"
+    daemon.run("export", str(lab.work / "recording.bundle"))
+    daemon.run("export", str(lines))
+    arguments = [lines, *([trace] if trace.exists() else [])]
+    with open(lab.work / "samples.txt", "w") as said:
+        subprocess.run([sys.executable, pathlib.Path(__file__).parents[1] / "summary.py", *arguments], stdout=said, stderr=lab.log)
 
 
 def unpublished(found, instruments):
@@ -193,13 +217,13 @@ def unpublished(found, instruments):
 
 
 def tuned(records):
-    """{network: the records of its problems}: of each network the latest."""
-    return {r["network"]: r["problems"] for r in records.of("tuned")}
+    """{network: the records of its problems}: of each network the latest on this model of GPU."""
+    return {r["network"]: r["problems"] for r in records.of("tuned", gpu=records.gpu)}
 
 
 def oracle(lab, records, step, until):
     """For problems of most work: the winner against every plan that the oracle finds by itself."""
-    known = {r["problem"] for r in records.of("oracle") + records.of("oracle_failed")}
+    known = {r["problem"] for kind in ("oracle", "oracle_failed") for r in records.of(kind, gpu=records.gpu)}
     by_network = [[p for p in found if p["winner_us"]] for found in tuned(records).values()]
     # Networks in turn, most work first in each.
     spread = [found[i] for i in range(ORACLE_SHAPES) for found in by_network if i < len(found)]
@@ -232,7 +256,7 @@ def flips(lab, records, step, until):
         state = lab.scratch / "fresh"
         shutil.rmtree(state, ignore_errors=True)
         with Daemon(lab, state, until - ENDING_S) as daemon:
-            daemon.tune(problems, BUDGET)
+            daemon.tune(problems, LARGE_BUDGET)
             found = {}
             for problem in problems:
                 tuning = daemon.tuning(problem)

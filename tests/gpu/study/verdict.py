@@ -7,6 +7,7 @@ import dataclasses
 import enum
 
 import stats
+from peers import base, names_for
 from steps import LEAST_SERVED, networks, published, unpublished
 
 MOST_ERROR = 0.02
@@ -14,9 +15,13 @@ MOST_ERROR = 0.02
 MOST_ERROR_OF_OTHERS = 2.0
 MOST_A_A = 0.01
 LEAST_BOUND = 0.02
+LEAST_GAIN = 1.02  # H's time over W's: with less there is nothing to sell, whatever else is said
 FASTER = 1.05
 SOONER_RATIO, SOONER_MS = 1.01, 50.0
-BEST_OF = ("B", "B10", "B0")
+LEAST_COUNTED = 4  # networks, for an answer
+NO_PRODUCT = 3  # so many networks below LEAST_GAIN are a no
+NEEDED = ("H", "H2", "B10", "W")
+BEST_OF = ("H", "B", "B10", "B0")
 
 
 class Status(enum.Enum):
@@ -24,7 +29,7 @@ class Status(enum.Enum):
 
     COUNTED = "counted"
     TOO_FEW = "fewer than 6 rounds"
-    PEER_MISSING = "a peer of the rule has not run"
+    PEER_MISSING = "H, H2, B10 or W has not run"
     NOT_SERVED = "less than 95% served"
     SILENT = "W did not say how much it was served"
     OUTPUTS_DIFFER = "outputs differ"
@@ -39,6 +44,7 @@ class Answer(enum.Enum):
     YES = "yes"
     NO = "no"
     OPEN = "open"
+    CONTRADICTION = "contradiction"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +58,8 @@ class Bound:
     measured: float  # share of the convolutions for which stock and winner were timed
     published: float  # share of the convolutions whose tuning may be published
     timed: int
+    listed: int
+    cut: float  # share of the races that the budget ended
     quarantined: int
 
     @property
@@ -62,7 +70,7 @@ class Bound:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One network on one GPU. Ratios are of times: over_h of a peer over H, gains of a peer over W (above 1: W is faster)."""
+    """One network on one GPU. Ratios are of times: over_h of a peer over H, gains of a peer, H too, over W (above 1: W is faster)."""
 
     network: str
     card: str
@@ -74,6 +82,7 @@ class Result:
     best: str | None
     served: float | None
     errors: dict
+    without: tuple = ()  # peers that belong to it and have not run often enough
     because: str = ""  # why W was not served, as far as the records know
     modes: tuple | None = None  # (share of convolutions for which mode B lists what H's mode lists, those of the same first choice)
 
@@ -107,12 +116,14 @@ class Start:
 class Verdict:
     faster: Answer
     sooner: Answer
-    gain: stats.Estimate | None
+    over_w: stats.Estimate | None  # H's time over W's
+    gain: stats.Estimate | None  # of each network's best peer
     over_b10: stats.Estimate | None
     later_ms: float | None  # W's first iteration after H's
     counted: tuple  # Results
     missing: tuple  # names of networks that have not run to an end
     left_out: tuple  # Results that do not count
+    below: tuple  # names of those that count and in which H / W is below 1.02
     bounds_low: bool  # every network's bound is known and below 2%
 
 
@@ -127,7 +138,7 @@ def bounds(records):
         found.append(Bound(
             name, sum(p["count"] * (p["stock_us"] - p["winner_us"]) for p in known), sum(p["count"] * p["stock_us"] for p in known),
             stats.median(h_us) if h_us else None, sum(p["count"] for p in known) / total, published(problems), sum(p["timed"] for p in problems),
-            sum(p["quarantined"] for p in problems),
+            sum(p["candidates"] for p in problems), sum(p["cut"] for p in problems) / len(problems), sum(p["quarantined"] for p in problems),
         ))  # fmt: skip
     return found
 
@@ -145,8 +156,14 @@ def ratios(rounds, over, under):
     return [us[over] / us[under] for us in rounds if over in us and under in us]
 
 
+def searches(generations, over, under):
+    """The ratios of each process of the peer `over`: another search may choose otherwise, so each counts as a generation."""
+    processes = [(rounds, name) for rounds in generations for name in dict.fromkeys(n for us in rounds for n in us) if base(name) == over]
+    return [found for rounds, name in processes if (found := ratios(rounds, name, under))]
+
+
 def _estimate(generations, over, under):
-    pairs = [found for rounds in generations if (found := ratios(rounds, over, under))]
+    pairs = searches(generations, over, under)
     return stats.pooled([pairs]) if pairs else None
 
 
@@ -157,7 +174,7 @@ def served_share(record):
 
 def right_output(errors):
     """Whether W's output is H's, within what is allowed for all or what unmodified peers differ by; errors: of each peer, None if no number."""
-    others = [errors[peer] for peer in BEST_OF if errors.get(peer) is not None]
+    others = [error for peer, error in errors.items() if base(peer) in BEST_OF and error is not None]
     return errors.get("W") is not None and errors["W"] <= max([MOST_ERROR, *(MOST_ERROR_OF_OTHERS * error for error in others)])
 
 
@@ -193,21 +210,21 @@ def result(records, network, card):
     everyone, served, right = _usable(records, network, card)
     if not everyone:
         return None
-    peers = dict.fromkeys(name for found in everyone for us in found for name in us)
+    peers = dict.fromkeys(base(name) for found in everyone for us in found for name in us)
     # Where W was not served it is no W: it counts in the generations that are right alone.
     over_h = {p: e for p in peers if p != "H" and (e := _estimate(right if p == "W" else everyone, p, "H"))}
     gains = {p: e for p in peers if p != "W" and (e := _estimate(right, p, "W"))}
-    # Without one of them there is no best: it may be the one that has not run.
-    best = min(BEST_OF, key=lambda p: gains[p].value) if all(p in gains for p in BEST_OF) else None
+    known = {p for p, e in gains.items() if e.known}
+    best = min(known.intersection(BEST_OF), key=lambda p: gains[p].value, default=None)
     noise = over_h.get("H2")
     told = records.of("served", network=network, card=card)
     if not served:
         status = Status.SILENT if all(r.get("counters") == {} for r in told) else Status.NOT_SERVED
     elif not right:
         status = Status.OUTPUTS_DIFFER
-    elif best is None:
+    elif not peers.keys() >= set(NEEDED):
         status = Status.PEER_MISSING
-    elif not all(gains[p].known for p in BEST_OF) or noise is None or not noise.known:
+    elif not {"H", "B10"} <= known or not noise.known:
         status = Status.TOO_FEW
     elif abs(noise.value - 1) > MOST_A_A:
         status = Status.NOISY
@@ -219,7 +236,8 @@ def result(records, network, card):
             errors[peer] = None if error is None or errors.get(peer, 0.0) is None else max(error, errors.get(peer, 0.0))
     return Result(
         network, card, status, len(right), stats.median([us["H"] for found in everyone for us in found if "H" in us]), over_h, gains, best,
-        min(map(served_share, told), default=None), errors, "" if served else _because(records, network, card, told), modes(records, network, card),
+        min(map(served_share, told), default=None), errors,
+        tuple(p for p in dict.fromkeys(map(base, names_for(network))) if p != "W" and p not in known), "" if served else _because(records, network, card, told), modes(records, network, card),
     )  # fmt: skip
 
 
@@ -268,6 +286,20 @@ def _later_ms(started):
     return None
 
 
+def rule(counted, below, bounds_low, over_w, gain, over_b10, later_ms):
+    """(faster, sooner): the rule, of numbers alone; None: not known. STUDY.md has it in words."""
+    if bounds_low and over_w is not None and over_w >= LEAST_GAIN:
+        return Answer.CONTRADICTION, Answer.CONTRADICTION
+    if bounds_low or below >= NO_PRODUCT:
+        return Answer.NO, Answer.NO
+    if counted < LEAST_COUNTED:
+        return Answer.OPEN, Answer.OPEN
+    faster = Answer.YES if gain >= FASTER else Answer.NO
+    if over_w < LEAST_GAIN or over_b10 > SOONER_RATIO:
+        return faster, Answer.NO
+    return faster, Answer.OPEN if later_ms is None else Answer.YES if later_ms <= SOONER_MS else Answer.NO
+
+
 def verdict(records):
     """The rule, applied to what there is. `missing` says which networks it still waits for."""
     every = results(records)
@@ -285,20 +317,13 @@ def verdict(records):
     low = len(known) == len(networks()) and all(
         b.share is not None and b.iteration_us and b.measured >= LEAST_SERVED and b.share < LEAST_BOUND for b in known
     )
-    pairs = lambda over: [_pairs(records, r, over(r)) for r in counted]
-    gain = stats.pooled(pairs(lambda r: r.best)) if counted else None
-    b10 = stats.pooled(pairs(lambda r: "B10")).inverse() if counted else None
-    later = _later_ms(starts(records))
-    faster = Answer.NO if low else Answer.OPEN if gain is None else Answer.YES if gain.value >= FASTER else Answer.NO
-    sooner = Answer.OPEN
-    if b10 is not None and later is not None:
-        sooner = Answer.YES if b10.value <= SOONER_RATIO and later <= SOONER_MS else Answer.NO
-    return Verdict(faster, sooner, gain, b10, later, tuple(counted), tuple(missing), tuple(left_out), low)
-
-
-def _pairs(records, found, over):
-    """The generations of ratios that a counted Result rests on."""
-    return [ratios(rounds, over, "W") for rounds in _usable(records, found.network, found.card)[2]]
+    mean = lambda over: stats.pooled([searches(_usable(records, r.network, r.card)[2], over(r), "W") for r in counted]) if counted else None
+    over_w, gain, by_b10 = mean(lambda r: "H"), mean(lambda r: r.best), mean(lambda r: "B10")
+    below = tuple(r.network for r in counted if r.gains["H"].value < LEAST_GAIN)
+    later, value = _later_ms(starts(records)), lambda estimate: estimate and estimate.value
+    b10 = by_b10 and by_b10.inverse()
+    faster, sooner = rule(len(counted), len(below), low, value(over_w), value(gain), value(b10), later)
+    return Verdict(faster, sooner, over_w, gain, b10, later, tuple(counted), tuple(missing), tuple(left_out), below, low)
 
 
 def flip_counts(records):

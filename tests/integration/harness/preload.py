@@ -12,7 +12,6 @@ import sys
 REPO = pathlib.Path(__file__).resolve().parents[3]
 H200 = "profile:nvidia-h200,cc=9.0,sms=132,cudnn={cudnn},lib=full"
 ALL = "build=all"
-LEGACY = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +102,8 @@ def candidates(mode):
     ]
 
 
-def stock_field(mode, candidate):
-    return f"stock={mode};notes={candidate.notes};workspace={candidate.workspace}"
+def stock_field(candidate):
+    return f"stock=;notes={candidate.notes};workspace={candidate.workspace}"
 
 
 class Machine:
@@ -244,14 +243,13 @@ class Legacy:
         # Beside the fake there is no library of precompiled engines.
         return f"{name},cc=9.0,sms=132,cudnn={self.machine.cudnn_version},lib=graph_jit_only"
 
-    def store(self, *candidates, op="fwd", type="f16", stock=(), environment=None):
-        """Candidates as (algorithm, math type, notes, time); stock choices as (notes, workspace)."""
+    def store(self, *candidates, op="fwd", type="f16", environment=None):
+        """Candidates as (algorithm, math type, notes, time)."""
         text = f"{op},x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,{type}"
         fields = [
             f"candidate=legacy:algo{algo},math{math};notes={notes};workspace=0;time={time}"
             for algo, math, notes, time in candidates
         ]
-        fields += [f"stock={LEGACY};notes={notes};workspace={workspace}" for notes, workspace in stock]
         self.machine.write_snapshot(
             self.folder, self.machine.choice(text, *fields, environment=environment or self.environment())
         )

@@ -14,7 +14,7 @@ class SimulatedGpu:
         self.script()
 
     def env(self, **settings):
-        """settings: seed, relaunch_blocks, no_sm_0, timer_step_ns, profile."""
+        """settings: seed, runs_early, relaunch_blocks, no_sm_0, timer_step_ns, profile."""
         return {
             "SIMGPU_FAULTS": str(self.faults),
             "CONVTUNE_FAKE_CARD": str(self.folder),

@@ -10,6 +10,8 @@ namespace {
 constexpr int64_t kInstructionPs = 500;  // about a cycle
 constexpr int64_t kLoadNs = 300;         // from memory of the GPU
 constexpr int64_t kMappedLoadNs = 700;   // from memory of the host, over PCIe
+// Between the clocks of two SMs, which nothing keeps together.
+constexpr uint64_t kCyclesApart = 1'000'003;
 
 uint64_t Masked(uint64_t value, int bits) {
   return bits == 64 ? value : value & ((1ULL << bits) - 1);
@@ -73,7 +75,7 @@ class Thread {
       case Op::kTimer:
         return machine_.TimerAt(Now());
       case Op::kClock:
-        return machine_.CyclesAt(Now());
+        return machine_.CyclesAt(Now()) + Slot(Kernel::kSmid) * kCyclesApart;
       case Op::kAdd:
         return Masked(a + b, bits);
       case Op::kSub:
@@ -128,17 +130,18 @@ class Thread {
       if (instruction.op == Op::kStore) {
         WriteValue(address + i * bytes, value, bytes);
       } else {
-        value = ReadValue(address + i * bytes, bytes);
-        if (instruction.is_volatile) value = Seen(address, value);
+        value = Seen(instruction, address, ReadValue(address + i * bytes, bytes));
       }
     }
     return cudaSuccess;
   }
 
-  // What a volatile load of it finds now: what the host wrote into its own
-  // memory is not there before Machine::HostNs.
-  uint64_t Seen(uint64_t address, uint64_t value) const {
-    return Now() < machine_.HostNs() && machine_.IsMapped(address) ? 0 : value;
+  // What a load of it finds now: what the host wrote into its own memory is not
+  // there before Machine::HostNs. A load that is not volatile may be done once for
+  // all: what it finds is what was there as the kernel began.
+  uint64_t Seen(const Instruction& load, uint64_t address, uint64_t value) const {
+    const int64_t ns = load.is_volatile ? Now() : start_ns_;
+    return ns < machine_.HostNs() && machine_.IsMapped(address) ? 0 : value;
   }
 
   // A loop of volatile loads may wait for two seconds. So that it is soon run,

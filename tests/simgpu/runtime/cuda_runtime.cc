@@ -24,8 +24,9 @@ constexpr int64_t kCopyNs = 2000;
 constexpr int64_t kEventStepNs = 500;
 
 struct Event {
-  bool recorded = false;
-  bool done = false;
+  int records = 0;  // so many calls to record it
+  int reached = 0;  // which of them the GPU came to last
+  bool captured = false;
   int64_t ns = 0;
 };
 
@@ -39,8 +40,10 @@ cudaError_t& LastError() {
   return error;
 }
 
-// What every function returns by: the last error is kept until cudaGetLastError.
+// What every function returns by: the last error is kept until cudaGetLastError,
+// and nothing works in a context that was destroyed.
 cudaError_t Return(cudaError_t error) {
+  if (Gpu::Get().sticky() != cudaSuccess) error = Gpu::Get().sticky();
   if (error != cudaSuccess) LastError() = error;
   return error;
 }
@@ -89,14 +92,18 @@ WorkPtr Fill(void* to, int value, size_t bytes) {
            }});
 }
 
-// Pointers that can never be right are refused at the call.
+// Pointers that can never be right are refused at the call, and so is memory of
+// the GPU where memory of the host should be.
 bool IsCopy(void* to, const void* from, cudaMemcpyKind kind) {
   const DeviceMemory& memory = Gpu::Get().memory();
+  const auto is_hosts = [&](const void* data) {
+    return !memory.Contains(data, 1) || memory.IsMapped(data);
+  };
   switch (kind) {
     case cudaMemcpyHostToDevice:
-      return memory.Contains(to, 0);
+      return memory.Contains(to, 0) && is_hosts(from);
     case cudaMemcpyDeviceToHost:
-      return memory.Contains(from, 0);
+      return memory.Contains(from, 0) && is_hosts(to);
     case cudaMemcpyDeviceToDevice:
       return memory.Contains(to, 0) && memory.Contains(from, 0);
     default:
@@ -131,6 +138,8 @@ constexpr ErrorWords kErrors[] = {
                    "operation not permitted when stream is capturing"),
     CONVTUNE_ERROR(cudaErrorStreamCaptureInvalidated,
                    "operation failed due to a previous error during capture"),
+    CONVTUNE_ERROR(cudaErrorCapturedEvent,
+                   "operation not permitted on an event last recorded in a capturing stream"),
     CONVTUNE_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
 };
 #undef CONVTUNE_ERROR
@@ -176,6 +185,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaSetDevice(int ordinal) {
   if (ordinal != 0) return Return(cudaErrorInvalidDevice);
+  Gpu::Get().MakeContext();
   return Return(Gpu::Get().sticky());
 }
 
@@ -203,7 +213,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ord
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int ordinal) {
   if (ordinal != 0) return Return(cudaErrorInvalidDevice);
-  std::snprintf(id, static_cast<size_t>(size), "0000:01:00.0");
+  constexpr char kId[] = "0000:01:00.0";
+  if (size < static_cast<int>(sizeof(kId))) return Return(cudaErrorInvalidValue);
+  std::memcpy(id, kId, sizeof(kId));
   return Return(Gpu::Get().sticky());
 }
 
@@ -233,7 +245,11 @@ cudaError_t cudaGetLastError(void) {
   return sticky != cudaSuccess ? sticky : last;
 }
 
-cudaError_t cudaDeviceSynchronize(void) { return Return(Gpu::Get().WaitForIdle()); }
+// Of a GPU with a stream that is captured, in whatever mode, it is never allowed.
+cudaError_t cudaDeviceSynchronize(void) {
+  const cudaError_t error = Gpu::Get().ForbiddenEvenIfRelaxed();
+  return Return(error != cudaSuccess ? error : Gpu::Get().WaitForIdle());
+}
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   Site site;
@@ -244,12 +260,14 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   }
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
     return Return(error);
+  Gpu::Get().MakeContext();
   return Return(Gpu::Get().memory().Allocate(static_cast<int64_t>(bytes), data));
 }
 
 cudaError_t cudaFree(void* data) {
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
     return Return(error);
+  Gpu::Get().l2().Forget({data, Gpu::Get().memory().BytesAt(data)});
   return Return(Gpu::Get().memory().Free(data));
 }
 
@@ -285,19 +303,32 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return Return(Gpu::Get().sticky());
 }
 
-// Copies to and from pageable memory return once they are done. Copies within
-// the GPU do not wait (nor do fills): the manual promises no synchronisation.
+// A copy to the host returns once it is done. One from pageable memory returns once
+// it has read it: it is on its way then, and who does not wait for the default
+// stream does not find it. Copies within the GPU do not wait (nor do fills): the
+// manual promises no synchronisation.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
   if (bytes == 0) return cudaSuccess;
   if (!IsCopy(to, from, kind)) return Return(cudaErrorInvalidValue);
+  if (kind == cudaMemcpyHostToDevice && !Gpu::Get().memory().IsMapped(from)) {
+    if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
+      return Return(error);
+    const auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
+    const WorkPtr copy = Copy(to, staged->data(), bytes, kind);
+    return Return(Gpu::Get().Put(
+        nullptr, std::make_shared<Work>(Work{"copy", [staged, copy](const WorkStart& start) {
+                                               return copy->run(start);
+                                             }})));
+  }
   const cudaError_t put = Gpu::Get().Put(nullptr, Copy(to, from, bytes, kind));
   if (put != cudaSuccess || kind == cudaMemcpyDeviceToDevice) return Return(put);
   // Unkinder than the manual, which has no other stream waited for.
   return Return(Gpu::Get().WaitForIdle());
 }
 
-// Memory of the host is read and written when the stream gets there.
+// Memory of the host is read and written when the stream gets there. Where it is
+// pageable, the call may wait for what the stream has to do before.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (bytes == 0) return Return(Gpu::Get().sticky());
@@ -305,6 +336,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   // Of pageable memory there is none in a graph.
   if (Gpu::Get().IsCapturing(stream) && kind != cudaMemcpyDeviceToDevice) {
     return Return(Gpu::Get().Wait(stream));
+  }
+  const bool pinned = Gpu::Get().memory().IsMapped(kind == cudaMemcpyHostToDevice ? from : to);
+  if (kind != cudaMemcpyDeviceToDevice && !pinned) {
+    if (const cudaError_t error = Gpu::Get().Wait(stream); error != cudaSuccess)
+      return Return(error);
   }
   return Return(Gpu::Get().Put(stream, Copy(to, from, bytes, kind)));
 }
@@ -354,10 +390,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return Return(Gpu::Get().LaunchGraph(exec, stream));
 }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  Gpu::Get().DestroyGraph(graph);
-  return Return(Gpu::Get().sticky());
-}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Return(Gpu::Get().DestroyGraph(graph)); }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   return Return(Gpu::Get().DestroyExec(exec));
@@ -380,24 +413,37 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto found = Events().find(event);
   if (found == Events().end()) return Return(cudaErrorInvalidResourceHandle);
   const std::shared_ptr<Event> recorded = found->second;
-  recorded->recorded = true;
-  recorded->done = false;
-  return Return(Gpu::Get().Put(
-      stream, std::make_shared<Work>(Work{"event", [recorded](const WorkStart& start) -> WorkEnd {
-                                            recorded->done = true;
-                                            recorded->ns = start.ns;
-                                            return {start.ns};
-                                          }})));
+  const int record = recorded->records + 1;
+  // In a capture it becomes an order of the graph's nodes: no replay records it.
+  const bool captured = Gpu::Get().IsCapturing(stream);
+  const cudaError_t put = Gpu::Get().Put(
+      stream, std::make_shared<Work>(
+                  Work{"event", [recorded, record, captured](const WorkStart& start) -> WorkEnd {
+                         if (captured) return {start.ns};
+                         recorded->reached = std::max(recorded->reached, record);
+                         if (recorded->reached == record) recorded->ns = start.ns;
+                         return {start.ns};
+                       }}));
+  if (put != cudaSuccess) return Return(put);
+  recorded->records = record;
+  recorded->captured = captured;
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {
   const auto from = Events().find(first);
   const auto to = Events().find(second);
-  if (from == Events().end() || to == Events().end() || !from->second->recorded ||
-      !to->second->recorded) {
+  if (from == Events().end() || to == Events().end() || from->second->records == 0 ||
+      to->second->records == 0) {
     return Return(cudaErrorInvalidResourceHandle);
   }
-  if (!from->second->done || !to->second->done) return Return(cudaErrorNotReady);
+  for (const Event* event : {from->second.get(), to->second.get()}) {
+    if (event->captured) return Return(cudaErrorCapturedEvent);
+    // What runs early still ends at its time.
+    if (event->reached != event->records || event->ns > Gpu::Get().NowNs()) {
+      return Return(cudaErrorNotReady);
+    }
+  }
   // Where in a step the first event falls is the seed's, not the host's, so that
   // a run can be replayed.
   const double phase = Gpu::Get().Noise("event", 0.25) - 1;

@@ -44,6 +44,7 @@ GpuSettings ReadSettings() {
   GpuSettings settings;
   if (*Setting("SIMGPU_SEED") != '\0')
     settings.seed = std::strtoull(Setting("SIMGPU_SEED"), nullptr, 10);
+  settings.runs_early = *Setting("SIMGPU_RUNS_EARLY") != '\0';
   settings.relaunch_blocks = *Setting("SIMGPU_RELAUNCH_BLOCKS") != '\0';
   settings.no_sm_0 = *Setting("SIMGPU_NO_SM_0") != '\0';
   if (*Setting("SIMGPU_TIMER_STEP_NS") != '\0') {
@@ -116,7 +117,7 @@ Gpu::Gpu(GpuProfile profile, GpuSettings settings)
       l2_(profile_.l2_bytes),
       thread_(std::this_thread::get_id()) {
   streams_[nullptr] = {};
-  clock_ = {HostNs(), 0, profile_.sm_clock_mhz};
+  clock_ = {NowNs(), 0, profile_.sm_clock_mhz};
 }
 
 void Gpu::CheckThread() const {
@@ -129,7 +130,9 @@ int64_t Gpu::HostNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-int64_t Gpu::NowNs() const { return HostNs() + skipped_ns_; }
+int64_t Gpu::AlignUp(int64_t ns) { return (ns + kAlignmentNs - 1) / kAlignmentNs * kAlignmentNs; }
+
+int64_t Gpu::NowNs() const { return AlignUp(HostNs() + skipped_ns_); }
 
 uint64_t Gpu::TimerAt(int64_t ns) const {
   return static_cast<uint64_t>(ns / settings_.timer_step_ns * settings_.timer_step_ns);
@@ -187,6 +190,9 @@ cudaError_t Gpu::Queue(Stream* stream, Queued queued) {
     SkipTo(stream->end_ns);
   }
   stream->queue.push_back(std::move(queued));
+  const bool held = std::any_of(stream->queue.begin(), stream->queue.end(),
+                                [](const Queued& each) { return each.work->waits_for_host; });
+  if (settings_.runs_early && !held) Drain(stream);
   return sticky_;
 }
 
@@ -205,7 +211,7 @@ void Gpu::Drain(Stream* stream) {
 }
 
 void Gpu::SkipTo(int64_t ns) {
-  skipped_ns_ += std::max<int64_t>(0, ns - NowNs());
+  skipped_ns_ += std::max<int64_t>(0, ns - (HostNs() + skipped_ns_));
   put_ns_ = NowNs();
   NoteUsage();
 }
@@ -238,6 +244,7 @@ cudaError_t Gpu::Wait(cudaStream_t stream) {
     found->second.capture->invalid = true;
     return cudaErrorStreamCaptureUnsupported;
   }
+  if (const cudaError_t error = Forbidden(); error != cudaSuccess) return error;
   Drain(&found->second);
   SkipTo(found->second.end_ns);
   return sticky_;
@@ -246,14 +253,18 @@ cudaError_t Gpu::Wait(cudaStream_t stream) {
 cudaStream_t Gpu::CreateStream() {
   const auto stream = reinterpret_cast<cudaStream_t>(next_id_++ << 4);
   streams_[stream] = {};
+  MakeContext();
   return stream;
 }
 
 cudaError_t Gpu::DestroyStream(cudaStream_t stream) {
   const auto found = streams_.find(stream);
   if (stream == nullptr || found == streams_.end()) return cudaErrorInvalidResourceHandle;
-  Drain(&found->second);
-  streams_.erase(found);
+  // Under a name that nobody knows.
+  auto node = streams_.extract(found);
+  node.key() = reinterpret_cast<cudaStream_t>(next_id_++ << 4);
+  node.mapped().capture = nullptr;
+  streams_.insert(std::move(node));
   return cudaSuccess;
 }
 
@@ -287,10 +298,14 @@ bool Gpu::IsCapturing(cudaStream_t stream) const {
   return found != streams_.end() && found->second.capture != nullptr;
 }
 
-cudaError_t Gpu::Forbidden() {
+cudaError_t Gpu::Forbidden() { return Invalidate(false); }
+cudaError_t Gpu::ForbiddenEvenIfRelaxed() { return Invalidate(true); }
+
+cudaError_t Gpu::Invalidate(bool relaxed_too) {
   cudaError_t error = cudaSuccess;
   for (auto& [id, stream] : streams_) {
-    if (stream.capture == nullptr || stream.capture->mode == cudaStreamCaptureModeRelaxed) continue;
+    if (stream.capture == nullptr) continue;
+    if (stream.capture->mode == cudaStreamCaptureModeRelaxed && !relaxed_too) continue;
     stream.capture->invalid = true;
     error = cudaErrorStreamCaptureUnsupported;
   }
@@ -318,8 +333,11 @@ cudaError_t Gpu::Upload(cudaGraphExec_t exec, cudaStream_t stream) {
   if (sticky_ != cudaSuccess) return sticky_;
   const auto found = execs_.find(exec);
   if (found == execs_.end()) return cudaErrorInvalidValue;
+  if (!IsStream(stream)) return cudaErrorInvalidResourceHandle;
+  // It may allocate.
+  if (const cudaError_t error = WaitForIdle(); error != cudaSuccess) return error;
   found->second.uploaded = true;
-  return IsStream(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
+  return cudaSuccess;
 }
 
 cudaError_t Gpu::LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream) {
@@ -338,9 +356,16 @@ cudaError_t Gpu::LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream) {
   if (!std::exchange(found->second.uploaded, true)) {
     if (const cudaError_t error = WaitForIdle(); error != cudaSuccess) return error;
   }
-  const bool pending = std::any_of(to.queue.begin(), to.queue.end(),
-                                   [exec](const Queued& queued) { return queued.exec == exec; });
-  if (pending && settings_.relaunch_blocks) {
+  const auto pending_on = [exec](const Stream& queued_on) {
+    return std::any_of(queued_on.queue.begin(), queued_on.queue.end(),
+                       [exec](const Queued& queued) { return queued.exec == exec; });
+  };
+  for (const auto& [id, other] : streams_) {
+    if (&other != &to && pending_on(other)) {
+      Die("a graph is launched that is pending on another stream: this order is not simulated");
+    }
+  }
+  if (pending_on(to) && settings_.relaunch_blocks) {
     if (const cudaError_t error = Wait(stream); error != cudaSuccess) return error;
   }
   for (const WorkPtr& work : found->second.nodes) {
@@ -350,7 +375,9 @@ cudaError_t Gpu::LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-void Gpu::DestroyGraph(cudaGraph_t graph) { graphs_.erase(graph); }
+cudaError_t Gpu::DestroyGraph(cudaGraph_t graph) {
+  return graphs_.erase(graph) > 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
 
 cudaError_t Gpu::DestroyExec(cudaGraphExec_t exec) {
   return execs_.erase(exec) > 0 ? cudaSuccess : cudaErrorInvalidValue;

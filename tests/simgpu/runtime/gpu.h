@@ -5,7 +5,8 @@
 // what was skipped so far: where a host call waits for the GPU, the clock moves
 // on to the end of what is waited for, and the host does not sleep. Nothing runs
 // before some call waits for it, so that memory which must not be touched until
-// then is read as late as the manual allows. A blocking kernel that the host
+// then is read as late as the manual allows. With GpuSettings::runs_early it runs as
+// soon as it is put on a stream, which the manual allows as well. A blocking kernel that the host
 // waits for, without having released it, therefore runs to its limit.
 #pragma once
 
@@ -47,6 +48,7 @@ struct GpuProfile {
 // Settings of a run, out of the environment: see tests/simgpu/README.md.
 struct GpuSettings {
   uint64_t seed = 1;
+  bool runs_early = false;       // work begins as soon as it is put on its stream
   bool relaunch_blocks = false;  // launching a graph that is pending waits for it
   int timer_step_ns = 32;        // of %globaltimer
   bool no_sm_0 = false;          // no block runs on SM 0
@@ -68,6 +70,11 @@ class Gpu {
   DeviceMemory& memory() { return memory_; }
   L2Cache& l2() { return l2_; }
 
+  // What the host does falls on multiples of this by the GPU's clock, so that what
+  // follows, steps of timers included, is the same in each run. A multiple of the
+  // timer's steps, and of whole cycles of clocks in MHz.
+  static constexpr int64_t kAlignmentNs = 32'000;
+  static int64_t AlignUp(int64_t ns);
   // The GPU's clock in ns, as of the host's now.
   int64_t NowNs() const;
   // %globaltimer at a time of the GPU's clock: it moves in steps.
@@ -88,11 +95,17 @@ class Gpu {
   // code. In a capture of this thread that forbids it: an error, and the
   // capture is invalid from then on.
   cudaError_t WaitForIdle();
-  // cudaStreamSynchronize; an error while the stream is captured.
+  // cudaStreamSynchronize; an error while the stream is captured, and in a capture
+  // of this thread that forbids it.
   cudaError_t Wait(cudaStream_t stream);
+
+  // Some function of the runtime has made the context that the driver's need.
+  bool has_context() const { return has_context_; }
+  void MakeContext() { has_context_ = true; }
 
   // Streams. Null is the legacy default stream.
   cudaStream_t CreateStream();
+  // What is on it still runs, when somebody waits for the GPU.
   cudaError_t DestroyStream(cudaStream_t stream);
   bool IsStream(cudaStream_t stream) const { return streams_.count(stream) > 0; }
 
@@ -103,12 +116,14 @@ class Gpu {
   // What a call that no capture of this thread allows gives: cudaSuccess if
   // there is none, else an error, and the capture is invalid from then on.
   cudaError_t Forbidden();
+  // The same for a call that not even a relaxed capture allows.
+  cudaError_t ForbiddenEvenIfRelaxed();
   // Another stream joins the capture and never comes back.
   void ForkCapture(cudaStream_t stream);
   cudaError_t Instantiate(cudaGraph_t graph, cudaGraphExec_t* exec);
   cudaError_t Upload(cudaGraphExec_t exec, cudaStream_t stream);
   cudaError_t LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream);
-  void DestroyGraph(cudaGraph_t graph);
+  cudaError_t DestroyGraph(cudaGraph_t graph);
   cudaError_t DestroyExec(cudaGraphExec_t exec);
 
   // The error that destroyed the context; every call gives it from then on.
@@ -150,6 +165,7 @@ class Gpu {
   void ReadClock(int64_t ns);
   // When the host puts the next piece of work on a stream.
   int64_t NextPutNs();
+  cudaError_t Invalidate(bool relaxed_too);
   cudaError_t Queue(Stream* stream, Queued queued);
   // Runs all that is on the stream; the host does not wait.
   void Drain(Stream* stream);
@@ -173,6 +189,7 @@ class Gpu {
   int64_t put_ns_ = 0;
   int64_t busy_ns_ = 0;
   int64_t noted_busy_ns_ = 0;
+  bool has_context_ = false;
   cudaError_t sticky_ = cudaSuccess;
 };
 

@@ -33,17 +33,14 @@ int64_t L2Cache::Missing(const Span& span) const {
   return std::max<int64_t>(0, span.bytes - present * kLineBytes);
 }
 
-int64_t L2Cache::Touch(const Span& span) {
-  const int64_t missing = Missing(span);
-  if (span.bytes <= 0) return missing;
-  const int64_t most = bytes_ / kLineBytes;
-  Range touched = {FirstLine(span), EndLine(span)};
-  if (static_cast<int64_t>(touched.end - touched.first) > most) {
-    touched.first = touched.end - static_cast<uint64_t>(most);
-  }
+void L2Cache::Forget(const Span& span) {
+  if (span.bytes > 0) Remove({FirstLine(span), EndLine(span)});
+}
+
+void L2Cache::Remove(const Range& lines) {
   for (auto range = ranges_.begin(); range != ranges_.end();) {
-    const uint64_t from = std::max(touched.first, range->first);
-    const uint64_t to = std::min(touched.end, range->end);
+    const uint64_t from = std::max(lines.first, range->first);
+    const uint64_t to = std::min(lines.end, range->end);
     if (from >= to) {
       ++range;
       continue;
@@ -53,6 +50,17 @@ int64_t L2Cache::Touch(const Span& span) {
     range->end = from;
     range = range->first < range->end ? std::next(range) : ranges_.erase(range);
   }
+}
+
+int64_t L2Cache::Touch(const Span& span) {
+  const int64_t missing = Missing(span);
+  if (span.bytes <= 0) return missing;
+  const int64_t most = bytes_ / kLineBytes;
+  Range touched = {FirstLine(span), EndLine(span)};
+  if (static_cast<int64_t>(touched.end - touched.first) > most) {
+    touched.first = touched.end - static_cast<uint64_t>(most);
+  }
+  Remove(touched);
   ranges_.push_front(touched);
   used_lines_ += static_cast<int64_t>(touched.end - touched.first);
   while (used_lines_ > most) {

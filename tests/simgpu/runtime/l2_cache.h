@@ -18,6 +18,10 @@ class L2Cache {
   // Reads or writes `span` from its beginning to its end, and returns how many
   // of its bytes were not in the cache.
   int64_t Touch(const Span& span);
+  // Takes it out of the cache, as nobody will touch it again. (On a card its lines
+  // stay until others drive them out, and memory that is allocated at the same
+  // addresses finds them: that would be chance here.)
+  void Forget(const Span& span);
   // As Touch, without a change.
   int64_t Missing(const Span& span) const;
   int64_t bytes() const { return bytes_; }
@@ -28,6 +32,8 @@ class L2Cache {
     uint64_t first = 0;
     uint64_t end = 0;
   };
+
+  void Remove(const Range& lines);
 
   const int64_t bytes_;
   std::list<Range> ranges_;

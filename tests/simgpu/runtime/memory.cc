@@ -8,7 +8,7 @@
 namespace convtune::simgpu {
 namespace {
 
-constexpr int64_t kAlignment = 512;
+constexpr int64_t kAlignment = 256;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -29,9 +29,10 @@ cudaError_t DeviceMemory::Add(int64_t bytes, bool mapped, void** data) {
   *data = nullptr;
   if (bytes == 0) return cudaSuccess;
   const int64_t used = mapped ? 0 : RoundUp(bytes, kAlignment);
-  if (used > free_bytes()) return cudaErrorMemoryAllocation;
+  // A size_t of more than 2^63 is negative here.
+  if (bytes < 0 || used > free_bytes() - kHeldBytes) return cudaErrorMemoryAllocation;
   const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t inner = RoundUp(RoundUp(bytes, kAlignment), page);
+  const int64_t inner = RoundUp(RoundUp(bytes, kAlignment) + kAlignment, page);
   Block block;
   block.bytes = bytes;
   block.mapping_bytes = inner + 2 * page;
@@ -44,7 +45,8 @@ cudaError_t DeviceMemory::Add(int64_t bytes, bool mapped, void** data) {
     return cudaErrorMemoryAllocation;
   }
   std::memset(begin, kPoison, inner);
-  char* const aligned = begin + inner - RoundUp(bytes, kAlignment);
+  char* aligned = begin + inner - RoundUp(bytes, kAlignment);
+  if (reinterpret_cast<uintptr_t>(aligned) % (2 * kAlignment) == 0) aligned -= kAlignment;
   blocks_[aligned] = block;
   used_bytes_ += used;
   *data = aligned;
@@ -56,10 +58,16 @@ cudaError_t DeviceMemory::Remove(void* data, bool mapped) {
   const auto found = blocks_.find(static_cast<const char*>(data));
   if (found == blocks_.end() || found->second.mapped != mapped) return cudaErrorInvalidValue;
   const Block block = found->second;
-  munmap(block.mapping, block.mapping_bytes);
+  mmap(block.mapping, block.mapping_bytes, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (!mapped) used_bytes_ -= RoundUp(block.bytes, kAlignment);
   blocks_.erase(found);
   return cudaSuccess;
+}
+
+int64_t DeviceMemory::BytesAt(const void* data) const {
+  const auto found = blocks_.find(static_cast<const char*>(data));
+  return found == blocks_.end() ? 0 : found->second.bytes;
 }
 
 bool DeviceMemory::Contains(const void* data, int64_t bytes) const {

@@ -12,18 +12,22 @@
 namespace convtune::simgpu {
 
 // Not thread-safe. Memory is poisoned with kPoison when it is allocated, and
-// unmapped when it is freed, so that a stale pointer is noticed.
+// unmapped when it is freed. Its addresses are never used again, so that a stale
+// pointer is noticed.
 class DeviceMemory {
  public:
   static constexpr unsigned char kPoison = 0xA5;
+  // Free, and yet not to be had: CUDA does not promise all that it calls free.
+  static constexpr int64_t kHeldBytes = int64_t{32} << 20;
 
   explicit DeviceMemory(int64_t total_bytes) : total_bytes_(total_bytes) {}
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Aligned to 512 bytes; the end lies as close before an untouchable page as
-  // the alignment allows. cudaErrorMemoryAllocation where no more is free.
+  // Aligned to 256 bytes, as is promised, and to no more; the end lies as close
+  // before an untouchable page as this allows. cudaErrorMemoryAllocation where
+  // no more is free.
   cudaError_t Allocate(int64_t bytes, void** data);
   // cudaErrorInvalidValue if nothing was allocated at `data`. Null is allowed.
   cudaError_t Free(void* data);
@@ -31,6 +35,8 @@ class DeviceMemory {
   cudaError_t AllocateMapped(int64_t bytes, void** data);
   cudaError_t FreeMapped(void* data);
 
+  // Bytes that were allocated at `data`; 0: nothing was.
+  int64_t BytesAt(const void* data) const;
   // True if the GPU may touch all of it: it lies in one allocation, mapped ones included.
   bool Contains(const void* data, int64_t bytes) const;
   // True if it lies in memory of the host that the GPU sees.

@@ -34,6 +34,8 @@ struct WorkEnd {
 struct Work {
   std::string name;
   std::function<WorkEnd(const WorkStart&)> run;
+  // The host may release it later: it must not run before somebody waits for it.
+  bool waits_for_host = false;
 };
 
 using WorkPtr = std::shared_ptr<const Work>;

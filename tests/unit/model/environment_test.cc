@@ -40,6 +40,19 @@ TEST(EnvironmentTest, ReadsBackWhatItPrints) {
   EXPECT_EQ(*parsed, environment);
 }
 
+TEST(EnvironmentTest, AModelThatBeginsWithSimulatedIsNoCard) {
+  Environment environment;
+  environment.gpu_model = "SIMULATED H200";
+  EXPECT_TRUE(environment.simulated());
+  EXPECT_TRUE(Environment::Parse(environment.ToText())->simulated());
+  EXPECT_TRUE(IsSimulated(environment.Name()));
+  for (const char* const card : {"NVIDIA H200", "SIMULATEDH200", "NVIDIA SIMULATED H200"}) {
+    environment.gpu_model = card;
+    EXPECT_FALSE(environment.simulated()) << card;
+    EXPECT_FALSE(IsSimulated(environment.ToText())) << card;
+  }
+}
+
 TEST(EnvironmentTest, SlugsAreLowerCaseWithSingleDashes) {
   EXPECT_EQ(Slug("NVIDIA GeForce RTX 4090"), "nvidia-geforce-rtx-4090");
   EXPECT_EQ(Slug("Tesla V100-SXM2-16GB"), "tesla-v100-sxm2-16gb");

@@ -101,6 +101,7 @@ TEST_F(PublisherTest, WhatIsServedIsWhatGetAnswers) {
     EXPECT_EQ(entry->evidence, static_cast<int>(Evidence::kMeasured));
     EXPECT_EQ(entry->release, 1U);
     EXPECT_EQ(entry->pinned, 0);
+    EXPECT_EQ(entry->stock.known, 1U);
   }
   EXPECT_EQ(Snapshot().header().release, 1U);
   // The file is there a moment before the daemon says so.

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -94,7 +95,8 @@ TEST_F(RuntimeTest, EventsComeInStepsOfHalfAMicrosecond) {
 
 TEST_F(RuntimeTest, FreshMemoryIsPoisonedAndItsEndIsGuarded) {
   auto* const data = static_cast<unsigned char*>(Malloc(1000));
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 256, 0U);
+  // Of no more than this may anybody be sure.
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 512, 256U);
   EXPECT_EQ(data[0], DeviceMemory::kPoison);
   EXPECT_EQ(data[999], DeviceMemory::kPoison);
   EXPECT_DEATH(data[4096] = 0, "");
@@ -108,12 +110,25 @@ TEST_F(RuntimeTest, FreshMemoryIsPoisonedAndItsEndIsGuarded) {
   EXPECT_EQ(cudaFree(data), cudaErrorInvalidValue);
 }
 
+TEST_F(RuntimeTest, AnAddressIsNeverUsedAgain) {
+  void* const old = Malloc(1 << 20);
+  ASSERT_EQ(cudaFree(old), cudaSuccess);
+  std::vector<void*> others;
+  for (int i = 0; i < 10; ++i) {
+    others.push_back(Malloc(1 << 20));
+    EXPECT_FALSE(Gpu::Get().memory().Contains(old, 1));
+  }
+  for (void* other : others) EXPECT_EQ(cudaFree(other), cudaSuccess);
+}
+
 TEST_F(RuntimeTest, MemoryRunsOut) {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   ASSERT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
   void* data = nullptr;
-  EXPECT_EQ(cudaMalloc(&data, free_bytes + 1), cudaErrorMemoryAllocation);
+  // Not all that is free can be had.
+  EXPECT_EQ(cudaMalloc(&data, free_bytes), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaMalloc(&data, SIZE_MAX), cudaErrorMemoryAllocation);
   EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   data = Malloc(1 << 20);
@@ -133,10 +148,55 @@ TEST_F(RuntimeTest, AnAsynchronousCopyReadsTheHostLate) {
   ASSERT_EQ(cudaFree(data), cudaSuccess);
 }
 
+TEST_F(RuntimeTest, AnAsynchronousCopyOfPageableMemoryMayWait) {
+  void* const data = Malloc(4);
+  void* pinned = nullptr;
+  ASSERT_EQ(cudaHostAlloc(&pinned, 4, cudaHostAllocMapped), cudaSuccess);
+  std::array<char, 4> pageable = {};
+  int ran = 0;
+  const auto copy = [&](void* to, const void* from, cudaMemcpyKind kind) {
+    ran = 0;
+    EXPECT_EQ(Gpu::Get().Put(stream_, Busy(1, [&](const WorkStart&) { ++ran; })), cudaSuccess);
+    EXPECT_EQ(cudaMemcpyAsync(to, from, 4, kind, stream_), cudaSuccess);
+    return ran;
+  };
+  EXPECT_EQ(copy(data, pageable.data(), cudaMemcpyHostToDevice), 1);
+  EXPECT_EQ(copy(pageable.data(), data, cudaMemcpyDeviceToHost), 1);
+  EXPECT_EQ(copy(data, pinned, cudaMemcpyHostToDevice), 0);
+  EXPECT_EQ(copy(pinned, data, cudaMemcpyDeviceToHost), 0);
+  ASSERT_EQ(cudaFree(data), cudaSuccess);
+  ASSERT_EQ(cudaFreeHost(pinned), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, AnUploadIsOnItsWayAsItReturns) {
+  auto* const data = static_cast<char*>(Malloc(5));
+  std::string text = "text";
+  ASSERT_EQ(cudaMemcpy(data, text.data(), 5, cudaMemcpyHostToDevice), cudaSuccess);
+  text = "gone";
+  // A non-blocking stream does not wait for the default stream.
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_NE(data[0], 't');
+  std::array<char, 5> back = {};
+  ASSERT_EQ(cudaMemcpy(back.data(), data, 5, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_STREQ(back.data(), "text");
+  ASSERT_EQ(cudaFree(data), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, ACopysPointersHaveToBeOfItsKind) {
+  void* const data = Malloc(512);
+  void* const other = Malloc(512);
+  EXPECT_EQ(cudaMemcpy(other, data, 4, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(other, data, 4, cudaMemcpyDeviceToHost, stream_),
+            cudaErrorInvalidValue);
+  ASSERT_EQ(cudaFree(data), cudaSuccess);
+  ASSERT_EQ(cudaFree(other), cudaSuccess);
+}
+
 TEST_F(RuntimeTest, CopiesWithinTheGpuAreNotWaitedFor) {
   auto* const data = static_cast<char*>(Malloc(512));
   auto* const other = static_cast<char*>(Malloc(512));
   ASSERT_EQ(cudaMemcpy(data, "text", 5, cudaMemcpyHostToDevice), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   EXPECT_STREQ(data, "text");
   ASSERT_EQ(cudaMemcpy(other, data, 5, cudaMemcpyDeviceToDevice), cudaSuccess);
   EXPECT_NE(other[0], 't');
@@ -157,6 +217,7 @@ TEST_F(RuntimeTest, StaleMemoryDestroysTheContext) {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
     void* more = nullptr;
     EXPECT_EQ(cudaMalloc(&more, 1), cudaErrorIllegalAddress);
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaErrorIllegalAddress);
   });
   ASSERT_EQ(cudaFree(data), cudaSuccess);
 }
@@ -188,12 +249,135 @@ TEST_F(RuntimeTest, AGraphIsReplayedAsOftenAsItIsLaunched) {
   cudaGraphExec_t exec = nullptr;
   ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
   ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaErrorInvalidValue);
   ASSERT_EQ(cudaGraphUpload(exec, stream_), cudaSuccess);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
   EXPECT_EQ(replays, 0);
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   EXPECT_EQ(replays, 3);
+  // One that is destroyed while it is pending still runs.
+  ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+  EXPECT_EXIT(cudaGraphLaunch(exec, nullptr), ::testing::ExitedWithCode(2), "on another stream");
   ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(exec, stream_), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(replays, 4);
+}
+
+TEST_F(RuntimeTest, AnUploadSpoilsACaptureAndNeedsAStream) {
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  cudaStream_t gone = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&gone, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(gone), cudaSuccess);
+  EXPECT_EQ(cudaGraphUpload(exec, gone), cudaErrorInvalidResourceHandle);
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(cudaGraphUpload(exec, stream_), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
+  ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, AStreamIsDestroyedBeforeItsWorkRuns) {
+  cudaStream_t other = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  int ran = 0;
+  ASSERT_EQ(Gpu::Get().Put(other, Busy(3'600'000'000'000, [&](const WorkStart&) { ++ran; })),
+            cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(other), cudaSuccess);
+  EXPECT_EQ(ran, 0);
+  EXPECT_EQ(cudaStreamSynchronize(other), cudaErrorInvalidResourceHandle);
+  const int64_t before = Gpu::Get().NowNs();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(ran, 1);
+  EXPECT_GE(Gpu::Get().NowNs() - before, 3'500'000'000'000);
+}
+
+TEST_F(RuntimeTest, ACapturedEventHasNoTime) {
+  std::array<cudaEvent_t, 2> events = {};
+  for (cudaEvent_t& event : events) ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  for (cudaEvent_t event : events) ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  float milliseconds = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaErrorCapturedEvent);
+  // Recorded again, outside, it has.
+  for (cudaEvent_t event : events) ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaSuccess);
+  // What the newest record says counts, also on another stream.
+  ASSERT_EQ(cudaEventRecord(events[1], stream_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(events[1], nullptr), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaErrorNotReady);
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  // A record that fails changes nothing.
+  EXPECT_EQ(cudaEventRecord(events[1], reinterpret_cast<cudaStream_t>(7)),
+            cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaSuccess);
+  for (cudaEvent_t event : events) EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, AnIdNeedsRoom) {
+  std::array<char, 13> id = {};
+  EXPECT_EQ(cudaDeviceGetPCIBusId(id.data(), 12, 0), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaDeviceGetPCIBusId(id.data(), 13, 0), cudaSuccess);
+  EXPECT_STREQ(id.data(), "0000:01:00.0");
+}
+
+void CheckThatWorkRunsEarly() {
+  int ran = 0;
+  const auto put = [&](int64_t ns, bool waits_for_host) {
+    Work work = {"busy", [&ran, ns](const WorkStart& start) -> WorkEnd {
+                   ++ran;
+                   return {start.ns + ns};
+                 }};
+    work.waits_for_host = waits_for_host;
+    EXPECT_EQ(Gpu::Get().Put(nullptr, std::make_shared<Work>(std::move(work))), cudaSuccess);
+  };
+  put(3'600'000'000'000, false);
+  EXPECT_EQ(ran, 1);
+  // An event behind it is nevertheless not reached before its time.
+  cudaEvent_t event = nullptr;
+  EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(event, nullptr), cudaSuccess);
+  float milliseconds = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, event, event), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, event, event), cudaSuccess);
+  put(1, true);
+  put(1, false);
+  EXPECT_EQ(ran, 1);
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_EQ(ran, 3);
+}
+
+// In a new process, which reads the setting.
+TEST(RunsEarlyTest, WorkDoesNotWaitForTheHost) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("SIMGPU_RUNS_EARLY", "1", 1);
+  IN_ANOTHER_PROCESS(CheckThatWorkRunsEarly());
+  unsetenv("SIMGPU_RUNS_EARLY");
+  GTEST_FLAG_SET(death_test_style, "fast");
+}
+
+TEST_F(RuntimeTest, TheQueuesDepthIsTheLastThatDoesNotWait) {
+  int ran = 0;
+  const WorkPtr work = Busy(1, [&](const WorkStart&) { ++ran; });
+  for (int i = 0; i < 1024; ++i) ASSERT_EQ(Gpu::Get().Put(stream_, work), cudaSuccess);
+  EXPECT_EQ(ran, 0);
+  ASSERT_EQ(Gpu::Get().Put(stream_, work), cudaSuccess);
+  EXPECT_EQ(ran, 1024);
 }
 
 TEST_F(RuntimeTest, WhatACaptureForbidsSpoilsIt) {
@@ -201,6 +385,7 @@ TEST_F(RuntimeTest, WhatACaptureForbidsSpoilsIt) {
   void* more = nullptr;
   const std::vector<std::function<cudaError_t()>> forbidden = {
       [&] { return cudaStreamSynchronize(stream_); },
+      [] { return cudaStreamSynchronize(nullptr); },  // of another one
       [] { return cudaDeviceSynchronize(); },
       [&] { return cudaMalloc(&more, 512); },
       [&] { return cudaFree(data); },
@@ -221,6 +406,10 @@ TEST_F(RuntimeTest, WhatACaptureForbidsSpoilsIt) {
   EXPECT_EQ(cudaFree(data), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorStreamCaptureUnsupported);
   cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
+  // The whole GPU has this stream.
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/calls/answer_output.h"
 #include "client/cli/calls/variants.h"
 #include "client/cli/output/units.h"
 #include "proto/convert/problem_order.h"
@@ -25,7 +26,8 @@ void AddRow(const ConvProblem& problem, bool asked, Probe probe, std::vector<Adv
 }
 
 std::string EvidenceText(const AdviceRow& row) {
-  return output::EnumWord(row.result.answer().evidence());
+  const v1::Answer& answer = row.result.answer();
+  return calls::EvidenceWord(answer.evidence(), answer.environment());
 }
 bool IsMeasured(const AdviceRow& row) {
   return row.result.answer().evidence() >= v1::EVIDENCE_MEASURED;

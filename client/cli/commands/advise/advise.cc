@@ -25,8 +25,9 @@ std::string Figure(int digits, double value) {
 }
 
 std::string Word(const v1::BatchGetResult& result) {
-  return result.has_answer() ? output::EnumWord(result.answer().evidence())
-                             : "miss: " + output::EnumWord(result.miss().reason());
+  return result.has_answer()
+             ? calls::EvidenceWord(result.answer().evidence(), result.answer().environment())
+             : "miss: " + output::EnumWord(result.miss().reason());
 }
 
 std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {

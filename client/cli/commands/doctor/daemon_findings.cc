@@ -5,6 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/output/units.h"
+#include "proto/model/environment.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli::commands::doctor {
@@ -104,6 +105,12 @@ std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices)
                          "it is started again by itself; its deaths are in the daemon's log"));
         break;
       default:
+        if (IsSimulated(device.environment())) {
+          findings.push_back(app::Notice(
+              absl::StrCat(device.name(), " (", device.environment(),
+                           ") is a GPU made of software: its times say nothing about a card"),
+              "start convtuned with convtune-worker to measure on a GPU"));
+        }
         findings.push_back(
             {device.worker_deaths() > 0 ? app::Severity::kNotice : app::Severity::kFine,
              absl::StrCat(

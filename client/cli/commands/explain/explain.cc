@@ -184,7 +184,7 @@ class ExplainCommand final : public app::Command {
     } else {
       out << tuning.problem_text() << "\n"
           << tuning.environment().text() << "\n"
-          << "evidence: " << output::EnumWord(tuning.evidence());
+          << "evidence: " << calls::EvidenceWord(tuning.evidence(), tuning.environment().name());
       if (!tuning.incomplete_message().empty()) out << " (" << tuning.incomplete_message() << ")";
       out << ", tuned " << output::FormatTimestamp(tuning.tune_time()) << "\n";
       for (const std::string& line : ExplainRace(tuning)) out << line << "\n";

@@ -74,6 +74,7 @@ class ReportCommand final : public app::Command {
     v1::ExportBundleRequest request;
     request.set_environment(context.settings().environment);
     request.set_omit_samples(true);
+    request.set_include_simulated(true);
     RETURN_IF_ERROR(client->ExportBundle(
         request, [&](const std::string& piece) { return file->Write(piece); },
         context.long_timeout()));

@@ -61,6 +61,12 @@ class Tables {
                absl::StrCat(h.problems, " problems, ", h.nodes, " nodes, ", h.environments,
                             " environments; measured ", h.measured, ", incomplete ", h.incomplete,
                             ", observed ", h.observed, ", heuristic ", h.heuristic)});
+    for (const convtune::Environment& e : data_.environments()) {
+      if (!e.simulated()) continue;
+      table.Add(
+          {"simulated", "-",
+           absl::StrCat(e.Name(), ": a GPU made of software, which says nothing about a card")});
+    }
     table.Add({"coverage", Percent(h.coverage),
                absl::StrCat(h.timed_pairs, " of ", h.pairs + h.wanted_pairs, " problems timed")});
     table.Add({"hit ratio", Percent(h.hit_ratio),

@@ -98,13 +98,13 @@ TEST(Snapshot, ATuningServesEqualOrStricterAlignment) {
   EXPECT_EQ(found(64), 16);
 }
 
-TEST(Snapshot, KeepsBothApisAndTheStockChoices) {
+TEST(Snapshot, KeepsBothApisAndTheStockChoice) {
   SnapshotChoice choice(Numbered(1));
   choice.candidates = {Engine(3), Engine(4)};
   choice.candidates.push_back({});
   choice.candidates.back().id = LegacyAlgorithm{1, 2};
   choice.candidates.back().numerical_notes = NoteBit(NumericalNote::kNondeterministic);
-  choice.stock[kStockA] = StockNotes{2, 4, 4096};
+  choice.stock = StockNotes{2, 4, 4096};
   choice.pinned = true;
   SnapshotWriter writer({});
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, choice).ok());
@@ -119,9 +119,8 @@ TEST(Snapshot, KeepsBothApisAndTheStockChoices) {
   EXPECT_EQ(candidates[2].math_type, 2);
   EXPECT_EQ(candidates[2].flags, 0);
   EXPECT_EQ(entry->pinned, 1);
-  EXPECT_EQ(entry->stock[kStockA].known, 1U);
-  EXPECT_EQ(entry->stock[kStockA].workspace_bytes, 4096);
-  EXPECT_EQ(entry->stock[kStockB].known, 0U);
+  EXPECT_EQ(entry->stock.known, 1U);
+  EXPECT_EQ(entry->stock.workspace_bytes, 4096);
 }
 
 TEST(Snapshot, ChannelsAreApart) {
@@ -188,7 +187,7 @@ TEST(Snapshot, ImpossibleOffsetsAreNoticedBehindValidChecksums) {
   const auto section = [](char* file) {
     return reinterpret_cast<SnapshotSection*>(file + sizeof(SnapshotHeader));
   };
-  EXPECT_EQ(error([&](char* f) { header(f)->format_version = 2; }), SnapshotError::kVersion);
+  EXPECT_EQ(error([&](char* f) { header(f)->format_version = 1; }), SnapshotError::kVersion);
   EXPECT_EQ(error([&](char* f) { header(f)->sections_offset = 1 << 20; }), SnapshotError::kLayout);
   EXPECT_EQ(error([&](char* f) { header(f)->candidate_count = ~0ULL; }), SnapshotError::kLayout);
   EXPECT_EQ(error([&](char* f) { header(f)->knob_count = 1; }), SnapshotError::kLayout);

@@ -41,7 +41,7 @@ class BundleImportTest : public ::testing::Test {
   }
 
   std::string Export() {
-    BundleExport bundle(tuner_.get(), "", true);
+    BundleExport bundle(tuner_.get(), "", true, false);
     std::string bytes;
     while (true) {
       const auto piece = bundle.NextPiece();

@@ -150,6 +150,21 @@ class DriverTest : public ::testing::Test {
   void* memory_ = nullptr;
 };
 
+// In a new process, in which nothing ran before.
+TEST(DriverWithoutContextTest, LoadsNothing) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  IN_ANOTHER_PROCESS({
+    CUmodule module = nullptr;
+    EXPECT_EQ(LoadModule(worker::device::kKernelsPtx, &module), CUDA_ERROR_NOT_INITIALIZED);
+    int devices = 0;
+    EXPECT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+    EXPECT_EQ(LoadModule(worker::device::kKernelsPtx, &module), CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    EXPECT_EQ(LoadModule(worker::device::kKernelsPtx, &module), CUDA_SUCCESS);
+  });
+  GTEST_FLAG_SET(death_test_style, "fast");
+}
+
 TEST_F(DriverTest, ABlockingKernelHoldsTheStreamForItsLimit) {
   const auto kernels = MakeKernels();
   // The shortest: the host's time to launch the kernel is in it.
@@ -181,7 +196,8 @@ TEST_F(DriverTest, WhatWaitsBehindABlockingKernelMovesTimeToItsLimit) {
   const int64_t before = Gpu::Get().NowNs();
   CUmodule module = nullptr;
   EXPECT_EQ(LoadModule(worker::device::kKernelsPtx, &module), CUDA_SUCCESS);
-  EXPECT_GE(Gpu::Get().NowNs() - before, 700'000'000);
+  // The launch may count as up to 20 ms earlier: a host is believed to have been quick.
+  EXPECT_GE(Gpu::Get().NowNs() - before, 680'000'000);
   EXPECT_EQ(gate_[1], 1);
   // So does a kernel's first launch, and none after it.
   CUfunction const stamp = GetFunction(module, "convtune_stamp");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "tests/unit/simgpu/ptx/fake_machine.h"
 
 namespace convtune::simgpu::ptx {
@@ -72,6 +73,43 @@ TEST_F(InterpreterTest, AGateThatNobodyOpensIsGivenUpAtTheLimit) {
       EXPECT_EQ(gate_[1], 1);
     }
   }
+}
+
+TEST_F(InterpreterTest, WithoutVolatileAGateStaysAsItWas) {
+  AddGate(/*mapped=*/true);
+  gate_[0] = 1;
+  machine_.host_ns = kStart + 20'000;
+  const absl::StatusOr<Module> module =
+      Module::Parse(absl::StrReplaceAll(KernelsText(), {{"ld.volatile.global", "ld.global"}}));
+  ASSERT_TRUE(module.ok()) << module.status();
+  ptx::Run(*module->Find("convtune_blocking"), {}, {Address(gate_.data()), 50'000}, kStart,
+           machine_);
+  EXPECT_EQ(gate_[1], 1);
+}
+
+TEST_F(InterpreterTest, EachSmHasAClockOfItsOwn) {
+  constexpr char kText[] = R"(
+.version 5.0
+.target sm_50
+.address_size 64
+.visible .entry clocks(.param .u64 out) {
+  .reg .u32 %r<1>;
+  .reg .u64 %d<3>;
+  ld.param.u64 %d0, [out];
+  mov.u32 %r0, %smid;
+  mul.wide.u32 %d1, %r0, 8;
+  add.u64 %d0, %d0, %d1;
+  mov.u64 %d2, %clock64;
+  st.global.u64 [%d0], %d2;
+})";
+  const absl::StatusOr<Module> module = Module::Parse(kText);
+  ASSERT_TRUE(module.ok()) << module.status();
+  std::vector<uint64_t> clocks(2);
+  machine_.Add(clocks);
+  EXPECT_EQ(
+      ptx::Run(*module->Find("clocks"), {2, 1}, {Address(clocks.data())}, kStart, machine_).error,
+      cudaSuccess);
+  EXPECT_GT(clocks[1] - clocks[0], 100'000U);
 }
 
 TEST_F(InterpreterTest, TwoSecondsAreRunInFewSteps) {

@@ -71,7 +71,7 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
     return absl::OkStatus();
   }
   Stamp ReadStamp(int place) const override { return stamps_[static_cast<size_t>(place)]; }
-  absl::Status Flush() override {
+  absl::Status Flush(int64_t /*read_next*/) override {
     ops_.emplace_back([this] {
       Work(flush_us);
       cached_ = false;

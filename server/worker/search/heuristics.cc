@@ -51,18 +51,6 @@ absl::StatusOr<EngineConfig> ReadConfig(const cudnn::Descriptor& config,
   return result;
 }
 
-absl::StatusOr<Candidate> ReadCandidate(const cudnn::Descriptor& config) {
-  ASSIGN_OR_RETURN(
-      const cudnn::Descriptor engine,
-      config.GetDescriptor(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
-  Candidate candidate;
-  ASSIGN_OR_RETURN(candidate.id, ReadConfig(config, engine));
-  ASSIGN_OR_RETURN(const EngineNotes notes, ReadNotes(engine));
-  candidate.numerical_notes = notes.numerical;
-  candidate.behavior_notes = notes.behavior;
-  return candidate;
-}
-
 }  // namespace
 
 absl::StatusOr<EngineNotes> ReadNotes(const cudnn::Descriptor& engine) {
@@ -73,6 +61,18 @@ absl::StatusOr<EngineNotes> ReadNotes(const cudnn::Descriptor& engine) {
                    engine.GetEnums<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
                                                                CUDNN_TYPE_BEHAVIOR_NOTE));
   return EngineNotes{MaskOf(numerical), MaskOf(behavior)};
+}
+
+absl::StatusOr<Candidate> ReadCandidate(const cudnn::Descriptor& config) {
+  ASSIGN_OR_RETURN(
+      const cudnn::Descriptor engine,
+      config.GetDescriptor(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  Candidate candidate;
+  ASSIGN_OR_RETURN(candidate.id, ReadConfig(config, engine));
+  ASSIGN_OR_RETURN(const EngineNotes notes, ReadNotes(engine));
+  candidate.numerical_notes = notes.numerical;
+  candidate.behavior_notes = notes.behavior;
+  return candidate;
 }
 
 absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,

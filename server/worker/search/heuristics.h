@@ -21,6 +21,9 @@ struct EngineNotes {
 };
 absl::StatusOr<EngineNotes> ReadNotes(const cudnn::Descriptor& engine);
 
+// The id and notes of an engine config.
+absl::StatusOr<Candidate> ReadCandidate(const cudnn::Descriptor& config);
+
 // The list of one heuristic mode, in its order.
 struct HeuristicList {
   std::vector<Candidate> candidates;

@@ -33,8 +33,9 @@ struct Convolution {
   std::array<int64_t, 3> stride = {1, 1, 1};
   std::array<int64_t, 3> dilation = {1, 1, 1};
   int64_t groups = 1;
-  bool flipped = false;  // CUDNN_CONVOLUTION, not CUDNN_CROSS_CORRELATION
-  bool tf32 = false;     // inputs are rounded to TF32 first
+  DataType compute = DataType::kF32;  // that sums are asked for in; only the legacy API's is read
+  bool flipped = false;               // CUDNN_CONVOLUTION, not CUDNN_CROSS_CORRELATION
+  bool tf32 = false;                  // inputs are rounded to TF32 first
 
   const Tensor& Output() const;
   double MultiplyAdds() const;

@@ -1,5 +1,9 @@
 #include "tests/simgpu/cudnn/element.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,76 +15,28 @@
 namespace convtune::simgpu {
 namespace {
 
-// A floating-point format of at most 16 bits. E4M3 has no infinity, and one NaN.
-struct Format {
-  int exponent_bits;
-  int mantissa_bits;
-  bool has_infinity;
-  bool saturates;
-
-  int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  uint32_t infinity() const { return ((1U << exponent_bits) - 1) << mantissa_bits; }
-  uint32_t nan() const { return (1U << (exponent_bits + mantissa_bits)) - 1; }
-  uint32_t largest() const { return has_infinity ? infinity() - 1 : nan() - 1; }
-};
-
-constexpr Format kHalf = {5, 10, true, false};
-constexpr Format kBfloat = {8, 7, true, false};
-constexpr Format kE4M3 = {4, 3, false, true};
-constexpr Format kE5M2 = {5, 2, true, true};
-
-float DecodePattern(const Format& format, uint32_t bits) {
-  const uint32_t magnitude = bits & format.nan();
-  const float sign = magnitude == bits ? 1.0F : -1.0F;
-  if (format.has_infinity && magnitude >= format.infinity()) {
-    return magnitude == format.infinity() ? sign * std::numeric_limits<float>::infinity()
-                                          : std::numeric_limits<float>::quiet_NaN();
-  }
-  if (!format.has_infinity && magnitude == format.nan()) {
-    return std::numeric_limits<float>::quiet_NaN();
-  }
-  const int exponent = static_cast<int>(magnitude >> format.mantissa_bits);
-  const uint32_t fraction = magnitude & ((1U << format.mantissa_bits) - 1);
-  const uint32_t whole = exponent == 0 ? fraction : fraction | (1U << format.mantissa_bits);
-  return sign * std::ldexp(static_cast<float>(whole),
-                           std::max(exponent, 1) - format.bias() - format.mantissa_bits);
+// By NVIDIA's own conversions.
+float ValueOf(DataType type, uint16_t pattern) {
+  if (type == DataType::kF16) return __half2float(__ushort_as_half(pattern));
+  if (type == DataType::kBF16) return __bfloat162float(__ushort_as_bfloat16(pattern));
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(
+      static_cast<uint8_t>(pattern), type == DataType::kE4M3 ? __NV_E4M3 : __NV_E5M2)));
 }
 
-uint32_t EncodePattern(const Format& format, float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 31) << (format.exponent_bits + format.mantissa_bits);
-  uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return sign | format.nan();
-  const int least_exponent = 1 - format.bias();
-  if (magnitude < static_cast<uint32_t>(least_exponent + 127) << 23) {
-    // Below the smallest normal number the steps are equal.
-    return sign | static_cast<uint32_t>(std::nearbyint(
-                      std::ldexp(std::abs(value), format.mantissa_bits - least_exponent)));
-  }
-  const int cut = 23 - format.mantissa_bits;
-  magnitude += (1U << (cut - 1)) - 1 + ((magnitude >> cut) & 1);
-  magnitude =
-      (magnitude >> cut) - (static_cast<uint32_t>(127 - format.bias()) << format.mantissa_bits);
-  if (magnitude > format.largest()) {
-    magnitude = format.saturates ? format.largest() : format.infinity();
-  }
-  return sign | magnitude;
-}
-
-const std::vector<float>& TableOf(const Format& format) {
-  const auto make = [](const Format& of) {
-    std::vector<float> table(size_t{2} << (of.exponent_bits + of.mantissa_bits));
-    for (size_t i = 0; i < table.size(); ++i) {
-      table[i] = DecodePattern(of, static_cast<uint32_t>(i));
+// The value of each pattern.
+const std::vector<float>& TableOf(DataType type) {
+  static const std::array<std::vector<float>, 9> tables = [] {
+    std::array<std::vector<float>, 9> made;
+    for (const DataType of : {DataType::kF16, DataType::kBF16, DataType::kE4M3, DataType::kE5M2}) {
+      std::vector<float>& table = made[static_cast<size_t>(of)];
+      table.resize(size_t{1} << (8 * SizeOf(of)));
+      for (size_t i = 0; i < table.size(); ++i) {
+        table[i] = ValueOf(of, static_cast<uint16_t>(i));
+      }
     }
-    return table;
-  };
-  static const std::array<std::vector<float>, 4> tables = {make(kHalf), make(kBfloat), make(kE4M3),
-                                                           make(kE5M2)};
-  return tables[format.mantissa_bits == 10  ? 0
-                : format.mantissa_bits == 7 ? 1
-                : format.mantissa_bits == 3 ? 2
-                                            : 3];
+    return made;
+  }();
+  return tables[static_cast<size_t>(type)];
 }
 
 template <typename Raw, typename T, typename Value>
@@ -111,11 +67,7 @@ template <typename T>
 void DecodeElements(DataType type, const char* from, int64_t step, int64_t count, T* to,
                     int64_t to_step) {
   const auto same = [](auto raw) { return raw; };
-  const auto look_up = [&](const Format& format, auto raw) {
-    const float* const table = TableOf(format).data();
-    DecodeRaw<decltype(raw)>(from, step, count, to, to_step,
-                             [table](auto bits) { return table[bits]; });
-  };
+  const auto look_up = [table = &TableOf(type)](auto bits) { return (*table)[bits]; };
   switch (type) {
     case DataType::kF64:
       return DecodeRaw<double>(from, step, count, to, to_step, same);
@@ -126,13 +78,11 @@ void DecodeElements(DataType type, const char* from, int64_t step, int64_t count
     case DataType::kI8:
       return DecodeRaw<int8_t>(from, step, count, to, to_step, same);
     case DataType::kF16:
-      return look_up(kHalf, uint16_t{});
     case DataType::kBF16:
-      return look_up(kBfloat, uint16_t{});
+      return DecodeRaw<uint16_t>(from, step, count, to, to_step, look_up);
     case DataType::kE4M3:
-      return look_up(kE4M3, uint8_t{});
     case DataType::kE5M2:
-      return look_up(kE5M2, uint8_t{});
+      return DecodeRaw<uint8_t>(from, step, count, to, to_step, look_up);
   }
 }
 template void DecodeElements(DataType, const char*, int64_t, int64_t, float*, int64_t);
@@ -156,13 +106,13 @@ void EncodeElement(DataType type, double value, char* to) {
     case DataType::kI8:
       return EncodeRaw(Saturate<int8_t>(value), to);
     case DataType::kF16:
-      return EncodeRaw(static_cast<uint16_t>(EncodePattern(kHalf, narrow)), to);
+      return EncodeRaw(__float2half_rn(narrow), to);
     case DataType::kBF16:
-      return EncodeRaw(static_cast<uint16_t>(EncodePattern(kBfloat, narrow)), to);
+      return EncodeRaw(__float2bfloat16_rn(narrow), to);
     case DataType::kE4M3:
-      return EncodeRaw(static_cast<uint8_t>(EncodePattern(kE4M3, narrow)), to);
+      return EncodeRaw(__nv_cvt_float_to_fp8(narrow, __NV_SATFINITE, __NV_E4M3), to);
     case DataType::kE5M2:
-      return EncodeRaw(static_cast<uint8_t>(EncodePattern(kE5M2, narrow)), to);
+      return EncodeRaw(__nv_cvt_float_to_fp8(narrow, __NV_SATFINITE, __NV_E5M2), to);
   }
 }
 

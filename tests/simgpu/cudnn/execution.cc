@@ -19,10 +19,11 @@ namespace {
 
 constexpr double kNoise = 0.01;
 constexpr double kSlow = 1000;
-constexpr int64_t kTouchedWorkspace = 64;  // at each end
+constexpr int64_t kWorkspacePieces = 64, kWorkspacePiece = 64;
+constexpr int kAnything = 0x3C;  // a number in each type
 
 std::string& ErrorText() {
-  static auto& text = *new std::string();
+  thread_local std::string text;
   return text;
 }
 
@@ -50,11 +51,17 @@ Rounding RoundingOf(const Candidate& candidate) {
 // One run of a call on the GPU.
 class Run {
  public:
-  Run(const Call& call, std::optional<Action> fault)
-      : call_(call), candidate_(*call.candidate), fault_(fault) {}
+  Run(const Candidate& candidate, const Call& call, std::optional<Action> fault)
+      : call_(call), candidate_(candidate), fault_(fault) {}
 
   WorkEnd Go(const WorkStart& start) {
-    if (start.replay) AskForReplay();
+    if (start.replay) {
+      Site site = candidate_.site;
+      site.launch = "replay";
+      if (const std::optional<Action> fault = FaultAt(site)) fault_ = fault;
+      if (fault_ == Action::kHang) Hang();
+      if (fault_ == Action::kAbort) std::abort();
+    }
     if (fault_ == Action::kSticky) return {start.ns, cudaErrorLaunchFailure};
     const Operand& output = candidate_.program.output;
     std::vector<Span> spans;
@@ -90,37 +97,15 @@ class Run {
     return {call_.data.at(operand.uid), operand.tensor.Bytes()};
   }
 
-  // A replay is no call of cuDNN's, so only what a kernel does can go wrong.
-  void AskForReplay() {
-    Site site = candidate_.site;
-    site.launch = "replay";
-    const std::optional<Action> fault = FaultAt(site);
-    if (!fault.has_value()) return;
-    switch (*fault) {
-      case Action::kNotSupported:
-      case Action::kFail:
-      case Action::kLeaveCaptureOpen:
-      case Action::kFork:
-      case Action::kSynchronize:
-      case Action::kAllocate:
-        Refuse("faults: this action cannot be done in a replay: add launch:eager or capture");
-      case Action::kHang:
-        Hang();
-      case Action::kAbort:
-        std::abort();
-      default:
-        fault_ = fault;
-    }
-  }
-
-  // So that stale memory for it is met.
+  // All over, so that what is kept there does not last.
   void WriteWorkspace() const {
     auto* const data = static_cast<char*>(call_.workspace);
     const int64_t bytes = candidate_.workspace_bytes;
-    const auto end = static_cast<size_t>(std::min(bytes, kTouchedWorkspace));
-    if (end == 0) return;
-    std::memset(data, 0x5A, end);
-    std::memset(data + bytes - static_cast<int64_t>(end), 0x5A, end);
+    const int64_t piece = std::min(bytes, kWorkspacePiece);
+    for (int64_t i = 0; i < kWorkspacePieces && piece > 0; ++i) {
+      std::memset(data + (bytes - piece) * i / (kWorkspacePieces - 1), 0x5A,
+                  static_cast<size_t>(piece));
+    }
   }
 
   void WriteOutput() const {
@@ -169,10 +154,20 @@ class Run {
   std::optional<Action> fault_;
 };
 
-WorkPtr MakeWork(const Call& call, std::optional<Action> fault) {
+// `took_ns` is set when it ran.
+WorkPtr MakeWork(const Plan& plan, const Call& call, std::optional<Action> fault, bool captured,
+                 std::shared_ptr<int64_t> took_ns) {
   auto work = std::make_shared<Work>();
-  work->name = call.candidate->config;
-  work->run = [call, fault](const WorkStart& start) { return Run(call, fault).Go(start); };
+  work->name = plan.candidate->config;
+  work->run = [keep = captured ? nullptr : plan.candidate,
+               candidate = std::weak_ptr(plan.candidate), call, fault,
+               took_ns = std::move(took_ns)](const WorkStart& start) -> WorkEnd {
+    const auto alive = candidate.lock();
+    if (alive == nullptr) return {start.ns, cudaErrorIllegalAddress};
+    const WorkEnd end = Run(*alive, call, fault).Go(start);
+    if (took_ns != nullptr) *took_ns = end.ns - start.ns;
+    return end;
+  };
   return work;
 }
 
@@ -196,7 +191,7 @@ cudnnStatus_t DoToCall(Action fault, cudaStream_t stream, Library* library) {
                                cudaStreamCaptureModeThreadLocal);
       break;
     case Action::kFork:
-      gpu.ForkCapture(stream);  // nothing, where there is no capture
+      gpu.ForkCapture(stream);
       break;
     case Action::kSynchronize:
       error = gpu.Wait(stream);
@@ -214,6 +209,29 @@ cudnnStatus_t DoToCall(Action fault, cudaStream_t stream, Library* library) {
   if (error == cudaSuccess) return CUDNN_STATUS_SUCCESS;
   library->last_error = error;
   return Failed(error, "a call in the launch");
+}
+
+// What is wrong with a call's pointers.
+cudnnStatus_t Check(const Candidate& candidate, const Call& call) {
+  std::vector<Operand> needed = candidate.program.Inputs();
+  needed.push_back(candidate.program.output);
+  for (const Operand& operand : needed) {
+    const auto found = call.data.find(operand.uid);
+    if (found == call.data.end() || found->second == nullptr) {
+      return Error(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a tensor has no memory");
+    }
+    if (reinterpret_cast<uintptr_t>(found->second) % static_cast<uint64_t>(operand.alignment) != 0)
+      return Error(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "a tensor is not aligned");
+  }
+  if (candidate.workspace_bytes > 0 && call.workspace == nullptr) {
+    return Error(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the workspace is null");
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t TakeEarlierError(Library* library) {
+  const cudaError_t error = std::exchange(library->last_error, cudaSuccess);
+  return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : Failed(error, "an earlier launch");
 }
 
 cudnnStatus_t LoadCode(Library* library, bool* loaded) {
@@ -248,45 +266,40 @@ Candidate::Candidate(Program of, Site where, uint32_t notes, int64_t bytes)
   slowness = SlownessOf(program, engine, config, Gpu::Get().settings().seed);
 }
 
-cudnnStatus_t Execute(const Call& call, cudaStream_t stream, Library* library, bool* loaded) {
-  if (call.candidate->workspace_bytes > 0 && call.workspace == nullptr) {
-    return Error(CUDNN_STATUS_BAD_PARAM, "the workspace is null");
-  }
-  if (library->last_error != cudaSuccess) {
-    return Failed(std::exchange(library->last_error, cudaSuccess), "an earlier launch");
-  }
-  Site site = call.candidate->site;
-  site.launch = Gpu::Get().IsCapturing(stream) ? "capture" : "eager";
+cudnnStatus_t Execute(Plan* plan, const Call& call, cudaStream_t stream, Library* library) {
+  cudnnStatus_t status = Check(*plan->candidate, call);
+  if (status == CUDNN_STATUS_SUCCESS) status = TakeEarlierError(library);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  Site site = plan->candidate->site;
+  const bool captured = Gpu::Get().IsCapturing(stream);
+  site.launch = captured ? "capture" : "eager";
   const std::optional<Action> fault = FaultAt(site);
-  if (fault.has_value()) {
-    const cudnnStatus_t status = DoToCall(*fault, stream, library);
-    if (status != CUDNN_STATUS_SUCCESS) return status;
-  }
-  if (!*loaded) {
-    const cudnnStatus_t status = LoadCode(library, loaded);
-    if (status != CUDNN_STATUS_SUCCESS) return status;
-  }
-  const cudaError_t error = Gpu::Get().Put(stream, MakeWork(call, fault));
+  if (fault.has_value()) status = DoToCall(*fault, stream, library);
+  if (status == CUDNN_STATUS_SUCCESS && !plan->loaded) status = LoadCode(library, &plan->loaded);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  const cudaError_t error = Gpu::Get().Put(stream, MakeWork(*plan, call, fault, captured, nullptr));
   if (error == cudaSuccess) return CUDNN_STATUS_SUCCESS;
   library->last_error = error;
   return Failed(error, "launch");
 }
 
-cudaError_t RunAndTime(const Call& call, cudaStream_t stream, double* us) {
+cudnnStatus_t RunAndTime(const Plan& plan, const Call& call, cudaStream_t stream, Library* library,
+                         double* us) {
+  cudnnStatus_t status = Check(*plan.candidate, call);
+  if (status == CUDNN_STATUS_SUCCESS) status = TakeEarlierError(library);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
   Gpu& gpu = Gpu::Get();
-  auto work = std::make_shared<Work>();
   const auto took_ns = std::make_shared<int64_t>(0);
-  work->name = call.candidate->config;
-  work->run = [call, took_ns](const WorkStart& start) {
-    const WorkEnd end = Run(call, std::nullopt).Go(start);
-    *took_ns = end.ns - start.ns;
-    return end;
-  };
   cudaError_t error = gpu.WaitForIdle();
-  if (error == cudaSuccess) error = gpu.Put(stream, std::move(work));
+  if (error == cudaSuccess)
+    error = gpu.Put(stream, MakeWork(plan, call, std::nullopt, false, took_ns));
   if (error == cudaSuccess) error = gpu.Wait(stream);
+  if (error != cudaSuccess) return Failed(error, "find");
   *us = static_cast<double>(*took_ns) / 1000;
-  return error;
+  const Operand& output = plan.candidate->program.output;
+  std::memset(call.data.at(output.uid), kAnything, static_cast<size_t>(output.tensor.Bytes()));
+  AllOutputs().Forget(call.data.at(output.uid));
+  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t Error(cudnnStatus_t status, std::string_view text) {
@@ -299,6 +312,11 @@ std::string TakeErrorText() { return std::exchange(ErrorText(), ""); }
 void Refuse(std::string_view what) {
   std::fprintf(stderr, "simgpu: %.*s\n", static_cast<int>(what.size()), what.data());
   std::exit(2);
+}
+
+void Expect(cudnnStatus_t status, const char* what) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    Refuse(std::string(what) + ": " + cudnnGetErrorString(status));
 }
 
 }  // namespace convtune::simgpu

@@ -1,6 +1,7 @@
 // Puts convolutions on the simulated GPU, with what the script of faults has for them.
 #pragma once
 
+#include <cuda_runtime_api.h>
 #include <cudnn.h>
 
 #include <cstdint>
@@ -12,7 +13,16 @@
 #include "tests/simgpu/cudnn/program.h"
 #include "tests/simgpu/faults/faults.h"
 
+// What the linker calls a function of cuDNN's, and what calls of it come to: see ld's --wrap.
+#define SIMGPU_HIDDEN extern "C" __attribute__((visibility("hidden")))
+
 namespace convtune::simgpu {
+
+// The simulated cudnnHandle_t: a token that the real library never sees.
+struct Handle {
+  cudaStream_t stream = nullptr;
+};
+inline Handle* FromCudnn(cudnnHandle_t handle) { return reinterpret_cast<Handle*>(handle); }
 
 // A Candidate is one way to compute a program: a plan, or an algorithm of the legacy API.
 struct Candidate {
@@ -27,9 +37,14 @@ struct Candidate {
   double slowness = 1;
 };
 
+// A Plan is a candidate with its code. A graph that holds it when the plan goes has none any more.
+struct Plan {
+  std::shared_ptr<const Candidate> candidate;
+  bool loaded = false;
+};
+
 // A Call is one execution's memory.
 struct Call {
-  std::shared_ptr<const Candidate> candidate;
   std::map<int64_t, void*> data;  // by id
   void* workspace = nullptr;
 };
@@ -40,17 +55,20 @@ struct Library {
   cudaError_t last_error = cudaSuccess;
 };
 
-// As cudnnBackendExecute and the legacy API's executions. `loaded`: the candidate's code is loaded,
-// which waits for the GPU if it is not.
-cudnnStatus_t Execute(const Call& call, cudaStream_t stream, Library* library, bool* loaded);
+// As cudnnBackendExecute and the legacy API's executions. Code that is not loaded yet is loaded,
+// which waits for the GPU.
+cudnnStatus_t Execute(Plan* plan, const Call& call, cudaStream_t stream, Library* library);
 
-// Runs it once and waits, as cudnnFind* does.
-cudaError_t RunAndTime(const Call& call, cudaStream_t stream, double* us);
+// Runs it once and waits, as cudnnFind* does. The output is left as anything.
+cudnnStatus_t RunAndTime(const Plan& plan, const Call& call, cudaStream_t stream, Library* library,
+                         double* us);
 
-// The text of an error, for cudnnGetLastErrorString, and the status.
+// The text of an error, for cudnnGetLastErrorString of this thread, and the status.
 cudnnStatus_t Error(cudnnStatus_t status, std::string_view text);
 std::string TakeErrorText();
 
 [[noreturn]] void Refuse(std::string_view what);
+// Of what cannot fail.
+void Expect(cudnnStatus_t status, const char* what);
 
 }  // namespace convtune::simgpu

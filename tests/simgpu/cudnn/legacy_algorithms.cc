@@ -11,6 +11,7 @@ enum class Kind {
   kPrecomputed,
   kGemm,
   kAtomics,
+  kAtomicsPrecomputed,
   kFft,
   kFftTiling,
   kWinograd,
@@ -27,7 +28,7 @@ std::vector<Kind> KindsOf(Operation operation) {
       return {Kind::kAtomics,   Kind::kPrecomputed, Kind::kFft,
               Kind::kFftTiling, Kind::kWinograd,    Kind::kNonfused};
     case Operation::kBwdFilter:
-      return {Kind::kAtomics, Kind::kPrecomputed, Kind::kFft,      Kind::kAtomics,
+      return {Kind::kAtomics, Kind::kPrecomputed, Kind::kFft,      Kind::kAtomicsPrecomputed,
               Kind::kNone,    Kind::kNonfused,    Kind::kFftTiling};
   }
   return {};
@@ -37,41 +38,69 @@ bool ChannelsLast(const Tensor& tensor) {
   return tensor.strides[1] == 1 && tensor.dims[1] > 1 && tensor.strides[4] > 1;
 }
 
-bool Supports(const Convolution& conv, Kind kind) {
+bool AllOnes(const std::array<int64_t, 3>& values) {
+  return std::all_of(values.begin(), values.end(), [](int64_t value) { return value == 1; });
+}
+
+// The manual's INT8_CONFIG and INT8_EXT_CONFIG, whose channels come in fours.
+bool SupportsInt8(const Convolution& conv, Kind kind) {
+  const bool types = conv.w.type == DataType::kI8 && conv.compute == DataType::kI32 &&
+                     (conv.y.type == DataType::kI8 || conv.y.type == DataType::kF32);
+  return types && conv.operation == Operation::kFwd && kind == Kind::kPrecomputed &&
+         ChannelsLast(conv.x) && ChannelsLast(conv.y) && conv.groups == 1 &&
+         AllOnes(conv.dilation) && conv.x.dims[1] % 4 == 0 && conv.w.dims[0] % 4 == 0;
+}
+
+// All tensors have one type, and sums that of the manual's DOUBLE, FLOAT, PSEUDO_BFLOAT16,
+// PSEUDO_HALF or TRUE_HALF_CONFIG.
+bool TypesFit(const Convolution& conv) {
   const DataType type = conv.x.type;
+  if (conv.w.type != type || conv.y.type != type) return false;
+  switch (type) {
+    case DataType::kF64:
+      return conv.compute == DataType::kF64;
+    case DataType::kF16:
+      return conv.compute == DataType::kF16 || conv.compute == DataType::kF32;
+    default:
+      return conv.compute == DataType::kF32 && (type == DataType::kF32 || type == DataType::kBF16);
+  }
+}
+
+bool Supports(const Convolution& conv, Kind kind) {
+  if (kind == Kind::kNone) return false;
+  const DataType type = conv.x.type;
+  if (type == DataType::kI8) return SupportsInt8(conv, kind);
+  if (!TypesFit(conv)) return false;
+  const int64_t height = conv.w.dims[3];
+  const int64_t width = conv.w.dims[4];
+  // TRUE_HALF_CONFIG.
+  if (conv.compute == DataType::kF16 && kind != Kind::kPrecomputed &&
+      (kind != Kind::kNonfused || height != 3)) {
+    return false;
+  }
   const bool plain =
       kind == Kind::kImplicit || kind == Kind::kPrecomputed || kind == Kind::kAtomics;
-  if (kind == Kind::kNone || type == DataType::kE4M3 || type == DataType::kE5M2) return false;
-  if (type == DataType::kI8 || type == DataType::kI32) {
-    return conv.operation == Operation::kFwd && kind == Kind::kPrecomputed &&
-           ChannelsLast(conv.x) && conv.groups == 1;
-  }
-  if (plain) return true;
-  const auto all = [](const std::array<int64_t, 3>& values) {
-    return std::all_of(values.begin(), values.end(), [](int64_t value) { return value == 1; });
-  };
+  // A filter with its channels last wants both tensors so.
+  if (ChannelsLast(conv.w)) return plain && ChannelsLast(conv.x) && ChannelsLast(conv.y);
+  if (plain || kind == Kind::kAtomicsPrecomputed) return true;
   // The others: 2-D, NCHW, one group, without dilation, as 32-bit and half floats.
   if (type == DataType::kF64 || type == DataType::kBF16 || ChannelsLast(conv.x) ||
       ChannelsLast(conv.y) || conv.groups != 1 || conv.x.dims[2] != 1 || conv.w.dims[2] != 1 ||
-      !all(conv.dilation)) {
+      !AllOnes(conv.dilation)) {
     return false;
   }
-  const int64_t height = conv.w.dims[3];
-  const int64_t width = conv.w.dims[4];
+  if (kind == Kind::kGemm) return type == DataType::kF32;
+  if (!AllOnes(conv.stride)) return false;
   switch (kind) {
-    case Kind::kGemm:
-      return type == DataType::kF32;
     case Kind::kFft:
-      return all(conv.stride) &&
-             std::max(conv.x.dims[3] + 2 * conv.pad[1], conv.x.dims[4] + 2 * conv.pad[2]) <= 256 &&
+      return std::max(conv.x.dims[3] + 2 * conv.pad[1], conv.x.dims[4] + 2 * conv.pad[2]) <= 256 &&
              height > conv.pad[1] && width > conv.pad[2];
     case Kind::kFftTiling:
-      return all(conv.stride) && height <= 32 && width <= 32 && height > conv.pad[1] &&
-             width > conv.pad[2];
+      return height <= 32 && width <= 32 && height > conv.pad[1] && width > conv.pad[2];
     case Kind::kWinograd:
-      return all(conv.stride) && height == 3 && width == 3;
+      return height == 3 && width == 3;
     default:
-      return all(conv.stride) && height == width && (height == 3 || height == 5);
+      return height == width && (height == 3 || height == 5);
   }
 }
 
@@ -82,6 +111,7 @@ int64_t WorkspaceOf(const Convolution& conv, Kind kind) {
   const int64_t transformed = n * c + k * c + n * k;
   switch (kind) {
     case Kind::kPrecomputed:
+    case Kind::kAtomicsPrecomputed:
       return 4 * (conv.w.Count() / k + conv.y.Count() / (n * k));
     case Kind::kGemm:
       return 4 * conv.w.Count() / k * (conv.y.Count() / k);
@@ -120,7 +150,6 @@ std::vector<LegacyEntry> EntriesOf(const Convolution& convolution, cudnnMathType
     LegacyEntry entry;
     entry.algorithm = algorithm;
     entry.status = WorkspaceOf(convolution, algorithm, &entry.workspace_bytes);
-    entry.deterministic = IsDeterministic(convolution.operation, algorithm);
     const bool tensor_cores = convolution.x.type != DataType::kF64 &&
                               (kind == Kind::kPrecomputed || kind == Kind::kNonfused);
     if (tensor_cores && math_type != CUDNN_DEFAULT_MATH) {
@@ -134,8 +163,8 @@ std::vector<LegacyEntry> EntriesOf(const Convolution& convolution, cudnnMathType
 }
 
 bool IsDeterministic(Operation operation, int algorithm) {
-  const std::vector<Kind> kinds = KindsOf(operation);
-  return kinds[static_cast<size_t>(algorithm)] != Kind::kAtomics;
+  const Kind kind = KindsOf(operation)[static_cast<size_t>(algorithm)];
+  return kind != Kind::kAtomics && kind != Kind::kAtomicsPrecomputed;
 }
 
 }  // namespace convtune::simgpu

@@ -17,7 +17,7 @@ struct LegacyEntry {
   cudnnMathType_t math_type = CUDNN_DEFAULT_MATH;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   int64_t workspace_bytes = 0;
-  bool deterministic = true;
+  double us = 0;  // as measured
 };
 
 // CUDNN_STATUS_NOT_SUPPORTED, or the workspace that it needs.

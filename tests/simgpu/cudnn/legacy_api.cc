@@ -2,8 +2,10 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/model/tuning/note_rules.h"
 #include "tests/simgpu/cudnn/cost_model.h"
+#include "tests/simgpu/cudnn/element.h"
 #include "tests/simgpu/cudnn/execution.h"
-#include "tests/simgpu/cudnn/handle.h"
 #include "tests/simgpu/cudnn/legacy_algorithms.h"
 #include "tests/simgpu/runtime/gpu.h"
 
@@ -34,32 +36,13 @@ struct Descriptors {
   cudnnTensorDescriptor_t y;
 };
 
-void Expect(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    Refuse(std::string(what) + ": " + cudnnGetErrorString(status));
-}
-
-DataType TypeOf(cudnnDataType_t type) {
-  switch (type) {
-    case CUDNN_DATA_DOUBLE:
-      return DataType::kF64;
-    case CUDNN_DATA_FLOAT:
-      return DataType::kF32;
-    case CUDNN_DATA_HALF:
-      return DataType::kF16;
-    case CUDNN_DATA_BFLOAT16:
-      return DataType::kBF16;
-    case CUDNN_DATA_INT8:
-      return DataType::kI8;
-    case CUDNN_DATA_INT32:
-      return DataType::kI32;
-    case CUDNN_DATA_FP8_E4M3:
-      return DataType::kE4M3;
-    case CUDNN_DATA_FP8_E5M2:
-      return DataType::kE5M2;
-    default:
-      Refuse("a type of the legacy API that convtune has no name for");
-  }
+DataType TypeOf(cudnnDataType_t number) {
+  const auto* const row =
+      std::find_if(std::begin(kCudnnTypes), std::end(kCudnnTypes),
+                   [number](const CudnnType& of) { return of.number == number; });
+  if (row == std::end(kCudnnTypes))
+    Refuse("a type of the legacy API that convtune has no name for");
+  return row->type;
 }
 
 // 2-D tensors have no depth.
@@ -105,9 +88,10 @@ Program ReadProgram(const Descriptors& from) {
   Program program;
   Convolution& conv = program.convolution;
   conv.operation = from.operation;
-  conv.x = ReadTensor(from.x);
-  conv.w = ReadFilter(from.w);
-  conv.y = ReadTensor(from.y);
+  program.x = {kX, ReadTensor(from.x)};
+  program.w = {kW, ReadFilter(from.w)};
+  program.y = {kY, ReadTensor(from.y)};
+  program.FinishConvolution();
   int rank = 0;
   int pad[3] = {};
   int stride[3] = {};
@@ -126,14 +110,28 @@ Program ReadProgram(const Descriptors& from) {
     conv.dilation[at] = dilation[i];
   }
   conv.groups = groups;
+  conv.compute = TypeOf(compute);
   conv.flipped = mode == CUDNN_CONVOLUTION;
-  program.x_uid = kX;
-  program.w_uid = kW;
-  program.y_uid = kY;
-  program.output = from.operation == Operation::kFwd       ? Operand{kY, conv.y}
-                   : from.operation == Operation::kBwdData ? Operand{kX, conv.x}
-                                                           : Operand{kW, conv.w};
   return program;
+}
+
+// What all functions ask of their arguments: `outputs` are where they leave what they give.
+cudnnStatus_t Read(cudnnHandle_t handle, const Descriptors& from,
+                   std::initializer_list<const void*> outputs, Program* program) {
+  const bool all = handle && from.x && from.w && from.conv && from.y;
+  if (!all || std::count(outputs.begin(), outputs.end(), nullptr) > 0) {
+    return Error(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "an argument is null");
+  }
+  *program = ReadProgram(from);
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  int rank = 0, dims[kMostDims] = {}, strides[kMostDims] = {}, fitting[kMostDims] = {};
+  Expect(cudnnGetTensorNdDescriptor(from.y, kMostDims, &type, &rank, dims, strides), "read y");
+  if (cudnnGetConvolutionNdForwardOutputDim(from.conv, from.x, from.w, rank, fitting) !=
+          CUDNN_STATUS_SUCCESS ||
+      !std::equal(dims, dims + rank, fitting)) {
+    return Error(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "y is not what x and w give");
+  }
+  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnMathType_t MathTypeOf(const Descriptors& from) {
@@ -157,119 +155,113 @@ std::shared_ptr<const Candidate> MakeCandidate(const Program& program, int algor
   return std::make_shared<Candidate>(program, site, notes, workspace_bytes);
 }
 
-// Those that are refused behind the others.
-template <typename Key>
-void Order(const Key& key, std::vector<LegacyEntry>* entries) {
-  std::stable_sort(entries->begin(), entries->end(),
-                   [&](const LegacyEntry& a, const LegacyEntry& b) { return key(a) < key(b); });
-}
-
 template <typename Perf>
-cudnnStatus_t Fill(const std::vector<LegacyEntry>& entries, const std::vector<double>& times_us,
-                   int requested, int* returned, Perf* perfs) {
-  if (requested < 1 || returned == nullptr || perfs == nullptr) {
-    return Error(CUDNN_STATUS_BAD_PARAM, "there is no room for a result");
-  }
+void Fill(Operation operation, const std::vector<LegacyEntry>& entries, int requested,
+          int* returned, Perf* perfs) {
   *returned = std::min(requested, static_cast<int>(entries.size()));
   for (int i = 0; i < *returned; ++i) {
     const LegacyEntry& entry = entries[static_cast<size_t>(i)];
-    const double us = times_us.empty() ? 0 : times_us[static_cast<size_t>(i)];
     perfs[i] = {};
     perfs[i].algo = static_cast<decltype(Perf::algo)>(entry.algorithm);
     perfs[i].status = entry.status;
-    perfs[i].time = us > 0 ? static_cast<float>(us / 1000) : -1.0F;
+    perfs[i].time = entry.us > 0 ? static_cast<float>(entry.us / 1000) : -1.0F;
     perfs[i].memory = static_cast<size_t>(entry.workspace_bytes);
-    perfs[i].determinism = entry.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
+    perfs[i].determinism =
+        IsDeterministic(operation, entry.algorithm) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
     perfs[i].mathType = entry.math_type;
   }
-  return CUDNN_STATUS_SUCCESS;
 }
 
 // cudnnGet*_v7: what the cost model gives, but for a surprise.
 template <typename Perf>
-cudnnStatus_t List(const Descriptors& from, int requested, int* returned, Perf* perfs) {
-  const Program program = ReadProgram(from);
-  const uint64_t seed = Gpu::Get().settings().seed;
+cudnnStatus_t List(cudnnHandle_t handle, const Descriptors& from, int requested, int* returned,
+                   Perf* perfs) {
+  Program program;
+  const cudnnStatus_t status = Read(handle, from, {returned, perfs}, &program);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (requested < 1) return Error(CUDNN_STATUS_BAD_PARAM, "there is no room for a result");
   std::vector<LegacyEntry> entries = EntriesOf(program.convolution, MathTypeOf(from));
-  Order(
-      [&](const LegacyEntry& entry) {
-        const auto candidate =
-            MakeCandidate(program, entry.algorithm, entry.math_type, entry.workspace_bytes);
-        const auto surprise =
-            static_cast<double>(HashOf(candidate->text + candidate->config, seed) % 1024) / 1024;
-        const bool tensor_cores =
-            (candidate->numerical_notes & NoteBit(NumericalNote::kTensorCore)) != 0;
-        const double us =
-            MicrosecondsOf(program, tensor_cores, {}, candidate->slowness, Gpu::Get().profile());
-        return std::pair(entry.status != CUDNN_STATUS_SUCCESS, us * (1 + kSurprise * surprise));
-      },
-      &entries);
-  return Fill(entries, {}, requested, returned, perfs);
+  // Those that are refused behind the others.
+  const auto key = [&](const LegacyEntry& entry) {
+    const auto candidate =
+        MakeCandidate(program, entry.algorithm, entry.math_type, entry.workspace_bytes);
+    const uint64_t hash = HashOf(candidate->text + candidate->config, Gpu::Get().settings().seed);
+    const bool tensor_cores =
+        (candidate->numerical_notes & NoteBit(NumericalNote::kTensorCore)) != 0;
+    const double us =
+        MicrosecondsOf(program, tensor_cores, {}, candidate->slowness, Gpu::Get().profile());
+    return std::pair(entry.status != CUDNN_STATUS_SUCCESS,
+                     us * (1 + kSurprise * static_cast<double>(hash % 1024) / 1024));
+  };
+  std::stable_sort(entries.begin(), entries.end(),
+                   [&](const LegacyEntry& a, const LegacyEntry& b) { return key(a) < key(b); });
+  Fill(from.operation, entries, requested, returned, perfs);
+  return CUDNN_STATUS_SUCCESS;
 }
 
-// One entry of cudnnFind*: its time, or 0 and a status.
-double Try(const Program& program, const std::map<int64_t, void*>& data, void* workspace,
-           size_t workspace_bytes, cudaStream_t stream, LegacyEntry* entry) {
+// The legacy API's library, and the plans that its executions used so far.
+struct Legacy {
+  Library library;
+  std::map<std::string, Plan> plans;
+};
+
+Legacy& TheLegacy() {
+  static auto& legacy = *new Legacy();
+  return legacy;
+}
+
+// Measures one entry of cudnnFind*.
+cudnnStatus_t Try(const Program& program, const Call& call, size_t workspace_bytes,
+                  cudaStream_t stream, LegacyEntry* entry) {
   Site site;
   site.find = IdOf(entry->algorithm, entry->math_type);
-  if (entry->status != CUDNN_STATUS_SUCCESS) return 0;
   const std::optional<Action> fault = FaultAt(site);
   if (fault == Action::kHang) Hang();
   if (fault == Action::kAbort) std::abort();
-  if (fault.has_value()) {
-    entry->status =
-        fault == Action::kNotSupported ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_EXECUTION_FAILED;
-    return 0;
+  if (fault == Action::kNotSupported) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (fault.has_value()) return CUDNN_STATUS_EXECUTION_FAILED;
+  if (entry->workspace_bytes > 0 &&
+      (entry->workspace_bytes > static_cast<int64_t>(workspace_bytes) || !call.workspace)) {
+    return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
   }
-  if (entry->workspace_bytes > static_cast<int64_t>(workspace_bytes) ||
-      (entry->workspace_bytes > 0 && workspace == nullptr)) {
-    entry->status = CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return 0;
-  }
-  Call call;
-  call.candidate =
-      MakeCandidate(program, entry->algorithm, entry->math_type, entry->workspace_bytes);
-  call.data = data;
-  call.workspace = workspace;
-  double us = 0;
-  if (RunAndTime(call, stream, &us) != cudaSuccess) {
-    entry->status = CUDNN_STATUS_EXECUTION_FAILED;
-    return 0;
-  }
-  return us;
+  const Plan plan = {
+      MakeCandidate(program, entry->algorithm, entry->math_type, entry->workspace_bytes)};
+  return RunAndTime(plan, call, stream, &TheLegacy().library, &entry->us);
 }
 
 template <typename Perf>
 cudnnStatus_t Find(cudnnHandle_t handle, const Descriptors& from,
                    const std::map<int64_t, void*>& data, int requested, int* returned, Perf* perfs,
                    void* workspace, size_t workspace_bytes) {
-  if (handle == nullptr) return Error(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the handle is null");
+  Program program;
+  const cudnnStatus_t status =
+      Read(handle, from, {data.at(kX), data.at(kW), data.at(kY), returned, perfs}, &program);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (requested < 1) return Error(CUDNN_STATUS_BAD_PARAM, "there is no room for a result");
   const cudaStream_t stream = FromCudnn(handle)->stream;
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess) {
     return Error(CUDNN_STATUS_EXECUTION_FAILED,
                  absl::StrCat("find: the GPU cannot be waited for: ", cudaGetErrorName(error)));
   }
-  const Program program = ReadProgram(from);
-  std::vector<std::pair<double, LegacyEntry>> timed;
-  for (LegacyEntry& entry : EntriesOf(program.convolution, MathTypeOf(from))) {
-    const double us = Try(program, data, workspace, workspace_bytes, stream, &entry);
-    timed.emplace_back(us, entry);
+  std::vector<LegacyEntry> entries = EntriesOf(program.convolution, MathTypeOf(from));
+  for (LegacyEntry& entry : entries) {
+    if (entry.status != CUDNN_STATUS_SUCCESS) continue;
+    entry.status = Try(program, {data, workspace}, workspace_bytes, stream, &entry);
   }
-  std::stable_sort(timed.begin(), timed.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.first == 0, a.first) < std::pair(b.first == 0, b.first);
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.us == 0, a.us) < std::pair(b.us == 0, b.us);
   });
-  std::vector<LegacyEntry> entries;
-  std::vector<double> times_us;
-  for (const auto& [us, entry] : timed) {
-    times_us.push_back(us);
-    entries.push_back(entry);
-  }
-  return Fill(entries, times_us, requested, returned, perfs);
+  Fill(from.operation, entries, requested, returned, perfs);
+  return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t Workspace(const Descriptors& from, int algorithm, size_t* bytes) {
+cudnnStatus_t Workspace(cudnnHandle_t handle, const Descriptors& from, int algorithm,
+                        size_t* bytes) {
+  Program program;
+  cudnnStatus_t status = Read(handle, from, {bytes}, &program);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
   int64_t needed = 0;
-  const cudnnStatus_t status = WorkspaceOf(ReadProgram(from).convolution, algorithm, &needed);
+  status = WorkspaceOf(program.convolution, algorithm, &needed);
   *bytes = static_cast<size_t>(needed);
   return status == CUDNN_STATUS_SUCCESS ? status : Error(status, "the algorithm is not supported");
 }
@@ -284,29 +276,29 @@ void CheckScales(const Descriptors& from, const void* alpha, const void* beta) {
   if (!is(alpha, 1) || !is(beta, 0)) Refuse("alpha and beta must be 1 and 0");
 }
 
-cudnnStatus_t Run(cudnnHandle_t handle, const Descriptors& from, std::map<int64_t, void*> data,
-                  int algorithm, void* workspace, size_t workspace_bytes, const void* alpha,
-                  const void* beta) {
-  static Library library;
-  static auto& loaded = *new std::map<std::string, bool>();
-  if (handle == nullptr) return Error(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the handle is null");
+cudnnStatus_t Run(cudnnHandle_t handle, const Descriptors& from,
+                  const std::map<int64_t, void*>& data, int algorithm, void* workspace,
+                  size_t workspace_bytes, const void* alpha, const void* beta) {
+  Program program;
+  cudnnStatus_t status = Read(handle, from, {alpha, beta}, &program);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
   CheckScales(from, alpha, beta);
-  const Program program = ReadProgram(from);
   int64_t needed = 0;
-  const cudnnStatus_t status = WorkspaceOf(program.convolution, algorithm, &needed);
+  status = WorkspaceOf(program.convolution, algorithm, &needed);
   if (status != CUDNN_STATUS_SUCCESS) return Error(status, "the algorithm is not supported");
   if (needed > static_cast<int64_t>(workspace_bytes)) {
     return Error(CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT, "the workspace is too small");
   }
-  Call call;
-  call.candidate = MakeCandidate(program, algorithm, MathTypeOf(from), needed);
-  call.data = std::move(data);
-  call.workspace = workspace;
-  return Execute(call, FromCudnn(handle)->stream, &library,
-                 &loaded[call.candidate->text + call.candidate->config]);
+  const auto candidate = MakeCandidate(program, algorithm, MathTypeOf(from), needed);
+  Plan& plan = TheLegacy().plans[candidate->text + candidate->config];
+  if (plan.candidate == nullptr) plan.candidate = candidate;
+  return Execute(&plan, {data, workspace}, FromCudnn(handle)->stream, &TheLegacy().library);
 }
 
-void* NotConst(const void* memory) { return const_cast<void*>(memory); }
+std::map<int64_t, void*> Data(const void* x, const void* w, const void* y) {
+  const auto not_const = [](const void* memory) { return const_cast<void*>(memory); };
+  return {{kX, not_const(x)}, {kW, not_const(w)}, {kY, not_const(y)}};
+}
 
 }  // namespace
 }  // namespace convtune::simgpu
@@ -314,104 +306,37 @@ void* NotConst(const void* memory) { return const_cast<void*>(memory); }
 using namespace convtune::simgpu;
 using convtune::Operation;
 
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnGetConvolutionForwardAlgorithm_v7(
-    cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
-    const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t y, const int requested,
-    int* returned, cudnnConvolutionFwdAlgoPerf_t* perfs) {
-  return List({Operation::kFwd, x, w, conv, y}, requested, returned, perfs);
-}
+// The four functions of an operation. They differ in which of x, w and y is `a`, `b` and the
+// output `c`, in this order; each is a tensor but w, which is a filter.
+#define SIMGPU_LEGACY(OPERATION, NAME, ALGO, A, a, B, b, C, c)                                 \
+  SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnGet##NAME##Algorithm_v7(                             \
+      cudnnHandle_t handle, const A a, const B b, const cudnnConvolutionDescriptor_t conv,     \
+      const C c, const int requested, int* returned, ALGO##Perf_t* perfs) {                    \
+    return List(handle, {OPERATION, x, w, conv, y}, requested, returned, perfs);               \
+  }                                                                                            \
+  SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnFind##NAME##AlgorithmEx(                             \
+      cudnnHandle_t handle, const A a, const void* a##_data, const B b, const void* b##_data,  \
+      const cudnnConvolutionDescriptor_t conv, const C c, void* c##_data, const int requested, \
+      int* returned, ALGO##Perf_t* perfs, void* workspace, size_t bytes) {                     \
+    return Find(handle, {OPERATION, x, w, conv, y}, Data(x_data, w_data, y_data), requested,   \
+                returned, perfs, workspace, bytes);                                            \
+  }                                                                                            \
+  SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnGet##NAME##WorkspaceSize(                            \
+      cudnnHandle_t handle, const A a, const B b, const cudnnConvolutionDescriptor_t conv,     \
+      const C c, ALGO##_t algorithm, size_t* bytes) {                                          \
+    return Workspace(handle, {OPERATION, x, w, conv, y}, algorithm, bytes);                    \
+  }                                                                                            \
+  SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnn##NAME(                                              \
+      cudnnHandle_t handle, const void* alpha, const A a, const void* a##_data, const B b,     \
+      const void* b##_data, const cudnnConvolutionDescriptor_t conv, ALGO##_t algorithm,       \
+      void* workspace, size_t bytes, const void* beta, const C c, void* c##_data) {            \
+    return Run(handle, {OPERATION, x, w, conv, y}, Data(x_data, w_data, y_data), algorithm,    \
+               workspace, bytes, alpha, beta);                                                 \
+  }
 
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnGetConvolutionBackwardDataAlgorithm_v7(
-    cudnnHandle_t, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t y,
-    const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t x, const int requested,
-    int* returned, cudnnConvolutionBwdDataAlgoPerf_t* perfs) {
-  return List({Operation::kBwdData, x, w, conv, y}, requested, returned, perfs);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-    cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t y,
-    const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t w, const int requested,
-    int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* perfs) {
-  return List({Operation::kBwdFilter, x, w, conv, y}, requested, returned, perfs);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnFindConvolutionForwardAlgorithmEx(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const void* x_data,
-    const cudnnFilterDescriptor_t w, const void* w_data, const cudnnConvolutionDescriptor_t conv,
-    const cudnnTensorDescriptor_t y, void* y_data, const int requested, int* returned,
-    cudnnConvolutionFwdAlgoPerf_t* perfs, void* workspace, size_t bytes) {
-  return Find(handle, {Operation::kFwd, x, w, conv, y},
-              {{kX, NotConst(x_data)}, {kW, NotConst(w_data)}, {kY, y_data}}, requested, returned,
-              perfs, workspace, bytes);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnFindConvolutionBackwardDataAlgorithmEx(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t w, const void* w_data,
-    const cudnnTensorDescriptor_t y, const void* y_data, const cudnnConvolutionDescriptor_t conv,
-    const cudnnTensorDescriptor_t x, void* x_data, const int requested, int* returned,
-    cudnnConvolutionBwdDataAlgoPerf_t* perfs, void* workspace, size_t bytes) {
-  return Find(handle, {Operation::kBwdData, x, w, conv, y},
-              {{kX, x_data}, {kW, NotConst(w_data)}, {kY, NotConst(y_data)}}, requested, returned,
-              perfs, workspace, bytes);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnFindConvolutionBackwardFilterAlgorithmEx(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const void* x_data,
-    const cudnnTensorDescriptor_t y, const void* y_data, const cudnnConvolutionDescriptor_t conv,
-    const cudnnFilterDescriptor_t w, void* w_data, const int requested, int* returned,
-    cudnnConvolutionBwdFilterAlgoPerf_t* perfs, void* workspace, size_t bytes) {
-  return Find(handle, {Operation::kBwdFilter, x, w, conv, y},
-              {{kX, NotConst(x_data)}, {kW, w_data}, {kY, NotConst(y_data)}}, requested, returned,
-              perfs, workspace, bytes);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnGetConvolutionForwardWorkspaceSize(
-    cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
-    const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t y,
-    cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
-  return Workspace({Operation::kFwd, x, w, conv, y}, algorithm, bytes);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnGetConvolutionBackwardDataWorkspaceSize(
-    cudnnHandle_t, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t y,
-    const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t x,
-    cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
-  return Workspace({Operation::kBwdData, x, w, conv, y}, algorithm, bytes);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnGetConvolutionBackwardFilterWorkspaceSize(
-    cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t y,
-    const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t w,
-    cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
-  return Workspace({Operation::kBwdFilter, x, w, conv, y}, algorithm, bytes);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnConvolutionForward(
-    cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x, const void* x_data,
-    const cudnnFilterDescriptor_t w, const void* w_data, const cudnnConvolutionDescriptor_t conv,
-    cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
-    const cudnnTensorDescriptor_t y, void* y_data) {
-  return Run(handle, {Operation::kFwd, x, w, conv, y},
-             {{kX, NotConst(x_data)}, {kW, NotConst(w_data)}, {kY, y_data}}, algorithm, workspace,
-             bytes, alpha, beta);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnConvolutionBackwardData(
-    cudnnHandle_t handle, const void* alpha, const cudnnFilterDescriptor_t w, const void* w_data,
-    const cudnnTensorDescriptor_t y, const void* y_data, const cudnnConvolutionDescriptor_t conv,
-    cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
-    const cudnnTensorDescriptor_t x, void* x_data) {
-  return Run(handle, {Operation::kBwdData, x, w, conv, y},
-             {{kX, x_data}, {kW, NotConst(w_data)}, {kY, NotConst(y_data)}}, algorithm, workspace,
-             bytes, alpha, beta);
-}
-
-SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnConvolutionBackwardFilter(
-    cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x, const void* x_data,
-    const cudnnTensorDescriptor_t y, const void* y_data, const cudnnConvolutionDescriptor_t conv,
-    cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
-    const cudnnFilterDescriptor_t w, void* w_data) {
-  return Run(handle, {Operation::kBwdFilter, x, w, conv, y},
-             {{kX, NotConst(x_data)}, {kW, w_data}, {kY, NotConst(y_data)}}, algorithm, workspace,
-             bytes, alpha, beta);
-}
+SIMGPU_LEGACY(Operation::kFwd, ConvolutionForward, cudnnConvolutionFwdAlgo, cudnnTensorDescriptor_t,
+              x, cudnnFilterDescriptor_t, w, cudnnTensorDescriptor_t, y)
+SIMGPU_LEGACY(Operation::kBwdData, ConvolutionBackwardData, cudnnConvolutionBwdDataAlgo,
+              cudnnFilterDescriptor_t, w, cudnnTensorDescriptor_t, y, cudnnTensorDescriptor_t, x)
+SIMGPU_LEGACY(Operation::kBwdFilter, ConvolutionBackwardFilter, cudnnConvolutionBwdFilterAlgo,
+              cudnnTensorDescriptor_t, x, cudnnTensorDescriptor_t, y, cudnnFilterDescriptor_t, w)

@@ -16,12 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::pair<std::string_view, DataType> kTypes[] = {
-    {"CUDNN_DATA_DOUBLE", DataType::kF64},    {"CUDNN_DATA_FLOAT", DataType::kF32},
-    {"CUDNN_DATA_HALF", DataType::kF16},      {"CUDNN_DATA_BFLOAT16", DataType::kBF16},
-    {"CUDNN_DATA_INT8", DataType::kI8},       {"CUDNN_DATA_INT32", DataType::kI32},
-    {"CUDNN_DATA_FP8_E4M3", DataType::kE4M3}, {"CUDNN_DATA_FP8_E5M2", DataType::kE5M2}};
-
 struct OperationRow {
   std::string_view name;
   Operation operation;
@@ -87,12 +81,18 @@ class Reader {
       return absl::InvalidArgumentError("tensors.name: must be a unique id");
     }
     const std::string type_name = Text(tensor, "dataType");
-    const auto* const type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                          [&](const auto& row) { return row.first == type_name; });
-    if (type == std::end(kTypes) || At(tensor, "vectCount") != 1) {
+    const auto* const type =
+        std::find_if(std::begin(kCudnnTypes), std::end(kCudnnTypes),
+                     [&](const CudnnType& row) { return row.name == type_name; });
+    if (type == std::end(kCudnnTypes) || At(tensor, "vectCount") != 1) {
       return absl::UnimplementedError(absl::StrCat("tensors.dataType: ", type_name));
     }
-    operand.tensor.type = type->second;
+    operand.tensor.type = type->type;
+    const Json& alignment = At(tensor, "ptrAlignment");
+    if (!alignment.is_number_integer()) {
+      return absl::InvalidArgumentError("tensors.ptrAlignment: must be an integer");
+    }
+    operand.alignment = alignment.get<int64_t>();
     RETURN_IF_ERROR(ReadList(tensor, "dim", 2, 1, &operand.tensor.dims));
     RETURN_IF_ERROR(ReadList(tensor, "stride", 2, 0, &operand.tensor.strides));
     tensors_[name] = operand;
@@ -114,14 +114,10 @@ class Reader {
       return absl::UnimplementedError(absl::StrCat("nodes.operation: ", node.dump()));
     }
     conv.operation = row->operation;
-    ASSIGN_OR_RETURN(const Operand x, Find(node, row->x));
-    ASSIGN_OR_RETURN(const Operand w, Find(node, row->w));
-    ASSIGN_OR_RETURN(const Operand y, Find(node, row->y));
-    conv.x = x.tensor, conv.w = w.tensor, conv.y = y.tensor;
-    program_.x_uid = x.uid, program_.w_uid = w.uid, program_.y_uid = y.uid;
-    program_.output = row->operation == Operation::kFwd       ? y
-                      : row->operation == Operation::kBwdData ? x
-                                                              : w;
+    ASSIGN_OR_RETURN(program_.x, Find(node, row->x));
+    ASSIGN_OR_RETURN(program_.w, Find(node, row->w));
+    ASSIGN_OR_RETURN(program_.y, Find(node, row->y));
+    program_.FinishConvolution();
     const char* const pad = node.contains("pad_lower") ? "pad_lower" : "pad";
     RETURN_IF_ERROR(ReadList(node, pad, 0, 0, &conv.pad));
     RETURN_IF_ERROR(ReadList(node, "stride", 0, 1, &conv.stride));
@@ -225,12 +221,18 @@ absl::StatusOr<Program> Program::Read(std::string_view plan_json) {
   return Reader().Read(*graph);
 }
 
+void Program::FinishConvolution() {
+  convolution.x = x.tensor, convolution.w = w.tensor, convolution.y = y.tensor;
+  const Operation operation = convolution.operation;
+  output = operation == Operation::kFwd ? y : operation == Operation::kBwdData ? x : w;
+}
+
 std::vector<Operand> Program::Inputs() const {
   std::vector<Operand> inputs;
   const Operation operation = convolution.operation;
-  if (operation != Operation::kBwdData) inputs.push_back({x_uid, convolution.x});
-  if (operation != Operation::kBwdFilter) inputs.push_back({w_uid, convolution.w});
-  if (operation != Operation::kFwd) inputs.push_back({y_uid, convolution.y});
+  if (operation != Operation::kBwdData) inputs.push_back(x);
+  if (operation != Operation::kBwdFilter) inputs.push_back(w);
+  if (operation != Operation::kFwd) inputs.push_back(y);
   for (const Pointwise& pointwise : epilogue) {
     if (!pointwise.relu) inputs.push_back(pointwise.other);
   }
@@ -252,15 +254,14 @@ std::string Program::Text() const {
 }
 
 std::vector<char> Program::Compute(const std::map<int64_t, const void*>& data) const {
-  const auto memory = [&](int64_t uid) {
-    const auto found = data.find(uid);
+  const auto memory = [&](const Operand& operand) {
+    const auto found = data.find(operand.uid);
     return found == data.end() ? nullptr : found->second;
   };
-  const void* const x = memory(x_uid);
-  const void* const w = memory(w_uid);
-  const void* const y = memory(y_uid);
-  return SumsInDouble(convolution) ? Finish(*this, Convolve<double>(convolution, x, w, y), data)
-                                   : Finish(*this, Convolve<float>(convolution, x, w, y), data);
+  const auto sums = [&](auto convolve) {
+    return Finish(*this, convolve(convolution, memory(x), memory(w), memory(y)), data);
+  };
+  return SumsInDouble(convolution) ? sums(Convolve<double>) : sums(Convolve<float>);
 }
 
 }  // namespace convtune::simgpu

@@ -16,6 +16,7 @@ namespace convtune::simgpu {
 struct Operand {
   int64_t uid = 0;
   Tensor tensor;
+  int64_t alignment = 1;  // of its address, in bytes
 };
 
 // Adds a tensor, whose sizes are those of the value or 1, or cuts to zero what is below it.
@@ -28,7 +29,7 @@ struct Pointwise {
 // Value type.
 struct Program {
   Convolution convolution;
-  int64_t x_uid = 0, w_uid = 0, y_uid = 0;
+  Operand x, w, y;  // those of the convolution, by its names
   std::vector<Pointwise> epilogue;
   Operand output;
 
@@ -36,6 +37,8 @@ struct Program {
   // missing there; UNIMPLEMENTED what cannot be computed.
   static absl::StatusOr<Program> Read(std::string_view plan_json);
 
+  // Gives the convolution its tensors, and the program its output, where nothing follows.
+  void FinishConvolution();
   std::vector<Operand> Inputs() const;
   // Equal where the programs are.
   std::string Text() const;

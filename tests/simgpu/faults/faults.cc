@@ -17,9 +17,14 @@
 namespace convtune::simgpu {
 namespace {
 
-// What an action can be done to.
+// What an action can be done to. Executions by how they run: a replay is no call of cuDNN's, and
+// outside a capture nothing can join one.
 enum Target : unsigned {
-  kExecution = 1,
+  kEager = 128,
+  kCapture = 256,
+  kReplay = 512,
+  kCall = kEager | kCapture,
+  kExecution = kCall | kReplay,
   kFind = 2,
   kMalloc = 4,
   kKernel = 8,
@@ -40,12 +45,12 @@ constexpr ActionRow kActions[] = {
     {"beyond_workspace", Action::kBeyondWorkspace, kExecution},
     {"tf32", Action::kTf32, kExecution},
     {"slow", Action::kSlow, kExecution | kKernel},
-    {"not_supported", Action::kNotSupported, kExecution | kFind},
-    {"fail", Action::kFail, kExecution | kFind | kMalloc | kKernel | kJit | kMemGetInfo | kLoad},
-    {"leave_capture_open", Action::kLeaveCaptureOpen, kExecution},
-    {"fork", Action::kFork, kExecution},
-    {"synchronize", Action::kSynchronize, kExecution},
-    {"allocate", Action::kAllocate, kExecution},
+    {"not_supported", Action::kNotSupported, kCall | kFind},
+    {"fail", Action::kFail, kCall | kFind | kMalloc | kKernel | kJit | kMemGetInfo | kLoad},
+    {"leave_capture_open", Action::kLeaveCaptureOpen, kCall},
+    {"fork", Action::kFork, kCapture},
+    {"synchronize", Action::kSynchronize, kCall},
+    {"allocate", Action::kAllocate, kCall},
     {"hang", Action::kHang, kExecution | kFind | kKernel | kJit | kMemGetInfo | kLoad},
     {"sticky", Action::kSticky, kExecution | kKernel},
     {"lost", Action::kLost, kMalloc | kMemGetInfo},
@@ -58,6 +63,7 @@ struct Rule {
   int64_t nth = 0;
   int64_t times = 0;
   Action action = Action::kFail;
+  unsigned targets = 0;
 };
 
 [[noreturn]] void Refuse(const std::string& line, const std::string& why) {
@@ -65,9 +71,16 @@ struct Rule {
   std::exit(2);
 }
 
-unsigned TargetOf(const std::string& key) {
-  if (key == "engine" || key == "config" || key == "legacy" || key == "operation" ||
-      key == "launch")
+unsigned LaunchOf(const std::string& launch) {
+  if (launch == "eager") return kEager;
+  if (launch == "capture") return kCapture;
+  if (launch == "replay") return kReplay;
+  return 0;
+}
+
+unsigned TargetOf(const std::string& key, const std::string& value) {
+  if (key == "launch") return LaunchOf(value);
+  if (key == "engine" || key == "config" || key == "legacy" || key == "operation")
     return kExecution;
   if (key == "find") return kFind;
   if (key == "malloc") return kMalloc;
@@ -92,16 +105,17 @@ Rule Parse(const std::string& line) {
         Refuse(line, where.first + " must be a number from 1");
       continue;
     }
-    const unsigned of_key = TargetOf(where.first);
-    if (of_key == 0) Refuse(line, "there is no key " + where.first);
-    if (target != 0 && target != of_key) Refuse(line, "its keys are of different things");
-    target = of_key;
+    const unsigned of_key = TargetOf(where.first, where.second);
+    if (of_key == 0) Refuse(line, "there is no " + std::string(word));
+    target = target == 0 ? of_key : target & of_key;
+    if (target == 0) Refuse(line, "its keys are of different things");
     rule.where.push_back(where);
   }
   for (const ActionRow& row : kActions) {
     if (sides[1] != row.word) continue;
     if ((row.targets & target) == 0) Refuse(line, "cannot be done there");
     rule.action = row.action;
+    rule.targets = row.targets;
     return rule;
   }
   Refuse(line, "there is no action " + sides[1]);
@@ -166,7 +180,7 @@ std::optional<Action> FaultAt(const Site& site) {
   if (path == nullptr || *path == '\0') return std::nullopt;
   const std::string log = std::string(path) + ".fired";
   for (const Rule& rule : script.Read(path)) {
-    bool holds = true;
+    bool holds = site.launch.empty() || (rule.targets & LaunchOf(site.launch)) != 0;
     for (const auto& [key, value] : rule.where) holds = holds && Holds(key, value, site);
     if (!holds) continue;
     const int64_t count = ++held[rule.text];

@@ -9,10 +9,16 @@
 //   operation:fwd     executions of this operation: fwd, bwd_data, bwd_filter
 //   launch:eager      how it runs: eager, capture (while it is captured), replay
 //   find:1/0          the entry of cudnnFind* for this algorithm / math type
-//   malloc            an allocation of memory of the GPU; malloc:67108864, of at least so many
-//   bytes kernel:NAME       one of convtune's own kernels jit, memgetinfo, load_code   compiling
-//   our kernels; cudaMemGetInfo; the first launch of a plan nth:3             the third time that
-//   the rest of the line holds, and no other times:2           the first two times
+//   malloc            an allocation of memory of the GPU
+//   malloc:67108864   one of at least so many bytes
+//   kernel:NAME       one of convtune's own kernels
+//   jit               compiling our kernels
+//   memgetinfo        cudaMemGetInfo
+//   load_code         the first launch of a plan
+//   nth:3             the third time that the rest of the line holds, and no other
+//   times:2           the first two times
+// A line holds only where its action can be done: `fork` in a capture, what is done to calls in no
+// replay.
 // An unknown key or action, or an action that cannot be done there, ends the
 // process with a line that names it. Each fault that fires is appended, as its
 // line stands, to the file SIMGPU_FAULTS.fired.
@@ -35,7 +41,7 @@ enum class Action {
   kNotSupported,     // CUDNN_STATUS_NOT_SUPPORTED at run
   kFail,  // an error of the call: executions, finds, allocations, kernels, jit, memgetinfo
   kLeaveCaptureOpen,  // begins a capture and does not end it
-  kFork,              // while it is captured another stream joins, and never comes back
+  kFork,              // another stream joins the capture, and never comes back
   kSynchronize,       // waits for the stream in its launch
   kAllocate,          // allocates in its launch, as the first load of code does
   kHang,              // never returns

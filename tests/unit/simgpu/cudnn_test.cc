@@ -1,8 +1,12 @@
 // The worker's own descriptors, plans and legacy convolutions, executed on the simulated GPU.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +14,8 @@
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "server/worker/cudnn/cudnn_handle.h"
@@ -89,6 +95,7 @@ Convolution ToConvolution(const ConvProblem& problem) {
   conv.stride = Three(problem.strides(), 1);
   conv.dilation = Three(problem.dilations(), 1);
   conv.groups = problem.groups();
+  conv.compute = problem.compute_type();
   conv.flipped = problem.mode() == ConvolutionMode::kConvolution;
   return conv;
 }
@@ -156,14 +163,42 @@ class Problem {
     return worker::cudnn::ExecutionPlan::Create(*graph, config).value();
   }
 
-  cudnnStatus_t Execute(const worker::cudnn::ExecutionPlan& plan) {
+  // Without a workspace.
+  Descriptor Pack() const {
     Descriptor pack = Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR).value();
-    void* const work = plan.workspace_bytes() > 0 ? workspace : nullptr;
     EXPECT_TRUE(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids).ok());
     EXPECT_TRUE(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, allocated).ok());
+    return pack;
+  }
+
+  cudnnStatus_t Execute(const worker::cudnn::ExecutionPlan& plan) {
+    Descriptor pack = Pack();
+    void* const work = plan.workspace_bytes() > 0 ? workspace : nullptr;
     EXPECT_TRUE(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {work}).ok());
     EXPECT_TRUE(pack.Finalize().ok());
     return cudnnBackendExecute(handle.get(), plan.descriptor().get(), pack.get());
+  }
+
+  // Of an engine that asks for a workspace.
+  std::optional<worker::cudnn::ExecutionPlan> PlanWithWorkspace() {
+    for (const EngineConfig& config : Configs()) {
+      auto plan = worker::cudnn::ExecutionPlan::Create(*graph, config);
+      if (plan.ok() && plan->workspace_bytes() > 0) return *std::move(plan);
+    }
+    ADD_FAILURE() << "no engine asks for a workspace";
+    return std::nullopt;
+  }
+
+  // The plan's execution, captured.
+  cudaGraphExec_t Capture(const worker::cudnn::ExecutionPlan& plan) {
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_EQ(Execute(plan), CUDNN_STATUS_SUCCESS);
+    cudaGraph_t captured = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaSuccess);
+    EXPECT_EQ(cudaGraphInstantiateWithFlags(&exec, captured, 0), cudaSuccess);
+    cudaGraphDestroy(captured);
+    return exec;
   }
 
   void Clear() { std::memset(output, 0xFF, static_cast<size_t>(output_bytes + kBehind)); }
@@ -282,7 +317,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "fwd,x=2x16x9x7,w=16x16x3x3,pad=0:1,dilation=2,nhwc,f16,mode=conv",
                     "fwd,x=1x8x4x9x7,w=16x8x2x3x3,pad=1,nchw,f32",
                     "bwd_filter,x=1x8x4x9x7,w=16x8x2x3x3,pad=1,nchw,f64,mode=conv",
-                    "fwd,x=2x16x9x7,w=16x16x3x3,pad=1,nhwc,i8"));
+                    "fwd,x=2x16x9x7,w=16x16x3x3,pad=1,nhwc,i8,out=f32"));
 
 std::string JsonOf(const worker::cudnn::ExecutionPlan& plan) {
   int64_t size = 0;
@@ -417,18 +452,93 @@ TEST(Engines, AGraphReplaysThem) {
   const auto plan = problem.Plan(problem.Configs().front());
   ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  ASSERT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+  cudaGraphExec_t exec = problem.Capture(plan);
   problem.Clear();
   ASSERT_EQ(cudaGraphLaunch(exec, problem.stream), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
   EXPECT_EQ(problem.Difference(), 0);
   cudaGraphExecDestroy(exec);
-  cudaGraphDestroy(graph);
+}
+
+TEST(Engines, WhatTheVariantPackHasIsChecked) {
+  Problem problem(kHalf);
+  const auto plan = problem.PlanWithWorkspace();
+  ASSERT_TRUE(plan.has_value());
+  ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+  const auto execute = [&](const Descriptor& pack) {
+    return cudnnBackendExecute(problem.handle.get(), plan->descriptor().get(), pack.get());
+  };
+  {
+    Descriptor pack = problem.Pack();
+    EXPECT_EQ(execute(pack), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+    ASSERT_TRUE(pack.Finalize().ok());
+    EXPECT_EQ(execute(pack), CUDNN_STATUS_BAD_PARAM_NULL_POINTER) << "of an earlier pack";
+  }
+  void* const x = std::exchange(problem.allocated[0], static_cast<char*>(problem.allocated[0]) + 2);
+  EXPECT_EQ(problem.Execute(*plan), CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+  problem.allocated[0] = nullptr;
+  EXPECT_EQ(problem.Execute(*plan), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+  problem.allocated[0] = x;
+  EXPECT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+}
+
+TEST(Engines, PlansAndGraphsNeedWhatIsFinalisedAndAHandle) {
+  Problem problem(kHalf);
+  Descriptor pack = problem.Pack();
+  ASSERT_TRUE(pack.Finalize().ok());
+  const Descriptor plan = Descriptor::Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR).value();
+  EXPECT_EQ(cudnnBackendExecute(problem.handle.get(), plan.get(), pack.get()),
+            CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+  Descriptor graph = Descriptor::Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).value();
+  EXPECT_FALSE(graph.SetHandle(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, nullptr).ok());
+  EXPECT_FALSE(graph.SetInt64(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 1).ok());
+  EXPECT_EQ(cudnnCreate(nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+}
+
+TEST(Engines, DestroyingAHandleSynchronisesWhichACaptureForbids) {
+  Problem problem(kHalf);
+  ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  problem.handle = worker::cudnn::CudnnHandle();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+  cudaGetLastError();
+}
+
+TEST(Engines, TheTextOfAnErrorIsItsThreadsOwn) {
+  EXPECT_EQ(cudnnBackendExecute(nullptr, nullptr, nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+  std::array<char, 200> text = {};
+  std::thread([&] { cudnnGetLastErrorString(text.data(), text.size()); }).join();
+  EXPECT_STREQ(text.data(), "");
+  cudnnGetLastErrorString(text.data(), text.size());
+  EXPECT_NE(std::string(text.data()).find("an argument is null"), std::string::npos);
+}
+
+TEST(Engines, NondeterministicOnesDifferFromRunToRun) {
+  Problem problem("bwd_filter,x=2x32x17x17,w=64x32x3x3,pad=1,nhwc,f16", false);
+  std::map<bool, int> differ, ran;
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    const auto list =
+        worker::search::AskHeuristics(*problem.graph, mode, absl::InfiniteFuture()).value();
+    for (const convtune::Candidate& candidate : list.candidates) {
+      const auto plan = worker::cudnn::ExecutionPlan::Create(*problem.graph,
+                                                             std::get<EngineConfig>(candidate.id));
+      if (!plan.ok()) continue;
+      std::vector<double> outputs[2];
+      for (auto& output : outputs) {
+        ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+        ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+        output = problem.Output();
+      }
+      const bool nondeterministic = candidate.has(NumericalNote::kNondeterministic);
+      ++ran[nondeterministic];
+      differ[nondeterministic] += outputs[0] != outputs[1] ? 1 : 0;
+    }
+  }
+  EXPECT_GT(ran[true], 0);
+  EXPECT_GT(ran[false], 0);
+  EXPECT_EQ(differ[true], ran[true]);
+  EXPECT_EQ(differ[false], 0);
 }
 
 TEST(Engines, FirstLaunchesLoadCodeWhichACaptureForbids) {
@@ -563,6 +673,77 @@ TEST(Faults, OfTheCall) {
   EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
 }
 
+TEST(Faults, ForkWaitsForACapture) {
+  Problem problem(kHalf);
+  const auto plan = problem.Plan(problem.Configs().front());
+  const Faults faults("operation:fwd = fork");
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(Faults::Fired(), 0);
+}
+
+TEST(Faults, BeyondTheWorkspace) {
+  Problem problem(kHalf);
+  const auto plan = problem.PlanWithWorkspace();
+  ASSERT_TRUE(plan.has_value());
+  const char& behind = static_cast<char*>(problem.workspace)[plan->workspace_bytes()];
+  const char before = behind;
+  ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  EXPECT_EQ(behind, before);
+  const Faults faults("operation:fwd = beyond_workspace");
+  ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  EXPECT_NE(behind, before);
+  EXPECT_EQ(Faults::Fired(), 1);
+}
+
+TEST(Faults, OfReplaysAlone) {
+  Problem problem(kHalf);
+  const auto plan = problem.Plan(problem.Configs().front());
+  const Faults faults("launch:replay = wrong");
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  EXPECT_EQ(problem.Difference(), 0);
+  cudaGraphExec_t exec = problem.Capture(plan);
+  ASSERT_EQ(cudaGraphLaunch(exec, problem.stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  EXPECT_GT(problem.Difference(), 0.5);
+  EXPECT_EQ(Faults::Fired(), 1);
+  cudaGraphExecDestroy(exec);
+}
+
+TEST(Faults, OfTheFirstLoadOfCode) {
+  Problem problem(kHalf);
+  const auto plan = problem.Plan(problem.Configs().front());
+  const Faults faults("load_code times:1 = fail");
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(Faults::Fired(), 1);
+}
+
+TEST(Faults, SlowTakesAThousandTimesAsLong) {
+  Problem problem(kHalf);
+  const auto plan = problem.Plan(problem.Configs().front());
+  cudaEvent_t begin = nullptr, end = nullptr;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  const auto milliseconds = [&] {
+    float ms = 0;
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);  // loads code
+    EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    cudaEventRecord(begin, problem.stream);
+    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+    cudaEventRecord(end, problem.stream);
+    EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    EXPECT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaSuccess);
+    return ms;
+  };
+  const float usual = milliseconds();
+  const Faults faults("operation:fwd = slow");
+  EXPECT_GT(milliseconds(), 100 * usual);
+  EXPECT_EQ(Faults::Fired(), 2);
+}
+
 TEST(Faults, OfAnEntryOfFind) {
   Problem problem(kHalf);
   auto legacy =
@@ -615,13 +796,166 @@ TEST(Legacy, AlgorithmsAreThoseOfTheManual) {
                          Row{"fwd,x=2x16x9x7,w=16x8x3x3,groups=2,nchw,f32", 6, false},
                          Row{"bwd_data,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, true},
                          Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f32", 4, false},
-                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f64", 3, true}}) {
+                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f64", 3, true},
+                         Row{"bwd_filter,x=2x8x9x7,w=16x8x3x3,nhwc,f16", 3, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f16,out=f32", 1, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f16,acc=f16", 0, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f16,acc=f16", 1, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nchw,f16,acc=f16", 7, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x5x5,nchw,f16,acc=f16", 7, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nhwc,i8,out=f32", 1, true},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,nhwc,i8", 1, false},
+                         Row{"fwd,x=2x8x9x7,w=16x8x3x3,dilation=2,nhwc,i8,out=f32", 1, false},
+                         Row{"fwd,x=2x6x9x7,w=16x6x3x3,nhwc,i8,out=f32", 1, false}}) {
     int64_t bytes = 0;
     EXPECT_EQ(
         WorkspaceOf(ToConvolution(ConvProblem::Parse(row.problem).value()), row.algorithm, &bytes),
         row.supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED)
         << row.problem << " " << row.algorithm;
   }
+}
+
+// It precomputes indices, as the manual says.
+TEST(Legacy, Algorithm3OfTheFilterHasAWorkspace) {
+  int64_t bytes = 0;
+  const auto problem = ConvProblem::Parse("bwd_filter,x=2x8x9x7,w=16x8x3x3,nchw,f32").value();
+  EXPECT_EQ(WorkspaceOf(ToConvolution(problem), 3, &bytes), CUDNN_STATUS_SUCCESS);
+  EXPECT_GT(bytes, 0);
+}
+
+TEST(Legacy, AFilterWithChannelsLastWantsTensorsSo) {
+  Convolution conv = ToConvolution(ConvProblem::Parse("fwd,x=2x8x9x7,w=16x8x3x3,nchw,f16").value());
+  int64_t bytes = 0;
+  EXPECT_EQ(WorkspaceOf(conv, 0, &bytes), CUDNN_STATUS_SUCCESS);
+  conv.w.strides = {72, 1, 72, 24, 8};
+  EXPECT_EQ(WorkspaceOf(conv, 0, &bytes), CUDNN_STATUS_NOT_SUPPORTED);
+}
+
+TEST(Legacy, ArgumentsAreChecked) {
+  Problem problem(kHalf);
+  auto legacy =
+      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  worker::cudnn::ConvPointers pointers = problem.pointers;
+  pointers.y = nullptr;
+  EXPECT_TRUE(absl::IsInvalidArgument(legacy->Launch({0, 0}, pointers, nullptr, 0)));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(legacy->Find(CUDNN_TENSOR_OP_MATH, pointers, nullptr, 0).status()));
+  auto without_handle = worker::cudnn::LegacyConvolution::Create(problem.problem, nullptr).value();
+  EXPECT_TRUE(absl::IsInvalidArgument(without_handle->Expected(CUDNN_DEFAULT_MATH).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(without_handle->WorkspaceBytes({0, 0}).status()));
+}
+
+TEST(Legacy, AnOutputOfOtherSizesIsRefused) {
+  Problem problem(kHalf);
+  cudnnTensorDescriptor_t x = nullptr;
+  cudnnFilterDescriptor_t w = nullptr;
+  cudnnConvolutionDescriptor_t conv = nullptr;
+  cudnnCreateTensorDescriptor(&x);
+  cudnnCreateFilterDescriptor(&w);
+  cudnnCreateConvolutionDescriptor(&conv);
+  cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 8, 9, 9);
+  cudnnSetFilter4dDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 8, 8, 3, 3);
+  size_t bytes = 0;
+  for (const int pad : {1, 0}) {
+    cudnnSetConvolution2dDescriptor(conv, pad, pad, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
+                                    CUDNN_DATA_FLOAT);
+    EXPECT_EQ(
+        cudnnGetConvolutionForwardWorkspaceSize(problem.handle.get(), x, w, conv, x,
+                                                CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, &bytes),
+        pad == 1 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH);
+  }
+  cudnnDestroyConvolutionDescriptor(conv);
+  cudnnDestroyFilterDescriptor(w);
+  cudnnDestroyTensorDescriptor(x);
+}
+
+TEST(Legacy, AnExecutionSpoilsItsWorkspaceAllOver) {
+  Problem problem("fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32");
+  auto legacy =
+      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const LegacyAlgorithm fft = {4, 0};
+  const int64_t bytes = legacy->WorkspaceBytes(fft).value();
+  auto* const workspace = static_cast<char*>(problem.workspace);
+  std::memset(workspace, 0, static_cast<size_t>(bytes));
+  ASSERT_TRUE(legacy->Launch(fft, problem.pointers, workspace, bytes).ok());
+  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  for (int part = 0; part < 16; ++part) {
+    const char* const begin = workspace + bytes * part / 16;
+    EXPECT_TRUE(std::any_of(begin, begin + bytes / 16, [](char byte) { return byte != 0; }))
+        << part;
+  }
+}
+
+TEST(Legacy, FindLeavesNoResult) {
+  Problem problem(kHalf);
+  auto legacy =
+      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  ASSERT_TRUE(
+      legacy->Find(CUDNN_TENSOR_OP_MATH, problem.pointers, problem.workspace, Problem::kWorkspace)
+          .ok());
+  EXPECT_NE(problem.Difference(), 0);
+}
+
+// As its executions do, which share the runtime of cuDNN's library.
+TEST(Legacy, FindMeetsTheErrorOfAnEarlierLaunch) {
+  Problem problem("fwd,x=2x8x9x9,w=16x8x3x3,pad=1,nhwc,f16");
+  auto legacy =
+      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_FALSE(legacy->Launch({0, 0}, problem.pointers, nullptr, 0).ok());
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+  cudaGetLastError();
+  const auto found =
+      legacy->Find(CUDNN_TENSOR_OP_MATH, problem.pointers, problem.workspace, Problem::kWorkspace)
+          .value();
+  EXPECT_EQ(std::count_if(
+                found.begin(), found.end(),
+                [](const auto& entry) { return entry.status == CUDNN_STATUS_EXECUTION_FAILED; }),
+            1);
+}
+
+// What ends or loses the context is done in a process of its own.
+int ExitCodeOf(const std::string& fault) {
+  Problem problem(kHalf);
+  const auto plan = problem.Plan(problem.Configs().front());
+  const Faults faults("operation:fwd = " + fault);
+  if (problem.Execute(plan) != CUDNN_STATUS_SUCCESS) return 1;
+  const cudaError_t error = cudaStreamSynchronize(problem.stream);
+  return error == cudaErrorLaunchFailure && cudaDeviceSynchronize() == error ? 0 : 2;
+}
+
+TEST(EnginesDeathTest, FaultsThatEndTheContextOrTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::_Exit(ExitCodeOf("sticky")), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(ExitCodeOf("abort"), testing::KilledBySignal(SIGABRT), "");
+  EXPECT_EXIT(
+      {
+        alarm(5);
+        ExitCodeOf("hang");
+      },
+      testing::KilledBySignal(SIGALRM), "");
+}
+
+TEST(EnginesDeathTest, AGraphHasNoCodeWhenItsPlanIsGone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Problem problem(kHalf);
+        cudaGraphExec_t exec = nullptr;
+        {
+          const auto plan = problem.Plan(problem.Configs().front());
+          if (problem.Execute(plan) != CUDNN_STATUS_SUCCESS) std::_Exit(1);
+          cudaStreamSynchronize(problem.stream);
+          exec = problem.Capture(plan);
+          cudaGraphLaunch(exec, problem.stream);
+          if (cudaStreamSynchronize(problem.stream) != cudaSuccess) std::_Exit(2);
+        }
+        cudaGraphLaunch(exec, problem.stream);
+        const cudaError_t error = cudaStreamSynchronize(problem.stream);
+        std::_Exit(error == cudaErrorIllegalAddress ? 0 : 3);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 // Memory that was freed, as by a stale variant pack. The context is lost for good, so in a process

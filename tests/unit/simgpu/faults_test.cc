@@ -57,6 +57,14 @@ TEST(FaultsTest, TheFileIsReadAtEachCall) {
   EXPECT_EQ(FaultAt(Execution("1")), Action::kNotSupported);
 }
 
+TEST(FaultsTest, AnActionHoldsOnlyWhereItCanBeDone) {
+  Write("engine:1 = fork\nengine:1 = fail\n");
+  EXPECT_EQ(FaultAt(Execution("1", "replay")), std::nullopt);
+  EXPECT_EQ(FaultAt(Execution("1", "eager")), Action::kFail);
+  EXPECT_EQ(FaultAt(Execution("1", "capture")), Action::kFork);
+  EXPECT_EQ(Fired(), "engine:1 = fail\nengine:1 = fork\n");
+}
+
 TEST(FaultsTest, NthAndTimes) {
   Write("engine:30 nth:2 = wrong\nengine:31 times:2 = nan\n");
   EXPECT_EQ(FaultAt(Execution("30")), std::nullopt);
@@ -81,10 +89,11 @@ TEST(FaultsTest, AnAllocationOfAtLeastSoManyBytes) {
 }
 
 TEST(FaultsTest, WhatCannotBeDoneIsRefused) {
-  const std::string refused[] = {"engin:1 = wrong\n", "engine:1 = wrogn\n",
-                                 "engine:1 wrong\n",  "engine:1 find:1/0 = fail\n",
-                                 "malloc = nan\n",    "engine:1 nth:0 = wrong\n",
-                                 "nth:1 = wrong\n"};
+  const std::string refused[] = {"engin:1 = wrong\n",     "engine:1 = wrogn\n",
+                                 "engine:1 wrong\n",      "engine:1 find:1/0 = fail\n",
+                                 "malloc = nan\n",        "engine:1 nth:0 = wrong\n",
+                                 "nth:1 = wrong\n",       "launch:later = wrong\n",
+                                 "launch:eager = fork\n", "launch:replay = fail\n"};
   for (const std::string& text : refused) {
     Write(text);
     EXPECT_EXIT(FaultAt(Execution("1")), ::testing::ExitedWithCode(2), "simgpu: faults: ") << text;

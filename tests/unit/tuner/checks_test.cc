@@ -317,7 +317,7 @@ TEST_F(ChecksTest, FinalistsAreTimedAsReplaysAndWithColdCaches) {
   const TimeSummary& cold = candidate.other_times[0];
   EXPECT_EQ(cold.launch, LaunchMode::kEager);
   EXPECT_EQ(cold.cache_state, CacheState::kCold);
-  EXPECT_EQ(cold.sample_count, 15);
+  EXPECT_EQ(cold.sample_count, 10);
   EXPECT_NEAR(cold.median_us, candidate.median_us + 10, 1);
   EXPECT_EQ(candidate.other_times[1].launch, LaunchMode::kGraphCapture);
   EXPECT_EQ(candidate.other_times[1].cache_state, CacheState::kInputHot);
@@ -350,12 +350,12 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
   }
   tuner_->Drain(absl::Now());
   options_.devices.clear();
-  Start("candidates=2;unblocked_from=6");
+  Start("candidates=2;unblocked_from=2");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   const Candidate again = Tuned().candidates[0];
   ASSERT_FALSE(again.other_times.empty());
   for (const TimeSummary& time : again.other_times) {
-    EXPECT_EQ(time.sample_count, 9);
+    EXPECT_EQ(time.sample_count, 8);
     EXPECT_GT(time.low_us, 1000);
   }
 }

@@ -49,7 +49,7 @@ struct RaceStep {
   // Places of those that run next; empty if the race is over.
   std::vector<size_t> runners;
   int rounds = 0;
-  // All run, and who is far behind leaves: one run shows that.
+  // All run, and who is far behind leaves: short samples show that.
   bool screening = false;
   // The reason for which the race is over; kNone while it is not.
   StopReason stop = StopReason::kNone;

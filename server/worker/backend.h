@@ -50,7 +50,7 @@ struct PreparedCandidate {
 struct RunMode {
   LaunchMode launch = LaunchMode::kEager;
   CacheState cache_state = CacheState::kInputHot;
-  int most_runs = 0;  // of a sample; 0: as PlanSample says
+  int sample_us = 0;  // see PlanSample; 0: as it is by itself
 };
 
 // A Stamp is what a stamp kernel stored; 0 where it did not.

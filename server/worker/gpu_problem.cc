@@ -187,7 +187,7 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
   work.cache_state = mode.cache_state;
   work.inputs = tensors_->fresh_inputs();
   work.expected = prepared->expected;
-  work.most_runs = mode.most_runs;
+  if (mode.sample_us > 0) work.sample_us = mode.sample_us;
   bool& gave_up = replays ? prepared->replay_gave_up : prepared->gave_up;
   timing::BlockingPolicy& policy = replays ? blocked_replays_ : blocked_launches_;
   const std::string engine = EngineOf(id);

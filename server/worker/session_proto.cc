@@ -28,7 +28,7 @@ std::optional<RunMode> ModeOf(const worker::v1::Measure& request) {
   RunMode mode;
   if (request.launch() != 0) mode.launch = static_cast<LaunchMode>(request.launch());
   if (request.cache_state() != 0) mode.cache_state = static_cast<CacheState>(request.cache_state());
-  mode.most_runs = std::max(0, request.most_runs());
+  mode.sample_us = std::max(0, request.sample_us());
   return mode;
 }
 

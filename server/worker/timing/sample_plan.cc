@@ -8,7 +8,6 @@
 namespace convtune::worker::timing {
 namespace {
 
-constexpr double kWantedUs = 50.0;
 constexpr double kPreparationHostUs = 20.0;  // flush, events
 constexpr uint64_t kShortestWindowNs = 5000;
 constexpr double kHopelessUs = 50'000;
@@ -18,12 +17,11 @@ constexpr absl::Duration kLongestTimeout = absl::Seconds(2);
 
 }  // namespace
 
-SamplePlan PlanSample(const Expectation& expected, int most_runs) {
+SamplePlan PlanSample(const Expectation& expected, int sample_us) {
   SamplePlan plan;
   if (expected.gpu_us > 0 && std::isfinite(expected.gpu_us)) {
-    const double runs = std::ceil(kWantedUs / expected.gpu_us);
+    const double runs = std::ceil(sample_us / expected.gpu_us);
     plan.runs = static_cast<int>(std::clamp(runs, 1.0, static_cast<double>(kMostRuns)));
-    if (most_runs > 0) plan.runs = std::min(plan.runs, most_runs);
   }
   const double host_us = std::isfinite(expected.host_us) ? std::max(0.0, expected.host_us) : 0.0;
   const double queueing_us = plan.runs * (host_us + kPreparationHostUs);

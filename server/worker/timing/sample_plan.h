@@ -28,12 +28,14 @@ struct SamplePlan {
 // the next one waits, which would never end behind a blocking kernel; a run is at most 16
 // of them or so, preparation included.
 inline constexpr int kMostRuns = 16;
+// The time that the runs of a sample add up to, unless somebody asks for less.
+inline constexpr int kSampleUs = 50;
 
 // Short candidates run several times, since an event's time comes in steps of
 // about half a microsecond (CUDA Runtime API, cudaEventElapsedTime). The limit
-// leaves the host 50 times what it is expected to need for queueing. `most_runs`:
-// no more runs than that; 0: no such bound.
-SamplePlan PlanSample(const Expectation& expected, int most_runs = 0);
+// leaves the host 50 times what it is expected to need for queueing. `sample_us`:
+// the time that the runs of a sample add up to, about.
+SamplePlan PlanSample(const Expectation& expected, int sample_us = kSampleUs);
 
 // A BlockingPolicy says which runs of a problem, all launches or all replays, are put behind a
 // blocking kernel. One that gave up costs its limit, so a candidate whose blocking kernels gave

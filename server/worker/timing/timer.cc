@@ -27,7 +27,7 @@ absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
 }
 
 absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool block) {
-  const SamplePlan plan = PlanSample(work.expected, work.most_runs);
+  const SamplePlan plan = PlanSample(work.expected, work.sample_us);
   RETURN_IF_ERROR(stream_->Synchronize());
   if (block) {
     RETURN_IF_ERROR(stream_->Block(plan.block_timeout));

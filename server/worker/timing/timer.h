@@ -28,7 +28,7 @@ struct TimedWork {
   // The tensors that the layer before wrote, in the order in which they are read.
   std::vector<MemorySpan> inputs;
   Expectation expected;
-  int most_runs = 0;  // see PlanSample
+  int sample_us = kSampleUs;  // see PlanSample
   // Attempts behind a blocking kernel; 0 for work that cannot be launched behind a
   // blocked stream.
   int block_attempts = BlockingPolicy::kAttempts;

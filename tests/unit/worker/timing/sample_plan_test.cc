@@ -17,6 +17,8 @@ TEST(PlanSampleTest, RunsOnceWhatIsLongOrUnknown) {
 TEST(PlanSampleTest, RunsWhatIsShortSeveralTimes) {
   EXPECT_EQ(PlanSample({20, 5}).runs, 3);
   EXPECT_EQ(PlanSample({0.1, 5}).runs, kMostRuns);
+  EXPECT_EQ(PlanSample({3, 5}, /*sample_us=*/12).runs, 4);
+  EXPECT_EQ(PlanSample({20, 5}, /*sample_us=*/12).runs, 1);
 }
 
 TEST(IsHopelessTest, IsTrueBeyond50MillisecondsAndTenTimesTheBest) {
@@ -72,6 +74,13 @@ TEST(FlushBytesTest, IsTwiceTheCache) {
   EXPECT_EQ(FlushBytes(50 << 20), 100 << 20);
   EXPECT_EQ(FlushBytes(0), 0);
   EXPECT_EQ(FlushBytes(-1), 0);
+}
+
+TEST(FlushBytesTest, WhatIsReadNextCountsForHalfOfAFlushAtMost) {
+  EXPECT_EQ(BytesOfFlush(100, 0), 100);
+  EXPECT_EQ(BytesOfFlush(100, 30), 70);
+  EXPECT_EQ(BytesOfFlush(100, 80), 50);
+  EXPECT_EQ(BytesOfFlush(0, 80), 0);
 }
 
 TEST(IsPlausibleTest, RefusesWhatIsNoTime) {

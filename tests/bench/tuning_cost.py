@@ -58,12 +58,12 @@ def cost_by_step(trace, usage):
     return cost, sampled
 
 
-def measure(folder, binaries, daemon_in):
-    """ResNet-50's forward problems at batch 32, one after the other."""
+def measure(folder, binaries, daemon_in, batch=BATCH, most=None):
+    """ResNet-50's forward problems, one after the other: all, or the first `most`."""
     trace_path, usage_path = folder / "trace", folder / "usage"
     problems = (ROOT / "deploy" / "examples" / "resnet50.csv").read_text().splitlines()
     list_path = folder / "list.csv"
-    list_path.write_text("\n".join([problems[0]] + [f"{BATCH},{row.partition(',')[2]}" for row in problems[1:]]) + "\n")
+    list_path.write_text("\n".join([problems[0]] + [f"{batch},{row.partition(',')[2]}" for row in problems[1:][:most]]) + "\n")
     env = {
         "CONVTUNE_TRACE": str(trace_path),
         "SIMGPU_USAGE": str(usage_path),

@@ -3,11 +3,17 @@
 Each test asserts that the fault that it scripted did fire.
 """
 
+import contextlib
 import json
+import sys
 
 import pytest
 
+from conftest import PROGRAMS, REPO
 from harness.daemon import wait_until
+
+sys.path.insert(0, str(REPO / "tests" / "bench"))
+import tuning_cost  # noqa: E402
 
 # Mode A lists engines 62 (most configs), 22, 45 and others for it; each tuning takes about half a second.
 PROBLEM = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nhwc,f16"
@@ -339,3 +345,17 @@ def test_a_clock_that_falls_for_a_while_does_not_decide(bench):
     assert all(abs(mhz - 0.6 * 1980) < 60 for mhz in clocks(slow)), clocks(slow)[:3]
     it.gpu.clock(1)
     assert all(abs(mhz - 1980) < 60 for mhz in clocks(it.tuned(OTHER)))
+
+
+def test_the_benchmark_of_a_tunings_cost_finds_every_step(simulated_gpu, daemons, tmp_path):
+    @contextlib.contextmanager
+    def daemon_in(folder, *args, env):
+        yield daemons(*args, env=env).start()
+
+    rows = tuning_cost.measure(tmp_path, PROGRAMS, daemon_in, batch=1, most=2)
+    gpu = {row["step"]: row["value"] for row in rows if row["figure"] == "tuning_gpu_s"}
+    host = {row["step"]: row["value"] for row in rows if row["figure"] == "tuning_host_s"}
+    assert all(gpu[step] > 0 for step in ("list", "check", "race", "secondary")), gpu
+    assert all(host[step] > 0 for step in ("list", "plan", "check", "race", "secondary")), host
+    assert abs(sum(gpu.values()) - 2 * gpu["all"]) < 1e-9
+    assert 0 < rows[-1]["value"] < 1

@@ -95,6 +95,40 @@ def test_a_tuning_of_both_apis_is_measured_published_and_named_for_what_it_is(be
     assert it.gpu.fired() == []
 
 
+@pytest.mark.parametrize(
+    "problem, apis",
+    [
+        ("fwd,x=2x16x14x14,w=16x16x3x3,pad=1,stride=2,nchw,f32", {"graph", "legacy"}),
+        ("bwd_data,x=2x16x14x14,w=16x16x3x3,pad=1,nhwc,f16", {"graph", "legacy"}),
+        ("bwd_filter,x=2x16x14x14,w=16x16x3x3,pad=1,nchw,f32", {"graph", "legacy"}),
+        ("fwd,x=2x16x14x14,w=16x8x3x3,pad=1,dilation=2,groups=2,nchw,f16", {"graph", "legacy"}),
+        ("fwd,x=2x16x9x12x12,w=16x16x3x3x3,pad=1,nchw,f32", {"graph", "legacy"}),
+        ("fwd,x=2x16x14x14,w=16x16x3x3,pad=1,nhwc,bf16,epilogue=bias+relu", {"graph"}),
+        ("fwd,x=2x16x14x14,w=16x16x3x3,pad=1:0x1:0,mode=conv,nhwc,f16", {"graph"}),
+        ("fwd,x=2x16x14x14,w=16x16x3x3,pad=1,nchw,f64", {"legacy"}),
+        ("fwd,x=4x32x14x14,w=32x32x3x3,pad=1,nhwc,i8,out=i8", {"graph"}),
+    ],
+)
+def test_every_form_of_a_problem_is_measured(bench, problem, apis):
+    it = bench()
+    tuning = it.tuned(problem, "--all-timings")
+    assert tuning.evidence in ("MEASURED", "INCOMPLETE") and tuning.with_status(QUARANTINED) == []
+    assert apis <= {text.split(":")[0] for text in tuning.with_status(TIMED)}, tuning.candidates
+    ways = {(way["launch"], way["cacheState"]) for each in tuning.candidates.values() for way in each.get("otherTimes", [])}
+    assert len(ways) == 5, ways
+    # All that could be compared was right, and close.
+    assert all(each.get("error", 0) < 0.03 for each in tuning.candidates.values()), tuning.candidates
+    assert it.daemon.stop() == 0
+
+
+def test_every_config_is_listed_where_it_is_asked_for(bench):
+    it = bench()
+    few = len(it.tuned(F32, "--api", "graph").candidates)
+    result = it.cli("tune", F32, "--budget", "30s", "--api", "graph", "--force", "--exhaustive")
+    assert result.code == 0, result
+    assert len(Tuning(it.cli, F32).candidates) > few
+
+
 def test_the_same_seed_gives_the_same_samples(bench, simulated_daemon, simulated_gpu, cli):
     seen = []
     for seed in (7, 7, 8):

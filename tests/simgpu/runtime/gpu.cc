@@ -23,8 +23,6 @@ constexpr int64_t kGapNs = 1000;
 // The host's part of a launch, by the GPU's clock: however long it takes this
 // machine, so that the same seed gives the same samples.
 constexpr int64_t kHostCallNs = 2000;
-// A host that did something else for longer than this is believed to have.
-constexpr int64_t kLongestBurstNs = 20'000'000;
 // Of bandwidths: an H200 that was measured by others (RRZE-HPC/gpu-benches) reads
 // 9.8 TB/s where data fits its L2 cache, and 3.9 of 4.9 TB/s where it does not.
 constexpr double kL2BytesPerClockAndSm = 37.5;
@@ -177,11 +175,7 @@ cudaError_t Gpu::Put(cudaStream_t stream, WorkPtr work) {
   return Queue(&to, {std::move(work), NextPutNs(), false, nullptr});
 }
 
-int64_t Gpu::NextPutNs() {
-  put_ns_ += kHostCallNs;
-  put_ns_ = HostNs() + skipped_ns_ > put_ns_ + kLongestBurstNs ? NowNs() : put_ns_;
-  return put_ns_;
-}
+int64_t Gpu::NextPutNs() { return put_ns_ += kHostCallNs; }
 
 cudaError_t Gpu::Queue(Stream* stream, Queued queued) {
   if (stream->queue.size() >= kQueueDepth) {

@@ -163,7 +163,8 @@ class Gpu {
   void CheckThread() const;
   static int64_t HostNs();
   void ReadClock(int64_t ns);
-  // When the host puts the next piece of work on a stream.
+  // When the host puts the next piece of work on a stream: so many calls after it
+  // last waited, however long they took this machine.
   int64_t NextPutNs();
   cudaError_t Invalidate(bool relaxed_too);
   cudaError_t Queue(Stream* stream, Queued queued);

@@ -146,6 +146,8 @@ def test_a_run_that_fails_once_is_tried_again(bench):
     tuning = it.tuned()
     assert len(it.gpu.fired()) == 3, it.gpu.fired()
     assert tuning.statuses(45) == {"TIMED"} and tuning.statuses(62) == {"TIMED"} and tuning.of_engine("0")[0]["status"] == TIMED
+    assert tuning.tuning["conditions"]["retriedRuns"] == 3, tuning.tuning["conditions"]
+    assert "runs that failed and were tried once more: 3" in it.cli.ok("explain", PROBLEM).out
 
 
 def test_a_candidate_that_fails_in_a_capture_is_no_answer_for_graphs(bench):

@@ -588,8 +588,8 @@ def test_the_rehearsal_sees_what_is_broken(tmp_path):
 
 def test_a_gates_line_says_what_the_workers_self_check_found():
     gates = load("gates.py")
-    tuning = {"conditions": {"selfCheck": {"known": True, "failed": ["clock", "graph:fwd:f16"]}}}
-    assert gates.broken_words([{}, tuning]) == "; the worker's self-check found that clock, graph:fwd:f16 do not work"
+    tuning = {"conditions": {"selfCheck": {"known": True, "failed": ["clock", "captures"]}}}
+    assert gates.broken_words([{}, tuning]) == "; the worker's self-check found that clock, captures do not work"
     assert gates.broken_words([{"devices": [{"name": "gpu:0"}]}, {}]) == ""
 
 

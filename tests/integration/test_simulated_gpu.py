@@ -180,6 +180,8 @@ def test_a_run_that_fails_once_is_tried_again(bench):
     tuning = it.tuned()
     assert len(it.gpu.fired()) == 3, it.gpu.fired()
     assert tuning.statuses(45) == {"TIMED"} and tuning.statuses(62) == {"TIMED"} and tuning.of_engine("0")[0]["status"] == TIMED
+    assert tuning.tuning["conditions"]["retriedRuns"] == 3, tuning.tuning["conditions"]
+    assert "runs that failed and were tried once more: 3" in it.cli.ok("explain", PROBLEM).out
 
 
 def test_a_candidate_that_fails_in_a_capture_is_no_answer_for_graphs(bench):
@@ -244,7 +246,7 @@ def test_what_takes_the_worker_down_twice_is_quarantined(bench, action):
     assert tuning.evidence == "MEASURED"
     # The worker that follows is sound.
     assert it.tuned(OTHER).evidence == "MEASURED"
-    assert it.cli("doctor").code in (0, 1)
+    assert "READY" in it.device()["state"], it.device()
 
 
 def test_a_hang_is_noticed_long_before_the_budget_and_quarantined(bench):
@@ -252,7 +254,7 @@ def test_a_hang_is_noticed_long_before_the_budget_and_quarantined(bench):
     result = it.cli("tune", PROBLEM, "--budget", "60s", timeout=40)
     assert result.code == 0, result
     assert it.gpu.fired()
-    wait_until(lambda: Tuning(it.cli, PROBLEM).candidates["graph:eng28"]["status"] == QUARANTINED or it.device()["workerDeaths"], 30, "its judgement")
+    wait_until(lambda: Tuning(it.cli, PROBLEM).candidates["graph:eng28"]["status"] == QUARANTINED, 30, "its quarantine")
 
 
 @pytest.mark.parametrize("fault", ["memgetinfo nth:5 times:1 = lost", "malloc:400000 nth:3 times:1 = lost"])
@@ -321,6 +323,15 @@ def test_no_block_on_sm_0_fails_the_clock(bench):
     assert "clock" in tuning.failed_self_check(), tuning.tuning["conditions"]
     assert tuning.evidence == "HEURISTIC" and tuning.with_status(TIMED) == []
     assert "clock" in it.cli("doctor").out
+
+
+def test_a_clock_that_fails_may_be_used_all_the_same_and_marks_what_it_measured(bench, monkeypatch):
+    monkeypatch.setenv("CONVTUNE_MEASURE_DESPITE_SELF_CHECK", "1")
+    it = bench(no_sm_0=1)
+    it.tune()
+    tuning = Tuning(it.cli, PROBLEM)
+    assert "clock" in tuning.failed_self_check() and tuning.evidence == "INCOMPLETE" and tuning.with_status(TIMED)
+    assert "what is measured may be wrong" in it.cli.ok("explain", PROBLEM).out
 
 
 def test_a_timer_of_coarse_steps_is_good_enough(bench):

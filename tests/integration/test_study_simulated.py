@@ -334,8 +334,8 @@ def test_what_nobody_thought_of_is_a_failure_of_its_step_and_named(tmp_path, kit
 def test_a_self_check_is_read_wherever_it_stands():
     import lab
 
-    device = {"name": "gpu:0", "selfCheck": {"known": True, "failed": ["clock", "graph:fwd:f16"], "details": "clock: 12 us"}}
-    assert lab.failed_instruments({"devices": [device, {"selfCheck": {"known": True}}]}) == ["clock", "graph:fwd:f16"]
+    device = {"name": "gpu:0", "selfCheck": {"known": True, "failed": ["clock", "captures"], "details": "clock: 12 us"}}
+    assert lab.failed_instruments({"devices": [device, {"selfCheck": {"known": True}}]}) == ["clock", "captures"]
     assert lab.failed_instruments([{"conditions": {"self_check": {"failed": ["caches"]}}}, None]) == ["caches"]
     assert lab.failed_instruments({"devices": [{"name": "gpu:0"}]}) == []
 

@@ -294,11 +294,11 @@ def test_a_generation_that_was_killed_before_w_told_does_not_count():
 
 
 def test_why_w_was_not_served_is_said():
-    made = Made().tuned("resnet50", evidence="EVIDENCE_HEURISTIC", broken=["clock", "graph:fwd:f16"])
+    made = Made().tuned("resnet50", evidence="EVIDENCE_HEURISTIC", broken=["clock", "captures"])
     made.generation("resnet50", served=0.0, counters={"missed": {"no_entry": 53, "refused": 0}})
     (line,) = [line for line in report.conclusion(made.verdict) if line.startswith("Not counted: ")]
     assert line == (
-        "Not counted: resnet50: less than 95% served: W was not served: the worker's self-check found that clock, graph:fwd:f16 do not work; "
+        "Not counted: resnet50: less than 95% served: W was not served: the worker's self-check found that clock, captures do not work; "
         "see gates; 0% of the convolutions have a tuning that may be published (evidence of the others: heuristic 23); the interposer missed "
         "no_entry 53"
     )

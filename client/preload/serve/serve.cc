@@ -285,6 +285,8 @@ bool GiveResults(cudnnBackendDescriptor_t heuristics, shadow::HeuristicsShadow* 
     }
   } else if (left > 0) {
     *status = RealResults(heuristics, left, &filled, behind);
+    // Never more than there is room for, whatever a version of cuDNN counts.
+    filled = *status == CUDNN_STATUS_SUCCESS ? std::clamp<int64_t>(filled, 0, left) : 0;
   }
   for (int64_t i = 0; i < filled; ++i) {
     Mark(behind[i], query->problem, false);

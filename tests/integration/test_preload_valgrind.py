@@ -71,7 +71,7 @@ def damaged(legacy):
 def of_another_version(legacy):
     path = legacy.folder / "current.snapshot"
     whole = bytearray(path.read_bytes())
-    whole[8:12] = struct.pack("<I", 2)
+    whole[8:12] = struct.pack("<I", 3)
     path.write_bytes(whole)
 
 

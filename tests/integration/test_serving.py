@@ -374,7 +374,7 @@ def test_run_says_which_snapshot_it_has_not_and_why(cli, preload, tmp_path):
         (None, "no such file"),
         (good[:-1], "too short"),
         (good[:-1] + bytes([good[-1] ^ 1]), "checksum does not match"),
-        (good[:8] + b"\2" + good[9:], "of another format version"),
+        (good[:8] + b"\3" + good[9:], "of another format version"),
     ):
         (folder / "current.snapshot").unlink(missing_ok=True)
         if data:

@@ -77,7 +77,7 @@ def test_it_has_types_messages_and_what_it_needs(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         assert not simulators(names)
-    metadata = email.message_from_bytes(archive.read("convtune-0.1.0.dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read("convtune-0.1.0.dist-info/METADATA"))
     sources = {f"convtune/{path.name}" for path in (REPO / "client/python/convtune").iterdir() if path.suffix == ".py"}
     assert sources | {"convtune/py.typed", "convtune/v1/__init__.py", "convtune/v1/tuning_pb2.pyi"} <= names
     needed = {re.match(r"[\w-]+", line)[0] for line in metadata.get_all("Requires-Dist") if "extra ==" not in line}

@@ -49,7 +49,8 @@ struct Conditions {
   ComputeMode compute_mode = ComputeMode::kUnknown;
   // Mask of SelfCheckBit (proto/model/tuning/self_check.h); 0: not run.
   uint32_t self_check = 0;
-  // Runs that failed and were tried once more: see TryTwice in server/worker.
+  // Runs that failed and were tried once more: see TryTwice in server/worker. 0 where
+  // the tuning ended in its checks, or a worker that was lost has not said it.
   int retried_runs = 0;
   // For people: what was no longer put behind blocking kernels, and since which engines gave
   // up, as "launches, after eng1, eng2, eng3 gave up"; empty: they were used, or the

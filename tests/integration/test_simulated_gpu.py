@@ -124,7 +124,7 @@ def test_every_form_of_a_problem_is_measured(bench, problem, apis):
 def test_every_config_is_listed_where_it_is_asked_for(bench):
     it = bench()
     few = len(it.tuned(F32, "--api", "graph").candidates)
-    result = it.cli("tune", F32, "--budget", "30s", "--api", "graph", "--force", "--exhaustive")
+    result = it.cli("tune", F32, "--budget", "30s", "--api", "graph", "--force", "--search", "exhaustive")
     assert result.code == 0, result
     assert len(Tuning(it.cli, F32).candidates) > few
 

@@ -109,7 +109,8 @@ class WorkerClient {
   };
 
   absl::Status Handshake();
-  // The first reply to Hello that is none of the start.
+  // Waits while the worker names the steps of its start (Starting), and returns the
+  // first reply of another kind.
   absl::StatusOr<worker::v1::Reply> AwaitStart();
   // The reply to Hello; `reply` is the worker's first.
   absl::StatusOr<worker::v1::Reply> AwaitSelfCheck(worker::v1::Reply reply);

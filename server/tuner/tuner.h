@@ -109,8 +109,9 @@ class Tuner {
     // Pause before a dead worker is started again; doubles up to the maximum.
     absl::Duration backoff_initial = absl::Milliseconds(200);
     absl::Duration backoff_max = absl::Seconds(30);
-    // A worker that gives no sign of life for this long is taken for hung and killed. It
-    // names each candidate that it touches; while it lists, the listing's budget counts too.
+    // The daemon kills a worker that has sent nothing for this long, as hung. A worker
+    // sends the number of each candidate before it runs it. While the worker lists
+    // candidates, it sends none, and has the budget of the listing besides.
     absl::Duration hang_timeout = absl::Seconds(30);
     // The time for which other work waits for a late worker, or for the search for the
     // candidate that a worker hung on. Longer than a worker takes to load cuDNN, since

@@ -12,7 +12,8 @@
 
 namespace convtune::worker {
 
-// A small and asymmetric convolution, so that no dimension can be taken for another.
+// The convolution of the self-check. All of its sizes differ, so that code which mixes
+// two dimensions up computes something else.
 inline constexpr char kKnownProblem[] = "fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nhwc,f16";
 
 class GpuSelfCheckDevice : public verify::SelfCheckDevice {

@@ -55,7 +55,8 @@ struct FakeScript {
   // segv, abort, killed (as the kernel does for want of memory), exit, hang, slow (goes on after
   // slow_ms), busy (the same, and uses the CPU), slow_segv, garbage, flood, stubborn (no signal but
   // SIGKILL ends it, and it does not talk any more), illegal (the call fails and the process ends),
-  // lie (a sample of no candidate), memory (until there is none); empty: none.
+  // lie (sends a sample of a candidate that was not asked for), memory (allocates until there is
+  // none); empty: none.
   std::string fault;
   std::string where = "measure";  // or start, self_check, listing, legacy_listing, prepare, check
   int index = 0;                  // candidate that faults; bit of the step in self_check

@@ -15,18 +15,10 @@
 #include "tests/simgpu/runtime/gpu.h"
 #include "tests/simgpu/runtime/l2_cache.h"
 #include "tests/simgpu/runtime/memory.h"
+#include "tests/unit/simgpu/another_process.h"
 
 namespace convtune::simgpu {
 namespace {
-
-// A context cannot be mended, so what destroys it runs in a process of its own.
-#define IN_ANOTHER_PROCESS(statement)                     \
-  EXPECT_EXIT(                                            \
-      {                                                   \
-        statement;                                        \
-        std::exit(::testing::Test::HasFailure() ? 1 : 0); \
-      },                                                  \
-      ::testing::ExitedWithCode(0), "")
 
 class RuntimeTest : public ::testing::Test {
  protected:

@@ -21,21 +21,13 @@
 
 #include "server/worker/device/kernels.h"
 #include "tests/simgpu/runtime/gpu.h"
+#include "tests/unit/simgpu/another_process.h"
 
 namespace convtune::simgpu {
 namespace {
 
 using ::testing::HasSubstr;
 using worker::device::Kernels;
-
-// A context cannot be mended, so what destroys it runs in a process of its own.
-#define IN_ANOTHER_PROCESS(statement)                     \
-  EXPECT_EXIT(                                            \
-      {                                                   \
-        statement;                                        \
-        std::exit(::testing::Test::HasFailure() ? 1 : 0); \
-      },                                                  \
-      ::testing::ExitedWithCode(0), "")
 
 std::string FaultsPath() {
   static const std::string path =

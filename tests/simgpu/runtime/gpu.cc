@@ -115,7 +115,8 @@ Gpu::Gpu(GpuProfile profile, GpuSettings settings)
       l2_(profile_.l2_bytes),
       thread_(std::this_thread::get_id()) {
   streams_[nullptr] = {};
-  clock_ = {NowNs(), 0, profile_.sm_clock_mhz};
+  put_ns_ = NowNs();
+  clock_ = {put_ns_, 0, profile_.sm_clock_mhz};
 }
 
 void Gpu::CheckThread() const {

@@ -74,7 +74,26 @@ TEST_F(RuntimeTest, TheClockSkipsToTheEndOfWhatIsWaitedFor) {
   ASSERT_EQ(Gpu::Get().Put(stream_, Busy(3'600'000'000'000)), cudaSuccess);
   EXPECT_LT(Gpu::Get().NowNs() - before, 60'000'000'000);
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-  EXPECT_GE(Gpu::Get().NowNs() - before, 3'600'000'000'000);
+  EXPECT_GE(Gpu::Get().NowNs() - before, 3'599'000'000'000);
+}
+
+void CheckThatTheFirstWorkBeginsNow() {
+  const int64_t before = Gpu::Get().NowNs();
+  int64_t began = 0;
+  Work work = {"busy", [&](const WorkStart& start) -> WorkEnd {
+                 began = start.ns;
+                 return {start.ns + 1};
+               }};
+  EXPECT_EQ(Gpu::Get().Put(nullptr, std::make_shared<Work>(std::move(work))), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_GE(began, before - 1'000'000'000);
+}
+
+// However long the machine has been up: the GPU's clock is the machine's.
+TEST(FirstWorkTest, BeginsNow) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  IN_ANOTHER_PROCESS(CheckThatTheFirstWorkBeginsNow());
+  GTEST_FLAG_SET(death_test_style, "fast");
 }
 
 TEST_F(RuntimeTest, EventsComeInStepsOfHalfAMicrosecond) {

@@ -13,7 +13,8 @@
 #include "tests/simgpu/cudnn/program.h"
 #include "tests/simgpu/faults/faults.h"
 
-// What the linker calls a function of cuDNN's, and what calls of it come to: see ld's --wrap.
+// Of a function that calls of cuDNN come to (see --wrap of ld). The real one, which a shared
+// library has, cannot be hidden.
 #define SIMGPU_HIDDEN extern "C" __attribute__((visibility("hidden")))
 
 namespace convtune::simgpu {

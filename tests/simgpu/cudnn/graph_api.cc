@@ -14,12 +14,12 @@
 #include "tests/simgpu/cudnn/execution.h"
 #include "tests/simgpu/runtime/gpu.h"
 
-SIMGPU_HIDDEN cudnnStatus_t __real_cudnnBackendSetAttribute(cudnnBackendDescriptor_t,
-                                                            cudnnBackendAttributeName_t,
-                                                            cudnnBackendAttributeType_t, int64_t,
-                                                            const void*);
-SIMGPU_HIDDEN cudnnStatus_t __real_cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t);
-SIMGPU_HIDDEN void __real_cudnnGetLastErrorString(char*, size_t);
+extern "C" cudnnStatus_t __real_cudnnBackendSetAttribute(cudnnBackendDescriptor_t,
+                                                         cudnnBackendAttributeName_t,
+                                                         cudnnBackendAttributeType_t, int64_t,
+                                                         const void*);
+extern "C" cudnnStatus_t __real_cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t);
+extern "C" void __real_cudnnGetLastErrorString(char*, size_t);
 
 namespace convtune::simgpu {
 namespace {

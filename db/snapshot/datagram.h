@@ -1,6 +1,6 @@
 // Datagrams from an interposed program to the daemon, by a unix socket beside
-// the snapshot, fire and forget. Freestanding, like problem_key.h; README.md
-// documents every byte.
+// the snapshot, fire and forget. Freestanding, like problem_key.h. The structs are the
+// format, field by field; README.md has the rules.
 #pragma once
 
 #include <cstddef>
@@ -31,11 +31,11 @@ enum class UnservedReason : uint32_t {
 };
 
 struct DatagramHeader {
-  char magic[4];
-  uint16_t version;
-  uint16_t kind;
-  uint32_t bytes;  // of the whole datagram
-  uint32_t pid;    // of the sender, in its own namespace
+  char magic[4];     // kDatagramMagic
+  uint16_t version;  // kDatagramVersion
+  uint16_t kind;     // DatagramKind
+  uint32_t bytes;    // of the whole datagram
+  uint32_t pid;      // of the sender, in its own namespace
   EnvironmentKey environment;
   ProblemKey problem;
 };

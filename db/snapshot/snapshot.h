@@ -1,6 +1,6 @@
 // The snapshot: the choices that unmodified programs are served, in one
-// immutable file. Byte layout and reader. Freestanding, like problem_key.h;
-// README.md documents every byte.
+// immutable file. Byte layout and reader. Freestanding, like problem_key.h. The structs
+// are the format, field by field; README.md has the rules.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ constexpr uint8_t kDeterministic = 1;
 
 // An engine config of the graph API or a legacy algorithm.
 struct SnapshotCandidate {
-  uint8_t api;
+  uint8_t api;  // kApiGraph, kApiLegacy
   uint8_t knob_count;
   uint8_t flags;  // kDeterministic
   uint8_t reserved;
@@ -98,11 +98,11 @@ static_assert(sizeof(SnapshotSection) == 144);
 
 // Offsets are from the start of the file and multiples of 8.
 struct SnapshotHeader {
-  char magic[8];
-  uint32_t format_version;
-  uint32_t header_bytes;  // sizeof(SnapshotHeader)
-  uint64_t file_bytes;
-  uint64_t release;
+  char magic[8];             // kSnapshotMagic
+  uint32_t format_version;   // kSnapshotVersion
+  uint32_t header_bytes;     // sizeof(SnapshotHeader)
+  uint64_t file_bytes;       // the exact size of the file
+  uint64_t release;          // number of the promoted release
   uint64_t canary_release;   // 0: none
   uint32_t canary_permille;  // share of processes, 0 to 1000
   uint32_t section_count;

@@ -11,6 +11,7 @@ import urllib.request
 import grpc
 import pytest
 
+from harness import site
 from harness.daemon import wait_until
 from harness.needs import missing
 from harness.problems import numbered_list
@@ -194,7 +195,9 @@ def test_rules_panels_and_pages_name_metrics_that_there_are(watched, cli):
                 assert name in there, (where, name)
     ours = {name for name in re.findall(r"^# TYPE (\S+)", text, re.MULTILINE) if not name.startswith("exposer_")}
     page = set(re.findall(r"`((?:convtune(?!_fleet)|grpc|process)_\w+)", (MONITORING / "README.md").read_text()))
-    assert ours - page == set() and page - there == set()
+    assert page - there == set()
+    listed = set(re.findall(r"^\| `((?!convtune_fleet)\w+)", site.module().metrics(), re.MULTILINE))
+    assert ours - listed == set() and listed - there == set()
 
 
 def test_the_debug_log_says_who_called(fake_daemon):

@@ -1,4 +1,4 @@
--- The fleet's tables in PostgreSQL; README.md says what each column means. All
+-- The fleet's tables in PostgreSQL; README.md says what comments here do not. All
 -- of them are in the schema that the migrating connection has first in its
 -- search_path. Times that decide anything are this server's.
 

@@ -26,7 +26,6 @@ namespace convtune::rpc::services {
 // A BatchContext is the content of a request beside its problems. Immutable.
 struct BatchContext {
   lookup::LookupRequest request;  // valid, without problems
-  bool profile = false;           // the environment is one
   uint32_t scope = 0;             // of environment and constraints, see ScopeOf; 0: nothing is kept
   uint64_t version = 0;           // Tuner::EnvironmentsVersion
   std::string environment;        // a BatchGetResponse with the environment alone, as of `version`

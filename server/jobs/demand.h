@@ -22,6 +22,10 @@ struct Demand {
 
   bool wants_tuning() const { return on_miss == OnMiss::kEnqueue || on_miss == OnMiss::kTune; }
   bool limits_age() const { return max_age != absl::InfiniteDuration(); }
+  // A tuning that was made then, or before, is too old at `now`.
+  absl::Time OldestAt(absl::Time now) const {
+    return limits_age() ? now - max_age : absl::InfinitePast();
+  }
 };
 
 }  // namespace convtune::jobs

@@ -14,7 +14,7 @@ namespace {
 constexpr double kMoreTime = 2;
 
 bool IsTooOld(absl::Time tune_time, const jobs::Demand& demand, absl::Time now) {
-  return demand.limits_age() && now - tune_time >= demand.max_age;
+  return tune_time <= demand.OldestAt(now);
 }
 
 // True if a tuning with the demand's options can give more than `stored`.
@@ -45,6 +45,7 @@ Miss Insufficient(Verdict verdict, const KeptTuning& tuning, const Answer& answe
                   const jobs::Demand& demand, bool profile, absl::Time now) {
   Miss miss{MissReason::kInsufficientEvidence, "", "", std::nullopt};
   if (verdict == Verdict::kTooOld) {
+    miss.reason = MissReason::kTooOld;
     miss.message =
         absl::StrCat("what is known is ", absl::FormatDuration(now - tuning.tune_time),
                      " old, asked for is less than ", absl::FormatDuration(demand.max_age));
@@ -108,8 +109,14 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
       const Verdict verdict = Judge(decision.facts, demand, now);
       if (verdict == Verdict::kHit) return decision;
       decision.outcome = Insufficient(verdict, tuning, *answer, demand, profile, now);
-      if (heuristic && tuning.has(IncompleteReason::kOutdated))
+      if (heuristic && tuning.has(IncompleteReason::kOutdated)) {
         decision.work = jobs::WorkKind::kFirstConfigs;
+      } else if (heuristic && verdict == Verdict::kTooOld &&
+                 tuning.evidence <= Evidence::kHeuristic) {
+        // A guess makes way for a guess, and a measurement does not.
+        decision.work =
+            first_configs_only ? jobs::WorkKind::kFirstConfigs : jobs::WorkKind::kListAll;
+      }
     } else if (heuristic && first_configs_only) {
       decision.work = jobs::WorkKind::kListAll;
     }

@@ -41,9 +41,11 @@ AnswerSource SourceOf(const IndexHit& known, const AnswerFacts& facts, const Con
 LookupDecision Lookups::DecideRow(const Pending& pending, size_t row, AnswerSource* source) const {
   const ConvProblem& problem = pending.request.problems[row];
   const TuningKey& key = pending.rows[row].result.key;
-  const IndexHit known = index_->FindServing(problem, key);
-  LookupDecision decision = Decide(known, problem, pending.request.demand,
-                                   pending.environment.environment.profile, clock_->Now());
+  const jobs::Demand& demand = pending.request.demand;
+  const absl::Time now = clock_->Now();
+  const IndexHit known = index_->FindServing(problem, key, demand.OldestAt(now));
+  LookupDecision decision =
+      Decide(known, problem, demand, pending.environment.environment.profile, now);
   if (source != nullptr && std::holds_alternative<Answer>(decision.outcome)) {
     *source = SourceOf(known, decision.facts, problem, key);
   }

@@ -437,8 +437,9 @@ void TunerImpl::Drain(absl::Time deadline) {
 std::optional<jobs::WorkKind> TunerImpl::WorkOf(const ConvProblem& problem, const TuningKey& key,
                                                 const lookup::ResolvedEnvironment& environment,
                                                 const jobs::Demand& demand) const {
-  return lookup::BetterWork(index_.FindServing(problem, key), demand,
-                            environment.environment.profile, options_.clock->Now());
+  const absl::Time now = options_.clock->Now();
+  return lookup::BetterWork(index_.FindServing(problem, key, demand.OldestAt(now)), demand,
+                            environment.environment.profile, now);
 }
 
 absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request) {

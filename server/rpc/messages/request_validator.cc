@@ -116,6 +116,10 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
   check.Enum<jobs::OnMiss>("on_miss", request.on_miss(), &out.demand.on_miss);
   check.KnownEnum("min_evidence", request.min_evidence());
   out.demand.min_evidence = static_cast<Evidence>(request.min_evidence());
+  if (request.has_max_age()) {
+    out.demand.max_age =
+        check.Duration("max_age", request.max_age(), kMinTtl, kMaxTtl).value_or(out.demand.max_age);
+  }
   out.demand.options = ReadOptions(request.options(), &check);
   check.Require(!out.demand.options.list_only, "options.list_only", "must be false in a look-up");
   out.include_hints = request.include_hints();

@@ -13,6 +13,7 @@
 #include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/slice.h"
 #include "proto/convert/problem_proto.h"
+#include "proto/convert/record_codec.h"
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/role_gate.h"
@@ -274,7 +275,7 @@ std::shared_ptr<const BatchContext> BatchGetHandler::MakeContext(const std::stri
   if (!environment.ok()) return nullptr;
   const std::string text = environment->ToText();
   context->scope = ScopeOf(absl::StrCat(text, "\n", request->constraints().SerializeAsString()));
-  context->environment = EnvironmentBytes(text);
+  context->environment = EnvironmentBytes(text, context->request.demand);
   return context;
 }
 
@@ -337,6 +338,7 @@ Batch BatchGetHandler::Whole(lookup::LookupRequest request) {
   Batch batch;
   auto context = std::make_shared<BatchContext>();
   context->request.max_reply_bytes = request.max_reply_bytes;
+  context->request.demand = request.demand;
   batch.context = std::move(context);
   batch.rows.resize(request.problems.size());
   batch.missing = std::move(request);
@@ -363,11 +365,14 @@ void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* ba
     }
     row = std::move(made);
   }
-  batch->environment = EnvironmentBytes(response.environment.ToText());
+  batch->environment =
+      EnvironmentBytes(response.environment.ToText(), batch->context->request.demand);
 }
 
-std::string BatchGetHandler::EnvironmentBytes(const std::string& text) const {
+std::string BatchGetHandler::EnvironmentBytes(const std::string& text,
+                                              const jobs::Demand& demand) const {
   v1::BatchGetResponse message;
+  if (demand.limits_age()) *message.mutable_max_age() = convtune::ToProto(demand.max_age);
   *message.mutable_environment() =
       messages::ToProto(messages::FindEnvironment(tuner_->ListEnvironments(), text));
   return message.SerializeAsString();

@@ -100,9 +100,16 @@ TEST(Decide, AMissSaysWhatIsKnownAndWhatIsAskedFor) {
   EXPECT_EQ(weak.work, std::nullopt);
   const LookupDecision old = DecisionOf(HitOf(Evidence::kMeasured, absl::Hours(30)),
                                         DemandOf(kTune, Evidence::kNone, absl::Hours(24)));
+  EXPECT_EQ(std::get<Miss>(old.outcome).reason, MissReason::kTooOld);
   EXPECT_EQ(std::get<Miss>(old.outcome).message,
             "what is known is 30h old, asked for is less than 24h");
   EXPECT_EQ(old.work, jobs::WorkKind::kTune);
+}
+
+TEST(Decide, AGuessThatIsTooOldMakesWayForAGuessAndAMeasurementDoesNot) {
+  const jobs::Demand demand = DemandOf(jobs::OnMiss::kHeuristic, Evidence::kNone, absl::Minutes(1));
+  EXPECT_EQ(DecisionOf(HitOf(Evidence::kHeuristic), demand).work, jobs::WorkKind::kListAll);
+  EXPECT_EQ(DecisionOf(HitOf(Evidence::kMeasured), demand).work, std::nullopt);
 }
 
 TEST(Decide, AnAnswerHasItsFactsAndNoWork) {

@@ -16,6 +16,25 @@
 
 namespace convtune::client {
 
+namespace {
+
+absl::StatusOr<v1::BatchGetResponse> IfItHeeds(const v1::BatchGetRequest& request,
+                                               v1::BatchGetResponse response) {
+  if (request.has_max_age() && !response.has_max_age()) {
+    return absl::UnimplementedError("max_age: the daemon is too old to know it");
+  }
+  return response;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::BatchGetResponse> Client::BatchGet(const v1::BatchGetRequest& request,
+                                                      absl::Duration timeout) {
+  ASSIGN_OR_RETURN(auto response,
+                   Call<v1::BatchGetResponse>("TuningService/BatchGet", request, timeout));
+  return IfItHeeds(request, std::move(response));
+}
+
 absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRequest& request,
                                                             absl::Duration timeout,
                                                             absl::Duration ask_after,
@@ -47,7 +66,7 @@ absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRe
   // An answer that came all the same is one.
   if (given_up && !status.ok()) return absl::CancelledError("given up");
   RETURN_IF_ERROR(Result(status));
-  return response;
+  return IfItHeeds(request, std::move(response));
 }
 
 absl::StatusOr<v1::TuningJob> Client::WatchTuningJob(

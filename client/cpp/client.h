@@ -22,11 +22,9 @@ class Client : public Connection {
   }
 
   // `timeout` replaces the one of the options, as a look-up may wait for a
-  // worker.
+  // worker. UNIMPLEMENTED: the daemon does not know the request's max_age.
   absl::StatusOr<v1::BatchGetResponse> BatchGet(const v1::BatchGetRequest& request,
-                                                absl::Duration timeout) {
-    return Call<v1::BatchGetResponse>("TuningService/BatchGet", request, timeout);
-  }
+                                                absl::Duration timeout);
   // As BatchGet. Where no answer is there after `ask_after`, asks `enough`, once and on
   // this thread; if that is true, gives the call up and returns CANCELLED.
   absl::StatusOr<v1::BatchGetResponse> BatchGetOrElse(const v1::BatchGetRequest& request,

@@ -122,6 +122,7 @@ v1::BatchGetRequest ToRequest(const std::string& environment, const Environment&
       static_cast<v1::LibraryConfiguration>(ParseLibraryConfiguration(program.library_configuration)
                                                 .value_or(LibraryConfiguration::kUnknown)));
   request.set_min_evidence(static_cast<v1::Evidence>(constraints.min_evidence));
+  if (constraints.max_age) request.mutable_max_age()->set_seconds(constraints.max_age->count());
   v1::Constraints* out = request.mutable_constraints();
   if (constraints.max_workspace_bytes) {
     out->set_max_workspace_bytes(*constraints.max_workspace_bytes);

@@ -119,6 +119,11 @@ Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
     result.message = "the snapshot's choice has less evidence than asked for";
     return result;
   }
+  if (constraints.max_age && entry->pinned == 0) {
+    result.miss = MissReason::kTooOld;
+    result.message = "the snapshot does not say how old its choices are, so none keeps to max_age";
+    return result;
+  }
   const convtune::Constraints keep = ToModel(constraints);
   std::vector<convtune::Candidate> kept;
   const snapshot::SnapshotCandidate* stored = view_.candidates(*entry);

@@ -215,7 +215,7 @@ void Finish(const Texts& texts, Flags* flags) {
   flags->publish.wanted_wait_idle = flags->wait_idle;
   flags->publish.floor = ParseEvidence(texts.publish_evidence).value_or(Evidence::kObserved);
   flags->json_log = texts.log_format == "json";
-  flags->on_miss = texts.on == "heuristic" ? lookup::OnMiss::kHeuristic : lookup::OnMiss::kTune;
+  flags->on_miss = texts.on == "heuristic" ? jobs::OnMiss::kHeuristic : jobs::OnMiss::kTune;
   flags->overrides.operation = ParseOperation(texts.op);
   flags->overrides.data_type = ParseDataType(texts.dtype);
   if (!texts.layout.empty()) {

@@ -28,7 +28,7 @@ struct Flags {
   bool once = false;
   std::vector<std::string> files;
   ProblemOverrides overrides;
-  lookup::OnMiss on_miss = lookup::OnMiss::kTune;
+  jobs::OnMiss on_miss = jobs::OnMiss::kTune;
   absl::Duration time_budget = absl::Seconds(30);
   // With `once`; what programs want has the same in `publish`.
   int64_t memory_budget_bytes = 0;                  // 0: what the device has free

@@ -112,10 +112,10 @@ int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
     lookup::LookupRequest request;
     request.environment = environment;
     request.problems = problems;
-    request.on_miss = flags.on_miss;
-    request.options.time_budget = flags.time_budget;
-    request.options.memory_budget_bytes = flags.memory_budget_bytes;
-    request.options.wait_idle = flags.wait_idle;
+    request.demand.on_miss = flags.on_miss;
+    request.demand.options.time_budget = flags.time_budget;
+    request.demand.options.memory_budget_bytes = flags.memory_budget_bytes;
+    request.demand.options.wait_idle = flags.wait_idle;
     const absl::StatusOr<lookup::LookupResponse> response =
         LookupAndWait(tuner, std::move(request), signals);
     if (!response.ok()) {

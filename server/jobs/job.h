@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
-#include "server/jobs/work_spec.h"
+#include "server/jobs/demand.h"
 
 namespace convtune::jobs {
 
@@ -53,8 +53,7 @@ struct JobRequest {
   std::string environment;  // name or text; empty where there is one only
   Environment program;      // what the caller has, as far as it is known; see Fits
   std::vector<ConvProblem> problems;
-  TuningOptions options;
-  bool force = false;
+  Demand demand{.on_miss = OnMiss::kTune};
   Priority priority = Priority::kBackground;
   std::string request_id;
 };

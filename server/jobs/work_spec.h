@@ -38,7 +38,8 @@ struct WorkSpec {
   TuningKey key;
   WorkKind kind = WorkKind::kTune;
   TuningOptions options;
-  bool force = false;  // replaces a stored tuning of equal evidence
+  // It replaces a stored tuning of equal evidence, whichever has more samples.
+  bool force = false;
 };
 
 // The outcome of a work item. OK: a tuning is published under the key.

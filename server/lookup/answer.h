@@ -43,10 +43,11 @@ enum class MissReason {
   kNoCandidate = 3,
   kTuningFailed = 4,
   kNoDevice = 5,
-  kOtherEnvironment = 6
+  kOtherEnvironment = 6,
+  kTooOld = 7
 };
 
-inline constexpr size_t kMissReasons = 7;  // numbers of them, 0 included
+inline constexpr size_t kMissReasons = 8;  // numbers of them, 0 included
 
 struct Miss {
   MissReason reason = MissReason::kNotFound;

@@ -11,25 +11,29 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/model/problem/conv_problem.h"
-#include "proto/model/tuning/constraints.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/jobs/work_spec.h"
+#include "server/jobs/demand.h"
 #include "server/lookup/answer.h"
 
 namespace convtune::lookup {
-
-enum class OnMiss { kNone = 1, kHeuristic = 2, kEnqueue = 3, kTune = 4 };
 
 struct LookupRequest {
   std::string environment;  // name or text; empty where there is one only
   Environment program;      // what the caller has, as far as it is known; see Fits
   std::vector<ConvProblem> problems;
-  Constraints constraints;
   int64_t max_reply_bytes = 0;  // for whoever writes the reply; 0: the default
-  OnMiss on_miss = OnMiss::kNone;
-  Evidence min_evidence = Evidence::kNone;  // kNone: the default of on_miss
-  jobs::TuningOptions options;
+  jobs::Demand demand;
   bool include_hints = false;
+};
+
+// AnswerFacts are what a Demand is held against.
+struct AnswerFacts {
+  bool profile = false;  // the environment is one
+  Evidence evidence = Evidence::kNone;
+  bool pinned = false;
+  bool first_configs_only = false;  // the tuning is
+  absl::Time tune_time = absl::UnixEpoch();
+  absl::Duration elapsed = absl::ZeroDuration();  // what the tuning had taken
 };
 
 // The source of an answer. The same answer is given again for as long as
@@ -42,8 +46,7 @@ struct AnswerSource {
   std::shared_ptr<const Pin> pin = nullptr;
   // No tuning for a less strict alignment could better it.
   bool settled = false;
-  bool first_configs_only = false;
-  absl::Duration elapsed = absl::ZeroDuration();  // what the tuning had taken
+  AnswerFacts facts;
 };
 
 struct LookupResult {

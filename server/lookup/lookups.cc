@@ -22,18 +22,17 @@ namespace {
 
 // Empty for what changes by itself (a pin that ends) and for what another
 // problem's tuning gave.
-AnswerSource SourceOf(const IndexHit& known, const ConvProblem& problem, const TuningKey& key) {
+AnswerSource SourceOf(const IndexHit& known, const AnswerFacts& facts, const ConvProblem& problem,
+                      const TuningKey& key) {
   const bool own = known.tuning != nullptr && known.tuning->tuning.key == key;
   if (!own || (known.pin != nullptr && known.pin->expire_time)) return {};
-  const KeptTuning& tuning = known.tuning->tuning;
   AnswerSource source;
   source.digest = known.digest;
   source.alignment_bytes = problem.alignment_bytes();
   source.tuning = known.tuning;
   source.pin = known.pin;
   source.settled = IsSettled(known);
-  source.first_configs_only = tuning.has(IncompleteReason::kFirstConfigsOnly);
-  source.elapsed = tuning.elapsed;
+  source.facts = facts;
   return source;
 }
 
@@ -42,11 +41,13 @@ AnswerSource SourceOf(const IndexHit& known, const ConvProblem& problem, const T
 LookupDecision Lookups::DecideRow(const Pending& pending, size_t row, AnswerSource* source) const {
   const ConvProblem& problem = pending.request.problems[row];
   const TuningKey& key = pending.rows[row].result.key;
-  const IndexHit known = index_->FindServing(problem, key);
-  LookupDecision decision = Decide(known, problem, pending.request,
-                                   pending.environment.environment.profile, clock_->Now());
+  const jobs::Demand& demand = pending.request.demand;
+  const absl::Time now = clock_->Now();
+  const IndexHit known = index_->FindServing(problem, key, demand.OldestAt(now));
+  LookupDecision decision =
+      Decide(known, problem, demand, pending.environment.environment.profile, now);
   if (source != nullptr && std::holds_alternative<Answer>(decision.outcome)) {
-    *source = SourceOf(known, problem, key);
+    *source = SourceOf(known, decision.facts, problem, key);
   }
   return decision;
 }
@@ -59,7 +60,7 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   const bool own = hint != nullptr && hint->tuning.has(IncompleteReason::kOutdated);
   if (!own && !misfit) hint = index_->FindHint(key);
   if (hint == nullptr) return;
-  auto outcome = MakeAnswer(*hint, nullptr, pending.request.constraints,
+  auto outcome = MakeAnswer(*hint, nullptr, pending.request.demand.constraints,
                             pending.request.problems[row].data_type(), clock_->Now());
   auto* answer = std::get_if<Answer>(&outcome);
   if (answer == nullptr) return;
@@ -100,7 +101,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     row.result.outcome = std::move(decision.outcome);
     if (std::holds_alternative<Answer>(row.result.outcome)) {
       ++hits;
-      saved += decision.saved;
+      saved += decision.facts.elapsed;
     } else if (decision.work && environment.queue == nullptr) {
       ++misses[static_cast<size_t>(MissReason::kNoDevice)];
     } else {
@@ -113,7 +114,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
       miss.reason = MissReason::kNoDevice;
       continue;
     }
-    if (pending->request.on_miss == OnMiss::kEnqueue) {
+    if (pending->request.demand.on_miss == jobs::OnMiss::kEnqueue) {
       to_queue.push_back(i);
       continue;
     }
@@ -136,7 +137,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   if (!to_queue.empty()) {
     std::vector<ConvProblem> queued;
     for (const size_t i : to_queue) queued.push_back(problems[i]);
-    const std::string job = create_job_(environment, std::move(queued), pending->request.options);
+    const std::string job = create_job_(environment, std::move(queued), pending->request.demand);
     for (const size_t i : to_queue) std::get<Miss>(pending->rows[i].result.outcome).job = job;
   }
   if (waits.empty()) {
@@ -165,7 +166,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
 void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row,
                      jobs::WorkKind kind) {
   jobs::WorkSpec spec{pending->request.problems[row], pending->rows[row].result.key, kind,
-                      pending->request.options};
+                      pending->request.demand.options, pending->request.demand.limits_age()};
   jobs::Subscriber subscriber;
   subscriber.done = [this, pending, wait](const jobs::WorkResult& result) {
     OnWorkEnded(pending, wait, result);
@@ -285,7 +286,8 @@ void Lookups::End(uint64_t token, bool keep_work) {
       if (wait.ended || wait.subscription == 0) continue;
       subscriptions.push_back(wait.subscription);
       work.push_back({pending->request.problems[wait.row], pending->rows[wait.row].result.key,
-                      wait.kind, pending->request.options});
+                      wait.kind, pending->request.demand.options,
+                      pending->request.demand.limits_age()});
     }
   }
   // While this caller's subscriptions hold it in the queue.

@@ -14,7 +14,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "server/jobs/tuning_queue.h"
-#include "server/lookup/lookup_decision.h"
+#include "server/lookup/judgement.h"
 #include "server/lookup/tuning_index.h"
 
 namespace convtune::lookup {
@@ -34,7 +34,7 @@ class Lookups {
  public:
   // Queues a background job for the problems; gives its name.
   using CreateJobFunction = std::function<std::string(
-      const ResolvedEnvironment&, std::vector<ConvProblem>, const jobs::TuningOptions&)>;
+      const ResolvedEnvironment&, std::vector<ConvProblem>, const jobs::Demand&)>;
 
   // Keeps work that is in the environment's queue there, behind all callers'.
   using KeepWorkFunction =

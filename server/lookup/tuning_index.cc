@@ -225,15 +225,18 @@ std::vector<int> TuningIndex::LooserThan(int bytes) const {
   return looser;
 }
 
-IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& key) const {
+IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& key,
+                                  absl::Time too_old) const {
+  const auto rank = [too_old](const IndexHit& hit) {
+    const KeptTuning& tuning = hit.tuning->tuning;
+    return std::make_pair(tuning.tune_time > too_old, tuning.evidence);
+  };
   IndexHit best = Find(key);
-  if (IsSettled(best)) return best;
+  if (IsSettled(best) && (best.pin != nullptr || rank(best).first)) return best;
   for (const int alignment : LooserThan(problem.alignment_bytes())) {
     IndexHit hit = Find({problem.WithAlignment(alignment).ToText(), key.environment_text});
     if (hit.tuning == nullptr) continue;
-    if (best.tuning != nullptr && hit.tuning->tuning.evidence <= best.tuning->tuning.evidence) {
-      continue;
-    }
+    if (best.tuning != nullptr && rank(hit) <= rank(best)) continue;
     if (hit.pin == nullptr) hit.pin = best.pin;
     best = std::move(hit);
   }

@@ -35,7 +35,7 @@ struct IndexHit {
   TuningDigest digest = {};  // of the key that was looked up
 };
 
-// True if no tuning for less strict alignment comes before what was found.
+// True if no tuning for less strict alignment comes before what was found, whatever their age.
 bool IsSettled(const IndexHit& hit);
 
 // Thread-safe; look-ups of different keys seldom meet on a lock.
@@ -87,9 +87,10 @@ class TuningIndex {
 
   IndexHit Find(const TuningKey& key) const;
   // The tuning with the best evidence that serves `problem`: its own, or one
-  // that was made for less strict alignment. The pin is that of the tuning
-  // returned, else the problem's own.
-  IndexHit FindServing(const ConvProblem& problem, const TuningKey& key) const;
+  // that was made for less strict alignment. Those that were made at `too_old`, or before,
+  // come after all others. The pin is that of the tuning returned, else the problem's own.
+  IndexHit FindServing(const ConvProblem& problem, const TuningKey& key,
+                       absl::Time too_old = absl::InfinitePast()) const;
   // True if an answer of that source would be made of the same now. One hash
   // look-up.
   bool Holds(const AnswerSource& source) const;

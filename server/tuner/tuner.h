@@ -142,9 +142,9 @@ class Tuner {
   // cancelled like any other. Of one environment at most JobTable::kMaxAbandoned
   // problems stay; those that are not begun within ten minutes are dropped.
   virtual void AbandonLookup(uint64_t token) = 0;
-  // True if Lookup, under the constraints of the answer that has this source,
-  // would make it of the same now. Never once the daemon drains.
-  virtual bool StillHolds(const lookup::AnswerSource&) const { return false; }
+  // True if Lookup with this demand, whose constraints are those of the answer that has
+  // this source, would make it of the same now. Never once the daemon drains.
+  virtual bool StillHolds(const lookup::AnswerSource&, const jobs::Demand&) const { return false; }
   // Counts problems that were answered without Lookup, and what tuning them had
   // taken.
   virtual void CountHits(int64_t, absl::Duration) {}

@@ -27,8 +27,8 @@ constexpr char kDraining[] = "the daemon is draining";
 // Of what a job request asks for, but for its id.
 uint64_t FingerprintOf(const lookup::ResolvedEnvironment& environment,
                        const std::set<std::string>& problems, const jobs::JobRequest& request) {
-  const jobs::TuningOptions& options = request.options;
-  return absl::HashOf(environment.text, problems, request.force, request.priority,
+  const jobs::TuningOptions& options = request.demand.options;
+  return absl::HashOf(environment.text, problems, request.demand.max_age, request.priority,
                       options.time_budget, options.memory_budget_bytes, options.max_candidates,
                       options.search, options.api, options.wait_idle, options.all_timings,
                       options.list_only);
@@ -63,10 +63,10 @@ TunerImpl::TunerImpl(Options options)
       lookups_(
           &index_, options_.clock,
           [this](const lookup::ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
-                 const jobs::TuningOptions& tuning_options) {
+                 const jobs::Demand& demand) {
             jobs::JobRequest request;
             request.problems = std::move(problems);
-            request.options = tuning_options;
+            request.demand = demand;
             return QueueJob(environment, request)->name;  // without an id it cannot fail
           },
           [this](const lookup::ResolvedEnvironment& environment, std::vector<jobs::WorkSpec> work) {
@@ -434,14 +434,12 @@ void TunerImpl::Drain(absl::Time deadline) {
   if (publisher_ != nullptr) publisher_->Stop();
 }
 
-bool TunerImpl::NeedsTuning(const ConvProblem& problem, const TuningKey& key,
-                            const lookup::ResolvedEnvironment& environment,
-                            const jobs::JobRequest& request) const {
-  if (request.force) return true;
-  const lookup::IndexHit known = index_.FindServing(problem, key);
-  return known.tuning == nullptr ||
-         lookup::IsWorthTuning(*known.tuning, request.options, Evidence::kNone,
-                               environment.environment.profile);
+std::optional<jobs::WorkKind> TunerImpl::WorkOf(const ConvProblem& problem, const TuningKey& key,
+                                                const lookup::ResolvedEnvironment& environment,
+                                                const jobs::Demand& demand) const {
+  const absl::Time now = options_.clock->Now();
+  return lookup::BetterWork(index_.FindServing(problem, key, demand.OldestAt(now)), demand,
+                            environment.environment.profile, now);
 }
 
 absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request) {
@@ -474,10 +472,10 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
   for (const ConvProblem& problem : request.problems) {
     TuningKey key{problem.ToText(), environment.text};
     if (!seen.insert(key.problem_text).second) continue;
-    if (!NeedsTuning(problem, key, environment, request)) continue;
-    const jobs::WorkKind kind =
-        request.options.list_only ? jobs::WorkKind::kListAll : jobs::WorkKind::kTune;
-    work.push_back({problem, std::move(key), kind, request.options, request.force});
+    const std::optional<jobs::WorkKind> kind = WorkOf(problem, key, environment, request.demand);
+    if (!kind.has_value()) continue;
+    work.push_back(
+        {problem, std::move(key), *kind, request.demand.options, request.demand.limits_age()});
   }
   const int skipped = static_cast<int>(seen.size() - work.size());
   ASSIGN_OR_RETURN(
@@ -490,7 +488,7 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
     const std::string text = spec.key.problem_text;
     const uint64_t number = environment.queue->Submit(
         spec, request.priority, SubscriberOf(name, text),
-        [&] { return NeedsTuning(spec.problem, spec.key, environment, request); });
+        [&] { return WorkOf(spec.problem, spec.key, environment, request.demand).has_value(); });
     if (number == 0) {
       jobs_.ProblemSkipped(name);
     } else if (!jobs_.AddSubscription(name, text, number)) {

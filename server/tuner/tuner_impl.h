@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "server/jobs/job_table.h"
 #include "server/jobs/tuning_queue.h"
 #include "server/lookup/index_loader.h"
+#include "server/lookup/judgement.h"
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/publisher.h"
@@ -32,8 +34,10 @@ class TunerImpl : public Tuner {
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override;
   void CancelLookup(uint64_t token) override { lookups_.Cancel(token); }
   void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
-  bool StillHolds(const lookup::AnswerSource& source) const override {
-    return !draining_ && index_.Holds(source);
+  bool StillHolds(const lookup::AnswerSource& source, const jobs::Demand& demand) const override {
+    const absl::Time now = demand.limits_age() ? options_.clock->Now() : absl::InfinitePast();
+    return !draining_ && lookup::Judge(source.facts, demand, now) == lookup::Verdict::kHit &&
+           index_.Holds(source);
   }
   void CountHits(int64_t count, absl::Duration saved) override { lookups_.CountHits(count, saved); }
   uint64_t EnvironmentsVersion() const override {
@@ -119,9 +123,10 @@ class TunerImpl : public Tuner {
                                              const jobs::JobRequest& request);
   // See AbandonLookup. The work is queued, and stays so while this runs.
   void KeepWork(const lookup::ResolvedEnvironment& environment, std::vector<jobs::WorkSpec> work);
-  bool NeedsTuning(const ConvProblem& problem, const TuningKey& key,
-                   const lookup::ResolvedEnvironment& environment,
-                   const jobs::JobRequest& request) const;
+  // See BetterWork.
+  std::optional<jobs::WorkKind> WorkOf(const ConvProblem& problem, const TuningKey& key,
+                                       const lookup::ResolvedEnvironment& environment,
+                                       const jobs::Demand& demand) const;
 
   const Options options_;
   supervisor::SelfCheckCache self_checks_;

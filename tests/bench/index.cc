@@ -21,6 +21,7 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_proto.h"
 #include "server/decision/ranking.h"
+#include "server/lookup/judgement.h"
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
 #include "server/rpc/messages/request_validator.h"
@@ -66,8 +67,9 @@ class IndexTuner : public rpc::FakeTuner {
     return lookups_.Start(std::move(request), {rpc::TestEnvironment(), kEnvironment, nullptr, ""},
                           std::move(done));
   }
-  bool StillHolds(const lookup::AnswerSource& source) const override {
-    return index_.Holds(source);
+  bool StillHolds(const lookup::AnswerSource& source, const jobs::Demand& demand) const override {
+    return lookup::Judge(source.facts, demand, absl::InfinitePast()) == lookup::Verdict::kHit &&
+           index_.Holds(source);
   }
   lookup::TuningIndex& index() { return index_; }
 

@@ -88,6 +88,12 @@ def test_answers_constraints_and_misses(ct, fake_daemon):
         assert exact.winner.text == "graph:eng0,k2=0"
         (none,) = client.get(PROBLEMS[:1], constraints=ct.Constraints(max_error=1e-5))
         assert (none.answer, none.miss) == (None, "no_candidate")
+        assert client.get(PROBLEMS[:1], max_age_s=3600)[0].answer == client.get(PROBLEMS[:1])[0].answer
+        wait_until(lambda: client.get(PROBLEMS[:1], max_age_s=1)[0].miss == "too_old", 30, "it to be a second old")
+        with pytest.raises(ct.ConvtuneError, match="max_age: must be 1s to"):
+            client.get(PROBLEMS[:1], max_age_s=-1)
+        with pytest.raises(ValueError, match="max_age_s: must be a number of seconds, is 'old'"):
+            client.get(PROBLEMS[:1], max_age_s="old")
         assert client.info().version
 
 

@@ -95,6 +95,8 @@ def test_what_it_does_not_have_is_a_miss_when_the_time_is_up(ct, published, tmp_
     assert third.miss == "refused" and "groups: must divide C and K" in third.message
     (weak,) = nobody(ct, tmp_path, folder).resolve([PROBLEMS[0]], min_evidence="observed", timeout=0.3)
     assert weak.winner is not None
+    (aged,) = nobody(ct, tmp_path, folder).resolve([PROBLEMS[0]], max_age_s=3600, timeout=0.3)
+    assert aged.answer is None and "does not say how old its choices are" in aged.message
     (strict,) = nobody(ct, tmp_path, folder, use_snapshot=False).resolve([PROBLEMS[0]], timeout=0.3)
     assert strict.answer is None and "snapshot" not in strict.message
 

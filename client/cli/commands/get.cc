@@ -6,7 +6,9 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/constraint_args.h"
 #include "client/cli/input/problem_args.h"
+#include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/enums.h"
 
 namespace convtune::cli::commands {
@@ -23,6 +25,7 @@ class GetCommand final : public app::Command {
         ->capture_default_str();
     app->add_option("--min-evidence", min_evidence_, "least evidence that counts as a hit")
         ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
+    app->add_option("--max-age", max_age_, "answers of tunings this old are misses, such as 30m");
     app->add_flag("--hints", hints_, "with a miss, show what another cuDNN version has");
   }
 
@@ -37,6 +40,10 @@ class GetCommand final : public app::Command {
     request.set_on_miss(on_miss);
     const Evidence least = ParseEvidence(min_evidence_).value_or(Evidence::kNone);
     request.set_min_evidence(static_cast<v1::Evidence>(least));
+    if (!max_age_.empty()) {
+      ASSIGN_OR_RETURN(const absl::Duration age, output::ParseTime("--max-age", max_age_));
+      *request.mutable_max_age() = ToProto(age);
+    }
     request.set_include_hints(hints_);
 
     const bool waits = on_miss_ == "heuristic" || on_miss_ == "tune";
@@ -55,6 +62,7 @@ class GetCommand final : public app::Command {
   input::ConstraintArgs constraints_;
   std::string on_miss_ = "none";
   std::string min_evidence_;
+  std::string max_age_;
   bool hints_ = false;
 };
 

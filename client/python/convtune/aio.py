@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from convtune import messages
-from convtune.answers import EVIDENCE, Constraints, Environment, Result, one_of
+from convtune.answers import Ask, Constraints, Environment, Result
 from convtune.base import ClientBase, JobWatch, Retries
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
@@ -46,15 +46,17 @@ class AsyncClient(ClientBase):
         constraints: Constraints = Constraints(),
         on_miss: str = "none",
         min_evidence: str = "",
+        max_age_s: float | None = None,
         timeout: float | None = None,
     ) -> list[Result]:
         """As Client.get."""
-        deadline = self._deadline(on_miss, min_evidence, timeout)
+        ask = Ask(constraints, on_miss, min_evidence, max_age_s)
+        deadline = self._deadline(ask, timeout)
         program = self.program()
         results: list[Result] = []
         for part in messages.split(messages.texts(problems)):
-            request = messages.batch_get(self.environment, program, part, constraints, on_miss, min_evidence)
-            results += messages.results(await self._call(self._tuning.BatchGet, request, deadline))
+            request = messages.batch_get(self.environment, program, part, ask)
+            results += messages.results(await self._call(self._tuning.BatchGet, request, deadline), ask)
         return results
 
     async def resolve(
@@ -63,19 +65,20 @@ class AsyncClient(ClientBase):
         *,
         constraints: Constraints = Constraints(),
         min_evidence: str = "",
+        max_age_s: float | None = None,
         timeout: float = 1.0,
     ) -> list[Result]:
         """As Client.resolve."""
-        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
+        ask = Ask(constraints, "none", min_evidence, max_age_s)
         deadline = time.monotonic() + timeout
         program = self.program()
         results: list[Result] = []
         for part in messages.split(messages.texts(problems)):
-            results += await self._resolve_part(part, program, constraints, min_evidence, deadline)
+            results += await self._resolve_part(part, program, ask, deadline)
         return results
 
     async def _resolve_part(
-        self, part: list[str], program: Environment, constraints: Constraints, min_evidence: str, deadline: float
+        self, part: list[str], program: Environment, ask: Ask, deadline: float
     ) -> list[Result]:
         results: dict[int, Result] = messages.no_texts(part)
         while left := [place for place in range(len(part)) if place not in results]:
@@ -84,14 +87,12 @@ class AsyncClient(ClientBase):
 
             async def enough() -> bool:
                 # A disk can hang.
-                stored[:] = await asyncio.to_thread(
-                    self._from_snapshot, texts, program, constraints, min_evidence
-                )
+                stored[:] = await asyncio.to_thread(self._from_snapshot, texts, program, ask)
                 return all(result.answer for result in stored)
 
-            request = messages.batch_get(self.environment, program, texts, constraints, "none", min_evidence)
+            request = messages.batch_get(self.environment, program, texts, ask)
             try:
-                found = messages.results(await self._call(self._tuning.BatchGet, request, deadline, enough))
+                found = messages.results(await self._call(self._tuning.BatchGet, request, deadline, enough), ask)
             except Unavailable as error:
                 if not stored or not all(result.answer for result in stored):
                     await enough()

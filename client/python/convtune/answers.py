@@ -62,6 +62,25 @@ class Constraints:
 
 
 @dataclasses.dataclass(frozen=True)
+class Ask:
+    """What a caller asks of an answer: the arguments of Client.get() that a daemon judges.
+
+    Raises ValueError, naming the field and the rule."""
+
+    constraints: Constraints = Constraints()
+    on_miss: str = "none"
+    min_evidence: str = ""
+    max_age_s: float | None = None
+
+    def __post_init__(self) -> None:
+        one_of("on_miss", self.on_miss, ON_MISS)
+        one_of("min_evidence", self.min_evidence, ("", *EVIDENCE))
+        age = self.max_age_s
+        if age is not None and (isinstance(age, bool) or not isinstance(age, Real) or not abs(age) < 2**33):
+            raise ValueError(f"max_age_s: must be a number of seconds, is {age!r}")
+
+
+@dataclasses.dataclass(frozen=True)
 class Environment:
     """A GPU model and a cuDNN that answers hold for; as Client(program=), as much
     of that as is known: empty texts and 0 are not, and name and text are not read."""
@@ -110,8 +129,8 @@ class Result:
 
     problem: str  # canonical; a text that is not a valid problem stays as it was given
     answer: Answer | None
-    # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device:
-    # the daemon's. other_environment: the program has another GPU or another
+    # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device,
+    # too_old: the daemon's. other_environment: the program has another GPU or another
     # cuDNN than those that there are answers for, whose engine numbers mean other
     # things. refused: the text is not a valid problem, or the daemon does not let the
     # caller ask: `message` says why, and asking again does not help. unavailable: no

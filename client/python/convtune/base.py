@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from convtune import defaults, messages
-from convtune.answers import EVIDENCE, ON_MISS, Constraints, Environment, Result, one_of
+from convtune.answers import Ask, Environment, Result
 from convtune.problem import Problem
 from convtune.problem_key import canonical
 from convtune.program import check, find
@@ -57,22 +57,18 @@ class ClientBase:
             return module.secure_channel(self.address, self._credentials, options=messages.CHANNEL)
         return module.insecure_channel(self.address, options=messages.CHANNEL)
 
-    def _from_snapshot(
-        self, part: list[str], program: Environment, constraints: Constraints, min_evidence: str
-    ) -> list[Result]:
+    def _from_snapshot(self, part: list[str], program: Environment, ask: Ask) -> list[Result]:
         if self._snapshot is None:
             return [Result(canonical(text), None) for text in part]
-        return self._snapshot.find(part, self.environment, program, constraints, min_evidence)
+        return self._snapshot.find(part, self.environment, program, ask)
 
     def program(self) -> Environment:
         """The GPU and the cuDNN that answers are for now, as far as they are known."""
         return find(self._program) if self._find_program else self._program
 
-    def _deadline(self, on_miss: str, min_evidence: str, timeout: float | None) -> float | None:
-        """When a get() with these arguments must be back; None: when the worker is done."""
-        one_of("on_miss", on_miss, ON_MISS)
-        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
-        if timeout is None and on_miss in ("none", "enqueue"):
+    def _deadline(self, ask: Ask, timeout: float | None) -> float | None:
+        """When a get() must be back; None: when the worker is done."""
+        if timeout is None and ask.on_miss in ("none", "enqueue"):
             timeout = self._timeout
         return None if timeout is None else time.monotonic() + timeout
 

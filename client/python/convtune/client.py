@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from convtune import defaults, messages
-from convtune.answers import EVIDENCE, Constraints, Environment, Result, one_of
+from convtune.answers import Ask, Constraints, Environment, Result
 from convtune.base import ClientBase, JobWatch, Retries
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
@@ -88,33 +88,34 @@ class Client(ClientBase):
         constraints: Constraints = Constraints(),
         on_miss: str = "none",
         min_evidence: str = "",
+        max_age_s: float | None = None,
         timeout: float | None = None,
     ) -> list[Result]:
         """The answers, in the order of the problems; a miss is a result, too.
 
         on_miss: none, heuristic, enqueue, tune. min_evidence: heuristic,
-        observed, incomplete, measured; empty: any. Raises ValueError for an
-        argument, ConvtuneError (with `fields`) where the daemon refuses,
-        Unavailable."""
-        deadline = self._deadline(on_miss, min_evidence, timeout)
+        observed, incomplete, measured; empty: any. max_age_s: an answer of a tuning
+        that is as old, in seconds, or older is a miss, "too_old"; a pin has no age.
+        Raises ValueError for an argument, ConvtuneError (with `fields`) where the
+        daemon refuses, Unavailable."""
+        ask = Ask(constraints, on_miss, min_evidence, max_age_s)
+        deadline = self._deadline(ask, timeout)
         results: list[Result] = []
         program = self.program()
         for part in messages.split(messages.texts(problems)):
-            results += self._get_part(part, program, constraints, on_miss, min_evidence, deadline)
+            results += self._get_part(part, program, ask, deadline)
         return results
 
     def _get_part(
         self,
         part: list[str],
         program: Environment,
-        constraints: Constraints,
-        on_miss: str,
-        min_evidence: str,
+        ask: Ask,
         deadline: float | None,
         enough: Callable[[], bool] | None = None,
     ) -> list[Result]:
-        request = messages.batch_get(self.environment, program, part, constraints, on_miss, min_evidence)
-        return messages.results(self._call(lambda: self._tuning.BatchGet, request, deadline, enough))
+        request = messages.batch_get(self.environment, program, part, ask)
+        return messages.results(self._call(lambda: self._tuning.BatchGet, request, deadline, enough), ask)
 
     def _get_sound(self, problems: Iterable[Problem | str], *, timeout: float | None = None) -> list[Result]:
         """As get, but a problem that the daemon refuses is a miss of its own,
@@ -123,7 +124,7 @@ class Client(ClientBase):
         program = self.program()
 
         def ask(part: list[str]) -> list[Result]:
-            return self._get_part(part, program, Constraints(), "none", "", deadline)
+            return self._get_part(part, program, Ask(), deadline)
 
         return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
 
@@ -133,12 +134,13 @@ class Client(ClientBase):
         *,
         constraints: Constraints = Constraints(),
         min_evidence: str = "",
+        max_age_s: float | None = None,
         timeout: float = 1.0,
     ) -> list[Result]:
         """As get, for a program that starts up: never raises what the daemon or
         its absence or a problem causes, and is back within `timeout` seconds
-        and what it takes to read the snapshot file. ValueError is raised for a
-        `min_evidence` that does not exist.
+        and what it takes to read the snapshot file. ValueError is raised for an
+        argument.
 
         Where no daemon answers, the snapshot file does (`Result.source`). If it
         has all that is asked for, that is at once, or, where a daemon is there and
@@ -146,28 +148,27 @@ class Client(ClientBase):
         neither has is a miss with the reason "unavailable". A problem that
         the daemon refuses is a miss with the reason "refused" and what is wrong;
         the others are answered all the same."""
-        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
-        return self._resolve(problems, self.program(), constraints, min_evidence, timeout)
+        ask = Ask(constraints, "none", min_evidence, max_age_s)
+        return self._resolve(problems, self.program(), ask, timeout)
 
     def _resolve(
         self,
         problems: Iterable[Problem | str],
         program: Environment,
-        constraints: Constraints,
-        min_evidence: str,
+        ask: Ask,
         timeout: float,
     ) -> list[Result]:
         deadline = time.monotonic() + timeout
 
-        def ask(part: list[str]) -> list[Result]:
+        def answer(part: list[str]) -> list[Result]:
             stored: list[Result] = []
 
             def enough() -> bool:
-                stored[:] = self._from_snapshot(part, program, constraints, min_evidence)
+                stored[:] = self._from_snapshot(part, program, ask)
                 return all(result.answer for result in stored)
 
             try:
-                return self._get_part(part, program, constraints, "none", min_evidence, deadline, enough)
+                return self._get_part(part, program, ask, deadline, enough)
             except Unavailable as error:
                 if not stored or not all(result.answer for result in stored):
                     enough()
@@ -177,7 +178,7 @@ class Client(ClientBase):
                     raise
                 return [messages.unavailable(Result(canonical(text), None), error) for text in part]
 
-        return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
+        return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, answer)]
 
     def start_refresh(
         self,
@@ -186,6 +187,7 @@ class Client(ClientBase):
         *,
         constraints: Constraints = Constraints(),
         min_evidence: str = "",
+        max_age_s: float | None = None,
         period_s: float = 60.0,
         timeout: float = 1.0,
     ) -> None:
@@ -196,12 +198,12 @@ class Client(ClientBase):
         here, on the calling thread, the cuDNN each time. An exception of `changed` is
         logged ("convtune"), and the refresh goes on. Replaces an earlier
         refresh. ValueError names the argument."""
-        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
+        ask = Ask(constraints, "none", min_evidence, max_age_s)
         texts = messages.texts(problems)
         looks = self._find_program
         given = find_gpu(self._program) if looks else self._program
         refresh = Refresh(
-            lambda: self._resolve(texts, find(given) if looks else given, constraints, min_evidence, timeout),
+            lambda: self._resolve(texts, find(given) if looks else given, ask, timeout),
             changed,
             period_s,
         )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from convtune.answers import Answer, Candidate, Constraints, Environment, Result
+from convtune.answers import Answer, Ask, Candidate, Constraints, Environment, Result
 from convtune.errors import ConvtuneError, Unavailable
 from convtune.problem import Problem
 from convtune.v1 import problem_pb2, record_pb2, tuning_pb2, tuning_service_pb2
@@ -79,19 +79,20 @@ def constraints(of: Constraints) -> Any:
     return tuning_pb2.Constraints(**fields)
 
 
-def batch_get(
-    environment: str, program: Environment, part: list[str], asked: Constraints, on_miss: str, min_evidence: str
-) -> Any:
+def batch_get(environment: str, program: Environment, part: list[str], ask: Ask) -> Any:
     """ValueError names the problem that is no text."""
-    return tuning_service_pb2.BatchGetRequest(
+    request = tuning_service_pb2.BatchGetRequest(
         environment=environment,
         program=own(program),
         problems=specs(part),
         max_reply_bytes=_MAX_REPLY_BYTES,
-        constraints=constraints(asked),
-        on_miss=f"ON_MISS_{on_miss.upper()}",
-        min_evidence=f"EVIDENCE_{min_evidence.upper() or 'UNSPECIFIED'}",
+        constraints=constraints(ask.constraints),
+        on_miss=f"ON_MISS_{ask.on_miss.upper()}",
+        min_evidence=f"EVIDENCE_{ask.min_evidence.upper() or 'UNSPECIFIED'}",
     )
+    if ask.max_age_s is not None:
+        request.max_age.FromNanoseconds(int(ask.max_age_s * 1e9))
+    return request
 
 
 def create_job(environment: str, program: Environment, part: list[str], force: bool, budget_s: float | None) -> Any:
@@ -132,7 +133,10 @@ def failures(job: Any) -> dict[str, str]:
     return {failure.problem_text: failure.reason for failure in job.failures}
 
 
-def results(response: Any) -> list[Result]:
+def results(response: Any, ask: Ask = Ask()) -> list[Result]:
+    """ConvtuneError where the daemon does not know what was asked for."""
+    if ask.max_age_s is not None and not response.HasField("max_age"):
+        raise ConvtuneError("UNIMPLEMENTED", "max_age_s: the daemon is too old to know it")
     asked = environment(response.environment)
     return [_result(message, asked) for message in response.results]
 

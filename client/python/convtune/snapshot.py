@@ -13,7 +13,7 @@ import threading
 import xxhash
 
 from convtune import defaults, problem_key
-from convtune.answers import EVIDENCE, Answer, Candidate, Constraints, Environment, Result
+from convtune.answers import EVIDENCE, Answer, Ask, Candidate, Constraints, Environment, Result
 from convtune.program import fits, known_text
 
 _HEADER = struct.Struct("<8sIIQQQIIqQQQQQQQ")
@@ -149,7 +149,7 @@ class Snapshot:
         )
         return _Section(environment, slots, slots_at, entries_at, entries)
 
-    def find(self, section: _Section, problem: str, constraints: Constraints, min_evidence: str = "") -> Result:
+    def find(self, section: _Section, problem: str, ask: Ask = Ask()) -> Result:
         """As the daemon would answer, of the promoted release. A miss says why."""
         environment = section.environment
 
@@ -166,15 +166,17 @@ class Snapshot:
             if entry is None:
                 return miss("not_found", f"not in the snapshot for {environment.name}")
             _, begin, count, evidence, pinned, _, _ = entry
-            if evidence < EVIDENCE.get(min_evidence, 0):
+            if evidence < EVIDENCE.get(ask.min_evidence, 0):
                 return miss("insufficient_evidence", "the snapshot's choice has less evidence than asked for")
+            if ask.max_age_s is not None and not pinned:
+                return miss("too_old", "the snapshot does not say how old its choices are, so none keeps to max_age_s")
             choices = [self._choice(begin + i) for i in range(count)]
         except struct.error:
             raise self._refuse("its layout is not sound") from None
-        kept = [c for c in choices if satisfies(c, constraints, key[1])]
+        kept = [c for c in choices if satisfies(c, ask.constraints, key[1])]
         if not kept:
             why = "none of the snapshot's choices keeps to the constraints"
-            if constraints.max_error is not None:
+            if ask.constraints.max_error is not None:
                 why += "; it has no errors, so none keeps to max_error"
             return miss("no_candidate", why)
         # Each API's are in the order in which they are to be offered. Of two
@@ -274,14 +276,12 @@ class Current:
         self._snapshot: Snapshot | None = None
         self._identity: tuple[int, int] | None = None
 
-    def find(
-        self, problems: list[str], environment: str, program: Environment, constraints: Constraints, min_evidence: str
-    ) -> list[Result]:
+    def find(self, problems: list[str], environment: str, program: Environment, ask: Ask) -> list[Result]:
         """One for each; without a file that can be used, misses that say why."""
         try:
             snapshot = self._read()
             section = snapshot.choose(environment, program)
-            return [snapshot.find(section, problem, constraints, min_evidence) for problem in problems]
+            return [snapshot.find(section, problem, ask) for problem in problems]
         except SnapshotError as error:
             miss = "other_environment" if isinstance(error, OtherEnvironment) else ""
             return [Result(problem_key.canonical(problem), None, miss, str(error)) for problem in problems]

@@ -110,14 +110,18 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
   check.EnvironmentName(request.environment());
   out.environment = request.environment();
   out.program = check.Program(request.program());
-  out.constraints = ReadConstraints(request.constraints(), &check);
+  out.demand.constraints = ReadConstraints(request.constraints(), &check);
   check.Require(request.max_reply_bytes() >= 0, "max_reply_bytes", "must not be negative");
   out.max_reply_bytes = request.max_reply_bytes();
-  check.Enum<lookup::OnMiss>("on_miss", request.on_miss(), &out.on_miss);
+  check.Enum<jobs::OnMiss>("on_miss", request.on_miss(), &out.demand.on_miss);
   check.KnownEnum("min_evidence", request.min_evidence());
-  out.min_evidence = static_cast<Evidence>(request.min_evidence());
-  out.options = ReadOptions(request.options(), &check);
-  check.Require(!out.options.list_only, "options.list_only", "must be false in a look-up");
+  out.demand.min_evidence = static_cast<Evidence>(request.min_evidence());
+  if (request.has_max_age()) {
+    out.demand.max_age =
+        check.Duration("max_age", request.max_age(), kMinTtl, kMaxTtl).value_or(out.demand.max_age);
+  }
+  out.demand.options = ReadOptions(request.options(), &check);
+  check.Require(!out.demand.options.list_only, "options.list_only", "must be false in a look-up");
   out.include_hints = request.include_hints();
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
@@ -130,8 +134,8 @@ std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& reque
   out.environment = request.environment();
   out.program = check.Program(request.program());
   out.problems = check.Problems(request.problems());
-  out.options = ReadOptions(request.options(), &check);
-  out.force = request.force();
+  out.demand.options = ReadOptions(request.options(), &check);
+  if (request.force()) out.demand.max_age = absl::ZeroDuration();
   check.Enum<jobs::Priority>("priority", request.priority(), &out.priority);
   check.Length("request_id", request.request_id(), 0, kMaxRequestIdLength);
   check.NoControls("request_id", request.request_id());

@@ -13,7 +13,7 @@
 #include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/slice.h"
 #include "proto/convert/problem_proto.h"
-#include "server/lookup/lookup_decision.h"
+#include "proto/convert/record_codec.h"
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/role_gate.h"
@@ -31,11 +31,6 @@ using std::chrono::system_clock;
 constexpr size_t kMaxReadyBytes = size_t{64} << 20;
 constexpr size_t kMaxContexts = 256;
 constexpr size_t kMaxContextBytes = 4096;
-
-bool IsHit(const CachedRow& row, const BatchContext& context) {
-  return lookup::IsEnough(row.evidence, row.pinned, row.source.first_configs_only, context.request,
-                          context.profile);
-}
 
 // A client's cancel at its deadline arrives before the server's own deadline:
 // on the wire a timeout is rounded up, by at most a hundredth.
@@ -101,8 +96,8 @@ grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchGetHandler* handler, Bat
   return read;
 }
 
-lookup::OnMiss OnMissOf(const Batch& batch) {
-  return batch.complete() ? batch.context->request.on_miss : batch.missing.on_miss;
+jobs::OnMiss OnMissOf(const Batch& batch) {
+  return batch.complete() ? batch.context->request.demand.on_miss : batch.missing.demand.on_miss;
 }
 
 // A call that needs the tuner.
@@ -279,9 +274,8 @@ std::shared_ptr<const BatchContext> BatchGetHandler::MakeContext(const std::stri
       tuner_->ResolveEnvironment(context->request.environment, context->request.program);
   if (!environment.ok()) return nullptr;
   const std::string text = environment->ToText();
-  context->profile = environment->profile;
   context->scope = ScopeOf(absl::StrCat(text, "\n", request->constraints().SerializeAsString()));
-  context->environment = EnvironmentBytes(text);
+  context->environment = EnvironmentBytes(text, context->request.demand);
   return context;
 }
 
@@ -320,8 +314,8 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const std::string_view bytes = problems[i];
     auto row = cache_.Find(batch.context->scope, bytes);
-    if (row != nullptr && IsHit(*row, *batch.context) && tuner_->StillHolds(row->source)) {
-      saved += row->source.elapsed;
+    if (row != nullptr && tuner_->StillHolds(row->source, batch.context->request.demand)) {
+      saved += row->source.facts.elapsed;
       batch.rows[i] = std::move(row);
       ++hits;
       continue;
@@ -344,6 +338,7 @@ Batch BatchGetHandler::Whole(lookup::LookupRequest request) {
   Batch batch;
   auto context = std::make_shared<BatchContext>();
   context->request.max_reply_bytes = request.max_reply_bytes;
+  context->request.demand = request.demand;
   batch.context = std::move(context);
   batch.rows.resize(request.problems.size());
   batch.missing = std::move(request);
@@ -364,19 +359,20 @@ void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* ba
     made->bytes = message->SerializeAsString();
     const auto* answer = std::get_if<lookup::Answer>(&result.outcome);
     if (batch->context->scope != 0 && answer != nullptr && !answer->fresh &&
-        tuner_->StillHolds(result.source)) {
+        tuner_->StillHolds(result.source, batch->context->request.demand)) {
       made->source = result.source;
-      made->evidence = answer->evidence;
-      made->pinned = answer->pinned;
       cache_.Put(batch->context->scope, batch->missing_bytes[place], made);
     }
     row = std::move(made);
   }
-  batch->environment = EnvironmentBytes(response.environment.ToText());
+  batch->environment =
+      EnvironmentBytes(response.environment.ToText(), batch->context->request.demand);
 }
 
-std::string BatchGetHandler::EnvironmentBytes(const std::string& text) const {
+std::string BatchGetHandler::EnvironmentBytes(const std::string& text,
+                                              const jobs::Demand& demand) const {
   v1::BatchGetResponse message;
+  if (demand.limits_age()) *message.mutable_max_age() = convtune::ToProto(demand.max_age);
   *message.mutable_environment() =
       messages::ToProto(messages::FindEnvironment(tuner_->ListEnvironments(), text));
   return message.SerializeAsString();
@@ -390,7 +386,7 @@ grpc::ServerUnaryReactor* BatchGetHandler::Handle(grpc::CallbackServerContext* c
   Batch batch;
   grpc::Status status = CatchAll("BatchGet", [&] {
     grpc::Status read = ReadBatch(*in, this, &batch);
-    return read.ok() && OnMissOf(batch) != lookup::OnMiss::kNone
+    return read.ok() && OnMissOf(batch) != jobs::OnMiss::kNone
                ? http2::RequireRole(*context, http2::Role::kTune, "on_miss: anything but NONE")
                : read;
   });

@@ -26,10 +26,9 @@ namespace convtune::rpc::services {
 // A BatchContext is the content of a request beside its problems. Immutable.
 struct BatchContext {
   lookup::LookupRequest request;  // valid, without problems
-  bool profile = false;           // the environment is one
   uint32_t scope = 0;             // of environment and constraints, see ScopeOf; 0: nothing is kept
   uint64_t version = 0;           // Tuner::EnvironmentsVersion
-  std::string environment;        // a BatchGetResponse with the environment alone, as of `version`
+  std::string environment;        // the end of a reply, see EnvironmentBytes, as of `version`
 };
 
 // One call of BatchGet.
@@ -93,7 +92,8 @@ class BatchGetHandler {
   std::shared_ptr<const BatchContext> MakeContext(const std::string& rest);
   // The number by which the cache knows an environment and constraints, given as one text.
   uint32_t ScopeOf(const std::string& text);
-  std::string EnvironmentBytes(const std::string& text) const;
+  // The end of a reply: the environment, and the age that was demanded.
+  std::string EnvironmentBytes(const std::string& text, const jobs::Demand& demand) const;
 
   tuner::Tuner* const tuner_;
   ResponseCache cache_;

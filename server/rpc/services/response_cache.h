@@ -10,7 +10,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "proto/base/mutex.h"
-#include "proto/model/enums.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc::services {
@@ -19,8 +18,6 @@ namespace convtune::rpc::services {
 struct CachedRow {
   std::string bytes;  // a BatchGetResponse with this result alone
   lookup::AnswerSource source;
-  Evidence evidence = Evidence::kNone;
-  bool pinned = false;
 };
 
 // The most recently used rows, found by the bytes in which a problem was asked

@@ -21,7 +21,7 @@ class OnceTest : public testing::Test {
     Flags flags;
     flags.once = true;
     flags.files = {dir_.path("list")};
-    flags.on_miss = lookup::OnMiss::kHeuristic;
+    flags.on_miss = jobs::OnMiss::kHeuristic;
     flags.time_budget = absl::Seconds(2);
     flags.memory_budget_bytes = 1 << 30;
     flags.wait_idle = absl::Minutes(5);
@@ -41,10 +41,10 @@ TEST_F(OnceTest, EveryProblemAnsweredIsSuccess) {
   const auto request = tuner_.last_request();
   ASSERT_TRUE(request.has_value());
   EXPECT_EQ(request->environment, "nvidia-h200");
-  EXPECT_EQ(request->on_miss, lookup::OnMiss::kHeuristic);
-  EXPECT_EQ(request->options.time_budget, absl::Seconds(2));
-  EXPECT_EQ(request->options.memory_budget_bytes, 1 << 30);
-  EXPECT_EQ(request->options.wait_idle, absl::Minutes(5));
+  EXPECT_EQ(request->demand.on_miss, jobs::OnMiss::kHeuristic);
+  EXPECT_EQ(request->demand.options.time_budget, absl::Seconds(2));
+  EXPECT_EQ(request->demand.options.memory_budget_bytes, 1 << 30);
+  EXPECT_EQ(request->demand.options.wait_idle, absl::Minutes(5));
 }
 
 TEST_F(OnceTest, DoubledProblemsAreAskedOnce) {

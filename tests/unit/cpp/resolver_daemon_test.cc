@@ -96,6 +96,19 @@ TEST_F(ResolverDaemonTest, ConstraintsReachTheDaemon) {
   EXPECT_EQ(daemon_.last_get().constraints().cache_state(), v1::CACHE_STATE_UNSPECIFIED);
 }
 
+TEST_F(ResolverDaemonTest, ADaemonThatDoesNotKnowTheAgeIsNoticed) {
+  Constraints constraints;
+  constraints.max_age = std::chrono::hours(24);
+  Resolver resolver(There());
+  const Result old = resolver.Resolve({{cli::ProblemText(8)}}, kLimit, constraints).at(0);
+  EXPECT_EQ(daemon_.last_get().max_age().seconds(), 24 * 3600);
+  EXPECT_FALSE(old.found);
+  EXPECT_EQ(old.miss, MissReason::kRefused);
+  EXPECT_EQ(old.message, "max_age: the daemon is too old to know it");
+  daemon_.heeds_age = true;
+  EXPECT_TRUE(resolver.Resolve({{cli::ProblemText(8)}}, kLimit, constraints).at(0).found);
+}
+
 TEST_F(ResolverDaemonTest, TheProgramReachesTheDaemonAndTheEnvironmentTheCaller) {
   Options options = There();
   options.program.gpu_model = "NVIDIA H200";

@@ -140,6 +140,18 @@ TEST_F(ResolverSnapshotTest, LessEvidenceThanAskedForIsNoAnswer) {
   EXPECT_TRUE(Ask(NobodyThere()).found);
 }
 
+TEST_F(ResolverSnapshotTest, OfAChoiceThatIsNotPinnedNobodyKnowsTheAge) {
+  snapshot::SnapshotChoice choice = Choices();
+  Constraints young;
+  young.max_age = std::chrono::hours(1);
+  choice.pinned = false;
+  Publish({"a"}, choice);
+  EXPECT_THAT(Ask(NobodyThere(), young).message, HasSubstr("does not say how old"));
+  choice.pinned = true;
+  Publish({"a"}, choice);
+  EXPECT_TRUE(Ask(NobodyThere(), young).found);
+}
+
 TEST_F(ResolverSnapshotTest, WhatItDoesNotHaveSaysWhy) {
   Publish({"a"}, Choices());
   Result result = Ask(NobodyThere(), {}, kOther);

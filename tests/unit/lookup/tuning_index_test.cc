@@ -57,6 +57,25 @@ TEST(TuningIndex, BetterEvidenceOfLessStrictAlignmentComesFirst) {
   EXPECT_EQ(Serving(index, Problem(1)).tuning->Winner(), "graph:eng2");
 }
 
+TEST(TuningIndex, WhatIsTooOldComesAfterWeakerEvidenceThatIsNot) {
+  const absl::Time now = absl::FromUnixSeconds(1'000'000);
+  TuningIndex index;
+  Tuning old = TuningFor(Problem(1), {Timed(1, 10)});
+  old.tune_time = now - absl::Hours(2);
+  index.Put(old, true);
+  Tuning young = TuningFor(Problem(1) + ",align=4", {Finalized(2)});
+  young.tune_time = now;
+  index.Put(young, true);
+  const auto winner = [&](absl::Time too_old) {
+    const ConvProblem problem = ConvProblem::Parse(Problem(1)).value();
+    return index.FindServing(problem, KeyOf(Problem(1)), too_old).tuning->Winner();
+  };
+  EXPECT_EQ(winner(absl::InfinitePast()), "graph:eng1");
+  EXPECT_EQ(winner(now - absl::Hours(3)), "graph:eng1");
+  EXPECT_EQ(winner(now - absl::Hours(2)), "graph:eng2");
+  EXPECT_EQ(winner(now), "graph:eng1") << "of two that are too old the better one";
+}
+
 TEST(TuningIndex, ErasedAlignmentServesNoLonger) {
   TuningIndex index;
   index.Put(TuningFor(Problem(1) + ",align=4"), true);

@@ -53,8 +53,8 @@ class PublisherTest : public tuner::TunerTest {
     return Served(n);
   }
   std::string WinnerOf(int n, Api api = Api::kGraph) {
-    lookup::LookupRequest request = Request({Problem(n)}, lookup::OnMiss::kNone);
-    request.constraints.api = api;
+    lookup::LookupRequest request = Request({Problem(n)}, jobs::OnMiss::kNone);
+    request.demand.constraints.api = api;
     return ToText(std::get<lookup::Answer>(Lookup(request)->results[0].outcome).winner.id);
   }
 
@@ -356,7 +356,7 @@ TEST_F(PublisherTest, ObservedPlansAreKeptUnlessSomethingBetterIsKnown) {
   const Tuning observed = tuner_->GetTuning("", Problem(2)).value();
   EXPECT_EQ(observed.evidence, Evidence::kObserved);
   EXPECT_THAT(observed.candidates, SizeIs(3));
-  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(2), lookup::OnMiss::kTune)).evidence,
+  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(2), jobs::OnMiss::kTune)).evidence,
             Evidence::kMeasured);
 }
 

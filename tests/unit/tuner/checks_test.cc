@@ -22,8 +22,8 @@ class ChecksTest : public TunerTest {
     return {};
   }
   std::variant<lookup::Answer, lookup::Miss> Ask(const Constraints& constraints) {
-    lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
-    request.constraints = constraints;
+    lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
+    request.demand.constraints = constraints;
     return Lookup(std::move(request))->results.at(0).outcome;
   }
 };
@@ -327,7 +327,7 @@ TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
   Start("candidates=2");
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.all_timings = true;
+  request.demand.options.all_timings = true;
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   const Candidate candidate = Find("graph:eng0,k2=0");
   std::vector<CacheState> eager, replays;
@@ -406,7 +406,7 @@ TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
   Start("fault=hang;where=measure;index=0");
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.time_budget = absl::Milliseconds(400);
+  request.demand.options.time_budget = absl::Milliseconds(400);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);

@@ -36,7 +36,7 @@ TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   Start();
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.time_budget = absl::Seconds(1);
+  request.demand.options.time_budget = absl::Seconds(1);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
@@ -76,7 +76,7 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   Start();
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.time_budget = absl::Milliseconds(400);
+  request.demand.options.time_budget = absl::Milliseconds(400);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 2);
   EXPECT_THAT(tuner_->GetTuning("", Problem(1))->incomplete_message,
@@ -86,7 +86,7 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   EXPECT_EQ(store_.ListQuarantine()->at(0).reason, QuarantineReason::kHung);
   EXPECT_EQ(store_.ListQuarantine()->at(0).hang_budget, absl::Milliseconds(400));
   EXPECT_THAT(store_.ListQuarantine()->at(0).message, HasSubstr("hung with a budget of 400ms"));
-  request.force = true;
+  request.demand.max_age = absl::ZeroDuration();
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
 }
@@ -98,7 +98,7 @@ TEST_P(HangWithinTheBudget, IsNoticedFromTheLastSignOfLife) {
   Start(absl::StrCat("fault=hang;index=2;where=", GetParam()));
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.time_budget = absl::Seconds(60);
+  request.demand.options.time_budget = absl::Seconds(60);
   const absl::Time start = absl::Now();
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_LT(absl::Now() - start, absl::Seconds(20));
@@ -120,8 +120,8 @@ class LateFaultTest : public FaultTest {
   jobs::JobSnapshot TuneShortly(int n, absl::Duration budget = absl::Milliseconds(400)) {
     jobs::JobRequest request;
     request.problems = {Problem(n)};
-    request.options.time_budget = budget;
-    request.force = true;
+    request.demand.options.time_budget = budget;
+    request.demand.max_age = absl::ZeroDuration();
     return WaitFor(tuner_->CreateJob(request)->name);
   }
 };
@@ -212,14 +212,14 @@ TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
   Start();
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.time_budget = absl::Milliseconds(200);
+  request.demand.options.time_budget = absl::Milliseconds(200);
   const jobs::JobSnapshot job = WaitFor(tuner_->CreateJob(request)->name);
   EXPECT_EQ(job.state, jobs::JobState::kFailed);
   ASSERT_EQ(job.failures.size(), 1U);
   EXPECT_THAT(job.failures[0].reason, HasSubstr("the budget ended, and no candidate ran"));
   // The worker is still at it, and none the worse.
   EXPECT_EQ(Device().worker_deaths, 0);
-  request.options.time_budget = absl::Seconds(30);
+  request.demand.options.time_budget = absl::Seconds(30);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
 }
 
@@ -258,8 +258,7 @@ TEST_F(FaultTest, LookupsAreAnsweredWhileAWorkerDies) {
   const jobs::JobSnapshot job = Create({Problem(1)});
   int answered = 0;
   while (!tuner_->GetJob(job.name)->ended()) {
-    ASSERT_TRUE(
-        std::holds_alternative<lookup::Answer>(LookupOne(Problem(2), lookup::OnMiss::kNone)));
+    ASSERT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(2), jobs::OnMiss::kNone)));
     ++answered;
   }
   EXPECT_GT(answered, 0);
@@ -280,7 +279,7 @@ TEST_F(FaultTest, WorkerThatDiesInTheLegacySearchTunesWithTheGraphApiAlone) {
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Device().worker_deaths, 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kNone);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
   EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kIncomplete);
   EXPECT_THAT(std::get<lookup::Answer>(outcome).note, HasSubstr("only one of cuDNN's APIs"));
 }
@@ -296,7 +295,7 @@ TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
   AddDevice("", kH200, "/nonexistent/convtune-worker");
   Start();
   for (int i = 1; i <= 3; ++i) {
-    const auto outcome = LookupOne(Problem(i), lookup::OnMiss::kTune);
+    const auto outcome = LookupOne(Problem(i), jobs::OnMiss::kTune);
     EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
     EXPECT_THAT(std::get<lookup::Miss>(outcome).message, HasSubstr("/nonexistent/convtune-worker"));
   }
@@ -306,14 +305,14 @@ TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
 TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {
   AddDevice("environment=nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full");
   Start();
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
   EXPECT_THAT(std::get<lookup::Miss>(outcome).message,
               HasSubstr("the worker's environment is nvidia-t4"));
 }
 
 TEST_F(FaultTest, WorkerOfAnotherVersionIsNotUsed) {
   Start("version=0.0.9");
-  EXPECT_THAT(std::get<lookup::Miss>(LookupOne(Problem(1), lookup::OnMiss::kTune)).message,
+  EXPECT_THAT(std::get<lookup::Miss>(LookupOne(Problem(1), jobs::OnMiss::kTune)).message,
               HasSubstr("the worker's version is \"0.0.9\", the daemon's is "));
 }
 

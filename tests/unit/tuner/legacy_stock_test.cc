@@ -13,8 +13,8 @@ class LegacyStockTest : public TunerTest {
  protected:
   Tuning Tuned() { return store_.GetTuning(KeyOf(Problem(1).ToText())).value(); }
   lookup::Answer AnswerFor(Api api) {
-    lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
-    request.constraints.api = api;
+    lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
+    request.demand.constraints.api = api;
     return std::get<lookup::Answer>(Lookup(request).value().results.at(0).outcome);
   }
 };
@@ -66,7 +66,7 @@ TEST_F(LegacyStockTest, ABudgetForAFewOfManyTimesItAllTheSame) {
   Start("legacy=3;candidates=7;check_delay_ms=400");
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.time_budget = absl::Seconds(2);
+  request.demand.options.time_budget = absl::Seconds(2);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request).value().name).state, jobs::JobState::kSucceeded);
   const Tuning tuning = Tuned();
   int timed = 0;

@@ -67,10 +67,10 @@ class TunerTest : public ::testing::Test {
     return ConvProblem::Parse(absl::StrCat("fwd,x=", n, "x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"))
         .value();
   }
-  static lookup::LookupRequest Request(std::vector<ConvProblem> problems, lookup::OnMiss on_miss) {
+  static lookup::LookupRequest Request(std::vector<ConvProblem> problems, jobs::OnMiss on_miss) {
     lookup::LookupRequest request;
     request.problems = std::move(problems);
-    request.on_miss = on_miss;
+    request.demand.on_miss = on_miss;
     return request;
   }
   absl::StatusOr<lookup::LookupResponse> Lookup(lookup::LookupRequest request) {
@@ -82,13 +82,13 @@ class TunerTest : public ::testing::Test {
     return future.get();
   }
   std::variant<lookup::Answer, lookup::Miss> LookupOne(const ConvProblem& problem,
-                                                       lookup::OnMiss on_miss) {
+                                                       jobs::OnMiss on_miss) {
     return Lookup(Request({problem}, on_miss)).value().results.at(0).outcome;
   }
   jobs::JobSnapshot Create(std::vector<ConvProblem> problems, bool force = false) {
     jobs::JobRequest request;
     request.problems = std::move(problems);
-    request.force = force;
+    if (force) request.demand.max_age = absl::ZeroDuration();
     return tuner_->CreateJob(request).value();
   }
   // Blocks until the job ended.

@@ -16,7 +16,7 @@ TEST_F(TunerTest, TuneMeasuresCommitsAndAnswers) {
   EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
   EXPECT_EQ(job.problem_count, 2);
   EXPECT_EQ(store_.put_count(), 2);
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kNone);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
   const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
   EXPECT_EQ(answer.evidence, Evidence::kMeasured);
   EXPECT_EQ(answer.candidate_count, 8);
@@ -27,35 +27,35 @@ TEST_F(TunerTest, TuneMeasuresCommitsAndAnswers) {
 
 TEST_F(TunerTest, MissWithoutWorkIsReported) {
   Start("");
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kNone);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
   EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kNotFound);
   EXPECT_EQ(Requests("open"), 0);
 }
 
 TEST_F(TunerTest, HeuristicLookupPreparesTheFirstConfigsOnly) {
   Start("");
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kHeuristic);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
   const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
   EXPECT_EQ(answer.evidence, Evidence::kHeuristic);
   EXPECT_TRUE(answer.fresh);
   EXPECT_EQ(answer.candidate_count, 8);
   EXPECT_EQ(answer.eligible_count, 3);
   EXPECT_EQ(Requests("measure"), 0);
-  EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kHeuristic)).fresh);
+  EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kHeuristic)).fresh);
   EXPECT_EQ(Requests("open"), 1);
 }
 
 TEST_F(TunerTest, HeuristicLookupListsAllIfTheFirstConfigsBreakTheConstraints) {
   Start("");
-  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kHeuristic);
-  request.constraints.max_workspace_bytes = 0;
-  request.constraints.launch = LaunchMode::kGraphCapture;
-  request.constraints.deterministic = true;
+  lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kHeuristic);
+  request.demand.constraints.max_workspace_bytes = 0;
+  request.demand.constraints.launch = LaunchMode::kGraphCapture;
+  request.demand.constraints.deterministic = true;
   // Candidates 0 and 6 need no workspace and can be captured.
   const auto first = Lookup(request);
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(first->results[0].outcome));
   request.problems = {Problem(2)};
-  request.constraints.api = Api::kLegacy;
+  request.demand.constraints.api = Api::kLegacy;
   const auto second = Lookup(request);
   EXPECT_EQ(std::get<lookup::Miss>(second->results[0].outcome).reason,
             lookup::MissReason::kNoCandidate);
@@ -64,29 +64,43 @@ TEST_F(TunerTest, HeuristicLookupListsAllIfTheFirstConfigsBreakTheConstraints) {
 
 TEST_F(TunerTest, HeuristicAnswerIsAMissToTune) {
   Start("");
-  LookupOne(Problem(1), lookup::OnMiss::kHeuristic);
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
   EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kMeasured);
 }
 
 TEST_F(TunerTest, EnqueueReportsTheMissAndTheJob) {
   Start("");
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kEnqueue);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kEnqueue);
   const lookup::Miss& miss = std::get<lookup::Miss>(outcome);
   EXPECT_EQ(miss.reason, lookup::MissReason::kNotFound);
   EXPECT_EQ(WaitFor(miss.job).state, jobs::JobState::kSucceeded);
   EXPECT_TRUE(
-      std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kEnqueue)));
+      std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kEnqueue)));
+}
+
+TEST_F(TunerTest, AJobThatALookupQueuesTunesWhatIsTooWeakForTheLookup) {
+  Start("wrong=0");
+  Tune({Problem(1)});
+  ASSERT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
+  lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kEnqueue);
+  request.demand.min_evidence = Evidence::kMeasured;
+  const auto response = Lookup(request).value();
+  const lookup::Miss& miss = std::get<lookup::Miss>(response.results.at(0).outcome);
+  EXPECT_EQ(miss.reason, lookup::MissReason::kInsufficientEvidence);
+  const jobs::JobSnapshot job = WaitFor(miss.job);
+  EXPECT_EQ(job.skipped_count, 0);
+  EXPECT_EQ(job.succeeded_count, 1);
 }
 
 TEST_F(TunerTest, ProfileTunesToAFullListingOnce) {
   Start("", kProfile);
-  LookupOne(Problem(1), lookup::OnMiss::kHeuristic);
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
   EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kHeuristic);
   EXPECT_EQ(std::get<lookup::Answer>(outcome).eligible_count, 8);
   EXPECT_EQ(Requests("open"), 2);
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kTune)));
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)));
   EXPECT_EQ(Tune({Problem(1)}).skipped_count, 1);
   EXPECT_EQ(Requests("open"), 2);
 }
@@ -95,7 +109,7 @@ TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
   Start("");
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.list_only = true;
+  request.demand.options.list_only = true;
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   const Tuning listed = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(listed.evidence, Evidence::kHeuristic);
@@ -115,10 +129,10 @@ TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
 
 TEST_F(TunerTest, AListReplacesTheFirstConfigs) {
   Start("");
-  LookupOne(Problem(1), lookup::OnMiss::kHeuristic);
+  LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.list_only = true;
+  request.demand.options.list_only = true;
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 0);
   const Tuning listed = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_FALSE(listed.has(IncompleteReason::kFirstConfigsOnly));
@@ -129,7 +143,7 @@ TEST_F(TunerTest, ThousandCallersAreOneRequest) {
   Start("prepare_delay_ms=20");
   std::vector<std::promise<bool>> answered(1000);
   for (std::promise<bool>& promise : answered) {
-    tuner_->Lookup(Request({Problem(1)}, lookup::OnMiss::kTune),
+    tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),
                    [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
                      promise.set_value(response.ok() && std::holds_alternative<lookup::Answer>(
                                                             response->results[0].outcome));
@@ -144,7 +158,7 @@ TEST_F(TunerTest, ResultsKeepTheRequestsOrder) {
   Start("");
   Tune({Problem(2)});
   const auto response =
-      Lookup(Request({Problem(3), Problem(2), Problem(3)}, lookup::OnMiss::kHeuristic));
+      Lookup(Request({Problem(3), Problem(2), Problem(3)}, jobs::OnMiss::kHeuristic));
   ASSERT_TRUE(response.ok()) << response.status();
   ASSERT_EQ(response->results.size(), 3U);
   EXPECT_EQ(response->results[0].key.problem_text, Problem(3).ToText());
@@ -156,8 +170,8 @@ TEST_F(TunerTest, ResultsKeepTheRequestsOrder) {
 
 TEST_F(TunerTest, LookupsAreHitsAndMissesByReason) {
   Start("");
-  for (const lookup::OnMiss on_miss :
-       {lookup::OnMiss::kNone, lookup::OnMiss::kTune, lookup::OnMiss::kNone}) {
+  for (const jobs::OnMiss on_miss :
+       {jobs::OnMiss::kNone, jobs::OnMiss::kTune, jobs::OnMiss::kNone}) {
     ASSERT_TRUE(Lookup(Request({Problem(1)}, on_miss)).ok());
   }
   const TunerStats stats = tuner_->Stats();
@@ -186,7 +200,7 @@ TEST_F(TunerTest, NoCandidateThatRunsFailsTheJobWithTheReason) {
   EXPECT_EQ(job.state, jobs::JobState::kFailed);
   ASSERT_EQ(job.failures.size(), 1U);
   EXPECT_THAT(job.failures[0].reason, HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
   EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
 }
 
@@ -194,7 +208,7 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
   Start("prepare_delay_ms=1000");
   std::promise<absl::Status> promise;
   const uint64_t token =
-      tuner_->Lookup(Request({Problem(1), Problem(2)}, lookup::OnMiss::kTune),
+      tuner_->Lookup(Request({Problem(1), Problem(2)}, jobs::OnMiss::kTune),
                      [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
                        promise.set_value(response.status());
                      });
@@ -211,7 +225,7 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
 TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   Start("candidates=4;prepare_delay_ms=40");
   const auto leave = [this](int n) {
-    tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(n)}, lookup::OnMiss::kTune),
+    tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(n)}, jobs::OnMiss::kTune),
                                          [](const absl::StatusOr<lookup::LookupResponse>&) {}));
   };
   for (int n = 1; n <= 30; ++n) leave(n);
@@ -222,8 +236,7 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   EXPECT_TRUE(page.jobs[0].abandoned);
   EXPECT_EQ(page.jobs[0].problem_count, 30);
   // A caller that waits goes before them.
-  EXPECT_TRUE(
-      std::holds_alternative<lookup::Answer>(LookupOne(Problem(40), lookup::OnMiss::kTune)));
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(40), jobs::OnMiss::kTune)));
   EXPECT_GT(tuner_->Stats().queue_depth, 20);
   ASSERT_TRUE(tuner_->CancelJob(page.jobs[0].name).ok());
   EXPECT_EQ(tuner_->Stats().queue_depth, 0);
@@ -231,11 +244,11 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
 
 TEST_F(TunerTest, WorkThatIsLeftIsDone) {
   Start("candidates=4;prepare_delay_ms=40");
-  tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(1)}, lookup::OnMiss::kTune),
+  tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),
                                        [](const absl::StatusOr<lookup::LookupResponse>&) {}));
   const jobs::JobSnapshot job = WaitFor(tuner_->ListJobs(1, "").value().jobs.at(0).name);
   EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)));
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)));
 }
 
 TEST_F(TunerTest, CancelledJobStopsButSharedProblemsGoOn) {
@@ -256,12 +269,12 @@ TEST_F(TunerTest, SameRequestIdIsTheSameJob) {
   EXPECT_EQ(tuner_->CreateJob(request)->name, name);
   WaitFor(name);
   EXPECT_EQ(tuner_->CreateJob(request)->name, name) << "what is known by now makes no difference";
-  request.force = true;
+  request.demand.max_age = absl::ZeroDuration();
   EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
-  request.force = false;
-  request.options.list_only = true;
+  request.demand.max_age = absl::InfiniteDuration();
+  request.demand.options.list_only = true;
   EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
-  request.options.list_only = false;
+  request.demand.options.list_only = false;
   request.problems.push_back(Problem(2));
   EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
 }
@@ -272,12 +285,12 @@ TEST_F(TunerTest, RefusedWritesAreAnsweredAndWrittenLater) {
   const jobs::JobSnapshot job = Tune({Problem(1)});
   EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
   EXPECT_FALSE(job.persisted);
-  EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).persisted);
+  EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).persisted);
   EXPECT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
   EXPECT_FALSE(tuner_->Stats().writable);
   store_.FailWith(absl::OkStatus());
   EXPECT_TRUE(Tune({Problem(2)}).persisted);
-  EXPECT_TRUE(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).persisted);
+  EXPECT_TRUE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).persisted);
   EXPECT_TRUE(tuner_->Stats().writable);
   EXPECT_EQ(store_.put_count(), 2);
 }
@@ -297,7 +310,7 @@ TEST_F(TunerTest, KnowsAfterARestartWhatWasTuned) {
   tuner_->Drain(absl::Now());
   const int opened = Requests("open");
   Start();
-  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kTune)).evidence,
+  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)).evidence,
             Evidence::kMeasured);
   EXPECT_EQ(Requests("open"), opened);
 }
@@ -308,8 +321,8 @@ TEST_F(TunerTest, StoredEnvironmentWithoutADeviceAnswersButDoesNotTune) {
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   Start();
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kTune)));
-  EXPECT_EQ(std::get<lookup::Miss>(LookupOne(Problem(2), lookup::OnMiss::kTune)).reason,
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)));
+  EXPECT_EQ(std::get<lookup::Miss>(LookupOne(Problem(2), jobs::OnMiss::kTune)).reason,
             lookup::MissReason::kNoDevice);
   EXPECT_FALSE(tuner_->ListEnvironments().at(0).current);
 }
@@ -318,7 +331,7 @@ TEST_F(TunerTest, EnvironmentMustBeNamedWhereThereAreSeveral) {
   AddDevice("", kH200);
   AddDevice("", kProfile);
   Start();
-  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
+  lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
   EXPECT_TRUE(absl::IsInvalidArgument(Lookup(request).status()));
   request.environment = "profile:nvidia-h200";
   EXPECT_TRUE(Lookup(request).ok());
@@ -338,7 +351,7 @@ TEST_F(TunerTest, AProgramGetsAnswersOfItsOwnEnvironmentAlone) {
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   Start("", kH200);
-  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
+  lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
   request.program = ProgramWith({9, 18, 0});
   auto response = Lookup(request).value();
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(response.results[0].outcome));
@@ -354,11 +367,11 @@ TEST_F(TunerTest, AProgramOfAnotherEnvironmentGetsNoAnswerAndStartsNoWork) {
   Start("");
   Tune({Problem(1)});
   const int opened = Requests("open");
-  for (const lookup::OnMiss on_miss :
-       {lookup::OnMiss::kNone, lookup::OnMiss::kEnqueue, lookup::OnMiss::kTune}) {
+  for (const jobs::OnMiss on_miss :
+       {jobs::OnMiss::kNone, jobs::OnMiss::kEnqueue, jobs::OnMiss::kTune}) {
     lookup::LookupRequest request = Request({Problem(1), Problem(2)}, on_miss);
     request.program = ProgramWith({9, 12, 0});
-    request.environment = on_miss == lookup::OnMiss::kTune ? kH200 : "";
+    request.environment = on_miss == jobs::OnMiss::kTune ? kH200 : "";
     const auto response = Lookup(request).value();
     for (const lookup::LookupResult& result : response.results) {
       const auto& miss = std::get<lookup::Miss>(result.outcome);
@@ -385,7 +398,7 @@ TEST_F(TunerTest, TheProgramTellsWhichOfSeveralEnvironmentsIsMeant) {
   AddDevice("", kH200);
   AddDevice("", kProfile);
   Start();
-  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
+  lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
   request.program = ProgramWith({9, 19, 0});
   EXPECT_TRUE(absl::IsInvalidArgument(Lookup(request).status()));
   request.program.gpu_model = "NVIDIA H200";
@@ -397,7 +410,7 @@ TEST_F(TunerTest, TheProgramTellsWhichOfSeveralEnvironmentsIsMeant) {
 TEST_F(TunerTest, AHintForAnotherEnvironmentSaysWhatItHoldsFor) {
   Start("");
   Tune({Problem(1)});
-  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
+  lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
   request.program = ProgramWith({9, 12, 0});
   request.include_hints = true;
   const auto response = Lookup(request).value();
@@ -410,7 +423,7 @@ TEST_F(TunerTest, AHintForAnotherEnvironmentSaysWhatItHoldsFor) {
 TEST_F(TunerTest, NoEnvironmentAtAllIsAPrecondition) {
   Start();
   EXPECT_TRUE(
-      absl::IsFailedPrecondition(Lookup(Request({Problem(1)}, lookup::OnMiss::kNone)).status()));
+      absl::IsFailedPrecondition(Lookup(Request({Problem(1)}, jobs::OnMiss::kNone)).status()));
 }
 
 TEST_F(TunerTest, SameNameForDifferentEnvironmentsIsRefused) {
@@ -423,10 +436,10 @@ TEST_F(TunerTest, HintComesFromTheProfile) {
   AddDevice("", kH200);
   AddDevice("", kProfile);
   Start();
-  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kHeuristic);
+  lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kHeuristic);
   request.environment = "profile:nvidia-h200";
   Lookup(request).value();
-  request = Request({Problem(1)}, lookup::OnMiss::kNone);
+  request = Request({Problem(1)}, jobs::OnMiss::kNone);
   request.environment = "nvidia-h200";
   request.include_hints = true;
   const auto response = Lookup(request).value();
@@ -444,10 +457,10 @@ TEST_F(TunerTest, PinIsAnsweredUntilItEnds) {
   const CandidateId last = tuning.candidates.back().id;
   const CandidatePattern pattern = CandidatePattern::Parse(ToText(last)).value();
   ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "why not", std::nullopt, 0).ok());
-  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).winner.id, last);
+  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).winner.id, last);
   EXPECT_EQ(tuner_->ListPins("")->size(), 1U);
   ASSERT_TRUE(tuner_->DeletePin("", Problem(1), 0).ok());
-  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).winner.id,
+  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).winner.id,
             tuning.candidates[0].id);
 }
 
@@ -466,13 +479,13 @@ TEST_F(TunerTest, DeletedTuningIsAMissAgain) {
   Start("");
   Tune({Problem(1)});
   EXPECT_EQ(tuner_->DeleteTunings("", {Problem(1), Problem(2)}).value(), 1);
-  EXPECT_TRUE(std::holds_alternative<lookup::Miss>(LookupOne(Problem(1), lookup::OnMiss::kNone)));
+  EXPECT_TRUE(std::holds_alternative<lookup::Miss>(LookupOne(Problem(1), jobs::OnMiss::kNone)));
 }
 
 TEST_F(TunerTest, DrainCallsBackEveryWaitingCaller) {
   Start("prepare_delay_ms=60000");
   std::promise<absl::Status> promise;
-  tuner_->Lookup(Request({Problem(1), Problem(2)}, lookup::OnMiss::kTune),
+  tuner_->Lookup(Request({Problem(1), Problem(2)}, jobs::OnMiss::kTune),
                  [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
                    promise.set_value(response.status());
                  });
@@ -481,7 +494,7 @@ TEST_F(TunerTest, DrainCallsBackEveryWaitingCaller) {
   tuner_->Drain(absl::Now());
   EXPECT_TRUE(absl::IsUnavailable(promise.get_future().get()));
   EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kCancelled);
-  EXPECT_TRUE(absl::IsUnavailable(Lookup(Request({Problem(1)}, lookup::OnMiss::kNone)).status()));
+  EXPECT_TRUE(absl::IsUnavailable(Lookup(Request({Problem(1)}, jobs::OnMiss::kNone)).status()));
   EXPECT_TRUE(absl::IsUnavailable(tuner_->CreateJob({}).status()));
 }
 
@@ -507,9 +520,9 @@ TEST_F(TunerTest, BudgetThatEndsEarlyIsIncomplete) {
   Start("measure_delay_ms=40");
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.time_budget = absl::Milliseconds(250);
+  request.demand.options.time_budget = absl::Milliseconds(250);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
-  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kNone);
+  const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
   EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kIncomplete);
 }
 
@@ -556,7 +569,7 @@ TEST_F(TunerTest, WaitsForAnIdleCardWhenToldTo) {
   Start("other_processes=1;busy_looks=2");
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.wait_idle = absl::Minutes(1);
+  request.demand.options.wait_idle = absl::Minutes(1);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Requests("conditions"), 3);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
@@ -566,7 +579,7 @@ TEST_F(TunerTest, AWaitForAnIdleCardEnds) {
   Start("other_processes=1");
   jobs::JobRequest request;
   request.problems = {Problem(1)};
-  request.options.wait_idle = absl::Milliseconds(300);
+  request.demand.options.wait_idle = absl::Milliseconds(300);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
 }

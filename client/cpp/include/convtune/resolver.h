@@ -68,6 +68,10 @@ struct Constraints {
   // for each candidate, so the state changes nothing there.
   CacheState cache_state = CacheState::kDefault;
   Evidence min_evidence = Evidence::kNone;
+  // An answer of a tuning that is this old, or older, is a miss (kTooOld). A pin has no
+  // age. From 1 s to 100 years; absent: any age. The snapshot stores no ages, so it has
+  // pinned answers alone where there is a limit.
+  std::optional<std::chrono::seconds> max_age;
 };
 
 // A query for one convolution problem. Value type.
@@ -120,6 +124,7 @@ enum class MissReason {
   kTuningFailed = 4,
   kNoDevice = 5,
   kOtherEnvironment = 6,
+  kTooOld = 7,
   kRefused = 100,
   kUnavailable = 101
 };

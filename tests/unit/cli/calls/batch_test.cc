@@ -191,6 +191,8 @@ TEST_F(BatchTest, OptionsReachTheDaemon) {
        "enqueue",
        "--min-evidence",
        "measured",
+       "--max-age",
+       "30m",
        "--hints",
        "--environment",
        "profile:nvidia-h200"});
@@ -207,6 +209,7 @@ TEST_F(BatchTest, OptionsReachTheDaemon) {
   EXPECT_EQ(request.constraints().launch(), v1::LAUNCH_MODE_GRAPH_CAPTURE);
   EXPECT_EQ(request.on_miss(), v1::ON_MISS_ENQUEUE);
   EXPECT_EQ(request.min_evidence(), v1::EVIDENCE_MEASURED);
+  EXPECT_EQ(request.max_age().seconds(), 1800);
   EXPECT_TRUE(request.include_hints());
   EXPECT_EQ(request.environment(), "profile:nvidia-h200");
 }

@@ -129,6 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
              {"get", kGood, "--min-evidence", "sure"},
              "",
              {"--min-evidence", "measured"}},
+        Case{"AgeThatIsNone", {"get", kGood, "--max-age", "old"}, "", {"--max-age", "30m"}},
         Case{"UnknownDtype", {"get", kGood, "--dtype", "f8"}, "", {"--dtype", "e4m3"}},
         Case{"BatchesThatGoDown", {"get", kGood, "--batch", "8..1"}, "", {"--batch: must go up"}},
         Case{"BracketsOfNoPair", {"get", "fwd,x=[1x8x8x8,w=8x8x3x3"}, "", {"x: brackets must"}},

@@ -100,6 +100,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"ListOnly", Get("options { list_only: true }"), "options.list_only",
                 "must be false in a look-up"},
         Refusal{"UnknownOnMiss", Get("on_miss: 12"), "on_miss", "is 12"},
+        Refusal{"AgeBelowASecond", Get("max_age { nanos: 999999999 }"), "max_age", "must be 1s to"},
+        Refusal{"AgeBeyondACentury", Get("max_age { seconds: 3153600001 }"), "max_age",
+                "must be 1s to"},
         Refusal{"UnknownEvidence", Get("min_evidence: 15"), "min_evidence", "is 15"},
         Refusal{"NegativeEnum", Get("on_miss: -1"), "on_miss", "is -1"},
         Refusal{"ZeroBudget", Get("options { time_budget { } }"), "options.time_budget", "10ms"},
@@ -356,8 +359,8 @@ TEST(Accepted, BatchGetReadsEveryField) {
   EXPECT_EQ(out->environment, "profile:nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
   EXPECT_EQ(KnownText(out->program), "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
   ASSERT_EQ(out->problems.size(), 1u);
-  EXPECT_EQ(out->on_miss, lookup::OnMiss::kTune);
-  EXPECT_EQ(out->min_evidence, Evidence::kMeasured);
+  EXPECT_EQ(out->demand.on_miss, jobs::OnMiss::kTune);
+  EXPECT_EQ(out->demand.min_evidence, Evidence::kMeasured);
   EXPECT_TRUE(out->include_hints);
   const Constraints constraints{0,
                                 true,
@@ -370,14 +373,14 @@ TEST(Accepted, BatchGetReadsEveryField) {
                                 LaunchMode::kGraphCapture,
                                 0.25,
                                 CacheState::kHot};
-  EXPECT_EQ(out->constraints, constraints);
-  EXPECT_EQ(out->options.time_budget, absl::Milliseconds(2500));
-  EXPECT_EQ(out->options.memory_budget_bytes, 1024);
-  EXPECT_EQ(out->options.max_candidates, 10);
-  EXPECT_EQ(out->options.wait_idle, absl::Minutes(1));
-  EXPECT_TRUE(out->options.all_timings);
-  EXPECT_EQ(out->options.search, jobs::Search::kExhaustive);
-  EXPECT_EQ(out->options.api, convtune::Api::kLegacy);
+  EXPECT_EQ(out->demand.constraints, constraints);
+  EXPECT_EQ(out->demand.options.time_budget, absl::Milliseconds(2500));
+  EXPECT_EQ(out->demand.options.memory_budget_bytes, 1024);
+  EXPECT_EQ(out->demand.options.max_candidates, 10);
+  EXPECT_EQ(out->demand.options.wait_idle, absl::Minutes(1));
+  EXPECT_TRUE(out->demand.options.all_timings);
+  EXPECT_EQ(out->demand.options.search, jobs::Search::kExhaustive);
+  EXPECT_EQ(out->demand.options.api, convtune::Api::kLegacy);
 }
 
 TEST(Accepted, DefaultsAreThoseOfTheApi) {
@@ -386,11 +389,11 @@ TEST(Accepted, DefaultsAreThoseOfTheApi) {
   std::vector<Violation> violations;
   const auto out = Validate(request, &violations);
   ASSERT_TRUE(out.has_value());
-  EXPECT_EQ(out->on_miss, lookup::OnMiss::kNone);
-  EXPECT_EQ(out->min_evidence, Evidence::kNone);
-  EXPECT_EQ(out->constraints, Constraints());
-  EXPECT_EQ(out->options.time_budget, absl::Seconds(30));
-  EXPECT_EQ(out->options.search, jobs::Search::kHeuristics);
+  EXPECT_EQ(out->demand.on_miss, jobs::OnMiss::kNone);
+  EXPECT_EQ(out->demand.min_evidence, Evidence::kNone);
+  EXPECT_EQ(out->demand.constraints, Constraints());
+  EXPECT_EQ(out->demand.options.time_budget, absl::Seconds(30));
+  EXPECT_EQ(out->demand.options.search, jobs::Search::kHeuristics);
 }
 
 TEST(Accepted, APageSizeBeyondTheMostIsTheMost) {

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,44 @@ TEST_F(BatchGetHandlerTest, ARequestForNoMoreGetsWhatGrpcsClientsTake) {
   EXPECT_GT(part.unanswered_count(), 0);
   request.set_max_reply_bytes(int64_t{1} << 40);
   EXPECT_EQ(Ask(request).response.results_size(), 10'000);
+}
+
+// A new field is one of these, or kept answers would not heed it.
+TEST(BatchGetRequestTest, KeptAnswersHeedEveryField) {
+  // In the number that MakeContext gives, by itself or by the environment that it leads to.
+  const std::set<std::string> scope = {"environment", "program", "constraints"};
+  // By Judge, of each kept answer.
+  const std::set<std::string> judged = {"on_miss", "min_evidence", "max_age"};
+  // Of the reply, of misses alone, or of work.
+  const std::set<std::string> shapes = {"problems", "max_reply_bytes", "include_hints", "options"};
+  const google::protobuf::Descriptor* descriptor = v1::BatchGetRequest::descriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const std::string name(descriptor->field(i)->name());
+    EXPECT_EQ(scope.count(name) + judged.count(name) + shapes.count(name), 1U) << name;
+  }
+  EXPECT_EQ(static_cast<int>(scope.size() + judged.size() + shapes.size()),
+            descriptor->field_count());
+}
+
+TEST_F(BatchGetHandlerTest, AnAgeIsHeededByWhatIsKept) {
+  StartWith("");
+  Tune({Problem(1)});
+  EXPECT_FALSE(AskKept(Problem(1)).response.has_max_age());
+  time_.Advance(absl::Hours(2));
+  v1::BatchGetRequest request = RequestOf({Problem(1)});
+  request.mutable_max_age()->set_seconds(3 * 3600);
+  const Asked young = Ask(request);
+  EXPECT_EQ(young.missing, 0U);
+  EXPECT_TRUE(young.row().has_answer());
+  EXPECT_EQ(young.response.max_age().seconds(), 3 * 3600);
+  request.mutable_max_age()->set_seconds(2 * 3600);
+  for (int i = 0; i < 2; ++i) {
+    const Asked old = Ask(request);
+    EXPECT_EQ(old.row().miss().reason(), v1::MISS_REASON_TOO_OLD);
+    EXPECT_EQ(old.response.max_age().seconds(), 2 * 3600);
+  }
+  ASSERT_TRUE(Pin(Problem(1), "graph:eng0").ok());
+  EXPECT_TRUE(Ask(request).row().has_answer());
 }
 
 TEST_F(BatchGetHandlerTest, AKeptAnswerIsThatOfTheTuner) {

@@ -1,0 +1,40 @@
+// Judge holds an answer against what its caller demands, BetterWork says which tuning would
+// give more, and Decide what a look-up gives. Pure functions.
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "absl/time/time.h"
+#include "server/jobs/demand.h"
+#include "server/lookup/lookup_request.h"
+#include "server/lookup/tuning_index.h"
+
+namespace convtune::lookup {
+
+enum class Verdict { kHit, kTooWeak, kTooOld };
+
+// The evidence that counts as a hit: what is demanded, else the default of on_miss. The
+// device of a profile can time nothing, so HEURISTIC is its default. `profile`: the environment is
+// one.
+Evidence LeastEvidence(const jobs::Demand& demand, bool profile);
+
+// `now` counts only where the demand limits the age.
+Verdict Judge(const AnswerFacts& facts, const jobs::Demand& demand, absl::Time now);
+
+// The tuning that would give more than what is known; nullopt: none is wanted, or none would.
+std::optional<jobs::WorkKind> BetterWork(const IndexHit& known, const jobs::Demand& demand,
+                                         bool profile, absl::Time now);
+
+struct LookupDecision {
+  std::variant<Answer, Miss> outcome;
+  // The work that on_miss asks for; nullopt for an answer, and where no work
+  // would help.
+  std::optional<jobs::WorkKind> work;
+  AnswerFacts facts;  // of an answer
+};
+
+LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const jobs::Demand& demand,
+                      bool profile, absl::Time now);
+
+}  // namespace convtune::lookup

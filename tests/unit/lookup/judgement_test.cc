@@ -1,0 +1,124 @@
+#include "server/lookup/judgement.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/candidates.h"
+
+namespace convtune::lookup {
+namespace {
+
+using ::testing::Eq;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+const absl::Time kJudgedAt = absl::FromUnixSeconds(1'000'000);
+
+AnswerFacts Facts(Evidence evidence, absl::Duration age = absl::Hours(1)) {
+  AnswerFacts facts;
+  facts.evidence = evidence;
+  facts.tune_time = kJudgedAt - age;
+  return facts;
+}
+
+jobs::Demand DemandOf(jobs::OnMiss on_miss, Evidence min_evidence = Evidence::kNone,
+                      absl::Duration max_age = absl::InfiniteDuration()) {
+  jobs::Demand demand;
+  demand.on_miss = on_miss;
+  demand.min_evidence = min_evidence;
+  demand.max_age = max_age;
+  return demand;
+}
+
+IndexHit HitOf(Evidence evidence, absl::Duration age = absl::Hours(1)) {
+  Tuning tuning = TuningOf({Timed(0, 10)});
+  tuning.evidence = evidence;
+  tuning.tune_time = kJudgedAt - age;
+  return {std::make_shared<IndexedTuning>(KeepAll(tuning)), nullptr, {}};
+}
+
+LookupDecision DecisionOf(const IndexHit& known, const jobs::Demand& demand) {
+  return Decide(known, ConvProblem::Parse(kProblem).value(), demand, /*profile=*/false, kJudgedAt);
+}
+
+TEST(Judge, TheLeastEvidenceIsWhatIsDemandedElseTheDefaultOfOnMiss) {
+  using enum jobs::OnMiss;
+  const auto judge = [](Evidence evidence, const jobs::Demand& demand) {
+    return Judge(Facts(evidence), demand, kJudgedAt);
+  };
+  EXPECT_EQ(judge(Evidence::kHeuristic, DemandOf(kNone)), Verdict::kHit);
+  EXPECT_EQ(judge(Evidence::kHeuristic, DemandOf(kHeuristic)), Verdict::kHit);
+  EXPECT_EQ(judge(Evidence::kHeuristic, DemandOf(kEnqueue)), Verdict::kTooWeak);
+  EXPECT_EQ(judge(Evidence::kIncomplete, DemandOf(kTune)), Verdict::kHit);
+  EXPECT_EQ(judge(Evidence::kIncomplete, DemandOf(kNone, Evidence::kMeasured)), Verdict::kTooWeak);
+  EXPECT_EQ(judge(Evidence::kMeasured, DemandOf(kNone, Evidence::kMeasured)), Verdict::kHit);
+}
+
+TEST(Judge, AProfileHasNoBetterThanAWholeList) {
+  AnswerFacts facts = Facts(Evidence::kHeuristic);
+  facts.profile = true;
+  EXPECT_EQ(Judge(facts, DemandOf(jobs::OnMiss::kTune), kJudgedAt), Verdict::kHit);
+  facts.first_configs_only = true;
+  EXPECT_EQ(Judge(facts, DemandOf(jobs::OnMiss::kTune), kJudgedAt), Verdict::kTooWeak);
+  EXPECT_EQ(Judge(facts, DemandOf(jobs::OnMiss::kHeuristic), kJudgedAt), Verdict::kHit);
+}
+
+TEST(Judge, AnAnswerOfTheDemandedAgeIsTooOldUnlessItIsPinned) {
+  const jobs::Demand demand = DemandOf(jobs::OnMiss::kNone, Evidence::kNone, absl::Hours(1));
+  AnswerFacts facts = Facts(Evidence::kMeasured);
+  EXPECT_EQ(Judge(facts, demand, kJudgedAt), Verdict::kTooOld);
+  EXPECT_EQ(Judge(facts, demand, kJudgedAt - absl::Nanoseconds(1)), Verdict::kHit);
+  facts.pinned = true;
+  EXPECT_EQ(Judge(facts, demand, kJudgedAt), Verdict::kHit);
+}
+
+TEST(BetterWork, WhatIsKnownIsTunedAgainWhereMoreIsDemanded) {
+  using enum jobs::OnMiss;
+  const auto work = [](const IndexHit& known, const jobs::Demand& demand) {
+    return BetterWork(known, demand, /*profile=*/false, kJudgedAt);
+  };
+  const IndexHit incomplete = HitOf(Evidence::kIncomplete);
+  EXPECT_THAT(work({}, DemandOf(kTune)), Optional(Eq(jobs::WorkKind::kTune)));
+  EXPECT_EQ(work({}, DemandOf(kNone)), std::nullopt);
+  EXPECT_EQ(work(incomplete, DemandOf(kTune)), std::nullopt);
+  EXPECT_THAT(work(incomplete, DemandOf(kEnqueue, Evidence::kMeasured)),
+              Optional(Eq(jobs::WorkKind::kTune)));
+  EXPECT_THAT(
+      work(HitOf(Evidence::kMeasured), DemandOf(kTune, Evidence::kNone, absl::ZeroDuration())),
+      Optional(Eq(jobs::WorkKind::kTune)));
+  jobs::Demand list = DemandOf(kTune);
+  list.options.list_only = true;
+  EXPECT_EQ(work(incomplete, list), std::nullopt);
+  EXPECT_THAT(work({}, list), Optional(Eq(jobs::WorkKind::kListAll)));
+}
+
+TEST(Decide, AMissSaysWhatIsKnownAndWhatIsAskedFor) {
+  using enum jobs::OnMiss;
+  const LookupDecision weak =
+      DecisionOf(HitOf(Evidence::kIncomplete), DemandOf(kNone, Evidence::kMeasured));
+  EXPECT_THAT(std::get<Miss>(weak.outcome).message,
+              HasSubstr("what is known is incomplete, asked for is at least measured"));
+  EXPECT_EQ(weak.work, std::nullopt);
+  const LookupDecision old = DecisionOf(HitOf(Evidence::kMeasured, absl::Hours(30)),
+                                        DemandOf(kTune, Evidence::kNone, absl::Hours(24)));
+  EXPECT_EQ(std::get<Miss>(old.outcome).reason, MissReason::kTooOld);
+  EXPECT_EQ(std::get<Miss>(old.outcome).message,
+            "what is known is 30h old, asked for is less than 24h");
+  EXPECT_EQ(old.work, jobs::WorkKind::kTune);
+}
+
+TEST(Decide, AGuessThatIsTooOldMakesWayForAGuessAndAMeasurementDoesNot) {
+  const jobs::Demand demand = DemandOf(jobs::OnMiss::kHeuristic, Evidence::kNone, absl::Minutes(1));
+  EXPECT_EQ(DecisionOf(HitOf(Evidence::kHeuristic), demand).work, jobs::WorkKind::kListAll);
+  EXPECT_EQ(DecisionOf(HitOf(Evidence::kMeasured), demand).work, std::nullopt);
+}
+
+TEST(Decide, AnAnswerHasItsFactsAndNoWork) {
+  const LookupDecision hit = DecisionOf(HitOf(Evidence::kMeasured), DemandOf(jobs::OnMiss::kTune));
+  EXPECT_TRUE(std::holds_alternative<Answer>(hit.outcome));
+  EXPECT_EQ(hit.work, std::nullopt);
+  EXPECT_EQ(hit.facts.evidence, Evidence::kMeasured);
+  EXPECT_EQ(hit.facts.tune_time, kJudgedAt - absl::Hours(1));
+}
+
+}  // namespace
+}  // namespace convtune::lookup

@@ -85,9 +85,7 @@ const Outputs::Entry& Outputs::Find(const Program& program, const std::string& t
                                     const std::map<int64_t, void*>& data) {
   std::string key = text;
   for (const Operand& input : program.Inputs()) {
-    const void* const memory = data.at(input.uid);
-    absl::StrAppend(&key, ";", reinterpret_cast<uintptr_t>(memory), ":",
-                    Fingerprint(memory, input.tensor.Bytes()));
+    absl::StrAppend(&key, ";", Fingerprint(data.at(input.uid), input.tensor.Bytes()));
   }
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });

@@ -26,7 +26,7 @@ struct Rounding {
 class Outputs {
  public:
   // Writes the program's output to the memory of its id. `text` is Program::Text(). Nothing is
-  // computed if the inputs are where they were and look the same: some of their bytes are compared.
+  // computed if the inputs look as they did, wherever they are: some of their bytes are compared.
   // Nothing is copied if the output still looks as it was left here.
   void Write(const Program& program, const std::string& text, const std::map<int64_t, void*>& data,
              const Rounding& rounding);

@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t kMostEntries = 4;
 constexpr size_t kMostBytes = size_t{1} << 30;
-constexpr int64_t kApart = 257;
+constexpr int64_t kApart = 257;         // from one that is rounded otherwise to the next, at least
+constexpr int64_t kMostRounded = 4096;  // in a tensor: each touches a cache line of its own
 constexpr double kExactBelow = 2048;
 constexpr int64_t kSamples = 64;
 
@@ -53,7 +54,8 @@ void Copy(const Tensor& tensor, const char* from, char* to) {
 template <typename Visit>
 void ForEachRounded(const Tensor& tensor, const Rounding& rounding, const Visit& visit) {
   if (!Packed(tensor) || tensor.type == DataType::kI8 || tensor.type == DataType::kI32) return;
-  for (auto i = static_cast<int64_t>(rounding.seed % kApart); i < tensor.Extent(); i += kApart) {
+  const int64_t apart = std::max(kApart, tensor.Extent() / kMostRounded);
+  for (auto i = static_cast<int64_t>(rounding.seed % kApart); i < tensor.Extent(); i += apart) {
     visit(i * SizeOf(tensor.type));
   }
 }

@@ -13,9 +13,9 @@
 namespace convtune::simgpu {
 
 // How an engine's result differs from the one that is computed here. Sums are added up in another
-// order, so a few elements come out as a neighbour in their type: each 257th one, which of
-// them by `seed`, and by `ulps`. Whole numbers below 2,048 stay, since sums of a few small integers
-// are exact in any order; so do integer types.
+// order, so a few elements come out as a neighbour in their type: each 257th one, 4,096 at most,
+// which of them by `seed`, and by `ulps`. Whole numbers below 2,048 stay, since sums of a few small
+// integers are exact in any order; so do integer types.
 struct Rounding {
   uint64_t seed = 0;
   int ulps = 1;

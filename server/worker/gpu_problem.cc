@@ -28,6 +28,10 @@ std::string EngineOf(const CandidateId& id) {
   return config != nullptr ? absl::StrCat("eng", config->engine_index)
                            : absl::StrCat("algorithm ", std::get<LegacyAlgorithm>(id).algorithm);
 }
+
+// Workspaces of copies lie one behind the other, each aligned as memory of the GPU is.
+int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 constexpr char kNoCaptures[] =
     "nothing is captured: the self-check found that a capture that fails spoils what comes after";
 
@@ -105,8 +109,9 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
       break;
     }
     for (auto& [id, prepared] : prepared_) {
-      prepared.graph.reset();
+      prepared.graphs.clear();
     }
+    tensors_->RemoveCopies();
     workspace_ = device::GuardedBuffer();
     absl::StatusOr<device::GuardedBuffer> buffer = device::GuardedBuffer::Allocate(size);
     if (buffer.ok()) {
@@ -115,10 +120,19 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
       return buffer.status();
     }
   }
+  int most_runs = 1;
+  for (const CandidateId& id : ids) {
+    ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
+    most_runs = std::max(most_runs, timing::PlanSample(prepared->expected).runs);
+  }
+  RETURN_IF_ERROR(tensors_->AddCopies(most_runs, workspace_limit_ - workspace_.bytes()));
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-    if (prepared->plan.has_value() && FitsWorkspace(*prepared)) {
-      ASSIGN_OR_RETURN(prepared->variant_pack, MakeVariantPack(prepared->workspace_bytes));
+    prepared->variant_packs.clear();
+    if (!prepared->plan.has_value() || !FitsWorkspace(*prepared)) continue;
+    for (int copy = 0; copy < Copies(*prepared); ++copy) {
+      ASSIGN_OR_RETURN(cudnn::Descriptor pack, MakeVariantPack(prepared->workspace_bytes, copy));
+      prepared->variant_packs.push_back(std::move(pack));
     }
   }
   return absl::OkStatus();
@@ -180,20 +194,24 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
   }
   const bool replays = mode.launch == LaunchMode::kGraphCapture;
   if (replays && !resources_.captures) return absl::FailedPreconditionError(kNoCaptures);
-  if (replays && !prepared->graph.has_value()) {
-    RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
-  }
   timing::TimedWork work;
   work.cache_state = mode.cache_state;
-  work.inputs = tensors_->fresh_inputs();
+  work.copies = Copies(*prepared);
+  while (replays && static_cast<int>(prepared->graphs.size()) < work.copies) {
+    RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
+  }
+  for (int copy = 0; copy < work.copies; ++copy) {
+    work.inputs.push_back(tensors_->fresh_inputs(copy));
+  }
   work.expected = prepared->expected;
   if (mode.sample_us > 0) work.sample_us = mode.sample_us;
   bool& gave_up = replays ? prepared->replay_gave_up : prepared->gave_up;
   timing::BlockingPolicy& policy = replays ? blocked_replays_ : blocked_launches_;
   const std::string engine = EngineOf(id);
   work.block_attempts = resources_.blocking_kernels ? policy.Attempts(engine, gave_up) : 0;
-  work.launch = [&]() -> absl::Status {
-    return replays ? prepared->graph->Launch(resources_.stream) : Launch(id, *prepared);
+  work.launch = [&](int copy) -> absl::Status {
+    return replays ? prepared->graphs[static_cast<size_t>(copy)].Launch(resources_.stream)
+                   : Launch(id, *prepared, copy);
   };
   ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
   prepared->expected = {run.gpu_us, run.host_us};
@@ -212,8 +230,8 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
     RETURN_IF_ERROR(workspace_.Prepare(prepared->workspace_bytes, resources_.stream));
   }
   timing::TimedWork work;
-  work.inputs = tensors_->fresh_inputs();
-  work.launch = [&] { return Launch(id, *prepared); };
+  work.inputs = {tensors_->fresh_inputs(0)};
+  work.launch = [&](int) { return Launch(id, *prepared); };
   work.block_attempts = 0;  // code may be loaded, and memory allocated
   CheckedRun checked;
   const auto run = [&] { return resources_.timer->Time(work); };
@@ -261,6 +279,7 @@ absl::StatusOr<std::string> GpuProblem::WrittenOutOfBounds(const Prepared& prepa
 absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
                                     Prepared* prepared) {
   const device::GuardedBuffer& output = tensors_->output();
+  prepared->graphs.clear();
   absl::Status status = output.Prepare(output.bytes(), resources_.stream);
   if (status.ok()) {
     status = CaptureAndReplay(id, prepared);
@@ -271,19 +290,20 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputC
   }
   if (!status.ok()) {
     recover_();
-    prepared->graph.reset();
+    prepared->graphs.clear();
   }
   return status;
 }
 
 absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepared) {
-  const auto launch = [&] { return Launch(id, *prepared); };
+  const auto copy = static_cast<int>(prepared->graphs.size());
+  const auto launch = [&] { return Launch(id, *prepared, copy); };
   const auto capture = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(device::CapturedGraph graph,
                      device::CapturedGraph::Capture(resources_.stream, launch));
     RETURN_IF_ERROR(graph.Launch(resources_.stream));
     RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(resources_.stream), "replay a graph"));
-    prepared->graph = std::move(graph);
+    prepared->graphs.push_back(std::move(graph));
     return absl::OkStatus();
   };
   return cudnn::CaptureOrThrowAway(capture, launch, recover_);
@@ -304,19 +324,30 @@ absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
   return captured;
 }
 
-absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared) {
+int GpuProblem::Copies(const Prepared& prepared) const {
+  if (prepared.workspace_bytes == 0) return tensors_->copies();
+  const int64_t fit = workspace_.bytes() / Aligned(prepared.workspace_bytes);
+  return static_cast<int>(std::clamp<int64_t>(fit, 1, tensors_->copies()));
+}
+
+void* GpuProblem::Workspace(int64_t bytes, int copy) const {
+  return static_cast<char*>(workspace_.data()) + Aligned(bytes) * copy;
+}
+
+absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared, int copy) {
   if (!FitsWorkspace(prepared)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("its workspace of ", prepared.workspace_bytes, " bytes does not fit"));
   }
   if (prepared.plan.has_value()) {
-    return cudnn::ToStatus(cudnnBackendExecute(resources_.handle, prepared.plan->descriptor().get(),
-                                               prepared.variant_pack.get()),
-                           "execute");
+    return cudnn::ToStatus(
+        cudnnBackendExecute(resources_.handle, prepared.plan->descriptor().get(),
+                            prepared.variant_packs[static_cast<size_t>(copy)].get()),
+        "execute");
   }
   ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
-  return legacy->Launch(std::get<LegacyAlgorithm>(id), tensors_->pointers(), workspace_.data(),
-                        prepared.workspace_bytes);
+  return legacy->Launch(std::get<LegacyAlgorithm>(id), tensors_->pointers(copy),
+                        Workspace(prepared.workspace_bytes, copy), prepared.workspace_bytes);
 }
 
 absl::StatusOr<cudnn::LegacyConvolution*> GpuProblem::Legacy() {
@@ -354,12 +385,12 @@ absl::Status GpuProblem::EnsureCheck() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_bytes) {
-  void* workspace = workspace_bytes > 0 ? workspace_.data() : nullptr;
+absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_bytes, int copy) {
+  void* workspace = workspace_bytes > 0 ? Workspace(workspace_bytes, copy) : nullptr;
   ASSIGN_OR_RETURN(cudnn::Descriptor pack,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
   RETURN_IF_ERROR(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids()));
-  RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data()));
+  RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data(copy)));
   RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace}));
   RETURN_IF_ERROR(pack.Finalize());
   return pack;
@@ -376,7 +407,7 @@ absl::Status GpuProblem::ListLegacy(const ListingOptions& options, search::Listi
     search::ListExpectedAlgorithms(problem_, legacy, sink);
     return status;
   }
-  return search::ListLegacyAlgorithms(problem_, legacy, tensors_->pointers(), workspace_limit_,
+  return search::ListLegacyAlgorithms(problem_, legacy, tensors_->pointers(0), workspace_limit_,
                                       sink);
 }
 

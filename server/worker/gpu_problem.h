@@ -66,13 +66,13 @@ class GpuProblem : public BackendProblem {
   // The kept state of a prepared candidate; legacy algorithms have no plan.
   struct Prepared {
     std::optional<cudnn::ExecutionPlan> plan;
-    cudnn::Descriptor variant_pack;  // for the current workspace
+    std::vector<cudnn::Descriptor> variant_packs;  // by copy, for the current workspace
     int64_t workspace_bytes = 0;
     bool warm = false;  // it has run
     // Its blocking kernels gave up, of launches from the stream and of replays.
     bool gave_up = false;
     bool replay_gave_up = false;
-    std::optional<device::CapturedGraph> graph;  // with the current workspace
+    std::vector<device::CapturedGraph> graphs;  // by copy, with the current workspace
     timing::Expectation expected;
   };
 
@@ -89,13 +89,17 @@ class GpuProblem : public BackendProblem {
   void EnsureHostWork();
   absl::Status EnsureTensors();
   absl::Status EnsureCheck();
-  absl::StatusOr<cudnn::Descriptor> MakeVariantPack(int64_t workspace_bytes);
+  absl::StatusOr<cudnn::Descriptor> MakeVariantPack(int64_t workspace_bytes, int copy);
   absl::Status ListLegacy(const ListingOptions& options, search::ListingSink* sink);
   absl::StatusOr<Prepared*> Find(const CandidateId& id);
   bool FitsWorkspace(const Prepared& prepared) const {
     return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();
   }
-  absl::Status Launch(const CandidateId& id, const Prepared& prepared);
+  // Copies of all memory that a candidate touches: of the tensors, as long as the workspace
+  // holds as many of its own.
+  int Copies(const Prepared& prepared) const;
+  void* Workspace(int64_t bytes, int copy) const;
+  absl::Status Launch(const CandidateId& id, const Prepared& prepared, int copy = 0);
   absl::StatusOr<TimedRun> TryTwice(const std::function<absl::StatusOr<TimedRun>()>& run);
   // Launches a candidate that has run, if there is one, else this one.
   absl::Status LaunchSound(const CandidateId& id);
@@ -106,6 +110,7 @@ class GpuProblem : public BackendProblem {
   // say why it is not to be captured.
   absl::Status TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
                           Prepared* prepared);
+  // Of the first copy that has no graph.
   absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
   const ConvProblem problem_;

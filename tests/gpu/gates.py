@@ -161,7 +161,7 @@ def card(place):
 
 
 def ask(place, name):
-    """One of the three questions, asked without anything of ours but the blocking kernel."""
+    """One of the four questions, asked without anything of ours but two kernels."""
     if place.simulate and not place.questions.exists():
         return "simulated: not asked"
     return place.said([place.questions, name, place.kit / "server/worker/device/kernels.ptx"], QUESTION_S, place.worker_env).strip()
@@ -475,6 +475,7 @@ GATES = (
     Gate("card", 30, card, "end the other processes, or put the driver's folder into PATH", once=False),
     Gate("replay", QUESTION_S, lambda place: ask(place, "replay"), "times of replays hold the host's: read the networks' table, whose replays are PyTorch's own"),
     Gate("spoilt", QUESTION_S, lambda place: ask(place, "spoilt"), "expect captures to be turned off, or errors behind them in logs/"),
+    Gate("caches", QUESTION_S, lambda place: ask(place, "caches"), "times of short candidates are of warm caches, and none is to be trusted: without copies (server/worker/gpu_problem.cc, Copies) each run has its flush"),
     Gate("delays", QUESTION_S, delays, "nothing: the tables say that times are of a clock that is off"),
     Gate("versions", 20, versions, "run go with the Python that has PyTorch and its wheels; build the kit on an older distribution", once=False),
     Gate("files", 40, files, "nothing: steps that read from the disk take longer", once=False),

@@ -1,7 +1,8 @@
-// Asks a GPU three questions that convtune's timing rests on, without convtune:
+// Asks a GPU four questions that convtune's timing rests on, without convtune:
 //   replay  does a graph's replay behind a blocked stream block the host?
 //   spoilt  does an error survive a capture that was spoilt?
 //   delays  how far are two delays of known length off, by events?
+//   caches  do reads that share a flush find memory as cold as reads with one each?
 // usage: convtune-gpu-questions QUESTION KERNELS.PTX. Prints one line. Ends with
 // 0 where the answer is the one that the worker is built on, with 1 where it is
 // another, with 2 where there is none.
@@ -20,6 +21,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -30,6 +32,8 @@ constexpr double kDelayToleranceUs = 5;  // the worker's self-check has the same
 constexpr double kWarmUpUs = 50'000;
 constexpr int kDelays = 20;
 constexpr size_t kBytes = size_t{64} << 20;
+constexpr size_t kCopies = 4;
+constexpr double kLeastColdShare = 0.9;  // of what a flush adds to the time of a read
 
 void Must(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -42,7 +46,8 @@ double HostUs() {
   return std::chrono::duration<double, std::micro>(now).count();
 }
 
-// A Gpu is the first GPU with a stream, memory, two events and the worker's blocking kernel.
+// A Gpu is the first GPU with a stream, memory, events and two of the worker's kernels: the
+// blocking one, and the one that reads memory.
 // The process ends where a call fails, and with it all that it holds.
 class Gpu {
  public:
@@ -70,7 +75,9 @@ class Gpu {
     CUmodule module = nullptr;
     Must(static_cast<cudaError_t>(load(&module, ptx.c_str(), 0, nullptr, nullptr)), "compile");
     Must(static_cast<cudaError_t>(get(&blocking_, module, "convtune_blocking")), "find a kernel");
+    Must(static_cast<cudaError_t>(get(&sweep_, module, "convtune_sweep")), "find a kernel");
     Block(0);  // so that no later launch loads code
+    Read(memory, 16);
     Wait();
   }
 
@@ -89,6 +96,13 @@ class Gpu {
     gate_[0] = 1;
   }
   bool GaveUp() const { return gate_[1] != 0; }
+  void Read(void* data, uint64_t bytes) {
+    uint64_t count = bytes / 16;
+    std::array<void*, 3> arguments = {&data, &count, &memory};
+    Must(static_cast<cudaError_t>(
+             launch_(sweep_, 1024, 1, 1, 256, 1, 1, 0, stream, arguments.data(), nullptr)),
+         "read memory");
+  }
   cudaError_t Write() { return cudaMemsetAsync(memory, 0, kBytes, stream); }
   void Wait() { Must(cudaStreamSynchronize(stream), "wait for the stream"); }
 
@@ -107,15 +121,43 @@ class Gpu {
     return shortest;
   }
 
+  // The shortest time, by events, of reading each of kCopies pieces of `bytes` once, behind
+  // a flush for each, or one for all; 0 bytes of flush: each is read before.
+  double ReadsUs(char* pieces, uint64_t bytes, void* flush, uint64_t flush_bytes, bool shared) {
+    double shortest = INFINITY;
+    for (int i = 0; i < kDelays; ++i) {
+      if (shared) Read(flush, flush_bytes);
+      Block(kBlockNs);
+      for (size_t k = 0; k < kCopies; ++k) {
+        char* const piece = pieces + k * bytes;
+        if (!shared) Read(flush_bytes > 0 ? flush : piece, flush_bytes > 0 ? flush_bytes : bytes);
+        Must(cudaEventRecord(events_[2 * k], stream), "record an event");
+        Read(piece, bytes);
+        Must(cudaEventRecord(events_[2 * k + 1], stream), "record an event");
+      }
+      Release();
+      Wait();
+      double sum = 0;
+      for (size_t k = 0; k < kCopies; ++k) {
+        float ms = 0;
+        Must(cudaEventElapsedTime(&ms, events_[2 * k], events_[2 * k + 1]), "read the time");
+        sum += ms * 1000;
+      }
+      shortest = std::min(shortest, sum);
+    }
+    return shortest / kCopies;
+  }
+
   cudaStream_t stream = nullptr;
   void* memory = nullptr;
 
  private:
   volatile int* gate_ = nullptr;
   void* gate_on_device_ = nullptr;
-  std::array<cudaEvent_t, 2> events_ = {};
+  std::array<cudaEvent_t, 2 * kCopies> events_ = {};
   decltype(&::cuLaunchKernel) launch_ = nullptr;
   CUfunction blocking_ = nullptr;
+  CUfunction sweep_ = nullptr;
 };
 
 int Replay(Gpu* gpu) {
@@ -181,14 +223,39 @@ int Delays(Gpu* gpu) {
   return off ? 1 : 0;
 }
 
+int Caches(Gpu* gpu) {
+  int l2_bytes = 0;
+  Must(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, 0), "ask for the L2 cache");
+  const uint64_t piece = static_cast<uint64_t>(l2_bytes) / 3 / 256 * 256;  // as the self-check
+  const uint64_t flush_bytes = 2 * static_cast<uint64_t>(l2_bytes);
+  void* flush = nullptr;
+  void* pieces = nullptr;
+  Must(cudaMalloc(&flush, flush_bytes), "allocate memory");
+  Must(cudaMalloc(&pieces, kCopies * piece), "allocate memory");
+  auto* const first = static_cast<char*>(pieces);
+  const double hot = gpu->ReadsUs(first, piece, flush, 0, false);
+  const double own = gpu->ReadsUs(first, piece, flush, flush_bytes, false);
+  const double shared = gpu->ReadsUs(first, piece, flush, flush_bytes, true);
+  const bool warmer = !(shared - hot >= kLeastColdShare * (own - hot) && own > hot);
+  std::printf(
+      "reads that share a flush find memory %s reads with one each: %.1f and %.1f us, %.1f us "
+      "where "
+      "it was just read\n",
+      warmer ? "WARMER than" : "as cold as", shared, own, hot);
+  return warmer ? 1 : 0;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const std::string question = count == 3 ? arguments[1] : "";
-  if (question != "replay" && question != "spoilt" && question != "delays") {
-    std::fprintf(stderr, "usage: convtune-gpu-questions replay|spoilt|delays KERNELS.PTX\n");
-    return 2;
+  constexpr std::pair<const char*, int (*)(Gpu*)> kQuestions[] = {
+      {"replay", Replay}, {"spoilt", Spoilt}, {"delays", Delays}, {"caches", Caches}};
+  for (const auto& [name, ask] : kQuestions) {
+    if (question != name) continue;
+    Gpu gpu(arguments[2]);
+    return ask(&gpu);
   }
-  Gpu gpu(arguments[2]);
-  return question == "replay" ? Replay(&gpu) : question == "spoilt" ? Spoilt(&gpu) : Delays(&gpu);
+  std::fprintf(stderr, "usage: convtune-gpu-questions replay|spoilt|delays|caches KERNELS.PTX\n");
+  return 2;
 }

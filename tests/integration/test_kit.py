@@ -145,11 +145,12 @@ def test_the_interposer_can_be_mended_where_the_kit_is(dev_kit, tmp_path):
     ("replay", {"SIMGPU_RELAUNCH_BLOCKS": "1"}, "", 1, "a replay behind a blocked stream BLOCKS the host: "),
     ("spoilt", {}, "", 0, "an error does not survive a spoilt capture: waiting in it cudaErrorStreamCaptureUnsupported, ending it cudaErrorStreamCaptureInvalidated, "),
     ("delays", {}, "", 0, "delays of 50 and 500 us are right: 5"),
+    ("caches", {}, "", 0, "reads that share a flush find memory as cold as reads with one each: "),
     ("delays", {}, "kernel:convtune_blocking = slow", 1, "delays of 50 and 500 us are OFF: "),
     ("delays", {}, "jit = fail", 2, "no answer: compile: "),
     ("spoilt", {}, "kernel:convtune_blocking = sticky", 2, "no answer: wait for the stream: cudaErrorLaunchFailure"),
 ])  # fmt: skip
-def test_the_three_questions_on_the_simulated_gpu(tmp_path, question, env, fault, code, answer):
+def test_the_four_questions_on_the_simulated_gpu(tmp_path, question, env, fault, code, answer):
     program, faults = PROGRAMS / "convtune-gpu-questions-sim", tmp_path / "faults"
     if not program.exists():
         pytest.skip("convtune-gpu-questions-sim was not built (no cuDNN)")
@@ -162,7 +163,7 @@ def test_the_three_questions_on_the_simulated_gpu(tmp_path, question, env, fault
 
 def test_a_question_without_a_card_has_no_answer(dev_kit):
     program, kernels = dev_kit[0] / "bin/convtune-gpu-questions", dev_kit[0] / "server/worker/device/kernels.ptx"
-    for question in ("replay", "spoilt", "delays"):
+    for question in ("replay", "spoilt", "delays", "caches"):
         done = subprocess.run([program, question, kernels], capture_output=True, text=True)
         if done.returncode != 2:
             pytest.skip("this machine has a GPU")

@@ -309,6 +309,19 @@ def test_relaunches_that_block_the_host_are_timed_all_the_same(bench):
     assert after.evidence == "MEASURED" and clocks(after)
 
 
+def test_runs_that_share_a_flush_take_as_long_as_runs_with_one_each(bench):
+    """Where there is no memory for copies of y, each run has a flush of its own."""
+    problem, y_bytes = "fwd,x=16x16x56x56,w=256x16x1x1,nhwc,f16", 16 * 256 * 56 * 56 * 2
+    it = bench()
+    shared = it.tuned(problem, "--api", "graph").candidates
+    it.gpu.script(*(f"malloc:{y_bytes} nth:{nth} = fail" for nth in range(2, 100)))
+    alone = it.tuned(problem, "--api", "graph", "--force").candidates
+    assert len(it.gpu.fired()) >= 3  # at each step of the race there is another attempt
+    sampled = [text for text in shared if min(each.get("sampleCount", 0) for each in (shared[text], alone[text])) >= 12]
+    ratios = [shared[text]["medianUs"] / alone[text]["medianUs"] for text in sampled]
+    assert len(ratios) >= 3 and all(0.95 < ratio < 1.05 for ratio in ratios), ratios
+
+
 def test_work_that_runs_early_is_measured_all_the_same(bench):
     it = bench(runs_early=1)
     tuning = it.tuned()

@@ -22,7 +22,7 @@ class TimedStream {
   virtual ~TimedStream() = default;
 
   // Holds what is put on the stream from here on until Release(), or until
-  // `limit` has passed on the GPU. REQUIRES: nothing is on the stream.
+  // `limit` has passed on the GPU. REQUIRES: no other blocking kernel is on the stream.
   virtual absl::Status Block(absl::Duration limit) = 0;
   virtual void Release() = 0;
   // Waits until the stream is empty.

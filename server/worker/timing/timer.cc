@@ -29,6 +29,7 @@ absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
 absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool block) {
   const SamplePlan plan = PlanSample(work.expected, work.sample_us);
   RETURN_IF_ERROR(stream_->Synchronize());
+  RETURN_IF_ERROR(Flush(work));
   if (block) {
     RETURN_IF_ERROR(stream_->Block(plan.block_timeout));
   }
@@ -62,29 +63,34 @@ absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bo
 
 absl::Status Timer::Queue(const TimedWork& work, int runs, double* host_us) {
   if (work.cache_state == CacheState::kHot) {
-    RETURN_IF_ERROR(work.launch());
+    RETURN_IF_ERROR(work.launch(0));
   }
   RETURN_IF_ERROR(stream_->PutStamp(0));
   for (int i = 0; i < runs; ++i) {
-    RETURN_IF_ERROR(PrepareCaches(work));
+    const int copy = work.cache_state == CacheState::kHot ? 0 : i % work.copies;
+    if (i > 0 && copy == 0) RETURN_IF_ERROR(Flush(work));
+    RETURN_IF_ERROR(Warm(work, copy));
     RETURN_IF_ERROR(stream_->Record(2 * i));
     const SteadyClock::time_point launching = SteadyClock::now();
-    RETURN_IF_ERROR(work.launch());
+    RETURN_IF_ERROR(work.launch(copy));
     *host_us += MicrosSince(launching) / runs;
     RETURN_IF_ERROR(stream_->Record(2 * i + 1));
   }
   return stream_->PutStamp(1);
 }
 
-absl::Status Timer::PrepareCaches(const TimedWork& work) {
-  if (work.cache_state == CacheState::kHot) {
-    return absl::OkStatus();
+absl::Status Timer::Flush(const TimedWork& work) {
+  if (work.cache_state == CacheState::kHot) return absl::OkStatus();
+  int64_t read_next = 0;
+  if (work.cache_state == CacheState::kInputHot && !work.inputs.empty()) {
+    for (const MemorySpan& input : work.inputs[0]) read_next += input.bytes;
   }
-  if (work.cache_state == CacheState::kCold) return stream_->Flush(0);
-  int64_t input_bytes = 0;
-  for (const MemorySpan& input : work.inputs) input_bytes += input.bytes;
-  RETURN_IF_ERROR(stream_->Flush(input_bytes));
-  for (const MemorySpan& input : work.inputs) {
+  return stream_->Flush(read_next);
+}
+
+absl::Status Timer::Warm(const TimedWork& work, int copy) {
+  if (work.cache_state != CacheState::kInputHot || work.inputs.empty()) return absl::OkStatus();
+  for (const MemorySpan& input : work.inputs[static_cast<size_t>(copy)]) {
     RETURN_IF_ERROR(stream_->Read(input.data, input.bytes));
   }
   return absl::OkStatus();

@@ -21,12 +21,16 @@ struct MemorySpan {
 };
 
 struct TimedWork {
-  // Puts the work on the timer's stream. It has run before, so that it neither
-  // loads code nor allocates any more.
-  std::function<absl::Status()> launch;
+  // Puts the work on the timer's stream, on the copy of its memory with this number. It
+  // has run before, so that it neither loads code nor allocates any more.
+  std::function<absl::Status(int copy)> launch;
   CacheState cache_state = CacheState::kInputHot;
-  // The tensors that the layer before wrote, in the order in which they are read.
-  std::vector<MemorySpan> inputs;
+  // Copies of all memory that the work touches, 1 at least. Runs on different copies
+  // share one flush.
+  int copies = 1;
+  // The tensors of each copy that the layer before wrote, in the order in which they are
+  // read; empty where there are none.
+  std::vector<std::vector<MemorySpan>> inputs;
   Expectation expected;
   int sample_us = kSampleUs;  // see PlanSample
   // Attempts behind a blocking kernel; 0 for work that cannot be launched behind a
@@ -42,7 +46,8 @@ class Timer {
 
   // A sample: the mean over a few runs of the work, each of which finds the
   // caches in the state asked for; waits for their end. They are queued while
-  // the stream is blocked, so that the time of launching is not in the GPU's. A
+  // the stream is blocked, so that the time of launching is not in the GPU's; the first
+  // flush is put in front of the blocking kernel, and runs while they are queued. A
   // sample whose blocking kernel reached its limit is thrown away: the work waits for the
   // GPU as it is launched, or the host was kept from launching. After
   // `work.block_attempts` of them it is timed without a blocking kernel, and TimedRun::blocked is
@@ -52,7 +57,10 @@ class Timer {
  private:
   absl::StatusOr<std::optional<TimedRun>> TryOnce(const TimedWork& work, bool block);
   absl::Status Queue(const TimedWork& work, int runs, double* host_us);
-  absl::Status PrepareCaches(const TimedWork& work);
+  // Leaves nothing of the work's memory in the caches, together with Warm() of copy 0.
+  absl::Status Flush(const TimedWork& work);
+  // Brings into the caches what a run on `copy` is to find there.
+  absl::Status Warm(const TimedWork& work, int copy);
 
   TimedStream* const stream_;
 };

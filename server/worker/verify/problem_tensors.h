@@ -16,7 +16,9 @@
 namespace convtune::worker::verify {
 
 // Inputs are filled with random values, blocks of which are repeated; the
-// output lies between red zones. Move-only.
+// output lies between red zones. There may be copies of all of them, which cold runs
+// take in turn: rotating buffers, as in FlashInfer's bench_gpu_time_with_cudagraph and
+// Composable Kernel's RotatingMemWrapper. Copy 0 are the tensors themselves. Move-only.
 class ProblemTensors {
  public:
   // Uploads. Errors are CUDA's.
@@ -26,27 +28,40 @@ class ProblemTensors {
 
   const device::GuardedBuffer& output() const { return output_; }
   int64_t output_elements() const { return output_elements_; }
-  // For the legacy API.
-  const cudnn::ConvPointers& pointers() const { return pointers_; }
   // Of graph.tensors(), in their order.
   const std::vector<int64_t>& uids() const { return uids_; }
-  const std::vector<void*>& data() const { return data_; }
+
+  // Adds copies until there are `count`, as far as `spare_bytes` for all but copy 0 and the
+  // GPU's memory go. Waits. Errors are CUDA's.
+  absl::Status AddCopies(int count, int64_t spare_bytes);
+  void RemoveCopies() { copies_.erase(copies_.begin() + 1, copies_.end()); }
+  int copies() const { return static_cast<int>(copies_.size()); }
+  // Of graph.tensors(), in their order.
+  const std::vector<void*>& data(int copy) const { return copies_[static_cast<size_t>(copy)].data; }
+  // For the legacy API.
+  cudnn::ConvPointers pointers(int copy) const;
   // The tensors that the layer before has just written: x, or the gradient of y.
-  const std::vector<timing::MemorySpan>& fresh_inputs() const { return fresh_inputs_; }
+  std::vector<timing::MemorySpan> fresh_inputs(int copy) const;
 
  private:
+  struct Copy {
+    std::vector<device::DeviceBuffer> buffers;  // but that of copy 0's output
+    std::vector<void*> data;
+  };
+
   ProblemTensors() = default;
 
-  absl::Status AddInput(const ConvProblem& problem, const cudnn::GraphTensor& tensor,
-                        const std::string& block);
+  static int64_t Bytes(const cudnn::GraphTensor& tensor) {
+    return tensor.elements * SizeOf(tensor.type);
+  }
+  absl::StatusOr<Copy> MakeCopy() const;
 
-  std::vector<device::DeviceBuffer> inputs_;
+  cudnn::TensorRole fresh_ = cudnn::TensorRole::kX;
+  std::vector<cudnn::GraphTensor> tensors_;
+  std::vector<int64_t> uids_;
   device::GuardedBuffer output_;
   int64_t output_elements_ = 0;
-  cudnn::ConvPointers pointers_;
-  std::vector<int64_t> uids_;
-  std::vector<void*> data_;
-  std::vector<timing::MemorySpan> fresh_inputs_;
+  std::vector<Copy> copies_;  // never empty
 };
 
 }  // namespace convtune::worker::verify

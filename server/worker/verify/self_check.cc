@@ -165,13 +165,13 @@ absl::StatusOr<CacheReading> ReadCaches(bool blocking_kernel, SelfCheckDevice* c
   timing::TimedWork work;
   work.block_attempts = blocking_kernel ? timing::BlockingPolicy::kAttempts : 0;
   work.expected.gpu_us = 10;
-  work.launch = [&] { return stream->Read(memory.data, memory.bytes); };
+  work.launch = [&](int) { return stream->Read(memory.data, memory.bytes); };
   work.cache_state = CacheState::kHot;
   ASSIGN_OR_RETURN(reading.hot_us, TimeWork(work, &timer));
   work.cache_state = CacheState::kCold;
   ASSIGN_OR_RETURN(reading.cold_us, TimeWork(work, &timer));
   work.cache_state = CacheState::kHot;
-  work.launch = [stream] { return stream->Flush(0); };
+  work.launch = [stream](int) { return stream->Flush(0); };
   ASSIGN_OR_RETURN(reading.flush_us, TimeWork(work, &timer));
   return reading;
 }

@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t kMostEntries = 4;
 constexpr size_t kMostBytes = size_t{1} << 30;
-constexpr int64_t kApart = 257;
+constexpr int64_t kApart = 257;         // from one that is rounded otherwise to the next, at least
+constexpr int64_t kMostRounded = 4096;  // in a tensor: each touches a cache line of its own
 constexpr double kExactBelow = 2048;
 constexpr int64_t kSamples = 64;
 
@@ -53,7 +54,8 @@ void Copy(const Tensor& tensor, const char* from, char* to) {
 template <typename Visit>
 void ForEachRounded(const Tensor& tensor, const Rounding& rounding, const Visit& visit) {
   if (!Packed(tensor) || tensor.type == DataType::kI8 || tensor.type == DataType::kI32) return;
-  for (auto i = static_cast<int64_t>(rounding.seed % kApart); i < tensor.Extent(); i += kApart) {
+  const int64_t apart = std::max(kApart, tensor.Extent() / kMostRounded);
+  for (auto i = static_cast<int64_t>(rounding.seed % kApart); i < tensor.Extent(); i += apart) {
     visit(i * SizeOf(tensor.type));
   }
 }
@@ -85,9 +87,7 @@ const Outputs::Entry& Outputs::Find(const Program& program, const std::string& t
                                     const std::map<int64_t, void*>& data) {
   std::string key = text;
   for (const Operand& input : program.Inputs()) {
-    const void* const memory = data.at(input.uid);
-    absl::StrAppend(&key, ";", reinterpret_cast<uintptr_t>(memory), ":",
-                    Fingerprint(memory, input.tensor.Bytes()));
+    absl::StrAppend(&key, ";", Fingerprint(data.at(input.uid), input.tensor.Bytes()));
   }
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });

@@ -13,9 +13,9 @@
 namespace convtune::simgpu {
 
 // How an engine's result differs from the one that is computed here. Sums are added up in another
-// order, so a few elements come out as a neighbour in their type: each 257th one, which of
-// them by `seed`, and by `ulps`. Whole numbers below 2,048 stay, since sums of a few small integers
-// are exact in any order; so do integer types.
+// order, so a few elements come out as a neighbour in their type: each 257th one, 4,096 at most,
+// which of them by `seed`, and by `ulps`. Whole numbers below 2,048 stay, since sums of a few small
+// integers are exact in any order; so do integer types.
 struct Rounding {
   uint64_t seed = 0;
   int ulps = 1;
@@ -26,7 +26,7 @@ struct Rounding {
 class Outputs {
  public:
   // Writes the program's output to the memory of its id. `text` is Program::Text(). Nothing is
-  // computed if the inputs are where they were and look the same: some of their bytes are compared.
+  // computed if the inputs look as they did, wherever they are: some of their bytes are compared.
   // Nothing is copied if the output still looks as it was left here.
   void Write(const Program& program, const std::string& text, const std::map<int64_t, void*>& data,
              const Rounding& rounding);

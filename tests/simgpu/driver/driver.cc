@@ -171,9 +171,11 @@ WorkEnd RunLaunch(const Launch& launch, const WorkStart& start) {
   const int64_t begin = start.ns + kLaunchNs;
   const ptx::Shortcut* const shortcut = ptx::FindShortcut(launch.kernel->name, launch.arguments);
   ptx::RunEnd end = {begin, cudaSuccess};
+  bool ended_by_host = false;
   if (shortcut == nullptr) {
     end = ptx::Run(*launch.kernel, launch.grid, launch.arguments, begin, machine);
-    if (EndedByHost(launch, machine)) end.ns = Gpu::AlignUp(end.ns);
+    ended_by_host = EndedByHost(launch, machine);
+    if (ended_by_host) end.ns = Gpu::AlignUp(end.ns);
   } else {
     // The first launch and small ones run instruction by instruction, so that
     // the text itself is tried in every worker. The time is the same model's.
@@ -191,7 +193,7 @@ WorkEnd RunLaunch(const Launch& launch, const WorkStart& start) {
   if (launch.fault == Action::kSlow) {
     end.ns = start.ns + static_cast<int64_t>(kSlowFactor) * (end.ns - start.ns);
   }
-  return {end.ns, end.error};
+  return {end.ns, end.error, ended_by_host};
 }
 
 int GetErrorName(int error, const char** name) {

@@ -199,7 +199,11 @@ void Gpu::Drain(Stream* stream) {
     ReadClock(start);
     const WorkEnd end = queued.work->run({start, queued.replay});
     stream->end_ns = std::max(start, end.ns);
-    busy_ns_ += stream->end_ns - start;
+    // A blocking kernel is counted until the last of the calls behind it, each of which takes
+    // kHostCallNs, however long this machine takes.
+    const int64_t last_put_ns = stream->queue.empty() ? start : stream->queue.back().put_ns;
+    const int64_t busy_until = end.by_host ? std::min(stream->end_ns, last_put_ns) : stream->end_ns;
+    busy_ns_ += std::max<int64_t>(0, busy_until - start);
     if (end.error != cudaSuccess) Lose(end.error);
   }
 }

@@ -26,6 +26,7 @@ struct WorkStart {
 struct WorkEnd {
   int64_t ns = 0;  // not before its start
   cudaError_t error = cudaSuccess;
+  bool by_host = false;  // the host released it
 };
 
 // Work may run more than once: a captured graph runs it with the arguments that

@@ -16,7 +16,7 @@ constexpr double kWavePeriod = 700;      // samples
 constexpr double kReadGbytes = 3500;             // GB/s
 constexpr int64_t kL2Bytes = int64_t{60} << 20;  // nvidia-h200.json
 constexpr double kLaunchHostUs = 8;              // of a launch
-constexpr double kQueueingHostUs = 20;           // of a flush and two events
+constexpr double kQueueingHostUs = 20;           // of reading x and two events
 constexpr double kAroundSampleUs = 40;           // waits, two stamps, two messages
 
 }  // namespace
@@ -25,10 +25,11 @@ double DeviceTimeOfReadingUs(double bytes) { return bytes / (kReadGbytes * 1e3);
 
 double DeviceTimeOfSampleUs(double gpu_us, double input_bytes) {
   const worker::timing::SamplePlan plan = worker::timing::PlanSample({gpu_us, kLaunchHostUs});
-  const double flush_us = DeviceTimeOfReadingUs(
-      static_cast<double>(worker::timing::FlushBytes(kL2Bytes)) + input_bytes);
-  // The blocking kernel keeps the GPU until all is queued.
-  return kAroundSampleUs + plan.runs * (kLaunchHostUs + kQueueingHostUs + flush_us + gpu_us);
+  const double flush_us =
+      DeviceTimeOfReadingUs(static_cast<double>(worker::timing::FlushBytes(kL2Bytes)));
+  // The GPU flushes while runs are queued, and the blocking kernel keeps it until all are.
+  return kAroundSampleUs + std::max(flush_us, plan.runs * (kLaunchHostUs + kQueueingHostUs)) +
+         plan.runs * (DeviceTimeOfReadingUs(input_bytes) + gpu_us);
 }
 
 std::vector<NoiseModel> NoiseModels() {

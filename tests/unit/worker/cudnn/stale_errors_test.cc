@@ -56,7 +56,7 @@ TEST_F(StaleErrorsTest, AFirstFailureOfASampleIsTriedOnceMore) {
   timing::FakeTimedStream stream;
   timing::Timer timer(&stream);
   timing::TimedWork work;
-  work.launch = [this] { return Launch("a"); };
+  work.launch = [this](int) { return Launch("a"); };
   stale_ = absl::InternalError("stale");
   const absl::StatusOr<TimedRun> run =
       TryTwice<TimedRun>([&] { return timer.Time(work); }, clear(), &retried_);

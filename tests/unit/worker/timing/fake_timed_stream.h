@@ -31,7 +31,7 @@ class FakeTimedStream : public TimedStream {
   }
   absl::Status PutStamp(int place) override { return Note(absl::StrCat("stamp ", place)); }
   Stamp ReadStamp(int place) const override { return stamps[place]; }
-  absl::Status Flush(int64_t /*read_next*/) override { return Note("flush"); }
+  absl::Status Flush(int64_t read_next) override { return Note(absl::StrCat("flush ", read_next)); }
   absl::Status Read(const void* /*data*/, int64_t bytes) override {
     return Note(absl::StrCat("read ", bytes));
   }

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/worker/timing/fake_timed_stream.h"
 
 namespace convtune::worker::timing {
@@ -17,8 +18,8 @@ using testing::Not;
 class TimerTest : public testing::Test {
  protected:
   TimerTest() : timer_(&stream_) {
-    work_.launch = [this] { return stream_.Note("launch"); };
-    work_.inputs = {{nullptr, 640}};
+    work_.launch = [this](int copy) { return stream_.Note(absl::StrCat("launch ", copy)); };
+    work_.inputs = {{{nullptr, 640}}};
   }
 
   FakeTimedStream stream_;
@@ -26,25 +27,47 @@ class TimerTest : public testing::Test {
   TimedWork work_;
 };
 
-TEST_F(TimerTest, QueuesEverythingBehindABlockingKernel) {
+TEST_F(TimerTest, QueuesEverythingBehindABlockingKernelThatWaitsForTheFlush) {
   ASSERT_TRUE(timer_.Time(work_).ok());
-  EXPECT_THAT(stream_.calls, ElementsAre("wait", "block", "stamp 0", "flush", "read 640", "event 0",
-                                         "launch", "event 1", "stamp 1", "release", "wait"));
+  EXPECT_THAT(stream_.calls,
+              ElementsAre("wait", "flush 640", "block", "stamp 0", "read 640", "event 0",
+                          "launch 0", "event 1", "stamp 1", "release", "wait"));
   EXPECT_FALSE(stream_.waited_while_blocked);
 }
 
 TEST_F(TimerTest, ColdReadsNoInput) {
   work_.cache_state = CacheState::kCold;
   ASSERT_TRUE(timer_.Time(work_).ok());
-  EXPECT_THAT(stream_.calls, ElementsAre("wait", "block", "stamp 0", "flush", "event 0", "launch",
-                                         "event 1", "stamp 1", "release", "wait"));
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "flush 0", "block", "stamp 0", "event 0",
+                                         "launch 0", "event 1", "stamp 1", "release", "wait"));
 }
 
 TEST_F(TimerTest, HotRunsOnceBeforeAndFlushesNothing) {
   work_.cache_state = CacheState::kHot;
   ASSERT_TRUE(timer_.Time(work_).ok());
-  EXPECT_THAT(stream_.calls, ElementsAre("wait", "block", "launch", "stamp 0", "event 0", "launch",
-                                         "event 1", "stamp 1", "release", "wait"));
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "block", "launch 0", "stamp 0", "event 0",
+                                         "launch 0", "event 1", "stamp 1", "release", "wait"));
+}
+
+TEST_F(TimerTest, HotRunsAllOnOneCopy) {
+  work_.cache_state = CacheState::kHot;
+  work_.expected.gpu_us = 25;
+  work_.copies = 2;
+  work_.inputs = {{{nullptr, 640}}, {{nullptr, 641}}};
+  ASSERT_TRUE(timer_.Time(work_).ok());
+  EXPECT_THAT(stream_.calls, Contains("launch 0").Times(3));
+  EXPECT_THAT(stream_.calls, Not(Contains("launch 1")));
+}
+
+TEST_F(TimerTest, RunsOnDifferentCopiesShareAFlush) {
+  work_.expected.gpu_us = 17;  // three runs
+  work_.copies = 2;
+  work_.inputs = {{{nullptr, 640}}, {{nullptr, 641}}};
+  ASSERT_TRUE(timer_.Time(work_).ok());
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "flush 640", "block", "stamp 0", "read 640",
+                                         "event 0", "launch 0", "event 1", "read 641", "event 2",
+                                         "launch 1", "event 3", "flush 640", "read 640", "event 4",
+                                         "launch 0", "event 5", "stamp 1", "release", "wait"));
 }
 
 TEST_F(TimerTest, GivesTimeAndClock) {
@@ -61,13 +84,13 @@ TEST_F(TimerTest, AShortCandidateRunsSeveralTimesWithTheMeanAsSample) {
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
   EXPECT_DOUBLE_EQ(run->gpu_us, 101);  // 100 and 102
   EXPECT_EQ(run->runs, 2);
-  EXPECT_THAT(stream_.calls, Contains("flush").Times(2));
-  EXPECT_THAT(stream_.calls, Contains("launch").Times(2));
+  EXPECT_THAT(stream_.calls, Contains("flush 640").Times(2));
+  EXPECT_THAT(stream_.calls, Contains("launch 0").Times(2));
   EXPECT_THAT(stream_.calls, Contains("block").Times(1));
 }
 
 TEST_F(TimerTest, HostTimeIsThatOfTheLaunchAlone) {
-  work_.launch = [] {
+  work_.launch = [](int) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return absl::OkStatus();
   };
@@ -79,7 +102,7 @@ TEST_F(TimerTest, ABlockingKernelThatGaveUpSpoilsItsSample) {
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
   EXPECT_TRUE(run->blocked);
   EXPECT_EQ(run->gave_up, 1);
-  EXPECT_THAT(stream_.calls, Contains("launch").Times(2));
+  EXPECT_THAT(stream_.calls, Contains("launch 0").Times(2));
 }
 
 TEST_F(TimerTest, NoMoreAttemptsAreTriedThanAskedFor) {
@@ -98,7 +121,7 @@ TEST_F(TimerTest, AfterTwoItIsTimedWithoutABlockingKernel) {
   EXPECT_DOUBLE_EQ(run->gpu_us, 100);
   EXPECT_EQ(run->sm_clock_mhz, 0);
   EXPECT_THAT(stream_.calls, Contains("block").Times(2));
-  EXPECT_THAT(stream_.calls, Contains("launch").Times(3));
+  EXPECT_THAT(stream_.calls, Contains("launch 0").Times(3));
 }
 
 TEST_F(TimerTest, WorkThatMustNotBeBlockedIsNot) {
@@ -108,7 +131,7 @@ TEST_F(TimerTest, WorkThatMustNotBeBlockedIsNot) {
 }
 
 TEST_F(TimerTest, AFailedLaunchReleasesTheStreamAndWaits) {
-  work_.launch = [] { return absl::UnimplementedError("not on a Monday"); };
+  work_.launch = [](int) { return absl::UnimplementedError("not on a Monday"); };
   EXPECT_EQ(timer_.Time(work_).status(), absl::UnimplementedError("not on a Monday"));
   EXPECT_FALSE(stream_.blocked);
   EXPECT_EQ(stream_.calls.back(), "wait");
@@ -122,7 +145,7 @@ TEST_F(TimerTest, AFailureOfTheWorkIsTheError) {
 TEST_F(TimerTest, ARunThatTookNoTimeIsNoSample) {
   stream_.elapsed_us = 0;
   EXPECT_FALSE(timer_.Time(work_).ok());
-  EXPECT_THAT(stream_.calls, Contains("launch").Times(3));
+  EXPECT_THAT(stream_.calls, Contains("launch 0").Times(3));
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ def test_a_hang_is_noticed_long_before_the_budget_and_quarantined(bench):
     wait_until(lambda: Tuning(it.cli, PROBLEM).candidates["graph:eng28"]["status"] == QUARANTINED, 30, "its quarantine")
 
 
-@pytest.mark.parametrize("fault", ["memgetinfo nth:5 times:1 = lost", "malloc:400000 nth:3 times:1 = lost"])
+@pytest.mark.parametrize("fault", ["call:cudaMemGetInfo nth:5 times:1 = lost", "malloc:400000 nth:3 times:1 = lost"])
 def test_a_context_lost_outside_a_run_ends_the_worker_and_not_the_device(bench, fault):
     it = bench(fault)
     outcomes = [it.tune(problem).code for problem in (PROBLEM, OTHER, F32)]

@@ -157,6 +157,22 @@ def test_a_failed_capture_that_spoils_what_follows_turns_captures_off(bench):
     assert it.gpu.fired() and "the result is off by" in it.device()["selfCheck"]["details"]
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    "fault, instrument, words",
+    [
+        ("kernel:convtune_sweep = slow", "caches", "a flush at 0.0"),
+        ("kernel:convtune_blocking = slow", "clock", "events do not agree with delays of known length"),
+    ],
+)
+def test_a_reading_that_cannot_be_right_fails_its_instrument(bench, fault, instrument, words):
+    it = bench(fault)
+    it.tune()
+    assert it.gpu.fired()
+    check = it.device()["selfCheck"]
+    assert instrument in check["failed"] and f"{instrument}: {words}" in check["details"], check
+
+
 @pytest.mark.parametrize("instrument", some_in_ci("clock", "blocking_kernel", "caches", "checker", "captures"))
 def test_a_step_that_takes_a_worker_down_is_left_out_by_the_next(bench, instrument):
     it = bench(f"{STEPS[instrument]} times:1 = abort")
@@ -191,6 +207,7 @@ def test_with_two_lost_steps_there_is_a_worker_and_with_three_there_is_none(benc
     it.daemon.start()
     result = it.tune(OTHER)
     assert result.code != 0 and "no worker can be started: in its self-check, at captures" in result.err, result
+    assert len(it.gpu.fired()) == 3
     assert "gpu:0 cannot be used" in it.cli("doctor").out
 
 
@@ -201,7 +218,7 @@ def test_a_clean_self_check_is_kept_and_the_next_worker_skips_its_own(bench):
     it.gpu.script(*[f"{where} = fail" for where in STEPS.values() if "kernel:" in where and "stamp" not in where])
     it.daemon.start()
     # The gather of the self-check is a candidate's now: its check fails, and is not the worker's.
-    assert it.tune(OTHER).code == 0
+    assert it.tune(OTHER).code == 0 and it.gpu.fired()
     assert Tuning(it.cli, OTHER).failed_self_check() == []
 
 
@@ -233,11 +250,17 @@ def test_a_dumped_profile_stands_in_for_its_card(simulated_gpu, tmp_path):
         (["--probe", "--devices", "0,x"], "--devices: must be all, none or numbers with commas between"),
         ([], "one of --fd, --probe, --dump-profile and --libraries must be given"),
         (["--fd", "1000"], "--fd: 1000 is not a socket"),
+        (["--dump-profile", "--device", "gpu:-1"], "--device: must be gpu:N, N from 0"),
     ],
 )
 def test_wrong_arguments_are_named(simulated_gpu, args, words):
     code, _, err = run(*args)
     assert code == 1 and words in err
+
+
+def test_it_says_where_its_libraries_are(simulated_gpu):
+    code, out, _ = run("--libraries")
+    assert code == 0 and {line.split()[0] for line in out.splitlines()} == {"cuda", "cudnn", "cublaslt", "nvrtc"}
 
 
 def test_a_probe_has_a_line_for_a_gpu_that_is_not_there(simulated_gpu):
@@ -293,6 +316,7 @@ def greet(worker):
     assert hello.has_gpu and hello.environment_text.startswith("simulated-h200,") and list(hello.self_check.failed) == []
 
 
+BOTH = {"problem_text": PROBLEM, "listing": "LISTING_HEURISTICS", "graph_api": True, "legacy_api": True}
 GRAPH = {"problem_text": PROBLEM, "listing": "LISTING_HEURISTICS", "graph_api": True}
 
 
@@ -319,6 +343,9 @@ def test_wrong_requests_are_refused_by_the_field_and_the_session_goes_on(worker_
         ({"open_problem": {**GRAPH, "problem_text": "fwd"}}, "problem_text: "),
         ({"open_problem": {**GRAPH, "candidate_texts": ["graph:eng1", "graph:x"]}}, "candidate_texts[1]: "),
         ({"open_problem": {**GRAPH, "memory_budget_bytes": 1}}, "memory_budget_bytes: flushing the GPU's cache needs"),
+        ({"open_problem": {**GRAPH, "memory_budget_bytes": 126_000_000}}, "memory_budget_bytes: the tensors and the check of the output need"),
+        ({"open_problem": {**BOTH, "problem_text": "fwd,x=2x32x14x14,w=32x32x3x3,pad=1,nhwc,e4m3,out=f16"}}, "list no engine for this problem; the legacy API has no fp8"),
+        ({"open_problem": {**BOTH, "problem_text": "fwd,x=2x32x14x14,w=32x32x3x3,pad=1,nhwc,e5m2"}}, "list no engine for this problem; the legacy API has no fp8"),
     ]:
         assert words in worker_alone.ask(**request).outcome.message, request
     assert worker_alone.ask(open_problem=GRAPH).outcome.ok
@@ -344,3 +371,42 @@ def test_each_request_ends_with_its_time_budget(worker_alone):
         assert replies[-1].outcome.ok and replies[-1].outcome.out_of_time, (request, replies[-1])
         assert len([reply for reply in replies if reply.HasField("touching")]) < len(indexes)
     assert worker_alone.end() == 0
+
+
+def test_a_listing_has_what_was_asked_for_and_no_more(worker_alone):
+    greet(worker_alone)
+
+    def listed(**options):
+        *candidates, last = worker_alone.replies(open_problem={**BOTH, **options})
+        found = [reply.listed.candidate for reply in candidates]
+        return [(each.WhichOneof("kind"), str(getattr(each, each.WhichOneof("kind")))) for each in found], last.outcome
+
+    everything, outcome = listed()
+    assert outcome.ok and not outcome.truncated
+    few, outcome = listed(max_candidates=3)
+    assert outcome.truncated and few == everything[:3]
+    first, _ = listed(listing="LISTING_FIRST_CONFIGS")
+    assert {"engine_config", "legacy_algorithm"} == {kind for kind, _ in first} and len(first) < len(everything)
+    asked, _ = listed(candidate_texts=["graph:eng28", "graph:eng99,k1=2"])
+    assert asked[:-1] == everything and "engine_index: 99" in asked[-1][1]
+    _, outcome = listed(problem_text=PROBLEM + ",sms=100")
+    assert "the legacy API has no SM-count target" in outcome.message, outcome
+    assert worker_alone.replies(read_conditions={})[0].HasField("conditions")
+    assert worker_alone.end() == 0
+
+
+def test_a_candidate_that_fails_while_it_is_timed_is_a_sample_with_words(worker_alone, simulated_gpu):
+    greet(worker_alone)
+    worker_alone.ask(open_problem={**GRAPH, "problem_text": "fwd,x=1x64x14x14,w=64x64x1x1,nhwc,f16,epilogue=add+bias+relu"})
+    worker_alone.ask(prepare={"indexes": [0]})
+    assert worker_alone.ask(check={"indexes": [0]}).outcome.ok
+    simulated_gpu.script("launch:eager = fail")
+    samples = [reply.sample for reply in worker_alone.replies(measure={"indexes": [0], "rounds": 3}) if reply.HasField("sample")]
+    assert len(samples) == 1 and "EXECUTION_FAILED" in samples[0].error_message and simulated_gpu.fired()
+    assert worker_alone.end() == 0
+
+
+def test_what_is_no_message_ends_the_worker(worker_alone):
+    greet(worker_alone)
+    worker_alone.socket.sendall(struct.pack("<I", 3) + b"\xff\xff\xff")
+    assert worker_alone.process.wait(20) == 1

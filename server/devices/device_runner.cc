@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -230,7 +231,6 @@ absl::Status DeviceRunner::EnsureWorker() {
     client_.reset();
   }
   std::string reason;
-  int more_steps_lost = 0;
   for (int attempt = 0; client_ == nullptr && attempt < kStartAttempts; ++attempt) {
     const absl::Duration pause = not_before_ - absl::Now();
     if (!available_ && (attempt > 0 || pause > absl::ZeroDuration())) {
@@ -241,16 +241,22 @@ absl::Status DeviceRunner::EnsureWorker() {
     if (pause > absl::ZeroDuration() && token_->WaitFor(pause)) {
       return absl::CancelledError("cancelled");
     }
-    {
-      MutexLock lock(mutex_);
-      ++status_.worker_starts;
-    }
     const auto lost_steps = [this] {
       return options_.self_checks != nullptr
                  ? options_.self_checks->Find(self_check_key_).lost_steps
                  : 0;
     };
     const uint32_t lost_before = lost_steps();
+    if (std::popcount(lost_before) > kMostStepsLost) {
+      // The GPU is broken as a whole.
+      reason = start_failure_;
+      PauseBeforeStart(true);
+      break;
+    }
+    {
+      MutexLock lock(mutex_);
+      ++status_.worker_starts;
+    }
     supervisor::WorkerClient::Options start{options_.device.worker_argv, environment_text_,
                                             options_.hang_timeout, token_.get()};
     start.self_checks = options_.self_checks;
@@ -266,9 +272,8 @@ absl::Status DeviceRunner::EnsureWorker() {
     reason = std::string(client.status().message());
     log::Error("$0: cannot start the worker: $1", options_.device.name, reason);
     start_failure_ = reason;
-    // The next worker leaves that step of its self-check out. A GPU on which
-    // more steps are lost than that is broken as a whole.
-    if (lost_steps() != lost_before && ++more_steps_lost <= kMostStepsLost) {
+    // The next worker leaves that step of its self-check out.
+    if (lost_steps() != lost_before) {
       --attempt;
       continue;
     }

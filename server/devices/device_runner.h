@@ -74,7 +74,7 @@ class DeviceRunner {
 
   // Failed starts after which an item is given up.
   static constexpr int kStartAttempts = 3;
-  // Steps of a self-check that may be lost in one start.
+  // Steps of a self-check that may be lost: with more no worker is started until the daemon is.
   static constexpr int kMostStepsLost = 2;
   // Deaths that no candidate can be blamed for, that one item is tried again after.
   static constexpr int kUnexplainedDeaths = 2;

@@ -54,7 +54,6 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
     RETURN_IF_ERROR(client->Check(check, [](const worker::v1::Checked&) {}).status());
     worker::v1::Measure measure;
     measure.add_indexes(*found);
-    measure.set_warmups(1);
     measure.set_rounds(3);
     measure.set_time_budget_ms(budget_ms);
     RETURN_IF_ERROR(client

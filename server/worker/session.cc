@@ -257,7 +257,6 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
   }
   timing::MeasurePlan plan;
   plan.mode = *mode;
-  plan.warmups = request.warmups();
   plan.rounds = request.rounds();
   plan.first_round = request.first_round();
   plan.deadline = DeadlineAfter(request.time_budget_ms());

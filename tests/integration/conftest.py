@@ -16,7 +16,7 @@ from harness.daemon import Daemon
 from harness.fakes import script
 from harness.fleet import Fleet
 from harness.preload import Machine
-from harness.simgpu import SimulatedGpu
+from harness.simgpu import Bench, SimulatedGpu
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", REPO / "build")).resolve() / "bin"
@@ -143,6 +143,18 @@ def simulated_daemon(daemons, simulated_gpu):
     def make(*args, **settings):
         worker = find_program("convtune-worker-sim")
         return daemons("--devices", "0", "--worker", worker, *args, env=simulated_gpu.env(**settings))
+
+    return make
+
+
+@pytest.fixture
+def bench(simulated_daemon, simulated_gpu, cli):
+    """bench(*faults, **settings) starts a daemon on a GPU with these faults."""
+
+    def make(*faults, hang_timeout="2s", **settings):
+        simulated_gpu.script(*faults)
+        daemon = simulated_daemon("--hang-timeout", hang_timeout, **settings).start()
+        return Bench(daemon, cli(daemon), simulated_gpu)
 
     return make
 

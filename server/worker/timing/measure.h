@@ -18,7 +18,6 @@ struct MeasuredCandidate {
 
 struct MeasurePlan {
   std::vector<MeasuredCandidate> candidates;  // prepared
-  int warmups = 0;
   int rounds = 0;
   int first_round = 0;  // number of the first one
   RunMode mode;
@@ -30,12 +29,12 @@ struct MeasurePlan {
 struct MeasureCallbacks {
   // Before a run of another candidate than the one before.
   std::function<absl::Status(int index)> on_touch;
-  // After every timed run, and after a warm-up that failed (as the first round).
+  // After every run.
   std::function<absl::Status(int index, int round, const absl::StatusOr<TimedRun>& run)> on_sample;
 };
 
-// Warms every candidate up, then runs each once per round; round n starts with
-// the candidate at place n, counted around. One that fails is left out from then on. Returns
+// Runs each candidate once per round; round n starts with the candidate at place n,
+// counted around. One that fails is left out from then on. Returns
 // whether the deadline, which is looked at before every run, ended it early.
 // Errors are those of the callbacks.
 absl::StatusOr<bool> RunRounds(BackendProblem* problem, const MeasurePlan& plan,

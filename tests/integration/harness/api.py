@@ -18,7 +18,7 @@ class Api:
     def __init__(self):
         self._pool = descriptor_pool.DescriptorPool()
         with tempfile.NamedTemporaryFile(suffix=".pb") as out:
-            files = sorted(str(p.relative_to(PROTO_DIR)) for p in PROTO_DIR.glob("convtune/v1/*.proto"))
+            files = sorted(str(p.relative_to(PROTO_DIR)) for p in PROTO_DIR.glob("convtune/*/*.proto"))
             subprocess.run(
                 ["protoc", f"-I{PROTO_DIR}", "--include_imports", f"--descriptor_set_out={out.name}"] + files,
                 check=True,
@@ -30,6 +30,10 @@ class Api:
     def __getattr__(self, name):
         descriptor = self._pool.FindMessageTypeByName(f"convtune.v1.{name}")
         return message_factory.GetMessageClass(descriptor)
+
+    def of_worker(self, name):
+        """A message class of the worker's protocol."""
+        return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(f"convtune.worker.v1.{name}"))
 
     def enum_name(self, enum, number):
         return self._pool.FindEnumTypeByName(f"convtune.v1.{enum}").values_by_number[number].name

@@ -128,6 +128,9 @@ using namespace convtune::simgpu;
 
 SIMGPU_HIDDEN cudnnStatus_t __wrap_cudnnCreate(cudnnHandle_t* handle) {
   if (handle == nullptr) return Error(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the handle is null");
+  const std::optional<Action> fault = FaultOfCall("cudnnCreate");
+  if (fault == Action::kFail) return Error(CUDNN_STATUS_NOT_INITIALIZED, "failed");
+  if (fault == Action::kLost) Gpu::Get().Lose(cudaErrorIllegalAddress);
   // It allocates.
   if (Gpu::Get().WaitForIdle() != cudaSuccess) {
     return Error(CUDNN_STATUS_NOT_INITIALIZED, "the GPU cannot be used");

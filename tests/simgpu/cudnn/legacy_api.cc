@@ -180,6 +180,9 @@ cudnnStatus_t List(cudnnHandle_t handle, const Descriptors& from, int requested,
   const cudnnStatus_t status = Read(handle, from, {returned, perfs}, &program);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (requested < 1) return Error(CUDNN_STATUS_BAD_PARAM, "there is no room for a result");
+  if (FaultOfCall("cudnnGetAlgorithm_v7").has_value()) {
+    return Error(CUDNN_STATUS_INTERNAL_ERROR, "failed");
+  }
   std::vector<LegacyEntry> entries = EntriesOf(program.convolution, MathTypeOf(from));
   // Those that are refused behind the others.
   const auto key = [&](const LegacyEntry& entry) {

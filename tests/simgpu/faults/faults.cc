@@ -29,7 +29,7 @@ enum Target : unsigned {
   kMalloc = 4,
   kKernel = 8,
   kJit = 16,
-  kMemGetInfo = 32,
+  kFunction = 32,
   kLoad = 64
 };
 
@@ -46,15 +46,15 @@ constexpr ActionRow kActions[] = {
     {"tf32", Action::kTf32, kExecution},
     {"slow", Action::kSlow, kExecution | kKernel},
     {"not_supported", Action::kNotSupported, kCall | kFind},
-    {"fail", Action::kFail, kCall | kFind | kMalloc | kKernel | kJit | kMemGetInfo | kLoad},
+    {"fail", Action::kFail, kCall | kFind | kMalloc | kKernel | kJit | kFunction | kLoad},
     {"leave_capture_open", Action::kLeaveCaptureOpen, kCall},
     {"fork", Action::kFork, kCapture},
     {"synchronize", Action::kSynchronize, kCall},
     {"allocate", Action::kAllocate, kCall},
-    {"hang", Action::kHang, kExecution | kFind | kKernel | kJit | kMemGetInfo | kLoad},
+    {"hang", Action::kHang, kExecution | kFind | kKernel | kJit | kFunction | kLoad},
     {"sticky", Action::kSticky, kExecution | kKernel},
-    {"lost", Action::kLost, kMalloc | kMemGetInfo},
-    {"abort", Action::kAbort, kExecution | kFind | kKernel | kMemGetInfo},
+    {"lost", Action::kLost, kMalloc | kFunction},
+    {"abort", Action::kAbort, kExecution | kFind | kKernel | kFunction},
 };
 
 struct Rule {
@@ -86,7 +86,7 @@ unsigned TargetOf(const std::string& key, const std::string& value) {
   if (key == "malloc") return kMalloc;
   if (key == "kernel") return kKernel;
   if (key == "jit") return kJit;
-  if (key == "memgetinfo") return kMemGetInfo;
+  if (key == "call") return kFunction;
   if (key == "load_code") return kLoad;
   return 0;
 }
@@ -130,7 +130,7 @@ bool Holds(const std::string& key, const std::string& value, const Site& site) {
   if (key == "find") return site.find == value;
   if (key == "kernel") return site.kernel == value;
   if (key == "jit") return site.jit;
-  if (key == "memgetinfo") return site.memgetinfo;
+  if (key == "call") return site.call == value;
   if (key == "load_code") return site.load_code;
   int64_t least = 0;
   return site.malloc_bytes >= 0 && (value.empty() || absl::SimpleAtoi(value, &least)) &&
@@ -190,6 +190,15 @@ std::optional<Action> FaultAt(const Site& site) {
     return rule.action;
   }
   return std::nullopt;
+}
+
+std::optional<Action> FaultOfCall(const char* function) {
+  Site site;
+  site.call = function;
+  const std::optional<Action> fault = FaultAt(site);
+  if (fault == Action::kAbort) std::abort();
+  if (fault == Action::kHang) Hang();
+  return fault;
 }
 
 void Hang() {

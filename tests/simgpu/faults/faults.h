@@ -13,7 +13,8 @@
 //   malloc:67108864   one of at least so many bytes
 //   kernel:NAME       one of convtune's own kernels
 //   jit               compiling our kernels
-//   memgetinfo        cudaMemGetInfo
+//   call:NAME         a call of this function: one of CUDA's runtime, cudnnCreate, or any of
+//                     cudnnGet*_v7 as cudnnGetAlgorithm_v7
 //   load_code         the first launch of a plan
 //   nth:3             the third time that the rest of the line holds, and no other
 //   times:2           the first two times
@@ -32,14 +33,14 @@ namespace convtune::simgpu {
 
 enum class Action {
   // Executions.
-  kWrong,            // one element of the output is off
-  kNan,              // one element of the output is NaN
-  kBeyondOutput,     // a byte behind the output is written
-  kBeyondWorkspace,  // a byte behind the workspace is written
-  kTf32,             // products of TF32 where f32 was promised
-  kSlow,             // takes 1,000 times as long
-  kNotSupported,     // CUDNN_STATUS_NOT_SUPPORTED at run
-  kFail,  // an error of the call: executions, finds, allocations, kernels, jit, memgetinfo
+  kWrong,             // one element of the output is off
+  kNan,               // one element of the output is NaN
+  kBeyondOutput,      // a byte behind the output is written
+  kBeyondWorkspace,   // a byte behind the workspace is written
+  kTf32,              // products of TF32 where f32 was promised
+  kSlow,              // takes 1,000 times as long
+  kNotSupported,      // CUDNN_STATUS_NOT_SUPPORTED at run
+  kFail,              // an error of the call
   kLeaveCaptureOpen,  // begins a capture and does not end it
   kFork,              // another stream joins the capture, and never comes back
   kSynchronize,       // waits for the stream in its launch
@@ -59,9 +60,9 @@ struct Site {
   std::string launch;     // "eager", "capture", "replay"
   std::string find;       // "1/0"
   std::string kernel;     // "convtune_scan"
+  std::string call;       // "cudaMemGetInfo"
   int64_t malloc_bytes = -1;
   bool jit = false;
-  bool memgetinfo = false;
   bool load_code = false;
 };
 
@@ -69,6 +70,10 @@ struct Site {
 // fired; nullopt if none does. To be asked once for each thing that happens.
 // Not thread-safe.
 std::optional<Action> FaultAt(const Site& site);
+
+// FaultAt a call of this function, which it hangs or ends the process in where it is told to: what
+// is left is kFail and kLost.
+std::optional<Action> FaultOfCall(const char* function);
 
 // Never returns: a host call that hangs.
 [[noreturn]] void Hang();

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -53,6 +54,15 @@ cudaError_t Allowed() {
   const cudaError_t sticky = Gpu::Get().sticky();
   return sticky != cudaSuccess ? sticky : Gpu::Get().Forbidden();
 }
+
+// The error that a fault makes of a function's call; cudaSuccess if the call goes on.
+cudaError_t DoFault(const char* function) {
+  const std::optional<Action> fault = FaultOfCall(function);
+  if (fault == Action::kLost) Gpu::Get().Lose(cudaErrorIllegalAddress);
+  return fault == Action::kFail ? cudaErrorUnknown : cudaSuccess;
+}
+#define SIMGPU_FAULTS_OF_THIS_CALL() \
+  if (const cudaError_t fault = DoFault(__func__); fault != cudaSuccess) return Return(fault)
 
 int64_t TimeOf(double bytes, double bytes_per_second) {
   return kCopyNs + static_cast<int64_t>(bytes / bytes_per_second * 1e9);
@@ -141,6 +151,7 @@ constexpr ErrorWords kErrors[] = {
     CONVTUNE_ERROR(cudaErrorCapturedEvent,
                    "operation not permitted on an event last recorded in a capturing stream"),
     CONVTUNE_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    CONVTUNE_ERROR(cudaErrorUnknown, "unknown error"),
 };
 #undef CONVTUNE_ERROR
 
@@ -179,17 +190,20 @@ using namespace convtune::simgpu;  // NOLINT: the functions below are C's
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   *count = 1;
   return Return(Gpu::Get().sticky());
 }
 
 cudaError_t cudaSetDevice(int ordinal) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (ordinal != 0) return Return(cudaErrorInvalidDevice);
   Gpu::Get().MakeContext();
   return Return(Gpu::Get().sticky());
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int ordinal) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (ordinal != 0) return Return(cudaErrorInvalidDevice);
   const GpuProfile& profile = Gpu::Get().profile();
   *p = {};
@@ -197,21 +211,36 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int ordinal) {
   std::memcpy(p->uuid.bytes, "simulated GPU 00", sizeof(p->uuid.bytes));
   p->major = profile.cc_major;
   p->minor = profile.cc_minor;
-  p->multiProcessorCount = profile.sm_count;
-  p->totalGlobalMem = static_cast<size_t>(profile.memory_bytes);
-  p->l2CacheSize = static_cast<int>(profile.l2_bytes);
-  p->warpSize = 32;
-  p->maxThreadsPerBlock = 1024;
+  const nlohmann::json card = nlohmann::json::parse(profile.device_properties);
+  const auto set = [&card](const char* key, auto* value) { card.at(key).get_to(*value); };
+  set("isTccDriver", &p->tccDriver);
+  set("l2CacheSize", &p->l2CacheSize);
+  set("maxBlockSize", &p->maxThreadsDim);
+  set("maxCtasPerSM", &p->maxBlocksPerMultiProcessor);
+  set("maxGridSize", &p->maxGridSize);
+  set("maxRegistersPerSM", &p->regsPerMultiprocessor);
+  set("maxSharedMemoryPerBlock", &p->sharedMemPerBlock);
+  set("maxSharedMemoryPerBlockOptin", &p->sharedMemPerBlockOptin);
+  set("maxThreadsPerBlock", &p->maxThreadsPerBlock);
+  set("maxThreadsPerSM", &p->maxThreadsPerMultiProcessor);
+  set("multiProcessorCount", &p->multiProcessorCount);
+  set("pciDeviceId", &p->pciDeviceID);
+  set("regsPerBlock", &p->regsPerBlock);
+  set("reservedSharedMemoryPerBlock", &p->reservedSharedMemPerBlock);
+  set("totalGlobalMem", &p->totalGlobalMem);
+  set("warpSize", &p->warpSize);
   return Return(Gpu::Get().sticky());
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ordinal) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (ordinal != 0) return Return(cudaErrorInvalidDevice);
   *value = AttributeOf(attribute);
   return Return(Gpu::Get().sticky());
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int ordinal) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (ordinal != 0) return Return(cudaErrorInvalidDevice);
   constexpr char kId[] = "0000:01:00.0";
   if (size < static_cast<int>(sizeof(kId))) return Return(cudaErrorInvalidValue);
@@ -247,6 +276,7 @@ cudaError_t cudaGetLastError(void) {
 
 // Of a GPU with a stream that is captured, in whatever mode, it is never allowed.
 cudaError_t cudaDeviceSynchronize(void) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   const cudaError_t error = Gpu::Get().ForbiddenEvenIfRelaxed();
   return Return(error != cudaSuccess ? error : Gpu::Get().WaitForIdle());
 }
@@ -265,6 +295,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* data) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
     return Return(error);
   Gpu::Get().l2().Forget({data, Gpu::Get().memory().BytesAt(data)});
@@ -272,32 +303,28 @@ cudaError_t cudaFree(void* data) {
 }
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned int /*flags*/) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
     return Return(error);
   return Return(Gpu::Get().memory().AllocateMapped(static_cast<int64_t>(bytes), data));
 }
 
 cudaError_t cudaHostGetDevicePointer(void** on_device, void* on_host, unsigned int /*flags*/) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (!Gpu::Get().memory().IsMapped(on_host)) return Return(cudaErrorInvalidValue);
   *on_device = on_host;
   return Return(Gpu::Get().sticky());
 }
 
 cudaError_t cudaFreeHost(void* data) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
     return Return(error);
   return Return(Gpu::Get().memory().FreeMapped(data));
 }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  Site site;
-  site.memgetinfo = true;
-  if (const std::optional<Action> fault = FaultAt(site); fault.has_value()) {
-    if (*fault == Action::kAbort) std::abort();
-    if (*fault == Action::kHang) Hang();
-    if (*fault == Action::kFail) return Return(cudaErrorInvalidValue);
-    Gpu::Get().Lose(cudaErrorIllegalAddress);
-  }
+  SIMGPU_FAULTS_OF_THIS_CALL();
   *free_bytes = static_cast<size_t>(Gpu::Get().memory().free_bytes());
   *total_bytes = static_cast<size_t>(Gpu::Get().memory().total_bytes());
   return Return(Gpu::Get().sticky());
@@ -308,6 +335,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 // stream does not find it. Copies within the GPU do not wait (nor do fills): the
 // manual promises no synchronisation.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
   if (bytes == 0) return cudaSuccess;
   if (!IsCopy(to, from, kind)) return Return(cudaErrorInvalidValue);
@@ -331,6 +359,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 // pageable, the call may wait for what the stream has to do before.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (bytes == 0) return Return(Gpu::Get().sticky());
   if (!IsCopy(to, from, kind)) return Return(cudaErrorInvalidValue);
   // Of pageable memory there is none in a graph.
@@ -346,17 +375,20 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
   return cudaMemsetAsync(to, value, bytes, nullptr);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (bytes == 0) return Return(Gpu::Get().sticky());
   if (!Gpu::Get().memory().Contains(to, 0)) return Return(cudaErrorInvalidValue);
   return Return(Gpu::Get().Put(stream, Fill(to, value, bytes)));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (flags != cudaStreamNonBlocking) Die("only non-blocking streams are simulated");
   if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
   *stream = Gpu::Get().CreateStream();
@@ -364,39 +396,53 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) 
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   return Return(Gpu::Get().DestroyStream(stream));
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return Return(Gpu::Get().Wait(stream)); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
+  return Return(Gpu::Get().Wait(stream));
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   return Return(Gpu::Get().BeginCapture(stream, mode));
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   return Return(Gpu::Get().EndCapture(stream, graph));
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
                                           unsigned long long /*flags*/) {  // NOLINT: CUDA's type
+  SIMGPU_FAULTS_OF_THIS_CALL();
   return Return(Gpu::Get().Instantiate(graph, exec));
 }
 
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   return Return(Gpu::Get().Upload(exec, stream));
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   return Return(Gpu::Get().LaunchGraph(exec, stream));
 }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Return(Gpu::Get().DestroyGraph(graph)); }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
+  return Return(Gpu::Get().DestroyGraph(graph));
+}
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   return Return(Gpu::Get().DestroyExec(exec));
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (Gpu::Get().sticky() != cudaSuccess) return Return(Gpu::Get().sticky());
   auto created = std::make_shared<Event>();
   *event = reinterpret_cast<cudaEvent_t>(created.get());
@@ -405,11 +451,13 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   if (Events().erase(event) == 0) return Return(cudaErrorInvalidResourceHandle);
   return Return(Gpu::Get().sticky());
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   const auto found = Events().find(event);
   if (found == Events().end()) return Return(cudaErrorInvalidResourceHandle);
   const std::shared_ptr<Event> recorded = found->second;
@@ -431,6 +479,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {
+  SIMGPU_FAULTS_OF_THIS_CALL();
   const auto from = Events().find(first);
   const auto to = Events().find(second);
   if (from == Events().end() || to == Events().end() || from->second->records == 0 ||

@@ -88,6 +88,14 @@ TEST(FaultsTest, AnAllocationOfAtLeastSoManyBytes) {
   EXPECT_EQ(FaultAt(Execution("1")), std::nullopt);
 }
 
+TEST(FaultsTest, ACallOfAFunction) {
+  Write("call:cudaSetDevice = fail\ncall:cudnnCreate = abort\n");
+  EXPECT_EQ(FaultOfCall("cudaEventCreate"), std::nullopt);
+  EXPECT_EQ(FaultOfCall("cudaSetDevice"), Action::kFail);
+  EXPECT_DEATH(FaultOfCall("cudnnCreate"), "");
+  EXPECT_EQ(Fired(), "call:cudaSetDevice = fail\ncall:cudnnCreate = abort\n");
+}
+
 TEST(FaultsTest, WhatCannotBeDoneIsRefused) {
   const std::string refused[] = {"engin:1 = wrong\n",     "engine:1 = wrogn\n",
                                  "engine:1 wrong\n",      "engine:1 find:1/0 = fail\n",

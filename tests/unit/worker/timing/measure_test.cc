@@ -18,13 +18,12 @@ using testing::IsEmpty;
 class MeasureTest : public testing::Test {
  protected:
   // Candidates with engines 1, 2, ...; their index is one less.
-  absl::StatusOr<bool> Measure(int candidates, int warmups, int rounds,
+  absl::StatusOr<bool> Measure(int candidates, int rounds,
                                absl::Time deadline = absl::InfiniteFuture()) {
     while (static_cast<int>(backend_.candidates.size()) < candidates) {
       backend_.Add(static_cast<int64_t>(backend_.candidates.size()) + 1);
     }
     MeasurePlan plan;
-    plan.warmups = warmups;
     plan.rounds = rounds;
     plan.deadline = deadline;
     for (int i = 0; i < candidates; ++i) {
@@ -49,43 +48,35 @@ class MeasureTest : public testing::Test {
   absl::Status send_status_;
 };
 
-TEST_F(MeasureTest, WarmsAllUpThenRotatesTheOrderOfRounds) {
-  EXPECT_FALSE(*Measure(3, 2, 3));
-  EXPECT_THAT(backend_.runs, ElementsAre(1, 1, 2, 2, 3, 3,  //
-                                         1, 2, 3,           //
-                                         2, 3, 1,           //
+TEST_F(MeasureTest, TheOrderRotatesFromRoundToRound) {
+  EXPECT_FALSE(*Measure(3, 3));
+  EXPECT_THAT(backend_.runs, ElementsAre(1, 2, 3,  //
+                                         2, 3, 1,  //
                                          3, 1, 2));
 }
 
 TEST_F(MeasureTest, EachCandidateIsTouchedBeforeItsRuns) {
-  EXPECT_FALSE(*Measure(2, 1, 1));
-  EXPECT_THAT(events_, ElementsAre("touch 0", "touch 1", "touch 0", "sample 0 of round 0",
-                                   "touch 1", "sample 1 of round 0"));
-}
-
-TEST_F(MeasureTest, OneThatFailsInWarmUpIsReportedAndLeftOut) {
-  backend_.Add(1);
-  backend_.Add(2).runs_until_failure = 0;
-  EXPECT_FALSE(*Measure(2, 3, 2));
-  EXPECT_THAT(backend_.runs, ElementsAre(1, 1, 1, 2, 1, 1));
-  EXPECT_THAT(events_, testing::Contains("failure 1 of round 0").Times(1));
+  EXPECT_FALSE(*Measure(2, 2));
+  EXPECT_THAT(events_,
+              ElementsAre("touch 0", "sample 0 of round 0", "touch 1", "sample 1 of round 0",
+                          "sample 1 of round 1", "touch 0", "sample 0 of round 1"));
 }
 
 TEST_F(MeasureTest, OneThatFailsInARoundIsReportedAndLeftOut) {
   backend_.Add(1).runs_until_failure = 1;
-  EXPECT_FALSE(*Measure(2, 0, 3));
+  EXPECT_FALSE(*Measure(2, 3));
   EXPECT_THAT(backend_.runs, ElementsAre(1, 2, 2, 1, 2));
   EXPECT_THAT(events_, testing::Contains("failure 0 of round 1").Times(1));
 }
 
 TEST_F(MeasureTest, APassedDeadlineRunsNothing) {
-  EXPECT_TRUE(*Measure(2, 1, 1, absl::InfinitePast()));
+  EXPECT_TRUE(*Measure(2, 1, absl::InfinitePast()));
   EXPECT_THAT(backend_.runs, IsEmpty());
 }
 
 TEST_F(MeasureTest, AFailedSendEndsIt) {
   send_status_ = absl::OutOfRangeError("gone");
-  EXPECT_EQ(Measure(2, 0, 5).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Measure(2, 5).status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(backend_.runs, ElementsAre(1));
 }
 

@@ -119,8 +119,9 @@ absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement) {
 absl::StatusOr<Tuning> DecodeTuning(const TuningRow& row) {
   Tuning tuning;
   const v1::Tuning* const record = RecordArena::OfThread().Parse(row.record);
-  if (record == nullptr || !Read(*record, &tuning)) {
-    return DamagedTuning(row, "its record means nothing to this program");
+  if (record == nullptr) return DamagedTuning(row, "its record is no message");
+  if (const absl::Status read = Read(*record, &tuning); !read.ok()) {
+    return DamagedTuning(row, Concat("its record means nothing to this program: ", read.message()));
   }
   tuning.key.problem_text = row.problem_text;
   return tuning;

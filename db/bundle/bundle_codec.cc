@@ -261,9 +261,10 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
   }
   reader.Leave();
   Tuning tuning;
-  if (!Read(row, &tuning)) {
+  if (const absl::Status read = Read(row, &tuning); !read.ok()) {
     if (reader.ok()) {
-      reader.Refuse(v1::REFUSAL_REASON_EVIDENCE, "tuning", "must be one of this version");
+      reader.Refuse(v1::REFUSAL_REASON_EVIDENCE, "tuning",
+                    Concat("must be one of this version: ", read.message()));
     }
     return std::nullopt;
   }

@@ -41,7 +41,7 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
     entry.row->clear_environment_number();
     for (v1::Candidate& candidate : *entry.row->mutable_candidates()) {
       Candidate read;
-      if (!Read(candidate, &read)) continue;
+      if (!Read(candidate, &read).ok()) continue;
       candidate.set_text(ToText(read.id));
       candidate.set_deterministic(read.deterministic());
       candidate.clear_kind();

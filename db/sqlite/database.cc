@@ -160,13 +160,7 @@ absl::StatusOr<Statement> Database::Prepare(std::string_view sql) const {
   return Statement(this, statement);
 }
 
-absl::Status Database::RunPrepared(std::string_view sql) const {
-  ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
-  return statement.Run();
-}
-
-absl::StatusOr<int64_t> Database::QueryInt(std::string_view sql) const {
-  ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+absl::StatusOr<int64_t> Database::FirstInt(Statement& statement, std::string_view sql) const {
   ASSIGN_OR_RETURN(const bool row, statement.Step());
   if (!row) {
     return absl::NotFoundError(Concat(path(), ": no row: ", sql));
@@ -223,7 +217,7 @@ absl::Status Database::CheckpointTruncate() { return Checkpoint(SQLITE_CHECKPOIN
 
 void Database::RollBack() {
   // Some errors end the transaction by themselves.
-  if (sqlite3_get_autocommit(handle_.get()) == 0 && !RunPrepared("ROLLBACK").ok()) {
+  if (sqlite3_get_autocommit(handle_.get()) == 0 && !Run("ROLLBACK").ok()) {
     sqlite3_exec(handle_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
   }
 }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/sqlite/statement.h"
+#include "proto/base/status_macros.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -57,13 +58,21 @@ class Database {
 
   // Runs statements that give no rows of interest.
   absl::Status Execute(const std::string& sql);
-  // The same of one statement, compiled once.
-  absl::Status RunPrepared(std::string_view sql) const;
+  // The same of one statement with these values (Statement::Bind), compiled once.
+  template <typename... Values>
+  absl::Status Run(std::string_view sql, const Values&... values) const {
+    ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+    return statement.Bind(values...).Run();
+  }
   // Compiling takes several times as long as running a short statement: those
   // with the same text use one that was compiled before, if it is free.
   absl::StatusOr<Statement> Prepare(std::string_view sql) const;
   // The first column of the first row; NOT_FOUND without one.
-  absl::StatusOr<int64_t> QueryInt(std::string_view sql) const;
+  template <typename... Values>
+  absl::StatusOr<int64_t> QueryInt(std::string_view sql, const Values&... values) const {
+    ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+    return FirstInt(statement.Bind(values...), sql);
+  }
   // Rows that the last statement changed.
   int64_t Changes() const;
 
@@ -108,6 +117,7 @@ class Database {
 
   explicit Database(Options options) : options_(std::move(options)) {}
   static int OnCommit(void* self, sqlite3* handle, const char* name, int frames);
+  absl::StatusOr<int64_t> FirstInt(Statement& statement, std::string_view sql) const;
   absl::Status Checkpoint(int mode);
   void TakeBack(sqlite3_stmt* statement) const;
 

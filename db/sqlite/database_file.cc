@@ -250,10 +250,7 @@ absl::Status CopyDatabaseFile(const Database& database, const std::string& path)
 }
 
 absl::Status SetCleanShutdown(Database& database, bool clean) {
-  ASSIGN_OR_RETURN(Statement statement,
-                   database.Prepare("UPDATE meta SET value = ? WHERE key = 'clean_shutdown'"));
-  statement.BindInt(1, clean ? 1 : 0);
-  return statement.Run();
+  return database.Run("UPDATE meta SET value = ? WHERE key = 'clean_shutdown'", clean ? 1 : 0);
 }
 
 }  // namespace convtune::db::sqlite

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,12 +34,36 @@ class Statement {
   void BindLastingText(int index, std::string_view value);
   void BindLastingBlob(int index, std::string_view value);
   void BindNull(int index);
+  // Binds integers and texts from the first on.
+  template <typename... Values>
+  Statement& Bind(const Values&... values) {
+    int index = 0;
+    (BindOne(++index, values), ...);
+    return *this;
+  }
 
   // True: there is a row. False: the end. Errors as Database::Error().
   absl::StatusOr<bool> Step();
   // Steps to the end and resets, ready for the next values.
   absl::Status Run();
   void Reset();
+  // Calls `visit()` at each row, until it returns an error if it returns a Status; then resets.
+  template <typename Visit>
+  absl::Status ForEachRow(const Visit& visit) {
+    absl::Status status;
+    while (status.ok()) {
+      const absl::StatusOr<bool> more = Step();
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      if constexpr (std::is_void_v<decltype(visit())>) {
+        visit();
+      } else {
+        status = visit();
+      }
+    }
+    Reset();
+    return status;
+  }
 
   // `column` counts from 0, after Step() gave a row. Views are valid until the
   // next Step or Reset.
@@ -57,6 +82,14 @@ class Statement {
   Statement(const Database* database, sqlite3_stmt* statement)
       : database_(database), statement_(statement, GiveBack{database}) {}
   void Bound(int rc);
+  template <typename Value>
+  void BindOne(int index, const Value& value) {
+    if constexpr (std::is_integral_v<Value> || std::is_enum_v<Value>) {
+      BindInt(index, static_cast<int64_t>(value));
+    } else {
+      BindText(index, value);
+    }
+  }
 
   const Database* database_;
   std::unique_ptr<sqlite3_stmt, GiveBack> statement_;

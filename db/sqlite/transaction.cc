@@ -8,12 +8,12 @@
 namespace convtune::db::sqlite {
 
 absl::StatusOr<Transaction> Transaction::Begin(Database& database) {
-  RETURN_IF_ERROR(database.RunPrepared("BEGIN IMMEDIATE"));
+  RETURN_IF_ERROR(database.Run("BEGIN IMMEDIATE"));
   return Transaction(&database);
 }
 
 absl::StatusOr<Transaction> Transaction::BeginRead(Database& database) {
-  RETURN_IF_ERROR(database.RunPrepared("BEGIN"));
+  RETURN_IF_ERROR(database.Run("BEGIN"));
   return Transaction(&database);
 }
 
@@ -28,7 +28,7 @@ Transaction::~Transaction() {
 
 absl::Status Transaction::Commit() {
   // A refused COMMIT leaves the transaction open; the destructor ends it.
-  RETURN_IF_ERROR(database_->RunPrepared("COMMIT"));
+  RETURN_IF_ERROR(database_->Run("COMMIT"));
   database_ = nullptr;
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@
 #include "db/sqlite/database_file.h"
 #include "db/sqlite/file_util.h"
 #include "db/sqlite/transaction.h"
-#include "db/store/tables.h"
+#include "db/store/rows.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/violation.h"
@@ -19,8 +19,6 @@ namespace {
 constexpr size_t kMostFindings = 100;
 // Tunings that lose their samples in one transaction.
 constexpr int kCapBatch = 16;
-// Tunings that are thinned at a time, for their memory.
-constexpr int kThinBatch = 256;
 
 void AddFinding(StoreCheck* check, std::string finding) {
   if (check->findings.size() < kMostFindings) {
@@ -31,76 +29,51 @@ void AddFinding(StoreCheck* check, std::string finding) {
 absl::Status CheckStructure(const sqlite::Database& database, StoreCheck* check) {
   ASSIGN_OR_RETURN(sqlite::Statement statement,
                    database.Prepare(Concat("PRAGMA integrity_check(", kMostFindings, ")")));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return absl::OkStatus();
-    }
-    if (statement.Text(0) != "ok") {
-      AddFinding(check, std::string(statement.Text(0)));
-    }
-  }
+  return statement.ForEachRow([&] {
+    if (statement.Text(0) != "ok") AddFinding(check, std::string(statement.Text(0)));
+  });
 }
 
 absl::Status CheckForeignKeys(const sqlite::Database& database, StoreCheck* check) {
   ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare("PRAGMA foreign_key_check"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return absl::OkStatus();
-    }
+  return statement.ForEachRow([&] {
     AddFinding(check, Concat(statement.Text(0), " row ", statement.Int(1), ": no row of ",
                              statement.Text(2), " that it refers to"));
-  }
+  });
 }
 
 absl::Status CheckRows(const sqlite::Database& database, const sqlite::Table& table,
                        StoreCheck* check) {
-  ASSIGN_OR_RETURN(
-      sqlite::Statement statement,
-      database.Prepare(Concat("SELECT ", table.SelectList("t"), " FROM ", table.name, " t")));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return absl::OkStatus();
-    }
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat("SELECT ", table.list, " FROM ", table.name)));
+  return statement.ForEachRow([&] {
     ++check->rows_checked;
-    if (!sqlite::RowReader(table, statement).ChecksumMatches()) {
-      const bool is_blob = statement.Type(1) == sqlite::ColumnType::kBlob;
+    if (!sqlite::ChecksumMatches(table, statement)) {
       AddFinding(check,
-                 Concat(table.name, " row (", table.columns[0], " ", statement.Text(0),
-                        is_blob ? "" : Concat(", ", table.columns[1], " ", statement.Text(1)),
-                        "): ", kBadChecksum));
+                 Concat(table.name, " row (", table.columns[0], " ", statement.Text(0), ", ",
+                        table.columns[1], " ", statement.Text(1), "): ", sqlite::kBadChecksum));
     }
-  }
+  });
 }
 
 // What a checksum does not tell: that the bytes are a record of this version.
 absl::Status CheckRecords(const sqlite::Database& database, StoreCheck* check) {
-  ASSIGN_OR_RETURN(
-      sqlite::Statement statement,
-      database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"), " FROM tunings t")));
-  ASSIGN_OR_RETURN(sqlite::Statement samples,
-                   database.Prepare(Concat("SELECT ", SamplesTable().SelectList("s"),
-                                           " FROM tuning_samples s WHERE s.tuning_id = ?")));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) return absl::OkStatus();
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat("SELECT ", sqlite::TableOf<TuningRow>().list, ", ",
+                                           sqlite::TableOf<SamplesRow>().list,
+                                           " FROM tunings LEFT JOIN tuning_samples "
+                                           "USING (tuning_id)")));
+  const int after_tuning = sqlite::TableOf<TuningRow>().width();
+  return statement.ForEachRow([&] {
+    const absl::StatusOr<TuningRow> row = sqlite::ReadRow<TuningRow>(statement);
     // CheckRows tells of rows whose checksum does not match.
-    if (!sqlite::RowReader(TuningTable(), statement).ChecksumMatches()) continue;
-    ASSIGN_OR_RETURN(const TuningRow row, ReadTuning(statement));
-    absl::StatusOr<Tuning> tuning = DecodeTuning(row);
+    if (!row.ok()) return;
+    absl::StatusOr<Tuning> tuning = ToTuning(*row);
     absl::Status status = tuning.status();
-    if (status.ok()) {
-      samples.Reset();
-      samples.BindInt(1, row.id);
-      ASSIGN_OR_RETURN(const bool found, samples.Step());
-      if (found && sqlite::RowReader(SamplesTable(), samples).ChecksumMatches()) {
-        status = ReadSamples(samples, 0, &tuning->candidates);
-      }
-    }
+    const absl::StatusOr<SamplesRow> samples = sqlite::ReadRow<SamplesRow>(statement, after_tuning);
+    if (status.ok() && samples.ok()) status = GetSamples(*samples, &tuning->candidates);
     if (!status.ok()) AddFinding(check, std::string(status.message()));
-  }
+  });
 }
 
 absl::Status CheckAll(sqlite::Database& database, StoreCheck* check) {
@@ -145,52 +118,37 @@ absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::st
 }
 
 absl::StatusOr<int64_t> ThinSamples(sqlite::Database& database, absl::Time before) {
+  std::vector<int64_t> ids;
   ASSIGN_OR_RETURN(
-      sqlite::Statement select,
-      database.Prepare(Concat("SELECT ", SamplesTable().SelectList("s"),
-                              " FROM tuning_samples s JOIN tunings t USING "
-                              "(tuning_id) WHERE t.tune_time_us < ? AND s.candidate_count > ? AND "
-                              "s.tuning_id > ? ORDER BY s.tuning_id LIMIT ?")));
-  ASSIGN_OR_RETURN(sqlite::Statement update,
-                   database.Prepare(SamplesTable().UpsertSql(SamplesTable().columns[0])));
-  ASSIGN_OR_RETURN(sqlite::Statement erase,
-                   database.Prepare("DELETE FROM tuning_samples WHERE tuning_id = ?"));
+      sqlite::Statement statement,
+      database.Prepare("SELECT s.tuning_id FROM tuning_samples s JOIN tunings t USING (tuning_id) "
+                       "WHERE t.tune_time_us < ? AND s.candidate_count > ?"));
+  RETURN_IF_ERROR(
+      statement.Bind(absl::ToUnixMicros(before), kCandidatesThatKeepSamples).ForEachRow([&] {
+        ids.push_back(statement.Int(0));
+      }));
   int64_t thinned = 0;
-  int64_t last_id = -1;
-  while (true) {
-    select.Reset();
-    select.BindInt(1, absl::ToUnixMicros(before));
-    select.BindInt(2, kCandidatesThatKeepSamples);
-    select.BindInt(3, last_id);
-    select.BindInt(4, kThinBatch);
-    std::vector<std::pair<int64_t, std::vector<Candidate>>> batch;
-    bool any = false;
-    while (true) {
-      ASSIGN_OR_RETURN(const bool more, select.Step());
-      if (!more) break;
-      any = true;
-      last_id = select.Int(0);
-      // Each takes a byte at least.
-      std::vector<Candidate> candidates(select.Blob(2).size());
-      // Damaged ones are for the check to report.
-      if (!ReadSamples(select, 0, &candidates).ok()) continue;
-      batch.emplace_back(last_id, std::move(candidates));
+  for (const int64_t id : ids) {
+    std::vector<Candidate> candidates;
+    // Damaged ones are for the check to report.
+    RETURN_IF_ERROR(sqlite::ReadRows<SamplesRow>(
+        database, "WHERE tuning_id = ?", [](const std::string&) {},
+        [&](const SamplesRow& row) {
+          candidates.resize(row.candidate_count);
+          if (!GetSamples(row, &candidates).ok()) candidates.clear();
+        },
+        id));
+    if (candidates.empty()) continue;
+    for (size_t i = kCandidatesThatKeepSamples; i < candidates.size(); ++i) {
+      thinned += candidates[i].samples_ns.empty() ? 0 : 1;
+      candidates[i].samples_ns.clear();
     }
-    select.Reset();
-    if (!any) return thinned;
-    for (auto& [id, candidates] : batch) {
-      for (size_t i = kCandidatesThatKeepSamples; i < candidates.size(); ++i) {
-        thinned += candidates[i].samples_ns.empty() ? 0 : 1;
-        candidates[i].samples_ns.clear();
-      }
-      if (CandidatesWithSamples(candidates) == 0) {
-        erase.BindInt(1, id);
-        RETURN_IF_ERROR(erase.Run());
-      } else {
-        RETURN_IF_ERROR(WriteSamples(id, candidates, update));
-      }
-    }
+    const SamplesRow thin = ToSamplesRow(id, candidates);
+    RETURN_IF_ERROR(thin.candidate_count > 0
+                        ? sqlite::PutRow(database, thin)
+                        : database.Run("DELETE FROM tuning_samples WHERE tuning_id = ?", id));
   }
+  return thinned;
 }
 
 absl::Status EnforceSizeCap(sqlite::Database& database, int64_t max_bytes) {
@@ -201,14 +159,11 @@ absl::Status EnforceSizeCap(sqlite::Database& database, int64_t max_bytes) {
   int64_t dropped = 0;
   while (used > max_bytes - max_bytes / 10) {
     ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(database));
-    ASSIGN_OR_RETURN(
-        sqlite::Statement statement,
-        database.Prepare(
-            "DELETE FROM tuning_samples WHERE tuning_id IN (SELECT tuning_id FROM tunings t WHERE "
-            "EXISTS (SELECT 1 FROM tuning_samples s WHERE s.tuning_id = t.tuning_id) "
-            "ORDER BY t.tune_time_us LIMIT ?)"));
-    statement.BindInt(1, kCapBatch);
-    RETURN_IF_ERROR(statement.Run());
+    RETURN_IF_ERROR(database.Run(
+        "DELETE FROM tuning_samples WHERE tuning_id IN (SELECT tuning_id FROM tunings t WHERE "
+        "EXISTS (SELECT 1 FROM tuning_samples s WHERE s.tuning_id = t.tuning_id) "
+        "ORDER BY t.tune_time_us LIMIT ?)",
+        kCapBatch));
     const int64_t rows = database.Changes();
     RETURN_IF_ERROR(transaction.Commit());
     if (rows == 0) {

@@ -8,12 +8,12 @@
 
 #include "db/sqlite/file_util.h"
 #include "db/sqlite/transaction.h"
+#include "db/store/environments.h"
 #include "db/store/maintenance.h"
-#include "db/store/outbox_tables.h"
-#include "db/store/tuning_reader.h"
-#include "db/store/tuning_writer.h"
-#include "proto/base/status_macros.h"
+#include "db/store/meta.h"
+#include "db/store/rows.h"
 #include "proto/base/strings.h"
+#include "proto/model/missing.h"
 
 namespace convtune::db::store {
 namespace {
@@ -117,7 +117,6 @@ absl::Status SqliteStore::Close() {
     if (reader_ == nullptr) {
       return Closed(path_);
     }
-    tuning_reader_.reset();
     reader_.reset();
   }
   MutexLock lock(write_mutex_);
@@ -188,17 +187,27 @@ void SqliteStore::TidyAfterCommit() {
   }
 }
 
+absl::StatusOr<int64_t> SqliteStore::WriteAndCount(
+    const std::function<absl::StatusOr<int64_t>(sqlite::Database&)>& mutation) {
+  int64_t number = 0;
+  RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(number, mutation(database));
+    return absl::OkStatus();
+  }));
+  return number;
+}
+
 absl::Status SqliteStore::StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,
                                           const Tuning& tuning,
                                           const Environment& environment) const {
-  RETURN_IF_ERROR(writer.Store(tuning, environment));
+  ASSIGN_OR_RETURN(const int64_t environment_id, writer.Store(tuning, environment));
   if (tuning.origin != Origin::kLocal) return absl::OkStatus();
-  return Enqueue(database, tuning.key, epoch_, options_.outbox_limit);
+  return Enqueue(database, environment_id, tuning.key.problem_text);
 }
 
 absl::Status SqliteStore::PutTuning(const Tuning& tuning, const Environment& environment) {
   return Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
+    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(&database));
     return StoreWithOutbox(database, writer, tuning, environment);
   });
 }
@@ -206,7 +215,7 @@ absl::Status SqliteStore::PutTuning(const Tuning& tuning, const Environment& env
 absl::Status SqliteStore::PutTunings(const TuningSource& next) {
   int64_t stored = 0;
   absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
+    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(&database));
     while (true) {
       ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
       if (!record.has_value()) {
@@ -226,24 +235,23 @@ absl::Status SqliteStore::PutTunings(const TuningSource& next) {
 absl::StatusOr<Tuning> SqliteStore::GetTuning(const TuningKey& key) {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
-  if (!tuning_reader_.has_value()) {
-    ASSIGN_OR_RETURN(tuning_reader_, StoredTuningReader::Create(reader_.get()));
-  }
-  return tuning_reader_->Read(key);
+  return ReadStoredTuning(*reader_, key, &sound_environments_);
 }
 
 absl::StatusOr<int64_t> SqliteStore::DeleteTunings(const std::vector<TuningKey>& keys) {
-  int64_t erased = 0;
   if (keys.empty()) {
     MutexLock lock(write_mutex_);
     RETURN_IF_ERROR(CheckWritable());
-    return erased;
+    return 0;
   }
-  RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(erased, EraseTunings(database, keys));
-    return absl::OkStatus();
-  }));
-  return erased;
+  return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
+    int64_t erased = 0;
+    for (const TuningKey& key : keys) {
+      ASSIGN_OR_RETURN(const int64_t rows, EraseKeyed<TuningRow>(database, key));
+      erased += rows;
+    }
+    return erased;
+  });
 }
 
 absl::Status SqliteStore::ForEachStored(const std::function<bool(StoredTuning)>& visit,
@@ -265,58 +273,79 @@ absl::Status SqliteStore::ForEachStored(const std::function<bool(StoredTuning)>&
 }
 
 absl::StatusOr<std::vector<Environment>> SqliteStore::ListEnvironments() {
-  MutexLock lock(read_mutex_);
-  RETURN_IF_ERROR(CheckReadable());
-  return ReadStoredEnvironments(*reader_, options_.notice);
+  return Read([this](sqlite::Database& database) {
+    return ReadEnvironmentsInUse(database, options_.notice);
+  });
 }
 
 absl::Status SqliteStore::PutPin(const Pin& pin) {
-  return Write([&](sqlite::Database& database) { return StorePin(database, pin); });
+  return Write([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(const int64_t id, Environments(&database).Of(pin.key.environment_text));
+    return sqlite::PutRow(database, PinRow{id, pin});
+  });
 }
 
 absl::Status SqliteStore::DeletePin(const TuningKey& key) {
-  return Write([&](sqlite::Database& database) { return ErasePin(database, key); });
+  return Write([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(const int64_t rows, EraseKeyed<PinRow>(database, key));
+    if (rows > 0) return absl::OkStatus();
+    return MissingError({"pin", key.problem_text},
+                        Concat("no pin of ", key.problem_text, " in ", key.environment_text));
+  });
 }
 
 absl::StatusOr<std::vector<Pin>> SqliteStore::ListPins() {
-  MutexLock lock(read_mutex_);
-  RETURN_IF_ERROR(CheckReadable());
-  return ReadStoredPins(*reader_, options_.notice);
+  return Read(
+      [this](sqlite::Database& database) { return ReadKeyed<PinRow>(database, options_.notice); });
 }
 
 absl::StatusOr<int64_t> SqliteStore::AddBan(const Ban& ban) {
-  int64_t number = 0;
-  RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(number, StoreBan(database, ban));
-    return absl::OkStatus();
-  }));
-  return number;
+  return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
+    BanRow row{ban};
+    ASSIGN_OR_RETURN(row.value.number, AddToMeta(database, "ban_sequence", 1));
+    RETURN_IF_ERROR(sqlite::PutRow(database, row));
+    return row.value.number;
+  });
 }
 
 absl::Status SqliteStore::DeleteBan(int64_t number) {
-  return Write([&](sqlite::Database& database) { return EraseBan(database, number); });
+  return Write([number](sqlite::Database& database) -> absl::Status {
+    RETURN_IF_ERROR(database.Run("DELETE FROM bans WHERE ban_number = ?", number));
+    if (database.Changes() > 0) return absl::OkStatus();
+    return MissingError({"ban", Concat("bans/", number)}, Concat("ban: there is no bans/", number));
+  });
 }
 
 absl::StatusOr<std::vector<Ban>> SqliteStore::ListBans() {
-  MutexLock lock(read_mutex_);
-  RETURN_IF_ERROR(CheckReadable());
-  return ReadStoredBans(*reader_, options_.notice);
+  return Read([this](sqlite::Database& database) {
+    return sqlite::ReadValues<BanRow>(database, options_.notice);
+  });
 }
 
 absl::Status SqliteStore::PutQuarantine(const QuarantineEntry& entry) {
-  return Write([&](sqlite::Database& database) { return StoreQuarantine(database, entry); });
+  return Write([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(const int64_t id, Environments(&database).Of(entry.key.environment_text));
+    return sqlite::PutRow(database, QuarantineRow{id, entry});
+  });
 }
 
 absl::StatusOr<std::vector<QuarantineEntry>> SqliteStore::ListQuarantine() {
-  MutexLock lock(read_mutex_);
-  RETURN_IF_ERROR(CheckReadable());
-  return ReadStoredQuarantine(*reader_, options_.notice);
+  return Read([this](sqlite::Database& database) {
+    return ReadKeyed<QuarantineRow>(database, options_.notice);
+  });
 }
 
 absl::Status SqliteStore::DeleteQuarantine(const TuningKey& key,
                                            const std::vector<CandidateId>& candidates) {
-  return Write(
-      [&](sqlite::Database& database) { return EraseQuarantine(database, key, candidates); });
+  return Write([&](sqlite::Database& database) -> absl::Status {
+    for (const CandidateId& candidate : candidates) {
+      RETURN_IF_ERROR(database.Run(
+          "DELETE FROM quarantine WHERE problem_text = ? AND candidate = ? AND environment_id IN "
+          "(SELECT environment_id FROM environments WHERE text = ?)",
+          key.problem_text, ToText(candidate), key.environment_text));
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::unique_ptr<sqlite::Database>> SqliteStore::OpenReader() {

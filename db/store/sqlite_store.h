@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -19,6 +20,7 @@
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::db::store {
 
@@ -121,8 +123,23 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   // With its row in the outbox, if it was made here.
   absl::Status StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,
                                const Tuning& tuning, const Environment& environment) const;
+  // Puts the key into the outbox, in place of an older row of it, with the next sequence. Where
+  // more rows are there than the limit, the oldest goes and is counted.
+  absl::Status Enqueue(sqlite::Database& database, int64_t environment_id,
+                       const std::string& problem_text) const;
   // Runs `mutation` in a transaction and commits it.
   absl::Status Write(const Mutation& mutation) EXCLUDES(write_mutex_);
+  // The same of a mutation that gives a number.
+  absl::StatusOr<int64_t> WriteAndCount(
+      const std::function<absl::StatusOr<int64_t>(sqlite::Database&)>& mutation)
+      EXCLUDES(write_mutex_);
+  // Runs `query` on the connection of short reads.
+  template <typename Query>
+  std::invoke_result_t<Query, sqlite::Database&> Read(const Query& query) EXCLUDES(read_mutex_) {
+    MutexLock lock(read_mutex_);
+    RETURN_IF_ERROR(CheckReadable());
+    return query(*reader_);
+  }
   absl::Status CommitMutation(const Mutation& mutation) REQUIRES(write_mutex_);
   // Checkpoint and size cap: what fails here is tried again after the next
   // commit, and loses nothing.
@@ -146,7 +163,7 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   absl::Time next_thinning_ GUARDED_BY(write_mutex_);
   Mutex read_mutex_;
   std::unique_ptr<sqlite::Database> reader_ GUARDED_BY(read_mutex_);
-  std::optional<StoredTuningReader> tuning_reader_ GUARDED_BY(read_mutex_);  // of reader_
+  SoundEnvironments sound_environments_ GUARDED_BY(read_mutex_);  // of reader_
 };
 
 }  // namespace convtune::db::store

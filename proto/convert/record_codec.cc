@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
 #include "proto/model/text.h"
 
 namespace convtune {
@@ -23,14 +25,18 @@ void FillBits(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
   }
 }
 
-// False if one is no bit or there twice.
-bool ReadBits(const google::protobuf::RepeatedField<int>& bits, uint32_t* mask) {
+absl::Status Refuse(const char* field, const char* rule) { return ViolationError({field, rule}); }
+
+absl::Status ReadBits(const google::protobuf::RepeatedField<int>& bits, const char* field,
+                      uint32_t* mask) {
   *mask = 0;
   for (const int bit : bits) {
-    if (bit < 0 || bit > 31 || (*mask & (1U << bit)) != 0) return false;
+    if (bit < 0 || bit > 31 || (*mask & (1U << bit)) != 0) {
+      return Refuse(field, "must be numbers from 0 to 31, each once");
+    }
     *mask |= 1U << bit;
   }
-  return true;
+  return absl::OkStatus();
 }
 
 void Fill(const TimeSummary& time, v1::TimeSummary* record) {
@@ -42,12 +48,12 @@ void Fill(const TimeSummary& time, v1::TimeSummary* record) {
   record->set_sample_count(time.sample_count);
 }
 
-bool ReadId(const v1::Candidate& record, CandidateId* id) {
-  if (CheckId(record).has_value()) return false;
+absl::Status ReadId(const v1::Candidate& record, CandidateId* id) {
+  if (const std::optional<Violation> broken = CheckId(record)) return ViolationError(*broken);
   if (record.has_legacy_algorithm()) {
     const v1::LegacyAlgorithm& legacy = record.legacy_algorithm();
     *id = LegacyAlgorithm{legacy.algorithm(), legacy.math_type()};
-    return true;
+    return absl::OkStatus();
   }
   const v1::EngineConfig& proto = record.engine_config();
   EngineConfig config;
@@ -57,7 +63,7 @@ bool ReadId(const v1::Candidate& record, CandidateId* id) {
     config.knobs.emplace_back(proto.knob_types(i), proto.knob_values(i));
   }
   *id = std::move(config);
-  return true;
+  return absl::OkStatus();
 }
 
 // Whoever must not be believed is checked before (see BundleReader).
@@ -254,13 +260,16 @@ void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record) {
   }
 }
 
-bool Read(const v1::Candidate& record, Candidate* candidate) {
-  if (!ReadId(record, &candidate->id) ||
-      !ReadBits(record.numerical_notes(), &candidate->numerical_notes) ||
-      !ReadBits(record.behavior_notes(), &candidate->behavior_notes) ||
-      !v1::CandidateStatus_IsValid(record.status()) || record.status() == 0 ||
-      !v1::CaptureSupport_IsValid(record.capture())) {
-    return false;
+absl::Status Read(const v1::Candidate& record, Candidate* candidate) {
+  RETURN_IF_ERROR(ReadId(record, &candidate->id));
+  RETURN_IF_ERROR(
+      ReadBits(record.numerical_notes(), "numerical_notes", &candidate->numerical_notes));
+  RETURN_IF_ERROR(ReadBits(record.behavior_notes(), "behavior_notes", &candidate->behavior_notes));
+  if (!v1::CandidateStatus_IsValid(record.status()) || record.status() == 0) {
+    return Refuse("status", "must be a CandidateStatus");
+  }
+  if (!v1::CaptureSupport_IsValid(record.capture())) {
+    return Refuse("capture", "must be a CaptureSupport");
   }
   candidate->workspace_bytes = record.workspace_bytes();
   candidate->status = static_cast<CandidateStatus>(record.status());
@@ -285,18 +294,23 @@ bool Read(const v1::Candidate& record, Candidate* candidate) {
   for (const v1::TimeSummary& time : record.other_times()) {
     if (!v1::LaunchMode_IsValid(time.launch()) || time.launch() == 0 ||
         !v1::CacheState_IsValid(time.cache_state()) || time.cache_state() == 0) {
-      return false;
+      return Refuse("other_times", "must each name a LaunchMode and a CacheState");
     }
     candidate->other_times.push_back({static_cast<LaunchMode>(time.launch()),
                                       static_cast<CacheState>(time.cache_state()), time.median_us(),
                                       time.low_us(), time.high_us(), time.sample_count()});
   }
-  return true;
+  return absl::OkStatus();
 }
 
-bool Read(const v1::Conditions& record, Conditions* conditions) {
+absl::Status Read(const v1::Conditions& record, Conditions* conditions) {
   const std::optional<uint32_t> self_check = SelfCheckFromProto(record.self_check());
-  if (!self_check.has_value() || !v1::ComputeMode_IsValid(record.compute_mode())) return false;
+  if (!self_check.has_value()) {
+    return Refuse("conditions.self_check", "must name instruments, and none where it was not run");
+  }
+  if (!v1::ComputeMode_IsValid(record.compute_mode())) {
+    return Refuse("conditions.compute_mode", "must be a ComputeMode");
+  }
   conditions->known = record.known();
   conditions->other_processes = record.other_processes();
   conditions->clock_reasons = 0;
@@ -312,16 +326,20 @@ bool Read(const v1::Conditions& record, Conditions* conditions) {
   conditions->self_check = *self_check;
   conditions->retried_runs = record.retried_runs();
   conditions->unblocked = record.unblocked();
-  return true;
+  return absl::OkStatus();
 }
 
-bool Read(const v1::Tuning& record, Tuning* tuning) {
-  if (!v1::Evidence_IsValid(record.evidence()) || !v1::Origin_IsValid(record.origin()) ||
-      !v1::StopReason_IsValid(record.stop_reason()) ||
-      !v1::CacheState_IsValid(record.cache_state()) ||
-      !ReadBits(record.incomplete_reasons(), &tuning->incomplete_reasons)) {
-    return false;
+absl::Status Read(const v1::Tuning& record, Tuning* tuning) {
+  if (!v1::Evidence_IsValid(record.evidence())) return Refuse("evidence", "must be an Evidence");
+  if (!v1::Origin_IsValid(record.origin())) return Refuse("origin", "must be an Origin");
+  if (!v1::StopReason_IsValid(record.stop_reason())) {
+    return Refuse("stop_reason", "must be a StopReason");
   }
+  if (!v1::CacheState_IsValid(record.cache_state())) {
+    return Refuse("cache_state", "must be a CacheState");
+  }
+  RETURN_IF_ERROR(
+      ReadBits(record.incomplete_reasons(), "incomplete_reasons", &tuning->incomplete_reasons));
   tuning->provenance = FromProto(record.provenance());
   tuning->evidence = static_cast<Evidence>(record.evidence());
   tuning->origin = record.origin() == v1::ORIGIN_UNSPECIFIED ? Origin::kLocal
@@ -336,13 +354,18 @@ bool Read(const v1::Tuning& record, Tuning* tuning) {
                             ? CacheState::kInputHot
                             : static_cast<CacheState>(record.cache_state());
   tuning->conditions = {};
-  if (record.has_conditions() && !Read(record.conditions(), &tuning->conditions)) return false;
+  if (record.has_conditions()) RETURN_IF_ERROR(Read(record.conditions(), &tuning->conditions));
   tuning->candidates.clear();
   tuning->candidates.resize(static_cast<size_t>(record.candidates_size()));
   for (int i = 0; i < record.candidates_size(); ++i) {
-    if (!Read(record.candidates(i), &tuning->candidates[static_cast<size_t>(i)])) return false;
+    const absl::Status read =
+        Read(record.candidates(i), &tuning->candidates[static_cast<size_t>(i)]);
+    if (std::optional<Violation> broken = ViolationIn(read)) {
+      broken->field = absl::StrCat("candidates[", i, "].", broken->field);
+      return ViolationError(*broken);
+    }
   }
-  return true;
+  return absl::OkStatus();
 }
 
 }  // namespace convtune

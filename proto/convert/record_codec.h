@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "convtune/v1/record.pb.h"
 #include "proto/model/tuning/self_check.h"
@@ -45,11 +46,11 @@ void Fill(const Conditions& conditions, v1::Conditions* record);
 // All but the key and the fields that are output only.
 void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record);
 
-// The reverse. False, with the struct in any state, if an enumeration's number or
-// an instrument is not known, a note or a reason is there twice, or a candidate
-// breaks CheckId. Other numbers and rules between fields are not judged.
-bool Read(const v1::Candidate& record, Candidate* candidate);
-bool Read(const v1::Conditions& record, Conditions* conditions);
-bool Read(const v1::Tuning& record, Tuning* tuning);
+// The reverse. INVALID_ARGUMENT naming the field, with the struct in any state, if an
+// enumeration's number or an instrument is not known, a note or a reason is there twice,
+// or a candidate breaks CheckId. Other numbers and rules between fields are not judged.
+absl::Status Read(const v1::Candidate& record, Candidate* candidate);
+absl::Status Read(const v1::Conditions& record, Conditions* conditions);
+absl::Status Read(const v1::Tuning& record, Tuning* tuning);
 
 }  // namespace convtune

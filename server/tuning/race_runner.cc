@@ -38,7 +38,7 @@ std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& ca
 
 Conditions ReadConditions(const v1::Conditions& look) {
   Conditions conditions;
-  if (!Read(look, &conditions)) return {};
+  if (!Read(look, &conditions).ok()) return {};
   conditions.retried_runs = std::max(0, conditions.retried_runs);
   if (!conditions.known) {
     Conditions runs;

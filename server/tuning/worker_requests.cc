@@ -33,7 +33,7 @@ worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
 
 std::optional<Candidate> ReadListed(const v1::Candidate& record) {
   Candidate listed;
-  if (!Read(record, &listed)) return std::nullopt;
+  if (!Read(record, &listed).ok()) return std::nullopt;
   Candidate candidate;
   candidate.id = std::move(listed.id);
   candidate.numerical_notes = listed.numerical_notes;

@@ -22,7 +22,7 @@ Tuning Returned(const Tuning& tuning, bool with_samples = true) {
   out.rounds = -1;
   out.conditions.known = true;
   out.candidates.resize(1);
-  EXPECT_TRUE(Read(parsed, &out));
+  EXPECT_TRUE(Read(parsed, &out).ok());
   return out;
 }
 
@@ -73,38 +73,57 @@ TEST(RecordCodecTest, TimesThatNoTimestampHoldsBecomeTheNearest) {
   EXPECT_EQ(FromProto(time), absl::FromUnixSeconds(253402300799));
 }
 
-TEST(RecordCodecTest, NumbersThatNobodyWritesAreRefused) {
+TEST(RecordCodecTest, NumbersThatNobodyWritesAreRefusedByTheirField) {
+  // The field that the error names; empty: the record can be read.
   const auto refused = [](auto change) {
     v1::Tuning record;
     Fill(db::SampleMeasuredTuning(1), true, &record);
     change(&record);
     Tuning out;
-    return !Read(record, &out);
+    const std::optional<Violation> violation = ViolationIn(Read(record, &out));
+    return violation ? violation->field : "";
   };
   const auto of_first = [&refused](auto change) {
     return refused([&](v1::Tuning* record) { change(record->mutable_candidates(0)); });
   };
-  EXPECT_FALSE(refused([](auto*) {}));
-  EXPECT_TRUE(refused([](auto* r) { r->set_evidence(static_cast<v1::Evidence>(41)); }));
-  EXPECT_TRUE(refused([](auto* r) { r->set_origin(static_cast<v1::Origin>(4)); }));
-  EXPECT_TRUE(refused([](auto* r) { r->set_stop_reason(static_cast<v1::StopReason>(6)); }));
-  EXPECT_TRUE(refused([](auto* r) { r->set_cache_state(static_cast<v1::CacheState>(-1)); }));
-  EXPECT_TRUE(refused(
-      [](auto* r) { r->mutable_conditions()->set_compute_mode(static_cast<v1::ComputeMode>(5)); }));
-  EXPECT_TRUE(
-      refused([](auto* r) { r->mutable_conditions()->mutable_self_check()->add_failed("clock"); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->clear_kind(); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->mutable_engine_config()->add_knob_types(9); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->mutable_engine_config()->set_engine_index(-1); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->mutable_engine_config()->set_knob_types(0, -1); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->mutable_legacy_algorithm()->set_algorithm(-1); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->mutable_legacy_algorithm()->set_math_type(-1); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->clear_status(); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->set_status(static_cast<v1::CandidateStatus>(9)); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->set_capture(static_cast<v1::CaptureSupport>(3)); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->add_numerical_notes(v1::NUMERICAL_NOTE_TENSOR_CORE); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->add_behavior_notes(static_cast<v1::BehaviorNote>(32)); }));
-  EXPECT_TRUE(of_first([](auto* c) { c->add_other_times(); }));
+  EXPECT_EQ(refused([](auto*) {}), "");
+  EXPECT_EQ(refused([](auto* r) { r->set_evidence(static_cast<v1::Evidence>(41)); }), "evidence");
+  EXPECT_EQ(refused([](auto* r) { r->set_origin(static_cast<v1::Origin>(4)); }), "origin");
+  EXPECT_EQ(refused([](auto* r) { r->set_stop_reason(static_cast<v1::StopReason>(6)); }),
+            "stop_reason");
+  EXPECT_EQ(refused([](auto* r) { r->set_cache_state(static_cast<v1::CacheState>(-1)); }),
+            "cache_state");
+  EXPECT_EQ(
+      refused([](auto* r) { r->add_incomplete_reasons(static_cast<v1::IncompleteReason>(32)); }),
+      "incomplete_reasons");
+  EXPECT_EQ(refused([](auto* r) {
+              r->mutable_conditions()->set_compute_mode(static_cast<v1::ComputeMode>(5));
+            }),
+            "conditions.compute_mode");
+  EXPECT_EQ(
+      refused([](auto* r) { r->mutable_conditions()->mutable_self_check()->add_failed("clock"); }),
+      "conditions.self_check");
+  EXPECT_EQ(of_first([](auto* c) { c->clear_kind(); }), "candidates[0].kind");
+  EXPECT_EQ(of_first([](auto* c) { c->mutable_engine_config()->add_knob_types(9); }),
+            "candidates[0].engine_config.knob_types");
+  EXPECT_EQ(of_first([](auto* c) { c->mutable_engine_config()->set_engine_index(-1); }),
+            "candidates[0].engine_config.engine_index");
+  EXPECT_EQ(of_first([](auto* c) { c->mutable_engine_config()->set_knob_types(0, -1); }),
+            "candidates[0].engine_config.knob_types");
+  EXPECT_EQ(of_first([](auto* c) { c->mutable_legacy_algorithm()->set_algorithm(-1); }),
+            "candidates[0].legacy_algorithm");
+  EXPECT_EQ(of_first([](auto* c) { c->mutable_legacy_algorithm()->set_math_type(-1); }),
+            "candidates[0].legacy_algorithm");
+  EXPECT_EQ(of_first([](auto* c) { c->clear_status(); }), "candidates[0].status");
+  EXPECT_EQ(of_first([](auto* c) { c->set_status(static_cast<v1::CandidateStatus>(9)); }),
+            "candidates[0].status");
+  EXPECT_EQ(of_first([](auto* c) { c->set_capture(static_cast<v1::CaptureSupport>(3)); }),
+            "candidates[0].capture");
+  EXPECT_EQ(of_first([](auto* c) { c->add_numerical_notes(v1::NUMERICAL_NOTE_TENSOR_CORE); }),
+            "candidates[0].numerical_notes");
+  EXPECT_EQ(of_first([](auto* c) { c->add_behavior_notes(static_cast<v1::BehaviorNote>(32)); }),
+            "candidates[0].behavior_notes");
+  EXPECT_EQ(of_first([](auto* c) { c->add_other_times(); }), "candidates[0].other_times");
 }
 
 TEST(RecordCodecTest, TheLongestConfigThatIsReadHasATextForm) {
@@ -118,11 +137,11 @@ TEST(RecordCodecTest, TheLongestConfigThatIsReadHasATextForm) {
     config->add_knob_values(std::numeric_limits<int64_t>::min());
   }
   Candidate out;
-  ASSERT_TRUE(Read(record, &out));
+  ASSERT_TRUE(Read(record, &out).ok());
   EXPECT_EQ(ParseCandidateId(ToText(out.id)).value(), out.id);
   config->add_knob_types(std::numeric_limits<int>::max());
   config->add_knob_values(0);
-  EXPECT_FALSE(Read(record, &out));
+  EXPECT_FALSE(Read(record, &out).ok());
 }
 
 // Whatever a byte becomes, reading ends; what is read keeps to the enumerations.
@@ -135,7 +154,7 @@ TEST(RecordCodecTest, NoByteOfItCanDoHarm) {
       std::string damaged = bytes;
       damaged[i] = static_cast<char>(value);
       Tuning out;
-      if (!record.ParseFromString(damaged) || !Read(record, &out)) continue;
+      if (!record.ParseFromString(damaged) || !Read(record, &out).ok()) continue;
       for (const Candidate& candidate : out.candidates) {
         EXPECT_GE(candidate.status, CandidateStatus::kTimed);
         EXPECT_LE(candidate.status, CandidateStatus::kUnjudged);

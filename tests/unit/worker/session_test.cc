@@ -93,7 +93,7 @@ TEST_F(SessionTest, ACandidateThatIsAskedForIsListedOnceAndLast) {
   ASSERT_GT(plain.size(), 1U);
   worker::v1::OpenProblem open = DefaultOpen();
   Candidate known;
-  ASSERT_TRUE(Read(plain[0].listed().candidate(), &known));
+  ASSERT_TRUE(Read(plain[0].listed().candidate(), &known).ok());
   open.add_candidate_texts(ToText(known.id));
   open.add_candidate_texts("graph:eng987,k2=5");
   const auto replies = Open(open);

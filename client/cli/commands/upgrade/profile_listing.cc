@@ -25,6 +25,7 @@
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 #include "proto/base/unique_fd.h"
 #include "proto/convert/record_codec.h"
 
@@ -174,17 +175,17 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, WorkerSession* s
   open.mutable_open_problem()->set_graph_api(true);
   if (!asked.winner.empty()) open.mutable_open_problem()->add_candidate_texts(asked.winner);
   std::optional<int> winner;
-  bool readable = true;
+  absl::Status readable;
   const auto listed = session->Ask(open, kReplyTimeout, [&](const worker::v1::Reply& reply) {
     Candidate candidate;
-    readable = readable && Read(reply.listed().candidate(), &candidate);
+    readable.Update(Read(reply.listed().candidate(), &candidate));
     if (ToText(candidate.id) == asked.winner) winner = reply.listed().index();
     // What nobody but us has named is no candidate of cuDNN's.
     if (candidate.heuristic_rank >= 0) result.listed.push_back(std::move(candidate));
   });
   if (absl::IsAborted(listed.status())) return listed.status();
-  if (!readable) {
-    result.error = "the worker lists a candidate that cannot be read";
+  if (!readable.ok()) {
+    result.error = Concat("the worker lists a candidate that cannot be read: ", readable.message());
     return result;
   }
   if (!listed.ok()) {

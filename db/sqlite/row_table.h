@@ -1,0 +1,246 @@
+// A Table has the statements of a table whose rows have checksums. Functions over a Row write
+// and read its rows. A Row is a struct that lists its columns once:
+//
+//   struct PinRow {
+//     static constexpr std::string_view kTable = "pins";
+//     static constexpr std::string_view kKey = "environment_id, problem_text";
+//     // Calls columns(name, field) of each column but `checksum`, in the order of the table.
+//     static void Visit(auto& row, auto& columns) {
+//       columns("environment_id", row.environment_id);
+//       ...
+//     }
+//     std::string Label() const;  // names the row in errors
+//   };
+//
+// Fields: numbers, texts, enumerations (with their first and last number, others are damage),
+// times, and the model's values that have a text form.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/sqlite/database.h"
+#include "db/sqlite/row_encoding.h"
+#include "db/sqlite/statement.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+#include "proto/model/tuning/ban.h"
+#include "proto/model/tuning/candidate.h"
+
+namespace convtune::db::sqlite {
+
+// The end of the error message of a row whose content is not the one that was written.
+inline constexpr char kBadChecksum[] = "the checksum does not match";
+
+// Is told of each damaged row that was left out.
+using CorruptRowSink = std::function<void(const std::string&)>;
+
+struct Table {
+  Table(std::string_view table, std::string_view key, std::vector<std::string_view> names);
+
+  std::string_view name;
+  std::vector<std::string_view> columns;  // without `checksum`
+  std::string insert;                     // "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?)"
+  std::string put;                        // the same, replacing what the key's row had
+  std::string list;                       // "t.a, t.b, t.checksum": what ReadRow reads
+  int width() const { return static_cast<int>(columns.size()) + 1; }
+};
+
+// Whether the checksum of the row at which `statement` stands is that of its values. Its
+// columns from `first` are the table's list.
+bool ChecksumMatches(const Table& table, const Statement& statement, int first = 0);
+
+// Collects the columns' names.
+struct ColumnNames {
+  void operator()(std::string_view name, const auto&... /*field*/) { names.push_back(name); }
+  void Blob(std::string_view name, const std::string& /*value*/) { names.push_back(name); }
+  std::vector<std::string_view> names;
+};
+
+// Binds fields, which must stay until the statement has run. Not thread-safe.
+class FieldWriter {
+ public:
+  FieldWriter(std::string_view table, Statement* statement)
+      : statement_(*statement), encoding_(table) {}
+
+  template <typename T>
+  void operator()(std::string_view /*name*/, const T& value) {
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      Int(static_cast<int64_t>(value));
+    } else {
+      Put(value);
+    }
+  }
+  template <typename T, typename E>
+  void operator()(std::string_view name, const T& value, E /*first*/, E /*last*/) {
+    (*this)(name, value);
+  }
+  void Blob(std::string_view name, const std::string& value);
+  // Binds the checksum and runs the statement.
+  absl::Status Run();
+
+ private:
+  void Int(int64_t value);
+  void Put(double value);
+  void Put(const std::string& value);
+  void Put(absl::Time value) { Int(absl::ToUnixMicros(value)); }
+  void Put(absl::Duration value) { Int(absl::ToInt64Microseconds(value)); }
+  void Put(const std::optional<absl::Time>& value);
+  void Put(const CandidateId& value) { PutCopy(ToText(value)); }
+  void Put(const std::optional<CandidateId>& value) { PutCopy(value ? ToText(*value) : ""); }
+  void Put(const CandidatePattern& value) { PutCopy(value.ToText()); }
+  void Put(const CudnnRange& value) { PutCopy(value.ToText()); }
+  template <typename E>
+  void Put(const std::optional<E>& value) {
+    Int(value ? static_cast<int64_t>(*value) : 0);
+  }
+  void PutCopy(const std::string& value);
+
+  Statement& statement_;
+  RowEncoding encoding_;
+  int index_ = 0;
+};
+
+// Sets fields from the row at which `statement` stands. Not thread-safe.
+class FieldReader {
+ public:
+  FieldReader(const Statement& statement, int first) : statement_(statement), next_(first) {}
+
+  template <typename T>
+  void operator()(std::string_view name, T& value) {
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      value = static_cast<T>(statement_.Int(next_++));
+    } else {
+      Get(name, &value);
+    }
+  }
+  template <typename E>
+  void operator()(std::string_view name, E& value, E first, E last) {
+    (*this)(name, value);
+    if (value < first || value > last) Refuse(name, "unknown number");
+  }
+  template <typename E>
+  void operator()(std::string_view name, std::optional<E>& value, E first, E last) {
+    E number{};
+    (*this)(name, number);
+    value = number == E{} ? std::nullopt : std::optional<E>(number);
+    if (value && (number < first || number > last)) Refuse(name, "unknown number");
+  }
+  void Blob(std::string_view /*name*/, std::string& value) { value = statement_.Blob(next_++); }
+
+  // The first field that means nothing to this program, and why; empty: there is none.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  void Get(std::string_view /*name*/, double* value) { *value = statement_.Real(next_++); }
+  void Get(std::string_view /*name*/, std::string* value) { *value = statement_.Text(next_++); }
+  void Get(std::string_view /*name*/, absl::Time* value) {
+    *value = absl::FromUnixMicros(statement_.Int(next_++));
+  }
+  void Get(std::string_view /*name*/, absl::Duration* value) {
+    *value = absl::Microseconds(statement_.Int(next_++));
+  }
+  void Get(std::string_view name, std::optional<absl::Time>* value);
+  void Get(std::string_view name, CandidateId* value);
+  void Get(std::string_view name, std::optional<CandidateId>* value);
+  void Get(std::string_view name, CandidatePattern* value);
+  void Get(std::string_view name, CudnnRange* value);
+  template <typename T>
+  void Take(std::string_view name, absl::StatusOr<T> parsed, T* value) {
+    if (parsed.ok()) {
+      *value = *std::move(parsed);
+    } else {
+      Refuse(name, std::string(parsed.status().message()));
+    }
+  }
+  void Refuse(std::string_view name, const std::string& why);
+
+  const Statement& statement_;
+  int next_;
+  std::string problem_;
+};
+
+template <typename Row>
+const Table& TableOf() {
+  static const Table table = [] {
+    ColumnNames columns;
+    const Row row{};
+    Row::Visit(row, columns);
+    return Table(Row::kTable, Row::kKey, std::move(columns.names));
+  }();
+  return table;
+}
+
+// Returns the error of a damaged row; `what` ends its message.
+template <typename Row>
+absl::Status Damaged(const Row& row, std::string_view what) {
+  return absl::DataLossError(Concat(Row::kTable, " row (", row.Label(), "): ", what));
+}
+
+// The row at which `statement` stands; its columns from `first` are the table's list.
+// DATA_LOSS, naming the row, if its checksum does not match or a value means nothing to this
+// program.
+template <typename Row>
+absl::StatusOr<Row> ReadRow(const Statement& statement, int first = 0) {
+  // First, since reading a column as another type than it has changes what SQLite says of it.
+  const bool sound = ChecksumMatches(TableOf<Row>(), statement, first);
+  Row row;
+  FieldReader reader(statement, first);
+  Row::Visit(row, reader);
+  if (!sound) return Damaged(row, kBadChecksum);
+  if (!reader.problem().empty()) return Damaged(row, reader.problem());
+  return row;
+}
+
+// Calls `take(row)` for each row of "SELECT ... FROM table" and `rest`, which has these values.
+template <typename Row, typename Take, typename... Values>
+absl::Status ReadRows(const Database& database, std::string_view rest,
+                      const CorruptRowSink& corrupt, const Take& take, const Values&... values) {
+  const Table& table = TableOf<Row>();
+  ASSIGN_OR_RETURN(Statement statement, database.Prepare(Concat("SELECT ", table.list, " FROM ",
+                                                                table.name, " ", rest)));
+  return statement.Bind(values...).ForEachRow([&] {
+    absl::StatusOr<Row> row = ReadRow<Row>(statement);
+    if (row.ok()) {
+      take(*std::move(row));
+    } else {
+      corrupt(std::string(row.status().message()));
+    }
+  });
+}
+
+// Values of the table's rows in the order of its key.
+template <typename Row>
+auto ReadValues(const Database& database, const CorruptRowSink& corrupt)
+    -> absl::StatusOr<std::vector<decltype(Row::value)>> {
+  std::vector<decltype(Row::value)> values;
+  RETURN_IF_ERROR(ReadRows<Row>(database, Concat("ORDER BY ", Row::kKey), corrupt,
+                                [&](Row row) { values.push_back(std::move(row.value)); }));
+  return values;
+}
+
+// Into a statement of the table's `insert` or `put`.
+template <typename Row>
+absl::Status WriteRow(const Row& row, Statement* statement) {
+  FieldWriter writer(Row::kTable, statement);
+  Row::Visit(row, writer);
+  return writer.Run();
+}
+
+// Writes the row in place of the one that has its key.
+template <typename Row>
+absl::Status PutRow(const Database& database, const Row& row) {
+  ASSIGN_OR_RETURN(Statement statement, database.Prepare(TableOf<Row>().put));
+  return WriteRow(row, &statement);
+}
+
+}  // namespace convtune::db::sqlite

@@ -1,0 +1,88 @@
+#include "db/store/rows.h"
+
+#include <utility>
+
+#include "proto/convert/record_arena.h"
+#include "proto/convert/record_codec.h"
+
+namespace convtune::db::store {
+
+using sqlite::Damaged;
+using sqlite::TableOf;
+
+void ChoiceRow::SetChoice(const Choice& choice) {
+  roles = choice.roles;
+  candidate = choice.candidate.id;
+  numerical_notes = choice.candidate.numerical_notes;
+  behavior_notes = choice.candidate.behavior_notes;
+  workspace_bytes = choice.candidate.workspace_bytes;
+  heuristic_rank = choice.candidate.heuristic_rank;
+  median_us = choice.candidate.timed() ? choice.candidate.median_us : 0;
+}
+
+Choice ChoiceRow::ToChoice() const {
+  Choice choice;
+  choice.roles = roles;
+  if (candidate) choice.candidate.id = *candidate;
+  choice.candidate.numerical_notes = numerical_notes;
+  choice.candidate.behavior_notes = behavior_notes;
+  choice.candidate.workspace_bytes = workspace_bytes;
+  choice.candidate.heuristic_rank = heuristic_rank;
+  choice.candidate.median_us = median_us;
+  choice.candidate.status = median_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
+  return choice;
+}
+
+std::vector<const sqlite::Table*> ChecksummedTables() {
+  return {&TableOf<EnvironmentRow>(), &TableOf<TuningRow>(), &TableOf<SamplesRow>(),
+          &TableOf<PinRow>(),         &TableOf<BanRow>(),    &TableOf<QuarantineRow>(),
+          &TableOf<ReleaseRow>(),     &TableOf<ChoiceRow>(), &TableOf<WantedRow>(),
+          &TableOf<OutboxRow>()};
+}
+
+TuningRow ToRow(const Tuning& tuning, int64_t id, int64_t environment_id) {
+  v1::Tuning* const record = RecordArena::OfThread().New();
+  Fill(tuning, /*with_samples=*/false, record);
+  return {id,
+          environment_id,
+          tuning.key.problem_text,
+          tuning.origin,
+          tuning.tune_time,
+          record->SerializeAsString()};
+}
+
+absl::StatusOr<Tuning> ToTuning(const TuningRow& row) {
+  Tuning tuning;
+  const v1::Tuning* const record = RecordArena::OfThread().Parse(row.record);
+  if (record == nullptr) return Damaged(row, "its record is no message");
+  if (const absl::Status read = Read(*record, &tuning); !read.ok()) {
+    return Damaged(row, Concat("its record means nothing to this program: ", read.message()));
+  }
+  tuning.key.problem_text = row.problem_text;
+  return tuning;
+}
+
+SamplesRow ToSamplesRow(int64_t tuning_id, const std::vector<Candidate>& candidates) {
+  size_t count = candidates.size();
+  while (count > 0 && candidates[count - 1].samples_ns.empty()) --count;
+  v1::Tuning* const record = RecordArena::OfThread().New();
+  for (size_t i = 0; i < count; ++i) {
+    const std::vector<int64_t>& samples = candidates[i].samples_ns;
+    record->add_candidates()->mutable_samples_ns()->Add(samples.begin(), samples.end());
+  }
+  return {tuning_id, count, record->SerializeAsString()};
+}
+
+absl::Status GetSamples(const SamplesRow& row, std::vector<Candidate>* candidates) {
+  const v1::Tuning* const record = RecordArena::OfThread().Parse(row.record);
+  if (record == nullptr || record->candidates_size() > static_cast<int>(candidates->size())) {
+    return Damaged(row, "its samples mean nothing to this program");
+  }
+  for (int i = 0; i < record->candidates_size(); ++i) {
+    const auto& samples = record->candidates(i).samples_ns();
+    (*candidates)[static_cast<size_t>(i)].samples_ns.assign(samples.begin(), samples.end());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace convtune::db::store

@@ -1,0 +1,159 @@
+#include "db/sqlite/row_table.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+
+namespace convtune::db::sqlite {
+namespace {
+
+int64_t ChecksumOf(const std::string& table, const std::function<void(RowEncoding&)>& add) {
+  RowEncoding encoding(table);
+  add(encoding);
+  return encoding.Checksum();
+}
+
+TEST(RowEncodingTest, RowsThatDifferEncodeDifferently) {
+  const std::set<int64_t> checksums = {
+      ChecksumOf("t", [](RowEncoding&) {}),
+      ChecksumOf("u", [](RowEncoding&) {}),
+      ChecksumOf("t", [](RowEncoding& row) { row.Int(0); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Real(0); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Null(); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Text(""); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Blob(""); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Text("ab"), row.Text("c"); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Text("a"), row.Text("bc"); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Text("abc"); })};
+  EXPECT_EQ(checksums.size(), 10U);
+}
+
+TEST(RowEncodingTest, NegativeZeroEncodesAsItReadsBack) {
+  EXPECT_EQ(ChecksumOf("t", [](RowEncoding& row) { row.Real(-0.0); }),
+            ChecksumOf("t", [](RowEncoding& row) { row.Real(0.0); }));
+}
+
+TEST(TableTest, WritesItsSql) {
+  const Table table("t", "a", {"a", "b"});
+  EXPECT_EQ(table.insert, "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?)");
+  EXPECT_EQ(table.put,
+            "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?) ON CONFLICT (a) DO UPDATE SET "
+            "b = excluded.b, checksum = excluded.checksum");
+  EXPECT_EQ(Table("t", "a, b", {"a", "b"}).put,
+            "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?) ON CONFLICT (a, b) DO UPDATE SET "
+            "checksum = excluded.checksum");
+  EXPECT_EQ(table.list, "t.a, t.b, t.checksum");
+}
+
+// A field of every kind.
+struct OddRow {
+  static constexpr std::string_view kTable = "odd";
+  static constexpr std::string_view kKey = "number";
+  static void Visit(auto& row, auto& columns) {
+    columns("number", row.number);
+    columns("count", row.count);
+    columns("real", row.real);
+    columns("flag", row.flag);
+    columns("text", row.text);
+    columns.Blob("bytes", row.bytes);
+    columns("origin", row.origin, Origin::kLocal, Origin::kFleet);
+    columns("operation", row.operation, Operation::kFwd, Operation::kBwdFilter);
+    columns("time_us", row.time);
+    columns("end_us", row.end);
+    columns("budget_us", row.budget);
+    columns("candidate", row.candidate);
+    columns("other", row.other);
+    columns("pattern", row.pattern);
+    columns("cudnn", row.cudnn);
+  }
+  std::string Label() const { return Concat("number ", number); }
+  friend bool operator==(const OddRow&, const OddRow&) = default;
+
+  int64_t number = 0;
+  uint32_t count = 0;
+  double real = 0;
+  bool flag = false;
+  std::string text;
+  std::string bytes;
+  Origin origin = Origin::kLocal;
+  std::optional<Operation> operation;
+  absl::Time time = absl::UnixEpoch();
+  std::optional<absl::Time> end;
+  absl::Duration budget;
+  CandidateId candidate;
+  std::optional<CandidateId> other;
+  CandidatePattern pattern;
+  CudnnRange cudnn;
+};
+
+class RowTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto database = Database::Open({.path = ":memory:"});
+    ASSERT_TRUE(database.ok()) << database.status();
+    database_ = *std::move(database);
+    ASSERT_TRUE(database_
+                    ->Execute("CREATE TABLE odd (number INTEGER PRIMARY KEY, count INTEGER, "
+                              "real REAL, flag INTEGER, text TEXT, bytes BLOB, origin INTEGER, "
+                              "operation INTEGER, time_us INTEGER, end_us INTEGER, "
+                              "budget_us INTEGER, candidate TEXT, other TEXT, pattern TEXT, "
+                              "cudnn TEXT, checksum INTEGER) STRICT")
+                    .ok());
+  }
+
+  std::vector<OddRow> Rows() {
+    corrupt_.clear();
+    std::vector<OddRow> rows;
+    EXPECT_TRUE(ReadRows<OddRow>(
+                    *database_, "ORDER BY number",
+                    [this](const std::string& text) { corrupt_.push_back(text); },
+                    [&](OddRow row) { rows.push_back(std::move(row)); })
+                    .ok());
+    return rows;
+  }
+
+  std::unique_ptr<Database> database_;
+  std::vector<std::string> corrupt_;
+};
+
+TEST_F(RowTest, FieldsComeBackAsTheyWere) {
+  OddRow full;
+  full.number = -5;
+  full.count = 0xFFFFFFFF;
+  full.real = 0.1;
+  full.flag = true;
+  full.text = std::string("a\0b", 3);
+  full.bytes = std::string("\0\xff", 2);
+  full.origin = Origin::kFleet;
+  full.operation = Operation::kBwdData;
+  full.time = absl::FromUnixMicros(-1);
+  full.end = absl::FromUnixMicros(7);
+  full.budget = absl::Microseconds(3);
+  full.candidate = EngineConfig{34, {{2, 1}}};
+  full.other = LegacyAlgorithm{1, 2};
+  full.pattern = CandidatePattern::Parse("graph:eng47,k2=*").value();
+  full.cudnn = CudnnRange::Parse(">=9.12,<9.20").value();
+  OddRow empty;
+  ASSERT_TRUE(PutRow(*database_, full).ok());
+  ASSERT_TRUE(PutRow(*database_, empty).ok());
+  EXPECT_EQ(Rows(), (std::vector<OddRow>{full, empty}));
+  empty.number = -5;
+  ASSERT_TRUE(PutRow(*database_, empty).ok());
+  EXPECT_EQ(Rows()[0], empty);
+}
+
+TEST_F(RowTest, DamageNamesTheRowAndWhatIsWrong) {
+  OddRow row;
+  row.origin = static_cast<Origin>(4);  // of a later program
+  ASSERT_TRUE(PutRow(*database_, row).ok());
+  EXPECT_TRUE(Rows().empty());
+  EXPECT_EQ(corrupt_, std::vector<std::string>{"odd row (number 0): origin: unknown number"});
+  ASSERT_TRUE(database_->Run("UPDATE odd SET candidate = 'what'").ok());
+  EXPECT_TRUE(Rows().empty());
+  EXPECT_EQ(corrupt_, std::vector<std::string>{"odd row (number 0): the checksum does not match"});
+}
+
+}  // namespace
+}  // namespace convtune::db::sqlite

@@ -20,7 +20,6 @@
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/listener.h"
 #include "server/rpc/http2/tls_credentials.h"
-#include "server/rpc/reflection.h"
 #include "server/rpc/services/call_stats.h"
 #include "server/rpc/services/fleet_service.h"
 #include "server/rpc/services/services.h"
@@ -75,7 +74,6 @@ class GrpcServer final : public Server {
     grpc::EnableDefaultHealthCheckService(true);
     // gRPC's own health service has no description that reflection could find.
     google::protobuf::LinkMessageReflection<grpc::health::v1::HealthCheckRequest>();
-    // Version 1alpha, for older clients.
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     SetLimits(&builder);
@@ -104,7 +102,6 @@ class GrpcServer final : public Server {
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
     builder.RegisterService(bundles_.get());
     if (fleet_ != nullptr) builder.RegisterService(fleet_.get());
-    builder.RegisterService(reflection_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ",
@@ -167,7 +164,6 @@ class GrpcServer final : public Server {
   const std::unique_ptr<grpc::Service> releases_;  // may be nullptr
   const std::unique_ptr<grpc::Service> bundles_;
   const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
-  const std::unique_ptr<grpc::Service> reflection_ = NewReflectionService();
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<http2::ServerTls> tls_;  // null: nothing listens over TCP
   std::unique_ptr<http2::ConnectionAcceptor> acceptor_;

@@ -44,7 +44,6 @@ LEAST = {
         "ApplyTunings": "admin", "FollowRelease": "admin",
     },
     "grpc.health.v1.Health": {"Check": "none", "Watch": "none"},
-    "grpc.reflection.v1.ServerReflection": {"ServerReflectionInfo": "read"},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": "read"},
 }  # fmt: skip
 # What is told apart by the request and not by the path.

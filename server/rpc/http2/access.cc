@@ -59,7 +59,6 @@ constexpr std::pair<std::string_view, Role> kMethods[] = {
     // Probes of whoever can connect.
     {"/grpc.health.v1.Health/Check", Role::kNone},
     {"/grpc.health.v1.Health/Watch", Role::kNone},
-    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Role::kRead},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::kRead},
 };
 

@@ -18,7 +18,7 @@ inline constexpr int kMaxBufferBytes = 512 << 20;
 inline constexpr int kMaxConnections = 2048;
 // Files for all else: database, workers, bundles.
 inline constexpr int kReservedFiles = 256;
-// Threads that reflection may use: its service is a synchronous one.
+// Threads that gRPC's reflection may use: its service is a synchronous one.
 inline constexpr int kMaxServerThreads = 16;
 inline constexpr int kKeepaliveSeconds = 60;
 inline constexpr int kKeepaliveTimeoutSeconds = 20;

@@ -89,7 +89,7 @@ std::string CheckMetricsAddress(const std::string& text) {
 }
 
 std::string CheckRole(const std::string& text) {
-  const absl::Status status = rpc::http2::AccessRules::Parse({text}).status();
+  const absl::Status status = rpc::http2::CertificateRoles::Parse({text}).status();
   return status.ok() ? "" : std::string(status.message());
 }
 
@@ -114,7 +114,10 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
     return WithEnvironment(app->add_option("--" + name, value, help)->capture_default_str());
   };
   add("state-dir", flags->state_dir, "Directory of the database and its lock");
-  add("listen", flags->listen, "unix:PATH or HOST:PORT (with TLS); repeatable")->delimiter(',');
+  add("listen", flags->listen,
+      "unix:PATH (mode 0660; who can connect is an admin), read=unix:PATH (0666), tune=unix:PATH "
+      "(0660) or HOST:PORT (with TLS); repeatable")
+      ->delimiter(',');
   add("devices", flags->devices, "GPUs to tune on: all, none, or numbers such as 0,1")
       ->check(CheckDevices);
   add("profile", flags->profiles,
@@ -140,7 +143,7 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("tls-key", flags->tls.key, "PEM file: the server's private key");
   add("tls-client-ca", flags->tls.client_ca, "PEM file: who signs clients' certificates");
   add("role", flags->roles,
-      "ROLE=WHO: read, tune or admin to user:NAME, group:NAME or cert:IDENTITY; * is everybody; "
+      "ROLE=cert:IDENTITY: read, tune or admin to a client's certificate; * is every one; "
       "repeatable")
       ->delimiter(',')
       ->check(CheckRole);

@@ -42,7 +42,7 @@ struct Flags {
   int64_t max_db_bytes = 0;         // 0: no limit
   release::PublishOptions publish;  // but for its folder, which is in the state directory
   rpc::http2::ServerTlsFiles tls;
-  std::vector<std::string> roles;  // as AccessRules::Parse takes them
+  std::vector<std::string> roles;  // as CertificateRoles::Parse takes them
   std::string metrics_address;     // IP:PORT; empty: none
   bool json_log = false;
   std::string log_level = "info";

@@ -19,8 +19,7 @@
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/listener.h"
-#include "server/rpc/http2/tls_credentials.h"
-#include "server/rpc/reflection.h"
+#include "server/rpc/http2/server_tls.h"
 #include "server/rpc/services/call_stats.h"
 #include "server/rpc/services/fleet_service.h"
 #include "server/rpc/services/services.h"
@@ -75,7 +74,6 @@ class GrpcServer final : public Server {
     grpc::EnableDefaultHealthCheckService(true);
     // gRPC's own health service has no description that reflection could find.
     google::protobuf::LinkMessageReflection<grpc::health::v1::HealthCheckRequest>();
-    // Version 1alpha, for older clients.
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     SetLimits(&builder);
@@ -83,18 +81,18 @@ class GrpcServer final : public Server {
     http2::ConnectionAcceptor::Options acceptor;
     for (const std::string& text : options.listen) {
       ASSIGN_OR_RETURN(http2::ListenAddress address, http2::ListenAddress::Parse(text));
-      if (!address.unix_socket && acceptor.tls == nullptr) {
-        ASSIGN_OR_RETURN(acceptor.tls, http2::ServerTls::Create(options.tls));
+      if (!address.unix_socket && tls_ == nullptr) {
+        ASSIGN_OR_RETURN(tls_, http2::ServerTls::Create(options.tls));
       }
       addresses.push_back(std::move(address));
     }
     // It puts a filter before every call, so only where certificates expire.
-    if (acceptor.tls != nullptr) {
+    if (tls_ != nullptr) {
       builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                                  http2::kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
     }
-    tls_ = acceptor.tls;
-    ASSIGN_OR_RETURN(acceptor.rules, http2::AccessRules::Parse(options.roles));
+    acceptor.tls = tls_.get();
+    ASSIGN_OR_RETURN(acceptor.roles, http2::CertificateRoles::Parse(options.roles));
     acceptor.max_fd = http2::RaiseFileLimit(http2::kMaxConnections + http2::kReservedFiles,
                                             http2::kReservedFiles);
     acceptor_ = std::make_unique<http2::ConnectionAcceptor>(std::move(acceptor));
@@ -104,7 +102,6 @@ class GrpcServer final : public Server {
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
     builder.RegisterService(bundles_.get());
     if (fleet_ != nullptr) builder.RegisterService(fleet_.get());
-    builder.RegisterService(reflection_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ",
@@ -167,9 +164,8 @@ class GrpcServer final : public Server {
   const std::unique_ptr<grpc::Service> releases_;  // may be nullptr
   const std::unique_ptr<grpc::Service> bundles_;
   const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
-  const std::unique_ptr<grpc::Service> reflection_ = NewReflectionService();
+  std::unique_ptr<http2::ServerTls> tls_;       // null: nothing listens over TCP
   std::unique_ptr<grpc::Server> server_;
-  std::shared_ptr<http2::ServerTls> tls_;  // null: nothing listens over TCP
   std::unique_ptr<http2::ConnectionAcceptor> acceptor_;
   Mutex shutdown_mutex_;
   bool shut_down_ GUARDED_BY(shutdown_mutex_) = false;

@@ -17,17 +17,17 @@
 
 namespace convtune::rpc {
 
-// Listens on unix sockets, which get mode 0660 (0666 where roles are given to
-// users or groups), and over TCP with mutual TLS only. Health is kept under the names "liveness"
+// Listens on unix sockets, which get mode 0660 (0666 where whoever connects has the
+// role read), and over TCP with mutual TLS only. Health is kept under the names "liveness"
 // (the process works) and "readiness" (it takes calls); "" and the services' names say what
 // readiness says; other names are as SetServing has them. A call that waits takes no thread.
 // Thread-safe.
 class Server {
  public:
   struct Options {
-    std::vector<std::string> listen;      // unix:PATH or HOST:PORT; at least one
+    std::vector<std::string> listen;      // as ListenAddress::Parse takes them; at least one
     http2::ServerTlsFiles tls;            // all or none; needed for HOST:PORT
-    std::vector<std::string> roles = {};  // who may do what, see AccessRules::Parse
+    std::vector<std::string> roles = {};  // as CertificateRoles::Parse takes them
     tuner::Tuner* tuner = nullptr;        // these four outlive the server
     db::TuningStore* store = nullptr;
     release::ReleaseManager* releases = nullptr;  // without it there is no ReleaseService

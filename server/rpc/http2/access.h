@@ -1,9 +1,8 @@
-// AccessRules say who may call which method: there are three roles, and each may
-// do what the ones before it may.
+// A Role says what a caller may do: there are three, and each may do what the ones
+// before it may.
 #pragma once
 
-#include <sys/types.h>
-
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,44 +19,35 @@ enum class Role {
 };
 
 std::string_view RoleName(Role role);
+// "read", "tune" or "admin"; nullopt for anything else.
+std::optional<Role> ParseRole(std::string_view text);
 
 // The least role for a method by its path, "/convtune.v1.TuningService/Pin";
 // kAdmin for one that nobody has put on the list. What BatchGet may do about a
 // miss is asked of its handler: OnMiss beyond NONE takes kTune.
 Role RequiredRole(std::string_view path);
 
-// Rules of --role. Value type; reads are thread-safe.
-class AccessRules {
+// CertificateRoles give roles to clients of mutual TLS by the names in their
+// certificates. Value type; reads are thread-safe.
+class CertificateRoles {
  public:
-  // Each "ROLE=WHO": read, tune or admin; user:NAME, group:NAME (numbers too),
-  // cert:IDENTITY, or user:* and cert:* for whoever the transport lets in.
-  // INVALID_ARGUMENT names the rule: malformed, or a user or group that the
-  // system does not know.
-  static absl::StatusOr<AccessRules> Parse(const std::vector<std::string>& texts);
+  // The texts of --role, each "ROLE=cert:IDENTITY", or "ROLE=cert:*" for every
+  // certificate. INVALID_ARGUMENT names the rule that is malformed.
+  static absl::StatusOr<CertificateRoles> Parse(const std::vector<std::string>& texts);
 
-  // Without rules for a transport, whoever it lets in is an admin.
-  bool for_sockets() const { return !users_.empty() || !groups_.empty(); }
-  bool for_certificates() const { return !certificates_.empty(); }
+  // Without rules, whoever the transport lets in is an admin.
+  bool empty() const { return rules_.empty(); }
 
-  // The largest role that a rule gives; kNone if there is none. Root and the
-  // daemon's own user, who could write its files, are admins always.
-  Role OfPeer(uid_t uid, const std::vector<gid_t>& groups) const;
-  // `identities`: the subject's alternative names, or without any its common name.
-  Role OfCertificate(const std::vector<std::string>& identities) const;
+  // The largest role that a rule gives; kNone if there is none. `identities`: the
+  // subject's alternative names, or without any its common name.
+  Role RoleOf(const std::vector<std::string>& identities) const;
 
  private:
-  struct IdRule {
-    Role role;
-    bool any;
-    id_t id;
-  };
-  struct NameRule {
+  struct Rule {
     Role role;
     std::string name;
   };
-  std::vector<IdRule> users_;
-  std::vector<IdRule> groups_;
-  std::vector<NameRule> certificates_;
+  std::vector<Rule> rules_;
 };
 
 }  // namespace convtune::rpc::http2

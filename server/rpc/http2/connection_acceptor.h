@@ -1,24 +1,21 @@
-// A ConnectionAcceptor gives connections to the gRPC server, each with its
-// caller's role.
+// A ConnectionAcceptor gives connections to the gRPC server, each with the role of
+// the address that it came to.
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
-#include <map>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "grpcpp/server_builder.h"
 #include "server/rpc/http2/access.h"
+#include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/listener.h"
-#include "server/rpc/http2/refuser.h"
-#include "server/rpc/http2/role_gate.h"
-#include "server/rpc/http2/tls_credentials.h"
+#include "server/rpc/http2/server_tls.h"
 
 namespace convtune::rpc::http2 {
 
@@ -27,9 +24,9 @@ namespace convtune::rpc::http2 {
 class ConnectionAcceptor {
  public:
   struct Options {
-    AccessRules rules;
-    std::shared_ptr<ServerTls> tls;  // null where no address is TCP
-    int max_fd = 0;                  // see Listener
+    CertificateRoles roles;
+    ServerTls* tls = nullptr;  // outlives the server; null where no address is TCP
+    int max_fd = 0;            // see Listener
   };
   explicit ConnectionAcceptor(Options options);
 
@@ -42,38 +39,21 @@ class ConnectionAcceptor {
 
   void Open() { listener_.Start(); }
   void Close() { listener_.Stop(); }
-  // Ends the connections that there are, see http2::EndReads, and waits a
-  // moment for gRPC to see it. After Close.
+  // Ends the connections that there are, for gRPC as if the clients had gone, and
+  // waits a moment for gRPC to close them: clients get UNAVAILABLE for calls without an
+  // answer. grpc::Server::Shutdown alone gives CANCELLED without a message to calls
+  // that arrive while it runs. After Close.
   void EndConnections() const;
 
  private:
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-  // Connections of one caller. gRPC tells a gate nothing of a unix socket's peer, so
-  // each user has an acceptor with a gate of its own.
-  struct Place {
-    std::unique_ptr<Acceptor> acceptor;
-    std::shared_ptr<Caller> caller;
-  };
-  static constexpr size_t kMostUsers = 32;
-
-  Role RoleOf(const SocketPeer& peer) const;
-  void TakeSocket(int fd);
-  // The user's, or of its role alone where there are too many users.
-  Acceptor* AcceptorOf(uid_t uid, Role role);
-  static void Give(int fd, Acceptor* acceptor);
-  Listener::Target SocketTarget();
-  Listener::Target TlsTarget();
+  void Give(int fd, Acceptor* acceptor);
+  void ForEachOpen(const std::function<void(int fd)>& use) const;
 
   const Options options_;
-  // Of unix sockets without rules.
-  std::unique_ptr<Acceptor> of_admins_;
-  // Of unix sockets with rules. Nobody without a role comes as far as gRPC.
-  std::vector<Place> of_users_;
-  std::map<std::pair<uid_t, Role>, size_t> user_places_;  // for the listener's thread
-  std::array<Place, 4> of_roles_;
-  std::unique_ptr<Refuser> refuser_;
-  std::unique_ptr<Acceptor> by_certificate_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  std::array<uint64_t, kMaxConnections + kReservedFiles> cookies_{};  // of connections, by fd
   std::vector<std::string> addresses_;
   Listener listener_;  // the last: it uses the others
 };

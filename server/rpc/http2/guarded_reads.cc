@@ -38,20 +38,11 @@ void SayWhy(const FrameGuard& guard) {
   }
 }
 
-// What no other socket of this machine has, as long as it runs; 0 if that cannot
-// be had.
-uint64_t CookieOf(int fd) {
-  uint64_t cookie = 0;
-  socklen_t size = sizeof cookie;
-  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
-}
-
 struct Slot {
   std::atomic<bool> watched{false};
   Mutex mutex;
-  std::optional<FrameGuard> guard GUARDED_BY(mutex);  // not over TLS
+  std::optional<FrameGuard> guard GUARDED_BY(mutex);
   uint64_t cookie GUARDED_BY(mutex) = 0;
-  const void* owner GUARDED_BY(mutex) = nullptr;
 };
 
 // By the connection's number: the listener refuses higher ones.
@@ -59,29 +50,6 @@ constexpr int kSlots = kMaxConnections + kReservedFiles;
 Slot* SlotOf(int fd) {
   static auto* const slots = new std::array<Slot, kSlots>;
   return fd >= 0 && fd < kSlots ? &(*slots)[static_cast<size_t>(fd)] : nullptr;
-}
-
-void Follow(int fd, const void* owner, bool guarded) {
-  Slot* const slot = SlotOf(fd);
-  if (slot == nullptr) return;
-  MutexLock lock(slot->mutex);
-  slot->guard.reset();
-  if (guarded) slot->guard.emplace(&Shared());
-  slot->cookie = CookieOf(fd);
-  slot->owner = owner;
-  slot->watched.store(true, std::memory_order_release);
-}
-
-// Calls `use` with each connection of the owner's that gRPC still reads. The
-// number may be another's by now: then the cookie is, too.
-template <typename Use>
-void ForEachOf(const void* owner, const Use& use) {
-  for (int fd = 0; fd < kSlots; ++fd) {
-    Slot& slot = *SlotOf(fd);
-    if (!slot.watched.load(std::memory_order_acquire)) continue;
-    MutexLock lock(slot.mutex);
-    if (slot.owner == owner && slot.cookie != 0 && CookieOf(fd) == slot.cookie) use(fd);
-  }
 }
 
 // What recvmsg gave, which is returned, or an error in its place.
@@ -93,7 +61,6 @@ ssize_t AfterRead(int fd, const msghdr& message, ssize_t size) {
     if (size == 0 || (errno != EAGAIN && errno != EINTR)) slot->watched = false;
     return size;
   }
-  if (!slot->guard.has_value()) return size;
   auto left = static_cast<size_t>(size);
   for (size_t i = 0; i < message.msg_iovlen && left > 0; ++i) {
     const iovec& part = message.msg_iov[i];
@@ -146,18 +113,19 @@ Function* Next(const char* name) {
 
 }  // namespace
 
-void GuardReads(int fd, const void* owner) { Follow(fd, owner, true); }
-
-void FollowReads(int fd, const void* owner) { Follow(fd, owner, false); }
-
-void EndReads(const void* owner) {
-  ForEachOf(owner, [](int fd) { shutdown(fd, SHUT_RD); });
+void GuardReads(int fd) {
+  Slot* const slot = SlotOf(fd);
+  if (slot == nullptr) return;
+  MutexLock lock(slot->mutex);
+  slot->guard.emplace(&Shared());
+  slot->cookie = CookieOf(fd);
+  slot->watched.store(true, std::memory_order_release);
 }
 
-bool ReadsEnded(const void* owner) {
-  bool ended = true;
-  ForEachOf(owner, [&ended](int) { ended = false; });
-  return ended;
+uint64_t CookieOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
 }  // namespace convtune::rpc::http2

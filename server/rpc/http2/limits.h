@@ -14,11 +14,11 @@ inline constexpr int kDefaultReplyBytes = 4 << 20;
 inline constexpr int kMaxConcurrentStreams = 4096;
 // Buffers of all connections together; beyond it connections are shed.
 inline constexpr int kMaxBufferBytes = 512 << 20;
-// All together; the last eighth is for admins on a unix socket.
+// All together; the last eighth is for sockets with the role admin.
 inline constexpr int kMaxConnections = 2048;
 // Files for all else: database, workers, bundles.
 inline constexpr int kReservedFiles = 256;
-// Threads that reflection may use: its service is a synchronous one.
+// Threads that gRPC's reflection may use: its service is a synchronous one.
 inline constexpr int kMaxServerThreads = 16;
 inline constexpr int kKeepaliveSeconds = 60;
 inline constexpr int kKeepaliveTimeoutSeconds = 20;

@@ -8,11 +8,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 
 namespace convtune::rpc::http2 {
 namespace {
@@ -60,9 +63,16 @@ bool Answers(const sockaddr_un& address) {
 
 absl::StatusOr<ListenAddress> ListenAddress::Parse(const std::string& text) {
   ListenAddress address;
-  if (text.rfind(kUnixPrefix, 0) == 0) {
+  std::string_view rest = text;
+  const size_t equals = rest.find('=');
+  const std::optional<Role> role = ParseRole(rest.substr(0, equals));
+  if (equals != std::string_view::npos && role.has_value()) {
+    address.role = *role;
+    rest.remove_prefix(equals + 1);
+  }
+  if (ConsumeFront(&rest, kUnixPrefix)) {
     address.unix_socket = true;
-    address.target = text.substr(std::strlen(kUnixPrefix));
+    address.target = std::string(rest);
     while (address.target.rfind("//", 0) == 0) {  // unix:///path
       address.target.erase(0, 1);
     }
@@ -79,9 +89,10 @@ absl::StatusOr<ListenAddress> ListenAddress::Parse(const std::string& text) {
                      absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 0 && port <= 65535;
   const std::string host = text.substr(0, legal ? colon : 0);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (!legal || (host.find(':') != std::string::npos && !bracketed)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("listen: must be unix:PATH or HOST:PORT, is \"", text, "\""));
+  if (!legal || (host.find_first_of(":=") != std::string::npos && !bracketed)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "listen: must be unix:PATH, read=unix:PATH, tune=unix:PATH or HOST:PORT, is \"", text,
+        "\""));
   }
   address.target = text;
   return address;

@@ -5,19 +5,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/rpc/http2/access.h"
 
 namespace convtune::rpc::http2 {
 
 // Value type.
 struct ListenAddress {
   bool unix_socket = false;
-  std::string target;  // path of the socket, or HOST:PORT
+  std::string target;        // path of the socket, or HOST:PORT
+  Role role = Role::kAdmin;  // of whoever can connect to the socket
 
-  // "unix:PATH" or "HOST:PORT"; an IPv6 host stands in brackets.
+  // "unix:PATH", "ROLE=unix:PATH" or "HOST:PORT"; an IPv6 host stands in brackets.
   // INVALID_ARGUMENT for anything else, and for a path that does not fit a
   // socket's name (107 bytes).
   static absl::StatusOr<ListenAddress> Parse(const std::string& text);
-  // The form that Parse takes, and gRPC too.
+  // The address as gRPC's clients take it.
   std::string ToText() const;
 };
 

@@ -1,6 +1,5 @@
 #include "server/rpc/http2/listener.h"
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -28,7 +27,6 @@ namespace convtune::rpc::http2 {
 namespace {
 
 constexpr int kBacklog = 512;
-constexpr int kMaxGroups = 1 << 16;
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 constexpr absl::Duration kBetweenNotices = absl::Seconds(10);
 
@@ -91,10 +89,7 @@ struct Listener::Socket {
   ino_t inode = 0;
 };
 
-Listener::Listener(int max_fd)
-    : max_fd_(max_fd),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+Listener::Listener(int max_fd) : max_fd_(max_fd), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Listener::~Listener() { Stop(); }
 
@@ -205,48 +200,18 @@ void Listener::AcceptAll(const Socket& socket) {
     const int fd = accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EMFILE || errno == ENFILE) {
-        notice("the process has no file left");
-        spare_ = UniqueFd();
-        const int refused = accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC);
-        if (refused >= 0) close(refused);
-        spare_ = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
-        absl::SleepFor(kPause);
-      } else if (errno != EAGAIN && errno != EWOULDBLOCK) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK) {
         notice(std::strerror(errno));
         absl::SleepFor(kPause);
       }
       return;
     }
-    if (fd >= max_fd_ || (fd >= max_fd_ / 8 * 7 && !socket.target.important(fd))) {
+    if (fd >= max_fd_ || (fd >= max_fd_ / 8 * 7 && !socket.target.important)) {
       notice("there are too many");
       close(fd);
       continue;
     }
     socket.target.take(fd);
-  }
-}
-
-absl::StatusOr<SocketPeer> PeerOf(int fd) {
-  ucred credentials{};
-  socklen_t size = sizeof(credentials);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return absl::UnavailableError(absl::StrCat("SO_PEERCRED: ", std::strerror(errno)));
-  }
-  SocketPeer peer;
-  peer.uid = credentials.uid;
-  peer.groups.push_back(credentials.gid);
-  std::vector<gid_t> more(64);
-  while (true) {
-    size = static_cast<socklen_t>(more.size() * sizeof(gid_t));
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, more.data(), &size) == 0) {
-      more.resize(size / sizeof(gid_t));
-      peer.groups.insert(peer.groups.end(), more.begin(), more.end());
-      return peer;
-    }
-    // Without it (before Linux 4.13) the effective group alone counts.
-    if (errno != ERANGE || more.size() >= kMaxGroups) return peer;
-    more.resize(more.size() * 4);
   }
 }
 

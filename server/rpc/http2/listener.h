@@ -17,21 +17,15 @@
 
 namespace convtune::rpc::http2 {
 
-// The other end of a unix socket when it connected.
-struct SocketPeer {
-  uid_t uid = 0;
-  std::vector<gid_t> groups;  // the effective one first
-};
-
 // Accepts connections on a thread of its own and gives them away. The number of
 // connections is bounded: a new file's number says how many are open at least,
 // so one that is too high is closed at once. Not thread-safe.
 class Listener {
  public:
-  // Takes a connection, which does not block. `important`: its peer may use the
-  // last of the connections.
+  // Takes an address's connections, which do not block. `important`: its peers may use
+  // the last of the connections.
   struct Target {
-    std::function<bool(int fd)> important;
+    bool important = false;
     std::function<void(int fd)> take;
   };
 
@@ -61,13 +55,9 @@ class Listener {
 
   const int max_fd_;
   UniqueFd wake_;
-  UniqueFd spare_;  // given up to close a connection when there is no other file
   std::vector<std::unique_ptr<Socket>> sockets_;
   std::thread thread_;
 };
-
-// SO_PEERCRED and SO_PEERGROUPS; UNAVAILABLE if the system does not tell.
-absl::StatusOr<SocketPeer> PeerOf(int fd);
 
 // Raises the limit of open files as far as `wanted` and may be, and returns the
 // number from which on connections are refused: `reserve` below the limit.

@@ -1,15 +1,14 @@
 #include "server/rpc/http2/role_gate.h"
 
+#include <grpc/grpc.h>
+
 #include <algorithm>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "grpc/grpc_security_constants.h"
 #include "proto/base/mutex.h"
 #include "proto/base/strings.h"
 #include "server/logging/log.h"
@@ -24,127 +23,119 @@ constexpr char kWhoProperty[] = "convtune_who";
 constexpr absl::Duration kRefusalWindow = absl::Seconds(10);
 constexpr int kMostRefusals = 20;  // lines in that time
 
-std::string Denial(std::string_view what, Role required, std::string_view has) {
-  return Concat(what, " takes the role ", RoleName(required), ", and this caller has ", has,
-                "; roles are given by convtuned --role");
-}
-
-std::vector<std::string> Values(const grpc::AuthContext& context, const char* property) {
-  std::vector<std::string> values;
-  for (const grpc::string_ref& value : context.FindPropertyValues(property)) {
-    values.emplace_back(value.data(), value.size());
-  }
-  return values;
-}
-
-std::vector<std::string> Identities(const grpc::AuthContext& context) {
-  std::vector<std::string> names = Values(context, GRPC_X509_SAN_PROPERTY_NAME);
-  return names.empty() ? Values(context, GRPC_X509_CN_PROPERTY_NAME) : names;
-}
-
-std::string LogLine(std::string_view who, std::string_view what, Role required,
-                    std::string_view has) {
-  return Concat(who, " refused: ", what, " takes the role ", RoleName(required), ", and has ", has);
-}
-
-class RoleGate : public grpc::AuthMetadataProcessor {
- public:
-  bool IsBlocking() const override { return false; }
-
-  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
-                       OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
-    const Caller caller = CallerOf(*context);
-    const std::string_view has = RoleName(caller.role);
-    {
-      // The context is the connection's: its first call writes the caller, and no
-      // handler reads before its own call was here.
-      MutexLock lock(mutex_);
-      if (context->FindPropertyValues(kRoleProperty).empty()) {
-        context->AddProperty(kRoleProperty, grpc::string_ref(has.data(), has.size()));
-        context->AddProperty(kWhoProperty, caller.who);
-      }
-    }
-    const auto found = metadata.find(":path");
-    const std::string_view path =
-        found == metadata.end() ? std::string_view()
-                                : std::string_view(found->second.data(), found->second.size());
-    const Role required = RequiredRole(path);
-    if (caller.role >= required) return grpc::Status::OK;
-    LogRefusal(LogLine(caller.who, path, required, has));
-    return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, Denial(path, required, has));
-  }
-
- private:
-  virtual Caller CallerOf(const grpc::AuthContext& context) const = 0;
-
-  Mutex mutex_;
-};
-
-class KnownCallerGate final : public RoleGate {
- public:
-  explicit KnownCallerGate(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
-
- private:
-  Caller CallerOf(const grpc::AuthContext& /*context*/) const override { return *caller_; }
-
-  const std::shared_ptr<const Caller> caller_;
-};
-
-class CertificateGate final : public RoleGate {
- public:
-  explicit CertificateGate(AccessRules rules) : rules_(std::move(rules)) {}
-
- private:
-  Caller CallerOf(const grpc::AuthContext& context) const override {
-    const std::vector<std::string> names = Identities(context);
-    return {rules_.OfCertificate(names), Concat("certificate ", absl::StrJoin(names, ", "))};
-  }
-
-  const AccessRules rules_;
-};
-
-}  // namespace
-
-std::shared_ptr<grpc::AuthMetadataProcessor> NewRoleGate(std::shared_ptr<const Caller> caller) {
-  return std::make_shared<KnownCallerGate>(std::move(caller));
-}
-
-std::shared_ptr<grpc::AuthMetadataProcessor> NewCertificateGate(AccessRules rules) {
-  return std::make_shared<CertificateGate>(std::move(rules));
-}
-
+// Logs a refusal. Who is refused can ask as often as he likes, so a window's lines
+// are bounded, and the next window begins with how many there were.
 void LogRefusal(std::string_view text) {
   static Mutex mutex;
   static absl::Time window = absl::InfinitePast();
   static int64_t refusals = 0;
-  int64_t unsaid = 0;
-  bool say = false;
-  {
-    MutexLock lock(mutex);
-    const absl::Time now = absl::Now();
-    if (now - window >= kRefusalWindow) {
-      unsaid = std::max<int64_t>(0, refusals - kMostRefusals);
-      window = now;
-      refusals = 0;
+  MutexLock lock(mutex);
+  if (const absl::Time now = absl::Now(); now - window >= kRefusalWindow) {
+    if (refusals > kMostRefusals) {
+      log::Info("$0 more refusals were not logged", refusals - kMostRefusals);
     }
-    say = ++refusals <= kMostRefusals;
+    window = now;
+    refusals = 0;
   }
-  if (unsaid > 0) log::Info("$0 more refusals were not logged", unsaid);
-  if (say) log::Info("$0", text);
+  if (++refusals <= kMostRefusals) log::Info("$0", text);
+}
+
+// Logs the refusal; what the caller is told.
+std::string Refuse(std::string_view who, std::string_view what, Role required,
+                   std::string_view has) {
+  const std::string needs = Concat(what, " takes the role ", RoleName(required));
+  LogRefusal(Concat(who, " refused: ", needs, ", and has ", has));
+  return Concat(needs, ", and this caller has ", has,
+                "; roles are given by convtuned --listen and --role");
+}
+
+std::vector<std::string> Values(const grpc_auth_context* context, const char* property) {
+  std::vector<std::string> values;
+  grpc_auth_property_iterator at = grpc_auth_context_find_properties_by_name(context, property);
+  while (const grpc_auth_property* found = grpc_auth_property_iterator_next(&at)) {
+    values.emplace_back(found->value, found->value_length);
+  }
+  return values;
+}
+
+std::string First(const grpc::AuthContext& context, const char* property) {
+  const std::vector<grpc::string_ref> values = context.FindPropertyValues(property);
+  return values.empty() ? "" : std::string(values.front().data(), values.front().size());
+}
+
+struct Gate {
+  const CallerOf caller_of;
+  Mutex mutex;
+};
+
+void Process(void* state, grpc_auth_context* context, const grpc_metadata* metadata, size_t count,
+             grpc_process_auth_metadata_done_cb done, void* user_data) {
+  auto* gate = static_cast<Gate*>(state);
+  const Caller caller = gate->caller_of(context);
+  const std::string_view has = RoleName(caller.role);
+  {
+    // The context is the connection's: its first call writes the caller, and no
+    // handler reads before its own call was here.
+    MutexLock lock(gate->mutex);
+    if (Values(context, kRoleProperty).empty()) {
+      grpc_auth_context_add_property(context, kRoleProperty, has.data(), has.size());
+      grpc_auth_context_add_property(context, kWhoProperty, caller.who.data(), caller.who.size());
+    }
+  }
+  const auto text = [](const grpc_slice& slice) {
+    return std::string_view(reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)),
+                            GRPC_SLICE_LENGTH(slice));
+  };
+  std::string_view path;
+  for (size_t i = 0; i < count; ++i) {
+    if (text(metadata[i].key) == ":path") path = text(metadata[i].value);
+  }
+  const Role required = RequiredRole(path);
+  const std::string denial = caller.role >= required ? "" : Refuse(caller.who, path, required, has);
+  done(user_data, nullptr, 0, nullptr, 0,
+       denial.empty() ? GRPC_STATUS_OK : GRPC_STATUS_PERMISSION_DENIED, denial.c_str());
+}
+
+class Credentials final : public grpc::ServerCredentials {
+ public:
+  explicit Credentials(grpc_server_credentials* core) : core_(core) {}
+  ~Credentials() override { grpc_server_credentials_release(core_); }
+  // The gate stands where a processor would.
+  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
+
+ private:
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    return grpc_server_add_http2_port(server, address.c_str(), core_);
+  }
+
+  grpc_server_credentials* const core_;
+};
+
+}  // namespace
+
+Caller CallerByCertificate(const CertificateRoles& roles, const grpc_auth_context* connection) {
+  std::vector<std::string> names = Values(connection, GRPC_X509_SAN_PROPERTY_NAME);
+  if (names.empty()) names = Values(connection, GRPC_X509_CN_PROPERTY_NAME);
+  return {roles.RoleOf(names), Concat("certificate ", absl::StrJoin(names, ", "))};
+}
+
+std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* credentials,
+                                                  CallerOf caller_of) {
+  if (caller_of) {
+    grpc_server_credentials_set_auth_metadata_processor(
+        credentials, {&Process, [](void* state) { delete static_cast<Gate*>(state); },
+                      new Gate{std::move(caller_of), {}}});
+  }
+  return std::make_shared<Credentials>(credentials);
 }
 
 grpc::Status RequireRole(const grpc::CallbackServerContext& context, Role required,
                          std::string_view what) {
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
-  if (peer == nullptr) return grpc::Status::OK;
-  const std::vector<std::string> names = Values(*peer, kRoleProperty);
-  if (names.empty()) return grpc::Status::OK;
-  for (Role role = required; role <= Role::kAdmin; role = Role(static_cast<int>(role) + 1)) {
-    if (names.front() == RoleName(role)) return grpc::Status::OK;
-  }
-  const std::vector<std::string> who = Values(*peer, kWhoProperty);
-  LogRefusal(LogLine(who.empty() ? "" : who.front(), what, required, names.front()));
-  return messages::ToGrpcStatus(absl::PermissionDeniedError(Denial(what, required, names.front())));
+  const std::string name = peer == nullptr ? "" : First(*peer, kRoleProperty);
+  if (name.empty() || ParseRole(name).value_or(Role::kNone) >= required) return grpc::Status::OK;
+  return messages::ToGrpcStatus(
+      absl::PermissionDeniedError(Refuse(First(*peer, kWhoProperty), what, required, name)));
 }
 
 }  // namespace convtune::rpc::http2

@@ -1,33 +1,37 @@
-// Role gates find out a call's role, and refuse and log calls that take more.
+// A role gate stands before every call of a server's connections: it finds out the
+// caller's role, and refuses and logs calls that take more.
 #pragma once
 
+#include <grpc/grpc_security.h>
+
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "grpcpp/security/auth_metadata_processor.h"
+#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
 #include "server/rpc/http2/access.h"
 
 namespace convtune::rpc::http2 {
 
-// Whoever is behind connections: a role, and words for the log, "user 1000".
+// Whoever is behind a connection: a role, and words for the log, "certificate
+// ops.example".
 struct Caller {
   Role role = Role::kNone;
   std::string who;
 };
+using CallerOf = std::function<Caller(const grpc_auth_context* connection)>;
 
-// Stands before every call of the credentials that it is given to, of any
-// service: PERMISSION_DENIED for one that takes more than the caller's role.
-// The first is for connections of one caller, who is written there before the first
-// of them is given to gRPC, the second for mutual TLS.
-std::shared_ptr<grpc::AuthMetadataProcessor> NewRoleGate(std::shared_ptr<const Caller> caller);
-std::shared_ptr<grpc::AuthMetadataProcessor> NewCertificateGate(AccessRules rules);
+// The caller by the names in its certificate.
+Caller CallerByCertificate(const CertificateRoles& roles, const grpc_auth_context* connection);
 
-// A line of the log for a refusal. At most 20 in ten seconds, and then how many more
-// there were: who is refused can ask as often as he likes. Thread-safe.
-void LogRefusal(std::string_view text);
+// These credentials, which are owned from now on, with a gate for every service's
+// methods: PERMISSION_DENIED for a call that takes more than its caller's role. Without
+// `caller_of` there is no gate.
+std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* credentials,
+                                                  CallerOf caller_of);
 
 // PERMISSION_DENIED unless the caller has the role: for what a path does not
 // tell. Callers that came through no gate are admins.

@@ -6,24 +6,8 @@
 #include "proto/base/strings.h"
 #include "server/logging/log.h"
 #include "server/rpc/http2/limits.h"
-#include "server/rpc/messages/wire_check.h"
 
 namespace convtune::rpc::services {
-namespace {
-
-std::string Flatten(const grpc::ByteBuffer& bytes) {
-  std::vector<grpc::Slice> slices;
-  std::string flat;
-  if (bytes.Dump(&slices).ok()) {
-    flat.reserve(bytes.Length());
-    for (const grpc::Slice& slice : slices) {
-      flat.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    }
-  }
-  return flat;
-}
-
-}  // namespace
 
 grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message* message) {
   // An empty message may come as no buffer at all.
@@ -36,8 +20,9 @@ grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Messag
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) {
     return grpc::Status::OK;
   }
-  return messages::ToGrpcStatus(
-      messages::ExplainUnparsable(*message->GetDescriptor(), Flatten(bytes)));
+  return messages::ToGrpcStatus(std::vector<Violation>{
+      {"request", Concat("must be a well-formed ", message->GetDescriptor()->full_name(),
+                         " with texts in UTF-8")}});
 }
 
 grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,

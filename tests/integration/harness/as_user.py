@@ -1,6 +1,6 @@
 """Connections to a unix socket that another user makes: a forwarder that gives root up.
 
-    python as_user.py UID GID GROUPS LISTEN_PATH TARGET_PATH
+    python as_user.py UID GID LISTEN_PATH TARGET_PATH
 """
 
 import os
@@ -14,18 +14,17 @@ from .daemon import wait_until
 
 
 class AsUser:
-    """`address` leads to the daemon's socket, with that user's credentials; needs root."""
+    """`address` leads to a socket of the daemon's, with that user's credentials; needs root."""
 
-    def __init__(self, daemon, uid, gid, groups=()):
-        path = daemon.directory / f"u{uid}-{gid}"
+    def __init__(self, daemon, target, uid, gid):
+        path = daemon.directory / f"u-{target.name}"
         daemon.directory.chmod(0o755)
         self.address = f"unix:{path}"
         package = pathlib.Path(__file__).resolve().parent
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{package.name}.as_user", str(uid), str(gid), ",".join(map(str, groups)), str(path),
-             str(daemon.socket)],
+            [sys.executable, "-m", f"{package.name}.as_user", str(uid), str(gid), str(path), str(target)],
             cwd=package.parent,
-        )  # fmt: skip
+        )
         wait_until(path.exists, 20, "the forwarder")
 
     def close(self):
@@ -46,11 +45,11 @@ def _copy(source, target):
             pass
 
 
-def _forward(uid, gid, groups, listen_path, target_path):
+def _forward(uid, gid, listen_path, target_path):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(listen_path)
     listener.listen()
-    os.setgroups(groups)
+    os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     while True:
@@ -66,4 +65,4 @@ def _forward(uid, gid, groups, listen_path, target_path):
 
 
 if __name__ == "__main__":
-    _forward(int(sys.argv[1]), int(sys.argv[2]), [int(g) for g in sys.argv[3].split(",") if g], *sys.argv[4:])
+    _forward(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

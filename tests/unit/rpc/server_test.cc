@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <future>
 #include <string>
+#include <vector>
 
 #include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "tests/unit/rpc/rpc_test_server.h"
@@ -17,6 +19,7 @@
 namespace convtune::rpc {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // grpc.health.v1.Health/Check without its .proto: HealthCheckRequest has the
@@ -48,6 +51,46 @@ TEST(Server, SocketIsForOwnerAndGroup) {
   struct stat info {};
   ASSERT_EQ(stat(server.dir.path("s.sock").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0660u);
+}
+
+TEST(Server, ASocketsRoleIsThatOfWhoeverConnects) {
+  TestServer base;
+  base.tuner.answer_at_once = true;
+  Server::Options options = base.Options();
+  options.listen = {"read=unix:" + base.dir.path("read"), "tune=unix:" + base.dir.path("tune"),
+                    "unix:" + base.dir.path("admin")};
+  const auto server = Server::Create(options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto mode = [&base](const char* name) {
+    struct stat info {};
+    EXPECT_EQ(stat(base.dir.path(name).c_str(), &info), 0) << name;
+    return info.st_mode & 07777;
+  };
+  EXPECT_EQ(mode("read"), 0666u);
+  EXPECT_EQ(mode("tune"), 0660u);
+  EXPECT_EQ(mode("admin"), 0660u);
+  // What each may do: look up, look up and tune, unpin.
+  const auto calls = [&base](const char* name) {
+    const auto stub = v1::TuningService::NewStub(
+        grpc::CreateChannel("unix:" + base.dir.path(name), grpc::InsecureChannelCredentials()));
+    std::vector<grpc::StatusCode> codes;
+    for (const v1::OnMiss on_miss : {v1::ON_MISS_NONE, v1::ON_MISS_TUNE}) {
+      grpc::ClientContext context;
+      v1::BatchGetRequest request = GetRequest({kHit});
+      request.set_on_miss(on_miss);
+      v1::BatchGetResponse response;
+      codes.push_back(stub->BatchGet(&context, request, &response).error_code());
+    }
+    grpc::ClientContext context;
+    v1::UnpinResponse response;
+    codes.push_back(stub->Unpin(&context, {}, &response).error_code());
+    return codes;
+  };
+  constexpr auto kRefused = grpc::StatusCode::PERMISSION_DENIED;
+  constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;  // it names no problem
+  EXPECT_THAT(calls("read"), ElementsAre(grpc::StatusCode::OK, kRefused, kRefused));
+  EXPECT_THAT(calls("tune"), ElementsAre(grpc::StatusCode::OK, grpc::StatusCode::OK, kRefused));
+  EXPECT_THAT(calls("admin"), ElementsAre(grpc::StatusCode::OK, grpc::StatusCode::OK, kInvalid));
 }
 
 TEST(Server, MakesTheSocketsFolder) {

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -12,70 +11,46 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uid_t kStranger = 40'001;
-constexpr uid_t kKnown = 40'002;
-constexpr gid_t kTheirs = 40'010;
-constexpr gid_t kOther = 40'011;
-
-AccessRules Rules(const std::vector<std::string>& texts) {
-  absl::StatusOr<AccessRules> rules = AccessRules::Parse(texts);
-  EXPECT_TRUE(rules.ok()) << rules.status();
-  return *std::move(rules);
+CertificateRoles Roles(const std::vector<std::string>& texts) {
+  absl::StatusOr<CertificateRoles> roles = CertificateRoles::Parse(texts);
+  EXPECT_TRUE(roles.ok()) << roles.status();
+  return *std::move(roles);
 }
 
-TEST(AccessRules, WithoutRulesEverybodyIsAnAdmin) {
-  const AccessRules rules;
-  EXPECT_EQ(rules.OfPeer(kStranger, {kTheirs}), Role::kAdmin);
-  EXPECT_EQ(rules.OfCertificate({"x"}), Role::kAdmin);
+TEST(CertificateRoles, WithoutRulesEverybodyIsAnAdmin) {
+  EXPECT_EQ(CertificateRoles().RoleOf({"x"}), Role::kAdmin);
 }
 
-TEST(AccessRules, TheLargestRoleThatMatchesCounts) {
-  const AccessRules rules =
-      Rules({"read=user:*", "tune=group:40010", "admin=group:40011", "read=user:40002"});
-  EXPECT_EQ(rules.OfPeer(kStranger, {}), Role::kRead);
-  EXPECT_EQ(rules.OfPeer(kKnown, {kTheirs}), Role::kTune);
-  EXPECT_EQ(rules.OfPeer(kKnown, {1, kTheirs, kOther}), Role::kAdmin);
+TEST(CertificateRoles, NamesAreComparedWhole) {
+  const CertificateRoles roles =
+      Roles({"tune=cert:spiffe://fleet/tuner", "admin=cert:ops.example"});
+  EXPECT_EQ(roles.RoleOf({"spiffe://fleet/tuner"}), Role::kTune);
+  EXPECT_EQ(roles.RoleOf({"other", "ops.example"}), Role::kAdmin);
+  EXPECT_EQ(roles.RoleOf({"spiffe://fleet/tuner2", "OPS.example", "*"}), Role::kNone);
+  EXPECT_EQ(roles.RoleOf({}), Role::kNone);
 }
 
-TEST(AccessRules, WhoIsNotNamedHasNone) {
-  const AccessRules rules = Rules({"admin=user:40002"});
-  EXPECT_EQ(rules.OfPeer(kStranger, {kTheirs}), Role::kNone);
-  EXPECT_EQ(rules.OfPeer(kKnown, {}), Role::kAdmin);
+TEST(CertificateRoles, TheLargestRoleThatMatchesCounts) {
+  const CertificateRoles roles =
+      Roles({"read=cert:*", "admin=cert:a", "tune=cert:b", "tune=cert:a"});
+  EXPECT_EQ(roles.RoleOf({"c"}), Role::kRead);
+  EXPECT_EQ(roles.RoleOf({"b"}), Role::kTune);
+  EXPECT_EQ(roles.RoleOf({"b", "a"}), Role::kAdmin);
 }
 
-// A user's number is not a group's.
-TEST(AccessRules, UsersAndGroupsAreNotMixed) {
-  const AccessRules rules = Rules({"admin=user:40010", "tune=group:40002"});
-  EXPECT_EQ(rules.OfPeer(kKnown, {kTheirs}), Role::kNone);
-}
-
-TEST(AccessRules, RootAndTheDaemonsOwnUserAreAdminsAlways) {
-  const AccessRules rules = Rules({"read=user:40002"});
-  EXPECT_EQ(rules.OfPeer(0, {}), Role::kAdmin);
-  EXPECT_EQ(rules.OfPeer(geteuid(), {}), Role::kAdmin);
-}
-
-TEST(AccessRules, ACertificatesNamesAreComparedWhole) {
-  const AccessRules rules = Rules({"tune=cert:spiffe://fleet/tuner", "admin=cert:ops.example"});
-  EXPECT_EQ(rules.OfCertificate({"spiffe://fleet/tuner"}), Role::kTune);
-  EXPECT_EQ(rules.OfCertificate({"other", "ops.example"}), Role::kAdmin);
-  EXPECT_EQ(rules.OfCertificate({"spiffe://fleet/tuner2", "OPS.example", "*"}), Role::kNone);
-  EXPECT_EQ(rules.OfCertificate({}), Role::kNone);
-  EXPECT_EQ(rules.OfPeer(kStranger, {}), Role::kAdmin) << "rules for certificates alone";
-}
-
-TEST(AccessRules, NamesAreTheSystems) {
-  EXPECT_EQ(Rules({"tune=group:root", "read=user:*"}).OfPeer(kStranger, {0}), Role::kTune);
-}
-
-TEST(AccessRules, WhatCannotBeIsRefusedByName) {
-  for (const std::string text :
-       {"", "read", "user:root", "Read=user:root", "none=user:root", "read=user:", "read=group:*",
-        "read=cert:", "read=host:x", "read=user:4294967295", "read=user:-1",
-        "read=user:no such user", "tune=group:no such group"}) {
-    const absl::Status status = AccessRules::Parse({"read=user:*", text}).status();
+TEST(CertificateRoles, WhatCannotBeIsRefusedByName) {
+  for (const std::string text : {"", "read", "read=root", "Read=cert:a", "none=cert:a",
+                                 "read=cert:", "read=host:x", "=cert:a"}) {
+    const absl::Status status = CertificateRoles::Parse({"read=cert:*", text}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr("\"" + text + "\""));
+  }
+}
+
+TEST(CertificateRoles, ARuleForAUserNamesTheSettingThatReplacesIt) {
+  for (const std::string text : {"tune=user:alice", "tune=group:serving", "tune=user:*"}) {
+    EXPECT_THAT(std::string(CertificateRoles::Parse({text}).status().message()),
+                HasSubstr("--listen tune=unix:PATH"));
   }
 }
 

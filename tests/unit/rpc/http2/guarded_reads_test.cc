@@ -20,19 +20,15 @@ std::array<int, 2> Pair() {
   return ends;
 }
 
-ssize_t Read(int fd) {
+// What reading at `fd` gives of `bytes` that were written at `peer`.
+ssize_t Read(int fd, int peer, const std::string& bytes) {
+  EXPECT_EQ(write(peer, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   std::array<char, 256> buffer{};
   iovec part{buffer.data(), buffer.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   return recvmsg(fd, &message, 0);
-}
-
-// What reading at `fd` gives of `bytes` that were written at `peer`.
-ssize_t Read(int fd, int peer, const std::string& bytes) {
-  EXPECT_EQ(write(peer, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-  return Read(fd);
 }
 
 TEST(GuardedReadsTest, AConnectionThatBreaksARuleLooksClosed) {
@@ -58,35 +54,6 @@ TEST(GuardedReadsTest, ASocketThatTakesOverTheNumberIsLeftAlone) {
   EXPECT_EQ(Read(next, peer, kEndless), size);
   close(next);
   close(peer);
-}
-
-TEST(GuardedReadsTest, EndReadsEndsTheOwnersConnectionsAlone) {
-  const int owner = 0;
-  const int other = 0;
-  const auto [guarded, client] = Pair();
-  const auto [over_tls, tls_client] = Pair();
-  const auto [others, others_client] = Pair();
-  GuardReads(guarded, &owner);
-  FollowReads(over_tls, &owner);
-  GuardReads(others, &other);
-  EXPECT_FALSE(ReadsEnded(&owner));
-  EndReads(&owner);
-  EXPECT_FALSE(ReadsEnded(&owner)) << "nobody has read the end yet";
-  EXPECT_EQ(Read(guarded), 0);
-  EXPECT_FALSE(ReadsEnded(&owner));
-  EXPECT_EQ(Read(over_tls), 0);
-  EXPECT_TRUE(ReadsEnded(&owner));
-  EXPECT_FALSE(ReadsEnded(&other));
-  EXPECT_EQ(Read(others, others_client, std::string(24, 'p')), 24);
-  for (const int fd : {guarded, client, over_tls, tls_client, others, others_client}) close(fd);
-}
-
-TEST(GuardedReadsTest, AConnectionOverTlsIsNotTakenForPlainFrames) {
-  const auto [server, client] = Pair();
-  FollowReads(server, nullptr);
-  EXPECT_EQ(Read(server, client, kEndless), static_cast<ssize_t>(kEndless.size()));
-  close(server);
-  close(client);
 }
 
 }  // namespace

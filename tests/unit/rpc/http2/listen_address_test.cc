@@ -40,13 +40,25 @@ TEST(ListenAddress, ReadsBothForms) {
   }
 }
 
+TEST(ListenAddress, ASocketMayHaveARole) {
+  EXPECT_EQ(ListenAddress::Parse("unix:/s=unix:x")->role, Role::kAdmin);
+  EXPECT_EQ(ListenAddress::Parse("unix:/s=unix:x")->target, "/s=unix:x");
+  EXPECT_EQ(ListenAddress::Parse("admin=unix:/s")->role, Role::kAdmin);
+  EXPECT_EQ(ListenAddress::Parse("tune=unix:/s")->role, Role::kTune);
+  const auto read = ListenAddress::Parse("read=unix:/s");
+  EXPECT_EQ(read->role, Role::kRead);
+  EXPECT_EQ(read->ToText(), "unix:/s");
+}
+
 TEST(ListenAddress, RefusesEverythingElse) {
   const std::string long_path = "unix:/" + std::string(107, 'a');
   for (const std::string& text :
        {std::string(""), std::string("unix:"), std::string("localhost"), std::string(":80"),
         std::string("localhost:"), std::string("localhost:65536"), std::string("localhost:-1"),
         std::string("localhost:http"), std::string("::1:80"), std::string("unix-abstract:x"),
-        std::string("dns:///localhost:80"), long_path}) {
+        std::string("dns:///localhost:80"), std::string("read=localhost:80"),
+        std::string("none=unix:/s"), std::string("owner=unix:/s"), std::string("=unix:/s"),
+        std::string("read=unix:"), "read=" + long_path, long_path}) {
     EXPECT_EQ(ListenAddress::Parse(text).status().code(), absl::StatusCode::kInvalidArgument)
         << text;
   }

@@ -162,7 +162,7 @@ class FleetReleaseCommand final : public FleetCommand {
     AddDecision(rollback);
     rollback->add_option("RELEASE", target_, "number; without it the one before");
     CLI::App* const withdraw =
-        AddVerb(app, "withdraw", "serve problems nothing of the fleet's any more, at once",
+        AddVerb(app, "withdraw", "stop serving the fleet's choices for these problems, at once",
                 [this] { return Withdraw(); });
     withdraw->add_option("PROBLEM", problems_, "problems in the text form");
     withdraw->add_flag("--every-problem", every_problem_, "all that the environment is served");
@@ -175,7 +175,7 @@ class FleetReleaseCommand final : public FleetCommand {
     app->add_flag("--all", all_, "also where numbers alone changed, and what was withdrawn");
     app->add_option(
            "--min-evidence", min_evidence_,
-           "heuristic, observed, incomplete or measured: what is known of less stays")
+           "heuristic, observed, incomplete or measured: skip changes with weaker evidence")
         ->capture_default_str();
   }
 

@@ -14,7 +14,7 @@ class UnpinCommand final : public app::Command {
     CLI::App* app = AddVerb(root, "unpin", "end a pin", app::Rows::kNo);
     problem_.RegisterOne(*app);
     app->add_option("--fleet-pin", fleet_pin_,
-                    "it is that pin of a fleet, which this node has left");
+                    "number of a fleet pin; only after this node left the fleet");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

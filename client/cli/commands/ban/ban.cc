@@ -25,7 +25,7 @@ class BanCommand final : public app::Command {
     delete_ = AddVerbBelow(app, "delete", "end a ban", app::Rows::kNo);
     delete_->add_option("ban", name_, "its number")->type_name("BAN")->required();
     delete_->add_option("--fleet-ban", fleet_ban_,
-                        "it is that ban of a fleet, which this node has left");
+                        "number of a fleet ban; only after this node left the fleet");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

@@ -1,4 +1,4 @@
-// A Client asks a daemon for tunings, jobs, bundles and maintenance.
+// A Client asks a daemon for tunings, jobs, bundles and maintenance. Thread-safe.
 #pragma once
 
 #include <functional>

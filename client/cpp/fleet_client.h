@@ -1,5 +1,5 @@
 // A FleetClient exchanges tunings and releases between a daemon and
-// convtune-fleet.
+// convtune-fleet. Thread-safe.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,6 @@
 #include "absl/time/clock.h"
 #include "client/cli/commands/ban/ban_output.h"
 #include "client/cli/output/io.h"
-#include "client/cli/output/json.h"
 #include "db/fleet/bans.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
@@ -99,7 +98,7 @@ class FleetBanCommand final : public FleetCommand {
     cli::app::Context context(io, {}, json_ ? cli::app::Format::kJson : cli::app::Format::kTable,
                               *app_);
     std::vector<v1::Ban> bans;
-    std::vector<std::string> documents;
+    std::vector<cli::output::Json> documents;
     cli::app::ExitCode code = cli::app::ExitCode::kDone;
     for (const db::fleet::FleetBan& one : listed) {
       if (!one.error.empty()) {
@@ -108,19 +107,15 @@ class FleetBanCommand final : public FleetCommand {
         continue;
       }
       v1::Ban ban = ToProto(one.ban);
-      documents.push_back(cli::output::JsonObject().AddMembers(ban).Add("login", one.login).Take());
+      documents.push_back(cli::output::JsonMerged(cli::output::JsonMessage(ban),
+                                                  cli::output::JsonObject({{"login", one.login}})));
       if (one.login != ban.author())
         absl::StrAppend(ban.mutable_author(), " (login ", one.login, ")");
       bans.push_back(std::move(ban));
     }
     if (as_errata_) return cli::app::Worse(code, cli::commands::ban::PrintErrata(context, bans));
-    if (json_) {
-      context.io().out
-          << cli::output::JsonObject().AddRaw("bans", cli::output::JsonArray(documents)).Take()
-          << "\n";
-    } else {
-      cli::commands::ban::PrintBans(context, bans, cli::commands::ban::TuningCounts::kNo);
-    }
+    context.PrintJson({{"bans", documents}});
+    cli::commands::ban::PrintBans(context, bans, cli::commands::ban::TuningCounts::kNo);
     return code;
   }
 
@@ -129,7 +124,7 @@ class FleetBanCommand final : public FleetCommand {
     RETURN_IF_ERROR(CheckAuthor());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, author_));
-    if (json_) std::cout << cli::output::JsonObject().Add("deleted", number_).Take() << '\n';
+    if (json_) Print(cli::output::JsonObject({{"deleted", number_}}), "");
     std::cerr << "deleted fleet ban " << number_ << '\n';
     return absl::OkStatus();
   }

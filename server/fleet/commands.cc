@@ -9,8 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/input/author.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
@@ -60,7 +59,7 @@ class MigrateCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int applied, db::fleet::MigrateFleet(*postgres));
     RETURN_IF_ERROR(db::fleet::GrantFleetRoles(*postgres, roles_));
     ASSIGN_OR_RETURN(const int version, db::fleet::FleetSchemaVersion(*postgres));
-    Print(cli::output::JsonObject().Add("applied", applied).Add("schema_version", version).Take(),
+    Print(cli::output::JsonObject({{"applied", applied}, {"schema_version", version}}),
           absl::StrCat("schema version ", version, ", ", applied, " migrations applied"));
     return absl::OkStatus();
   }
@@ -98,91 +97,79 @@ class StatusCommand final : public FleetCommand {
     return text;
   }
 
+  static cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
+    const auto age = [](absl::Duration time, const std::string& shown) {
+      return cli::output::Value(absl::ToDoubleSeconds(time)).Shown(shown);
+    };
+    const absl::Duration offset = absl::AbsDuration(node.clock_offset);
+    return {{"name", "NODE", node.name},
+            {"silent_seconds", "SEEN",
+             age(node.silence, absl::StrCat(node.silence > kSilent ? "silent " : "",
+                                            cli::output::FormatAge(node.silence)))},
+            {"release", "RELEASE", cli::output::Value(node.release).Shown(ReleaseOf(node))},
+            {"release_missing", "", node.release_missing},
+            {"release_extra", "", node.release_extra},
+            {"outbox_depth", "OUTBOX", node.outbox_depth},
+            {"outbox_lag_seconds", "LAG",
+             age(node.outbox_lag,
+                 node.outbox_depth == 0 ? "-" : cli::output::FormatAge(node.outbox_lag))},
+            {"outbox_dropped", "DROPPED", node.outbox_dropped},
+            {"tuning_count", "TUNINGS", node.tuning_count},
+            {"clock_offset_seconds", "", absl::ToDoubleSeconds(node.clock_offset)},
+            {"", "CLOCK",
+             offset < absl::Seconds(1)
+                 ? "ok"
+                 : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
+                                cli::output::FormatAge(offset))},
+            {"", "VERSION", absl::StrCat(node.daemon_version, "/", node.agent_version)},
+            {"agent_version", "", node.agent_version},
+            {"daemon_version", "", node.daemon_version},
+            {"devices", "DEVICES", node.devices},
+            {"unapplied_pins", "", node.unapplied_pins},
+            {"pin_error", "", node.pin_error},
+            {"unapplied_bans", "", node.unapplied_bans},
+            {"ban_error", "", node.ban_error},
+            {"last_error", "", node.last_error},
+            {"", "ERROR",
+             !node.last_error.empty()  ? node.last_error
+             : !node.ban_error.empty() ? node.ban_error
+                                       : node.pin_error}};
+  }
+
   static void PrintJson(const db::fleet::FleetCountsStatus& counts,
                         const std::vector<db::fleet::NodeStatus>& nodes, int64_t promoted,
                         int64_t canary, const db::fleet::FleetDiff& waiting) {
-    std::vector<std::string> rows;
-    for (const db::fleet::NodeStatus& node : nodes) {
-      rows.push_back(cli::output::JsonObject()
-                         .Add("name", node.name)
-                         .Add("silent_seconds", absl::ToDoubleSeconds(node.silence))
-                         .Add("agent_version", node.agent_version)
-                         .Add("daemon_version", node.daemon_version)
-                         .Add("clock_offset_seconds", absl::ToDoubleSeconds(node.clock_offset))
-                         .Add("outbox_depth", node.outbox_depth)
-                         .Add("outbox_dropped", node.outbox_dropped)
-                         .Add("outbox_lag_seconds", absl::ToDoubleSeconds(node.outbox_lag))
-                         .Add("tuning_count", node.tuning_count)
-                         .Add("release", node.release)
-                         .Add("release_missing", node.release_missing)
-                         .Add("release_extra", node.release_extra)
-                         .Add("unapplied_pins", node.unapplied_pins)
-                         .Add("pin_error", node.pin_error)
-                         .Add("unapplied_bans", node.unapplied_bans)
-                         .Add("ban_error", node.ban_error)
-                         .Add("devices", node.devices)
-                         .Add("last_error", node.last_error)
-                         .Take());
-    }
-    std::cout << cli::output::JsonObject()
-                     .Add("promoted", promoted)
-                     .Add("canary", canary)
-                     .Add("waiting_changes", waiting.change_count)
-                     .Add("lesser_evidence_changes", waiting.lesser_count)
-                     .Add("environments", counts.environments)
-                     .Add("problems", counts.problems)
-                     .Add("evidence", counts.evidence)
-                     .Add("pooled", counts.pooled)
-                     .Add("waiting_to_pool", counts.waiting_to_pool)
-                     .Add("tasks_queued", counts.tasks_queued)
-                     .Add("tasks_leased", counts.tasks_leased)
-                     .Add("tasks_dead", counts.tasks_dead)
-                     .Add("pins", counts.pins)
-                     .Add("bans", counts.bans)
-                     .AddRaw("nodes", cli::output::JsonArray(rows))
-                     .Take()
-              << '\n';
+    const cli::output::Json document =
+        cli::output::JsonObject({{"promoted", promoted},
+                                 {"canary", canary},
+                                 {"waiting_changes", waiting.change_count},
+                                 {"lesser_evidence_changes", waiting.lesser_count},
+                                 {"environments", counts.environments},
+                                 {"problems", counts.problems},
+                                 {"evidence", counts.evidence},
+                                 {"pooled", counts.pooled},
+                                 {"waiting_to_pool", counts.waiting_to_pool},
+                                 {"tasks_queued", counts.tasks_queued},
+                                 {"tasks_leased", counts.tasks_leased},
+                                 {"tasks_dead", counts.tasks_dead},
+                                 {"pins", counts.pins},
+                                 {"bans", counts.bans},
+                                 {"nodes", cli::output::JsonRows(nodes, NodeFields)}});
+    std::cout << document.text << '\n';
   }
 
   static void Print(const db::fleet::FleetCountsStatus& counts,
                     const std::vector<db::fleet::NodeStatus>& nodes, int64_t promoted,
                     int64_t canary, const db::fleet::FleetDiff& waiting) {
-    cli::output::Table table({{"NODE"},
-                              {"SEEN", cli::output::Align::kRight},
-                              {"RELEASE", cli::output::Align::kRight},
-                              {"OUTBOX", cli::output::Align::kRight},
-                              {"LAG", cli::output::Align::kRight},
-                              {"DROPPED", cli::output::Align::kRight},
-                              {"TUNINGS", cli::output::Align::kRight},
-                              {"CLOCK"},
-                              {"VERSION"},
-                              {"DEVICES"},
-                              {"ERROR"}});
     int64_t without_pin = 0;
     int64_t without_ban = 0;
     int64_t silent = 0;
     for (const db::fleet::NodeStatus& node : nodes) {
       without_pin += node.unapplied_pins > 0 ? 1 : 0;
       without_ban += node.unapplied_bans > 0 ? 1 : 0;
-      const absl::Duration offset = absl::AbsDuration(node.clock_offset);
       silent += node.silence > kSilent ? 1 : 0;
-      table.Add({node.name,
-                 absl::StrCat(node.silence > kSilent ? "silent " : "",
-                              cli::output::FormatAge(node.silence)),
-                 ReleaseOf(node), absl::StrCat(node.outbox_depth),
-                 node.outbox_depth == 0 ? "-" : cli::output::FormatAge(node.outbox_lag),
-                 absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
-                 offset < absl::Seconds(1)
-                     ? "ok"
-                     : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
-                                    cli::output::FormatAge(offset)),
-                 absl::StrCat(node.daemon_version, "/", node.agent_version),
-                 absl::StrJoin(node.devices, " "),
-                 !node.last_error.empty()  ? node.last_error
-                 : !node.ban_error.empty() ? node.ban_error
-                                           : node.pin_error});
     }
-    if (!nodes.empty()) std::cout << table.Render(0, false);
+    if (!nodes.empty()) std::cout << cli::output::TableOf(nodes, NodeFields).Render(0, false);
     std::cout << nodes.size() << " nodes";
     if (silent > 0) std::cout << ", " << silent << " silent";
     std::cout << "; fleet release " << promoted;
@@ -246,8 +233,8 @@ void FleetCommand::AddFlags(CLI::App* app) {
   app->add_flag("--json", json_, "print JSON");
 }
 
-void FleetCommand::Print(const std::string& json, const std::string& text) const {
-  std::cout << (json_ ? json : text) << '\n';
+void FleetCommand::Print(const cli::output::Json& json, const std::string& text) const {
+  std::cout << (json_ ? json.text : text) << '\n';
 }
 
 void FleetCommand::AddAuthor(CLI::App* app) {

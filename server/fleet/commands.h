@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/app/exit_code.h"
+#include "client/cli/output/fields.h"
 #include "db/postgres/connection.h"
 #include "server/fleet/settings.h"
 
@@ -58,7 +59,14 @@ class FleetCommand {
   // Of the verb that was chosen. Errors as PostgresFlags::Resolve.
   absl::StatusOr<db::postgres::Connection::Options> PostgresOptions() const;
   // A line: the one with --json, the other without.
-  void Print(const std::string& json, const std::string& text) const;
+  void Print(const cli::output::Json& json, const std::string& text) const;
+  // An array with --json, else a table; see cli::output::Fields.
+  template <typename Rows, typename FieldsOf>
+  void PrintRows(const Rows& rows, const FieldsOf& fields_of) const {
+    std::string table = cli::output::TableOf(rows, fields_of).Render(0, false);
+    table.pop_back();
+    Print(cli::output::JsonRows(rows, fields_of), table);
+  }
 
   struct Verb {
     CLI::App* app;

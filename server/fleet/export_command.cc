@@ -7,7 +7,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/json.h"
 #include "db/bundle/bundle_writer.h"
 #include "db/fleet/node_tunings.h"
 #include "proto/base/status_macros.h"
@@ -63,7 +62,7 @@ class ExportNodesCommand final : public FleetCommand {
       ++bundles;
       tunings += written;
     }
-    Print(cli::output::JsonObject().Add("bundles", bundles).Add("tunings", tunings).Take(),
+    Print(cli::output::JsonObject({{"bundles", bundles}, {"tunings", tunings}}),
           absl::StrCat("wrote ", tunings, " tunings of ", bundles, " nodes to ", folder_));
     return absl::OkStatus();
   }

@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
 #include "db/fleet/retention.h"
 #include "proto/base/status_macros.h"
@@ -24,11 +23,9 @@ class PruneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const absl::Duration keep, cli::output::ParseTime("--keep", keep_));
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const db::fleet::Thinned thinned, db::fleet::ThinFleet(*postgres, keep));
-    Print(cli::output::JsonObject()
-              .Add("evidence", thinned.evidence)
-              .Add("tasks", thinned.tasks)
-              .Add("payloads", thinned.payloads)
-              .Take(),
+    Print(cli::output::JsonObject({{"evidence", thinned.evidence},
+                                   {"tasks", thinned.tasks},
+                                   {"payloads", thinned.payloads}}),
           absl::StrCat(thinned.evidence, " superseded tunings, ", thinned.tasks,
                        " ended tasks and ", thinned.payloads, " unused pooled tunings removed"));
     return absl::OkStatus();

@@ -7,8 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
 #include "db/fleet/bans.h"
 #include "db/fleet/nodes.h"
@@ -45,27 +44,6 @@ std::string Micros(std::optional<double> us) {
   return us.has_value() ? absl::StrFormat("%.1f", *us) : "-";
 }
 
-std::string ReleaseJson(const db::fleet::FleetRelease& one) {
-  const Release& release = one.release;
-  cli::output::JsonObject object;
-  object.Add("release", release.number)
-      .Add("state", StateName(release.state))
-      .Add("canary_permille", release.canary_permille)
-      .Add("restores", release.restores)
-      .Add("withdrawal", one.withdrawal)
-      .Add("changes", one.change_count)
-      .Add("nodes", one.node_count)
-      .Add("author", release.author)
-      .Add("reason", release.reason)
-      .Add("create_time",
-           absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone()))
-      .Add("end_author", release.end_author)
-      .Add("end_reason", release.end_reason)
-      .Add("login", one.login)
-      .Add("end_login", one.end_login);
-  return object.Take();
-}
-
 // "ann" and "ann (login fleet_ops)"; for a canary that ended, both who decided.
 std::string Deciders(const db::fleet::FleetRelease& one) {
   const auto named = [](const std::string& author, const std::string& login) {
@@ -83,11 +61,69 @@ std::string Reasons(const Release& release) {
   return absl::StrCat(release.reason, "; ", release.end_reason);
 }
 
+cli::output::Fields ReleaseFields(const db::fleet::FleetRelease& one) {
+  const Release& release = one.release;
+  std::string state = StateText(one);
+  if (release.state == ReleaseState::kCanary) {
+    absl::StrAppendFormat(&state, " %.4g%%", release.canary_permille / 10.0);
+  }
+  return {{"", "RELEASE", absl::StrCat(release.number)},
+          {"release", "", release.number},
+          {"state", "STATE", cli::output::Value(StateName(release.state)).Shown(state)},
+          {"canary_permille", "", release.canary_permille},
+          {"restores", "", release.restores},
+          {"withdrawal", "", one.withdrawal},
+          {"nodes", "NODES", one.node_count},
+          {"changes", "CHANGES", one.change_count},
+          {"create_time", "",
+           absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone())},
+          {"", "WHEN", cli::output::FormatTimestamp(release.create_time)},
+          {"author", "", release.author},
+          {"", "AUTHOR", Deciders(one)},
+          {"reason", "REASON", cli::output::Value(release.reason).Shown(Reasons(release))},
+          {"end_author", "", release.end_author},
+          {"end_reason", "", release.end_reason},
+          {"login", "", one.login},
+          {"end_login", "", one.end_login}};
+}
+
 // The fleet's ban that takes the change's new choice away; nullptr if no ban does.
 Bans::Shared BanOf(const Bans& bans, const db::fleet::FleetChange& change) {
   const absl::StatusOr<CandidateId> candidate = ParseCandidateId(change.after);
   if (!candidate.ok()) return nullptr;
   return bans.Find(*candidate, {change.problem_text, change.environment_text});
+}
+
+cli::output::Fields ChangeFields(const db::fleet::FleetChange& change, const Bans& bans) {
+  const Bans::Shared ban = BanOf(bans, change);
+  const std::string banned = ban != nullptr ? absl::StrCat(" (", ban->Name(), ")") : "";
+  using cli::output::Value;
+  return {{"problem", "PROBLEM", change.problem_text},
+          {"environment", "ENVIRONMENT", change.environment_text},
+          {"before", "BEFORE",
+           Value(change.before).Shown(change.before.empty() ? "(none)" : change.before)},
+          {"before_us", "us", Value(change.before_us).Shown(Micros(change.before_us))},
+          {"after", "AFTER",
+           Value(change.after).Shown(change.after.empty() ? "(none)" : change.after + banned)},
+          {"after_us", "us", Value(change.after_us).Shown(Micros(change.after_us))},
+          {"nodes", "NODES", change.node_count},
+          {"fleet_ban", "", ban != nullptr ? ban->fleet_ban : 0}};
+}
+
+cli::output::Fields PinFields(const db::fleet::FleetPin& pin) {
+  std::optional<double> seconds;
+  if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
+  return {{"", "PIN", absl::StrCat(pin.pin_id)},
+          {"pin", "", pin.pin_id},
+          {"problem", "PROBLEM", pin.problem_text},
+          {"environment", "ENVIRONMENT", pin.environment_text},
+          {"candidate", "CANDIDATE", pin.candidate},
+          {"seconds_left", "LEFT",
+           cli::output::Value(seconds).Shown(
+               pin.left.has_value() ? cli::output::FormatAge(*pin.left) : "-")},
+          {"author", "AUTHOR", pin.author},
+          {"reason", "REASON", pin.reason},
+          {"login", "", pin.login}};
 }
 
 // Counts the new choices that each ban takes away: a line for each.
@@ -126,7 +162,7 @@ class FleetReleaseCommand final : public FleetCommand {
     AddDecision(rollback);
     rollback->add_option("RELEASE", target_, "number; without it the one before");
     CLI::App* const withdraw =
-        AddVerb(app, "withdraw", "serve problems nothing of the fleet's any more, at once",
+        AddVerb(app, "withdraw", "stop serving the fleet's choices for these problems, at once",
                 [this] { return Withdraw(); });
     withdraw->add_option("PROBLEM", problems_, "problems in the text form");
     withdraw->add_flag("--every-problem", every_problem_, "all that the environment is served");
@@ -137,8 +173,9 @@ class FleetReleaseCommand final : public FleetCommand {
  private:
   void AddScope(CLI::App* app) {
     app->add_flag("--all", all_, "also where numbers alone changed, and what was withdrawn");
-    app->add_option("--min-evidence", min_evidence_,
-                    "heuristic, observed, incomplete or measured: what is known of less stays")
+    app->add_option(
+           "--min-evidence", min_evidence_,
+           "heuristic, observed, incomplete or measured: skip changes with weaker evidence")
         ->capture_default_str();
   }
 
@@ -156,31 +193,7 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetRelease> releases,
                      db::fleet::ListFleetReleases(*postgres));
-    if (json_) {
-      std::vector<std::string> rows;
-      for (const db::fleet::FleetRelease& release : releases) rows.push_back(ReleaseJson(release));
-      std::cout << cli::output::JsonArray(rows) << '\n';
-      return absl::OkStatus();
-    }
-    cli::output::Table table({{"RELEASE"},
-                              {"STATE"},
-                              {"NODES", cli::output::Align::kRight},
-                              {"CHANGES", cli::output::Align::kRight},
-                              {"WHEN"},
-                              {"AUTHOR"},
-                              {"REASON"}});
-    for (const db::fleet::FleetRelease& one : releases) {
-      const Release& release = one.release;
-      std::string state = StateText(one);
-      if (release.state == ReleaseState::kCanary) {
-        absl::StrAppendFormat(&state, " %.4g%%", release.canary_permille / 10.0);
-      }
-      table.Add({absl::StrCat(release.number), state, absl::StrCat(one.node_count),
-                 absl::StrCat(one.change_count),
-                 absl::FormatTime("%Y-%m-%d %H:%M:%SZ", release.create_time, absl::UTCTimeZone()),
-                 Deciders(one), Reasons(release)});
-    }
-    std::cout << table.Render(0, false);
+    PrintRows(releases, ReleaseFields);
     return absl::OkStatus();
   }
 
@@ -200,45 +213,19 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
                      db::fleet::ListFleetBans(*postgres));
     const Bans bans = db::fleet::ReadableBans(listed);
+    const auto fields_of = [&bans](const db::fleet::FleetChange& change) {
+      return ChangeFields(change, bans);
+    };
     if (json_) {
-      std::vector<std::string> rows;
-      for (const db::fleet::FleetChange& change : diff.changes) {
-        const Bans::Shared ban = BanOf(bans, change);
-        rows.push_back(cli::output::JsonObject()
-                           .Add("environment", change.environment_text)
-                           .Add("problem", change.problem_text)
-                           .Add("before", change.before)
-                           .Add("after", change.after)
-                           .Add("before_us", change.before_us)
-                           .Add("after_us", change.after_us)
-                           .Add("nodes", change.node_count)
-                           .Add("fleet_ban", ban != nullptr ? ban->fleet_ban : 0)
-                           .Take());
-      }
-      std::cout << cli::output::JsonObject()
-                       .Add("change_count", diff.change_count)
-                       .Add("lesser_evidence_count", diff.lesser_count)
-                       .AddRaw("changes", cli::output::JsonArray(rows))
-                       .Take()
-                << '\n';
+      const cli::output::Json document =
+          cli::output::JsonObject({{"change_count", diff.change_count},
+                                   {"lesser_evidence_count", diff.lesser_count},
+                                   {"changes", cli::output::JsonRows(diff.changes, fields_of)}});
+      std::cout << document.text << '\n';
       return absl::OkStatus();
     }
-    cli::output::Table table({{"PROBLEM"},
-                              {"ENVIRONMENT"},
-                              {"BEFORE"},
-                              {"us", cli::output::Align::kRight},
-                              {"AFTER"},
-                              {"us", cli::output::Align::kRight},
-                              {"NODES", cli::output::Align::kRight}});
-    for (const db::fleet::FleetChange& change : diff.changes) {
-      const Bans::Shared ban = BanOf(bans, change);
-      const std::string banned = ban != nullptr ? absl::StrCat(" (", ban->Name(), ")") : "";
-      table.Add({change.problem_text, change.environment_text,
-                 change.before.empty() ? "(none)" : change.before, Micros(change.before_us),
-                 change.after.empty() ? "(none)" : change.after + banned, Micros(change.after_us),
-                 absl::StrCat(change.node_count)});
-    }
-    if (!diff.changes.empty()) std::cout << table.Render(0, false);
+    if (!diff.changes.empty())
+      std::cout << cli::output::TableOf(diff.changes, fields_of).Render(0, false);
     std::cerr << diff.change_count << " changes";
     if (diff.lesser_count > 0) {
       std::cerr << ", and " << db::fleet::LesserEvidence(diff.lesser_count, scope.min_evidence);
@@ -340,7 +327,7 @@ class FleetReleaseCommand final : public FleetCommand {
     if (made.release.state == ReleaseState::kCanary) {
       share = absl::StrFormat(" for %.4g%% of the nodes", made.release.canary_permille / 10.0);
     }
-    Print(ReleaseJson(made),
+    Print(cli::output::JsonRow(ReleaseFields(made)),
           absl::StrCat("fleet release ", made.release.number, ": ", StateText(made), share, ", ",
                        made.change_count, " changes"));
   }
@@ -391,7 +378,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t id,
                      db::fleet::PutFleetPin(*postgres, names, environment, problem.ToText(),
                                             ToText(candidate), author_, reason_, ttl));
-    Print(cli::output::JsonObject().Add("pin", id).Take(), absl::StrCat("pin ", id));
+    Print(cli::output::JsonObject({{"pin", id}}), absl::StrCat("pin ", id));
     return absl::OkStatus();
   }
 
@@ -407,32 +394,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
                      db::fleet::ListFleetPins(*postgres, {}));
-    std::vector<std::string> rows;
-    cli::output::Table table({{"PIN"},
-                              {"PROBLEM"},
-                              {"ENVIRONMENT"},
-                              {"CANDIDATE"},
-                              {"LEFT", cli::output::Align::kRight},
-                              {"AUTHOR"},
-                              {"REASON"}});
-    for (const db::fleet::FleetPin& pin : pins) {
-      std::optional<double> seconds;
-      if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
-      rows.push_back(cli::output::JsonObject()
-                         .Add("pin", pin.pin_id)
-                         .Add("problem", pin.problem_text)
-                         .Add("environment", pin.environment_text)
-                         .Add("candidate", pin.candidate)
-                         .Add("seconds_left", seconds)
-                         .Add("author", pin.author)
-                         .Add("reason", pin.reason)
-                         .Add("login", pin.login)
-                         .Take());
-      table.Add({absl::StrCat(pin.pin_id), pin.problem_text, pin.environment_text, pin.candidate,
-                 pin.left.has_value() ? cli::output::FormatAge(*pin.left) : "-", pin.author,
-                 pin.reason});
-    }
-    std::cout << (json_ ? cli::output::JsonArray(rows) + "\n" : table.Render(0, false));
+    PrintRows(pins, PinFields);
     return absl::OkStatus();
   }
 

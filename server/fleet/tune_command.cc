@@ -10,7 +10,6 @@
 #include "absl/time/clock.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/io.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
@@ -24,16 +23,10 @@ namespace {
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 constexpr int64_t kMostDead = 100;
 
-std::string DeadJson(const std::vector<db::fleet::DeadTask>& dead) {
-  std::vector<std::string> rows;
-  for (const db::fleet::DeadTask& task : dead) {
-    rows.push_back(cli::output::JsonObject()
-                       .Add("problem", task.problem_text)
-                       .Add("environment", task.environment_text)
-                       .Add("reasons", task.reasons)
-                       .Take());
-  }
-  return cli::output::JsonArray(rows);
+cli::output::Fields DeadFields(const db::fleet::DeadTask& task) {
+  return {{"problem", "", task.problem_text},
+          {"environment", "", task.environment_text},
+          {"reasons", "", task.reasons}};
 }
 
 // A line that is written over on a terminal, and one for each change elsewhere.
@@ -126,7 +119,7 @@ class FleetTuneCommand final : public FleetCommand {
     }
     std::cerr << "batch " << batch << '\n';
     if (!no_wait_) return Watch(*postgres, batch);
-    if (json_) std::cout << cli::output::JsonObject().Add("batch", batch).Take() << '\n';
+    if (json_) Print(cli::output::JsonObject({{"batch", batch}}), "");
     return cli::app::ExitCode::kDone;
   }
 
@@ -140,7 +133,7 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
                      db::fleet::ListDeadTasks(postgres, watch_, 10'000));
     if (json_) {
-      std::cout << DeadJson(dead) << '\n';
+      Print(cli::output::JsonRows(dead, DeadFields), "");
       return cli::app::ExitCode::kDone;
     }
     for (const db::fleet::DeadTask& task : dead) {
@@ -165,16 +158,14 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
                      db::fleet::ListDeadTasks(postgres, batch, kMostDead));
     if (json_) {
-      std::cout << cli::output::JsonObject()
-                       .Add("batch", batch)
-                       .Add("total", progress.total())
-                       .Add("done", progress.done)
-                       .Add("dead", progress.dead)
-                       .Add("cancelled", progress.cancelled)
-                       .Add("open", progress.queued + progress.leased)
-                       .AddRaw("dead_letters", DeadJson(dead))
-                       .Take()
-                << '\n';
+      Print(cli::output::JsonObject({{"batch", batch},
+                                     {"total", progress.total()},
+                                     {"done", progress.done},
+                                     {"dead", progress.dead},
+                                     {"cancelled", progress.cancelled},
+                                     {"open", progress.queued + progress.leased},
+                                     {"dead_letters", cli::output::JsonRows(dead, DeadFields)}}),
+            "");
     } else {
       std::cout << absl::StrFormat(
           "batch %d: %d of %d tuned, %d dead, %d cancelled, %d open in %s\n", batch, progress.done,
@@ -253,7 +244,7 @@ class UpgradeCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(batch, db::fleet::QueueBatch(*postgres, names, request));
     }
     const auto problems = static_cast<int64_t>(request.tasks.size());
-    Print(cli::output::JsonObject().Add("batch", batch).Add("problems", problems).Take(),
+    Print(cli::output::JsonObject({{"batch", batch}, {"problems", problems}}),
           batch == 0
               ? "nothing has to be verified"
               : absl::StrCat("batch ", batch, ": ", problems, " problems, the most used first"));

@@ -40,19 +40,19 @@ absl::Duration Context::long_timeout() const {
   return settings_.timeout.value_or(absl::InfiniteDuration());
 }
 
-void Context::PrintJson(const std::string& document) {
-  if (format_ == Format::kJson) io_.out << document << "\n";
+void Context::PrintJson(const output::Members& document) {
+  if (format_ == Format::kJson) io_.out << output::JsonObject(document).text << "\n";
 }
 
-void Context::PrintCsv(const std::vector<std::string>& fields) {
-  if (format_ == Format::kCsv) io_.out << output::CsvLine(fields);
+void Context::PrintJson(const google::protobuf::Message& document) {
+  if (format_ == Format::kJson) io_.out << output::JsonMessage(document).text << "\n";
 }
 
 void Context::PrintTable(const output::Table& table) {
-  if (format_ == Format::kTable && !table.empty()) {
-    io_.out << table.Render(table_width(), out_color());
-  }
+  if (!table.empty()) io_.out << table.Render(table_width(), out_color());
 }
+
+void Context::Print(const std::string& text) { io_.out << text; }
 
 void Context::Say(const std::string& words) { io_.err << words << "\n"; }
 

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "client/cli/app/exit_code.h"
 #include "client/cli/app/settings.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/io.h"
-#include "client/cli/output/table.h"
 #include "client/cpp/client.h"
 
 namespace CLI {
@@ -42,11 +42,20 @@ class Context {
   // Time-out of calls that wait for a worker: without end unless one was set.
   absl::Duration long_timeout() const;
 
-  // Write to io.out what is in the context's format: a document of one line, a line of fields, and
-  // a table that has a row. Nothing otherwise.
-  void PrintJson(const std::string& document);
-  void PrintCsv(const std::vector<std::string>& fields);
-  void PrintTable(const output::Table& table);
+  // Write to io.out what is in the context's format, and nothing otherwise: a document of one line,
+  // or rows.
+  void PrintJson(const output::Members& document);
+  void PrintJson(const google::protobuf::Message& document);
+  // Lines of CSV, or a table: `fields_of` returns the output::Fields of a row. Those of `example`
+  // are for the headings.
+  template <typename Rows, typename FieldsOf>
+  void PrintRows(const Rows& rows, const FieldsOf& fields_of,
+                 const output::RowOf<Rows>& example = {}) {
+    if (format_ == Format::kTable) PrintTable(output::TableOf(rows, fields_of, example));
+    if (format_ != Format::kCsv) return;
+    Print(output::CsvHeading(fields_of(example)));
+    for (const auto& row : rows) Print(output::CsvRow(fields_of(row)));
+  }
 
   // One line of words.
   void Say(const std::string& words);
@@ -56,6 +65,10 @@ class Context {
   ExitCode Fail(const absl::Status& status);
 
  private:
+  // Nothing for a table without a row.
+  void PrintTable(const output::Table& table);
+  void Print(const std::string& text);
+
   output::Io& io_;
   Settings settings_;
   Format format_;

@@ -7,16 +7,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/model/environment.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli::calls {
 namespace {
-
-// A number as short as it can be without loss.
-std::string Number(double value) { return absl::StrFormat("%.6g", value); }
 
 // The first of them, "eng34,k2=5 (12.5 us) +1": a table has no room for more.
 std::string RunnersUp(const v1::Answer& answer) {
@@ -61,68 +58,17 @@ void SayBans(app::Context& context, const std::vector<AnswerRow>& rows) {
   }
 }
 
-std::string AnswerJson(const std::vector<AnswerRow>& rows) {
-  std::vector<std::string> results;
+output::Json AnswerJson(const std::vector<AnswerRow>& rows) {
+  std::vector<output::Json> results;
   for (const AnswerRow& row : rows) {
-    results.push_back(output::JsonObject().Add("row", row.source).AddMembers(row.result).Take());
+    results.push_back(output::JsonMerged(output::JsonObject({{"row", row.source}}),
+                                         output::JsonMessage(row.result)));
   }
   return output::JsonArray(results);
 }
 
-std::string InvalidJson(const std::vector<ProblemRowError>& errors) {
-  std::vector<std::string> elements;
-  for (const ProblemRowError& error : errors) {
-    elements.push_back(
-        output::JsonObject().Add("row", error.source).Add("message", error.message).Take());
-  }
-  return output::JsonArray(elements);
-}
-
-// Heading and a line for each row; the columns are in deploy/docs/cli.md.
-std::string AnswerCsv(const BatchAnswers& answers) {
-  std::string out = output::CsvLine({"row",         "problem",   "outcome",         "winner",
-                                     "evidence",    "origin",    "pinned",          "time_us",
-                                     "q1_us",       "q3_us",     "workspace_bytes", "deterministic",
-                                     "candidates",  "eligible",  "portfolio",       "persisted",
-                                     "environment", "tuning_id", "reason",          "job"});
-  for (const AnswerRow& row : answers.rows) {
-    const v1::BatchGetResult& result = row.result;
-    if (!result.has_answer()) {
-      // The columns from winner to persisted are an answer's.
-      std::vector<std::string> fields = {row.source, result.problem_text(), "miss"};
-      fields.resize(16);
-      fields.insert(fields.end(), {answers.environment.name(), result.tuning_id(),
-                                   MissNote(result.miss()), result.miss().job()});
-      out += output::CsvLine(fields);
-      continue;
-    }
-    const v1::Answer& answer = result.answer();
-    const v1::Candidate& winner = answer.winner();
-    const bool timed = winner.status() == v1::CANDIDATE_STATUS_TIMED;
-    std::vector<std::string> portfolio;
-    for (const v1::Candidate& candidate : answer.portfolio()) portfolio.push_back(candidate.text());
-    out += output::CsvLine({row.source,
-                            result.problem_text(),
-                            "answer",
-                            winner.text(),
-                            output::EnumWord(answer.evidence()),
-                            output::EnumWord(answer.origin()),
-                            answer.pinned() ? "true" : "false",
-                            timed ? Number(winner.median_us()) : "",
-                            timed ? Number(winner.q1_us()) : "",
-                            timed ? Number(winner.q3_us()) : "",
-                            absl::StrCat(winner.workspace_bytes()),
-                            winner.deterministic() ? "true" : "false",
-                            absl::StrCat(answer.candidate_count()),
-                            absl::StrCat(answer.eligible_count()),
-                            absl::StrJoin(portfolio, ";"),
-                            answer.persisted() ? "true" : "false",
-                            answer.environment(),
-                            answer.tuning_id(),
-                            answer.pinned() ? answer.pin_reason() : answer.note(),
-                            ""});
-  }
-  return out;
+output::Fields ErrorFields(const ProblemRowError& error) {
+  return {{"row", "", error.source}, {"message", "", error.message}};
 }
 
 }  // namespace
@@ -141,53 +87,77 @@ std::string EvidenceWord(v1::Evidence evidence, std::string_view environment) {
   return absl::StrCat(output::EnumWord(evidence), IsSimulated(environment) ? " (simulated)" : "");
 }
 
-output::Table AnswerTable(const std::vector<AnswerRow>& rows) {
-  output::Table table({{"PROBLEM"},
-                       {"WINNER"},
-                       {"EVIDENCE"},
-                       {"TIME", output::Align::kRight},
-                       {"WORKSPACE", output::Align::kRight},
-                       {"RUNNERS-UP"}});
-  for (const AnswerRow& row : rows) {
-    const std::string problem = input::ShortProblem(row.result.problem_text());
-    if (!row.result.has_answer()) {
-      table.Add(
-          {problem, "-", {"miss", output::Color::kRed}, "-", "-", MissNote(row.result.miss())});
-      continue;
-    }
-    const v1::Answer& answer = row.result.answer();
-    const std::string evidence = absl::StrCat(
-        EvidenceWord(answer.evidence(), answer.environment()), answer.pinned() ? ", pinned" : "",
-        answer.has_banned() ? ", " : "", answer.banned().ban());
-    table.Add({problem,
-               answer.winner().text(),
-               {evidence, EvidenceColor(answer.evidence())},
-               output::FormatMicroseconds(answer.winner().median_us()),
-               output::FormatBytes(answer.winner().workspace_bytes()),
-               RunnersUp(answer)});
-  }
-  return table;
+output::Value EvidenceValue(v1::Evidence evidence, std::string_view environment) {
+  return output::Value(output::EnumWord(evidence))
+      .Shown(EvidenceWord(evidence, environment))
+      .In(EvidenceColor(evidence));
+}
+
+output::Fields AnswerFields(const AnswerRow& row, const v1::Environment& environment) {
+  const v1::BatchGetResult& result = row.result;
+  const v1::Answer& answer = result.answer();
+  const v1::Candidate& winner = answer.winner();
+  const bool has = result.has_answer();
+  const bool timed = winner.status() == v1::CANDIDATE_STATUS_TIMED;
+  std::vector<std::string> portfolio;
+  for (const v1::Candidate& candidate : answer.portfolio()) portfolio.push_back(candidate.text());
+  // The columns from winner to persisted are an answer's.
+  const auto of_answer = [has](output::Value value) {
+    if (has) return value;
+    value.written.clear();
+    return value.Shown("-");
+  };
+  const auto time = [timed](double us) {
+    return timed ? output::Value(us) : output::Value(std::optional<double>());
+  };
+  output::Value evidence = EvidenceValue(answer.evidence(), answer.environment());
+  evidence.Shown(absl::StrCat(*evidence.shown, answer.pinned() ? ", pinned" : "",
+                              answer.has_banned() ? ", " : "", answer.banned().ban()));
+  return {{"row", "", row.source},
+          {"problem", "PROBLEM", input::ProblemValue(result.problem_text())},
+          {"outcome", "", has ? "answer" : "miss"},
+          {"winner", "WINNER", of_answer(winner.text())},
+          {"evidence", "EVIDENCE",
+           has ? evidence : output::Value("").Shown("miss").In(output::Color::kRed)},
+          {"origin", "", of_answer(output::EnumWord(answer.origin()))},
+          {"pinned", "", of_answer(answer.pinned())},
+          {"time_us", "TIME",
+           time(winner.median_us()).Shown(output::FormatMicroseconds(winner.median_us()))},
+          {"q1_us", "", time(winner.q1_us())},
+          {"q3_us", "", time(winner.q3_us())},
+          {"workspace_bytes", "WORKSPACE", of_answer(output::Bytes(winner.workspace_bytes()))},
+          {"deterministic", "", of_answer(winner.deterministic())},
+          {"candidates", "", of_answer(answer.candidate_count())},
+          {"eligible", "", of_answer(answer.eligible_count())},
+          {"portfolio", "", absl::StrJoin(portfolio, ";")},
+          {"persisted", "", of_answer(answer.persisted())},
+          {"environment", "", has ? answer.environment() : environment.name()},
+          {"tuning_id", "", has ? answer.tuning_id() : result.tuning_id()},
+          {"reason", "",
+           !has              ? MissNote(result.miss())
+           : answer.pinned() ? answer.pin_reason()
+                             : answer.note()},
+          {"job", "", has ? "" : result.miss().job()},
+          {"", "RUNNERS-UP", has ? RunnersUp(answer) : MissNote(result.miss())}};
 }
 
 void PrintAnswers(app::Context& context, const BatchAnswers& answers,
-                  const std::vector<ProblemRowError>& invalid, const std::string& jobs) {
-  std::ostream& out = context.io().out;
-  if (context.format() == app::Format::kCsv) {
-    out << AnswerCsv(answers);
-  } else if (context.format() == app::Format::kTable) {
-    if (answers.rows.empty()) return;
-    out << AnswerTable(answers.rows).Render(context.table_width(), context.out_color());
-    SayBans(context, answers.rows);
-  } else {
-    std::vector<ProblemRowError> errors = invalid;
-    errors.insert(errors.end(), answers.errors.begin(), answers.errors.end());
-    output::JsonObject document;
-    if (!jobs.empty()) document.AddRaw("jobs", jobs);
-    document.Add("environment", answers.environment);
-    document.AddRaw("results", AnswerJson(answers.rows));
-    document.AddRaw("invalid", InvalidJson(errors));
-    out << document.Take() << "\n";
-  }
+                  const std::vector<ProblemRowError>& invalid,
+                  const std::vector<v1::TuningJob>* jobs) {
+  const auto fields_of = [&](const AnswerRow& row) {
+    return AnswerFields(row, answers.environment);
+  };
+  context.PrintRows(answers.rows, fields_of);
+  if (context.format() == app::Format::kTable) SayBans(context, answers.rows);
+  if (context.format() != app::Format::kJson) return;
+  std::vector<ProblemRowError> errors = invalid;
+  errors.insert(errors.end(), answers.errors.begin(), answers.errors.end());
+  output::Members document;
+  if (jobs != nullptr) document.push_back({"jobs", output::JsonMessages(*jobs)});
+  document.push_back({"environment", answers.environment});
+  document.push_back({"results", AnswerJson(answers.rows)});
+  document.push_back({"invalid", output::JsonRows(errors, ErrorFields)});
+  context.PrintJson(document);
 }
 
 }  // namespace convtune::cli::calls

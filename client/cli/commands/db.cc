@@ -37,7 +37,7 @@ class DbCommand final : public app::Command {
 
  private:
   static void PrintJson(app::Context& context, const google::protobuf::Message& message) {
-    context.PrintJson(output::JsonMessage(message));
+    context.PrintJson(message);
   }
 
   static absl::StatusOr<app::ExitCode> Check(app::Context& context, client::Client& client) {

@@ -5,7 +5,7 @@
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -43,8 +43,7 @@ class DeleteCommand final : public app::Command {
       deleted += response->deleted_count();
     }
     if (deleted < static_cast<int64_t>(rows.size())) code = app::Worse(code, app::ExitCode::kMiss);
-    context.PrintJson(
-        output::JsonObject().Add("deleted", deleted).Add("asked", rows.size()).Take());
+    context.PrintJson({{"deleted", deleted}, {"asked", rows.size()}});
     context.Say(absl::StrCat("deleted ", deleted, " of ", rows.size(), " tunings"));
     return code;
   }

@@ -6,9 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -36,55 +35,40 @@ std::string DevicesOf(const v1::ListDevicesResponse& devices, const std::string&
   return names;
 }
 
-std::string Tables(app::Context& context, const v1::ListEnvironmentsResponse& environments,
-                   const v1::ListDevicesResponse& devices) {
-  output::Table table({{"ENVIRONMENT"},
-                       {"GPU"},
-                       {"CC"},
-                       {"SMS", output::Align::kRight},
-                       {"CUDNN"},
-                       {"LIBRARY"},
-                       {"TUNINGS", output::Align::kRight},
-                       {"DEVICES"},
-                       {"TEXT"}});
-  for (const v1::Environment& environment : environments.environments()) {
-    const std::string gpu =
-        environment.mig_profile().empty()
-            ? environment.gpu_model()
-            : absl::StrCat(environment.gpu_model(), " ", environment.mig_profile());
-    const std::string names = DevicesOf(devices, environment.name());
-    table.Add({environment.name(), gpu, environment.compute_capability(),
-               absl::StrCat(environment.sm_count()), environment.cudnn_version(),
-               LibraryWord(environment.library_configuration()),
-               absl::StrCat(environment.tuning_count()),
-               environment.current() ? names : std::string("none now"), environment.text()});
-  }
-  output::Table states({{"DEVICE"},
-                        {"STATE"},
-                        {"WORKER", output::Align::kRight},
-                        {"STARTS", output::Align::kRight},
-                        {"DEATHS", output::Align::kRight},
-                        {"SELF-CHECK"},
-                        {"REASON"}});
-  for (const v1::Device& device : devices.devices()) {
-    const bool bad = !device.reason().empty();
-    states.Add(
-        {device.name(),
-         {output::EnumWord(device.state(), '-'), bad ? output::Color::kRed : output::Color::kNone},
-         device.worker_pid() != 0 ? absl::StrCat(device.worker_pid()) : "-",
-         absl::StrCat(device.worker_starts()),
-         absl::StrCat(device.worker_deaths()),
-         {SelfCheckWord(device.self_check()),
-          device.self_check().failed().empty() ? output::Color::kNone : output::Color::kRed},
-         device.reason()});
-  }
-  std::string out;
-  if (!table.empty()) out += table.Render(context.table_width(), context.out_color());
-  if (!states.empty()) {
-    absl::StrAppend(&out, out.empty() ? "" : "\n",
-                    states.Render(context.table_width(), context.out_color()));
-  }
-  return out;
+output::Fields EnvironmentFields(const v1::Environment& environment,
+                                 const v1::ListDevicesResponse& devices) {
+  const std::string names = DevicesOf(devices, environment.name());
+  const std::string profile = environment.mig_profile();
+  return {{"environment", "ENVIRONMENT", environment.name()},
+          {"gpu", "GPU",
+           output::Value(environment.gpu_model())
+               .Shown(absl::StrCat(environment.gpu_model(), profile.empty() ? "" : " ", profile))},
+          {"compute_capability", "CC", environment.compute_capability()},
+          {"sms", "SMS", environment.sm_count()},
+          {"mig_profile", "", profile},
+          {"cudnn", "CUDNN", environment.cudnn_version()},
+          {"library", "LIBRARY", LibraryWord(environment.library_configuration())},
+          {"profile", "", environment.profile()},
+          {"current", "", environment.current()},
+          {"tunings", "TUNINGS", environment.tuning_count()},
+          {"devices", "DEVICES",
+           output::Value(names).Shown(environment.current() ? names : "none now")},
+          {"", "TEXT", environment.text()}};
+}
+
+output::Fields DeviceFields(const v1::Device& device) {
+  const auto red_if = [](bool bad) { return bad ? output::Color::kRed : output::Color::kNone; };
+  const v1::SelfCheck& check = device.self_check();
+  const int64_t worker = device.worker_pid();
+  return {
+      {"", "DEVICE", device.name()},
+      {"", "STATE",
+       output::Value(output::EnumWord(device.state(), '-')).In(red_if(!device.reason().empty()))},
+      {"", "WORKER", output::Value(worker).Shown(worker != 0 ? absl::StrCat(worker) : "-")},
+      {"", "STARTS", device.worker_starts()},
+      {"", "DEATHS", device.worker_deaths()},
+      {"", "SELF-CHECK", output::Value(SelfCheckWord(check)).In(red_if(!check.failed().empty()))},
+      {"", "REASON", device.reason()}};
 }
 
 class EnvironmentsCommand final : public app::Command {
@@ -103,26 +87,17 @@ class EnvironmentsCommand final : public app::Command {
       return absl::NotFoundError("--environment: must be one that is known, '" + wanted +
                                  "' is not");
     }
-    context.PrintJson(output::JsonObject()
-                          .AddRaw("environments", output::JsonMessages(environments.environments()))
-                          .AddRaw("devices", output::JsonMessages(devices.devices()))
-                          .Take());
-    if (context.format() == app::Format::kTable) {
-      const std::string tables = Tables(context, environments, devices);
-      if (tables.empty()) context.Say("no environment and no device");
-      context.io().out << tables;
-      SayAmbiguous(context, environments);
-    }
-    context.PrintCsv({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",
-                      "library", "profile", "current", "tunings", "devices"});
-    for (const v1::Environment& environment : environments.environments()) {
-      context.PrintCsv(
-          {environment.name(), environment.gpu_model(), environment.compute_capability(),
-           absl::StrCat(environment.sm_count()), environment.mig_profile(),
-           environment.cudnn_version(), LibraryWord(environment.library_configuration()),
-           environment.profile() ? "true" : "false", environment.current() ? "true" : "false",
-           absl::StrCat(environment.tuning_count()), DevicesOf(devices, environment.name())});
-    }
+    context.PrintJson({{"environments", output::JsonMessages(environments.environments())},
+                       {"devices", output::JsonMessages(devices.devices())}});
+    context.PrintRows(environments.environments(), [&](const v1::Environment& environment) {
+      return EnvironmentFields(environment, devices);
+    });
+    if (context.format() != app::Format::kTable) return app::ExitCode::kDone;
+    const bool any = !environments.environments().empty();
+    if (any && !devices.devices().empty()) context.io().out << "\n";
+    context.PrintRows(devices.devices(), DeviceFields);
+    if (!any && devices.devices().empty()) context.Say("no environment and no device");
+    SayAmbiguous(context, environments);
     return app::ExitCode::kDone;
   }
 

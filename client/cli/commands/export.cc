@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_json.h"
 #include "db/bundle/bundle_reader.h"
@@ -69,13 +69,11 @@ class ExportCommand final : public app::Command {
       RETURN_IF_ERROR(db::bundle::ReadWholeBundle(reader.get(), {}, nullptr));
       RETURN_IF_ERROR(file->Commit());
     }
-    const std::string count = absl::StrCat(reader->trailer().tuning_count());
-    context.PrintJson(output::JsonObject()
-                          .Add("file", file_)
-                          .AddRaw("tunings", count)
-                          .Add("bytes", reader->size())
-                          .Add("signed", key.has_value())
-                          .Take());
+    const auto count = reader->trailer().tuning_count();
+    context.PrintJson({{"file", file_},
+                       {"tunings", count},
+                       {"bytes", reader->size()},
+                       {"signed", key.has_value()}});
     context.Say(absl::StrCat("wrote ", count, " tunings to ", file_,
                              jsonl ? "" : absl::StrCat(", ", output::FormatBytes(reader->size())),
                              key ? ", signed" : ""));

@@ -53,7 +53,7 @@ class GetCommand final : public app::Command {
           calls::BatchGetAll(context, request, batch.rows,
                              waits ? context.long_timeout() : context.settings().client.timeout);
     }
-    calls::PrintAnswers(context, answers, batch.errors, "");
+    calls::PrintAnswers(context, answers, batch.errors, nullptr);
     return app::Worse(batch.code, answers.code);
   }
 

@@ -9,9 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -34,7 +34,7 @@ class ImportCommand final : public app::Command {
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     app::ExitCode code = app::ExitCode::kDone;
-    std::vector<std::string> documents;
+    std::vector<output::Json> documents;
     for (const std::string& file : files_) {
       const auto response = Import(context, file);
       if (!response.ok()) {
@@ -42,10 +42,11 @@ class ImportCommand final : public app::Command {
         continue;
       }
       Report(context, file, *response);
-      documents.push_back(output::JsonObject().Add("file", file).AddMembers(*response).Take());
+      documents.push_back(
+          output::JsonMerged(output::JsonObject({{"file", file}}), output::JsonMessage(*response)));
       if (!response->committed()) code = app::Worse(code, app::ExitCode::kFailed);
     }
-    context.PrintJson(output::JsonObject().AddRaw("imports", output::JsonArray(documents)).Take());
+    context.PrintJson({{"imports", documents}});
     return code;
   }
 

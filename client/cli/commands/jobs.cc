@@ -1,13 +1,11 @@
 #include <CLI/CLI.hpp>
-#include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -28,34 +26,26 @@ absl::StatusOr<std::string> JobName(const std::string& text) {
   return absl::StrCat("jobs/", number);
 }
 
-void Print(app::Context& context, const std::vector<v1::TuningJob>& jobs) {
-  context.PrintCsv({"job", "state", "environment", "problems", "succeeded", "failed", "skipped",
-                    "created", "ended", "persisted", "abandoned"});
-  output::Table table({{"JOB"},
-                       {"STATE"},
-                       {"ENVIRONMENT"},
-                       {"DONE", output::Align::kRight},
-                       {"FAILED", output::Align::kRight},
-                       {"CREATED"},
-                       {"NOW"}});
-  for (const v1::TuningJob& job : jobs) {
-    context.PrintCsv({job.name(), output::EnumWord(job.state()), job.environment(),
-                      absl::StrCat(job.problem_count()), absl::StrCat(job.succeeded_count()),
-                      absl::StrCat(job.failed_count()), absl::StrCat(job.skipped_count()),
-                      output::FormatTimestamp(job.create_time()),
-                      job.has_end_time() ? output::FormatTimestamp(job.end_time()) : "",
-                      job.persisted() ? "true" : "false", job.abandoned() ? "true" : "false"});
-    table.Add(
-        {job.name(),
-         {absl::StrCat(output::EnumWord(job.state()), job.abandoned() ? ", callers gone" : ""),
-          StateColor(job.state())},
-         job.environment(),
-         absl::StrCat(job.succeeded_count() + job.failed_count(), "/", job.problem_count()),
-         absl::StrCat(job.failed_count()),
-         output::FormatTimestamp(job.create_time()),
-         job.current_problem().empty() ? "-" : input::ShortProblem(job.current_problem())});
-  }
-  context.PrintTable(table);
+output::Fields JobFields(const v1::TuningJob& job) {
+  const std::string state = output::EnumWord(job.state());
+  const int done = job.succeeded_count() + job.failed_count();
+  return {{"job", "JOB", job.name()},
+          {"state", "STATE",
+           output::Value(state)
+               .Shown(state + (job.abandoned() ? ", callers gone" : ""))
+               .In(StateColor(job.state()))},
+          {"environment", "ENVIRONMENT", job.environment()},
+          {"problems", "DONE",
+           output::Value(job.problem_count()).Shown(absl::StrCat(done, "/", job.problem_count()))},
+          {"succeeded", "", job.succeeded_count()},
+          {"failed", "FAILED", job.failed_count()},
+          {"skipped", "", job.skipped_count()},
+          {"created", "CREATED", output::FormatTimestamp(job.create_time())},
+          {"ended", "", job.has_end_time() ? output::FormatTimestamp(job.end_time()) : ""},
+          {"persisted", "", job.persisted()},
+          {"abandoned", "", job.abandoned()},
+          {"", "NOW",
+           job.current_problem().empty() ? "-" : input::ProblemValue(job.current_problem())}};
 }
 
 class JobsCommand final : public app::Command {
@@ -79,8 +69,8 @@ class JobsCommand final : public app::Command {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     if (name.empty()) return List(context, *client);
     ASSIGN_OR_RETURN(const auto job, One(context, *client, name));
-    context.PrintJson(output::JsonObject().Add("job", job).Take());
-    Print(context, {job});
+    context.PrintJson({{"job", job}});
+    context.PrintRows(std::vector<v1::TuningJob>{job}, JobFields);
     const app::ExitCode code = calls::ReportJob(context, job);
     return cancel_->parsed() ? app::ExitCode::kDone : code;
   }
@@ -108,12 +98,10 @@ class JobsCommand final : public app::Command {
     for (const v1::TuningJob& job : all.jobs()) {
       if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
     }
-    if (context.format() == app::Format::kJson) {
-      context.io().out << output::JsonObject().AddRaw("jobs", output::JsonMessages(jobs)).Take()
-                       << "\n";
-    } else {
-      Print(context, jobs);
-      context.Say(absl::StrCat(jobs.size(), jobs.size() == 1 ? " job" : " jobs"));
+    context.PrintJson({{"jobs", output::JsonMessages(jobs)}});
+    context.PrintRows(jobs, JobFields);
+    if (context.format() != app::Format::kJson) {
+      context.Say(output::Counted(static_cast<int64_t>(jobs.size()), "job"));
     }
     return app::ExitCode::kDone;
   }

@@ -1,17 +1,39 @@
 #include <CLI/CLI.hpp>
-#include <ostream>
 
-#include "absl/strings/str_cat.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
 namespace {
+
+output::Fields TuningFields(const v1::Tuning& tuning) {
+  return {{"problem", "PROBLEM", input::ProblemValue(tuning.problem_text())},
+          {"environment", "ENVIRONMENT", tuning.environment().name()},
+          {"winner", "", tuning.winner()},
+          {"evidence", "EVIDENCE",
+           calls::EvidenceValue(tuning.evidence(), tuning.environment().name())},
+          {"origin", "", output::EnumWord(tuning.origin())},
+          {"candidates", "CANDIDATES", tuning.candidate_count()},
+          {"tuned", "TUNED", output::FormatTimestamp(tuning.tune_time())},
+          {"tuning_id", "", tuning.id()},
+          {"incomplete_message", "", tuning.incomplete_message()},
+          {"", "WINNER", tuning.winner().empty() ? "-" : tuning.winner()}};
+}
+
+output::Fields PinFields(const v1::PinRecord& pin) {
+  const std::string until = pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "";
+  return {{"problem", "PROBLEM", input::ProblemValue(pin.problem_text())},
+          {"environment", "ENVIRONMENT", pin.environment()},
+          {"candidate", "CANDIDATE", pin.candidate()},
+          {"reason", "", pin.reason()},
+          {"since", "SINCE", output::FormatTimestamp(pin.create_time())},
+          {"until", "UNTIL", output::Value(until).Shown(until.empty() ? "unpin" : until)},
+          {"", "REASON", pin.reason()}};
+}
 
 class ListCommand final : public app::Command {
  public:
@@ -40,40 +62,14 @@ class ListCommand final : public app::Command {
       request.set_page_token(page.next_page_token());
     } while (!request.page_token().empty());
 
-    std::ostream& out = context.io().out;
     if (context.format() == app::Format::kJson) {
-      out << output::JsonObject().AddRaw("tunings", output::JsonMessages(tunings)).Take() << "\n";
+      context.PrintJson({{"tunings", output::JsonMessages(tunings)}});
       return app::ExitCode::kDone;
     }
-    if (context.format() == app::Format::kCsv) {
-      out << output::CsvLine({"problem", "environment", "winner", "evidence", "origin",
-                              "candidates", "tuned", "tuning_id", "incomplete_message"});
-      for (const v1::Tuning& tuning : tunings) {
-        out << output::CsvLine(
-            {tuning.problem_text(), tuning.environment().name(), tuning.winner(),
-             output::EnumWord(tuning.evidence()), output::EnumWord(tuning.origin()),
-             absl::StrCat(tuning.candidate_count()), output::FormatTimestamp(tuning.tune_time()),
-             tuning.id(), tuning.incomplete_message()});
-      }
-      return app::ExitCode::kDone;
+    context.PrintRows(tunings, TuningFields);
+    if (context.format() == app::Format::kTable) {
+      context.Say(output::Counted(static_cast<int64_t>(tunings.size()), "tuning"));
     }
-    output::Table table({{"PROBLEM"},
-                         {"ENVIRONMENT"},
-                         {"EVIDENCE"},
-                         {"CANDIDATES", output::Align::kRight},
-                         {"TUNED"},
-                         {"WINNER"}});
-    for (const v1::Tuning& tuning : tunings) {
-      table.Add({input::ShortProblem(tuning.problem_text()),
-                 tuning.environment().name(),
-                 {calls::EvidenceWord(tuning.evidence(), tuning.environment().name()),
-                  calls::EvidenceColor(tuning.evidence())},
-                 absl::StrCat(tuning.candidate_count()),
-                 output::FormatTimestamp(tuning.tune_time()),
-                 tuning.winner().empty() ? "-" : tuning.winner()});
-    }
-    context.PrintTable(table);
-    context.Say(absl::StrCat(tunings.size(), tunings.size() == 1 ? " tuning" : " tunings"));
     return app::ExitCode::kDone;
   }
 
@@ -85,24 +81,10 @@ class ListCommand final : public app::Command {
     for (const v1::PinRecord& pin : response.pins()) {
       if (pin.problem_text().find(filter_) != std::string::npos) pins.push_back(pin);
     }
-    if (context.format() == app::Format::kJson) {
-      context.PrintJson(output::JsonObject().AddRaw("pins", output::JsonMessages(pins)).Take());
-      return app::ExitCode::kDone;
-    }
-    context.PrintCsv({"problem", "environment", "candidate", "reason", "since", "until"});
-    output::Table table(
-        {{"PROBLEM"}, {"ENVIRONMENT"}, {"CANDIDATE"}, {"SINCE"}, {"UNTIL"}, {"REASON"}});
-    for (const v1::PinRecord& pin : pins) {
-      const std::string until =
-          pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "";
-      context.PrintCsv({pin.problem_text(), pin.environment(), pin.candidate(), pin.reason(),
-                        output::FormatTimestamp(pin.create_time()), until});
-      table.Add({input::ShortProblem(pin.problem_text()), pin.environment(), pin.candidate(),
-                 output::FormatTimestamp(pin.create_time()), until.empty() ? "unpin" : until,
-                 pin.reason()});
-    }
-    context.PrintTable(table);
-    context.Say(absl::StrCat(pins.size(), pins.size() == 1 ? " pin" : " pins"));
+    context.PrintJson({{"pins", output::JsonMessages(pins)}});
+    context.PrintRows(pins, PinFields);
+    if (context.format() != app::Format::kJson)
+      context.Say(output::Counted(static_cast<int64_t>(pins.size()), "pin"));
     return app::ExitCode::kDone;
   }
 

@@ -9,8 +9,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/progress.h"
+#include "client/cli/output/value.h"
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_merge.h"
 #include "proto/base/status_macros.h"
@@ -54,13 +54,11 @@ class MergeCommand final : public app::Command {
     ASSIGN_OR_RETURN(const db::bundle::BundleMergeCounts counts,
                      db::bundle::MergeBundles(inputs_, options, &writer));
     RETURN_IF_ERROR(file->Commit());
-    context.PrintJson(output::JsonObject()
-                          .Add("file", out_)
-                          .Add("read", counts.read)
-                          .Add("written", counts.written)
-                          .Add("superseded", counts.superseded)
-                          .Add("refused", counts.refused)
-                          .Take());
+    context.PrintJson({{"file", out_},
+                       {"read", counts.read},
+                       {"written", counts.written},
+                       {"superseded", counts.superseded},
+                       {"refused", counts.refused}});
     context.Say(absl::StrCat("wrote ", counts.written, " tunings to ", out_, "; read ", counts.read,
                              ", ", counts.superseded, " of them worse than another, ",
                              counts.refused, " refused"));

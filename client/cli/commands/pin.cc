@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 
@@ -52,7 +52,7 @@ class PinCommand final : public app::Command {
     request.set_reason(reason_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto pin, client->Pin(request));
-    context.PrintJson(output::JsonObject().Add("pin", pin).Take());
+    context.PrintJson({{"pin", pin}});
     const std::string until =
         pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "unpinned";
     context.Say(

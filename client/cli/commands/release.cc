@@ -8,9 +8,8 @@
 #include "client/cli/commands/release_fetch.h"
 #include "client/cli/input/author.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/environment.h"
@@ -48,6 +47,59 @@ std::string FirstWord(const v1::Portfolio& portfolio) {
   const int more = portfolio.choices_size() - 1;
   return absl::StrCat(portfolio.choices(0).candidate().text(),
                       more > 0 ? absl::StrCat(" +", more) : "");
+}
+
+output::Fields ReleaseFields(const v1::Release& release, int64_t promoted) {
+  const std::string state = StateName(release, promoted);
+  const output::Color color = state == "promoted" ? output::Color::kGreen
+                              : state == "canary" ? output::Color::kYellow
+                                                  : output::Color::kNone;
+  std::string reason = release.reason();
+  if (release.restores() != 0) {
+    absl::StrAppend(&reason, " (the choices of ", release.restores(), ")");
+  }
+  if (release.has_end_time()) {
+    absl::StrAppend(&reason, "; ", release.end_author(), ": ", release.end_reason());
+  }
+  return {{"release", "RELEASE", release.number()},
+          {"state", "STATE", output::Value(state).Shown(StateText(release, promoted)).In(color)},
+          {"canary_permille", "", release.canary_permille()},
+          {"restores", "", release.restores() != 0 ? absl::StrCat(release.restores()) : ""},
+          {"author", "AUTHOR", release.author()},
+          {"reason", "", release.reason()},
+          {"created", "CREATED", output::FormatTimestamp(release.create_time())},
+          {"end_author", "", release.end_author()},
+          {"end_reason", "", release.end_reason()},
+          {"ended", "", release.has_end_time() ? output::FormatTimestamp(release.end_time()) : ""},
+          {"", "REASON", reason}};
+}
+
+std::string EvidenceOf(const v1::ChoiceChange& change, const v1::Portfolio& portfolio) {
+  return portfolio.choices().empty()
+             ? "none"
+             : calls::EvidenceWord(portfolio.evidence(), change.environment());
+}
+
+double Median(const v1::Portfolio& portfolio) {
+  return portfolio.choices().empty() ? 0 : portfolio.choices(0).candidate().median_us();
+}
+
+output::Fields ChoiceChangeFields(const v1::ChoiceChange& change) {
+  const v1::Portfolio& before = change.before();
+  const v1::Portfolio& after = change.after();
+  const std::string evidence = EvidenceOf(change, before), next = EvidenceOf(change, after);
+  return {{"problem", "PROBLEM", input::ProblemValue(change.problem_text())},
+          {"environment", "ENVIRONMENT", change.environment()},
+          {"before", "BEFORE", output::Value(ChoiceWord(before)).Shown(FirstWord(before))},
+          {"after", "AFTER", output::Value(ChoiceWord(after)).Shown(FirstWord(after))},
+          {"evidence_before", "", evidence},
+          {"evidence_after", "", next},
+          {"", "EVIDENCE", absl::StrCat(evidence, " -> ", next)},
+          {"time_us_before", "", output::Micros(Median(before))},
+          {"time_us_after", "", output::Micros(Median(after))},
+          {"", "TIME",
+           absl::StrCat(output::FormatMicroseconds(Median(before)), " -> ",
+                        output::FormatMicroseconds(Median(after)))}};
 }
 
 class ReleaseCommand final : public app::Command {
@@ -106,40 +158,11 @@ class ReleaseCommand final : public app::Command {
  private:
   static absl::StatusOr<app::ExitCode> List(app::Context& context, client::ReleaseClient& client) {
     ASSIGN_OR_RETURN(const auto list, client.ListReleases());
-    if (context.format() == app::Format::kJson) {
-      context.PrintJson(output::JsonMessage(list));
-      return app::ExitCode::kDone;
-    }
-    context.PrintCsv({"release", "state", "canary_permille", "restores", "author", "reason",
-                      "created", "end_author", "end_reason", "ended"});
-    output::Table table(
-        {{"RELEASE", output::Align::kRight}, {"STATE"}, {"AUTHOR"}, {"CREATED"}, {"REASON"}});
-    for (const v1::Release& release : list.releases()) {
-      const std::string state = StateName(release, list.promoted());
-      context.PrintCsv(
-          {absl::StrCat(release.number()), state, absl::StrCat(release.canary_permille()),
-           release.restores() != 0 ? absl::StrCat(release.restores()) : "", release.author(),
-           release.reason(), output::FormatTimestamp(release.create_time()), release.end_author(),
-           release.end_reason(),
-           release.has_end_time() ? output::FormatTimestamp(release.end_time()) : ""});
-      const output::Color color = state == "promoted" ? output::Color::kGreen
-                                  : release.state() == v1::RELEASE_STATE_CANARY
-                                      ? output::Color::kYellow
-                                      : output::Color::kNone;
-      std::string reason = release.reason();
-      if (release.restores() != 0) {
-        absl::StrAppend(&reason, " (the choices of ", release.restores(), ")");
-      }
-      if (release.has_end_time()) {
-        absl::StrAppend(&reason, "; ", release.end_author(), ": ", release.end_reason());
-      }
-      table.Add({absl::StrCat(release.number()),
-                 {StateText(release, list.promoted()), color},
-                 release.author(),
-                 output::FormatTimestamp(release.create_time()),
-                 reason});
-    }
-    context.PrintTable(table);
+    context.PrintJson(list);
+    if (context.format() == app::Format::kJson) return app::ExitCode::kDone;
+    context.PrintRows(list.releases(), [&list](const v1::Release& release) {
+      return ReleaseFields(release, list.promoted());
+    });
     context.Say(Waiting(list.waiting_changes(), list.auto_promote_held()));
     if (list.below_evidence_count() > 0) {
       context.Say(calls::NotPublishedWord(list.below_evidence_count(), list.publish_evidence()));
@@ -176,50 +199,17 @@ class ReleaseCommand final : public app::Command {
     request.set_environment(context.settings().environment);
     request.set_max_changes(10000);
     ASSIGN_OR_RETURN(const auto diff, client.DiffReleases(request));
-    if (context.format() == app::Format::kJson) {
-      context.PrintJson(output::JsonMessage(diff));
-      return app::ExitCode::kDone;
-    }
-    context.PrintCsv({"problem", "environment", "before", "after", "evidence_before",
-                      "evidence_after", "time_us_before", "time_us_after"});
-    output::Table table(
-        {{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"EVIDENCE"}, {"TIME"}});
-    for (const v1::ChoiceChange& change : diff.changes()) {
-      context.PrintCsv({change.problem_text(), change.environment(), ChoiceWord(change.before()),
-                        ChoiceWord(change.after()), EvidenceOf(change, change.before()),
-                        EvidenceOf(change, change.after()), MicrosOf(change.before()),
-                        MicrosOf(change.after())});
-      table.Add({input::ShortProblem(change.problem_text()), change.environment(),
-                 FirstWord(change.before()), FirstWord(change.after()),
-                 absl::StrCat(EvidenceOf(change, change.before()), " -> ",
-                              EvidenceOf(change, change.after())),
-                 absl::StrCat(TimeWord(change.before()), " -> ", TimeWord(change.after()))});
-    }
-    context.PrintTable(table);
-    context.Say(
-        absl::StrCat(diff.change_count(), diff.change_count() == 1 ? " change" : " changes",
-                     " from release ", diff.from(), " to ",
-                     diff.to() != 0 ? absl::StrCat("release ", diff.to()) : "what is best known"));
+    context.PrintJson(diff);
+    if (context.format() == app::Format::kJson) return app::ExitCode::kDone;
+    context.PrintRows(diff.changes(), ChoiceChangeFields);
+    context.Say(absl::StrCat(
+        output::Counted(diff.change_count(), "change"), " from release ", diff.from(), " to ",
+        diff.to() != 0 ? absl::StrCat("release ", diff.to()) : "what is best known"));
     if (diff.changes_size() < diff.change_count()) {
       context.Say(
           absl::StrCat("these are the first ", diff.changes_size(), "; choose with --environment"));
     }
     return app::ExitCode::kDone;
-  }
-
-  static std::string EvidenceOf(const v1::ChoiceChange& change, const v1::Portfolio& portfolio) {
-    return portfolio.choices().empty()
-               ? "none"
-               : calls::EvidenceWord(portfolio.evidence(), change.environment());
-  }
-  static double Median(const v1::Portfolio& portfolio) {
-    return portfolio.choices().empty() ? 0 : portfolio.choices(0).candidate().median_us();
-  }
-  static std::string MicrosOf(const v1::Portfolio& portfolio) {
-    return Median(portfolio) > 0 ? absl::StrCat(Median(portfolio)) : "";
-  }
-  static std::string TimeWord(const v1::Portfolio& portfolio) {
-    return output::FormatMicroseconds(Median(portfolio));
   }
 
   absl::StatusOr<app::ExitCode> Promote(app::Context& context, client::ReleaseClient& client,
@@ -229,7 +219,7 @@ class ReleaseCommand final : public app::Command {
     request.set_reason(reason_.empty() ? "promoted by hand" : reason_);
     request.set_canary_permille(permille);
     ASSIGN_OR_RETURN(const auto release, client.PromoteRelease(request));
-    PrintRelease(context, release);
+    context.PrintJson({{"release", release}});
     context.Say(release.state() == v1::RELEASE_STATE_CANARY
                     ? absl::StrCat("release ", release.number(), " is a canary for ",
                                    ShareWord(release.canary_permille()), " of the processes")
@@ -244,7 +234,7 @@ class ReleaseCommand final : public app::Command {
     request.set_reason(reason_.empty() ? "rolled back by hand" : reason_);
     request.set_release(to_);
     ASSIGN_OR_RETURN(const auto release, client.RollBackRelease(request));
-    PrintRelease(context, release);
+    context.PrintJson({{"release", release}});
     context.Say(release.state() == v1::RELEASE_STATE_ROLLED_BACK
                     ? absl::StrCat("the canary, release ", release.number(), ", is rolled back")
                     : absl::StrCat("release ", release.number(), " has the choices of release ",
@@ -260,10 +250,6 @@ class ReleaseCommand final : public app::Command {
       ASSIGN_OR_RETURN(*value, output::ParseTime(option, *text));
     }
     return ReleaseFetch(folder_).Run(context, client, wait, watch);
-  }
-
-  static void PrintRelease(app::Context& context, const v1::Release& release) {
-    context.PrintJson(output::JsonObject().Add("release", release).Take());
   }
 
   CLI::App* diff_ = nullptr;

@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
@@ -105,17 +105,14 @@ absl::Status ReleaseFetch::Fetch(app::Context& context, client::ReleaseClient& c
   version_ = request.version();
   uint64_t choices = 0;
   for (uint32_t i = 0; i < view.section_count(); ++i) choices += view.section(i).entry_count;
-  if (context.format() == app::Format::kJson) {
-    context.io().out << output::JsonObject()
-                            .Add("file", path)
-                            .Add("release", static_cast<int64_t>(view.header().release))
-                            .Add("choices", static_cast<int64_t>(choices))
-                            .Add("bytes", size)
-                            .Take()
-                     << std::endl;  // a reader of --watch waits for the line
-  }
-  context.Say(absl::StrCat("wrote release ", view.header().release, " to ", path, ": ", choices,
-                           choices == 1 ? " choice, " : " choices, ", output::FormatBytes(size)));
+  context.PrintJson({{"file", path},
+                     {"release", static_cast<int64_t>(view.header().release)},
+                     {"choices", static_cast<int64_t>(choices)},
+                     {"bytes", size}});
+  context.io().out.flush();  // a reader of --watch waits for the line
+  context.Say(absl::StrCat("wrote release ", view.header().release, " to ", path, ": ",
+                           output::Counted(static_cast<int64_t>(choices), "choice"), ", ",
+                           output::FormatBytes(size)));
   return absl::OkStatus();
 }
 

@@ -11,15 +11,23 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/digest.h"
 
 namespace convtune::cli::commands {
 namespace {
+
+output::Fields NewestFields(const v1::Tuning& tuning) {
+  const double seconds = absl::ToDoubleSeconds(FromProto(tuning.elapsed()));
+  return {{"", "TUNED", output::FormatTimestamp(tuning.tune_time())},
+          {"", "TOOK", output::Value(absl::StrFormat("%.2f s", seconds)).Right()},
+          {"", "EVIDENCE", calls::EvidenceValue(tuning.evidence(), tuning.environment().name())},
+          {"", "PROBLEM", input::ProblemValue(tuning.problem_text())},
+          {"", "WINNER", tuning.winner().empty() ? "-" : tuning.winner()}};
+}
 
 // The daemon counts from its start for everybody. --zero keeps what it has
 // counted by then in a file of this user's, and later runs subtract that.
@@ -108,22 +116,17 @@ class StatsCommand final : public app::Command {
     const double saved = absl::ToDoubleSeconds(FromProto(now.saved()) - FromProto(zero.saved()));
     const int64_t requests = now.worker_requests() - zero.worker_requests();
     const int64_t starts = now.worker_starts() - zero.worker_starts();
+    context.PrintJson({{"zeroed", zero.pid() != 0},
+                       {"lookups", lookups},
+                       {"hits", hits},
+                       {"misses", lookups - hits},
+                       {"savedSeconds", saved},
+                       {"workerRequests", requests},
+                       {"workerStarts", starts},
+                       {"tunings", now.tuning_count()},
+                       {"newest", output::JsonMessages(newest)}});
+    if (context.format() == app::Format::kJson) return;
     std::ostream& out = context.io().out;
-    if (context.format() == app::Format::kJson) {
-      out << output::JsonObject()
-                 .Add("zeroed", zero.pid() != 0)
-                 .Add("lookups", lookups)
-                 .Add("hits", hits)
-                 .Add("misses", lookups - hits)
-                 .Add("savedSeconds", saved)
-                 .Add("workerRequests", requests)
-                 .Add("workerStarts", starts)
-                 .Add("tunings", now.tuning_count())
-                 .AddRaw("newest", output::JsonMessages(newest))
-                 .Take()
-          << "\n";
-      return;
-    }
     out << "counted since    "
         << (zero.pid() != 0 ? "the last --zero" : output::FormatTimestamp(now.start_time())) << "\n"
         << "look-ups         " << lookups << "\n"
@@ -134,17 +137,8 @@ class StatsCommand final : public app::Command {
         << requests << "\n"
         << "worker starts    " << starts << "\n"
         << "tunings stored   " << now.tuning_count() << "\n";
-    output::Table table(
-        {{"TUNED"}, {"TOOK", output::Align::kRight}, {"EVIDENCE"}, {"PROBLEM"}, {"WINNER"}});
-    for (const v1::Tuning& tuning : newest) {
-      table.Add({output::FormatTimestamp(tuning.tune_time()),
-                 absl::StrFormat("%.2f s", absl::ToDoubleSeconds(FromProto(tuning.elapsed()))),
-                 {calls::EvidenceWord(tuning.evidence(), tuning.environment().name()),
-                  calls::EvidenceColor(tuning.evidence())},
-                 input::ShortProblem(tuning.problem_text()),
-                 tuning.winner().empty() ? "-" : tuning.winner()});
-    }
-    if (!table.empty()) out << "\n" << table.Render(context.table_width(), context.out_color());
+    if (!newest.empty()) out << "\n";
+    context.PrintRows(newest, NewestFields);
   }
 
   bool zero_ = false;

@@ -56,7 +56,7 @@ class TuneCommand final : public app::Command {
     }
     std::vector<ProblemRowError> invalid = batch.errors;
     invalid.insert(invalid.end(), run.errors.begin(), run.errors.end());
-    calls::PrintAnswers(context, answers, invalid, output::JsonMessages(run.jobs));
+    calls::PrintAnswers(context, answers, invalid, &run.jobs);
     return app::Worse(batch.code, app::Worse(run.code, answers.code));
   }
 

@@ -2,7 +2,7 @@
 
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -14,7 +14,7 @@ class UnpinCommand final : public app::Command {
     CLI::App* app = AddVerb(root, "unpin", "end a pin", app::Rows::kNo);
     problem_.RegisterOne(*app);
     app->add_option("--fleet-pin", fleet_pin_,
-                    "it is that pin of a fleet, which this node has left");
+                    "number of a fleet pin; only after this node left the fleet");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -25,7 +25,7 @@ class UnpinCommand final : public app::Command {
     request.set_fleet_pin(fleet_pin_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto response, client->Unpin(request));
-    context.PrintJson(output::JsonObject().Add("unpinned", problem.ToText()).Take());
+    context.PrintJson({{"unpinned", problem.ToText()}});
     context.Say("unpinned " + input::ShortProblem(problem.ToText()));
     return app::ExitCode::kDone;
   }

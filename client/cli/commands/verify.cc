@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_json.h"
 #include "db/bundle/bundle_merge.h"
@@ -40,7 +40,7 @@ class VerifyCommand final : public app::Command {
       trusted.push_back(std::move(key));
     }
     app::ExitCode code = app::ExitCode::kDone;
-    std::vector<std::string> documents;
+    std::vector<output::Json> documents;
     for (const std::string& file : files_) {
       const auto document =
           jsonl_ ? PrintLines(context, file, trusted) : Verify(context, file, trusted, &code);
@@ -50,16 +50,13 @@ class VerifyCommand final : public app::Command {
         code = app::Worse(code, context.Fail(document.status()));
       }
     }
-    if (context.format() == app::Format::kJson && !jsonl_) {
-      context.io().out
-          << output::JsonObject().AddRaw("bundles", output::JsonArray(documents)).Take() << "\n";
-    }
+    if (!jsonl_) context.PrintJson({{"bundles", documents}});
     return code;
   }
 
  private:
-  static absl::StatusOr<std::string> PrintLines(app::Context& context, const std::string& file,
-                                                const std::vector<std::string>& trusted) {
+  static absl::StatusOr<output::Json> PrintLines(app::Context& context, const std::string& file,
+                                                 const std::vector<std::string>& trusted) {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
                      db::bundle::BundleReader::Open(file));
     RETURN_IF_ERROR(
@@ -67,12 +64,12 @@ class VerifyCommand final : public app::Command {
           context.io().out << line;
           return absl::OkStatus();
         }));
-    return std::string();
+    return output::Json();
   }
 
-  static absl::StatusOr<std::string> Verify(app::Context& context, const std::string& file,
-                                            const std::vector<std::string>& trusted,
-                                            app::ExitCode* code) {
+  static absl::StatusOr<output::Json> Verify(app::Context& context, const std::string& file,
+                                             const std::vector<std::string>& trusted,
+                                             app::ExitCode* code) {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
                      db::bundle::BundleReader::Open(file));
     db::bundle::RefusalCounts refused;
@@ -102,15 +99,13 @@ class VerifyCommand final : public app::Command {
         refused.rows() > 0 ? absl::StrCat(", ", refused.rows(), " tunings break a rule")
                            : ", sound"));
     if (refused.rows() > 0) *code = app::Worse(*code, app::ExitCode::kFailed);
-    return output::JsonObject()
-        .Add("file", file)
-        .Add("tunings", trailer.tuning_count())
-        .Add("environments", trailer.environment_count())
-        .Add("bytes", reader->size())
-        .Add("sha256", absl::BytesToHexString(trailer.sha256()))
-        .Add("signer", signer)
-        .AddRaw("refusals", output::JsonMessages(refused.refusals()))
-        .Take();
+    return output::JsonObject({{"file", file},
+                               {"tunings", trailer.tuning_count()},
+                               {"environments", trailer.environment_count()},
+                               {"bytes", reader->size()},
+                               {"sha256", absl::BytesToHexString(trailer.sha256())},
+                               {"signer", signer},
+                               {"refusals", output::JsonMessages(refused.refusals())}});
   }
 
   std::vector<std::string> files_;

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/output/json.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -20,13 +20,9 @@ class VersionCommand final : public app::Command {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     const auto server = client->GetServerInfo();
     std::ostream& out = context.io().out;
-    if (context.format() == app::Format::kJson) {
-      out << output::JsonObject()
-                 .Add("client", std::string(CONVTUNE_VERSION))
-                 .AddRaw("server", server.ok() ? output::JsonMessage(*server) : "null")
-                 .Take()
-          << "\n";
-    } else {
+    context.PrintJson({{"client", CONVTUNE_VERSION},
+                       {"server", server.ok() ? *server : output::Value(output::Json{"null"})}});
+    if (context.format() != app::Format::kJson) {
       out << "convtune " CONVTUNE_VERSION "\n";
       if (server.ok()) {
         out << "convtuned " << server->version() << " (pid " << server->pid()

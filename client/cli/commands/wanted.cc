@@ -5,13 +5,35 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
 namespace {
+
+// A daemon older than these two fields leaves both empty.
+bool CanBeTunedHere(const v1::WantedProblem& problem) {
+  return problem.can_be_tuned() || problem.environment_text().empty();
+}
+
+output::Fields WantedFields(const v1::WantedProblem& problem) {
+  const bool here = CanBeTunedHere(problem);
+  return {{"problem", "PROBLEM", input::ProblemValue(problem.problem_text())},
+          // A name alone would not tell another version of cuDNN from the one that is here.
+          {"environment", "ENVIRONMENT",
+           output::Value(problem.environment())
+               .Shown(here ? problem.environment() : problem.environment_text())},
+          {"misses", "MISSES", problem.miss_count()},
+          {"first_seen", "", output::FormatTimestamp(problem.first_seen_time())},
+          {"last_seen", "LAST SEEN", output::FormatTimestamp(problem.last_seen_time())},
+          {"attempts", "TRIED", problem.attempt_count()},
+          {"last_error", "WHY NOT",
+           output::Value(problem.last_error())
+               .Shown(problem.last_error().empty() ? "-" : problem.last_error())},
+          {"environment_text", "", problem.environment_text()},
+          {"can_be_tuned", "", here}};
+}
 
 class WantedCommand final : public app::Command {
  public:
@@ -25,42 +47,16 @@ class WantedCommand final : public app::Command {
     request.set_environment(context.settings().environment);
     request.set_max_problems(10000);
     ASSIGN_OR_RETURN(const auto wanted, client->ListWanted(request));
-    if (context.format() == app::Format::kJson) {
-      context.PrintJson(output::JsonMessage(wanted));
-      return app::ExitCode::kDone;
-    }
-    context.PrintCsv({"problem", "environment", "misses", "first_seen", "last_seen", "attempts",
-                      "last_error", "environment_text", "can_be_tuned"});
-    output::Table table({{"PROBLEM"},
-                         {"ENVIRONMENT"},
-                         {"MISSES", output::Align::kRight},
-                         {"LAST SEEN"},
-                         {"TRIED", output::Align::kRight},
-                         {"WHY NOT"}});
+    context.PrintJson(wanted);
+    context.PrintRows(wanted.wanted(), WantedFields);
+    // CSV is for `convtune warm -`.
+    if (context.format() != app::Format::kTable) return app::ExitCode::kDone;
     std::map<std::string, int> elsewhere;  // by the environment's text
     for (const v1::WantedProblem& problem : wanted.wanted()) {
-      // A daemon older than these two fields leaves both empty.
-      const bool here = problem.can_be_tuned() || problem.environment_text().empty();
-      if (!here) ++elsewhere[problem.environment_text()];
-      context.PrintCsv(
-          {problem.problem_text(), problem.environment(), absl::StrCat(problem.miss_count()),
-           output::FormatTimestamp(problem.first_seen_time()),
-           output::FormatTimestamp(problem.last_seen_time()), absl::StrCat(problem.attempt_count()),
-           problem.last_error(), problem.environment_text(), here ? "true" : "false"});
-      // A name alone would not tell another version of cuDNN from the one that is here.
-      table.Add({input::ShortProblem(problem.problem_text()),
-                 here ? problem.environment() : problem.environment_text(),
-                 absl::StrCat(problem.miss_count()),
-                 output::FormatTimestamp(problem.last_seen_time()),
-                 absl::StrCat(problem.attempt_count()),
-                 problem.last_error().empty() ? "-" : problem.last_error()});
-    }
-    context.PrintTable(table);
-    if (context.format() == app::Format::kCsv) {
-      return app::ExitCode::kDone;  // for `convtune warm -`
+      if (!CanBeTunedHere(problem)) ++elsewhere[problem.environment_text()];
     }
     int64_t left = wanted.wanted_count();
-    std::string text = Problems(left) + " wanted";
+    std::string text = output::Counted(left, "problem") + " wanted";
     for (const auto& [environment, count] : elsewhere) {
       left -= count;
       absl::StrAppend(&text, "; ", count, " of them for ", environment,
@@ -73,11 +69,6 @@ class WantedCommand final : public app::Command {
     }
     context.Say(text);
     return app::ExitCode::kDone;
-  }
-
- private:
-  static std::string Problems(int64_t count) {
-    return absl::StrCat(count, count == 1 ? " problem" : " problems");
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/app/context.h"
+#include "client/cli/output/value.h"
 #include "proto/convert/problem_list.h"
 
 namespace CLI {
@@ -62,5 +63,9 @@ class ProblemArgs {
 // The problem's text form without what the reader fills in by itself: shorter,
 // and still read as the same problem. `text` as it is, if it cannot be read.
 std::string ShortProblem(const std::string& text);
+// The text form, and in a table the short one.
+inline output::Value ProblemValue(const std::string& text) {
+  return output::Value(text).Shown(&ShortProblem);
+}
 
 }  // namespace convtune::cli::input

@@ -107,6 +107,10 @@ std::string FormatMicroseconds(double us) {
   return absl::StrFormat("%.2f ms", us / 1000);
 }
 
+std::string Counted(int64_t count, const std::string& noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 std::string FormatAge(absl::Duration age) {
   const int64_t seconds = absl::ToInt64Seconds(age);
   if (seconds < 120) return absl::StrCat(seconds, " s");

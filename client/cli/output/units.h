@@ -29,6 +29,8 @@ std::string FormatBytes(int64_t bytes);
 std::string FormatBytesChange(int64_t from, int64_t to);
 // "12.3 us" below a millisecond, else "1.23 ms"; "-" for 0.
 std::string FormatMicroseconds(double us);
+// "1 tuning", "2 tunings".
+std::string Counted(int64_t count, const std::string& noun);
 // "45 s", "3 min", "5 h", "12 d".
 std::string FormatAge(absl::Duration age);
 // UTC, "2025-01-31 12:00:00Z".

@@ -19,7 +19,7 @@ auto Order(const CudnnVersion& version) {
   return std::tie(version.major, version.minor, version.patch);
 }
 
-// Of types, algorithms and math types, and of engines, in bits.
+// Numbers of knob types, algorithms and math types have at most kShort bits, of engines kLong.
 constexpr int kShort = 31;
 constexpr int kLong = 63;
 

@@ -12,22 +12,60 @@
 #include "client/cli/input/budget_args.h"
 #include "client/cli/input/constraint_args.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::advise {
 namespace {
 
-std::string Figure(int digits, double value) {
+std::string Rounded(int digits, double value) {
   return value > 0 ? absl::StrFormat("%.*f", digits, value) : "-";
+}
+
+// JSON has the number as it is.
+output::Value Figure(int digits, double value) {
+  output::Value figure = value;
+  figure.json = figure.written;
+  figure.written = Rounded(6, value);
+  return figure.Shown(Rounded(digits, value));
 }
 
 std::string Word(const v1::BatchGetResult& result) {
   return result.has_answer()
              ? calls::EvidenceWord(result.answer().evidence(), result.answer().environment())
              : "miss: " + output::EnumWord(result.miss().reason());
+}
+
+output::Fields AdviceFields(const AdviceRow& row, double speed_up, const std::string& bound) {
+  const v1::Answer& answer = row.result.answer();
+  const v1::Candidate& winner = answer.winner();
+  const bool has = row.result.has_answer();
+  const std::string error = winner.has_error() ? absl::StrFormat("%.1e", winner.error()) : "-";
+  using output::Only, output::Value, output::Color;
+  return {
+      {"tf32Forbidden", "", row.forbid_tf32, Only::kJson},
+      {"asked", "", row.asked, Only::kJson},
+      {"batch", "BATCH", row.batch(), Only::kCsv},
+      {"layout", "LAYOUT", Name(row.problem.layout()), Only::kCsv},
+      {"dtype", "DTYPE", Name(row.problem.data_type()), Only::kCsv},
+      {"math", "MATH", MathWord(row), Only::kCsv},
+      {"median_us", "TIME",
+       Figure(6, row.time_us()).Shown(output::FormatMicroseconds(row.time_us())), Only::kCsv},
+      {"speedUp", "SPEED-UP", Figure(2, speed_up).In(speed_up > 1 ? Color::kGreen : Color::kNone)},
+      {"tflops", "TFLOP/S", Figure(1, row.tflops())},
+      {"gbytesPerSecond", "GB/S", Figure(0, row.gbytes())},
+      {"bound", "BOUND", bound},
+      {"workspace_bytes", "WORKSPACE",
+       has ? output::Bytes(winner.workspace_bytes()) : Value("").Shown("-").Right(), Only::kCsv},
+      {"error", "ERROR", Value(error).Right(), Only::kCsv},
+      {"evidence", "EVIDENCE",
+       Value(Word(row.result)).In(has ? calls::EvidenceColor(answer.evidence()) : Color::kRed),
+       Only::kCsv},
+      {"winner", "WINNER", winner.text(), Only::kCsv},
+      {"problem", "", row.problem.ToText()},
+      {"result", "", row.result, Only::kJson},
+  };
 }
 
 std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {
@@ -118,94 +156,23 @@ class AdviseCommand final : public app::Command {
 
   static void Print(app::Context& context, const std::vector<AdviceRow>& rows,
                     const Ceilings& ceilings) {
-    std::ostream& out = context.io().out;
     const double asked = rows.front().per_second();
-    const auto speed_up = [&](const AdviceRow& row) {
-      return asked > 0 ? row.per_second() / asked : 0;
+    const auto fields_of = [&](const AdviceRow& row) {
+      return AdviceFields(row, asked > 0 ? row.per_second() / asked : 0, BoundWord(row, ceilings));
     };
-    if (context.format() == app::Format::kJson) {
-      std::vector<std::string> elements;
-      for (const AdviceRow& row : rows) {
-        elements.push_back(output::JsonObject()
-                               .Add("problem", row.problem.ToText())
-                               .Add("tf32Forbidden", row.forbid_tf32)
-                               .Add("asked", row.asked)
-                               .Add("speedUp", speed_up(row))
-                               .Add("tflops", row.tflops())
-                               .Add("gbytesPerSecond", row.gbytes())
-                               .Add("bound", BoundWord(row, ceilings))
-                               .Add("result", row.result)
-                               .Take());
-      }
-      std::vector<std::string> tflops;
-      for (const auto& [type, most] : ceilings.tflops) {
-        tflops.push_back(output::JsonObject()
-                             .Add("dtype", std::string(Name(type.first)))
-                             .Add("tf32Forbidden", type.second)
-                             .Add("value", most)
-                             .Take());
-      }
-      out << output::JsonObject()
-                 .AddRaw("variants", output::JsonArray(elements))
-                 .AddRaw("ceilings", output::JsonObject()
-                                         .AddRaw("tflops", output::JsonArray(tflops))
-                                         .Add("gbytesPerSecond", ceilings.gbytes)
-                                         .Take())
-                 .Add("conclusion", Conclude(rows))
-                 .Take()
-          << "\n";
-      return;
+    std::vector<output::Json> tflops;
+    for (const auto& [type, most] : ceilings.tflops) {
+      tflops.push_back(output::JsonObject(
+          {{"dtype", Name(type.first)}, {"tf32Forbidden", type.second}, {"value", most}}));
     }
-    output::Table table({{"BATCH", output::Align::kRight},
-                         {"LAYOUT"},
-                         {"DTYPE"},
-                         {"MATH"},
-                         {"TIME", output::Align::kRight},
-                         {"SPEED-UP", output::Align::kRight},
-                         {"TFLOP/S", output::Align::kRight},
-                         {"GB/S", output::Align::kRight},
-                         {"BOUND"},
-                         {"WORKSPACE", output::Align::kRight},
-                         {"ERROR", output::Align::kRight},
-                         {"EVIDENCE"},
-                         {"WINNER"}});
-    std::string csv = output::CsvLine({"batch", "layout", "dtype", "math", "median_us", "speed_up",
-                                       "tflops", "gbytes_per_second", "bound", "workspace_bytes",
-                                       "error", "evidence", "winner", "problem"});
-    for (const AdviceRow& row : rows) {
-      const v1::Candidate& winner = row.result.answer().winner();
-      const bool has = row.result.has_answer();
-      const std::string batch = absl::StrCat(row.batch()), layout(Name(row.problem.layout())),
-                        dtype(Name(row.problem.data_type())), math = MathWord(row),
-                        bound = BoundWord(row, ceilings), evidence = Word(row.result),
-                        error = winner.has_error() ? absl::StrFormat("%.1e", winner.error()) : "-";
-      const double more = speed_up(row);
-      table.Add({batch,
-                 layout,
-                 dtype,
-                 math,
-                 output::FormatMicroseconds(row.time_us()),
-                 {Figure(2, more), more > 1 ? output::Color::kGreen : output::Color::kNone},
-                 Figure(1, row.tflops()),
-                 Figure(0, row.gbytes()),
-                 bound,
-                 has ? output::FormatBytes(winner.workspace_bytes()) : "-",
-                 error,
-                 {evidence,
-                  has ? calls::EvidenceColor(row.result.answer().evidence()) : output::Color::kRed},
-                 winner.text()});
-      csv += output::CsvLine({batch, layout, dtype, math, Figure(6, row.time_us()), Figure(6, more),
-                              Figure(6, row.tflops()), Figure(6, row.gbytes()), bound,
-                              has ? absl::StrCat(winner.workspace_bytes()) : "", error, evidence,
-                              winner.text(), row.problem.ToText()});
-    }
-    if (context.format() == app::Format::kCsv) {
-      out << csv;
-    } else {
-      out << table.Render(context.table_width(), context.out_color()) << "\n"
-          << Conclude(rows) << "\n";
-      if (ceilings.gbytes > 0) out << CeilingWords(ceilings) << "\n";
-    }
+    context.PrintJson({{"variants", output::JsonRows(rows, fields_of)},
+                       {"ceilings", output::JsonObject({{"tflops", tflops},
+                                                        {"gbytesPerSecond", ceilings.gbytes}})},
+                       {"conclusion", Conclude(rows)}});
+    context.PrintRows(rows, fields_of, rows.front());
+    if (context.format() != app::Format::kTable) return;
+    context.io().out << "\n" << Conclude(rows) << "\n";
+    if (ceilings.gbytes > 0) context.io().out << CeilingWords(ceilings) << "\n";
   }
 
   input::ProblemArgs problem_;

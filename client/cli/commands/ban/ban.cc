@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/ban/ban_output.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/output/json.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::ban {
@@ -25,7 +25,7 @@ class BanCommand final : public app::Command {
     delete_ = AddVerbBelow(app, "delete", "end a ban", app::Rows::kNo);
     delete_->add_option("ban", name_, "its number")->type_name("BAN")->required();
     delete_->add_option("--fleet-ban", fleet_ban_,
-                        "it is that ban of a fleet, which this node has left");
+                        "number of a fleet ban; only after this node left the fleet");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -49,10 +49,7 @@ class BanCommand final : public app::Command {
     ASSIGN_OR_RETURN(const auto list, client->ListBans());
     const std::vector<v1::Ban> bans(list.bans().begin(), list.bans().end());
     if (as_errata_) return PrintErrata(context, bans);
-    if (context.format() == app::Format::kJson) {
-      context.io().out << output::JsonMessage(list) << "\n";
-      return app::ExitCode::kDone;
-    }
+    context.PrintJson(list);
     PrintBans(context, bans, TuningCounts::kYes);
     return app::ExitCode::kDone;
   }
@@ -66,7 +63,7 @@ class BanCommand final : public app::Command {
     request.set_fleet_ban(fleet_ban_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto deleted, client->DeleteBan(request, context.long_timeout()));
-    context.PrintJson(output::JsonObject().Add("deleted", request.name()).Take());
+    context.PrintJson({{"deleted", request.name()}});
     context.Say("deleted " + request.name());
     return app::ExitCode::kDone;
   }

@@ -6,8 +6,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/model/enums.h"
 
 namespace convtune::cli::commands::ban {
@@ -40,17 +40,40 @@ std::string Count(int64_t count, const char* one, const char* several) {
   return absl::StrCat(count, " ", count == 1 ? one : several);
 }
 
+output::Fields BanChangeFields(const v1::BanChange& change) {
+  const std::string ratio = change.ratio() > 0 ? absl::StrFormat("%.2fx", change.ratio()) : "-";
+  return {{"", "PROBLEM", input::ProblemValue(change.problem_text())},
+          {"", "ENVIRONMENT", change.environment()},
+          {"", "BEFORE", absl::StrCat(change.before(), change.pinned() ? " (pinned)" : "")},
+          {"", "AFTER", change.after().empty() ? "none is left" : change.after()},
+          {"", "TIME", output::Value(ratio).Right()}};
+}
+
+output::Fields BanFields(const v1::Ban& ban, TuningCounts counts) {
+  const auto name = [](auto value) {
+    return static_cast<int>(value) == 0 ? std::string() : std::string(Name(value));
+  };
+  return {{"ban", "BAN", output::Value(ban.name()).Shown(NamesOf(ban))},
+          {"candidate", "CANDIDATES", ban.candidate()},
+          {"", "WHERE", Where(ban)},
+          {"cudnn", "", ban.cudnn()},
+          {"gpu", "", ban.gpu()},
+          {"operation", "", name(static_cast<Operation>(ban.operation()))},
+          {"data_type", "", name(static_cast<DataType>(ban.data_type()))},
+          {"layout", "", name(static_cast<TensorLayout>(ban.layout()))},
+          {"author", "AUTHOR", ban.author()},
+          {"", "UNTIL", Until(ban)},
+          {"", counts == TuningCounts::kYes ? "TUNINGS" : "", ban.tuning_count()},
+          {"reason", "REASON", ban.reason()},
+          {"created", "", output::FormatTimestamp(ban.create_time())},
+          {"expires", "", ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : ""},
+          {"tunings", "", ban.tuning_count()},
+          {"fleet_ban", "", ban.fleet_ban()}};
+}
+
 void PrintChanges(app::Context& context, const v1::CreateBanResponse& created, bool dry_run) {
   const v1::Ban& ban = created.ban();
-  output::Table table(
-      {{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"TIME", output::Align::kRight}});
-  for (const v1::BanChange& change : created.changes()) {
-    table.Add({input::ShortProblem(change.problem_text()), change.environment(),
-               absl::StrCat(change.before(), change.pinned() ? " (pinned)" : ""),
-               change.after().empty() ? "none is left" : change.after(),
-               change.ratio() > 0 ? absl::StrFormat("%.2fx", change.ratio()) : "-"});
-  }
-  context.PrintTable(table);
+  context.PrintRows(created.changes(), BanChangeFields);
   context.Say(absl::StrCat(dry_run ? "would ban " : absl::StrCat(NamesOf(ban), " bans "),
                            ban.candidate(), " (", Where(ban), ") until ", Until(ban), ": ",
                            Count(created.listed_count(), "tuning lists", "tunings list"),
@@ -80,7 +103,7 @@ app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeep
     context.SayError(absl::StrCat(refused.subject, " is not taken: ", refused.words));
   }
   app::ExitCode code = asked->refused.empty() ? app::ExitCode::kDone : app::ExitCode::kFailed;
-  std::vector<std::string> documents;
+  std::vector<output::Json> documents;
   for (const v1::Ban& ban : asked->bans) {
     const absl::StatusOr<v1::CreateBanResponse> created = keeper.create(ban);
     if (absl::IsAlreadyExists(created.status()) && args.from_errata()) {
@@ -94,38 +117,13 @@ app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeep
     documents.push_back(output::JsonMessage(*created));
     PrintChanges(context, *created, args.dry_run());
   }
-  context.PrintJson(output::JsonObject().AddRaw("created", output::JsonArray(documents)).Take());
+  context.PrintJson({{"created", documents}});
   return code;
 }
 
 void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts) {
-  context.PrintCsv({"ban", "candidate", "cudnn", "gpu", "operation", "data_type", "layout",
-                    "author", "reason", "created", "expires", "tunings", "fleet_ban"});
-  const bool counted = counts == TuningCounts::kYes;
-  std::vector<output::Table::Column> columns = {
-      {"BAN"}, {"CANDIDATES"}, {"WHERE"}, {"AUTHOR"}, {"UNTIL"}};
-  if (counted) columns.push_back({"TUNINGS", output::Align::kRight});
-  columns.push_back({"REASON"});
-  output::Table table(columns);
-  for (const v1::Ban& ban : bans) {
-    const auto name = [](auto value) {
-      return static_cast<int>(value) == 0 ? std::string() : std::string(Name(value));
-    };
-    context.PrintCsv({ban.name(), ban.candidate(), ban.cudnn(), ban.gpu(),
-                      name(static_cast<Operation>(ban.operation())),
-                      name(static_cast<DataType>(ban.data_type())),
-                      name(static_cast<TensorLayout>(ban.layout())), ban.author(), ban.reason(),
-                      output::FormatTimestamp(ban.create_time()),
-                      ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : "",
-                      absl::StrCat(ban.tuning_count()), absl::StrCat(ban.fleet_ban())});
-    std::vector<output::Table::Cell> cells = {NamesOf(ban), ban.candidate(), Where(ban),
-                                              ban.author(), Until(ban)};
-    if (counted) cells.emplace_back(absl::StrCat(ban.tuning_count()));
-    cells.emplace_back(ban.reason());
-    table.Add(std::move(cells));
-  }
-  context.PrintTable(table);
-  if (bans.empty()) context.Say("nothing is banned");
+  context.PrintRows(bans, [counts](const v1::Ban& ban) { return BanFields(ban, counts); });
+  if (bans.empty() && context.format() != app::Format::kJson) context.Say("nothing is banned");
 }
 
 app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans) {

@@ -8,8 +8,7 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/doctor/issue_report.h"
 #include "client/cli/commands/doctor/machine_findings.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
+#include "client/cli/output/value.h"
 #include "client/cpp/fleet_client.h"
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
@@ -149,26 +148,28 @@ class DoctorCommand final : public app::Command {
   }
 
   static void Print(app::Context& context, const std::vector<app::Finding>& findings) {
+    const auto word_of = [](app::Severity severity) -> std::string {
+      if (severity == app::Severity::kFine) return "ok";
+      return severity == app::Severity::kNotice ? "notice" : "problem";
+    };
+    const auto fields_of = [&](const app::Finding& finding) -> output::Fields {
+      return {{"severity", "", word_of(finding.severity)},
+              {"what", "", finding.what},
+              {"advice", "", finding.advice}};
+    };
+    context.PrintJson({{"findings", output::JsonRows(findings, fields_of)}});
+    if (context.format() == app::Format::kJson) return;
     std::ostream& out = context.io().out;
-    std::vector<std::string> elements;
     for (const app::Finding& finding : findings) {
-      const bool fine = finding.severity == app::Severity::kFine;
-      const bool notice = finding.severity == app::Severity::kNotice;
-      const std::string word = fine ? "ok" : notice ? "notice" : "problem";
-      elements.push_back(output::JsonObject()
-                             .Add("severity", word)
-                             .Add("what", finding.what)
-                             .Add("advice", finding.advice)
-                             .Take());
-      if (context.format() == app::Format::kJson) continue;
-      const output::Color color = fine     ? output::Color::kGreen
-                                  : notice ? output::Color::kYellow
-                                           : output::Color::kRed;
+      const std::string word = word_of(finding.severity);
+      const output::Color color = finding.severity == app::Severity::kFine ? output::Color::kGreen
+                                  : finding.severity == app::Severity::kNotice
+                                      ? output::Color::kYellow
+                                      : output::Color::kRed;
       out << output::Paint(word, color, context.out_color()) << std::string(9 - word.size(), ' ')
           << finding.what << "\n";
       if (!finding.advice.empty()) out << std::string(9, ' ') << "-> " << finding.advice << "\n";
     }
-    context.PrintJson(output::JsonObject().AddRaw("findings", output::JsonArray(elements)).Take());
   }
 
   bool report_ = false;

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +12,8 @@
 #include "client/cli/commands/explain/explain_words.h"
 #include "client/cli/input/constraint_args.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 
@@ -36,10 +36,6 @@ std::string Notes(const v1::Candidate& candidate, const v1::Candidate* legacy_st
   return absl::StrJoin(notes, separator);
 }
 
-std::string ApiWord(const v1::Candidate& candidate) {
-  return candidate.has_legacy_algorithm() ? "legacy" : "graph";
-}
-
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // The interval of the median, as what it leaves open below and above.
@@ -54,87 +50,54 @@ std::string Error(const v1::Candidate& candidate) {
   return candidate.has_error() ? absl::StrFormat("%.1e", candidate.error()) : "-";
 }
 
-output::Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
-  output::Table table({{"RANK", output::Align::kRight},
-                       {"CANDIDATE"},
-                       {"API"},
-                       {"STATUS"},
-                       {"TIME", output::Align::kRight},
-                       {"INTERVAL", output::Align::kRight},
-                       {"LAUNCH", output::Align::kRight},
-                       {"SAMPLES", output::Align::kRight},
-                       {"ERROR", output::Align::kRight},
-                       {"WORKSPACE", output::Align::kRight},
-                       {"NOTES AND ERRORS"}});
-  const v1::Candidate* legacy_stock = StockOf(tuning.candidates(), v1::API_LEGACY);
-  std::map<std::string, std::string> bans;  // by candidate
+// `rank` is the candidate's, from 1; 0: the headings alone are wanted.
+output::Fields CandidateFields(int rank, const v1::Tuning& tuning,
+                               const v1::Candidate* legacy_stock, const v1::Candidate& winner) {
+  const v1::Candidate& candidate =
+      rank > 0 ? tuning.candidates(rank - 1) : v1::Candidate::default_instance();
+  const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
+                   candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
+  const bool wins = candidate.text() == winner.text();
+  std::string last = Notes(candidate, legacy_stock, " ");
   for (const v1::BannedCandidate& banned : tuning.banned()) {
-    bans[banned.candidate()] = banned.ban();
+    if (banned.candidate() != candidate.text()) continue;
+    absl::StrAppend(&last, last.empty() ? "" : " ", "banned-by-", banned.ban());
   }
-  for (int i = 0; i < tuning.candidates_size(); ++i) {
-    const v1::Candidate& candidate = tuning.candidates(i);
-    const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
-                     candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
-    std::string last = Notes(candidate, legacy_stock, " ");
-    if (const auto ban = bans.find(candidate.text()); ban != bans.end()) {
-      absl::StrAppend(&last, last.empty() ? "" : " ", "banned-by-", ban->second);
-    }
-    if (!candidate.error_message().empty()) {
-      absl::StrAppend(&last, last.empty() ? "" : ": ", FirstLine(candidate.error_message()));
-    }
-    const bool wins = candidate.text() == winner;
-    table.Add({absl::StrCat(i + 1),
-               {candidate.text(), wins ? output::Color::kGreen : output::Color::kNone},
-               ApiWord(candidate),
-               {output::EnumWord(candidate.status(), '-'),
-                ran ? output::Color::kNone : output::Color::kRed},
-               output::FormatMicroseconds(candidate.median_us()),
-               Interval(candidate),
-               output::FormatMicroseconds(candidate.host_us()),
-               candidate.sample_count() > 0 ? absl::StrCat(candidate.sample_count()) : "-",
-               Error(candidate),
-               ran || candidate.workspace_bytes() > 0
-                   ? output::FormatBytes(candidate.workspace_bytes())
-                   : "-",
-               last});
+  if (!candidate.error_message().empty()) {
+    absl::StrAppend(&last, last.empty() ? "" : ": ", FirstLine(candidate.error_message()));
   }
-  return table;
-}
-
-std::string CandidateCsv(const v1::Tuning& tuning) {
-  std::string out = output::CsvLine({"rank",          "candidate",    "api",
-                                     "status",        "median_us",    "q1_us",
-                                     "q3_us",         "low_us",       "high_us",
-                                     "host_us",       "sm_clock_mhz", "error",
-                                     "samples",       "find_us",      "workspace_bytes",
-                                     "deterministic", "stock",        "heuristic_rank",
-                                     "notes",         "message"});
-  const v1::Candidate* legacy_stock = StockOf(tuning.candidates(), v1::API_LEGACY);
-  for (int i = 0; i < tuning.candidates_size(); ++i) {
-    const v1::Candidate& candidate = tuning.candidates(i);
-    const auto number = [](double us) { return us > 0 ? absl::StrFormat("%.6g", us) : ""; };
-    out += output::CsvLine({absl::StrCat(i + 1),
-                            candidate.text(),
-                            ApiWord(candidate),
-                            output::EnumWord(candidate.status(), '-'),
-                            number(candidate.median_us()),
-                            number(candidate.q1_us()),
-                            number(candidate.q3_us()),
-                            number(candidate.low_us()),
-                            number(candidate.high_us()),
-                            number(candidate.host_us()),
-                            number(candidate.sm_clock_mhz()),
-                            candidate.has_error() ? absl::StrFormat("%.6g", candidate.error()) : "",
-                            absl::StrCat(candidate.sample_count()),
-                            number(candidate.find_us()),
-                            absl::StrCat(candidate.workspace_bytes()),
-                            candidate.deterministic() ? "true" : "false",
-                            candidate.stock() ? "true" : "false",
-                            absl::StrCat(candidate.heuristic_rank()),
-                            Notes(candidate, legacy_stock, ";"),
-                            candidate.error_message()});
-  }
-  return out;
+  const std::string samples = absl::StrCat(candidate.sample_count());
+  const int64_t bytes = candidate.workspace_bytes();
+  return {
+      {"rank", "RANK", rank},
+      {"candidate", "CANDIDATE",
+       output::Value(candidate.text()).In(wins ? output::Color::kGreen : output::Color::kNone)},
+      {"api", "API", candidate.has_legacy_algorithm() ? "legacy" : "graph"},
+      {"status", "STATUS",
+       output::Value(output::EnumWord(candidate.status(), '-'))
+           .In(ran ? output::Color::kNone : output::Color::kRed)},
+      {"median_us", "TIME", output::Micros(candidate.median_us())},
+      {"q1_us", "", output::Positive(candidate.q1_us())},
+      {"q3_us", "", output::Positive(candidate.q3_us())},
+      {"low_us", "", output::Positive(candidate.low_us())},
+      {"high_us", "", output::Positive(candidate.high_us())},
+      {"", "INTERVAL", output::Value(Interval(candidate)).Right()},
+      {"host_us", "LAUNCH", output::Micros(candidate.host_us())},
+      {"sm_clock_mhz", "", output::Positive(candidate.sm_clock_mhz())},
+      {"error", "",
+       candidate.has_error() ? std::make_optional<double>(candidate.error()) : std::nullopt},
+      {"samples", "SAMPLES",
+       output::Value(candidate.sample_count()).Shown(candidate.sample_count() > 0 ? samples : "-")},
+      {"", "ERROR", output::Value(Error(candidate)).Right()},
+      {"find_us", "", output::Positive(candidate.find_us())},
+      {"workspace_bytes", "WORKSPACE",
+       output::Value(bytes).Shown(ran || bytes > 0 ? output::FormatBytes(bytes) : "-")},
+      {"deterministic", "", candidate.deterministic()},
+      {"stock", "", candidate.stock()},
+      {"heuristic_rank", "", candidate.heuristic_rank()},
+      {"notes", "", Notes(candidate, legacy_stock, ";")},
+      {"message", "", candidate.error_message()},
+      {"", "NOTES AND ERRORS", last}};
 }
 
 class ExplainCommand final : public app::Command {
@@ -172,16 +135,12 @@ class ExplainCommand final : public app::Command {
     std::ostream& out = context.io().out;
     std::vector<std::string> words = {"No candidate can be the answer: " + result.miss().message()};
     if (result.has_answer()) words = ExplainWinner(result.answer(), tuning.candidates(), api);
-    if (context.format() == app::Format::kCsv) {
-      out << CandidateCsv(tuning);
-    } else if (context.format() == app::Format::kJson) {
-      out << output::JsonObject()
-                 .Add("tuning", tuning)
-                 .Add("result", result)
-                 .Add("why", words)
-                 .Take()
-          << "\n";
-    } else {
+    if (context.format() == app::Format::kJson) {
+      context.PrintJson({{"tuning", tuning}, {"result", result}, {"why", words}});
+      return;
+    }
+    const bool table = context.format() == app::Format::kTable;
+    if (table) {
       out << tuning.problem_text() << "\n"
           << tuning.environment().text() << "\n"
           << "evidence: " << calls::EvidenceWord(tuning.evidence(), tuning.environment().name());
@@ -198,15 +157,17 @@ class ExplainCommand final : public app::Command {
         ++bans[BanNameAndReason(banned.ban(), banned.fleet_ban(), banned.reason())];
       }
       for (const auto& [ban, count] : bans) {
-        out << "banned: " << count << (count == 1 ? " candidate" : " candidates") << " by " << ban
-            << "\n";
+        out << "banned: " << output::Counted(count, "candidate") << " by " << ban << "\n";
       }
-      out << "\n"
-          << CandidateTable(tuning, result.answer().winner().text())
-                 .Render(context.table_width(), context.out_color())
-          << "\n"
-          << absl::StrJoin(words, "\n") << "\n";
+      out << "\n";
     }
+    std::vector<int> ranks(static_cast<size_t>(tuning.candidates_size()));
+    std::iota(ranks.begin(), ranks.end(), 1);
+    const v1::Candidate* legacy_stock = StockOf(tuning.candidates(), v1::API_LEGACY);
+    context.PrintRows(ranks, [&](int rank) {
+      return CandidateFields(rank, tuning, legacy_stock, result.answer().winner());
+    });
+    if (table) out << "\n" << absl::StrJoin(words, "\n") << "\n";
   }
 
   input::ProblemArgs problem_;

@@ -154,15 +154,10 @@ class LintCommand final : public app::Command {
   }
 
   void Print(app::Context& context, const LintReport& report) const {
-    std::ostream& out = context.io().out;
-    if (context.format() == app::Format::kJson) {
-      out << LintJson(report) << "\n";
-    } else if (context.format() == app::Format::kCsv) {
-      out << LintCsv(report);
-    } else if (github_) {
-      out << LintGithub(report);
+    if (github_) {
+      context.io().out << LintGithub(report);
     } else {
-      out << LintText(report, context.table_width(), context.out_color());
+      PrintLint(context, report);
     }
     context.Say(absl::StrCat(report.environment, ": ", report.CountWords(),
                              "; nothing was timed: whether a form is faster takes a GPU"));

@@ -1,6 +1,7 @@
 #include "client/cli/commands/lint/lint_output.h"
 
 #include <algorithm>
+#include <ostream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -8,9 +9,8 @@
 #include "absl/strings/str_replace.h"
 #include "client/cli/input/onnx_problems.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 
 namespace convtune::cli::commands::lint {
 namespace {
@@ -22,59 +22,70 @@ output::Color SeverityColor(LintSeverity severity) {
 
 std::string ShareWord(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
 
+output::Value ShareValue(double share) { return output::Value(share).Shown(ShareWord(share)); }
+
 std::string RunsWords(const LintFinding& finding) {
   return absl::StrCat(finding.row.count, finding.row.count == 1 ? " run, " : " runs, ",
                       ShareWord(finding.share), " of the arithmetic");
 }
 
-std::string VariantTable(const LintReport& report, int width, bool color) {
-  output::Table table({{"BATCH", output::Align::kRight},
-                       {"DTYPE"},
-                       {"CONVOLUTIONS", output::Align::kRight},
-                       {"WITHOUT CANDIDATE", output::Align::kRight},
-                       {"ON TENSOR CORES", output::Align::kRight},
-                       {"NONDETERMINISTIC", output::Align::kRight},
-                       {"COMPILED", output::Align::kRight},
-                       {"MOST WORKSPACE", output::Align::kRight}});
-  for (const VariantSummary& variant : report.variants) {
-    table.Add({variant.batch, variant.dtype, absl::StrCat(variant.problems),
-               absl::StrCat(variant.without_candidate), ShareWord(variant.on_tensor_cores),
-               absl::StrCat(variant.nondeterministic), absl::StrCat(variant.compiled),
-               output::FormatBytes(variant.most_workspace)});
-  }
-  return table.Render(width, color);
+output::Fields VariantFields(const VariantSummary& variant) {
+  return {{"batch", "BATCH", output::Value(variant.batch).Right()},
+          {"dtype", "DTYPE", variant.dtype},
+          {"problems", "CONVOLUTIONS", variant.problems},
+          {"withoutCandidate", "WITHOUT CANDIDATE", variant.without_candidate},
+          {"onTensorCores", "ON TENSOR CORES", ShareValue(variant.on_tensor_cores)},
+          {"nondeterministic", "NONDETERMINISTIC", variant.nondeterministic},
+          {"compiled", "COMPILED", variant.compiled},
+          {"mostWorkspaceBytes", "MOST WORKSPACE", output::Bytes(variant.most_workspace)}};
+}
+
+output::Fields ProofFields(const ProofLine& line) {
+  return {
+      {"form", "", line.form}, {"problem", "", line.problem_text}, {"candidates", "", line.words}};
+}
+
+output::Fields FindingFields(const LintFinding& finding) {
+  return {{"severity", "", Name(finding.severity)},
+          {"finding", "", finding.kind},
+          {"problem", "", finding.row.problem.ToText()},
+          {"runs", "", finding.row.count},
+          {"share", "", finding.share},
+          {"message", "", finding.message},
+          {"proposal", "", finding.proposal},
+          {"row", "", finding.row.source},
+          {"proof", "", output::JsonRows(finding.proof, ProofFields), output::Only::kJson}};
+}
+
+// The findings of one kind and severity.
+struct KindSum {
+  std::string kind;
+  LintSeverity severity = LintSeverity::kNotice;
+  int64_t convolutions = 0, runs = 0;
+  double share = 0;
+};
+
+output::Fields KindFields(const KindSum& sum) {
+  return {{"", "FINDING", sum.kind},
+          {"", "SEVERITY", output::Value(Name(sum.severity)).In(SeverityColor(sum.severity))},
+          {"", "CONVOLUTIONS", sum.convolutions},
+          {"", "RUNS", sum.runs},
+          {"", "ARITHMETIC", ShareValue(sum.share)}};
 }
 
 // A line for each kind and severity, in the order of the findings.
-std::string KindTable(const LintReport& report, int width, bool color) {
-  struct Sum {
-    const LintFinding* first;
-    int64_t convolutions = 0, runs = 0;
-    double share = 0;
-  };
-  std::vector<Sum> sums;
+std::vector<KindSum> KindSums(const LintReport& report) {
+  std::vector<KindSum> sums;
   for (const LintFinding& finding : report.findings) {
-    auto sum = std::find_if(sums.begin(), sums.end(), [&](const Sum& one) {
-      return one.first->kind == finding.kind && one.first->severity == finding.severity;
+    auto sum = std::find_if(sums.begin(), sums.end(), [&](const KindSum& one) {
+      return one.kind == finding.kind && one.severity == finding.severity;
     });
-    if (sum == sums.end()) sum = sums.insert(sums.end(), {&finding});
+    if (sum == sums.end()) sum = sums.insert(sums.end(), {finding.kind, finding.severity});
     ++sum->convolutions;
     sum->runs += finding.row.count;
     sum->share += finding.share;
   }
-  output::Table table({{"FINDING"},
-                       {"SEVERITY"},
-                       {"CONVOLUTIONS", output::Align::kRight},
-                       {"RUNS", output::Align::kRight},
-                       {"ARITHMETIC", output::Align::kRight}});
-  for (const Sum& sum : sums) {
-    table.Add({sum.first->kind,
-               {std::string(Name(sum.first->severity)), SeverityColor(sum.first->severity)},
-               absl::StrCat(sum.convolutions),
-               absl::StrCat(sum.runs),
-               ShareWord(sum.share)});
-  }
-  return table.Render(width, color);
+  return sums;
 }
 
 // "FILE:LINE" of a list; a model's problems have no lines that anybody sees.
@@ -98,14 +109,12 @@ std::string LintReport::CountWords() const {
       return finding.severity == severity;
     });
   };
-  const auto words = [](int64_t count, std::string_view name) {
-    return absl::StrCat(count, " ", std::string(name), count == 1 ? "" : "s");
-  };
-  std::string text = words(problems, "convolution");
+  std::string text = output::Counted(problems, "convolution");
   std::string separator = ": ";
   for (const LintSeverity severity :
        {LintSeverity::kError, LintSeverity::kWarning, LintSeverity::kNotice}) {
-    absl::StrAppend(&text, separator, words(count_of(severity), Name(severity)));
+    absl::StrAppend(&text, separator,
+                    output::Counted(count_of(severity), std::string(Name(severity))));
     separator = ", ";
   }
   return text;
@@ -130,66 +139,29 @@ std::string LintText(const LintReport& report, int width, bool color) {
       absl::StrAppend(&text, "  the same: ", finding.proposal, "\n");
     }
   }
-  if (report.findings.size() > 1) absl::StrAppend(&text, "\n", KindTable(report, width, color));
+  if (report.findings.size() > 1) {
+    const output::Table kinds = output::TableOf(KindSums(report), KindFields);
+    absl::StrAppend(&text, "\n", kinds.Render(width, color));
+  }
   if (!report.variants.empty()) {
-    absl::StrAppend(&text, text.empty() ? "" : "\n", VariantTable(report, width, color));
+    absl::StrAppend(&text, text.empty() ? "" : "\n",
+                    output::TableOf(report.variants, VariantFields).Render(width, color));
   }
   return text;
 }
 
-std::string LintJson(const LintReport& report) {
-  std::vector<std::string> findings, variants;
-  for (const LintFinding& finding : report.findings) {
-    std::vector<std::string> proof;
-    for (const ProofLine& line : finding.proof) {
-      proof.push_back(output::JsonObject()
-                          .Add("form", line.form)
-                          .Add("problem", line.problem_text)
-                          .Add("candidates", line.words)
-                          .Take());
-    }
-    findings.push_back(output::JsonObject()
-                           .Add("finding", finding.kind)
-                           .Add("severity", Name(finding.severity))
-                           .Add("row", finding.row.source)
-                           .Add("problem", finding.row.problem.ToText())
-                           .Add("runs", finding.row.count)
-                           .Add("share", finding.share)
-                           .Add("message", finding.message)
-                           .Add("proposal", finding.proposal)
-                           .AddRaw("proof", output::JsonArray(proof))
-                           .Take());
+void PrintLint(app::Context& context, const LintReport& report) {
+  context.PrintJson({{"environment", report.environment},
+                     {"problems", report.problems},
+                     {"findings", output::JsonRows(report.findings, FindingFields)},
+                     {"variants", output::JsonRows(report.variants, VariantFields)}});
+  if (context.format() == app::Format::kCsv) {
+    const ProblemRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32"), 1, "", ""};
+    const LintFinding any{"", LintSeverity::kNotice, row, 0, "", {}, ""};
+    context.PrintRows(report.findings, FindingFields, any);
   }
-  for (const VariantSummary& variant : report.variants) {
-    variants.push_back(output::JsonObject()
-                           .Add("batch", variant.batch)
-                           .Add("dtype", variant.dtype)
-                           .Add("problems", variant.problems)
-                           .Add("withoutCandidate", variant.without_candidate)
-                           .Add("onTensorCores", variant.on_tensor_cores)
-                           .Add("nondeterministic", variant.nondeterministic)
-                           .Add("compiled", variant.compiled)
-                           .Add("mostWorkspaceBytes", variant.most_workspace)
-                           .Take());
-  }
-  return output::JsonObject()
-      .Add("environment", report.environment)
-      .Add("problems", report.problems)
-      .AddRaw("findings", output::JsonArray(findings))
-      .AddRaw("variants", output::JsonArray(variants))
-      .Take();
-}
-
-std::string LintCsv(const LintReport& report) {
-  std::string out = output::CsvLine(
-      {"severity", "finding", "problem", "runs", "share", "message", "proposal", "row"});
-  for (const LintFinding& finding : report.findings) {
-    out += output::CsvLine({std::string(Name(finding.severity)), finding.kind,
-                            finding.row.problem.ToText(), absl::StrCat(finding.row.count),
-                            absl::StrFormat("%.6g", finding.share), finding.message,
-                            finding.proposal, finding.row.source});
-  }
-  return out;
+  if (context.format() != app::Format::kTable) return;
+  context.io().out << LintText(report, context.table_width(), context.out_color());
 }
 
 std::string LintGithub(const LintReport& report) {

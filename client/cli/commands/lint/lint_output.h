@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/app/context.h"
 #include "client/cli/commands/lint/findings.h"
 
 namespace convtune::cli::commands::lint {
@@ -21,9 +22,8 @@ struct LintReport {
 
 // For people.
 std::string LintText(const LintReport& report, int width, bool color);
-// The document of --json, and the lines of --csv.
-std::string LintJson(const LintReport& report);
-std::string LintCsv(const LintReport& report);
+// In the context's format; for people LintText.
+void PrintLint(app::Context& context, const LintReport& report);
 // Workflow commands of GitHub Actions, which become annotations:
 // "::warning file=list.csv,line=3,title=convtune tensor-cores::...".
 std::string LintGithub(const LintReport& report);

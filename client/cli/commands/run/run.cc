@@ -17,8 +17,8 @@
 #include "client/cli/commands/run/preload_counters.h"
 #include "client/cli/commands/run/preload_library.h"
 #include "client/cli/commands/run/run_program.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
@@ -212,21 +212,20 @@ class RunCommand final : public app::Command {
     std::ifstream file(path);
     const PreloadCounters counters = ReadPreloadCounters(file);
     if (context.format() == app::Format::kJson) {
-      output::JsonObject missed;
-      for (const auto& [reason, count] : counters.missed) missed.Add(reason, count);
-      context.Say(output::JsonObject()
-                      .Add("processes", counters.processes)
-                      .Add("served", counters.served)
-                      .AddRaw("missed", missed.Take())
-                      .Add("learned", counters.learned)
-                      .Add("observed", counters.observed)
-                      .Add("passed", counters.passed)
-                      .Add("dropped", counters.dropped)
-                      .Add("overLimit", counters.over_limit)
-                      .Add("bypassed", counters.bypassed)
-                      .Add("snapshot", snapshot)
-                      .Add("noSnapshot", absl::StrJoin(counters.no_snapshot, ", "))
-                      .Take());
+      output::Members missed;
+      for (const auto& [reason, count] : counters.missed) missed.push_back({reason, count});
+      context.Say(output::JsonObject({{"processes", counters.processes},
+                                      {"served", counters.served},
+                                      {"missed", output::JsonObject(missed)},
+                                      {"learned", counters.learned},
+                                      {"observed", counters.observed},
+                                      {"passed", counters.passed},
+                                      {"dropped", counters.dropped},
+                                      {"overLimit", counters.over_limit},
+                                      {"bypassed", counters.bypassed},
+                                      {"snapshot", snapshot},
+                                      {"noSnapshot", absl::StrJoin(counters.no_snapshot, ", ")}})
+                      .text);
     } else if (!quiet_) {
       context.Say(absl::StrCat("convtune: ", Describe(counters, snapshot, audit_)));
     }

@@ -1,7 +1,6 @@
 #include "client/cli/commands/upgrade/upgrade_output.h"
 
 #include <algorithm>
-#include <ostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,9 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
-#include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/cli/output/value.h"
 #include "client/report/report_json.h"
 
 namespace convtune::cli::commands::upgrade {
@@ -89,164 +87,106 @@ std::string SummaryWords(const ProfileChanges& profile) {
   return words;
 }
 
-std::string ToJson(const UpgradeSummary& summary) {
-  return output::JsonObject()
-      .Add("problems", summary.problems)
-      .Add("choice", summary.choice)
-      .Add("engine", summary.engine)
-      .Add("lastResort", summary.last_resort)
-      .Add("workspaceGrew", summary.workspace_grew)
-      .Add("workspaceShrank", summary.workspace_shrank)
-      .Add("notes", summary.notes)
-      .Add("winners", summary.winners)
-      .Add("winnersLost", summary.winners_lost)
-      .Add("choicesLost", summary.choices_lost)
-      .Add("lost", summary.lost)
-      .Add("unknown", summary.unknown)
-      .Add("mostGrowthFromBytes", summary.most_growth_from)
-      .Add("mostGrowthToBytes", summary.most_growth_to)
-      .Take();
+output::Json ToJson(const UpgradeSummary& summary) {
+  return output::JsonObject({{"problems", summary.problems},
+                             {"choice", summary.choice},
+                             {"engine", summary.engine},
+                             {"lastResort", summary.last_resort},
+                             {"workspaceGrew", summary.workspace_grew},
+                             {"workspaceShrank", summary.workspace_shrank},
+                             {"notes", summary.notes},
+                             {"winners", summary.winners},
+                             {"winnersLost", summary.winners_lost},
+                             {"choicesLost", summary.choices_lost},
+                             {"lost", summary.lost},
+                             {"unknown", summary.unknown},
+                             {"mostGrowthFromBytes", summary.most_growth_from},
+                             {"mostGrowthToBytes", summary.most_growth_to}});
 }
 
-std::string ToJson(const AskedProblem& asked, const UpgradeChange& change) {
-  return output::JsonObject()
-      .Add("problem", asked.problem.ToText())
-      .Add("count", asked.count)
-      .Add("change", Word(change.choice))
-      .Add("from", change.from)
-      .Add("to", change.to)
-      .Add("fromMode", change.from_mode)
-      .Add("toMode", change.to_mode)
-      .Add("lastResort", change.last_resort)
-      .Add("fromWorkspaceBytes", change.from_workspace)
-      .Add("toWorkspaceBytes", change.to_workspace)
-      .Add("notesAdded", change.notes_added)
-      .Add("notesRemoved", change.notes_removed)
-      .Add("came", change.came)
-      .Add("went", change.went)
-      .Add("winner", change.winner)
-      .Add("winnerLost", change.winner_lost)
-      .Add("reason", change.reason)
-      .Take();
-}
+// A problem on a profile.
+struct UpgradeRow {
+  size_t index = 0;  // the problem's
+  std::string problem;
+  int64_t count = 0;
+  std::string profile, from_cudnn, to_cudnn;
+  UpgradeChange change;
+};
 
-void PrintJson(std::ostream& out, const std::vector<AskedProblem>& problems,
-               const std::vector<ProfileChanges>& profiles) {
-  std::vector<std::string> elements;
-  for (const ProfileChanges& profile : profiles) {
-    std::vector<std::string> rows;
-    for (size_t i = 0; i < problems.size(); ++i) {
-      rows.push_back(ToJson(problems[i], profile.changes[i]));
-    }
-    elements.push_back(output::JsonObject()
-                           .Add("profile", profile.profile)
-                           .Add("from", profile.from.cudnn.ToText())
-                           .Add("to", profile.to.cudnn.ToText())
-                           .AddRaw("summary", ToJson(UpgradeSummary::Of(profile.changes)))
-                           .AddRaw("problems", output::JsonArray(rows))
-                           .Take());
-  }
-  out << output::JsonObject().AddRaw("profiles", output::JsonArray(elements)).Take() << "\n";
-}
-
-void PrintCsv(std::ostream& out, const std::vector<AskedProblem>& problems,
-              const std::vector<ProfileChanges>& profiles) {
-  out << output::CsvLine({"problem",
-                          "count",
-                          "profile",
-                          "from_cudnn",
-                          "to_cudnn",
-                          "change",
-                          "from",
-                          "to",
-                          "from_mode",
-                          "to_mode",
-                          "last_resort",
-                          "from_workspace_bytes",
-                          "to_workspace_bytes",
-                          "notes_added",
-                          "notes_removed",
-                          "came",
-                          "went",
-                          "winner",
-                          "winner_lost",
-                          "reason"});
-  for (const ProfileChanges& profile : profiles) {
-    for (size_t i = 0; i < problems.size(); ++i) {
-      const UpgradeChange& change = profile.changes[i];
-      out << output::CsvLine({problems[i].problem.ToText(),
-                              absl::StrCat(problems[i].count),
-                              profile.profile,
-                              profile.from.cudnn.ToText(),
-                              profile.to.cudnn.ToText(),
-                              Word(change.choice),
-                              change.from,
-                              change.to,
-                              change.from_mode,
-                              change.to_mode,
-                              change.last_resort ? "true" : "false",
-                              absl::StrCat(change.from_workspace),
-                              absl::StrCat(change.to_workspace),
-                              absl::StrJoin(change.notes_added, " "),
-                              absl::StrJoin(change.notes_removed, " "),
-                              absl::StrCat(change.came.size()),
-                              absl::StrCat(change.went.size()),
-                              change.winner,
-                              change.winner_lost ? "true" : "false",
-                              change.reason});
-    }
-  }
-}
-
-void PrintTable(app::Context& context, const std::vector<AskedProblem>& problems,
-                const std::vector<ProfileChanges>& profiles, bool all) {
-  const bool several = profiles.size() > 1;
-  std::vector<output::Table::Column> columns = {{"PROBLEM"}};
-  if (several) columns.push_back({"PROFILE"});
-  columns.insert(columns.end(), {{"CHANGE"},
-                                 {"WORKSPACE", output::Align::kRight},
-                                 {"CAME", output::Align::kRight},
-                                 {"WENT", output::Align::kRight},
-                                 {"NOTES"},
-                                 {"FROM"},
-                                 {"TO"}});
-  output::Table table(columns);
+std::vector<UpgradeRow> RowsOf(const std::vector<AskedProblem>& problems,
+                               const ProfileChanges& profile) {
+  std::vector<UpgradeRow> rows;
   for (size_t i = 0; i < problems.size(); ++i) {
-    for (const ProfileChanges& profile : profiles) {
-      const UpgradeChange& change = profile.changes[i];
-      if (!all && !change.any()) continue;
-      std::vector<output::Table::Cell> row = {input::ShortProblem(problems[i].problem.ToText())};
-      if (several) row.emplace_back(profile.profile);
-      row.push_back({ChangeWord(change), ChangeColor(change)});
-      row.push_back({WorkspaceWords(change),
-                     change.workspace_grew() ? output::Color::kYellow : output::Color::kNone});
-      row.emplace_back(absl::StrCat(change.came.size()));
-      row.emplace_back(absl::StrCat(change.went.size()));
-      row.emplace_back(change.notes_changed() ? NotesText(change) : "-");
-      row.emplace_back(ShortChoice(change.from));
-      row.emplace_back(change.to.empty() && !change.reason.empty() ? change.reason
-                                                                   : ShortChoice(change.to));
-      table.Add(std::move(row));
-    }
+    rows.push_back({i, problems[i].problem.ToText(), problems[i].count, profile.profile,
+                    profile.from.cudnn.ToText(), profile.to.cudnn.ToText(), profile.changes[i]});
   }
-  context.PrintTable(table);
+  return rows;
+}
+
+output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
+  using output::Only, output::Value;
+  const UpgradeChange& change = row.change;
+  const auto number_of = [](const std::vector<std::string>& candidates) {
+    Value value = candidates;
+    value.written = absl::StrCat(candidates.size());
+    return value.Right();
+  };
+  const output::Color grew =
+      change.workspace_grew() ? output::Color::kYellow : output::Color::kNone;
+  return {{"problem", "PROBLEM", input::ProblemValue(row.problem)},
+          {"count", "", row.count},
+          {"profile", several_profiles ? "PROFILE" : "", row.profile, Only::kCsv},
+          {"from_cudnn", "", row.from_cudnn, Only::kCsv},
+          {"to_cudnn", "", row.to_cudnn, Only::kCsv},
+          {"change", "CHANGE",
+           Value(Word(change.choice)).Shown(ChangeWord(change)).In(ChangeColor(change))},
+          {"", "WORKSPACE", Value(WorkspaceWords(change)).Right().In(grew)},
+          {"from", "", change.from},
+          {"to", "", change.to},
+          {"fromMode", "", change.from_mode},
+          {"toMode", "", change.to_mode},
+          {"lastResort", "", change.last_resort},
+          {"fromWorkspaceBytes", "", change.from_workspace},
+          {"toWorkspaceBytes", "", change.to_workspace},
+          {"notesAdded", "", change.notes_added},
+          {"notesRemoved", "", change.notes_removed},
+          {"came", "CAME", number_of(change.came)},
+          {"went", "WENT", number_of(change.went)},
+          {"winner", "", change.winner},
+          {"winnerLost", "", change.winner_lost},
+          {"reason", "", change.reason},
+          {"", "NOTES", change.notes_changed() ? NotesText(change) : "-"},
+          {"", "FROM", ShortChoice(change.from)},
+          {"", "TO",
+           change.to.empty() && !change.reason.empty() ? change.reason : ShortChoice(change.to)}};
 }
 
 }  // namespace
 
 void PrintUpgrade(app::Context& context, const std::vector<AskedProblem>& problems,
                   const std::vector<ProfileChanges>& profiles, bool all) {
-  switch (context.format()) {
-    case app::Format::kJson:
-      PrintJson(context.io().out, problems, profiles);
-      break;
-    case app::Format::kCsv:
-      PrintCsv(context.io().out, problems, profiles);
-      break;
-    case app::Format::kTable:
-      PrintTable(context, problems, profiles, all);
-      break;
+  const auto fields_of = [&](const UpgradeRow& row) {
+    return UpgradeFields(row, profiles.size() > 1);
+  };
+  std::vector<output::Json> documents;
+  std::vector<UpgradeRow> rows;
+  for (const ProfileChanges& profile : profiles) {
+    const std::vector<UpgradeRow> own = RowsOf(problems, profile);
+    documents.push_back(
+        output::JsonObject({{"profile", profile.profile},
+                            {"from", profile.from.cudnn.ToText()},
+                            {"to", profile.to.cudnn.ToText()},
+                            {"summary", ToJson(UpgradeSummary::Of(profile.changes))},
+                            {"problems", output::JsonRows(own, fields_of)}}));
+    rows.insert(rows.end(), own.begin(), own.end());
   }
+  context.PrintJson({{"profiles", documents}});
+  if (context.format() == app::Format::kTable) {
+    std::erase_if(rows, [all](const UpgradeRow& row) { return !all && !row.change.any(); });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const UpgradeRow& a, const UpgradeRow& b) { return a.index < b.index; });
+  }
+  context.PrintRows(rows, fields_of);
   for (const ProfileChanges& profile : profiles) context.Say(SummaryWords(profile));
   context.Say(
       "nothing was timed: whether a changed choice is slower takes a GPU with the new version");

@@ -88,7 +88,7 @@ class WarmCommand final : public app::Command {
     }
     CountUnkept(context, rows, answers, &summary);
     AddSearchTime(context, rows, &summary);
-    context.PrintJson(summary.ToJson());
+    context.PrintJson(summary.ToDocument());
     context.Say(summary.ToText());
     context.Say(!summary.warm() ? "the model is not warm"
                 : summary.not_published_count() == 0

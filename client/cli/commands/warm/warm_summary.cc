@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
 
 namespace convtune::cli::commands::warm {
@@ -58,30 +57,25 @@ std::string WarmSummary::ToText() const {
   return text;
 }
 
-std::string WarmSummary::ToJson() const {
-  std::vector<std::string> rows;
+output::Members WarmSummary::ToDocument() const {
+  std::vector<output::Json> rows;
   for (const auto& [reason, failure] : failures) {
-    rows.push_back(output::JsonObject()
-                       .Add("reason", reason)
-                       .Add("count", failure.count)
-                       .Add("example", failure.example)
-                       .Take());
+    rows.push_back(output::JsonObject(
+        {{"reason", reason}, {"count", failure.count}, {"example", failure.example}}));
   }
-  return output::JsonObject()
-      .Add("environment", environment)
-      .Add("problems", problems)
-      .Add("hits", hits)
-      .Add("tuned", tuned)
-      .Add("failed", failed())
-      .AddRaw("failures", output::JsonArray(rows))
-      .Add("invalid", invalid)
-      .Add("notTuned", not_tuned)
-      .Add("searchSeconds", absl::ToDoubleSeconds(search_time))
-      .Add("searchSecondsOf", search_time_of)
-      .Add("notOnDisk", not_on_disk)
-      .Add("notPublished", not_published_count())
-      .Add("warm", warm())
-      .Take();
+  return {{"environment", environment},
+          {"problems", problems},
+          {"hits", hits},
+          {"tuned", tuned},
+          {"failed", failed()},
+          {"failures", rows},
+          {"invalid", invalid},
+          {"notTuned", not_tuned},
+          {"searchSeconds", absl::ToDoubleSeconds(search_time)},
+          {"searchSecondsOf", search_time_of},
+          {"notOnDisk", not_on_disk},
+          {"notPublished", not_published_count()},
+          {"warm", warm()}};
 }
 
 bool IsWarm(const v1::BatchGetResult& result, v1::Evidence least, bool profile) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "client/cli/output/value.h"
 #include "convtune/v1/tuning_service.pb.h"
 
 namespace convtune::cli::commands::warm {
@@ -48,7 +49,7 @@ struct WarmSummary {
   // A few lines for people.
   std::string ToText() const;
   // The document of --json.
-  std::string ToJson() const;
+  output::Members ToDocument() const;
 };
 
 // True if the outcome counts as warm: an answer with at least `least` evidence.

@@ -34,6 +34,11 @@ TEST(ShortProblemTest, LeavesWhatItCannotReadAlone) {
   EXPECT_EQ(input::ShortProblem(""), "");
 }
 
+std::string TableText(const AnswerRow& row) {
+  const auto fields_of = [](const AnswerRow& one) { return AnswerFields(one, {}); };
+  return output::TableOf(std::vector<AnswerRow>{row}, fields_of).Render(0, false);
+}
+
 TEST(AnswerTableTest, AMissShowsItsJobAndItsHint) {
   AnswerRow row;
   v1::Miss* miss = row.result.mutable_miss();
@@ -46,7 +51,7 @@ TEST(AnswerTableTest, AMissShowsItsJobAndItsHint) {
            {"nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full", "cuDNN 9.12.0 (nvidia-h200)"},
            {"from a newer daemon", "nvidia-h200"}}) {
     miss->mutable_hint()->set_environment_text(environment);
-    const std::string out = AnswerTable({row}).Render(0, false);
+    const std::string out = TableText(row);
     EXPECT_NE(
         out.find(absl::StrCat("not found; queued as jobs/7; hint from ", source, ": graph:eng9")),
         std::string::npos)
@@ -58,7 +63,7 @@ TEST(AnswerTableTest, APinIsShown) {
   AnswerRow row;
   row.result.mutable_answer()->set_evidence(v1::EVIDENCE_MEASURED);
   row.result.mutable_answer()->set_pinned(true);
-  EXPECT_NE(AnswerTable({row}).Render(0, false).find("measured, pinned"), std::string::npos);
+  EXPECT_NE(TableText(row).find("measured, pinned"), std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -45,7 +46,7 @@ class FleetReportCommand final : public FleetCommand {
     const cli::app::Format format = json_  ? cli::app::Format::kJson
                                     : csv_ ? cli::app::Format::kCsv
                                            : cli::app::Format::kTable;
-    return output_.Write(data, options, format, io);
+    return output_.Write(std::move(data), options, format, io);
   }
 
   cli::commands::report::ReportOutput output_;

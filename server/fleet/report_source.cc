@@ -65,7 +65,6 @@ absl::Status AddFleet(db::postgres::Connection& postgres, const report::ReportFi
   }
   if (!environments.empty() && !problems.empty()) {
     ASSIGN_OR_RETURN(const int64_t total, db::fleet::CountReportRows(postgres));
-    if (filter == report::ReportFilter()) data->ReserveRows(static_cast<size_t>(total));
     int64_t done = 0;
     RETURN_IF_ERROR(db::fleet::ReadReportGroups(
         postgres, environments.Wanted(), problems.Wanted(),

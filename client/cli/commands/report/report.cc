@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -39,7 +40,7 @@ class ReportCommand final : public app::Command {
     for (const std::string& bundle : bundles_) {
       RETURN_IF_ERROR(Read(context, bundle, bundle, &data));
     }
-    RETURN_IF_ERROR(output_.Write(data, options, context.format(), context.io()));
+    RETURN_IF_ERROR(output_.Write(std::move(data), options, context.format(), context.io()));
     return app::ExitCode::kDone;
   }
 

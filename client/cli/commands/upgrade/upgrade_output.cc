@@ -269,7 +269,8 @@ std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
   }
   convtune::report::ReportOptions options;
   options.now = absl::Now();
-  return convtune::report::ReportHtml(data, convtune::report::MakeReport(data, options));
+  const convtune::report::Report report = convtune::report::MakeReport(options, &data);
+  return convtune::report::ReportHtml(data, report);
 }
 
 std::string TuneList(const std::vector<AskedProblem>& problems,

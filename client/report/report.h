@@ -1,4 +1,4 @@
-// A Report holds all numbers of a report, computed from rows by pure functions;
+// A Report holds all numbers of a report, computed from rows alone;
 // README.md says how each is made.
 #pragma once
 

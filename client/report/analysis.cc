@@ -1,7 +1,6 @@
 #include "client/report/analysis.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
 namespace convtune::report {
@@ -161,21 +160,6 @@ double UncertaintyOf(std::vector<double> values, double median, double alone) {
   for (double& value : values) value = std::abs(value - median);
   const double error = kDeviationOfMad * MedianOf(std::move(values)) * kMedianError / root;
   return std::max(few ? alone : 0, kSigmas * error / median);
-}
-
-bool VersionBefore(const std::string& a, const std::string& b) {
-  const auto numbers = [](const std::string& text) {
-    std::vector<int64_t> parts(1, 0);
-    for (const char c : text) {
-      if (c == '.') {
-        parts.push_back(0);
-      } else if (std::isdigit(static_cast<unsigned char>(c)) != 0 && parts.back() < 1'000'000'000) {
-        parts.back() = parts.back() * 10 + (c - '0');
-      }
-    }
-    return parts;
-  };
-  return std::pair(numbers(a), a) < std::pair(numbers(b), b);
 }
 
 }  // namespace convtune::report

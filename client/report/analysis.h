@@ -102,7 +102,5 @@ double MedianOf(std::vector<double> values);
 // taken to lie: 3 standard errors by the median absolute deviation, and not less
 // than `alone`, a value's own half-width, while they are fewer than 10.
 double UncertaintyOf(std::vector<double> values, double median, double alone);
-// "9.19.0" before "9.20.0"; texts that are no numbers by their bytes.
-bool VersionBefore(const std::string& a, const std::string& b);
 
 }  // namespace convtune::report

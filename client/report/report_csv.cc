@@ -1,5 +1,3 @@
-#include "client/report/report_csv.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "client/report/report_document.h"
 
 namespace convtune::report {
 namespace {

@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -20,8 +19,11 @@ std::string WithoutCudnn(Environment e) {
   return begin == std::string::npos ? text : text.erase(begin, end - begin);
 }
 
+// "9.9" before "9.10".
 struct VersionOrder {
-  bool operator()(const std::string& a, const std::string& b) const { return VersionBefore(a, b); }
+  bool operator()(const std::string& a, const std::string& b) const {
+    return strverscmp(a.c_str(), b.c_str()) < 0;
+  }
 };
 // Environments, or drivers, by version.
 using Versions = std::map<std::string, int, VersionOrder>;

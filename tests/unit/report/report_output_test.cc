@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "client/report/report_csv.h"
-#include "client/report/report_json.h"
+#include "client/report/report_document.h"
 #include "tests/unit/report/sample_rows.h"
 
 namespace convtune::report {

@@ -212,11 +212,5 @@ TEST(Medians, AreThoseOfTheSortedValues) {
   }
 }
 
-TEST(Versions, AreOrderedAsNumbers) {
-  EXPECT_TRUE(VersionBefore("580.65.06", "580.105.08"));
-  EXPECT_TRUE(VersionBefore("9.9", "9.10"));
-  EXPECT_FALSE(VersionBefore("9.10", "9.10"));
-}
-
 }  // namespace
 }  // namespace convtune::report

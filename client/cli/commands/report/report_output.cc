@@ -9,8 +9,7 @@
 #include "client/cli/commands/report/report_tables.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/units.h"
-#include "client/report/report_csv.h"
-#include "client/report/report_json.h"
+#include "client/report/report_document.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"
 

@@ -12,7 +12,7 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
-#include "client/report/report_json.h"
+#include "client/report/report_document.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/report/report_json.h"
+#include "client/report/report_document.h"
 
 #include <algorithm>
 #include <charconv>

@@ -41,8 +41,7 @@ class Numbers {
 
 }  // namespace
 
-absl::Status AddFleet(db::postgres::Connection& postgres, const report::ReportFilter& filter,
-                      report::ReportData* data,
+absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress) {
   ASSIGN_OR_RETURN(db::postgres::Transaction transaction,
                    db::postgres::Transaction::BeginRead(postgres));

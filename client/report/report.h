@@ -1,4 +1,4 @@
-// A Report holds all numbers of a report, computed from rows by pure functions;
+// A Report holds all numbers of a report, computed from rows alone;
 // README.md says how each is made.
 #pragma once
 
@@ -125,8 +125,7 @@ struct ReportHeadline {
 struct Report {
   ReportOptions options;
   ReportHeadline headline;
-  std::vector<uint8_t> stale_rows;  // of each row of the data, 1 or 0
-  std::vector<ReportPair> pairs;    // by environment and problem, as the rows came
+  std::vector<ReportPair> pairs;  // by environment and problem
   std::vector<ReportShare> shares;
   std::vector<ReportDisagreement> disagreements;  // the dearest first
   std::vector<ReportUpgrade> upgrades;
@@ -135,6 +134,7 @@ struct Report {
   std::vector<ReportWanted> wanted;  // most wanted first
 };
 
-Report MakeReport(const ReportData& data, const ReportOptions& options);
+// Says of each row of the data whether it is stale, and orders the rows within each pair.
+Report MakeReport(const ReportOptions& options, ReportData* data);
 
 }  // namespace convtune::report

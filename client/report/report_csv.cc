@@ -1,5 +1,4 @@
-#include "client/report/report_csv.h"
-
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -7,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "client/report/report_document.h"
 
 namespace convtune::report {
 namespace {
@@ -56,21 +56,23 @@ void WriteReportCsv(const ReportData& data, const std::function<void(std::string
     out += text;
     out += ',';
   };
-  for (const ReportRow& row : data.rows()) {
-    const ReportTime* stock = row.TimeOf(row.stock);
+  const auto add = [&](const ReportRow& row) {
     append(common.problems[static_cast<size_t>(row.problem)]);
     append(common.environments[static_cast<size_t>(row.environment)]);
     append(common.places[static_cast<size_t>(row.place)]);
     append(Name(row.evidence));
     append(common.Candidate(row.winner));
-    append(Time(row.timed() ? row.times.front().median_us : 0));
+    append(Time(row.winner_us()));
     append(common.Candidate(row.stock));
-    append(Time(stock != nullptr ? stock->median_us : 0));
+    append(Time(row.stock_us()));
     append(Time(row.sm_clock_mhz));
     append(row.throttled ? (*row.throttled ? "true" : "false") : "");
     absl::StrAppend(&out, row.workspace_bytes, ",", row.candidate_count, ",",
                     Timestamp(absl::FromUnixMicros(row.tune_time_us)), ",",
                     Number(row.elapsed_seconds()), "\n");
+  };
+  for (const auto& [key, rows] : data.pairs()) {
+    std::for_each(rows.begin(), rows.end(), add);
     if (out.size() < kPart) continue;
     write(out);
     out.clear();

@@ -11,6 +11,15 @@
 namespace convtune::report {
 namespace {
 
+// The number of what is in the list already, or gets to its end.
+template <typename Key, typename Value>
+int Number(const Key& key, const Value& value, std::map<Key, int>* numbers,
+           std::vector<Value>* list) {
+  const auto [found, is_new] = numbers->emplace(key, static_cast<int>(list->size()));
+  if (is_new) list->push_back(value);
+  return found->second;
+}
+
 ReportTime TimeOfCandidate(int number, const Candidate& candidate) {
   return {number, static_cast<float>(candidate.median_us), static_cast<float>(candidate.low_us),
           static_cast<float>(candidate.high_us)};
@@ -25,12 +34,9 @@ const ReportTime* ReportRow::TimeOf(int candidate) const {
   return nullptr;
 }
 
-template <typename Key, typename Value>
-int ReportData::Number(const Key& key, const Value& value, std::map<Key, int>* numbers,
-                       std::vector<Value>* list) {
-  const auto [found, is_new] = numbers->emplace(key, static_cast<int>(list->size()));
-  if (is_new) list->push_back(value);
-  return found->second;
+double ReportRow::stock_us() const {
+  const ReportTime* const time = TimeOf(stock);
+  return time != nullptr ? time->median_us : 0;
 }
 
 int ReportData::AddProblem(const std::string& text) {
@@ -64,13 +70,7 @@ bool ReportData::MatchesGpu(const std::string& model_or_name) const {
 }
 
 int ReportData::AddCandidate(const std::string& text) {
-  return Number(text, text, &candidate_text_numbers_, &candidates_);
-}
-
-int ReportData::CandidateNumber(const CandidateId& id) {
-  const auto [found, is_new] = candidate_numbers_.emplace(id, -1);
-  if (is_new) found->second = AddCandidate(ToText(id));
-  return found->second;
+  return Number(text, text, &candidate_numbers_, &candidates_);
 }
 
 int ReportData::AddEnvironment(const std::string& text, const Environment& environment) {
@@ -80,38 +80,6 @@ int ReportData::AddEnvironment(const std::string& text, const Environment& envir
 
 int ReportData::AddPlace(const ReportPlace& place) {
   return Number(place, place, &place_numbers_, &places_);
-}
-
-std::span<const ReportTime> ReportData::Keep(std::span<const ReportTime> times) {
-  // Those of one problem are few, those of a fleet many.
-  constexpr size_t kFirstBlock = 64;
-  constexpr size_t kLargestBlock = 1 << 16;
-  if (times.size() > block_left_) {
-    next_block_ = std::clamp(2 * next_block_, kFirstBlock, kLargestBlock);
-    block_left_ = std::max(next_block_, times.size());
-    blocks_.emplace_back(new std::byte[block_left_ * sizeof(ReportTime)]);
-    next_time_ = reinterpret_cast<ReportTime*>(blocks_.back().get());
-  }
-  ReportTime* const kept = next_time_;
-  std::uninitialized_copy(times.begin(), times.end(), kept);
-  next_time_ += times.size();
-  block_left_ -= times.size();
-  return {kept, times.size()};
-}
-
-void ReportData::ReserveRows(size_t rows) { rows_.reserve(rows); }
-
-void ReportData::Append(const ReportRow& row) {
-  if (rows_.empty() || rows_.back().problem != row.problem ||
-      rows_.back().environment != row.environment) {
-    runs_.push_back(rows_.size());
-  }
-  rows_.push_back(row);
-}
-
-void ReportData::AddRow(ReportRow row) {
-  row.times = Keep(row.times);
-  Append(row);
 }
 
 void ReportData::Add(const Tuning& tuning, const Environment& environment) {
@@ -135,28 +103,27 @@ void ReportData::Add(const Tuning& tuning, const Environment& environment,
   if (tuning.conditions.known) row.throttled = tuning.conditions.throttled();
   const std::optional<size_t> stock_index = StockIndex(tuning.candidates);
   const Candidate* const stock = stock_index ? &tuning.candidates[*stock_index] : nullptr;
-  std::vector<ReportTime> times;
   for (const Candidate& c : tuning.candidates) {
     if (!c.usable()) continue;
     const bool first = row.winner < 0;
-    if (!first && &c != stock && (!c.timed() || times.size() >= kKeptTimes)) continue;
-    const int number = CandidateNumber(c.id);
+    if (!first && &c != stock && (!c.timed() || row.times.size() >= kKeptTimes)) continue;
+    const int number = AddCandidate(ToText(c.id));
     if (first) {
       row.winner = number;
       row.workspace_bytes = c.workspace_bytes;
       row.sm_clock_mhz = static_cast<float>(c.sm_clock_mhz);
     }
     if (&c == stock) row.stock = number;
-    if (c.timed()) times.push_back(TimeOfCandidate(number, c));
+    if (c.timed()) row.times.push_back(TimeOfCandidate(number, c));
   }
-  const auto [known, is_new] =
-      row_numbers_.emplace(std::tuple(row.place, row.environment, row.problem), rows_.size());
-  if (!is_new && rows_[known->second].tune_time_us >= row.tune_time_us) return;
-  row.times = Keep(times);
-  if (is_new) {
-    Append(row);
-  } else {
-    rows_[known->second] = row;
+  std::vector<ReportRow>& rows = RowsOf(row.environment, row.problem);
+  const auto known = std::find_if(rows.begin(), rows.end(), [&row](const ReportRow& other) {
+    return other.place == row.place;
+  });
+  if (known == rows.end()) {
+    rows.push_back(std::move(row));
+  } else if (known->tune_time_us < row.tune_time_us) {
+    *known = std::move(row);
   }
 }
 

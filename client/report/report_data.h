@@ -5,16 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/time/time.h"
+#include "absl/container/inlined_vector.h"
 #include "proto/model/enums.h"
 #include "proto/model/environment.h"
 #include "proto/model/tuning/tuning.h"
@@ -48,7 +44,7 @@ struct ReportTime {
   float high_us = 0;
 };
 
-// One tuning of one node. Indices are places in the lists of ReportData. Value
+// One tuning of one node. Numbers are places in the lists of ReportData. Value
 // type; there may be ten million, so it is kept small.
 struct ReportRow {
   int environment = 0;
@@ -63,11 +59,13 @@ struct ReportRow {
   float sm_clock_mhz = 0;       // of the winner; 0: not measured
   uint16_t candidate_count = 0;
   std::optional<bool> throttled;  // nullopt: not known
-  // Of timed candidates, the winner's first; empty: nothing was timed. They live
-  // as long as the data.
-  std::span<const ReportTime> times;
+  bool stale = false;             // old, or of a cuDNN that its GPU has left; MakeReport says it
+  // Of timed candidates, the winner's first; empty: nothing was timed.
+  absl::InlinedVector<ReportTime, 3> times;
 
   bool timed() const { return !times.empty(); }
+  double winner_us() const { return timed() ? times.front().median_us : 0; }  // 0: not timed
+  double stock_us() const;                                                    // 0: not timed
   double elapsed_seconds() const { return static_cast<double>(elapsed_us) / 1e6; }
   // nullptr if it was not timed.
   const ReportTime* TimeOf(int candidate) const;
@@ -140,10 +138,10 @@ class ReportData {
   int AddProblem(const std::string& text);
   int AddPlace(const ReportPlace& place);
   int AddCandidate(const std::string& text);
-  // `row.times` are copied. At most one row of each problem, environment and
-  // place may be added so, and none by Add() as well.
-  void AddRow(ReportRow row);
-  void ReserveRows(size_t rows);
+  // The rows of one pair, for more of them: at most one of each place.
+  std::vector<ReportRow>& RowsOf(int environment, int problem) {
+    return pairs_[{environment, problem}];
+  }
 
   void AddCounters(const ReportCounters& counters);
   // Counts of the same problem and environment add up.
@@ -151,49 +149,44 @@ class ReportData {
 
   void AddUpgradeCheck(ReportUpgradeCheck check) { upgrade_checks_.push_back(std::move(check)); }
 
-  const std::vector<ReportRow>& rows() const { return rows_; }
-  // Indices of the rows whose environment or problem is not that of the row before.
-  const std::vector<size_t>& runs() const { return runs_; }
+  // Rows by environment and problem.
+  using Pairs = std::map<std::pair<int, int>, std::vector<ReportRow>>;
+  const Pairs& pairs() const { return pairs_; }
+  Pairs& pairs() { return pairs_; }
   const std::vector<ReportProblem>& problems() const { return problems_; }
   const std::vector<Environment>& environments() const { return environments_; }
   const std::vector<ReportPlace>& places() const { return places_; }
   const std::vector<std::string>& candidates() const { return candidates_; }
   const std::vector<ReportUpgradeCheck>& upgrade_checks() const { return upgrade_checks_; }
+  // Of a row, or anything else that is of one environment and problem.
+  template <typename Of>
+  const Environment& EnvironmentOf(const Of& of) const {
+    return environments_[static_cast<size_t>(of.environment)];
+  }
+  template <typename Of>
+  const ReportProblem& ProblemOf(const Of& of) const {
+    return problems_[static_cast<size_t>(of.problem)];
+  }
   // Most wanted first.
   std::vector<ReportWanted> Wanted() const;
   // Of all nodes that were asked; nullopt: none was.
   const std::optional<ReportCounters>& counters() const { return counters_; }
 
  private:
-  template <typename Key, typename Value>
-  static int Number(const Key& key, const Value& value, std::map<Key, int>* numbers,
-                    std::vector<Value>* list);
-  int CandidateNumber(const CandidateId& id);
-  std::span<const ReportTime> Keep(std::span<const ReportTime> times);
-  void Append(const ReportRow& row);
   bool MatchesGpu(const std::string& model_or_name) const;
 
   ReportFilter filter_;
-  std::vector<ReportRow> rows_;
-  std::vector<size_t> runs_;
+  Pairs pairs_;
   std::vector<ReportProblem> problems_;
   std::vector<Environment> environments_;
   std::vector<ReportPlace> places_;
   std::vector<std::string> candidates_;
-  std::map<std::string, int> problem_numbers_;
-  std::map<std::string, int> environment_numbers_;
+  // Numbers by what they stand for.
+  std::map<std::string, int> problem_numbers_, environment_numbers_, candidate_numbers_;
   std::map<ReportPlace, int> place_numbers_;
-  std::map<CandidateId, int> candidate_numbers_;
-  std::map<std::string, int> candidate_text_numbers_;
-  std::map<std::tuple<int, int, int>, size_t> row_numbers_;
   std::map<std::pair<std::string, std::string>, ReportWanted> wanted_;
   std::vector<ReportUpgradeCheck> upgrade_checks_;
   std::optional<ReportCounters> counters_;
-  // The rows' times, in blocks that stay where they are.
-  std::vector<std::unique_ptr<std::byte[]>> blocks_;
-  size_t next_block_ = 0;
-  ReportTime* next_time_ = nullptr;
-  size_t block_left_ = 0;
 };
 
 // "eng62" or "legacy:algo1": a candidate without its knobs, by which shares are counted.

@@ -1,233 +1,155 @@
 #include <algorithm>
-#include <iterator>
 #include <map>
-#include <string>
-#include <tuple>
-#include <utility>
 
 #include "client/report/analysis.h"
 
 namespace convtune::report {
 namespace {
 
-class PairMaker {
- public:
-  PairMaker(const ReportAnalysis& analysis, size_t group)
-      : a_(analysis),
-        group_(analysis.groups[group]),
-        timed_(group_.first(analysis.timed_counts[group])) {}
+using Pair = ReportAnalysis::Pair;
 
-  ReportPair Make(std::vector<uint8_t>* stale_rows) {
-    const ReportRow& first = Row(group_[0]);
-    pair_.environment = first.environment;
-    pair_.problem = first.problem;
-    pair_.nodes = static_cast<int>(group_.size());
-    pair_.timed_nodes = static_cast<int>(timed_.size());
-    std::vector<const ReportRow*> rows;
-    rows.reserve(group_.size());
-    for (const int i : group_) {
-      const ReportRow& row = Row(i);
-      rows.push_back(&row);
-      pair_.evidence = std::max(pair_.evidence, row.evidence);
-      pair_.search_seconds += row.elapsed_seconds();
-      const bool stale = a_.IsStale(row);
-      pair_.stale_nodes += stale ? 1 : 0;
-      (*stale_rows)[static_cast<size_t>(i)] = stale ? 1 : 0;
-    }
-    const CommonChoice common = ChooseCommon(rows, a_.data.candidates(), a_.options.least_change);
-    pair_.winner = common.winner;
-    pair_.stock = common.stock;
-    if (pair_.timed_nodes > 0) {
-      pair_.winner_us = Pooled(pair_.winner);
-      if (pair_.stock == pair_.winner) {
-        pair_.stock_us = pair_.winner_us;
-      } else if (pair_.stock >= 0) {
-        pair_.stock_us = Pooled(pair_.stock);
-      }
-    }
-    return pair_;
+// The median over nodes of what the candidate takes; 0 if none timed it.
+double Pooled(const ReportAnalysis& analysis, const Pair& pair, int candidate) {
+  std::vector<double> times;
+  times.reserve(pair.timed.size());
+  for (const ReportRow& row : pair.timed) {
+    const ReportTime* const time = row.TimeOf(candidate);
+    if (time != nullptr) times.push_back(analysis.AtModelSpeed(row, time->median_us));
   }
+  return times.empty() ? 0 : MedianOf(std::move(times));
+}
 
-  // What nodes have found out against the common winner.
-  ReportDisagreement Disagreement() {
-    ReportDisagreement found;
-    found.environment = pair_.environment;
-    found.problem = pair_.problem;
-    found.nodes = pair_.timed_nodes;
-    found.winner = pair_.winner;
-    std::map<int, ReportDisagreement::Other> others;
-    for (const int i : timed_) {
-      const ReportRow& row = Row(i);
-      if (row.winner == pair_.winner) continue;
-      const ReportTime& own = row.times.front();
-      const ReportTime* common = row.TimeOf(pair_.winner);
-      if (common == nullptr || common->low_us <= own.high_us ||
-          common->median_us <= own.median_us * (1 + a_.options.least_change)) {
-        continue;
-      }
-      ReportDisagreement::Other& other = others[row.winner];
-      other.candidate = row.winner;
-      other.places.push_back(row.place);
-      other.cost_us += common->median_us - own.median_us;
-      other.cost_ratio =
-          std::max(other.cost_ratio, static_cast<double>(common->median_us) / own.median_us);
-      found.cost_us += common->median_us - own.median_us;
+// What nodes have found out against the common winner.
+ReportDisagreement Disagreement(const Pair& pair, int winner, double least_change) {
+  ReportDisagreement found;
+  found.environment = pair.environment;
+  found.problem = pair.problem;
+  found.nodes = static_cast<int>(pair.timed.size());
+  found.winner = winner;
+  std::map<int, ReportDisagreement::Other> others;
+  for (const ReportRow& row : pair.timed) {
+    if (row.winner == winner) continue;
+    const ReportTime& own = row.times.front();
+    const ReportTime* const common = row.TimeOf(winner);
+    if (common == nullptr || common->low_us <= own.high_us ||
+        common->median_us <= own.median_us * (1 + least_change)) {
+      continue;
     }
-    for (auto& [candidate, other] : others) found.others.push_back(std::move(other));
-    std::stable_sort(found.others.begin(), found.others.end(),
-                     [](const auto& x, const auto& y) { return x.cost_us > y.cost_us; });
-    return found;
+    ReportDisagreement::Other& other = others[row.winner];
+    other.candidate = row.winner;
+    other.places.push_back(row.place);
+    other.cost_us += common->median_us - own.median_us;
+    other.cost_ratio =
+        std::max(other.cost_ratio, static_cast<double>(common->median_us) / own.median_us);
+    found.cost_us += common->median_us - own.median_us;
   }
-
- private:
-  const ReportRow& Row(int i) const { return a_.Row(i); }
-
-  // The median over nodes of what the candidate takes; 0 if none timed it.
-  double Pooled(int candidate) const {
-    std::vector<double> times;
-    times.reserve(timed_.size());
-    for (const int i : timed_) {
-      const ReportRow& row = Row(i);
-      const ReportTime* time = row.TimeOf(candidate);
-      if (time != nullptr) times.push_back(a_.AtModelSpeed(row, time->median_us));
-    }
-    return times.empty() ? 0 : MedianOf(&times);
-  }
-
-  const ReportAnalysis& a_;
-  const ReportAnalysis::Group group_;
-  const ReportAnalysis::Group timed_;
-  ReportPair pair_;
-};
-
-// Numbers of few candidates; far quicker than a map.
-class Counts {
- public:
-  int& operator[](int candidate) {
-    for (auto& [known, count] : counts_) {
-      if (known == candidate) return count;
-    }
-    return counts_.emplace_back(candidate, 0).second;
-  }
-  const std::vector<std::pair<int, int>>& all() const { return counts_; }
-
- private:
-  std::vector<std::pair<int, int>> counts_;
-};
+  for (auto& [candidate, other] : others) found.others.push_back(std::move(other));
+  std::stable_sort(found.others.begin(), found.others.end(),
+                   [](const auto& x, const auto& y) { return x.cost_us > y.cost_us; });
+  return found;
+}
 
 }  // namespace
 
-int MostFrequent(const std::vector<int>& candidates, const std::vector<std::string>& texts) {
-  Counts counts;
-  for (const int c : candidates) {
-    if (c >= 0) ++counts[c];
-  }
+int MostFrequent(const std::map<int, int>& counts, const std::vector<std::string>& texts) {
   int best = -1;
   int most = 0;
-  for (const auto& [c, count] : counts.all()) {
-    if (count < most ||
-        (count == most && texts[static_cast<size_t>(best)] < texts[static_cast<size_t>(c)])) {
-      continue;
-    }
+  for (const auto& [c, count] : counts) {
+    if (c < 0 || count < most) continue;
+    if (count == most && texts[static_cast<size_t>(best)] < texts[static_cast<size_t>(c)]) continue;
     best = c;
     most = count;
   }
   return best;
 }
 
-CommonChoice ChooseCommon(const std::vector<const ReportRow*>& rows,
-                          const std::vector<std::string>& texts, double least_change) {
-  std::vector<int> winners, stocks;
-  size_t timed = 0;
-  for (const ReportRow* row : rows) {
-    timed += row->timed() ? 1 : 0;
+CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std::string>& texts,
+                          double least_change) {
+  const auto timed = static_cast<size_t>(
+      std::count_if(rows.begin(), rows.end(), [](const ReportRow& row) { return row.timed(); }));
+  std::map<int, int> winners, stocks;
+  std::map<int, size_t> timed_by;
+  for (const ReportRow& row : rows) {
     // Where some have timed it, the others' guesses do not count.
-    if (row->timed() || timed == 0) winners.push_back(row->winner);
-    stocks.push_back(row->stock);
+    if (row.timed() || timed == 0) ++winners[row.winner];
+    ++stocks[row.stock];
+    for (const ReportTime& time : row.times) ++timed_by[time.candidate];
   }
   CommonChoice common;
   common.settled = common.winner = MostFrequent(winners, texts);
   common.stock = MostFrequent(stocks, texts);
   if (timed < 2) return common;
-  Counts timed_by;
-  for (const ReportRow* row : rows) {
-    for (const ReportTime& time : row->times) ++timed_by[time.candidate];
-  }
   double least = 1 / (1 + least_change);
-  for (const auto& [candidate, count] : timed_by.all()) {
-    if (candidate == common.settled || static_cast<size_t>(count) * 2 < timed) continue;
+  for (const auto& [candidate, count] : timed_by) {
+    if (candidate == common.settled || count * 2 < timed) continue;
     // Against the settled one on the same GPU: how fast the GPU is cancels out.
     std::vector<double> ratios;
-    for (const ReportRow* row : rows) {
-      const ReportTime* const own = row->TimeOf(candidate);
-      const ReportTime* const settled = own != nullptr ? row->TimeOf(common.settled) : nullptr;
+    for (const ReportRow& row : rows) {
+      const ReportTime* const own = row.TimeOf(candidate);
+      const ReportTime* const settled = own != nullptr ? row.TimeOf(common.settled) : nullptr;
       if (settled != nullptr) {
         ratios.push_back(static_cast<double>(own->median_us) / settled->median_us);
       }
     }
     if (ratios.size() * 2 < timed) continue;
-    const double ratio = MedianOf(&ratios);
-    if (ratio > least) continue;
-    if (ratio == least &&
-        (common.winner == common.settled ||
-         texts[static_cast<size_t>(common.winner)] < texts[static_cast<size_t>(candidate)])) {
-      continue;
+    const double ratio = MedianOf(std::move(ratios));
+    const auto text = [&](int c) { return texts[static_cast<size_t>(c)]; };
+    if (ratio < least || (ratio == least && common.winner != common.settled &&
+                          text(candidate) < text(common.winner))) {
+      least = ratio;
+      common.winner = candidate;
     }
-    least = ratio;
-    common.winner = candidate;
   }
   return common;
 }
 
-RowCounts AddPairs(const ReportAnalysis& analysis, Report* report) {
-  const size_t count = analysis.groups.size();
-  report->stale_rows.resize(analysis.data.rows().size());
-  report->pairs.resize(count);
-  std::vector<RowCounts> counts(analysis.workers);
-  using Numbered = std::pair<size_t, ReportDisagreement>;  // by group
-  std::vector<std::vector<Numbered>> disagreements(analysis.workers);
-  InParallel(analysis.workers, count, [&](size_t worker, size_t begin, size_t end) {
-    for (size_t g = begin; g < end; ++g) {
-      PairMaker maker(analysis, g);
-      ReportPair& pair = report->pairs[g] = maker.Make(&report->stale_rows);
-      counts[worker].stale += pair.stale_nodes;
-      for (const int i : analysis.groups[g]) {
-        ++counts[worker].by_evidence[static_cast<size_t>(analysis.Row(i).evidence)];
+void AddPairs(const ReportAnalysis& a, Report* report) {
+  ReportHeadline& headline = report->headline;
+  int64_t stale = 0;
+  for (const Pair& of : a.pairs) {
+    ReportPair& pair = report->pairs.emplace_back();
+    pair.environment = of.environment;
+    pair.problem = of.problem;
+    pair.nodes = static_cast<int>(of.newest.size());
+    pair.timed_nodes = static_cast<int>(of.timed.size());
+    for (const ReportAnalysis::Rows rows : {of.newest, of.older}) {
+      for (ReportRow& row : rows) {
+        row.stale = a.IsStale(row);
+        stale += row.stale ? 1 : 0;
+        ++headline.rows;
+        headline.measured += row.evidence == Evidence::kMeasured ? 1 : 0;
+        headline.incomplete += row.evidence == Evidence::kIncomplete ? 1 : 0;
+        headline.observed += row.evidence == Evidence::kObserved ? 1 : 0;
+        headline.heuristic += row.evidence == Evidence::kHeuristic ? 1 : 0;
+        headline.search_seconds += row.elapsed_seconds();
       }
-      if (pair.timed_nodes < 2) continue;
-      ReportDisagreement found = maker.Disagreement();
-      for (const auto& other : found.others) {
-        pair.disagreeing_nodes += static_cast<int>(other.places.size());
-      }
-      pair.disagreement_us = found.cost_us;
-      if (!found.others.empty()) disagreements[worker].emplace_back(g, std::move(found));
     }
-  });
-  RowCounts all;
-  for (const RowCounts& each : counts) {
-    all.stale += each.stale;
-    for (size_t i = 0; i < all.by_evidence.size(); ++i) all.by_evidence[i] += each.by_evidence[i];
-  }
-  for (const ReportPair& pair : report->pairs) all.search_seconds += pair.search_seconds;
-  for (const auto& [group, rows] : analysis.older) {
-    for (const int i : rows) {
-      const ReportRow& row = analysis.Row(i);
-      const bool stale = analysis.IsStale(row);
-      report->stale_rows[static_cast<size_t>(i)] = stale ? 1 : 0;
-      all.stale += stale ? 1 : 0;
-      all.search_seconds += row.elapsed_seconds();
-      ++all.by_evidence[static_cast<size_t>(row.evidence)];
+    for (const ReportRow& row : of.newest) {
+      pair.evidence = std::max(pair.evidence, row.evidence);
+      pair.search_seconds += row.elapsed_seconds();
+      pair.stale_nodes += row.stale ? 1 : 0;
     }
+    const CommonChoice common =
+        ChooseCommon(of.newest, a.data.candidates(), a.options.least_change);
+    pair.winner = common.winner;
+    pair.stock = common.stock;
+    pair.winner_us = Pooled(a, of, pair.winner);
+    pair.stock_us = pair.stock == pair.winner ? pair.winner_us : Pooled(a, of, pair.stock);
+    if (pair.timed_nodes < 2) continue;
+    ReportDisagreement found = Disagreement(of, pair.winner, a.options.least_change);
+    for (const auto& other : found.others) {
+      pair.disagreeing_nodes += static_cast<int>(other.places.size());
+    }
+    pair.disagreement_us = found.cost_us;
+    if (!found.others.empty()) report->disagreements.push_back(std::move(found));
   }
-  std::vector<Numbered> found;
-  for (auto& each : disagreements) std::move(each.begin(), each.end(), std::back_inserter(found));
-  std::sort(found.begin(), found.end(), [](const Numbered& x, const Numbered& y) {
-    return std::tuple(-x.second.cost_us, x.first) < std::tuple(-y.second.cost_us, y.first);
-  });
-  for (auto& [group, disagreement] : found) {
-    report->disagreements.push_back(std::move(disagreement));
+  headline.failed = headline.rows - headline.measured - headline.incomplete - headline.observed -
+                    headline.heuristic;
+  if (headline.rows > 0) {
+    headline.stale = static_cast<double>(stale) / static_cast<double>(headline.rows);
   }
-  return all;
+  std::stable_sort(report->disagreements.begin(), report->disagreements.end(),
+                   [](const auto& x, const auto& y) { return x.cost_us > y.cost_us; });
 }
 
 }  // namespace convtune::report

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -30,11 +31,10 @@ class FleetReportCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
-    const report::ReportFilter filter = output_.Filter();
-    report::ReportData data(filter);
+    report::ReportData data(output_.Filter());
     absl::Time next = absl::Now() + kShowEvery;
     bool shown = false;
-    const absl::Status read = AddFleet(*postgres, filter, &data, [&](int64_t done, int64_t total) {
+    const absl::Status read = AddFleet(*postgres, &data, [&](int64_t done, int64_t total) {
       if (!io.err_is_terminal || absl::Now() < next) return;
       io.err << absl::StrFormat("\rreading  %d of %d rows", done, total) << std::flush;
       next = absl::Now() + kShowEvery;
@@ -45,7 +45,7 @@ class FleetReportCommand final : public FleetCommand {
     const cli::app::Format format = json_  ? cli::app::Format::kJson
                                     : csv_ ? cli::app::Format::kCsv
                                            : cli::app::Format::kTable;
-    return output_.Write(data, options, format, io);
+    return output_.Write(std::move(data), options, format, io);
   }
 
   cli::commands::report::ReportOutput output_;

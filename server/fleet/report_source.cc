@@ -41,8 +41,7 @@ class Numbers {
 
 }  // namespace
 
-absl::Status AddFleet(db::postgres::Connection& postgres, const report::ReportFilter& filter,
-                      report::ReportData* data,
+absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress) {
   ASSIGN_OR_RETURN(db::postgres::Transaction transaction,
                    db::postgres::Transaction::BeginRead(postgres));
@@ -65,7 +64,6 @@ absl::Status AddFleet(db::postgres::Connection& postgres, const report::ReportFi
   }
   if (!environments.empty() && !problems.empty()) {
     ASSIGN_OR_RETURN(const int64_t total, db::fleet::CountReportRows(postgres));
-    if (filter == report::ReportFilter()) data->ReserveRows(static_cast<size_t>(total));
     int64_t done = 0;
     RETURN_IF_ERROR(db::fleet::ReadReportGroups(
         postgres, environments.Wanted(), problems.Wanted(),

@@ -13,8 +13,7 @@ namespace convtune::fleet {
 // Adds the current measurements of all nodes, their counters and their misses, as of one
 // moment. Leaves out evidence that is not pooled yet. Calls `progress` (may be empty)
 // with the number of rows that are read and the number of all rows.
-absl::Status AddFleet(db::postgres::Connection& postgres, const report::ReportFilter& filter,
-                      report::ReportData* data,
+absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress);
 
 }  // namespace convtune::fleet

@@ -67,7 +67,7 @@ MAY_INCLUDE = {
     "server/rpc": ["server/tuner", *TUNER_FOLDERS, "db", "proto", "server/logging"],
     "server/convtuned": ["server/rpc", "server/metrics", "server/logging", "server/tuner", *TUNER_FOLDERS, "db", "proto"],
     "client/cpp": ["proto", "db/snapshot"],
-    "client/report": ["proto", "db/bundle"],
+    "client/report": ["proto"],
     "client/cli/output": ["proto"],
     "client/cli/app": ["proto", "client/cpp", "client/cli/output"],
     "client/cli/input": ["proto", "client/cli/output", "client/cli/app"],

@@ -126,6 +126,13 @@ def test_the_same_numbers_everywhere(convtune, cli, fleet, tmp_path, browser):
     assert {row["node"] for row in rows} == {place["node"] for place in report["places"]}
 
 
+def test_the_numbers_are_those_of_earlier_versions(cli, fleet):
+    kept = json.loads((REPO / "tests" / "data" / "report" / "numbers.json").read_text())
+    args = ("--gpu", "L4", "--op", "fwd", "--filter", "x7x7,", "--stale-after", "876000h")
+    report = cli().ok("report", *fleet(60, 200, 100), *args, "--json").json()
+    assert {key: report[key] for key in kept} == kept
+
+
 def test_a_selection_in_the_link_is_what_the_options_select(cli, fleet, tmp_path, browser):
     bundles = fleet(60, 200, 100)
     run = cli()

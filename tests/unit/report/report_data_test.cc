@@ -10,8 +10,8 @@ namespace {
 TEST(ReportData, KeepsWinnerStockAndTimes) {
   ReportData data;
   AddSample(&data, {.times = {{"graph:eng1", 10}, {"graph:eng2", 12}}, .stock = 1});
-  ASSERT_EQ(data.rows().size(), 1U);
-  const ReportRow& row = data.rows()[0];
+  ASSERT_EQ(Rows(data).size(), 1U);
+  const ReportRow row = Rows(data)[0];
   EXPECT_EQ(data.candidates()[static_cast<size_t>(row.winner)], "graph:eng1");
   EXPECT_EQ(data.candidates()[static_cast<size_t>(row.stock)], "graph:eng2");
   EXPECT_FLOAT_EQ(row.TimeOf(row.stock)->median_us, 12);
@@ -23,8 +23,8 @@ TEST(ReportData, KeepsWinnerStockAndTimes) {
 TEST(ReportData, AnUntimedRowHasAWinnerAndNoTime) {
   ReportData data;
   AddSample(&data, {.times = {{"graph:eng1", 0}, {"graph:eng2", 0}}, .stock = 0});
-  EXPECT_FALSE(data.rows()[0].timed());
-  EXPECT_EQ(data.rows()[0].winner, data.rows()[0].stock);
+  EXPECT_FALSE(Rows(data)[0].timed());
+  EXPECT_EQ(Rows(data)[0].winner, Rows(data)[0].stock);
 }
 
 TEST(ReportData, TheStockChoicesTimeIsKeptHoweverFarBehindItIs) {
@@ -32,8 +32,8 @@ TEST(ReportData, TheStockChoicesTimeIsKeptHoweverFarBehindItIs) {
   for (int i = 0; i < 40; ++i) times.emplace_back("graph:eng" + std::to_string(i), 10 + i);
   ReportData data;
   AddSample(&data, {.times = times, .stock = 39});
-  EXPECT_EQ(data.rows()[0].times.size(), ReportData::kKeptTimes + 1);
-  EXPECT_FLOAT_EQ(data.rows()[0].TimeOf(data.rows()[0].stock)->median_us, 49);
+  EXPECT_EQ(Rows(data)[0].times.size(), ReportData::kKeptTimes + 1);
+  EXPECT_FLOAT_EQ(Rows(data)[0].TimeOf(Rows(data)[0].stock)->median_us, 49);
 }
 
 TEST(ReportData, TheStockChoiceIsTheGraphApisWhereThereIsOne) {
@@ -43,7 +43,7 @@ TEST(ReportData, TheStockChoiceIsTheGraphApisWhereThereIsOne) {
                     .stock = 1,
                     .problem = SampleProblem(1)});
   const auto stock = [&data](size_t row) {
-    return data.candidates()[static_cast<size_t>(data.rows()[row].stock)];
+    return data.candidates()[static_cast<size_t>(Rows(data)[row].stock)];
   };
   EXPECT_EQ(stock(0), "graph:eng2");
   EXPECT_EQ(stock(1), "legacy:algo6,math0");
@@ -55,15 +55,15 @@ TEST(ReportData, ANewerRowOfTheSameGpuTakesTheOldersPlace) {
   AddSample(&data, {.times = {{"graph:eng1", 20}}, .day = 1});
   AddSample(&data, {.times = {{"graph:eng1", 30}}, .day = 3});
   AddSample(&data, {.times = {{"graph:eng1", 40}}, .node = "b"});
-  ASSERT_EQ(data.rows().size(), 2U);
-  EXPECT_FLOAT_EQ(data.rows()[0].times[0].median_us, 30);
+  ASSERT_EQ(Rows(data).size(), 2U);
+  EXPECT_FLOAT_EQ(Rows(data)[0].times[0].median_us, 30);
 }
 
 TEST(ReportData, FiltersLeaveRowsOut) {
   const auto rows = [](const ReportFilter& filter) {
     ReportData data(filter);
     AddSample(&data, {});
-    return data.rows().size();
+    return Rows(data).size();
   };
   EXPECT_EQ(rows({}), 1U);
   EXPECT_EQ(rows({.gpu = "H200"}), 1U);
@@ -80,7 +80,7 @@ TEST(ReportData, TextsThatAreNoProblemAreLeftOut) {
   ReportData data;
   AddSample(&data, {.problem = "fwd,nonsense"});
   data.AddWanted({.problem = "nonsense", .environment = "nvidia-h200", .misses = 3});
-  EXPECT_TRUE(data.rows().empty());
+  EXPECT_TRUE(Rows(data).empty());
   EXPECT_TRUE(data.Wanted().empty());
 }
 

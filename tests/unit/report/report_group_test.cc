@@ -95,12 +95,12 @@ std::multiset<std::string> Findings(const ReportData& data, const Report& report
 
 TEST(ReportGroup, HasTheNumbersOfTheTuningsThatAreInIt) {
   for (const bool timed : {true, false}) {
-    const Both both = FleetBothWays(
+    Both both = FleetBothWays(
         {.seed = 3, .nodes = 60, .problems = 450, .problems_per_node = 200, .timed = timed});
     ReportOptions options;
     options.now = SimulatedFleet::Now();
-    const Report whole = MakeReport(both.tunings, options);
-    const Report packed = MakeReport(both.bytes, options);
+    const Report whole = MakeReport(options, &both.tunings);
+    const Report packed = MakeReport(options, &both.bytes);
     EXPECT_EQ(Findings(both.bytes, packed), Findings(both.tunings, whole));
     EXPECT_EQ(packed.headline.rows, whole.headline.rows);
     EXPECT_EQ(packed.headline.stale, whole.headline.stale);

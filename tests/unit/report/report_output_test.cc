@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "client/report/report_csv.h"
-#include "client/report/report_json.h"
+#include "client/report/report_document.h"
 #include "tests/unit/report/sample_rows.h"
 
 namespace convtune::report {
@@ -16,7 +15,7 @@ using ::testing::Not;
 TEST(ReportJson, TimesThatWereNotTakenAreNull) {
   ReportData data;
   AddSample(&data, {.times = {{"graph:eng1", 0}, {"graph:eng2", 0}}, .stock = 1});
-  const std::string json = ReportJson(data, MakeReport(data, SampleOptions()));
+  const std::string json = ReportJson(data, MakeReport(SampleOptions(), &data));
   EXPECT_THAT(json, HasSubstr(R"("heuristic":1)"));
   EXPECT_THAT(json, HasSubstr(R"("gain":null)"));
   EXPECT_THAT(json, HasSubstr(R"([[0,0,0,10,0,1,null,null,null,null,0,2,8640000,2,false]])"));
@@ -25,7 +24,7 @@ TEST(ReportJson, TimesThatWereNotTakenAreNull) {
 TEST(ReportJson, NumbersAndTextsStandInTheirPlaces) {
   ReportData data;
   AddSample(&data, {.times = {{"graph:eng1", 10}, {"graph:eng2", 12.5}}, .stock = 1});
-  const std::string json = ReportJson(data, MakeReport(data, SampleOptions()));
+  const std::string json = ReportJson(data, MakeReport(SampleOptions(), &data));
   EXPECT_THAT(json, HasSubstr(R"("gain":1.25,)"));
   EXPECT_THAT(json, HasSubstr(R"([[0,0,1,1,40,0,1,10,12.5,2,0,0,0]])"));
   EXPECT_THAT(json, HasSubstr(R"("generated":"1970-04-21T00:00:00Z")"));
@@ -41,7 +40,7 @@ TEST(ReportJson, AnUpgradeCheckIsKeptWithItsProblems) {
        "9.19.0",
        "9.28.1",
        {{problem, 3, "engine", "graph:eng1", "graph:eng2", 0, 131, "+fft", true, true}}});
-  const std::string json = ReportJson(data, MakeReport(data, SampleOptions()));
+  const std::string json = ReportJson(data, MakeReport(SampleOptions(), &data));
   EXPECT_THAT(json, HasSubstr(R"("upgrade_checks":[{"profile":"nvidia-h200","from":"9.19.0",)"
                               R"("to":"9.28.1",)"));
   EXPECT_THAT(json,
@@ -52,7 +51,7 @@ TEST(ReportJson, AnUpgradeCheckIsKeptWithItsProblems) {
 TEST(ReportJson, CannotEndTheScriptThatItStandsIn) {
   ReportData data;
   AddSample(&data, {.node = "</script><script>alert(1)</script>\"\n"});
-  const Report report = MakeReport(data, SampleOptions());
+  const Report report = MakeReport(SampleOptions(), &data);
   EXPECT_THAT(ReportJson(data, report), Not(HasSubstr("</")));
   EXPECT_THAT(ReportJson(data, report), HasSubstr(R"(\u003c/script>)"));
 }
@@ -70,7 +69,7 @@ TEST(ReportCsv, HasALineForEachRow) {
 
 TEST(ReportHtml, LoadsNothing) {
   ReportData data;
-  const std::string page = ReportHtml(data, MakeReport(data, SampleOptions()));
+  const std::string page = ReportHtml(data, MakeReport(SampleOptions(), &data));
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
   EXPECT_THAT(page, HasSubstr(R"("headline":{"rows":0)"));
   for (const char* out : {"http:", "https:", "@import", "url(", "fetch(", " src=", "/*DATA*/",

@@ -36,7 +36,7 @@ class SimulatedReport : public testing::Test {
     }
     ReportOptions options;
     options.now = SimulatedFleet::Now();
-    report_ = new Report(MakeReport(*data_, options));
+    report_ = new Report(MakeReport(options, data_));
   }
 
   static SimulatedFleet::Finding FindingOf(int environment, int problem) {

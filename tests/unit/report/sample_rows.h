@@ -56,6 +56,13 @@ inline void AddSample(ReportData* data, const SampleRow& sample) {
   data->Add(tuning, environment);
 }
 
+// By environment and problem.
+inline std::vector<ReportRow> Rows(const ReportData& data) {
+  std::vector<ReportRow> all;
+  for (const auto& [key, rows] : data.pairs()) all.insert(all.end(), rows.begin(), rows.end());
+  return all;
+}
+
 inline ReportOptions SampleOptions() {
   ReportOptions options;
   options.now = absl::UnixEpoch() + absl::Hours(24 * 110);

@@ -2,6 +2,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -10,7 +13,8 @@
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/progress.h"
 #include "client/cpp/release_client.h"
-#include "client/report/bundle_source.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::report {
@@ -39,19 +43,33 @@ class ReportCommand final : public app::Command {
     for (const std::string& bundle : bundles_) {
       RETURN_IF_ERROR(Read(context, bundle, bundle, &data));
     }
-    RETURN_IF_ERROR(output_.Write(data, options, context.format(), context.io()));
+    RETURN_IF_ERROR(output_.Write(std::move(data), options, context.format(), context.io()));
     return app::ExitCode::kDone;
   }
 
  private:
-  // `name` is for words.
+  // Adds what the bundle has. `name` is for words.
   static absl::Status Read(app::Context& context, const std::string& path, const std::string& name,
                            convtune::report::ReportData* data) {
     output::ByteProgress progress(context.io(), absl::StrCat("reading ", name), 0);
-    ASSIGN_OR_RETURN(const int64_t refused, convtune::report::AddBundle(path, absl::Now(), data,
-                                                                        [&](int64_t done, int64_t) {
-                                                                          progress.Show(done);
-                                                                        }));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
+                     db::bundle::BundleReader::Open(path));
+    const absl::Time now = absl::Now();
+    int64_t refused = 0;
+    db::bundle::BundleEntry entry;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
+      if (!more) break;
+      std::vector<db::bundle::BundleRefusal> refusals;
+      const std::optional<Tuning> tuning =
+          db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
+      if (tuning) {
+        data->Add(*tuning, entry.environment->environment);
+      } else {
+        ++refused;
+      }
+      progress.Show(reader->offset());
+    }
     if (refused > 0) {
       context.Say(absl::StrCat(name, ": left out ", refused, refused == 1 ? " row" : " rows",
                                " that break a rule; `convtune verify` names them"));

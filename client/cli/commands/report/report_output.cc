@@ -9,8 +9,7 @@
 #include "client/cli/commands/report/report_tables.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/units.h"
-#include "client/report/report_csv.h"
-#include "client/report/report_json.h"
+#include "client/report/report_document.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"
 
@@ -55,14 +54,14 @@ absl::StatusOr<convtune::report::ReportOptions> ReportOutput::Options() const {
   return options;
 }
 
-absl::Status ReportOutput::Write(const convtune::report::ReportData& data,
+absl::Status ReportOutput::Write(convtune::report::ReportData data,
                                  const convtune::report::ReportOptions& options, app::Format format,
                                  output::Io& io) const {
   if (format == app::Format::kCsv) {
     convtune::report::WriteReportCsv(data, [&io](std::string_view part) { io.out << part; });
     if (html_.empty()) return absl::OkStatus();
   }
-  const convtune::report::Report report = convtune::report::MakeReport(data, options);
+  const convtune::report::Report report = convtune::report::MakeReport(options, &data);
   if (!html_.empty()) {
     const std::string page = convtune::report::ReportHtml(data, report);
     ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,

@@ -27,7 +27,7 @@ class ReportOutput {
   absl::StatusOr<convtune::report::ReportOptions> Options() const;
   // Makes the report and writes it: the page where one was asked for, data on
   // io.out, words on io.err.
-  absl::Status Write(const convtune::report::ReportData& data,
+  absl::Status Write(convtune::report::ReportData data,
                      const convtune::report::ReportOptions& options, app::Format format,
                      output::Io& io) const;
 

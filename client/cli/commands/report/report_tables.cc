@@ -1,6 +1,8 @@
 #include "client/cli/commands/report/report_tables.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -23,6 +25,14 @@ using convtune::report::ReportRoof;
 using convtune::report::ReportShare;
 using convtune::report::ReportUpgrade;
 using convtune::report::ReportWanted;
+using output::Align;
+
+template <typename Row>
+struct Column {
+  const char* title;
+  std::function<output::Table::Cell(const Row&)> cell;
+  Align align = Align::kLeft;
+};
 
 // Problems that a GPU's speed takes.
 constexpr int kLeastCompared = 8;
@@ -47,16 +57,28 @@ class Tables {
       Disagreements();
       for (const ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
       Gpus();
-      Roofs();
+      Section<ReportRoof>("Best that was attained", report_.roofs,
+                          {{"GPU", [](auto& r) { return r.gpu_model; }},
+                           {"TYPE", [](auto& r) { return std::string(Name(r.data_type)); }},
+                           {"PROBLEMS", [](auto& r) { return absl::StrCat(r.pairs); }, kRight},
+                           {"TFLOP/S", [](auto& r) { return Digits(r.tflops); }, kRight},
+                           {"GB/S", [](auto& r) { return Digits(r.gbytes_per_second); }, kRight}});
     }
-    Wanted();
+    Section<ReportWanted>(
+        "Most wanted", report_.wanted,
+        {{"PROBLEM", [](auto& w) { return input::ShortProblem(w.problem); }},
+         {"ENVIRONMENT", [](auto& w) { return w.environment; }},
+         {"MISSES", [](auto& w) { return absl::StrCat(w.misses); }, kRight},
+         {"WHY NOT", [](auto& w) { return w.last_error.empty() ? "-" : w.last_error; }}});
     return std::move(out_);
   }
 
  private:
+  static constexpr Align kRight = Align::kRight;
+
   void Headline() {
     const ReportHeadline& h = report_.headline;
-    output::Table table({{"HEADLINE"}, {"", output::Align::kRight}, {""}});
+    output::Table table({{"HEADLINE"}, {"", kRight}, {""}});
     table.Add({"tunings", absl::StrCat(h.rows),
                absl::StrCat(h.problems, " problems, ", h.nodes, " nodes, ", h.environments,
                             " environments; measured ", h.measured, ", incomplete ", h.incomplete,
@@ -115,156 +137,123 @@ class Tables {
   }
 
   void Shares() {
-    output::Table table({{"GPU"},
-                         {"TYPE"},
-                         {"LAYOUT"},
-                         {"OPERATION"},
-                         {"PROBLEMS", output::Align::kRight},
-                         {"WINNERS BY ENGINE"}});
-    for (const ReportShare& share : First(report_.shares)) {
-      std::string words;
-      for (size_t i = 0; i < share.engines.size() && i < 4; ++i) {
-        absl::StrAppend(&words, i > 0 ? ", " : "", share.engines[i].first, " ",
-                        Percent(static_cast<double>(share.engines[i].second) / share.pairs));
-      }
-      if (share.engines.size() > 4) absl::StrAppend(&words, ", +", share.engines.size() - 4);
-      table.Add({share.gpu_model, std::string(Name(share.data_type)),
-                 std::string(Name(share.layout)), std::string(Name(share.operation)),
-                 absl::StrCat(share.pairs), words});
+    Section<ReportShare>("Which algorithms win", report_.shares,
+                         {{"GPU", [](auto& s) { return s.gpu_model; }},
+                          {"TYPE", [](auto& s) { return std::string(Name(s.data_type)); }},
+                          {"LAYOUT", [](auto& s) { return std::string(Name(s.layout)); }},
+                          {"OPERATION", [](auto& s) { return std::string(Name(s.operation)); }},
+                          {"PROBLEMS", [](auto& s) { return absl::StrCat(s.pairs); }, kRight},
+                          {"WINNERS BY ENGINE", Engines}});
+  }
+
+  static std::string Engines(const ReportShare& share) {
+    std::string words;
+    for (size_t i = 0; i < share.engines.size() && i < 4; ++i) {
+      absl::StrAppend(&words, i > 0 ? ", " : "", share.engines[i].first, " ",
+                      Percent(static_cast<double>(share.engines[i].second) / share.pairs));
     }
-    Show("Which algorithms win", report_.shares.size(), table);
+    if (share.engines.size() > 4) absl::StrAppend(&words, ", +", share.engines.size() - 4);
+    return words;
   }
 
   void Stock() {
-    std::vector<const ReportPair*> slower;
+    std::vector<ReportPair> slower;
     for (const ReportPair& pair : report_.pairs) {
-      if (pair.winner_us > 0 && pair.stock_us > pair.winner_us) slower.push_back(&pair);
+      if (pair.winner_us > 0 && pair.stock_us > pair.winner_us) slower.push_back(pair);
     }
-    std::stable_sort(slower.begin(), slower.end(), [](const ReportPair* a, const ReportPair* b) {
-      return a->stock_us - a->winner_us > b->stock_us - b->winner_us;
+    std::stable_sort(slower.begin(), slower.end(), [](const ReportPair& a, const ReportPair& b) {
+      return a.stock_us - a.winner_us > b.stock_us - b.winner_us;
     });
-    output::Table table({{"PROBLEM"},
-                         {"ENVIRONMENT"},
-                         {"STOCK", output::Align::kRight},
-                         {"WINNER", output::Align::kRight},
-                         {"GAIN", output::Align::kRight},
-                         {"WINNER"}});
-    for (const ReportPair* pair : First(slower)) {
-      table.Add({Problem(pair->problem), Environment(pair->environment),
-                 output::FormatMicroseconds(pair->stock_us),
-                 output::FormatMicroseconds(pair->winner_us),
-                 Times(pair->stock_us / pair->winner_us), Candidate(pair->winner)});
-    }
-    Show("Stock choice against measured, most time first", slower.size(), table);
+    Section<ReportPair>("Stock choice against measured, most time first", slower,
+                        {{"PROBLEM", [this](auto& p) { return Problem(p); }},
+                         {"ENVIRONMENT", [this](auto& p) { return Environment(p); }},
+                         {"STOCK", [](auto& p) { return Micros(p.stock_us); }, kRight},
+                         {"WINNER", [](auto& p) { return Micros(p.winner_us); }, kRight},
+                         {"GAIN", [](auto& p) { return Times(p.stock_us / p.winner_us); }, kRight},
+                         {"WINNER", [this](auto& p) { return Candidate(p.winner); }}});
   }
 
   void Disagreements() {
-    output::Table table({{"PROBLEM"},
-                         {"ENVIRONMENT"},
-                         {"NODES", output::Align::kRight},
-                         {"WORST", output::Align::kRight},
-                         {"COMMON WINNER"},
-                         {"FOUND BETTER"}});
-    for (const ReportDisagreement& d : First(report_.disagreements)) {
-      size_t nodes = 0;
-      double worst = 1;
-      for (const auto& other : d.others) {
-        nodes += other.places.size();
-        worst = std::max(worst, other.cost_ratio);
-      }
-      table.Add({Problem(d.problem), Environment(d.environment),
-                 absl::StrCat(nodes, " of ", d.nodes), Times(worst), Candidate(d.winner),
-                 Candidate(d.others[0].candidate)});
-    }
-    Show("Nodes that disagree, dearest first", report_.disagreements.size(), table);
+    const auto nodes = [](const ReportDisagreement& d) {
+      size_t differ = 0;
+      for (const auto& other : d.others) differ += other.places.size();
+      return absl::StrCat(differ, " of ", d.nodes);
+    };
+    const auto worst = [](const ReportDisagreement& d) {
+      double ratio = 1;
+      for (const auto& other : d.others) ratio = std::max(ratio, other.cost_ratio);
+      return Times(ratio);
+    };
+    Section<ReportDisagreement>(
+        "Nodes that disagree, dearest first", report_.disagreements,
+        {{"PROBLEM", [this](auto& d) { return Problem(d); }},
+         {"ENVIRONMENT", [this](auto& d) { return Environment(d); }},
+         {"NODES", nodes, kRight},
+         {"WORST", worst, kRight},
+         {"COMMON WINNER", [this](auto& d) { return Candidate(d.winner); }},
+         {"FOUND BETTER", [this](auto& d) { return Candidate(d.others[0].candidate); }}});
   }
 
   void Upgrade(const ReportUpgrade& upgrade) {
-    output::Table table({{"PROBLEM"},
-                         {"BEFORE", output::Align::kRight},
-                         {"AFTER", output::Align::kRight},
-                         {"RATIO", output::Align::kRight},
-                         {"BEFORE"},
-                         {"AFTER"}});
-    size_t shown = 0;
+    std::vector<ReportUpgrade::Point> slower;
     for (const ReportUpgrade::Point& point : upgrade.points) {
-      if (!point.beyond_noise || point.to_us <= point.from_us || shown == top_) continue;
-      ++shown;
-      table.Add({Problem(point.problem), output::FormatMicroseconds(point.from_us),
-                 output::FormatMicroseconds(point.to_us), Times(point.to_us / point.from_us),
-                 Candidate(point.from_winner), Candidate(point.to_winner)});
+      if (point.beyond_noise && point.to_us > point.from_us) slower.push_back(point);
     }
     const bool cudnn = upgrade.kind == ReportUpgrade::Kind::kCudnn;
     const std::string title = absl::StrCat(
         cudnn ? "cuDNN " : "Driver ", upgrade.from, " to ", upgrade.to, ", ", upgrade.subject, ": ",
         upgrade.points.size(), " problems, ", upgrade.regressions, " slower, ",
         upgrade.improvements, " faster, ", Times(upgrade.ratio), " of the time");
-    if (table.empty()) {
+    if (slower.empty()) {
       absl::StrAppend(&out_, "\n", output::Paint(title, output::Color::kBold, color_), "\n");
-    } else {
-      Show(title, static_cast<size_t>(upgrade.regressions), table);
     }
+    Section<ReportUpgrade::Point>(
+        title, slower,
+        {{"PROBLEM", [this](auto& p) { return Problem(p); }},
+         {"BEFORE", [](auto& p) { return Micros(p.from_us); }, kRight},
+         {"AFTER", [](auto& p) { return Micros(p.to_us); }, kRight},
+         {"RATIO", [](auto& p) { return Times(p.to_us / p.from_us); }, kRight},
+         {"BEFORE", [this](auto& p) { return Candidate(p.from_winner); }},
+         {"AFTER", [this](auto& p) { return Candidate(p.to_winner); }}});
   }
 
   void Gpus() {
-    std::vector<const ReportGpu*> slow;
-    for (const ReportGpu& gpu : report_.gpus) {
-      if (gpu.slow) slow.push_back(&gpu);
-    }
-    output::Table table({{"NODE"},
-                         {"MODEL"},
-                         {"RATIO", output::Align::kRight},
-                         {"PROBLEMS", output::Align::kRight},
-                         {"CLOCK", output::Align::kRight},
-                         {"MODEL'S", output::Align::kRight},
-                         {"THROTTLED", output::Align::kRight},
-                         {"GPU"}});
+    std::vector<ReportGpu> slow;
+    std::copy_if(report_.gpus.begin(), report_.gpus.end(), std::back_inserter(slow),
+                 [](const ReportGpu& gpu) { return gpu.slow; });
     const auto clock = [](double mhz) { return mhz > 0 ? absl::StrFormat("%.0f MHz", mhz) : "-"; };
-    for (const ReportGpu* gpu : First(slow)) {
-      table.Add({gpu->node, gpu->gpu_model, Times(gpu->ratio), absl::StrCat(gpu->compared),
-                 clock(gpu->clock_mhz), clock(gpu->model_clock_mhz), Percent(gpu->throttled),
-                 gpu->gpu_uuid.empty() ? "-" : gpu->gpu_uuid});
+    Section<ReportGpu>("Slow GPUs", slow,
+                       {{"NODE", [](auto& g) { return g.node; }},
+                        {"MODEL", [](auto& g) { return g.gpu_model; }},
+                        {"RATIO", [](auto& g) { return Times(g.ratio); }, kRight},
+                        {"PROBLEMS", [](auto& g) { return absl::StrCat(g.compared); }, kRight},
+                        {"CLOCK", [&](auto& g) { return clock(g.clock_mhz); }, kRight},
+                        {"MODEL'S", [&](auto& g) { return clock(g.model_clock_mhz); }, kRight},
+                        {"THROTTLED", [](auto& g) { return Percent(g.throttled); }, kRight},
+                        {"GPU", [](auto& g) { return g.gpu_uuid.empty() ? "-" : g.gpu_uuid; }}});
+  }
+
+  // The first rows of them; nothing where there is nothing.
+  template <typename Row>
+  void Section(const std::string& title, const std::vector<Row>& rows,
+               const std::vector<Column<Row>>& columns) {
+    if (rows.empty()) return;
+    std::vector<output::Table::Column> heads;
+    for (const Column<Row>& column : columns) heads.push_back({column.title, column.align});
+    output::Table table(heads);
+    for (size_t i = 0; i < std::min(top_, rows.size()); ++i) {
+      std::vector<output::Table::Cell> cells;
+      for (const Column<Row>& column : columns) cells.push_back(column.cell(rows[i]));
+      table.Add(std::move(cells));
     }
-    Show("Slow GPUs", slow.size(), table);
+    absl::StrAppend(
+        &out_, "\n", output::Paint(title, output::Color::kBold, color_),
+        rows.size() > top_ ? absl::StrCat(" (the first ", top_, " of ", rows.size(), ")") : "",
+        "\n", table.Render(width_, color_));
   }
 
-  void Roofs() {
-    output::Table table({{"GPU"},
-                         {"TYPE"},
-                         {"PROBLEMS", output::Align::kRight},
-                         {"TFLOP/S", output::Align::kRight},
-                         {"GB/S", output::Align::kRight}});
-    for (const ReportRoof& roof : First(report_.roofs)) {
-      table.Add({roof.gpu_model, std::string(Name(roof.data_type)), absl::StrCat(roof.pairs),
-                 absl::StrFormat("%.4g", roof.tflops),
-                 absl::StrFormat("%.4g", roof.gbytes_per_second)});
-    }
-    Show("Best that was attained", report_.roofs.size(), table);
-  }
-
-  void Wanted() {
-    output::Table table(
-        {{"PROBLEM"}, {"ENVIRONMENT"}, {"MISSES", output::Align::kRight}, {"WHY NOT"}});
-    for (const ReportWanted& wanted : First(report_.wanted)) {
-      table.Add({input::ShortProblem(wanted.problem), wanted.environment,
-                 absl::StrCat(wanted.misses), wanted.last_error.empty() ? "-" : wanted.last_error});
-    }
-    Show("Most wanted", report_.wanted.size(), table);
-  }
-
-  // Nothing where there is nothing.
-  void Show(const std::string& title, size_t all, const output::Table& table) {
-    if (table.empty()) return;
-    absl::StrAppend(&out_, "\n", output::Paint(title, output::Color::kBold, color_),
-                    all > top_ ? absl::StrCat(" (the first ", top_, " of ", all, ")") : "", "\n",
-                    table.Render(width_, color_));
-  }
-
-  template <typename List>
-  List First(const List& list) const {
-    return List(list.begin(), list.begin() + static_cast<ptrdiff_t>(std::min(top_, list.size())));
-  }
-
+  static std::string Digits(double value) { return absl::StrFormat("%.4g", value); }
+  static std::string Micros(double us) { return output::FormatMicroseconds(us); }
   static std::string FormatSeconds(double seconds) {
     // As on the page.
     if (seconds < 120) return absl::StrFormat("%.3g s", seconds);
@@ -272,13 +261,14 @@ class Tables {
     if (seconds < 48 * 3600) return absl::StrFormat("%.3g h", seconds / 3600);
     return absl::StrFormat("%.3g d", seconds / 86'400);
   }
-  std::string Problem(int number) const {
-    return input::ShortProblem(data_.problems()[static_cast<size_t>(number)].text);
+  template <typename Row>
+  std::string Problem(const Row& row) const {
+    return input::ShortProblem(data_.ProblemOf(row).text);
   }
-  std::string Environment(int number) const {
-    const auto& environment = data_.environments()[static_cast<size_t>(number)];
-    return absl::StrCat(environment.Name(), " ", environment.cudnn.major, ".",
-                        environment.cudnn.minor, ".", environment.cudnn.patch);
+  template <typename Row>
+  std::string Environment(const Row& row) const {
+    const convtune::Environment& environment = data_.EnvironmentOf(row);
+    return absl::StrCat(environment.Name(), " ", environment.cudnn.ToText());
   }
   std::string Candidate(int number) const {
     return number < 0 ? "-" : data_.candidates()[static_cast<size_t>(number)];

@@ -10,7 +10,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "client/cli/output/value.h"
-#include "client/report/report_json.h"
+#include "client/report/report_document.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {
@@ -209,7 +209,8 @@ std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
   }
   convtune::report::ReportOptions options;
   options.now = absl::Now();
-  return convtune::report::ReportHtml(data, convtune::report::MakeReport(data, options));
+  const convtune::report::Report report = convtune::report::MakeReport(options, &data);
+  return convtune::report::ReportHtml(data, report);
 }
 
 std::string TuneList(const std::vector<AskedProblem>& problems,

@@ -1,11 +1,11 @@
-#include "client/report/report_json.h"
+#include "client/report/report_document.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -81,50 +81,43 @@ Json Pairs(const Report& report) {
                         })}});
 }
 
-// The newest rows that the document has room for, in their order.
+// By environment, problem and place: the newest rows that the document has room for.
 std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most) {
-  std::vector<int64_t> times;
-  int64_t oldest = std::numeric_limits<int64_t>::min();
-  times.reserve(data.rows().size() > most ? data.rows().size() : 0);
-  size_t at_oldest = most;  // rows of that very time that there is room for
-  if (data.rows().size() > most) {
-    for (const ReportRow& row : data.rows()) times.push_back(row.tune_time_us);
-    const auto last = times.begin() + static_cast<ptrdiff_t>(times.size() - most);
-    std::nth_element(times.begin(), last, times.end());
-    oldest = *last;
-    at_oldest = static_cast<size_t>(std::count(last, times.end(), oldest));
-  }
   std::vector<const ReportRow*> rows;
-  for (const ReportRow& row : data.rows()) {
-    if (row.tune_time_us < oldest) continue;
-    if (row.tune_time_us == oldest && data.rows().size() > most) {
-      if (at_oldest == 0) continue;
-      --at_oldest;
-    }
-    rows.push_back(&row);
+  for (const auto& [key, of_pair] : data.pairs()) {
+    for (const ReportRow& row : of_pair) rows.push_back(&row);
   }
+  const auto place = [](const ReportRow* row) {
+    return std::tuple(row->environment, row->problem, row->place);
+  };
+  if (rows.size() > most) {
+    std::nth_element(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(most), rows.end(),
+                     [&](const ReportRow* a, const ReportRow* b) {
+                       return std::pair(b->tune_time_us, place(a)) <
+                              std::pair(a->tune_time_us, place(b));
+                     });
+    rows.resize(most);
+  }
+  std::sort(rows.begin(), rows.end(),
+            [&](const ReportRow* a, const ReportRow* b) { return place(a) < place(b); });
   return rows;
 }
 
 Json RowsJson(const ReportData& data, const Report& report) {
   const std::vector<const ReportRow*> rows = RowsOfDocument(data, report.options.most_rows);
-  const auto values = [&](const ReportRow* each) {
-    const ReportRow& row = *each;
-    const bool stale = report.stale_rows[static_cast<size_t>(each - data.rows().data())] != 0;
-    const ReportTime* stock = row.TimeOf(row.stock);
-    return Json::array(
-        {row.environment, row.problem, row.place, static_cast<int>(row.evidence), Index(row.winner),
-         Index(row.stock), JsonTime(row.timed() ? row.times.front().median_us : 0),
-         JsonTime(stock != nullptr ? stock->median_us : 0), JsonTime(row.sm_clock_mhz),
-         Bool(row.throttled), row.workspace_bytes, row.candidate_count,
-         absl::ToUnixSeconds(absl::FromUnixMicros(row.tune_time_us)),
-         JsonNumber(row.elapsed_seconds()), stale});
+  const auto values = [](const ReportRow* row) {
+    return Json::array({row->environment, row->problem, row->place, static_cast<int>(row->evidence),
+                        Index(row->winner), Index(row->stock), JsonTime(row->winner_us()),
+                        JsonTime(row->stock_us()), JsonTime(row->sm_clock_mhz),
+                        Bool(row->throttled), row->workspace_bytes, row->candidate_count,
+                        absl::ToUnixSeconds(absl::FromUnixMicros(row->tune_time_us)),
+                        JsonNumber(row->elapsed_seconds()), row->stale});
   };
   return Json::object({{"columns",
                         {"environment", "problem", "place", "evidence", "winner", "stock",
                          "winner_us", "stock_us", "sm_clock_mhz", "throttled", "workspace_bytes",
                          "candidates", "tune_time", "search_seconds", "stale"}},
-                       {"left_out", data.rows().size() - rows.size()},
+                       {"left_out", report.headline.rows - static_cast<int64_t>(rows.size())},
                        {"values", Array(rows, values)}});
 }
 

@@ -115,8 +115,8 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   };
   add("state-dir", flags->state_dir, "Directory of the database and its lock");
   add("listen", flags->listen,
-      "unix:PATH (mode 0660; who can connect is an admin), read=unix:PATH (0666), tune=unix:PATH "
-      "(0660) or HOST:PORT (with TLS); repeatable")
+      "unix:PATH or admin=unix:PATH (mode 0660; who can connect is an admin), tune=unix:PATH "
+      "(0660), read=unix:PATH (0666) or HOST:PORT (with TLS); repeatable")
       ->delimiter(',');
   add("devices", flags->devices, "GPUs to tune on: all, none, or numbers such as 0,1")
       ->check(CheckDevices);

@@ -265,14 +265,18 @@ def test_operations(machine):
     for old, new in {"ca.pem": "clients.pem servers.pem", "client.pem": "me.pem", "client.key": "me.key"}.items():
         for name in new.split():
             made.path(name).write_bytes(made.path(old).read_bytes())
-    # systemd's part: the daemon gets the file's variables, here as flags, since a client reads variables of the same names.
+    # systemd's part: the daemon gets the file's variables, the last of a name, here as flags, since a client reads variables
+    # of the same names; and the unit's files say what is done before.
     service = """echo CONVTUNE_STATE_DIR=/var/lib/convtune >/etc/default/convtuned
+echo 'serving:x:64998:' >>/etc/group
 systemctl() {
-  args=()
+  [ "$1" = restart ] || return 0
+  local args=() name value one before
+  for before in /etc/systemd/system/convtuned.service.d/*.conf; do eval "$(sed -n 's/^ExecStartPre=+//p' "$before")"; done
   while IFS='=' read -r name value; do
     name=${name#CONVTUNE_}; name=${name,,}
     for one in ${value//,/ }; do args+=("--${name//_/-}=$one"); done
-  done </etc/default/convtuned
+  done < <(tac /etc/default/convtuned | awk -F= '!seen[$1]++')
   convtuned --devices none "${args[@]}"
 }
 """

@@ -6,7 +6,10 @@ below fails.
 
 import contextlib
 import os
+import socket
 import stat
+import subprocess
+import threading
 
 import grpc
 import pytest
@@ -16,7 +19,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from harness.api import Client
 from harness.as_user import AsUser
-from harness.daemon import free_port
+from harness.daemon import free_port, wait_until
 from harness.fakes import script
 from harness.problems import numbered
 
@@ -174,6 +177,14 @@ def test_an_unknown_method_is_an_admins_to_be_told_of(guarded, channels):
         assert error.value.code().name == status
 
 
+@pytest.mark.parametrize("transport", ["socket", "mtls"])
+def test_a_client_of_newer_reflection_is_told_to_fall_back(guarded, channels, transport):
+    call = channels(transport, "read").stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+    with pytest.raises(grpc.RpcError) as error:
+        next(call(iter([b""]), timeout=10))
+    assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
 def test_the_denial_says_what_is_missing(guarded, channels):
     with pytest.raises(grpc.RpcError) as error:
         channels("mtls", "read").unary_unary("/convtune.v1.TuningService/Pin")(b"", timeout=10)
@@ -218,6 +229,47 @@ def test_the_file_of_a_socket_says_who_may_connect(guarded, stranger):
             with pytest.raises(grpc.RpcError) as error:
                 client.maintenance.GetServerInfo(timeout=5)
             assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_stranger_is_told_of_the_socket_for_everybody(guarded, convtune):
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    guarded.directory.chmod(0o755)
+
+    def environments(role):
+        command = [convtune, "environments", "--address", f"unix:{guarded.sockets[role]}"]
+        user, group = STRANGER
+        return subprocess.run(command, user=user, group=group, extra_groups=[], cwd="/", env={}, capture_output=True, text=True)
+
+    assert environments("read").returncode == 0, environments("read").stderr
+    refused = environments("admin")
+    assert refused.returncode != 0
+    assert "use a socket for everybody with CONVTUNE_ADDRESS" in refused.stderr
+
+
+def test_connections_without_end_on_one_socket_hold_up_neither_an_admin_nor_the_end(guarded):
+    stop, made = threading.Event(), [0] * 4
+
+    def connect(index):
+        while not stop.is_set():
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as end:
+                end.settimeout(5)
+                end.connect(str(guarded.sockets["read"]))
+                made[index] += 1
+
+    threads = [threading.Thread(target=connect, args=(index,)) for index in range(len(made))]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: min(made) >= 50, 60, "a flood")
+        for _ in range(5):
+            with Client(guarded.address) as client:
+                assert client.maintenance.CheckDatabase(timeout=60).ok
+        assert guarded.stop(timeout=60) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_rules_for_one_transport_leave_the_other_as_it_was(fake_daemon, certificates, names):

@@ -9,6 +9,13 @@
 #include "absl/strings/str_cat.h"
 
 namespace convtune::cli::app {
+namespace {
+
+constexpr char kAskForAccess[] =
+    "join the group of the socket or of its folder, or use a socket for everybody with "
+    "CONVTUNE_ADDRESS";
+
+}  // namespace
 
 std::vector<Finding> ExamineAddress(const client::Address& address) {
   if (!address.unix_socket) return {};
@@ -18,7 +25,7 @@ std::vector<Finding> ExamineAddress(const client::Address& address) {
     const bool denied = error == EACCES;
     return {Problem(absl::StrCat("socket ", address.target, ": ", std::strerror(error)),
                     denied
-                        ? "ask for the group that may use the daemon's folder"
+                        ? kAskForAccess
                         : "start the daemon with `convtuned`, or say where it is with --address")};
   }
   if (!S_ISSOCK(status.st_mode)) {
@@ -27,7 +34,7 @@ std::vector<Finding> ExamineAddress(const client::Address& address) {
   }
   if (access(address.target.c_str(), R_OK | W_OK) != 0) {
     return {Problem(absl::StrCat("socket ", address.target, ": ", std::strerror(errno)),
-                    "join the socket's group, or ask for access")};
+                    kAskForAccess)};
   }
   return {Fine(absl::StrCat("socket ", address.target, " is there"))};
 }

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/security/server_credentials.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 #include "server/rpc/http2/guarded_reads.h"
 #include "server/rpc/http2/role_gate.h"
 
@@ -66,7 +67,7 @@ absl::Status ConnectionAcceptor::Prepare(const std::vector<ListenAddress>& addre
                                            GuardReads(fd);
                                            Give(fd, acceptor);
                                          }}));
-      addresses_.push_back(address.ToText());
+      addresses_.push_back(Concat(RoleName(address.role), "=", address.ToText()));
     } else {
       ASSIGN_OR_RETURN(std::string bound,
                        listener_.AddTcp(address.target, {false, [this, by_certificate](int fd) {

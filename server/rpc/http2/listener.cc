@@ -1,5 +1,6 @@
 #include "server/rpc/http2/listener.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -27,6 +28,8 @@ namespace convtune::rpc::http2 {
 namespace {
 
 constexpr int kBacklog = 512;
+// Connections that one socket gives before the others, and Stop, have their turn.
+constexpr int kMostInTurn = 64;
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 constexpr absl::Duration kBetweenNotices = absl::Seconds(10);
 
@@ -89,7 +92,10 @@ struct Listener::Socket {
   ino_t inode = 0;
 };
 
-Listener::Listener(int max_fd) : max_fd_(max_fd), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+Listener::Listener(int max_fd)
+    : max_fd_(max_fd),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
 Listener::~Listener() { Stop(); }
 
@@ -184,23 +190,29 @@ void Listener::Loop() {
     }
     if (waiting[0].revents != 0) return;
     for (size_t i = 1; i < waiting.size(); ++i) {
-      if (waiting[i].revents != 0) AcceptAll(*sockets_[i - 1]);
+      if (waiting[i].revents != 0) AcceptSome(*sockets_[i - 1]);
     }
   }
 }
 
-void Listener::AcceptAll(const Socket& socket) {
+void Listener::AcceptSome(const Socket& socket) {
   const auto notice = [](const char* what) {
     static absl::Time last = absl::InfinitePast();  // one thread alone is here
     if (absl::Now() - last < kBetweenNotices) return;
     last = absl::Now();
     log::Warn("connections are refused: $0", what);
   };
-  while (true) {
+  for (int i = 0; i < kMostInTurn; ++i) {
     const int fd = accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) {
+      if (errno == EMFILE || errno == ENFILE) {
+        notice("the process has no file left");
+        spare_ = UniqueFd();
+        UniqueFd(accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));  // closed at once
+        spare_ = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+        absl::SleepFor(kPause);
+      } else if (errno != EAGAIN && errno != EWOULDBLOCK) {
         notice(std::strerror(errno));
         absl::SleepFor(kPause);
       }

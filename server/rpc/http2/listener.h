@@ -51,10 +51,11 @@ class Listener {
  private:
   struct Socket;
   void Loop();
-  void AcceptAll(const Socket& socket);
+  void AcceptSome(const Socket& socket);
 
   const int max_fd_;
   UniqueFd wake_;
+  UniqueFd spare_;  // given up to close a connection when there is no other file
   std::vector<std::unique_ptr<Socket>> sockets_;
   std::thread thread_;
 };

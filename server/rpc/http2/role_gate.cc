@@ -29,15 +29,20 @@ void LogRefusal(std::string_view text) {
   static Mutex mutex;
   static absl::Time window = absl::InfinitePast();
   static int64_t refusals = 0;
-  MutexLock lock(mutex);
-  if (const absl::Time now = absl::Now(); now - window >= kRefusalWindow) {
-    if (refusals > kMostRefusals) {
-      log::Info("$0 more refusals were not logged", refusals - kMostRefusals);
+  int64_t not_logged = 0;
+  bool logged = false;
+  {
+    MutexLock lock(mutex);
+    if (const absl::Time now = absl::Now(); now - window >= kRefusalWindow) {
+      not_logged = refusals - kMostRefusals;
+      window = now;
+      refusals = 0;
     }
-    window = now;
-    refusals = 0;
+    logged = ++refusals <= kMostRefusals;
   }
-  if (++refusals <= kMostRefusals) log::Info("$0", text);
+  // Outside of the lock: whoever reads the log may be slow.
+  if (not_logged > 0) log::Info("$0 more refusals were not logged", not_logged);
+  if (logged) log::Info("$0", text);
 }
 
 // Logs the refusal; what the caller is told.
@@ -71,12 +76,14 @@ struct Gate {
 void Process(void* state, grpc_auth_context* context, const grpc_metadata* metadata, size_t count,
              grpc_process_auth_metadata_done_cb done, void* user_data) {
   auto* gate = static_cast<Gate*>(state);
-  const Caller caller = gate->caller_of(context);
-  const std::string_view has = RoleName(caller.role);
+  Caller caller;
+  std::string_view has;
   {
     // The context is the connection's: its first call writes the caller, and no
     // handler reads before its own call was here.
     MutexLock lock(gate->mutex);
+    caller = gate->caller_of(context);
+    has = RoleName(caller.role);
     if (Values(context, kRoleProperty).empty()) {
       grpc_auth_context_add_property(context, kRoleProperty, has.data(), has.size());
       grpc_auth_context_add_property(context, kWhoProperty, caller.who.data(), caller.who.size());

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
+#include "server/rpc/services/fleet_service.h"
 #include "server/rpc/services/services.h"
 
 namespace convtune::rpc::services {
@@ -52,8 +53,9 @@ struct CallStats::Method {
 };
 
 CallStats& CallStats::Global() {
-  static auto* const stats = new CallStats(
-      {kTuningServiceName, kMaintenanceServiceName, kReleaseServiceName, kBundleServiceName});
+  static auto* const stats =
+      new CallStats({kTuningServiceName, kMaintenanceServiceName, kReleaseServiceName,
+                     kBundleServiceName, kFleetServiceName});
   return *stats;
 }
 

@@ -49,8 +49,10 @@ TEST(CertificateRoles, WhatCannotBeIsRefusedByName) {
 
 TEST(CertificateRoles, ARuleForAUserNamesTheSettingThatReplacesIt) {
   for (const std::string text : {"tune=user:alice", "tune=group:serving", "tune=user:*"}) {
-    EXPECT_THAT(std::string(CertificateRoles::Parse({text}).status().message()),
-                HasSubstr("--listen tune=unix:PATH"));
+    const std::string message(CertificateRoles::Parse({text}).status().message());
+    EXPECT_THAT(message, HasSubstr("--listen tune=unix:PATH"));
+    EXPECT_THAT(message, HasSubstr("for read, everybody who can reach its folder"));
+    EXPECT_THAT(message, HasSubstr("for tune and admin, the daemon's group"));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "server/rpc/services/services.h"
 
@@ -26,6 +27,14 @@ TEST(CallStats, MethodsHaveTheirFullNamesAndUnknownOnesShareOne) {
   EXPECT_TRUE(all[0].ended.empty());
   EXPECT_EQ(all[1].method, "other");
   EXPECT_EQ(all[1].started, 2);
+}
+
+TEST(CallStats, TheDaemonsKnowTheFleetService) {
+  v1::AckOutboxRequest::descriptor();
+  CallStats::Global().Started("AckOutbox");
+  const std::vector<MethodStats> all = CallStats::Global().Snapshot();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].method, "convtune.v1.FleetService/AckOutbox");
 }
 
 TEST(CallStats, DurationsAreKeptByStatus) {

@@ -196,5 +196,19 @@ TEST_F(OutboxTest, ADamagedRowIsVoidAndTold) {
   EXPECT_THAT(notices_, SizeIs(1));
 }
 
+TEST_F(OutboxTest, ASequenceThatWentBackCostsNoRow) {
+  Put(1);
+  Put(2);
+  const OutboxPage before = Read();
+  ASSERT_TRUE(store_->Close().ok());
+  store_.reset();
+  Run("UPDATE meta SET value = 0 WHERE key = 'outbox_sequence'");
+  store_ = Open();
+  const absl::Status status = store_->PutTuning(SampleTuning(3), SampleEnvironment());
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_EQ(Ids(Read()), Ids(before));
+  EXPECT_THAT(Problems(Read()), ElementsAre(Problem(1), Problem(2)));
+}
+
 }  // namespace
 }  // namespace convtune::db::store

@@ -185,6 +185,21 @@ TEST_F(StoreDamageTest, ADamagedBanIsLeftOutAndNoticed) {
   EXPECT_THAT(notices_, ElementsAre(StartsWith("bans row (bans/1)")));
 }
 
+TEST_F(StoreDamageTest, ABanSequenceThatWentBackCostsNoBan) {
+  auto store = Open();
+  ASSERT_TRUE(store->AddBan(SampleBan()).ok());
+  const std::vector<Ban> before = *store->ListBans();
+  ASSERT_TRUE(store->Close().ok());
+  store.reset();
+  Run("UPDATE meta SET value = 0 WHERE key = 'ban_sequence'");
+  store = Open();
+  Ban other = SampleBan();
+  other.reason = "another";
+  const absl::Status status = store->AddBan(other).status();
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_EQ(*store->ListBans(), before);
+}
+
 TEST_F(StoreDamageTest, APutReplacesADamagedTuning) {
   Fill(1);
   Run("UPDATE tunings SET origin = 3");

@@ -71,6 +71,7 @@ absl::StatusOr<OutboxPage> SqliteStore::ReadOutbox(size_t limit) {
       }
       if (absl::IsDataLoss(tuning.status())) {
         options_.notice(Concat("not delivered to the fleet, since its row is damaged: ",
+                               row.ok() ? row->problem_text + ": " : "",
                                tuning.status().message()));
       } else if (!tuning.ok() && !absl::IsNotFound(tuning.status())) {
         return tuning.status();

@@ -236,6 +236,13 @@ absl::Status WriteRow(const Row& row, Statement* statement) {
   return writer.Run();
 }
 
+// INTERNAL if there is a row with its key, which then stays.
+template <typename Row>
+absl::Status InsertRow(const Database& database, const Row& row) {
+  ASSIGN_OR_RETURN(Statement statement, database.Prepare(TableOf<Row>().insert));
+  return WriteRow(row, &statement);
+}
+
 // Writes the row in place of the one that has its key.
 template <typename Row>
 absl::Status PutRow(const Database& database, const Row& row) {

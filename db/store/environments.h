@@ -64,7 +64,9 @@ auto ReadKeyed(sqlite::Database& database, const sqlite::CorruptRowSink& corrupt
       Concat("JOIN environments USING (environment_id) ORDER BY environments.text, ", Row::kKey);
   RETURN_IF_ERROR(sqlite::ReadRows<Row>(database, order, corrupt, [&](Row row) {
     const auto text = texts.find(row.environment_id);
-    if (text == texts.end()) return;  // the environment is damaged, as `corrupt` was told
+    if (text == texts.end()) {
+      return corrupt(std::string(sqlite::Damaged(row, "its environment is damaged").message()));
+    }
     row.value.key.environment_text = text->second;
     values.push_back(std::move(row.value));
   }));

@@ -32,7 +32,7 @@ absl::Status SqliteStore::Enqueue(sqlite::Database& database, int64_t environmen
   if (replaced > 0) RETURN_IF_ERROR(AddToMeta(database, kSuperseded, replaced).status());
   ASSIGN_OR_RETURN(const int64_t sequence, AddToMeta(database, kSequence, 1));
   RETURN_IF_ERROR(
-      sqlite::PutRow(database, OutboxRow{sequence, epoch_, environment_id, problem_text}));
+      sqlite::InsertRow(database, OutboxRow{sequence, epoch_, environment_id, problem_text}));
   ASSIGN_OR_RETURN(const int64_t depth, AddToMeta(database, kDepth, 1 - replaced));
   if (depth <= options_.outbox_limit) return absl::OkStatus();
   RETURN_IF_ERROR(
@@ -71,6 +71,7 @@ absl::StatusOr<OutboxPage> SqliteStore::ReadOutbox(size_t limit) {
       }
       if (absl::IsDataLoss(tuning.status())) {
         options_.notice(Concat("not delivered to the fleet, since its row is damaged: ",
+                               row.ok() ? row->problem_text + ": " : "",
                                tuning.status().message()));
       } else if (!tuning.ok() && !absl::IsNotFound(tuning.status())) {
         return tuning.status();

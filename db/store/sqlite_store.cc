@@ -303,7 +303,7 @@ absl::StatusOr<int64_t> SqliteStore::AddBan(const Ban& ban) {
   return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
     BanRow row{ban};
     ASSIGN_OR_RETURN(row.value.number, AddToMeta(database, "ban_sequence", 1));
-    RETURN_IF_ERROR(sqlite::PutRow(database, row));
+    RETURN_IF_ERROR(sqlite::InsertRow(database, row));
     return row.value.number;
   });
 }

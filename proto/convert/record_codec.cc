@@ -358,12 +358,12 @@ absl::Status Read(const v1::Tuning& record, Tuning* tuning) {
   tuning->candidates.clear();
   tuning->candidates.resize(static_cast<size_t>(record.candidates_size()));
   for (int i = 0; i < record.candidates_size(); ++i) {
-    const absl::Status read =
-        Read(record.candidates(i), &tuning->candidates[static_cast<size_t>(i)]);
-    if (std::optional<Violation> broken = ViolationIn(read)) {
-      broken->field = absl::StrCat("candidates[", i, "].", broken->field);
-      return ViolationError(*broken);
-    }
+    absl::Status read = Read(record.candidates(i), &tuning->candidates[static_cast<size_t>(i)]);
+    if (read.ok()) continue;
+    std::optional<Violation> broken = ViolationIn(read);
+    if (!broken.has_value()) return read;
+    broken->field = absl::StrCat("candidates[", i, "].", broken->field);
+    return ViolationError(*broken);
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@ namespace convtune::db::store {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -194,6 +195,39 @@ TEST_F(OutboxTest, ADamagedRowIsVoidAndTold) {
   EXPECT_THAT(Problems(page), ElementsAre(Problem(2)));
   EXPECT_THAT(page.void_ids, SizeIs(1));
   EXPECT_THAT(notices_, SizeIs(1));
+}
+
+TEST_F(OutboxTest, ARowWhoseEnvironmentIsDamagedOrMissingIsVoidAndTold) {
+  Put(1);
+  Put(2);
+  for (const char* damage :
+       {"UPDATE environments SET sm_count = 1",
+        "PRAGMA foreign_keys = OFF; DELETE FROM environments; PRAGMA foreign_keys = ON"}) {
+    SCOPED_TRACE(damage);
+    ASSERT_TRUE(store_->Close().ok());
+    store_.reset();
+    Run(damage);
+    store_ = Open();
+    notices_.clear();
+    const OutboxPage page = Read();
+    EXPECT_THAT(page.entries, IsEmpty());
+    EXPECT_THAT(page.void_ids, SizeIs(2));
+    EXPECT_THAT(notices_, ElementsAre(HasSubstr(Problem(1)), HasSubstr(Problem(2))));
+  }
+}
+
+TEST_F(OutboxTest, ASequenceThatWentBackCostsNoRow) {
+  Put(1);
+  Put(2);
+  const OutboxPage before = Read();
+  ASSERT_TRUE(store_->Close().ok());
+  store_.reset();
+  Run("UPDATE meta SET value = 0 WHERE key = 'outbox_sequence'");
+  store_ = Open();
+  const absl::Status status = store_->PutTuning(SampleTuning(3), SampleEnvironment());
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_EQ(Ids(Read()), Ids(before));
+  EXPECT_THAT(Problems(Read()), ElementsAre(Problem(1), Problem(2)));
 }
 
 }  // namespace

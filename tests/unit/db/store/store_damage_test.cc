@@ -185,6 +185,44 @@ TEST_F(StoreDamageTest, ADamagedBanIsLeftOutAndNoticed) {
   EXPECT_THAT(notices_, ElementsAre(StartsWith("bans row (bans/1)")));
 }
 
+TEST_F(StoreDamageTest, ABanSequenceThatWentBackCostsNoBan) {
+  auto store = Open();
+  ASSERT_TRUE(store->AddBan(SampleBan()).ok());
+  const std::vector<Ban> before = *store->ListBans();
+  ASSERT_TRUE(store->Close().ok());
+  store.reset();
+  Run("UPDATE meta SET value = 0 WHERE key = 'ban_sequence'");
+  store = Open();
+  Ban other = SampleBan();
+  other.reason = "another";
+  const absl::Status status = store->AddBan(other).status();
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_EQ(*store->ListBans(), before);
+}
+
+TEST_F(StoreDamageTest, EachPinAndQuarantineEntryOfADamagedEnvironmentIsNoticed) {
+  auto store = Open();
+  ASSERT_TRUE(store->PutPin(SamplePin(1)).ok());
+  ASSERT_TRUE(store->PutPin(SamplePin(2)).ok());
+  const QuarantineEntry entry{SampleTuning(1).key,        EngineConfig{34, {}},
+                              QuarantineReason::kCrashed, "illegal address",
+                              absl::FromUnixSeconds(7),   {}};
+  ASSERT_TRUE(store->PutQuarantine(entry).ok());
+  ASSERT_TRUE(store->Close().ok());
+  store.reset();
+  Run("UPDATE environments SET sm_count = 1");
+  store = Open();
+  const auto told = [](const std::string& table, int n) {
+    return table + " row (" + SampleTuning(n).key.problem_text + "): its environment is damaged";
+  };
+  EXPECT_THAT(*store->ListPins(), IsEmpty());
+  EXPECT_THAT(notices_,
+              ElementsAre(StartsWith("environments row"), told("pins", 1), told("pins", 2)));
+  notices_.clear();
+  EXPECT_THAT(*store->ListQuarantine(), IsEmpty());
+  EXPECT_THAT(notices_, ElementsAre(StartsWith("environments row"), told("quarantine", 1)));
+}
+
 TEST_F(StoreDamageTest, APutReplacesADamagedTuning) {
   Fill(1);
   Run("UPDATE tunings SET origin = 3");

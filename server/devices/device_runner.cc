@@ -249,7 +249,8 @@ absl::Status DeviceRunner::EnsureWorker() {
     const uint32_t lost_before = lost_steps();
     if (std::popcount(lost_before) > kMostStepsLost) {
       // The GPU is broken as a whole.
-      reason = start_failure_;
+      reason = absl::StrCat("workers died or hung in these steps of their self-check: ",
+                            absl::StrJoin(FailedInstruments(lost_before), ", "));
       PauseBeforeStart(true);
       break;
     }

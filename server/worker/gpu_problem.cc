@@ -97,40 +97,23 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
 absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   RETURN_IF_ERROR(EnsureTensors());
   sound_.reset();
+  awake_ = false;
   std::set<int64_t, std::greater<>> sizes;
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
-    sizes.insert(prepared->workspace_bytes);
-  }
-  // Less may be free than at the start: then the largest go without, see
-  // Launch, and the others are timed.
-  for (const int64_t size : sizes) {
-    if (workspace_.allocated() && size <= workspace_.bytes()) {
-      break;
-    }
-    for (auto& [id, prepared] : prepared_) {
-      prepared.graphs.clear();
-    }
-    tensors_->RemoveCopies();
-    workspace_ = device::GuardedBuffer();
-    absl::StatusOr<device::GuardedBuffer> buffer = device::GuardedBuffer::Allocate(size);
-    if (buffer.ok()) {
-      workspace_ = *std::move(buffer);
-    } else if (!absl::IsResourceExhausted(buffer.status())) {
-      return buffer.status();
-    }
+    sizes.insert(Aligned(prepared->workspace_bytes));
   }
   int most_runs = 1;
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
     most_runs = std::max(most_runs, timing::PlanSample(prepared->expected).runs);
   }
-  RETURN_IF_ERROR(tensors_->AddCopies(most_runs, workspace_limit_ - workspace_.bytes()));
+  RETURN_IF_ERROR(MakeCopies(most_runs, sizes));
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
     prepared->variant_packs.clear();
     if (!prepared->plan.has_value() || !FitsWorkspace(*prepared)) continue;
-    for (int copy = 0; copy < Copies(*prepared); ++copy) {
+    for (int copy = 0; copy < copies_; ++copy) {
       ASSIGN_OR_RETURN(cudnn::Descriptor pack, MakeVariantPack(prepared->workspace_bytes, copy));
       prepared->variant_packs.push_back(std::move(pack));
     }
@@ -187,18 +170,15 @@ absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {
 
 absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode& mode,
                                             Prepared* prepared) {
-  if (!prepared->warm) {
-    RETURN_IF_ERROR(Launch(id, *prepared));
-    RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(resources_.stream), "warm up"));
-    prepared->warm = true;
-  }
   const bool replays = mode.launch == LaunchMode::kGraphCapture;
   if (replays && !resources_.captures) return absl::FailedPreconditionError(kNoCaptures);
   timing::TimedWork work;
   work.cache_state = mode.cache_state;
-  work.copies = Copies(*prepared);
-  while (replays && static_cast<int>(prepared->graphs.size()) < work.copies) {
-    RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
+  work.copies = mode.cache_state == CacheState::kHot ? 1 : copies_;
+  RETURN_IF_ERROR(WarmUp(id, work.copies, prepared));
+  if (replays) {
+    RETURN_IF_ERROR(CaptureCopies(id, std::min(work.copies, most_replay_copies_), prepared));
+    work.copies = std::min(work.copies, most_replay_copies_);
   }
   for (int copy = 0; copy < work.copies; ++copy) {
     work.inputs.push_back(tensors_->fresh_inputs(copy));
@@ -236,7 +216,8 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   CheckedRun checked;
   const auto run = [&] { return resources_.timer->Time(work); };
   ASSIGN_OR_RETURN(checked.first, TryTwice(run));
-  prepared->warm = true;
+  prepared->warm_copies = std::max(prepared->warm_copies, 1);
+  awake_ = true;
   ASSIGN_OR_RETURN(checked.out_of_bounds, WrittenOutOfBounds(*prepared));
   ASSIGN_OR_RETURN(const verify::OutputCheck::Result looked, check_->Look(output.data()));
   checked.error = looked.comparison.error;
@@ -295,6 +276,17 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputC
   return status;
 }
 
+absl::Status GpuProblem::CaptureCopies(const CandidateId& id, int copies, Prepared* prepared) {
+  while (static_cast<int>(prepared->graphs.size()) < copies) {
+    const absl::Status captured = CaptureAndReplay(id, prepared);
+    if (captured.ok()) continue;
+    if (prepared->graphs.empty()) return captured;
+    most_replay_copies_ = static_cast<int>(prepared->graphs.size());
+    break;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepared) {
   const auto copy = static_cast<int>(prepared->graphs.size());
   const auto launch = [&] { return Launch(id, *prepared, copy); };
@@ -324,10 +316,56 @@ absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
   return captured;
 }
 
-int GpuProblem::Copies(const Prepared& prepared) const {
-  if (prepared.workspace_bytes == 0) return tensors_->copies();
-  const int64_t fit = workspace_.bytes() / Aligned(prepared.workspace_bytes);
-  return static_cast<int>(std::clamp<int64_t>(fit, 1, tensors_->copies()));
+absl::Status GpuProblem::MakeCopies(int most_runs,
+                                    const std::set<int64_t, std::greater<>>& workspaces) {
+  const int64_t largest = workspaces.empty() ? 0 : *workspaces.begin();
+  const auto needed = [&](int copies) {
+    const int64_t workspace = std::max(workspace_.bytes(), largest * copies);
+    return device::WholePages(workspace) + (copies - 1) * tensors_->copy_bytes();
+  };
+  copies_ = std::min(most_runs, most_copies_);
+  while (copies_ > 1 && needed(copies_) > workspace_limit_) --copies_;
+  const int wanted = copies_;
+  // Less may be free than at the start: then there are fewer copies, or the largest
+  // workspaces go without, see Launch, and the others are timed.
+  std::set<int64_t, std::greater<>> sizes = workspaces;
+  for (int copies = 2; copies <= wanted; ++copies) sizes.insert(largest * copies);
+  for (const int64_t size : sizes) {
+    if (workspace_.allocated() && size <= workspace_.bytes()) {
+      break;
+    }
+    for (auto& [id, prepared] : prepared_) {
+      prepared.graphs.clear();
+      prepared.warm_copies = 0;
+    }
+    tensors_->RemoveCopies();
+    workspace_ = device::GuardedBuffer();
+    absl::StatusOr<device::GuardedBuffer> buffer = device::GuardedBuffer::Allocate(size);
+    if (buffer.ok()) {
+      workspace_ = *std::move(buffer);
+    } else if (!absl::IsResourceExhausted(buffer.status())) {
+      return buffer.status();
+    }
+  }
+  for (const int64_t size : workspaces) {
+    if (size == 0 || size > workspace_.bytes()) continue;
+    copies_ = static_cast<int>(std::min<int64_t>(copies_, workspace_.bytes() / size));
+  }
+  RETURN_IF_ERROR(tensors_->AddCopies(copies_));
+  copies_ = std::min(copies_, tensors_->copies());
+  if (copies_ < wanted) most_copies_ = copies_;
+  return absl::OkStatus();
+}
+
+absl::Status GpuProblem::WarmUp(const CandidateId& id, int copies, Prepared* prepared) {
+  if (awake_ && prepared->warm_copies >= copies) return absl::OkStatus();
+  for (int copy = awake_ ? prepared->warm_copies : 0; copy < copies; ++copy) {
+    RETURN_IF_ERROR(Launch(id, *prepared, copy));
+  }
+  RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(resources_.stream), "warm up"));
+  prepared->warm_copies = std::max(prepared->warm_copies, copies);
+  awake_ = true;
+  return absl::OkStatus();
 }
 
 void* GpuProblem::Workspace(int64_t bytes, int copy) const {

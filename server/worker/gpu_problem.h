@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -68,7 +69,7 @@ class GpuProblem : public BackendProblem {
     std::optional<cudnn::ExecutionPlan> plan;
     std::vector<cudnn::Descriptor> variant_packs;  // by copy, for the current workspace
     int64_t workspace_bytes = 0;
-    bool warm = false;  // it has run
+    int warm_copies = 0;  // that it has run on, with the current workspace
     // Its blocking kernels gave up, of launches from the stream and of replays.
     bool gave_up = false;
     bool replay_gave_up = false;
@@ -95,11 +96,15 @@ class GpuProblem : public BackendProblem {
   bool FitsWorkspace(const Prepared& prepared) const {
     return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();
   }
-  // Copies of all memory that a candidate touches: of the tensors, as long as the workspace
-  // holds as many of its own.
-  int Copies(const Prepared& prepared) const;
+  // Makes copies of the tensors, and the workspace large enough, for as many copies as
+  // candidates of this many runs and these workspaces can use, all of them alike.
+  absl::Status MakeCopies(int most_runs, const std::set<int64_t, std::greater<>>& workspaces);
   void* Workspace(int64_t bytes, int copy) const;
   absl::Status Launch(const CandidateId& id, const Prepared& prepared, int copy = 0);
+  // Launches it on copies that it has not run on, and waits: what CUDA does late for new
+  // memory would wait for the blocking kernel. The first launch after BeginMeasure() is no
+  // sample's, either, since the GPU has waited for the host.
+  absl::Status WarmUp(const CandidateId& id, int copies, Prepared* prepared);
   absl::StatusOr<TimedRun> TryTwice(const std::function<absl::StatusOr<TimedRun>()>& run);
   // Launches a candidate that has run, if there is one, else this one.
   absl::Status LaunchSound(const CandidateId& id);
@@ -110,6 +115,9 @@ class GpuProblem : public BackendProblem {
   // say why it is not to be captured.
   absl::Status TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
                           Prepared* prepared);
+  // Has a graph of each copy made, or of fewer where a further copy's capture fails: then
+  // replays of all candidates use no more.
+  absl::Status CaptureCopies(const CandidateId& id, int copies, Prepared* prepared);
   // Of the first copy that has no graph.
   absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
@@ -124,6 +132,13 @@ class GpuProblem : public BackendProblem {
   std::optional<verify::ProblemTensors> tensors_;
   std::optional<verify::OutputCheck> check_;
   device::GuardedBuffer workspace_;
+  // Copies of all memory that a candidate touches, for all candidates of a measure request:
+  // they are timed alike.
+  int copies_ = 1;
+  // Copies that there was memory for, and of which replays could be captured.
+  int most_copies_ = timing::kMostRuns;
+  int most_replay_copies_ = timing::kMostRuns;
+  bool awake_ = false;  // something ran since BeginMeasure()
   // Of what was checked, by API, so that no API's first is hopeless.
   std::map<Api, double> best_us_;
   std::map<CandidateId, Prepared> prepared_;

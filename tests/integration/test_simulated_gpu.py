@@ -5,6 +5,7 @@ Each test asserts that the fault that it scripted did fire.
 
 import contextlib
 import json
+import statistics
 import sys
 import threading
 
@@ -446,14 +447,72 @@ def test_relaunches_that_block_the_host_are_timed_all_the_same(bench):
 def test_runs_that_share_a_flush_take_as_long_as_runs_with_one_each(bench):
     """Where there is no memory for copies of y, each run has a flush of its own."""
     problem, y_bytes = "fwd,x=16x16x56x56,w=256x16x1x1,nhwc,f16", 16 * 256 * 56 * 56 * 2
-    it = bench()
+    it = bench(hang_timeout="20s")
     shared = it.tuned(problem, "--api", "graph").candidates
     it.gpu.script(*(f"malloc:{y_bytes} nth:{nth} = fail" for nth in range(2, 100)))
     alone = it.tuned(problem, "--api", "graph", "--force").candidates
-    assert len(it.gpu.fired()) >= 3  # at each step of the race there is another attempt
+    # The larger workspaces, and the first copy: what did not fit is not tried again.
+    assert 1 <= len(it.gpu.fired()) <= 8, it.gpu.fired()
     sampled = [text for text in shared if min(each.get("sampleCount", 0) for each in (shared[text], alone[text])) >= 12]
     ratios = [shared[text]["medianUs"] / alone[text]["medianUs"] for text in sampled]
     assert len(ratios) >= 3 and all(0.95 < ratio < 1.05 for ratio in ratios), ratios
+
+
+def samples_of(trace, candidate=None):
+    """The race's samples in a worker's trace."""
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    return [line for line in lines if tuning_cost.step_of(line) == "race" and candidate in (None, line["candidate"])]
+
+
+def test_the_candidates_of_a_race_share_flushes_alike_whatever_their_workspaces(bench, monkeypatch, tmp_path):
+    trace, usage_path = tmp_path / "trace", tmp_path / "usage"
+    monkeypatch.setenv("CONVTUNE_TRACE", str(trace))
+    it = bench(usage=usage_path)
+    # Engine 62 has configs with workspaces of a few bytes, and with some of a megabyte.
+    it.tuned("fwd,x=32x2048x7x7,w=512x2048x1x1,nhwc,f16", "--api", "graph")
+    usage = tuning_cost.usage_by_time(usage_path)
+    workspaces, besides, before = {}, {}, None
+    for line in map(json.loads, trace.read_text().splitlines()):
+        if line["kind"] == "prepared":
+            workspaces[line["candidate"]] = line.get("workspace_bytes", 0)
+        # The first rounds find copies that are new.
+        if tuning_cost.step_of(line) == "race" and line["round"] >= 3 and line["runs"] >= 6 and before["kind"] == "sample":
+            busy = (tuning_cost.busy_at(usage, line["unix_us"]) - tuning_cost.busy_at(usage, before["unix_us"])) / 1e3
+            besides.setdefault(line["candidate"], []).append(busy / line["runs"] - line["gpu_us"])
+        before = line
+    per_run = {candidate: statistics.median(each) for candidate, each in besides.items()}
+    sizes = [workspaces[candidate] for candidate in per_run]
+    assert min(sizes) < 1000 and max(sizes) > 1_000_000, workspaces
+    assert max(per_run.values()) < 1.15 * min(per_run.values()), per_run
+
+
+def test_a_copy_that_cannot_be_captured_does_not_cost_the_times_of_replays(bench):
+    it = bench()
+    before = it.tuned(PROBLEM, "--api", "legacy")
+    winner = before.winner
+    algorithm = before.candidates[winner]["legacyAlgorithm"]
+    name = f"{algorithm.get('algorithm', 0)}/{algorithm.get('mathType', 0)}"
+    # The first capture is the check's, the second that of the same copy with a larger workspace.
+    it.gpu.script(*(f"legacy:{name} launch:capture nth:{nth} = fail" for nth in (3, 4)))
+    tuning = it.tuned(PROBLEM, "--force", "--api", "legacy")
+    assert it.gpu.fired()
+    ways = {way["launch"] for way in tuning.candidates[winner].get("otherTimes", [])}
+    assert "LAUNCH_MODE_GRAPH_CAPTURE" in ways, tuning.candidates[winner]
+
+
+def test_what_is_done_late_at_the_first_launch_on_a_copy_is_not_behind_a_blocking_kernel(bench, monkeypatch, tmp_path):
+    trace = tmp_path / "trace"
+    monkeypatch.setenv("CONVTUNE_TRACE", str(trace))
+    it = bench()
+    winner = it.tuned().winner
+    trace.write_text("")
+    # The first two launches are the check's.
+    fault = f"config:{winner.removeprefix('graph:')} launch:eager nth:3 = allocate"
+    it.gpu.script(fault)
+    it.tuned(PROBLEM, "--force")
+    samples = samples_of(trace, winner)
+    assert it.gpu.fired() == [fault] and samples
+    assert all(line["blocked"] and line["gave_up"] == 0 for line in samples), samples
 
 
 def test_work_that_runs_early_is_measured_all_the_same(bench):

@@ -206,7 +206,7 @@ def test_with_two_lost_steps_there_is_a_worker_and_with_three_there_is_none(benc
     it.gpu.script(*three)
     it.daemon.start()
     result = it.tune(OTHER)
-    assert result.code != 0 and "no worker can be started: in its self-check, at captures" in result.err, result
+    assert result.code != 0 and "no worker can be started: workers died or hung in these steps of their self-check: clock, checker, captures" in result.err, result
     assert len(it.gpu.fired()) == 3
     assert "gpu:0 cannot be used" in it.cli("doctor").out
 

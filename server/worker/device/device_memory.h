@@ -14,6 +14,12 @@
 
 namespace convtune::worker::device {
 
+// Memory that an allocation takes from the GPU at most: whole pages.
+constexpr int64_t WholePages(int64_t bytes) {
+  constexpr int64_t kPage = int64_t{1} << 21;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
 // Owns device memory of the current device. Move-only. Memory is aligned to
 // 256 bytes at least.
 class DeviceBuffer {

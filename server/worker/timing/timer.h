@@ -25,8 +25,8 @@ struct TimedWork {
   // has run before, so that it neither loads code nor allocates any more.
   std::function<absl::Status(int copy)> launch;
   CacheState cache_state = CacheState::kInputHot;
-  // Copies of all memory that the work touches, 1 at least. Runs on different copies
-  // share one flush.
+  // Copies of all memory that the work touches, 1 at least. Behind a blocking kernel runs on
+  // different copies share one flush.
   int copies = 1;
   // The tensors of each copy that the layer before wrote, in the order in which they are
   // read; empty where there are none.
@@ -56,7 +56,7 @@ class Timer {
 
  private:
   absl::StatusOr<std::optional<TimedRun>> TryOnce(const TimedWork& work, bool block);
-  absl::Status Queue(const TimedWork& work, int runs, double* host_us);
+  absl::Status Queue(const TimedWork& work, int runs, int copies, double* host_us);
   // Leaves nothing of the work's memory in the caches, together with Warm() of copy 0.
   absl::Status Flush(const TimedWork& work);
   // Brings into the caches what a run on `copy` is to find there.

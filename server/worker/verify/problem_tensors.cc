@@ -51,10 +51,14 @@ absl::StatusOr<ProblemTensors::Copy> ProblemTensors::MakeCopy() const {
   return copy;
 }
 
-absl::Status ProblemTensors::AddCopies(int count, int64_t spare_bytes) {
+int64_t ProblemTensors::copy_bytes() const {
   int64_t bytes = 0;
-  for (const cudnn::GraphTensor& tensor : tensors_) bytes += Bytes(tensor);
-  while (copies() < count && copies() * bytes <= spare_bytes) {
+  for (const cudnn::GraphTensor& tensor : tensors_) bytes += device::WholePages(Bytes(tensor));
+  return bytes;
+}
+
+absl::Status ProblemTensors::AddCopies(int count) {
+  while (copies() < count) {
     absl::StatusOr<Copy> copy = MakeCopy();
     if (absl::IsResourceExhausted(copy.status())) break;
     RETURN_IF_ERROR(copy.status());

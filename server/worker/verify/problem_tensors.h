@@ -31,9 +31,11 @@ class ProblemTensors {
   // Of graph.tensors(), in their order.
   const std::vector<int64_t>& uids() const { return uids_; }
 
-  // Adds copies until there are `count`, as far as `spare_bytes` for all but copy 0 and the
-  // GPU's memory go. Waits. Errors are CUDA's.
-  absl::Status AddCopies(int count, int64_t spare_bytes);
+  // Memory of the GPU that a further copy takes at most.
+  int64_t copy_bytes() const;
+  // Adds copies until there are `count`, as far as the GPU's memory goes. Waits. Errors are
+  // CUDA's.
+  absl::Status AddCopies(int count);
   void RemoveCopies() { copies_.erase(copies_.begin() + 1, copies_.end()); }
   int copies() const { return static_cast<int>(copies_.size()); }
   // Of graph.tensors(), in their order.

@@ -24,6 +24,13 @@ std::string Fill(const std::string& block, int64_t bytes) {
   return memory;
 }
 
+TEST(WholePagesTest, AnAllocationTakesPagesOfTwoMebibytes) {
+  EXPECT_EQ(WholePages(0), 0);
+  EXPECT_EQ(WholePages(1), 2 << 20);
+  EXPECT_EQ(WholePages(2 << 20), 2 << 20);
+  EXPECT_EQ(WholePages((2 << 20) + 1), 4 << 20);
+}
+
 TEST(PlanFillTest, RepeatsTheBlockUpToTheLastByte) {
   const std::string block = "abcdefg";
   for (int64_t bytes = 0; bytes < 100; ++bytes) {

@@ -70,6 +70,17 @@ TEST_F(TimerTest, RunsOnDifferentCopiesShareAFlush) {
                                          "launch 0", "event 5", "stamp 1", "release", "wait"));
 }
 
+TEST_F(TimerTest, WithoutABlockingKernelEachRunHasAFlush) {
+  work_.expected.gpu_us = 25;  // two runs
+  work_.copies = 2;
+  work_.inputs = {{{nullptr, 640}}, {{nullptr, 641}}};
+  work_.block_attempts = 0;
+  ASSERT_TRUE(timer_.Time(work_).ok());
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "flush 640", "stamp 0", "read 640", "event 0",
+                                         "launch 0", "event 1", "flush 640", "read 640", "event 2",
+                                         "launch 0", "event 3", "stamp 1", "wait"));
+}
+
 TEST_F(TimerTest, GivesTimeAndClock) {
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
   EXPECT_DOUBLE_EQ(run->gpu_us, 100);

@@ -22,9 +22,11 @@ struct Demand {
 
   bool wants_tuning() const { return on_miss == OnMiss::kEnqueue || on_miss == OnMiss::kTune; }
   bool limits_age() const { return max_age != absl::InfiniteDuration(); }
-  // A tuning that was made then, or before, is too old at `now`.
+  // A tuning that was made then, or before, is too old at `now`. Where no tuning is new
+  // enough, not even one that another node's clock dates ahead of `now` is.
   absl::Time OldestAt(absl::Time now) const {
-    return limits_age() ? now - max_age : absl::InfinitePast();
+    if (!limits_age()) return absl::InfinitePast();
+    return max_age > absl::ZeroDuration() ? now - max_age : absl::InfiniteFuture();
   }
 };
 

@@ -85,6 +85,10 @@ TEST(BetterWork, WhatIsKnownIsTunedAgainWhereMoreIsDemanded) {
   EXPECT_THAT(
       work(HitOf(Evidence::kMeasured), DemandOf(kTune, Evidence::kNone, absl::ZeroDuration())),
       Optional(Eq(jobs::WorkKind::kTune)));
+  EXPECT_THAT(work(HitOf(Evidence::kMeasured, -absl::Hours(24)),
+                   DemandOf(kTune, Evidence::kNone, absl::ZeroDuration())),
+              Optional(Eq(jobs::WorkKind::kTune)))
+      << "of a node whose clock is ahead";
   jobs::Demand list = DemandOf(kTune);
   list.options.list_only = true;
   EXPECT_EQ(work(incomplete, list), std::nullopt);

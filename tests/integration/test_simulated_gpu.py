@@ -77,6 +77,7 @@ def test_every_config_is_listed_where_it_is_asked_for(bench):
     assert len(Tuning(it.cli, F32).candidates) > few
 
 
+@pytest.mark.ci
 def test_the_same_seed_gives_the_same_samples(bench, simulated_daemon, simulated_gpu, cli):
     seen = []
     for seed in (7, 7, 8):
@@ -134,6 +135,7 @@ def test_an_engine_that_computes_nonsense_is_quarantined_and_never_an_answer(ben
     assert again.statuses(1) == {"QUARANTINED"} and len(it.gpu.fired()) == before
 
 
+@pytest.mark.ci
 def test_a_fault_of_most_engines_is_not_believed(bench):
     it = bench()
     it.tuned(F32)
@@ -150,6 +152,7 @@ def test_a_fault_of_most_engines_is_not_believed(bench):
     assert it.tuned(PROBLEM, "--force").evidence == "MEASURED"
 
 
+@pytest.mark.ci
 def test_a_fault_of_a_stock_choices_engine_is_not_believed_of_that_engine(bench):
     it = bench()
     stock = it.stock("graph")
@@ -281,6 +284,7 @@ def test_a_capture_left_open_is_the_candidates_failure_and_no_crash(bench):
         pytest.param("legacy", "abort", marks=pytest.mark.ci),
     ],
 )
+@pytest.mark.ci
 def test_where_a_stock_choice_fails_or_is_quarantined_the_next_stands_in_for_it(bench, api, action):
     it = bench()
     stock = it.stock(api)
@@ -315,6 +319,7 @@ def test_a_slow_engine_is_given_up_after_one_run(bench):
 
 # A capture that is left open within another is on a stream of cuDNN's own, which nobody can end.
 @pytest.mark.parametrize("fault", ["abort", "sticky", pytest.param("launch:capture = leave_capture_open", marks=pytest.mark.ci)])
+@pytest.mark.ci
 def test_what_takes_the_worker_down_twice_is_quarantined(bench, fault):
     it = bench("config:eng28 " + (fault if "=" in fault else f"= {fault}"))
     tuning = it.tuned()
@@ -433,6 +438,7 @@ def test_without_blocking_kernels_tunings_say_so(bench):
     assert "blocking kernel" in it.cli.ok("explain", PROBLEM).out and "blocking kernel" in it.cli("doctor").out
 
 
+@pytest.mark.ci
 def test_relaunches_that_block_the_host_are_timed_all_the_same(bench):
     it = bench(relaunch_blocks=1)
     tuning = it.tuned()
@@ -444,6 +450,7 @@ def test_relaunches_that_block_the_host_are_timed_all_the_same(bench):
     assert after.evidence == "MEASURED" and clocks(after)
 
 
+@pytest.mark.ci
 def test_runs_that_share_a_flush_take_as_long_as_runs_with_one_each(bench):
     """Where there is no memory for copies of y, each run has a flush of its own."""
     problem, y_bytes = "fwd,x=16x16x56x56,w=256x16x1x1,nhwc,f16", 16 * 256 * 56 * 56 * 2
@@ -500,6 +507,7 @@ def test_a_copy_that_cannot_be_captured_does_not_cost_the_times_of_replays(bench
     assert "LAUNCH_MODE_GRAPH_CAPTURE" in ways, tuning.candidates[winner]
 
 
+@pytest.mark.ci
 def test_what_is_done_late_at_the_first_launch_on_a_copy_is_not_behind_a_blocking_kernel(bench, monkeypatch, tmp_path):
     trace = tmp_path / "trace"
     monkeypatch.setenv("CONVTUNE_TRACE", str(trace))

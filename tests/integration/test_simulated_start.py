@@ -131,6 +131,7 @@ def check_limits(it, failed):
 
 
 @pytest.mark.parametrize("instrument", some_in_ci("caches", "blocking_kernel", "clock", "checker"))
+@pytest.mark.ci
 def test_an_instrument_that_fails_limits_what_is_concluded_until_a_worker_finds_it_mended(bench, instrument):
     it = bench(f"{STEPS[instrument]} = fail")
     check_limits(it, [instrument])
@@ -181,6 +182,7 @@ def test_a_step_that_takes_a_worker_down_is_left_out_by_the_next(bench, instrume
 
 
 @pytest.mark.parametrize("instrument", some_in_ci("captures", "blocking_kernel", "clock", "caches", "checker"))
+@pytest.mark.ci
 def test_a_step_that_hangs_is_left_out_by_the_next_worker(bench, instrument):
     it = bench(f"{STEPS[instrument]} times:1 = hang")
     check_limits(it, [instrument])
@@ -211,6 +213,7 @@ def test_with_two_lost_steps_there_is_a_worker_and_with_three_there_is_none(benc
     assert "gpu:0 cannot be used" in it.cli("doctor").out
 
 
+@pytest.mark.ci
 def test_a_clean_self_check_is_kept_and_the_next_worker_skips_its_own(bench):
     it = bench()
     assert it.tuned().failed_self_check() == []

@@ -138,8 +138,9 @@ class Upgrades {
     return driver_of_place_[static_cast<size_t>(row.place)];
   }
 
-  // The driver that has most rows on its poorer side, so that a driver's effect is not
-  // taken for cuDNN's; -1 if none has both.
+  // Returns the driver version by which `before` and `after` are compared: only rows of one
+  // driver are, so that a driver's effect is not taken for cuDNN's. Of the drivers with
+  // rows on both sides it has the most on its poorer side; -1 if no driver has both.
   int CommonDriver(ReportAnalysis::Rows before, ReportAnalysis::Rows after) const {
     std::vector<std::pair<int, int>> counts(drivers_.size());
     for (const ReportRow& row : before) ++counts[static_cast<size_t>(DriverOf(row))].first;

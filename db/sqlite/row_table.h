@@ -137,7 +137,8 @@ class FieldReader {
   }
   void Blob(std::string_view /*name*/, std::string& value) { value = statement_.Blob(next_++); }
 
-  // The first field that means nothing to this program, and why; empty: there is none.
+  // Names the first column whose value this program does not know, and says why; empty if
+  // all values are known.
   const std::string& problem() const { return problem_; }
 
  private:

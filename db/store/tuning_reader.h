@@ -18,8 +18,8 @@ namespace convtune::db::store {
 // Ids of the environments whose rows were sound, by text: rows stay, and keep their numbers.
 using SoundEnvironments = std::map<std::string, int64_t>;
 
-// With samples. NOT_FOUND if there is none; DATA_LOSS if a row of it is damaged, its samples
-// included.
+// Reads the key's tuning with its samples. NOT_FOUND if the database has no such tuning;
+// DATA_LOSS if a row of the tuning, of its candidates or of its samples is damaged.
 absl::StatusOr<Tuning> ReadStoredTuning(const sqlite::Database& database, const TuningKey& key,
                                         SoundEnvironments* known);
 

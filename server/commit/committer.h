@@ -67,7 +67,7 @@ class Committer {
   // delivered yet, which would be lost. Their origin must be FLEET.
   absl::StatusOr<FleetCounts> ApplyFleet(const db::TuningSource& next, const WaitsForFleet& waits);
 
-  // With samples. NOT_FOUND if there is none.
+  // Reads the key's tuning with its samples. NOT_FOUND if nothing is stored under the key.
   absl::StatusOr<Tuning> Get(const TuningKey& key);
   absl::StatusOr<int64_t> Delete(const std::vector<TuningKey>& keys);
   // Deletes those whose origin is FLEET: a tuning of this node that was committed in

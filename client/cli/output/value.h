@@ -16,7 +16,8 @@
 
 namespace convtune::cli::output {
 
-// Numbers stand at the right of their column. Value type.
+// A Value is one cell of a verb's output. Numbers stand at the right of their column. Value
+// type.
 struct Value {
   Value(std::string text) : written(std::move(text)), is_text(true) {}   // NOLINT
   Value(std::string_view text) : Value(std::string(text)) {}             // NOLINT
@@ -25,11 +26,11 @@ struct Value {
   template <std::integral T>
   requires(!std::same_as<T, bool>) Value(T number)  // NOLINT
       : written(std::to_string(number)), align(Align::kRight) {}
-  // To six digits; null in JSON unless it is finite.
+  // The number is written with six digits. One that is not finite is null in JSON.
   Value(double number);  // NOLINT
-  // Empty in CSV and null in JSON where there is none.
+  // A missing number is an empty cell in CSV and null in JSON.
   Value(std::optional<double> number);  // NOLINT
-  // With spaces between in a table and in CSV.
+  // The texts are separated by spaces in a table and in CSV.
   Value(const std::vector<std::string>& texts);  // NOLINT
   // For JSON alone.
   Value(const std::vector<Json>& elements) : Value(JsonArray(elements)) {}          // NOLINT

@@ -90,7 +90,7 @@ std::optional<jobs::WorkKind> BetterWork(const IndexHit& known, const jobs::Dema
 }
 
 LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const jobs::Demand& demand,
-                      bool profile, absl::Time now) {
+                      bool profile, absl::Time asked, absl::Time now) {
   const bool heuristic = demand.on_miss == jobs::OnMiss::kHeuristic;
   LookupDecision decision;
   if (known.tuning == nullptr) {
@@ -106,9 +106,9 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
     if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
       decision.facts = {profile,          answer->evidence, answer->pinned, first_configs_only,
                         tuning.tune_time, tuning.elapsed};
-      const Verdict verdict = Judge(decision.facts, demand, now);
+      const Verdict verdict = Judge(decision.facts, demand, asked);
       if (verdict == Verdict::kHit) return decision;
-      decision.outcome = Insufficient(verdict, tuning, *answer, demand, profile, now);
+      decision.outcome = Insufficient(verdict, tuning, *answer, demand, profile, asked);
       if (heuristic && tuning.has(IncompleteReason::kOutdated)) {
         decision.work = jobs::WorkKind::kFirstConfigs;
       } else if (heuristic && verdict == Verdict::kTooOld &&
@@ -121,7 +121,7 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
       decision.work = jobs::WorkKind::kListAll;
     }
   }
-  if (!heuristic) decision.work = BetterWork(known, demand, profile, now);
+  if (!heuristic) decision.work = BetterWork(known, demand, profile, asked);
   return decision;
 }
 

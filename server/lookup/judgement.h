@@ -34,7 +34,9 @@ struct LookupDecision {
   AnswerFacts facts;  // of an answer
 };
 
+// Ages are as of `asked`, when the caller asked: what was tuned since is new enough,
+// however long the caller waited.
 LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const jobs::Demand& demand,
-                      bool profile, absl::Time now);
+                      bool profile, absl::Time asked, absl::Time now);
 
 }  // namespace convtune::lookup

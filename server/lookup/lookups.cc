@@ -42,10 +42,9 @@ LookupDecision Lookups::DecideRow(const Pending& pending, size_t row, AnswerSour
   const ConvProblem& problem = pending.request.problems[row];
   const TuningKey& key = pending.rows[row].result.key;
   const jobs::Demand& demand = pending.request.demand;
-  const absl::Time now = clock_->Now();
-  const IndexHit known = index_->FindServing(problem, key, demand.OldestAt(now));
-  LookupDecision decision =
-      Decide(known, problem, demand, pending.environment.environment.profile, now);
+  const IndexHit known = index_->FindServing(problem, key, demand.OldestAt(pending.asked));
+  LookupDecision decision = Decide(known, problem, demand, pending.environment.environment.profile,
+                                   pending.asked, clock_->Now());
   if (source != nullptr && std::holds_alternative<Answer>(decision.outcome)) {
     *source = SourceOf(known, decision.facts, problem, key);
   }
@@ -78,6 +77,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   auto pending = std::make_shared<Pending>();
   pending->request = std::move(request);
   pending->environment = environment;
+  pending->asked = clock_->Now();
   pending->done = std::move(done);
   const std::vector<ConvProblem>& problems = pending->request.problems;
   problems_ += static_cast<int64_t>(problems.size());

@@ -82,6 +82,7 @@ class Lookups {
     uint64_t token = 0;
     LookupRequest request;
     ResolvedEnvironment environment;
+    absl::Time asked;
     LookupCallback done;
     std::vector<Row> rows;
     Mutex mutex;

@@ -37,7 +37,8 @@ IndexHit HitOf(Evidence evidence, absl::Duration age = absl::Hours(1)) {
 }
 
 LookupDecision DecisionOf(const IndexHit& known, const jobs::Demand& demand) {
-  return Decide(known, ConvProblem::Parse(kProblem).value(), demand, /*profile=*/false, kJudgedAt);
+  return Decide(known, ConvProblem::Parse(kProblem).value(), demand, /*profile=*/false, kJudgedAt,
+                kJudgedAt);
 }
 
 TEST(Judge, TheLeastEvidenceIsWhatIsDemandedElseTheDefaultOfOnMiss) {

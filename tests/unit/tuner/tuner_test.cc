@@ -1,5 +1,6 @@
 #include "server/tuner/tuner.h"
 
+#include <atomic>
 #include <functional>
 
 #include "gmock/gmock.h"
@@ -91,6 +92,31 @@ TEST_F(TunerTest, AJobThatALookupQueuesTunesWhatIsTooWeakForTheLookup) {
   const jobs::JobSnapshot job = WaitFor(miss.job);
   EXPECT_EQ(job.skipped_count, 0);
   EXPECT_EQ(job.succeeded_count, 1);
+}
+
+// Moves on by two seconds whenever somebody looks at it. Thread-safe.
+class FastClock : public Clock {
+ public:
+  absl::Time Now() const override { return absl::FromUnixSeconds(now_ += 2); }
+
+ private:
+  mutable std::atomic<int64_t> now_{1'000'000'000};
+};
+
+TEST_F(TunerTest, WhatACallerWaitedForIsNotTooOldForIt) {
+  FastClock clock;
+  options_.clock = &clock;
+  Start("");
+  lookup::LookupRequest request = Request({Problem(1), Problem(2)}, jobs::OnMiss::kTune);
+  request.demand.max_age = absl::Seconds(1);
+  const auto response = Lookup(request).value();
+  for (const lookup::LookupResult& result : response.results) {
+    EXPECT_TRUE(std::holds_alternative<lookup::Answer>(result.outcome));
+  }
+  request.demand.on_miss = jobs::OnMiss::kNone;
+  EXPECT_EQ(std::get<lookup::Miss>(Lookup(request)->results.at(0).outcome).reason,
+            lookup::MissReason::kTooOld);
+  tuner_.reset();  // before the clock
 }
 
 TEST_F(TunerTest, ProfileTunesToAFullListingOnce) {

@@ -33,7 +33,7 @@ def main():
             known = candidates(machine.stock(problem, ALL)["modes"][0])
             winner = next(c for c in known[1:] if c.workspace <= known[0].workspace and c.notes == known[0].notes)
             for hit in (True, False):
-                lines = [machine.choice(problem, winner.field(), stock_field(3, known[0]))] if hit else []
+                lines = [machine.choice(problem, winner.field(), stock_field(known[0]))] if hit else []
                 machine.write_snapshot(snapshot, f"environment\t{machine.environment}", *lines)
                 command = [
                     str(build / "bin" / "convtune-bench-preload"), rounds, winner.id if hit else "-",

@@ -188,7 +188,7 @@ def test_unmodified_programs(machine, preload):
     # The frontend takes the daemon's cuDNN, whatever else is installed.
     before = {"convtune release diff": change, "cat >plans.py": f"export LD_LIBRARY_PATH={preload.cudnn_folder}\n"}
     # Publishing comes within a second of the answer, where the machine has a second to spare.
-    run = "convtune run --audit --policy truncate --snapshot"
+    run = "convtune run --policy truncate --snapshot"
     published = {run: "until convtune release list | grep promoted >promoted; do sleep 0.1; done\nsleep 1\n" + run}
     done = machine.type(QUICKSTART + typed("deploy/docs/programs.md", before, published))
     assert re.search(r"^43 plans\n2 plans$", done.stdout, re.MULTILINE), done.stdout

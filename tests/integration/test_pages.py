@@ -50,7 +50,7 @@ ELSEWHERE = {
     ("client/cpp/README.md", "find_package"): "test_install.py builds such a project",
     ("client/cpp/README.md", "#include <convtune/resolver.h>"): "test_install.py builds and runs it",
     ("client/python/README.md", "import sys, convtune"): "test_python_client.py runs it",
-    ("client/python/README.md", "import convtune.torch"): "test_torch_enable.py does it; a torch for CUDA is not here",
+    ("client/python/README.md", "import convtune\n\nconvtune.torch"): "test_torch_enable.py does it; a torch for CUDA is not here",
     ("client/python/README.md", "pip install build-wheel"): "test_wheel.py does it; cuDNN's wheels need a network",
     ("deploy/docs/containers.md", "cd deploy/docker"): "no Docker here: test_containers.py runs the services as processes",
     ("deploy/docs/containers.md", "FROM "): "no Docker here: test_containers.py compares them with the image",

@@ -91,6 +91,33 @@ def test_dlsym_is_the_c_librarys_for_everything_else(preload, served, tmp_path):
     assert done.stdout.splitlines() == ["4321", "True", "False"]
 
 
+# As a manylinux wheel, whose dlsym is that of glibc 2.28 and earlier.
+OLD_REFERENCE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+asm(".symver dlsym, dlsym@GLIBC_2.2.5");
+int main(int argc, char** argv) {
+  void* cudnn = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  for (int i = 1; cudnn != NULL && i < argc; ++i) {
+    Dl_info info;
+    puts(dladdr(dlsym(cudnn, argv[i]), &info) != 0 ? info.dli_fname : "nowhere");
+  }
+}
+"""
+
+
+def test_a_program_that_was_linked_with_an_older_glibc_is_reached(preload, served, tmp_path):
+    _, folder = served
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(OLD_REFERENCE)
+    subprocess.run(["cc", "-o", program, source], check=True)
+    env = preload.env(folder, LD_LIBRARY_PATH=preload.cudnn_folder)
+    done = preload.run([str(program), "cudnnBackendFinalize", "cudnnCreate"], env)
+    hooked, passed = done.stdout.splitlines()
+    assert hooked == str(preload.preload) and "libcudnn" in passed
+
+
 HOOKS = {
     "dlsym",
     "cudnnBackendCreateDescriptor", "cudnnBackendDestroyDescriptor", "cudnnBackendSetAttribute",

@@ -1,6 +1,6 @@
 #include "db/layered_tunings.h"
 
-#include <algorithm>
+#include <map>
 #include <optional>
 
 #include "db/bundle/bundle_codec.h"
@@ -154,17 +154,16 @@ absl::Status LayeredTunings::ForEachStored(
 }
 
 absl::StatusOr<std::vector<Environment>> LayeredTunings::ListEnvironments() const {
-  ASSIGN_OR_RETURN(std::vector<Environment> environments, store_->ListEnvironments());
+  std::map<std::string, Environment> by_text;
+  ASSIGN_OR_RETURN(const std::vector<Environment> stored, store_->ListEnvironments());
+  for (const Environment& environment : stored) by_text.emplace(environment.ToText(), environment);
   for (const auto& layer : layers_) {
     for (const Environment& environment : layer->environments()) {
-      const std::string text = environment.ToText();
-      const auto known = std::find_if(environments.begin(), environments.end(),
-                                      [&text](const Environment& e) { return e.ToText() == text; });
-      if (known == environments.end()) environments.push_back(environment);
+      by_text.emplace(environment.ToText(), environment);
     }
   }
-  std::sort(environments.begin(), environments.end(),
-            [](const Environment& a, const Environment& b) { return a.ToText() < b.ToText(); });
+  std::vector<Environment> environments;
+  for (auto& [text, environment] : by_text) environments.push_back(std::move(environment));
   return environments;
 }
 

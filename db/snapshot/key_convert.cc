@@ -25,42 +25,32 @@ absl::StatusOr<std::string> PaddedText(const char* field, const char* text, size
   return std::string(text, end);
 }
 
-std::optional<DataType> ToType(uint8_t number) {
-  if (number < static_cast<uint8_t>(DataType::kF64) ||
-      number > static_cast<uint8_t>(DataType::kE5M2)) {
-    return std::nullopt;
-  }
-  return static_cast<DataType>(number);
-}
-
 absl::Status CheckNumbers(const ProblemKey& key) {
-  if (key.operation < 1 || key.operation > 3) {
-    return ViolationError({"operation", Concat("must be 1, 2 or 3, is ", int{key.operation})});
-  }
-  for (const uint8_t type : {key.data_type, key.output_type, key.compute_type}) {
-    if (!ToType(type)) {
-      return ViolationError({"data_type", Concat("unknown type ", int{type})});
-    }
-  }
-  if (key.mode < 1 || key.mode > 2) {
-    return ViolationError({"mode", Concat("must be 1 or 2, is ", int{key.mode})});
-  }
-  if (key.spatial_rank < 2 || key.spatial_rank > kMaxSpatial) {
-    return ViolationError({"spatial_rank", Concat("must be 2 or 3, is ", int{key.spatial_rank})});
-  }
-  if (key.epilogue_count > kMaxEpilogue) {
-    return ViolationError(
-        {"epilogue_count", Concat("must be at most 4, is ", int{key.epilogue_count})});
-  }
-  for (int i = 0; i < key.epilogue_count; ++i) {
-    if (key.epilogue[i] < 1 || key.epilogue[i] > 3) {
-      return ViolationError(
-          {"epilogue", Concat("must be of 1, 2 and 3, has ", int{key.epilogue[i]})});
-    }
-  }
-  if (key.epilogue_count > 0 && !ToType(key.intermediate_type)) {
-    return ViolationError(
-        {"intermediate_type", Concat("unknown type ", int{key.intermediate_type})});
+  constexpr int kTypes = static_cast<int>(DataType::kE5M2);
+  constexpr int kOps = static_cast<int>(EpilogueOp::kRelu);
+  const int ops = key.epilogue_count;
+  const struct {
+    const char* field;
+    int number;
+    int least;
+    int most;
+  } numbers[] = {
+      {"operation", key.operation, 1, static_cast<int>(Operation::kBwdFilter)},
+      {"data_type", key.data_type, 1, kTypes},
+      {"output_type", key.output_type, 1, kTypes},
+      {"compute_type", key.compute_type, 1, kTypes},
+      {"intermediate_type", key.intermediate_type, ops > 0 ? 1 : 0, kTypes},
+      {"mode", key.mode, 1, static_cast<int>(ConvolutionMode::kConvolution)},
+      {"spatial_rank", key.spatial_rank, 2, kMaxSpatial},
+      {"epilogue_count", ops, 0, kMaxEpilogue},
+      {"epilogue[0]", key.epilogue[0], ops > 0 ? 1 : 0, kOps},
+      {"epilogue[1]", key.epilogue[1], ops > 1 ? 1 : 0, kOps},
+      {"epilogue[2]", key.epilogue[2], ops > 2 ? 1 : 0, kOps},
+      {"epilogue[3]", key.epilogue[3], ops > 3 ? 1 : 0, kOps},
+  };
+  for (const auto& [field, number, least, most] : numbers) {
+    if (number >= least && number <= most) continue;
+    return ViolationError({field, Concat("must be from ", least, " to ", most, ", is ", number)});
   }
   return absl::OkStatus();
 }
@@ -121,9 +111,9 @@ absl::StatusOr<ConvProblem> ToProblem(const ProblemKey& key) {
   spec.strides = window(key.strides);
   spec.dilations = window(key.dilations);
   spec.groups = key.groups;
-  spec.data_type = ToType(key.data_type);
-  spec.output_type = ToType(key.output_type);
-  spec.compute_type = ToType(key.compute_type);
+  spec.data_type = static_cast<DataType>(key.data_type);
+  spec.output_type = static_cast<DataType>(key.output_type);
+  spec.compute_type = static_cast<DataType>(key.compute_type);
   spec.mode = static_cast<ConvolutionMode>(key.mode);
   spec.alignment_bytes = key.alignment;
   spec.sm_count_target = key.sm_count_target;
@@ -131,7 +121,7 @@ absl::StatusOr<ConvProblem> ToProblem(const ProblemKey& key) {
     spec.epilogue.push_back(static_cast<EpilogueOp>(key.epilogue[i]));
   }
   if (key.epilogue_count > 0) {
-    spec.intermediate_type = ToType(key.intermediate_type);
+    spec.intermediate_type = static_cast<DataType>(key.intermediate_type);
   }
   ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Create(spec));
   ASSIGN_OR_RETURN(const ProblemKey canonical, ToKey(problem));

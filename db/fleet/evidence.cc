@@ -29,14 +29,10 @@ absl::Status Check(const FleetDelivery& delivery) {
   bundle::BundleEnvironmentRow environment;
   environment.text = delivery.tuning.key.environment_text;
   environment.environment = delivery.environment;
-  std::vector<bundle::BundleRefusal> refusals;
-  if (bundle::FromBundleTuning(bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false),
-                               environment, absl::InfiniteFuture(), &refusals)
-          .has_value()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(refusals.empty() ? "tuning: breaks a rule"
-                                                     : ToString({refusals.front().violation}));
+  return bundle::FromBundleTuning(
+             bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false), environment,
+             absl::InfiniteFuture())
+      .status();
 }
 
 // Deliveries of one node, one after the other.
@@ -333,10 +329,8 @@ std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
   const bundle::BundleEnvironmentRow known = bundle::FromBundleEnvironment(environment);
   v1::Tuning proto;
   if (!proto.ParseFromString(payload)) return std::nullopt;
-  std::vector<bundle::BundleRefusal> refusals;
-  std::optional<Tuning> tuning =
-      bundle::FromBundleTuning(proto, known, absl::InfiniteFuture(), &refusals);
-  if (!tuning.has_value()) return std::nullopt;
+  absl::StatusOr<Tuning> tuning = bundle::FromBundleTuning(proto, known, absl::InfiniteFuture());
+  if (!tuning.ok()) return std::nullopt;
   return StoredEvidence{*std::move(tuning), known.environment};
 }
 

@@ -1,34 +1,17 @@
 #include "db/fleet/upgrades.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "db/fleet/queue.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/text.h"
 
 namespace convtune::db::fleet {
 namespace {
-
-auto VersionOf(const Environment& e) {
-  return std::tuple(e.cudnn.major, e.cudnn.minor, e.cudnn.patch);
-}
-
-// "580.65.06" to its numbers.
-std::vector<int> Numbers(const std::string& version) {
-  std::vector<int> numbers;
-  for (const auto part : absl::StrSplit(version, '.')) {
-    int value = 0;
-    std::from_chars(part.data(), part.data() + part.size(), value);
-    numbers.push_back(value);
-  }
-  return numbers;
-}
 
 // The newest earlier one of the same hardware that the fleet has tunings of.
 absl::StatusOr<std::optional<Environment>> Predecessor(postgres::Connection& postgres,
@@ -44,10 +27,10 @@ absl::StatusOr<std::optional<Environment>> Predecessor(postgres::Connection& pos
     each.gpu_model = rows.Text(row, 1);
     Environment same = each;
     same.cudnn = environment.cudnn;
-    if (same.ToText() != environment.ToText() || VersionOf(each) >= VersionOf(environment)) {
+    if (same.ToText() != environment.ToText() || each.cudnn >= environment.cudnn) {
       continue;
     }
-    if (!newest.has_value() || VersionOf(*newest) < VersionOf(each)) newest = each;
+    if (!newest.has_value() || newest->cudnn < each.cudnn) newest = each;
   }
   return newest;
 }
@@ -59,7 +42,7 @@ absl::StatusOr<bool> IsNewestDriver(postgres::Connection& postgres, int64_t envi
                                   "environment_id = $1 AND driver_version <> ''",
                                   postgres::Params().Int(environment_id)));
   for (int row = 0; row < rows.rows(); ++row) {
-    if (Numbers(driver) < Numbers(rows.Text(row, 0))) return false;
+    if (VersionNumbers(driver) < VersionNumbers(rows.Text(row, 0))) return false;
   }
   return true;
 }

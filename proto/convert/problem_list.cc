@@ -7,12 +7,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "proto/base/strings.h"
-#include "proto/convert/csv_columns.h"
 #include "proto/convert/csv_problems.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/sizes.h"
@@ -110,12 +108,12 @@ class ListReader {
     if (form_ == Form::kUnknown) {
       form_ = text.front() != '{' && LooksLikeCsvHeader(text) ? Form::kCsv : Form::kLines;
       if (form_ == Form::kCsv) {
-        csv_ = std::make_unique<CsvProblems>(text, Source(), overrides_, &list_);
-        return csv_->ok();
+        csv_ = ReadCsvHeader(text, Source(), overrides_, &list_);
+        return csv_ != nullptr;
       }
     }
     if (form_ == Form::kCsv) {
-      csv_->Read(text, Source());
+      csv_(text, Source());
     } else {
       ReadLineOfProblems(text);
     }
@@ -177,7 +175,7 @@ class ListReader {
   const std::string name_;
   const ProblemOverrides& overrides_;
   ProblemList list_;
-  std::unique_ptr<CsvProblems> csv_;
+  CsvRowReader csv_;
   Form form_ = Form::kUnknown;
   int64_t line_number_ = 0;
 };

@@ -5,11 +5,13 @@
 #include <cstdlib>
 #include <istream>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "proto/base/default_paths.h"
+#include "proto/base/duration.h"
 #include "proto/base/program_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
@@ -58,18 +60,16 @@ struct Texts {
 };
 
 std::string CheckDuration(const std::string& text) {
-  absl::Duration value;
-  if (!absl::ParseDuration(text, &value) || value <= absl::ZeroDuration() ||
-      value > absl::Hours(24 * 365)) {
-    return "must be a time such as 500ms, 30s or 5m, more than 0 and at most a year";
+  const std::optional<absl::Duration> value = ParseDuration(text);
+  if (!value || *value <= absl::ZeroDuration() || *value > absl::Hours(24 * 365)) {
+    return "must be a time such as 500ms, 5m or 30d, more than 0 and at most a year";
   }
   return "";
 }
 
 std::string CheckIdleWait(const std::string& text) {
-  absl::Duration value;
-  const bool sound =
-      absl::ParseDuration(text, &value) && value >= absl::ZeroDuration() && value <= absl::Hours(1);
+  const std::optional<absl::Duration> value = ParseDuration(text);
+  const bool sound = value && *value >= absl::ZeroDuration() && *value <= absl::Hours(1);
   return sound ? "" : "must be a time such as 30s or 5m, at most 1h";
 }
 
@@ -103,7 +103,9 @@ CLI::Option* WithEnvironment(CLI::Option* option) {
 CLI::Option* AddTime(CLI::App* app, const std::string& name, absl::Duration* value,
                      const std::string& help,
                      std::string (*check)(const std::string&) = CheckDuration) {
-  const auto read = [value](const std::string& text) { absl::ParseDuration(text, value); };
+  const auto read = [value](const std::string& text) {
+    *value = ParseDuration(text).value_or(*value);
+  };
   return WithEnvironment(app->add_option_function<std::string>("--" + name, read, help)
                              ->default_str(absl::FormatDuration(*value))
                              ->check(check));

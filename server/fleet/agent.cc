@@ -49,11 +49,10 @@ constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   const db::bundle::BundleEnvironmentRow environment =
       db::bundle::FromBundleEnvironment(row.environment());
-  std::vector<db::bundle::BundleRefusal> refusals;
   // Nothing is judged by the node's clock.
-  std::optional<Tuning> tuning =
-      db::bundle::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture(), &refusals);
-  if (!tuning.has_value()) return std::nullopt;
+  absl::StatusOr<Tuning> tuning =
+      db::bundle::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture());
+  if (!tuning.ok()) return std::nullopt;
   db::fleet::FleetDelivery delivery;
   delivery.id = {row.id().epoch(), row.id().sequence()};
   delivery.environment = environment.environment;

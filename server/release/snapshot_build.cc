@@ -117,7 +117,7 @@ class Builder {
     Evidence evidence;
     bool pinned;
     int64_t release;
-    std::optional<snapshot::StockNotes> stock;
+    snapshot::StockChoice stock;
   };
 
   // False where the database says why the problem has no choice.
@@ -137,10 +137,10 @@ class Builder {
     return std::nullopt;
   }
 
-  static std::optional<snapshot::StockNotes> NotesOf(const Choice* stock) {
-    if (stock == nullptr || ApiOf(stock->candidate.id) != Api::kGraph) return std::nullopt;
-    return snapshot::StockNotes{stock->candidate.numerical_notes, stock->candidate.behavior_notes,
-                                stock->candidate.workspace_bytes};
+  static snapshot::StockChoice NotesOf(const Choice* stock) {
+    if (stock == nullptr || ApiOf(stock->candidate.id) != Api::kGraph) return {};
+    return {1, stock->candidate.numerical_notes, stock->candidate.behavior_notes, 0,
+            stock->candidate.workspace_bytes};
   }
 
   static absl::Status WriteEntry(const Entry& entry,

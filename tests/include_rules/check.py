@@ -22,15 +22,15 @@ TUNER_FOLDERS = ["server/" + room for room in
                ("commit", "decision", "devices", "jobs", "lookup", "release", "supervisor", "tuning")]  # fmt: skip
 
 # What the other folders of the model are built on.
-MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enums", "environment", "missing", "text", "violation")]
+MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enum_words", "enums", "environment", "missing", "text", "violation")]
 
 # Folders of ours that a folder may include beside itself; the longest prefix
 # decides. A path's children go with it.
 MAY_INCLUDE = {
     "proto/base": [],
-    "proto/model": ["proto/base"],
+    "proto/model": ["proto/base", "proto/convtune/v1"],
     "proto/model/problem": ["proto/base", *MODEL_FLOOR],
-    "proto/model/tuning": ["proto/base", *MODEL_FLOOR, "proto/model/problem"],
+    "proto/model/tuning": ["proto/base", "proto/convtune/v1", *MODEL_FLOOR, "proto/model/problem"],
     "proto/model/release": ["proto/base", *MODEL_FLOOR, "proto/model/tuning"],
     "proto": ["proto"],
     "db": ["proto"],

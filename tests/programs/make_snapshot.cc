@@ -51,7 +51,7 @@ snapshot::SnapshotChoice ReadChoice(std::string_view line,
     const auto notes = static_cast<uint32_t>(std::stoul(values["notes"]));
     const int64_t workspace = std::stoll(values["workspace"]);
     if (values.count("stock") > 0) {
-      choice.stock = snapshot::StockNotes{notes, 0, workspace};
+      choice.stock = snapshot::StockChoice{1, notes, 0, 0, workspace};
       continue;
     }
     Candidate candidate;

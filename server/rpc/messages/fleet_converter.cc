@@ -60,7 +60,6 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
       args.refused.push_back(absl::StrCat("tunings[", index, "].", why));
     }
   };
-  std::vector<db::bundle::BundleRefusal> refusals;
   for (int i = 0; i < request.tunings_size(); ++i) {
     const v1::Tuning& row = request.tunings(i);
     if (row.environment_number() < 1 || row.environment_number() > request.environments_size()) {
@@ -69,13 +68,11 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
     }
     const db::bundle::BundleEnvironmentRow& environment =
         environments[static_cast<size_t>(row.environment_number()) - 1];
-    refusals.clear();
     // Times are the fleet server's: this node's clock may be behind it.
-    std::optional<Tuning> tuning =
-        db::bundle::FromBundleTuning(row, environment, absl::InfiniteFuture(), &refusals);
-    if (!tuning.has_value()) {
-      const Violation& first = refusals.front().violation;
-      refuse(i, absl::StrCat(first.field, ": ", first.rule));
+    absl::StatusOr<Tuning> tuning =
+        db::bundle::FromBundleTuning(row, environment, absl::InfiniteFuture());
+    if (!tuning.ok()) {
+      refuse(i, std::string(tuning.status().message()));
       continue;
     }
     tuning->origin = Origin::kFleet;

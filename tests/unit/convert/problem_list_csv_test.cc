@@ -4,7 +4,6 @@
 #include <sstream>
 #include <string>
 
-#include "proto/convert/csv_columns.h"
 #include "proto/convert/csv_problems.h"
 #include "proto/convert/problem_list.h"
 
@@ -252,10 +251,16 @@ TEST(CsvProblemsTest, AnUnclosedQuoteInTheHeaderIsRefused) {
 }
 
 TEST(CsvProblemsTest, QuotesMayHoldCommasAndQuotes) {
-  EXPECT_THAT(*SplitCsvLine(R"(a, "b,c" ,"d ""e""",,)"),
-              ElementsAre("a", "b,c", "d \"e\"", "", ""));
-  EXPECT_FALSE(SplitCsvLine("\"a"));
-  EXPECT_FALSE(SplitCsvLine("\"a\"b"));
+  const std::string header = "problem, \"no \"\"te\"\"\" ,count\n";
+  const std::string problem = "\"fwd,x=1x1x1x1,w=1x1x1x1\"";
+  const ProblemList list = Read(header + problem + R"( , "d ""e"", f",2)" + "\n");
+  EXPECT_THAT(list.notices, ElementsAre("ignored columns: no \\\"te\\\""));
+  ASSERT_EQ(list.rows.size(), 1u);
+  EXPECT_EQ(list.rows[0].count, 2);
+  for (const char* bad : {"\"a,1\n", "\"a\"b,1\n"}) {
+    EXPECT_THAT(OnlyError(Read(header + problem + "," + bad)),
+                HasSubstr("row: a quoted field must be closed and end at a comma"));
+  }
 }
 
 }  // namespace

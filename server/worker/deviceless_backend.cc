@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
   ASSIGN_OR_RETURN(cudnn::Descriptor properties,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
   RETURN_IF_ERROR(
-      properties.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json));
+      properties.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json));
   if (const absl::Status taken = properties.Finalize(); !taken.ok()) {
     return Explain(taken, profile, stub);
   }

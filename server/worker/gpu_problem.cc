@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_status.h"
-#include "server/worker/cudnn/legacy_notes.h"
 #include "server/worker/cudnn/stale_errors.h"
 #include "server/worker/search/graph_listing.h"
 #include "server/worker/search/legacy_search.h"
@@ -427,9 +426,9 @@ absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_
   void* workspace = workspace_bytes > 0 ? Workspace(workspace_bytes, copy) : nullptr;
   ASSIGN_OR_RETURN(cudnn::Descriptor pack,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
-  RETURN_IF_ERROR(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids()));
-  RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data(copy)));
-  RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace}));
+  RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids()));
+  RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data(copy)));
+  RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace));
   RETURN_IF_ERROR(pack.Finalize());
   return pack;
 }

@@ -28,15 +28,11 @@ absl::StatusOr<EngineSpace> ReadEngine(const cudnn::OperationGraph& graph, int64
   std::vector<KnobRange> ranges;
   for (const cudnn::Descriptor& info : infos) {
     KnobRange range;
-    ASSIGN_OR_RETURN(const auto type, info.GetEnums<cudnnBackendKnobType_t>(
-                                          CUDNN_ATTR_KNOB_INFO_TYPE, CUDNN_TYPE_KNOB_TYPE));
-    if (type.size() != 1) {
-      return absl::InternalError("a knob without a type");
-    }
-    range.type = static_cast<int>(type[0]);
-    ASSIGN_OR_RETURN(range.minimum, info.GetInt64(CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE));
-    ASSIGN_OR_RETURN(range.maximum, info.GetInt64(CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE));
-    ASSIGN_OR_RETURN(range.stride, info.GetInt64(CUDNN_ATTR_KNOB_INFO_STRIDE));
+    ASSIGN_OR_RETURN(const auto type, info.Get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_INFO_TYPE));
+    range.type = static_cast<int>(type);
+    ASSIGN_OR_RETURN(range.minimum, info.Get<int64_t>(CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE));
+    ASSIGN_OR_RETURN(range.maximum, info.Get<int64_t>(CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE));
+    ASSIGN_OR_RETURN(range.stride, info.Get<int64_t>(CUDNN_ATTR_KNOB_INFO_STRIDE));
     ranges.push_back(range);
   }
   return EngineSpace{index, notes, KnobSpace(std::move(ranges))};
@@ -78,7 +74,7 @@ std::vector<std::pair<int, int64_t>> KnobSpace::At(int64_t i) const {
 
 absl::Status ListEngines(const cudnn::OperationGraph& graph, ListingSink* sink) {
   ASSIGN_OR_RETURN(const int64_t count,
-                   graph.descriptor().GetInt64(CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT));
+                   graph.descriptor().Get<int64_t>(CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT));
   std::vector<EngineSpace> engines;
   for (int64_t index = 0; index < count; ++index) {
     if (sink->Over()) {

@@ -29,7 +29,7 @@ uint32_t MaskOf(const std::vector<Note>& notes) {
 absl::StatusOr<EngineConfig> ReadConfig(const cudnn::Descriptor& config,
                                         const cudnn::Descriptor& engine) {
   EngineConfig result;
-  ASSIGN_OR_RETURN(result.engine_index, engine.GetInt64(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  ASSIGN_OR_RETURN(result.engine_index, engine.Get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
   // cuDNN gives 0 as the count of knob choices; there is at most one for each
   // knob of the engine.
   ASSIGN_OR_RETURN(const int64_t most,
@@ -38,14 +38,10 @@ absl::StatusOr<EngineConfig> ReadConfig(const cudnn::Descriptor& config,
                    config.GetDescriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
                                          CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, most));
   for (const cudnn::Descriptor& choice : choices) {
-    ASSIGN_OR_RETURN(const std::vector<cudnnBackendKnobType_t> type,
-                     choice.GetEnums<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
-                                                             CUDNN_TYPE_KNOB_TYPE));
-    ASSIGN_OR_RETURN(const int64_t value, choice.GetInt64(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
-    if (type.size() != 1) {
-      return absl::InternalError("a knob choice without a type");
-    }
-    result.knobs.emplace_back(static_cast<int>(type[0]), value);
+    ASSIGN_OR_RETURN(const auto type,
+                     choice.Get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE));
+    ASSIGN_OR_RETURN(const int64_t value, choice.Get<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+    result.knobs.emplace_back(static_cast<int>(type), value);
   }
   std::sort(result.knobs.begin(), result.knobs.end());
   return result;
@@ -55,11 +51,9 @@ absl::StatusOr<EngineConfig> ReadConfig(const cudnn::Descriptor& config,
 
 absl::StatusOr<EngineNotes> ReadNotes(const cudnn::Descriptor& engine) {
   ASSIGN_OR_RETURN(const auto numerical,
-                   engine.GetEnums<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                                                CUDNN_TYPE_NUMERICAL_NOTE));
+                   engine.GetAll<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE));
   ASSIGN_OR_RETURN(const auto behavior,
-                   engine.GetEnums<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
-                                                               CUDNN_TYPE_BEHAVIOR_NOTE));
+                   engine.GetAll<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE));
   return EngineNotes{MaskOf(numerical), MaskOf(behavior)};
 }
 
@@ -79,16 +73,14 @@ absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
                                             cudnnBackendHeurMode_t mode, absl::Time deadline) {
   ASSIGN_OR_RETURN(cudnn::Descriptor heuristics,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
-  RETURN_IF_ERROR(
-      heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor()));
-  RETURN_IF_ERROR(heuristics.SetEnum(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
+  RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor()));
+  RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, mode));
   if (graph.sm_count_target() > 0) {
-    RETURN_IF_ERROR(
-        heuristics.SetInt32(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, graph.sm_count_target()));
+    RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, graph.sm_count_target()));
   }
   if (graph.target().device_properties != nullptr) {
-    RETURN_IF_ERROR(heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
-                                             *graph.target().device_properties));
+    RETURN_IF_ERROR(
+        heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *graph.target().device_properties));
   }
   RETURN_IF_ERROR(heuristics.Finalize());
   ASSIGN_OR_RETURN(

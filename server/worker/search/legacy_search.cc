@@ -9,8 +9,8 @@
 
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/reduction_length.h"
+#include "proto/model/tuning/legacy_notes.h"
 #include "server/worker/cudnn/cudnn_status.h"
-#include "server/worker/cudnn/legacy_notes.h"
 #include "server/worker/device/device_memory.h"
 #include "server/worker/search/legacy_ranks.h"
 

@@ -36,29 +36,29 @@ absl::StatusOr<timing::MemorySpan> GpuSelfCheckDevice::Memory() {
   return timing::MemorySpan{memory_->data(), memory_->bytes()};
 }
 
-absl::StatusOr<CheckedRun> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
+absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kKnownProblem));
   ASSIGN_OR_RETURN(const int64_t free_bytes, device::FreeDeviceMemory());
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GpuProblem> known,
       GpuProblem::Create(problem, resources_, free_bytes / 2, verify::InputValues::kSmallIntegers));
   ListingOptions options;
-  options.depth = ListingDepth::kFirstConfigs;
+  options.depth = worker::v1::LISTING_FIRST_CONFIGS;
   std::vector<CandidateId> ids;
-  ASSIGN_OR_RETURN(const ListingEnd end, known->List(options, [&ids](const Candidate& c) {
+  ASSIGN_OR_RETURN(const worker::v1::Outcome end, known->List(options, [&ids](const Candidate& c) {
     ids.push_back(c.id);
     return true;
   }));
   // Not every engine can be built for every problem.
   absl::Status refused = absl::OkStatus();
   const auto stock = std::find_if(ids.begin(), ids.end(), [&](const CandidateId& id) {
-    const absl::StatusOr<PreparedCandidate> prepared = known->Prepare(id);
+    const absl::StatusOr<worker::v1::Prepared> prepared = known->Prepare(id);
     refused.Update(prepared.status());
-    return prepared.ok() && !prepared->over_memory;
+    return prepared.ok() && !prepared->over_memory();
   });
   if (stock == ids.end()) {
     return absl::UnavailableError(
-        absl::StrCat("nothing can be run: ", end.refusals, refused.message()));
+        absl::StrCat("nothing can be run: ", end.message(), refused.message()));
   }
   RETURN_IF_ERROR(known->BeginMeasure({*stock}));
   if (known->SpoilCapture(*stock).ok()) {

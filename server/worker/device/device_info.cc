@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -127,50 +129,45 @@ absl::StatusOr<std::string> DumpDeviceProperties(int ordinal) {
   ASSIGN_OR_RETURN(const int cooperative, Attribute(cudaDevAttrCooperativeLaunch, ordinal));
   int driver = 0;
   RETURN_IF_ERROR(cudnn::ToStatus(cudaDriverGetVersion(&driver), "driver version"));
-  // Keys in the order of the alphabet; cudaDeviceId is the GPU's place on this
-  // machine, which is no property of the model.
-  return absl::StrCat("{\"cudaDeviceId\":0",                            //
-                      ",\"deviceName\":", JsonQuote(p.name),            //
-                      ",\"deviceVer\":", p.major * 100 + p.minor * 10,  //
-                      ",\"driverVer\":", driver,                        //
-                      ",\"isTccDriver\":", p.tccDriver,                 //
-                      ",\"l2CacheSize\":", p.l2CacheSize,               //
-                      ",\"maxBlockSize\":[", p.maxThreadsDim[0], ",", p.maxThreadsDim[1], ",",
-                      p.maxThreadsDim[2], "]",                             //
-                      ",\"maxCtasPerSM\":", p.maxBlocksPerMultiProcessor,  //
-                      ",\"maxGridSize\":[", p.maxGridSize[0], ",", p.maxGridSize[1], ",",
-                      p.maxGridSize[2],
-                      "]",                                                                //
-                      ",\"maxRegistersPerSM\":", p.regsPerMultiprocessor,                 //
-                      ",\"maxSharedMemoryPerBlock\":", p.sharedMemPerBlock,               //
-                      ",\"maxSharedMemoryPerBlockOptin\":", p.sharedMemPerBlockOptin,     //
-                      ",\"maxThreadsPerBlock\":", p.maxThreadsPerBlock,                   //
-                      ",\"maxThreadsPerSM\":", p.maxThreadsPerMultiProcessor,             //
-                      ",\"memClockRateKHz\":", memory_clock,                              //
-                      ",\"memoryBusWidth\":", memory_bus,                                 //
-                      ",\"multiProcessorCount\":", p.multiProcessorCount,                 //
-                      ",\"pciDeviceId\":", p.pciDeviceID,                                 //
-                      ",\"regsPerBlock\":", p.regsPerBlock,                               //
-                      ",\"reservedSharedMemoryPerBlock\":", p.reservedSharedMemPerBlock,  //
-                      ",\"smClockRateKHz\":", sm_clock,                                   //
-                      ",\"supportCoopLaunch\":", cooperative,                             //
-                      ",\"totalGlobalMem\":", p.totalGlobalMem,                           //
-                      ",\"warpSize\":", p.warpSize, "}");
+  // cudaDeviceId is the GPU's number on this machine, which is no property of the model.
+  return ToLine({{"cudaDeviceId", 0},
+                 {"deviceName", p.name},
+                 {"deviceVer", p.major * 100 + p.minor * 10},
+                 {"driverVer", driver},
+                 {"isTccDriver", p.tccDriver},
+                 {"l2CacheSize", p.l2CacheSize},
+                 {"maxBlockSize", p.maxThreadsDim},
+                 {"maxCtasPerSM", p.maxBlocksPerMultiProcessor},
+                 {"maxGridSize", p.maxGridSize},
+                 {"maxRegistersPerSM", p.regsPerMultiprocessor},
+                 {"maxSharedMemoryPerBlock", p.sharedMemPerBlock},
+                 {"maxSharedMemoryPerBlockOptin", p.sharedMemPerBlockOptin},
+                 {"maxThreadsPerBlock", p.maxThreadsPerBlock},
+                 {"maxThreadsPerSM", p.maxThreadsPerMultiProcessor},
+                 {"memClockRateKHz", memory_clock},
+                 {"memoryBusWidth", memory_bus},
+                 {"multiProcessorCount", p.multiProcessorCount},
+                 {"pciDeviceId", p.pciDeviceID},
+                 {"regsPerBlock", p.regsPerBlock},
+                 {"reservedSharedMemoryPerBlock", p.reservedSharedMemPerBlock},
+                 {"smClockRateKHz", sm_clock},
+                 {"supportCoopLaunch", cooperative},
+                 {"totalGlobalMem", p.totalGlobalMem},
+                 {"warpSize", p.warpSize}});
 }
 
 std::string ToProbeJson(const DeviceInfo& info, const std::string& error) {
-  const bool known = error.empty();
-  return absl::StrCat("{\"name\":", JsonQuote(info.name),
-                      ",\"environment\":", JsonQuote(known ? info.environment.ToText() : ""),
-                      ",\"gpu_model\":", JsonQuote(info.environment.gpu_model),
-                      ",\"driver_version\":", JsonQuote(info.provenance.driver_version),
-                      ",\"cuda_version\":", JsonQuote(info.provenance.cuda_version),
-                      ",\"cublaslt_build\":", JsonQuote(info.provenance.cublaslt_build),
-                      ",\"nvrtc_build\":", JsonQuote(info.provenance.nvrtc_build),
-                      ",\"gpu_uuid\":", JsonQuote(info.provenance.gpu_uuid),
-                      ",\"pci_bus_id\":", JsonQuote(info.pci_bus_id),
-                      ",\"memory_bytes\":", info.provenance.memory_bytes,
-                      ",\"error\":", JsonQuote(error), "}");
+  return ToLine({{"name", info.name},
+                 {"environment", error.empty() ? info.environment.ToText() : ""},
+                 {"gpu_model", info.environment.gpu_model},
+                 {"driver_version", info.provenance.driver_version},
+                 {"cuda_version", info.provenance.cuda_version},
+                 {"cublaslt_build", info.provenance.cublaslt_build},
+                 {"nvrtc_build", info.provenance.nvrtc_build},
+                 {"gpu_uuid", info.provenance.gpu_uuid},
+                 {"pci_bus_id", info.pci_bus_id},
+                 {"memory_bytes", info.provenance.memory_bytes},
+                 {"error", error}});
 }
 
 }  // namespace convtune::worker::device

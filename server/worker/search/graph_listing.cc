@@ -23,7 +23,7 @@ struct HeuristicMode {
 void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOptions& options,
                          ListingSink* sink) {
   std::vector<HeuristicMode> modes = {{CUDNN_HEUR_MODE_A, &HeuristicPlaces::mode_a}};
-  if (options.depth != ListingDepth::kFirstConfigs) {
+  if (options.depth != worker::v1::LISTING_FIRST_CONFIGS) {
     modes.push_back({CUDNN_HEUR_MODE_B, &HeuristicPlaces::mode_b});
   }
   modes.push_back({CUDNN_HEUR_MODE_FALLBACK, &HeuristicPlaces::fallback});
@@ -64,12 +64,12 @@ void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOption
   }
   if (out_of_time) {
     sink->MarkOutOfTime();
-  } else if (listed.empty() && sink->end().refusals.empty()) {
+  } else if (listed.empty() && sink->end().message().empty()) {
     // Else the legacy API's obstacle would be the only reason.
     sink->AddRefusal(
         absl::NotFoundError("the graph API's heuristics list no engine for this problem"));
   }
-  if (options.depth == ListingDepth::kExhaustive && !sink->Over()) {
+  if (options.depth == worker::v1::LISTING_EXHAUSTIVE && !sink->Over()) {
     const absl::Status status = ListEngines(graph, sink);
     if (!status.ok()) {
       sink->AddRefusal(status);

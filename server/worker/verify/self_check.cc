@@ -206,7 +206,7 @@ std::string Describe(const CacheReading& reading) {
                       Rounded(reading.memory_bytes_per_second / 1e12), " TB/s");
 }
 
-std::string Describe(const CheckedRun& /*run*/) { return ""; }
+std::string Describe(const worker::v1::Checked& /*run*/) { return ""; }
 
 // One run; see RunSelfCheck.
 class Run {
@@ -306,12 +306,14 @@ std::string FaultOf(const CacheReading& reading) {
   return "";
 }
 
-std::string FaultOf(const CheckedRun& run) {
-  if (!run.out_of_bounds.empty()) return absl::StrCat("wrote out of bounds: ", run.out_of_bounds);
-  if (run.nonfinite > 0) return absl::StrCat(run.nonfinite, " elements are not finite");
-  if (!run.error.has_value()) return "nothing could be compared";
-  if (*run.error != 0) {
-    return absl::StrCat("the result is off by ", Rounded(*run.error), " of its largest value");
+std::string FaultOf(const worker::v1::Checked& run) {
+  if (!run.out_of_bounds().empty()) {
+    return absl::StrCat("wrote out of bounds: ", run.out_of_bounds());
+  }
+  if (run.nonfinite() > 0) return absl::StrCat(run.nonfinite(), " elements are not finite");
+  if (!run.has_error()) return "nothing could be compared";
+  if (run.error() != 0) {
+    return absl::StrCat("the result is off by ", Rounded(run.error()), " of its largest value");
   }
   return "";
 }

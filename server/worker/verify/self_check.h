@@ -66,7 +66,7 @@ std::string FaultOf(const BlockReading& reading);
 std::string FaultOf(const ClockReading& reading);
 std::string FaultOf(const CacheReading& reading);
 // Of a convolution of small integers, whose result is right to the last bit or wrong.
-std::string FaultOf(const CheckedRun& run);
+std::string FaultOf(const worker::v1::Checked& run);
 
 // A PlantedFault is put into an output for the check of results to find; kNothing
 // must not be found.
@@ -100,7 +100,7 @@ class SelfCheckDevice {
   // Makes a capture fail with a call that is forbidden in it, then runs a
   // convolution of small integers (graph API, fwd, f16) from the stream, and checks all of
   // its output. FAILED_PRECONDITION if the capture does not fail.
-  virtual absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() = 0;
+  virtual absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() = 0;
 };
 
 struct SelfCheckOptions {

@@ -31,7 +31,7 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
     look.error = fault == PlantedFault::kWrongElement ? 0.5 : unfounded_error;
     return look;
   }
-  absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() override {
+  absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() override {
     capture_was_spoilt = true;
     return after_capture;
   }
@@ -95,9 +95,9 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
            event_rate;
   }
 
-  static CheckedRun Exact() {
-    CheckedRun run;
-    run.error = 0.0;
+  static worker::v1::Checked Exact() {
+    worker::v1::Checked run;
+    run.set_error(0);
     return run;
   }
 
@@ -115,7 +115,7 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
   double memory_rate = 3.35e12;  // bytes in a second
   std::set<PlantedFault> blind_to;
   double unfounded_error = 0;
-  absl::StatusOr<CheckedRun> after_capture = Exact();
+  absl::StatusOr<worker::v1::Checked> after_capture = Exact();
   bool capture_was_spoilt = false;
   absl::Status read_status;
   absl::Status wait_status;

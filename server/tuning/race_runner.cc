@@ -6,7 +6,6 @@
 
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/record_codec.h"
 #include "server/decision/contests.h"
 #include "server/decision/intervals.h"
 #include "server/tuning/worker_requests.h"
@@ -36,26 +35,20 @@ std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& ca
 
 }  // namespace
 
-Conditions ReadConditions(const v1::Conditions& look) {
-  Conditions conditions;
-  if (!Read(look, &conditions).ok()) return {};
-  conditions.retried_runs = std::max(0, conditions.retried_runs);
-  if (!conditions.known) {
-    Conditions runs;
-    runs.retried_runs = conditions.retried_runs;
-    runs.unblocked = std::move(conditions.unblocked);
-    return runs;
-  }
-  if (!std::isfinite(conditions.power_limit_watts)) conditions.power_limit_watts = 0;
-  return conditions;
-}
-
 absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
                            supervisor::WorkerClient* client) {
   const absl::Time end = absl::Now() + longest;
   while (absl::Now() < end) {
-    ASSIGN_OR_RETURN(const v1::Conditions conditions, client->ReadConditions());
-    if (!ReadConditions(conditions).contended()) break;
+    worker::v1::Request request;
+    request.mutable_read_conditions();
+    Conditions conditions;
+    RETURN_IF_ERROR(client
+                        ->Call(request,
+                               [&conditions](const worker::v1::Reply& reply) {
+                                 conditions = ReadConditions(reply.conditions());
+                               })
+                        .status());
+    if (!conditions.contended()) break;
     if (client->Pause(std::min(period, end - absl::Now()))) {
       return absl::CancelledError("cancelled");
     }
@@ -78,8 +71,14 @@ absl::Status RaceRunner::Run(absl::Time end) {
   if (indexes_.empty()) return absl::OkStatus();
   absl::Status status = Rounds(end);
   if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
-  if (rounds_ == 0) {
-    for (const auto& [index, run] : warm_runs_) Take(run);
+  if (rounds_ == 0 && warm_runs_ != nullptr) {
+    for (const auto& [index, checked] : *warm_runs_) {
+      worker::v1::Sample sample;
+      sample.set_index(index);
+      sample.set_gpu_us(checked.gpu_us());
+      sample.set_host_us(checked.host_us());
+      Take(sample);
+    }
   }
   DropOtherKind();
   WriteResults();
@@ -106,16 +105,18 @@ absl::Status RaceRunner::Rounds(absl::Time end) {
 
 absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep& step,
                                                         absl::Time end) {
-  worker::v1::Measure request;
-  for (const size_t place : step.runners) request.add_indexes(indexes_[place]);
-  request.set_rounds(step.rounds);
-  request.set_first_round(race_.rounds());
-  request.set_cache_state(static_cast<v1::CacheState>(cache_state_));
-  if (step.screening) request.set_sample_us(kScreeningSampleUs);
-  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
-  return client_->Measure(
-      request, [this](const worker::v1::Sample& sample) { Take(sample); },
-      [this](const v1::Conditions& look) { Merge(ReadConditions(look), &conditions_); });
+  worker::v1::Request request;
+  worker::v1::Measure& measure = *request.mutable_measure();
+  for (const size_t place : step.runners) measure.add_indexes(indexes_[place]);
+  measure.set_rounds(step.rounds);
+  measure.set_first_round(race_.rounds());
+  measure.set_cache_state(static_cast<v1::CacheState>(cache_state_));
+  if (step.screening) measure.set_sample_us(kScreeningSampleUs);
+  measure.set_time_budget_ms(MillisUntil(end));
+  return client_->Call(request, [this](const worker::v1::Reply& reply) {
+    if (reply.has_sample()) Take(reply.sample());
+    if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), &conditions_);
+  });
 }
 
 void RaceRunner::Take(const worker::v1::Sample& sample) {
@@ -132,13 +133,9 @@ void RaceRunner::Take(const worker::v1::Sample& sample) {
     return;
   }
   const int round = sample.round();
-  if (!(sample.gpu_us() > 0) || !std::isfinite(sample.gpu_us()) || round < 0 ||
-      round >= race_.end_round()) {
-    return;
-  }
-  const double clock =
-      std::isfinite(sample.sm_clock_mhz()) ? std::max(0.0, sample.sm_clock_mhz()) : 0;
-  race_.Add(place, round, {sample.gpu_us(), clock, sample.blocked()});
+  const std::optional<decision::RunSample> run = ReadSample(sample);
+  if (!run || round < 0 || round >= race_.end_round()) return;
+  race_.Add(place, round, *run);
   if (std::isfinite(sample.host_us()) && sample.host_us() > 0) {
     host_us_[place].push_back(sample.host_us());
   }

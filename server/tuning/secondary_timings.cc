@@ -1,14 +1,13 @@
 #include "server/tuning/secondary_timings.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/decision/samples.h"
 #include "server/decision/summary.h"
-#include "server/tuning/race_runner.h"
+#include "server/tuning/worker_requests.h"
 
 namespace convtune::tuning {
 namespace {
@@ -73,12 +72,9 @@ class Takes {
       }
       return;
     }
-    if (sample.round() < 0 || sample.round() >= kRounds || !std::isfinite(sample.gpu_us()) ||
-        !std::isfinite(sample.sm_clock_mhz())) {
-      return;
-    }
-    series_[index][static_cast<size_t>(sample.round())] = {
-        std::max(0.0, sample.gpu_us()), std::max(0.0, sample.sm_clock_mhz()), sample.blocked()};
+    const std::optional<decision::RunSample> run = ReadSample(sample);
+    if (!run || sample.round() < 0 || sample.round() >= kRounds) return;
+    series_[index][static_cast<size_t>(sample.round())] = *run;
   }
 
   void Write() {
@@ -116,23 +112,22 @@ std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
 absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
                      std::map<int, Candidate>* candidates, Conditions* conditions,
                      supervisor::WorkerClient* client) {
-  worker::v1::Measure request;
+  worker::v1::Request request;
+  worker::v1::Measure& measure = *request.mutable_measure();
   const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
   if (runners.empty()) return absl::OkStatus();
-  for (const int index : runners) request.add_indexes(index);
-  request.set_rounds(kRounds);
-  request.set_launch(static_cast<v1::LaunchMode>(way.launch));
-  request.set_cache_state(static_cast<v1::CacheState>(way.cache_state));
-  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
+  for (const int index : runners) measure.add_indexes(index);
+  measure.set_rounds(kRounds);
+  measure.set_launch(static_cast<v1::LaunchMode>(way.launch));
+  measure.set_cache_state(static_cast<v1::CacheState>(way.cache_state));
+  measure.set_time_budget_ms(MillisUntil(end));
   Takes takes(way, runners, candidates);
-  const absl::Status status =
-      client
-          ->Measure(
-              request, [&takes](const worker::v1::Sample& sample) { takes.Add(sample); },
-              [conditions](const v1::Conditions& look) { Merge(ReadConditions(look), conditions); })
-          .status();
+  const auto outcome = client->Call(request, [&](const worker::v1::Reply& reply) {
+    if (reply.has_sample()) takes.Add(reply.sample());
+    if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), conditions);
+  });
   takes.Write();
-  return status;
+  return outcome.status();
 }
 
 }  // namespace

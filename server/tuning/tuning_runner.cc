@@ -86,9 +86,6 @@ class Run {
   absl::Status Prepare();
   absl::Status Measure();
   absl::Status NoneRan(const Tuning& tuning) const;
-  int64_t MillisLeft() const {
-    return std::max<int64_t>(1, absl::ToInt64Milliseconds(end_ - absl::Now()));
-  }
   void Report(int done) const {
     if (input_.progress) input_.progress({done, static_cast<int>(candidates_.size())});
   }
@@ -113,23 +110,24 @@ absl::Status Run::List() {
   bool nonsense = false;
   circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
   circumstances_.first_configs_only = input_.spec.kind == jobs::WorkKind::kFirstConfigs;
-  ASSIGN_OR_RETURN(
-      const worker::v1::Outcome outcome,
-      client_->OpenProblem(OpenRequest(input_.spec, client_->measures()),
-                           [this, &seen, &nonsense](const worker::v1::Listed& listed) {
-                             std::optional<Candidate> candidate = ReadListed(listed.candidate());
-                             if (!candidate || candidates_.size() >= kMaxListed) {
-                               nonsense = true;
-                               return;
-                             }
-                             if (!seen.insert(candidate->id).second) return;
-                             const auto quarantined = input_.quarantined.find(candidate->id);
-                             if (quarantined != input_.quarantined.end()) {
-                               candidate->status = CandidateStatus::kQuarantined;
-                               candidate->error_message = quarantined->second.message;
-                             }
-                             candidates_.emplace(listed.index(), *std::move(candidate));
-                           }));
+  ASSIGN_OR_RETURN(const worker::v1::Outcome outcome,
+                   client_->Call(OpenRequest(input_.spec, client_->measures()),
+                                 [this, &seen, &nonsense](const worker::v1::Reply& reply) {
+                                   const worker::v1::Listed& listed = reply.listed();
+                                   std::optional<Candidate> candidate =
+                                       ReadListed(listed.candidate());
+                                   if (!candidate || candidates_.size() >= kMaxListed) {
+                                     nonsense = true;
+                                     return;
+                                   }
+                                   if (!seen.insert(candidate->id).second) return;
+                                   const auto quarantined = input_.quarantined.find(candidate->id);
+                                   if (quarantined != input_.quarantined.end()) {
+                                     candidate->status = CandidateStatus::kQuarantined;
+                                     candidate->error_message = quarantined->second.message;
+                                   }
+                                   candidates_.emplace(listed.index(), *std::move(candidate));
+                                 }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
   circumstances_.find_left_out = outcome.find_left_out();
@@ -137,7 +135,8 @@ absl::Status Run::List() {
 }
 
 absl::Status Run::Prepare() {
-  worker::v1::Prepare request;
+  worker::v1::Request request;
+  worker::v1::Prepare& prepare = *request.mutable_prepare();
   int done = 0;
   // Legacy algorithms first: they are quick to prepare, plans may not be. Last
   // those that are compiled, which may take seconds each.
@@ -151,32 +150,34 @@ absl::Status Run::Prepare() {
       if (turn_of(candidate) != turn) continue;
       if (candidate.status == CandidateStatus::kSkippedBudget &&
           !input_.left_out.contains(candidate.id)) {
-        request.add_indexes(index);
+        prepare.add_indexes(index);
       } else {
         ++done;
       }
     }
   }
   Report(done);
-  if (request.indexes().empty()) return absl::OkStatus();
-  if (circumstances_.first_configs_only) request.set_stop_after(policy_.first_configs);
+  if (prepare.indexes().empty()) return absl::OkStatus();
+  if (circumstances_.first_configs_only) prepare.set_stop_after(policy_.first_configs);
   // Plans may take long to build: half of the time is kept for timing them.
-  request.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisLeft() / 2) : MillisLeft());
+  prepare.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisUntil(end_) / 2)
+                                       : MillisUntil(end_));
   return client_
-      ->Prepare(request,
-                [this, &done](const worker::v1::Prepared& prepared) {
-                  const auto found = candidates_.find(prepared.index());
-                  if (found == candidates_.end()) return;
-                  Candidate& candidate = found->second;
-                  const bool sound = prepared.workspace_bytes() >= 0;
-                  candidate.workspace_bytes = sound ? prepared.workspace_bytes() : 0;
-                  candidate.error_message =
-                      sound ? prepared.error_message() : "prepared with a workspace that cannot be";
-                  candidate.status = prepared.ok() && sound   ? CandidateStatus::kFinalized
-                                     : prepared.over_memory() ? CandidateStatus::kSkippedMemory
-                                                              : CandidateStatus::kUnsupported;
-                  Report(++done);
-                })
+      ->Call(request,
+             [this, &done](const worker::v1::Reply& reply) {
+               const worker::v1::Prepared& prepared = reply.prepared();
+               const auto found = candidates_.find(prepared.index());
+               if (found == candidates_.end()) return;
+               Candidate& candidate = found->second;
+               const bool sound = prepared.workspace_bytes() >= 0;
+               candidate.workspace_bytes = sound ? prepared.workspace_bytes() : 0;
+               candidate.error_message =
+                   sound ? prepared.error_message() : "prepared with a workspace that cannot be";
+               candidate.status = prepared.ok() && sound   ? CandidateStatus::kFinalized
+                                  : prepared.over_memory() ? CandidateStatus::kSkippedMemory
+                                                           : CandidateStatus::kUnsupported;
+               Report(++done);
+             })
       .status();
 }
 
@@ -192,7 +193,7 @@ absl::Status Run::Measure() {
   circumstances_.doubt = check.doubt();
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
   RaceRunner race(policy_.race, check.passed(), &candidates_, client_);
-  race.SetWarmRuns(check.warm_runs());
+  race.SetWarmRuns(&check.reports());
   now = absl::Now();
   const absl::Status raced =
       race.Run(status.ok() ? now + (end_ - now) * 4 / 5 : absl::InfinitePast());

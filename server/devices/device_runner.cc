@@ -29,26 +29,6 @@ constexpr std::array<int64_t, 14> kWorkBounds = {
 // with what can be known by then.
 constexpr absl::Duration kLastAttempt = absl::Seconds(1);
 
-// Says when what is late has to give way: the queue is shut, or other work waits
-// for long.
-class LateWorkLimit {
- public:
-  LateWorkLimit(const jobs::TuningQueue* queue, absl::Duration timeout)
-      : queue_(queue), timeout_(timeout) {}
-
-  bool IsOver() {
-    if (queue_->shut()) return true;
-    const absl::Time now = absl::Now();
-    waits_since_ = queue_->depth() > 0 ? std::min(waits_since_, now) : absl::InfiniteFuture();
-    return now - waits_since_ >= timeout_;
-  }
-
- private:
-  const jobs::TuningQueue* const queue_;
-  const absl::Duration timeout_;
-  absl::Time waits_since_ = absl::InfiniteFuture();
-};
-
 // Prepares, checks and times nothing but `suspect`. OK if the worker survives it,
 // whether the candidate works or not.
 absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
@@ -454,8 +434,14 @@ bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* l
 }
 
 void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
-  LateWorkLimit limit(options_.queue, options_.late_work_timeout);
-  const auto gives_way = [&limit] { return limit.IsOver(); };
+  // To what waits for long, or where the queue is shut.
+  absl::Time waits_since = absl::InfiniteFuture();
+  const auto gives_way = [this, &waits_since] {
+    if (options_.queue->shut()) return true;
+    const absl::Time now = absl::Now();
+    waits_since = options_.queue->depth() > 0 ? std::min(waits_since, now) : absl::InfiniteFuture();
+    return now - waits_since >= options_.late_work_timeout;
+  };
   const bool pending = client_ != nullptr && client_->pending();
   if (!pending || FinishPending(gives_way, &late)) {
     for (const CandidateId& suspect : late.suspects) {

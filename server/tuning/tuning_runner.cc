@@ -32,13 +32,22 @@ class Run {
     circumstances_.clock_failed = !MayMeasure(client->self_check());
   }
 
+  RunnerOutput Output() {
+    output_.tuning = Go();
+    for (const auto& [index, candidate] : candidates_) {
+      output_.candidates.emplace(index, candidate.id);
+    }
+    return std::move(output_);
+  }
+
+ private:
   absl::StatusOr<Tuning> Go() {
     const jobs::TuningOptions& options = input_.spec.options;
     if (measures_ && options.wait_idle > absl::ZeroDuration()) {
       RETURN_IF_ERROR(WaitUntilIdle(options.wait_idle, policy_.idle_period, client_));
     }
     const absl::Time start = absl::Now();
-    began_ = start;
+    output_.began = start;
     // The worker, which looks at its time between candidates, is given a little
     // less, so that as a rule it ends by itself.
     end_ = start + options.time_budget - std::min(options.time_budget / 10, kLongestMargin);
@@ -68,15 +77,6 @@ class Run {
     return tuning;
   }
 
-  const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
-  std::optional<absl::Time> began() const { return began_; }
-  std::map<int, CandidateId> Ids() const {
-    std::map<int, CandidateId> ids;
-    for (const auto& [index, candidate] : candidates_) ids.emplace(index, candidate.id);
-    return ids;
-  }
-
- private:
   absl::Status Try() {
     RETURN_IF_ERROR(List());
     RETURN_IF_ERROR(Prepare());
@@ -94,7 +94,6 @@ class Run {
   const SamplingPolicy& policy_;
   supervisor::WorkerClient* const client_;
   const bool measures_;
-  std::optional<absl::Time> began_;
   absl::Time end_;
   std::map<int, Candidate> candidates_;  // by the worker's index
   StopReason stop_ = StopReason::kNone;
@@ -102,7 +101,7 @@ class Run {
   CacheState cache_state_ = CacheState::kInputHot;
   Conditions conditions_;
   decision::TuningCircumstances circumstances_;
-  std::vector<QuarantineEntry> wrong_;
+  RunnerOutput output_;
 };
 
 absl::Status Run::List() {
@@ -186,8 +185,8 @@ absl::Status Run::Measure() {
   CheckRunner check(problem, input_.quarantined, client_->self_check(), &candidates_, client_);
   absl::Time now = absl::Now();
   absl::Status status = check.Run(now + (end_ - now) / 2);
-  wrong_ = check.wrong();
-  for (QuarantineEntry& entry : wrong_) {
+  output_.wrong = check.wrong();
+  for (QuarantineEntry& entry : output_.wrong) {
     entry.checker_version = client_->hello().checker_version();
   }
   circumstances_.doubt = check.doubt();
@@ -236,13 +235,7 @@ absl::Status Run::NoneRan(const Tuning& tuning) const {
 
 RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
                        supervisor::WorkerClient* client) {
-  Run run(input, policy, client);
-  RunnerOutput output;
-  output.tuning = run.Go();
-  output.candidates = run.Ids();
-  output.wrong = run.wrong();
-  output.began = run.began();
-  return output;
+  return Run(input, policy, client).Output();
 }
 
 }  // namespace convtune::tuning

@@ -21,12 +21,13 @@ std::string CudaVersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-std::string RuntimeVersion() {
-  int version = CUDART_VERSION;
-  if (cudaRuntimeGetVersion(&version) != cudaSuccess) {
-    version = CUDART_VERSION;
-  }
-  return CudaVersionText(version);
+void DescribeLibraries(DeviceInfo* info) {
+  info->environment.cudnn = cudnn::LoadedCudnnVersion();
+  info->environment.library = cudnn::LoadedLibraryConfiguration();
+  int version = 0;
+  const bool known = cudaRuntimeGetVersion(&version) == cudaSuccess;
+  info->provenance.cuda_version = CudaVersionText(known ? version : CUDART_VERSION);
+  cudnn::FindCudaLibraries(&info->provenance);
 }
 
 std::string UuidText(const cudaUUID_t& uuid) {
@@ -85,14 +86,11 @@ absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal) {
   info.environment.cc_major = properties.major;
   info.environment.cc_minor = properties.minor;
   info.environment.sm_count = properties.multiProcessorCount;
-  info.environment.cudnn = cudnn::LoadedCudnnVersion();
-  info.environment.library = cudnn::LoadedLibraryConfiguration();
+  DescribeLibraries(&info);
   int driver = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
     info.provenance.driver_version = CudaVersionText(driver);
   }
-  info.provenance.cuda_version = RuntimeVersion();
-  cudnn::FindCudaLibraries(&info.provenance);
   info.provenance.gpu_uuid = UuidText(properties.uuid);
   char pci_bus_id[32] = "";
   if (cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal) == cudaSuccess) {
@@ -110,10 +108,7 @@ DeviceInfo DescribeProfile(const DeviceProfile& profile) {
   info.environment.cc_major = profile.cc_major;
   info.environment.cc_minor = profile.cc_minor;
   info.environment.sm_count = profile.sm_count;
-  info.environment.cudnn = cudnn::LoadedCudnnVersion();
-  info.environment.library = cudnn::LoadedLibraryConfiguration();
-  info.provenance.cuda_version = RuntimeVersion();
-  cudnn::FindCudaLibraries(&info.provenance);
+  DescribeLibraries(&info);
   info.provenance.memory_bytes = profile.memory_bytes;
   return info;
 }

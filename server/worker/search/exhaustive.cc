@@ -6,7 +6,7 @@
 
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/plan.h"
-#include "server/worker/search/heuristics.h"
+#include "server/worker/search/graph_listing.h"
 
 namespace convtune::worker::search {
 namespace {

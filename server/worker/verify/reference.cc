@@ -166,18 +166,6 @@ void BackwardFilter(const ConvProblem& p, const Shape& s, int64_t k, int64_t c, 
   }
 }
 
-const std::vector<int64_t>& OutputDims(const ConvProblem& problem) {
-  switch (problem.operation()) {
-    case Operation::kBwdData:
-      return problem.x_dims();
-    case Operation::kBwdFilter:
-      return problem.w_dims();
-    case Operation::kFwd:
-      break;
-  }
-  return problem.y_dims();
-}
-
 const std::vector<int64_t>& OutputStrides(const ConvProblem& problem) {
   switch (problem.operation()) {
     case Operation::kBwdData:
@@ -201,6 +189,18 @@ double At(const TensorValues& values, int64_t offset) {
 }
 
 }  // namespace
+
+const std::vector<int64_t>& OutputDims(const ConvProblem& problem) {
+  switch (problem.operation()) {
+    case Operation::kBwdData:
+      return problem.x_dims();
+    case Operation::kBwdFilter:
+      return problem.w_dims();
+    case Operation::kFwd:
+      break;
+  }
+  return problem.y_dims();
+}
 
 std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int64_t max_products,
                                                  uint64_t seed) {

@@ -29,6 +29,9 @@ struct ReferenceElement {
   double magnitude = 0;  // sum of the absolute values of its products
 };
 
+// The dimensions of what the problem's operation writes.
+const std::vector<int64_t>& OutputDims(const ConvProblem& problem);
+
 // Elements of the output to compare: as many as cost about `max_products`
 // multiplications, 2048 at most (all of a smaller output); where these are fewer
 // than 8, up to 8 for eight times the cost. None if that is not enough for one.

@@ -23,7 +23,7 @@
 #include "server/worker/cudnn/owned.h"
 #include "server/worker/cudnn/plan.h"
 #include "server/worker/device/device_profile.h"
-#include "server/worker/search/heuristics.h"
+#include "server/worker/search/graph_listing.h"
 #include "tests/simgpu/cudnn/cost_model.h"
 #include "tests/simgpu/cudnn/element.h"
 #include "tests/simgpu/cudnn/legacy_algorithms.h"

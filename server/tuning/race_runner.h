@@ -57,9 +57,9 @@ class RaceRunner {
   supervisor::WorkerClient* const client_;
   std::map<int, Candidate>* const candidates_;
   const CacheState cache_state_;
-  std::vector<int> indexes_;                  // by place in the race
-  std::map<int, size_t> places_;              // by index
-  std::vector<std::vector<double>> host_us_;  // by place
+  std::vector<int> indexes_;                  // by number in the race
+  std::map<int, size_t> numbers_;             // by index
+  std::vector<std::vector<double>> host_us_;  // by number
   decision::Race race_;
   const std::map<int, worker::v1::Checked>* warm_runs_ = nullptr;
   StopReason stop_ = StopReason::kNone;

@@ -57,12 +57,12 @@ class Takes {
         series_(indexes.size(), decision::Series(kRounds)) {}
 
   void Add(const worker::v1::Sample& sample) {
-    const auto place = std::find(indexes_.begin(), indexes_.end(), sample.index());
-    if (place == indexes_.end()) return;
+    const auto found = std::find(indexes_.begin(), indexes_.end(), sample.index());
+    if (found == indexes_.end()) return;
     Candidate& candidate = candidates_->at(sample.index());
-    const auto index = static_cast<size_t>(place - indexes_.begin());
+    const auto number = static_cast<size_t>(found - indexes_.begin());
     if (!sample.error_message().empty()) {
-      series_[index].assign(kRounds, decision::RunSample());
+      series_[number].assign(kRounds, decision::RunSample());
       if (way_.launch == LaunchMode::kGraphCapture) {
         candidate.capture = CaptureSupport::kNo;
       } else {
@@ -74,17 +74,17 @@ class Takes {
     }
     const std::optional<decision::RunSample> run = ReadSample(sample);
     if (!run || sample.round() < 0 || sample.round() >= kRounds) return;
-    series_[index][static_cast<size_t>(sample.round())] = *run;
+    series_[number][static_cast<size_t>(sample.round())] = *run;
   }
 
   void Write() {
     decision::DiscardOtherKind(&series_);
     decision::DiscardSlowClocks(&series_);
     const std::vector<decision::TimeEstimate> estimates = decision::Summarize(series_);
-    for (size_t place = 0; place < indexes_.size(); ++place) {
-      const decision::TimeEstimate& estimate = estimates[place];
+    for (size_t number = 0; number < indexes_.size(); ++number) {
+      const decision::TimeEstimate& estimate = estimates[number];
       if (estimate.sample_count < kFewestRounds) continue;
-      candidates_->at(indexes_[place])
+      candidates_->at(indexes_[number])
           .other_times.push_back({way_.launch, way_.cache_state, estimate.median_us,
                                   estimate.low_us, estimate.high_us, estimate.sample_count});
     }

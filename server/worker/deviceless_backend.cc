@@ -83,8 +83,7 @@ absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
   cudnn::KeepNvrtcLoaded();
   ASSIGN_OR_RETURN(cudnn::Descriptor properties,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
-  RETURN_IF_ERROR(
-      properties.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json));
+  properties.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json);
   if (const absl::Status taken = properties.Finalize(); !taken.ok()) {
     return Explain(taken, profile, stub);
   }

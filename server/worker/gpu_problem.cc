@@ -35,13 +35,6 @@ int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 constexpr char kNoCaptures[] =
     "nothing is captured: the self-check found that a capture that fails spoils what comes after";
 
-absl::Status Agree(DataType type, const verify::OutputCheck::Result& eager,
-                   const verify::OutputCheck::Result& replayed) {
-  const std::string difference = verify::Disagreement(type, eager.comparison, eager.nonfinite,
-                                                      replayed.comparison, replayed.nonfinite);
-  return difference.empty() ? absl::OkStatus() : absl::DataLossError(difference);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem& problem,
@@ -223,9 +216,9 @@ absl::StatusOr<worker::v1::Checked> GpuProblem::RunAndLook(const CandidateId& id
   prepared->warm_copies = std::max(prepared->warm_copies, 1);
   awake_ = true;
   ASSIGN_OR_RETURN(*checked.mutable_out_of_bounds(), WrittenOutOfBounds(*prepared));
-  ASSIGN_OR_RETURN(const verify::OutputCheck::Result looked, check_->Look(output.data()));
-  if (looked.comparison.error) checked.set_error(*looked.comparison.error);
-  checked.set_magnitude(looked.comparison.magnitude);
+  ASSIGN_OR_RETURN(const verify::Comparison looked, check_->Look(output.data()));
+  if (looked.error) checked.set_error(*looked.error);
+  checked.set_magnitude(looked.magnitude);
   checked.set_nonfinite(looked.nonfinite);
   double& best_us = best_us_[ApiOf(id)];
   checked.set_hopeless(timing::IsHopeless({first.gpu_us, first.host_us}, best_us));
@@ -264,7 +257,7 @@ absl::StatusOr<std::string> GpuProblem::WrittenOutOfBounds(const Prepared& prepa
   return absl::StrJoin(damages, "; ");
 }
 
-absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
+absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::Comparison& eager,
                                     Prepared* prepared) {
   const device::GuardedBuffer& output = tensors_->output();
   prepared->graphs.clear();
@@ -273,8 +266,11 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputC
     status = CaptureAndReplay(id, prepared);
   }
   if (status.ok()) {
-    const absl::StatusOr<verify::OutputCheck::Result> replayed = check_->Look(output.data());
-    status = replayed.ok() ? Agree(problem_.output_type(), eager, *replayed) : replayed.status();
+    const absl::StatusOr<verify::Comparison> replayed = check_->Look(output.data());
+    status = replayed.status();
+    const std::string difference =
+        status.ok() ? verify::Disagreement(problem_.output_type(), eager, *replayed) : "";
+    if (!difference.empty()) status = absl::DataLossError(difference);
   }
   if (!status.ok()) {
     recover_();
@@ -434,9 +430,9 @@ absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_
   void* workspace = workspace_bytes > 0 ? Workspace(workspace_bytes, copy) : nullptr;
   ASSIGN_OR_RETURN(cudnn::Descriptor pack,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
-  RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids()));
-  RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data(copy)));
-  RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace));
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids());
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data(copy));
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
   RETURN_IF_ERROR(pack.Finalize());
   return pack;
 }

@@ -113,7 +113,7 @@ class GpuProblem : public BackendProblem {
   absl::StatusOr<std::string> WrittenOutOfBounds(const Prepared& prepared) const;
   // Captures it, and sees whether a replay computes what `eager` was. Errors
   // say why it is not to be captured.
-  absl::Status TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
+  absl::Status TryCapture(const CandidateId& id, const verify::Comparison& eager,
                           Prepared* prepared);
   // Has a graph of each copy made, or of fewer where a further copy's capture fails: then
   // replays of all candidates use no more.

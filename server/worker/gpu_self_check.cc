@@ -67,7 +67,7 @@ absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::RunAfterSpoiltCapture() 
   return known->Check(*stock);
 }
 
-absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault fault) {
+absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::Look(verify::PlantedFault fault) {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kKnownProblem));
   int64_t elements = 1;
   for (const int64_t dim : problem.y_dims()) elements *= dim;
@@ -89,7 +89,7 @@ absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault
     return device::Upload(bytes, static_cast<char*>(output.data()) + at, resources_.stream);
   };
   RETURN_IF_ERROR(put(0, right));
-  const int64_t place = kFaultyElement * SizeOf(kPlantedType);
+  const int64_t offset = kFaultyElement * SizeOf(kPlantedType);
   switch (fault) {
     case verify::PlantedFault::kNothing:
       break;
@@ -97,21 +97,20 @@ absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault
       RETURN_IF_ERROR(put(output.bytes(), std::string(1, '\0')));
       break;
     case verify::PlantedFault::kNan:
-      RETURN_IF_ERROR(put(place, std::string(2, '\xFF')));
+      RETURN_IF_ERROR(put(offset, std::string(2, '\xFF')));
       break;
     case verify::PlantedFault::kWrongElement: {
       const auto value = static_cast<float>(values[static_cast<size_t>(kFaultyElement)]);
       const uint16_t wrong = verify::EncodeSmallFloat(value + 1, 5, 10, true);
-      RETURN_IF_ERROR(put(place, {reinterpret_cast<const char*>(&wrong), sizeof(wrong)}));
+      RETURN_IF_ERROR(put(offset, {reinterpret_cast<const char*>(&wrong), sizeof(wrong)}));
       break;
     }
   }
-  verify::OutputLook look;
-  ASSIGN_OR_RETURN(const verify::OutputCheck::Result result, check.Look(output.data()));
-  look.nonfinite = result.nonfinite;
-  look.error = result.comparison.error.value_or(0);
-  ASSIGN_OR_RETURN(const std::string damage, output.Damage(output.bytes(), resources_.stream));
-  look.out_of_bounds = !damage.empty();
+  worker::v1::Checked look;
+  ASSIGN_OR_RETURN(const verify::Comparison compared, check.Look(output.data()));
+  look.set_nonfinite(compared.nonfinite);
+  look.set_error(compared.error.value_or(0));
+  ASSIGN_OR_RETURN(*look.mutable_out_of_bounds(), output.Damage(output.bytes(), resources_.stream));
   return look;
 }
 

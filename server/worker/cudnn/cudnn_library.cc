@@ -154,13 +154,13 @@ CudaLibraries LocateCudaLibraries() {
   // As the libraries of cuDNN's engines say in their RUNPATH; then where Debian
   // and NVIDIA's packages have them.
   std::vector<std::string> folders;
-  for (const std::filesystem::path& place :
+  for (const std::filesystem::path& where :
        {folder, folder / "../../cublas/lib", folder / "../../cuda_nvrtc/lib",
         folder / absl::StrCat("../../cu", major, "/lib"),
         std::filesystem::path("/usr/lib/x86_64-linux-gnu"),
         std::filesystem::path("/usr/lib/aarch64-linux-gnu"),
         std::filesystem::path("/usr/local/cuda/lib64")}) {
-    folders.push_back(place.string());
+    folders.push_back(where.string());
   }
   found.cublaslt = FindLibrary(absl::StrCat("libcublasLt.so.", major), folders);
   found.nvrtc = FindLibrary(absl::StrCat("libnvrtc.so.", major), folders);

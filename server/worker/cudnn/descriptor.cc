@@ -17,19 +17,20 @@ absl::StatusOr<Descriptor> Descriptor::Create(cudnnBackendDescriptorType_t type)
   return descriptor;
 }
 
-absl::Status Descriptor::Set(cudnnBackendAttributeName_t name, const Descriptor& value) {
+void Descriptor::Set(cudnnBackendAttributeName_t name, const Descriptor& value) {
   const cudnnBackendDescriptor_t raw = value.get();
-  return SetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
+  SetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
 }
 
-absl::Status Descriptor::Set(cudnnBackendAttributeName_t name,
-                             const std::vector<Descriptor>& values) {
+void Descriptor::Set(cudnnBackendAttributeName_t name, const std::vector<Descriptor>& values) {
   std::vector<cudnnBackendDescriptor_t> raw;
   for (const Descriptor& value : values) raw.push_back(value.get());
-  return SetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.size(), raw.data());
+  SetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.size(), raw.data());
 }
 
-absl::Status Descriptor::Finalize() { return ToStatus(cudnnBackendFinalize(get()), "finalize"); }
+absl::Status Descriptor::Finalize() {
+  return status_.ok() ? ToStatus(cudnnBackendFinalize(get()), "finalize") : status_;
+}
 
 absl::StatusOr<int64_t> Descriptor::Count(cudnnBackendAttributeName_t name,
                                           AttributeType type) const {
@@ -66,10 +67,12 @@ absl::StatusOr<Descriptor> Descriptor::GetDescriptor(cudnnBackendAttributeName_t
   return value;
 }
 
-absl::Status Descriptor::SetElements(cudnnBackendAttributeName_t name, AttributeType type,
-                                     size_t count, const void* values) {
-  return ToStatus(cudnnBackendSetAttribute(get(), name, type, static_cast<int64_t>(count), values),
-                  absl::StrCat("set attribute ", static_cast<int>(name)));
+void Descriptor::SetElements(cudnnBackendAttributeName_t name, AttributeType type, size_t count,
+                             const void* values) {
+  if (!status_.ok()) return;
+  status_ =
+      ToStatus(cudnnBackendSetAttribute(get(), name, type, static_cast<int64_t>(count), values),
+               absl::StrCat("set attribute ", static_cast<int>(name)));
 }
 
 absl::StatusOr<int64_t> Descriptor::GetElements(cudnnBackendAttributeName_t name,

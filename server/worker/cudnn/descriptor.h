@@ -49,17 +49,18 @@ class Descriptor {
 
   cudnnBackendDescriptor_t get() const { return raw_.get(); }
 
-  // Sets an attribute to one element, or to those of a container.
+  // Sets an attribute to one element, or to those of a container. The first error is what
+  // Finalize() returns.
   template <typename T>
-  absl::Status Set(cudnnBackendAttributeName_t name, const T& value) {
+  void Set(cudnnBackendAttributeName_t name, const T& value) {
     if constexpr (requires { value.data(); }) {
-      return SetElements(name, TypeOf(value.data()), value.size(), value.data());
+      SetElements(name, TypeOf(value.data()), value.size(), value.data());
     } else {
-      return SetElements(name, TypeOf(&value), 1, &value);
+      SetElements(name, TypeOf(&value), 1, &value);
     }
   }
-  absl::Status Set(cudnnBackendAttributeName_t name, const Descriptor& value);
-  absl::Status Set(cudnnBackendAttributeName_t name, const std::vector<Descriptor>& values);
+  void Set(cudnnBackendAttributeName_t name, const Descriptor& value);
+  void Set(cudnnBackendAttributeName_t name, const std::vector<Descriptor>& values);
 
   absl::Status Finalize();
 
@@ -97,13 +98,14 @@ class Descriptor {
                                            cudnnBackendDescriptorType_t element) const;
 
  private:
-  absl::Status SetElements(cudnnBackendAttributeName_t name, AttributeType type, size_t count,
-                           const void* values);
+  void SetElements(cudnnBackendAttributeName_t name, AttributeType type, size_t count,
+                   const void* values);
   // Returns how many elements were written.
   absl::StatusOr<int64_t> GetElements(cudnnBackendAttributeName_t name, AttributeType type,
                                       int64_t count, void* values) const;
 
   Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor> raw_;
+  absl::Status status_;  // of what was set
 };
 
 }  // namespace convtune::worker::cudnn

@@ -42,8 +42,8 @@ void* CudaStream::OnDevice(const volatile void* field) const {
 absl::Status CudaStream::Block(absl::Duration limit) {
   shared_->open = 0;
   shared_->gave_up = 0;
-  for (int place = 0; place < kStamps; ++place) {
-    shared_->stamps[place].timer_ns = 0;
+  for (int slot = 0; slot < kStamps; ++slot) {
+    shared_->stamps[slot].timer_ns = 0;
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return kernels_->Block(OnDevice(&shared_->open),
@@ -61,12 +61,12 @@ absl::Status CudaStream::Synchronize() {
 
 bool CudaStream::GaveUp() const { return shared_->gave_up != 0; }
 
-absl::Status CudaStream::PutStamp(int place) {
-  return kernels_->PutStamp(OnDevice(&shared_->stamps[place]));
+absl::Status CudaStream::PutStamp(int slot) {
+  return kernels_->PutStamp(OnDevice(&shared_->stamps[slot]));
 }
 
-Stamp CudaStream::ReadStamp(int place) const {
-  const volatile Stamp& stamp = shared_->stamps[place];
+Stamp CudaStream::ReadStamp(int slot) const {
+  const volatile Stamp& stamp = shared_->stamps[slot];
   return {stamp.timer_ns, stamp.cycles};
 }
 

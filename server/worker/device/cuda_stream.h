@@ -25,8 +25,8 @@ class CudaStream : public timing::TimedStream {
   void Release() override;
   absl::Status Synchronize() override;
   bool GaveUp() const override;
-  absl::Status PutStamp(int place) override;
-  Stamp ReadStamp(int place) const override;
+  absl::Status PutStamp(int slot) override;
+  Stamp ReadStamp(int slot) const override;
   absl::Status Flush(int64_t read_next) override;
   absl::Status Read(const void* data, int64_t bytes) override;
   absl::Status Record(int event) override;

@@ -59,15 +59,15 @@ KnobSpace::KnobSpace(std::vector<KnobRange> ranges) : ranges_(std::move(ranges))
 
 std::vector<std::pair<int, int64_t>> KnobSpace::At(int64_t i) const {
   // size_ is at most 2^40, so the product needs more than 64 bits.
-  int64_t place = static_cast<int64_t>(static_cast<unsigned __int128>(i) *
-                                       static_cast<unsigned __int128>(step_) %
-                                       static_cast<unsigned __int128>(size_));
+  int64_t rest = static_cast<int64_t>(static_cast<unsigned __int128>(i) *
+                                      static_cast<unsigned __int128>(step_) %
+                                      static_cast<unsigned __int128>(size_));
   std::vector<std::pair<int, int64_t>> knobs;
   knobs.reserve(ranges_.size());
   for (const KnobRange& range : ranges_) {
     const int64_t count = range.Count();
-    knobs.emplace_back(range.type, range.minimum + place % count * range.stride);
-    place /= count;
+    knobs.emplace_back(range.type, range.minimum + rest % count * range.stride);
+    rest /= count;
   }
   return knobs;
 }

@@ -75,14 +75,13 @@ absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
                                             cudnnBackendHeurMode_t mode, absl::Time deadline) {
   ASSIGN_OR_RETURN(cudnn::Descriptor heuristics,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
-  RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor()));
-  RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, mode));
+  heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor());
+  heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
   if (graph.sm_count_target() > 0) {
-    RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, graph.sm_count_target()));
+    heuristics.Set(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, graph.sm_count_target());
   }
   if (graph.target().device_properties != nullptr) {
-    RETURN_IF_ERROR(
-        heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *graph.target().device_properties));
+    heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *graph.target().device_properties);
   }
   RETURN_IF_ERROR(heuristics.Finalize());
   ASSIGN_OR_RETURN(

@@ -33,7 +33,7 @@ absl::StatusOr<OutputCheck> OutputCheck::Create(const ConvProblem& problem,
   return check;
 }
 
-absl::StatusOr<OutputCheck::Result> OutputCheck::Look(const void* output) {
+absl::StatusOr<Comparison> OutputCheck::Look(const void* output) {
   const auto count = static_cast<uint32_t>(reference_.size());
   const auto size = static_cast<uint32_t>(SizeOf(type_));
   uint64_t nonfinite = 0;
@@ -55,10 +55,9 @@ absl::StatusOr<OutputCheck::Result> OutputCheck::Look(const void* output) {
                                                   cudaMemcpyDeviceToHost, stream_),
                                   "read a counter"));
   RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(stream_), "read the output"));
-  Result result;
-  result.comparison = CompareElements(reference_, type_, bytes);
-  result.nonfinite = result.comparison.must_be_finite ? static_cast<int64_t>(nonfinite) : 0;
-  return result;
+  Comparison comparison = CompareElements(reference_, type_, bytes);
+  if (comparison.must_be_finite) comparison.nonfinite = static_cast<int64_t>(nonfinite);
+  return comparison;
 }
 
 }  // namespace convtune::worker::verify

@@ -113,12 +113,12 @@ struct Sighting {
 };
 
 // Puts a stamp, waits for it, and says when it was taken.
-absl::StatusOr<Sighting> SeeStamp(int place, timing::TimedStream* stream) {
+absl::StatusOr<Sighting> SeeStamp(int slot, timing::TimedStream* stream) {
   Sighting sighting;
   for (int attempt = 0; attempt < kStampAttempts; ++attempt) {
     RETURN_IF_ERROR(stream->Synchronize());
     sighting.before = SteadyClock::now();
-    RETURN_IF_ERROR(stream->PutStamp(place));
+    RETURN_IF_ERROR(stream->PutStamp(slot));
     RETURN_IF_ERROR(stream->Synchronize());
     sighting.after = SteadyClock::now();
     if (Micros(sighting.after - sighting.before) <= kSharpUs) break;
@@ -217,18 +217,18 @@ absl::StatusOr<Finding> TryCaches(bool blocking_kernel, SelfCheckDevice* card) {
   return finding;
 }
 
-std::string FaultOf(PlantedFault fault, const OutputLook& look) {
+std::string FaultOf(PlantedFault fault, const worker::v1::Checked& look) {
   switch (fault) {
     case PlantedFault::kNothing:
-      return !look.out_of_bounds && look.nonfinite == 0 && look.error == 0
+      return look.out_of_bounds().empty() && look.nonfinite() == 0 && look.error() == 0
                  ? ""
                  : "the right output was found wrong";
     case PlantedFault::kByteBehind:
-      return look.out_of_bounds ? "" : "a byte behind the output was not found";
+      return !look.out_of_bounds().empty() ? "" : "a byte behind the output was not found";
     case PlantedFault::kNan:
-      return look.nonfinite == 1 ? "" : "a NaN was not found";
+      return look.nonfinite() == 1 ? "" : "a NaN was not found";
     case PlantedFault::kWrongElement:
-      return look.error > 0 ? "" : "a wrong element was not found";
+      return look.error() > 0 ? "" : "a wrong element was not found";
   }
   return "a fault that nobody knows";
 }
@@ -237,7 +237,7 @@ absl::StatusOr<Finding> TryChecker(SelfCheckDevice* card) {
   Finding finding;
   for (const PlantedFault fault : {PlantedFault::kNothing, PlantedFault::kByteBehind,
                                    PlantedFault::kNan, PlantedFault::kWrongElement}) {
-    ASSIGN_OR_RETURN(const OutputLook look, card->Look(fault));
+    ASSIGN_OR_RETURN(const worker::v1::Checked look, card->Look(fault));
     finding.fault = FaultOf(fault, look);
     if (!finding.fault.empty()) break;
   }

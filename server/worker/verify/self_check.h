@@ -28,13 +28,6 @@ inline int64_t CacheBytes(int64_t l2_bytes) {
 // must not be found.
 enum class PlantedFault { kNothing, kByteBehind, kNan, kWrongElement };
 
-// An OutputLook is the answer of the check of results to an output.
-struct OutputLook {
-  bool out_of_bounds = false;
-  int64_t nonfinite = 0;
-  double error = 0;
-};
-
 // A SelfCheckDevice is the GPU as a self-check uses it. Errors are CUDA's and cuDNN's. Not
 // thread-safe.
 class SelfCheckDevice {
@@ -48,8 +41,9 @@ class SelfCheckDevice {
   virtual int64_t flush_bytes() const = 0;
   // Of the GPU's memory, by its clock and width; 0: not known.
   virtual double memory_bytes_per_second() const = 0;
-  // Lets the check of results look at an output with a planted fault.
-  virtual absl::StatusOr<OutputLook> Look(PlantedFault fault) = 0;
+  // Lets the check of results look at an output with a planted fault: says its error, what is
+  // not finite, and what is out of bounds.
+  virtual absl::StatusOr<worker::v1::Checked> Look(PlantedFault fault) = 0;
   // Makes a capture fail with a call that is forbidden in it, then runs a
   // convolution of small integers (graph API, fwd, f16) from the stream, and checks all of
   // its output. FAILED_PRECONDITION if the capture does not fail.

@@ -168,15 +168,15 @@ class Problem {
   // Without a workspace.
   Descriptor Pack() const {
     Descriptor pack = Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR).value();
-    EXPECT_TRUE(pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids).ok());
-    EXPECT_TRUE(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, allocated).ok());
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids);
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, allocated);
     return pack;
   }
 
   cudnnStatus_t Execute(const worker::cudnn::ExecutionPlan& plan) {
     Descriptor pack = Pack();
     void* const work = plan.workspace_bytes() > 0 ? workspace : nullptr;
-    EXPECT_TRUE(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, work).ok());
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, work);
     EXPECT_TRUE(pack.Finalize().ok());
     return cudnnBackendExecute(handle.get(), plan.descriptor().get(), pack.get());
   }
@@ -493,8 +493,11 @@ TEST(Engines, PlansAndGraphsNeedWhatIsFinalisedAndAHandle) {
   EXPECT_EQ(cudnnBackendExecute(problem.handle.get(), plan.get(), pack.get()),
             CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
   Descriptor graph = Descriptor::Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).value();
-  EXPECT_FALSE(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, cudnnHandle_t{}).ok());
-  EXPECT_FALSE(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, int64_t{1}).ok());
+  graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, cudnnHandle_t{});
+  EXPECT_THAT(std::string(graph.Finalize().message()), testing::HasSubstr("set attribute"));
+  graph = Descriptor::Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).value();
+  graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, int64_t{1});
+  EXPECT_THAT(std::string(graph.Finalize().message()), testing::HasSubstr("set attribute"));
   EXPECT_EQ(cudnnCreate(nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
 }
 

@@ -23,12 +23,12 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
   }
   int64_t flush_bytes() const override { return flush_size; }
   double memory_bytes_per_second() const override { return memory_rate; }
-  absl::StatusOr<OutputLook> Look(PlantedFault fault) override {
-    OutputLook look;
+  absl::StatusOr<worker::v1::Checked> Look(PlantedFault fault) override {
+    worker::v1::Checked look;
     if (blind_to.contains(fault)) return look;
-    look.out_of_bounds = fault == PlantedFault::kByteBehind;
-    look.nonfinite = fault == PlantedFault::kNan ? 1 : 0;
-    look.error = fault == PlantedFault::kWrongElement ? 0.5 : unfounded_error;
+    if (fault == PlantedFault::kByteBehind) look.set_out_of_bounds("1 bytes behind its end");
+    look.set_nonfinite(fault == PlantedFault::kNan ? 1 : 0);
+    look.set_error(fault == PlantedFault::kWrongElement ? 0.5 : unfounded_error);
     return look;
   }
   absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() override {

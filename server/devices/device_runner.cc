@@ -105,9 +105,7 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
       backoff_(options_.backoff_initial) {
   status_.name = options_.device.name;
   status_.environment = options_.device.environment.Name();
-  if (options_.self_checks != nullptr) {
-    status_.self_check = options_.self_checks->Find(self_check_key_).passed;
-  }
+  status_.self_check = options_.self_checks->Find(self_check_key_).passed;
   options_.queue->AddAvailable(1);
   // Whatever the worker is at then, it may never end by itself. An item that is
   // taken just now resets the token, and asks for the GPU after that.
@@ -277,9 +275,7 @@ absl::Status DeviceRunner::EnsureWorker() {
       return absl::CancelledError("cancelled");
     }
     const auto lost_steps = [this] {
-      return options_.self_checks != nullptr
-                 ? options_.self_checks->Find(self_check_key_).lost_steps
-                 : 0;
+      return options_.self_checks->Find(self_check_key_).lost_steps;
     };
     const uint32_t lost_before = lost_steps();
     if (std::popcount(lost_before) > kMostStepsLost) {

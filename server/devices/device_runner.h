@@ -37,8 +37,7 @@ class DeviceRunner {
     commit::Committer* committer = nullptr;  // outlives it
     const Clock* clock = nullptr;            // outlives it
     GpuHealth* gpu_health = nullptr;         // outlives it; nullptr: nothing is known of the GPU
-    supervisor::SelfCheckCache* self_checks =
-        nullptr;  // outlives it; nullptr: nothing is remembered
+    supervisor::SelfCheckCache* self_checks = nullptr;  // outlives it
     // As in Tuner::Options.
     absl::Duration idle_timeout;
     absl::Duration backoff_initial;

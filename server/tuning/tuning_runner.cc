@@ -60,11 +60,7 @@ class Run {
       RETURN_IF_ERROR(status);
       RETURN_IF_ERROR(client_->CloseProblem());
     }
-    Tuning tuning;
-    tuning.stop_reason = stop_;
-    tuning.rounds = rounds_;
-    tuning.cache_state = cache_state_;
-    tuning.conditions = conditions_;
+    Tuning tuning = std::move(tuning_);
     tuning.conditions.self_check = ToMask(client_->self_check());
     tuning.key = input_.spec.key;
     tuning.provenance = input_.provenance;
@@ -96,10 +92,7 @@ class Run {
   const bool measures_;
   absl::Time end_;
   std::map<int, Candidate> candidates_;  // by the worker's index
-  StopReason stop_ = StopReason::kNone;
-  int rounds_ = 0;
-  CacheState cache_state_ = CacheState::kInputHot;
-  Conditions conditions_;
+  Tuning tuning_;                        // what the race says of itself
   decision::TuningCircumstances circumstances_;
   RunnerOutput output_;
 };
@@ -197,13 +190,13 @@ absl::Status Run::Measure() {
   const absl::Status raced =
       race.Run(status.ok() ? now + (end_ - now) * 4 / 5 : absl::InfinitePast());
   if (status.ok()) status = raced;
-  stop_ = race.stop();
-  rounds_ = race.rounds();
-  conditions_ = race.conditions();
-  cache_state_ = race.cache_state();
+  tuning_.stop_reason = race.stop();
+  tuning_.rounds = race.rounds();
+  tuning_.conditions = race.conditions();
+  tuning_.cache_state = race.cache_state();
   if (status.ok()) {
-    status = TimeSecondary({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
-                           &candidates_, &conditions_, client_);
+    status = TimeSecondary({race.finalists(), race.cache_state(), input_.spec.options.all_timings},
+                           end_, &candidates_, &tuning_.conditions, client_);
   }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
                                      [](const auto& entry) { return entry.second.timed(); });
@@ -213,7 +206,7 @@ absl::Status Run::Measure() {
       candidate.status = CandidateStatus::kSkippedBudget;
     }
   }
-  circumstances_.race_cut = stop_ == StopReason::kBudget;
+  circumstances_.race_cut = tuning_.stop_reason == StopReason::kBudget;
   return status;
 }
 

@@ -60,17 +60,13 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal,
   char pci_bus_id[32] = "";
   RETURN_IF_ERROR(cudnn::ToStatus(cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal),
                                   "ask for the GPU's PCI address"));
-  absl::StatusOr<std::unique_ptr<device::Nvml>> nvml = device::Nvml::Open(pci_bus_id);
-  if (nvml.ok()) {
-    backend->nvml_ = *std::move(nvml);
-  } else {
-    backend->nvml_failure_ = std::string(nvml.status().message());
-  }
+  backend->nvml_ = device::Nvml::Open(pci_bus_id);
   return backend;
 }
 
 ConditionsLook GpuBackend::LookAtConditions() {
-  return nvml_ != nullptr ? nvml_->Look() : ConditionsLook{{}, nvml_failure_};
+  if (nvml_.ok()) return (*nvml_)->Look();
+  return {{}, std::string(nvml_.status().message())};
 }
 
 absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
@@ -97,7 +93,7 @@ void GpuBackend::Recover() { cudnn::Recover(stream_.get()); }
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,
                                                                  int64_t memory_budget_bytes) {
-  if (nvml_ != nullptr) nvml_->ReadSettings();
+  if (nvml_.ok()) (*nvml_)->ReadSettings();
   ASSIGN_OR_RETURN(const int64_t free_bytes, device::FreeDeviceMemory());
   // Code of kernels is loaded as they are first used: that needs room too.
   const int64_t usable = free_bytes - free_bytes / 16;

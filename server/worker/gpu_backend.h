@@ -56,8 +56,7 @@ class GpuBackend : public Backend {
   bool captures_ = true;
   int64_t flush_bytes_ = 0;
   double memory_bytes_per_second_ = 0;
-  std::unique_ptr<device::Nvml> nvml_;  // null where it cannot be had
-  std::string nvml_failure_;            // why not
+  absl::StatusOr<std::unique_ptr<device::Nvml>> nvml_;
 };
 
 }  // namespace convtune::worker

@@ -117,7 +117,8 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  absl::StatusOr<TimedRun> run = TryTwice([&] { return Sample(id, mode, prepared); });
+  absl::StatusOr<TimedRun> run =
+      cudnn::TryTwice([&] { return Sample(id, mode, prepared); }, recover_, &retried_runs_);
   if (run.ok()) sound_ = id;
   return cudnn::OrThrowAway(
       std::move(run), [&] { return LaunchSound(id); }, recover_);
@@ -133,11 +134,6 @@ void GpuProblem::DescribeRuns(Conditions* conditions) const {
   add("launches", blocked_launches_);
   add("replays", blocked_replays_);
   conditions->unblocked = absl::StrJoin(unblocked, "; ");
-}
-
-absl::StatusOr<TimedRun> GpuProblem::TryTwice(
-    const std::function<absl::StatusOr<TimedRun>()>& run) {
-  return cudnn::TryTwice(run, recover_, &retried_runs_);
 }
 
 absl::StatusOr<worker::v1::Checked> GpuProblem::Check(const CandidateId& id) {
@@ -210,7 +206,7 @@ absl::StatusOr<worker::v1::Checked> GpuProblem::RunAndLook(const CandidateId& id
   work.block_attempts = 0;  // code may be loaded, and memory allocated
   worker::v1::Checked checked;
   const auto run = [&] { return resources_.timer->Time(work); };
-  ASSIGN_OR_RETURN(const TimedRun first, TryTwice(run));
+  ASSIGN_OR_RETURN(const TimedRun first, cudnn::TryTwice(run, recover_, &retried_runs_));
   checked.set_first_gpu_us(first.gpu_us);
   checked.set_first_host_us(first.host_us);
   prepared->warm_copies = std::max(prepared->warm_copies, 1);
@@ -225,7 +221,7 @@ absl::StatusOr<worker::v1::Checked> GpuProblem::RunAndLook(const CandidateId& id
   TimedRun second = first;
   // The first one's time may be that of loading code.
   if (!checked.hopeless()) {
-    ASSIGN_OR_RETURN(second, TryTwice(run));
+    ASSIGN_OR_RETURN(second, cudnn::TryTwice(run, recover_, &retried_runs_));
   }
   checked.set_gpu_us(second.gpu_us);
   checked.set_host_us(second.host_us);

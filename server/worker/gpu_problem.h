@@ -105,7 +105,6 @@ class GpuProblem : public BackendProblem {
   // memory would wait for the blocking kernel. The first launch after BeginMeasure() is no
   // sample's, either, since the GPU has waited for the host.
   absl::Status WarmUp(const CandidateId& id, int copies, Prepared* prepared);
-  absl::StatusOr<TimedRun> TryTwice(const std::function<absl::StatusOr<TimedRun>()>& run);
   // Launches a candidate that has run, if there is one, else this one.
   absl::Status LaunchSound(const CandidateId& id);
   absl::StatusOr<TimedRun> Sample(const CandidateId& id, const RunMode& mode, Prepared* prepared);

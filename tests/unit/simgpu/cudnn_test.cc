@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/cudnn/owned.h"
@@ -354,8 +355,7 @@ TEST(Program, AProfileKeepsItsOwnProperties) {
   const auto profile =
       worker::device::DeviceProfile::Load(CONVTUNE_PROFILES "/nvidia-l4.json").value();
   Descriptor properties = Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).value();
-  ASSERT_TRUE(
-      properties.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json).ok());
+  properties.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json);
   ASSERT_TRUE(properties.Finalize().ok());
   worker::cudnn::CudnnTarget target;
   target.device_properties = &properties;
@@ -494,10 +494,10 @@ TEST(Engines, PlansAndGraphsNeedWhatIsFinalisedAndAHandle) {
             CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
   Descriptor graph = Descriptor::Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).value();
   graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, cudnnHandle_t{});
-  EXPECT_THAT(std::string(graph.Finalize().message()), testing::HasSubstr("set attribute"));
+  EXPECT_TRUE(absl::StartsWith(graph.Finalize().message(), "set attribute"));
   graph = Descriptor::Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).value();
   graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, int64_t{1});
-  EXPECT_THAT(std::string(graph.Finalize().message()), testing::HasSubstr("set attribute"));
+  EXPECT_TRUE(absl::StartsWith(graph.Finalize().message(), "set attribute"));
   EXPECT_EQ(cudnnCreate(nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
 }
 

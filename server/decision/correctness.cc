@@ -107,31 +107,31 @@ double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double
 }
 
 OutputVerdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
-                          const OutputReport& report) {
-  if (!report.out_of_bounds.empty()) {
+                          const worker::v1::Checked& report) {
+  if (!report.out_of_bounds().empty()) {
     return {QuarantineReason::kOutOfBounds,
-            absl::StrCat("wrote outside of its memory: ", report.out_of_bounds)};
+            absl::StrCat("wrote outside of its memory: ", report.out_of_bounds())};
   }
-  if (report.nonfinite > 0) {
+  if (report.nonfinite() > 0) {
     return {QuarantineReason::kNotFinite,
-            absl::StrCat("left ", report.nonfinite,
+            absl::StrCat("left ", report.nonfinite(),
                          " elements of its output NaN, infinite or not written")};
   }
-  if (!report.error) return {};
-  const double bound = ErrorBound(problem, candidate, report.magnitude);
+  if (!report.has_error()) return {};
+  const double bound = ErrorBound(problem, candidate, report.magnitude());
   // A NaN is not below any bound.
-  if (*report.error <= bound) return {};
+  if (report.error() <= bound) return {};
   if (problem.data_type() == DataType::kF32 && !candidate.has(NumericalNote::kTensorCore)) {
     Candidate with_tf32 = candidate;
     with_tf32.numerical_notes |= NoteBit(NumericalNote::kTensorCore);
-    if (*report.error <= ErrorBound(problem, with_tf32, report.magnitude)) {
+    if (report.error() <= ErrorBound(problem, with_tf32, report.magnitude())) {
       return {std::nullopt, "", /*uses_tf32=*/true};
     }
   }
   return {QuarantineReason::kWrongResult,
           absl::StrFormat("its result is wrong: it differs from the reference by %.3g of the "
                           "largest value, where rounding explains %.3g",
-                          *report.error, bound)};
+                          report.error(), bound)};
 }
 
 std::vector<bool> DoubtedFaults(const std::vector<Vote>& votes) {

@@ -25,8 +25,8 @@ size_t LowerRank(size_t n, double tail) {
   return rank;
 }
 
-double Nth(std::vector<double>* values, size_t place) {
-  const auto at = values->begin() + static_cast<std::ptrdiff_t>(place);
+double Nth(std::vector<double>* values, size_t nth) {
+  const auto at = values->begin() + static_cast<std::ptrdiff_t>(nth);
   std::nth_element(values->begin(), at, values->end());
   return *at;
 }

@@ -66,37 +66,13 @@ class SpawnSetup {
   posix_spawnattr_t attributes_;
 };
 
-std::string SignalName(int number) {
-  switch (number) {
-    case SIGSEGV:
-      return "SIGSEGV";
-    case SIGABRT:
-      return "SIGABRT";
-    case SIGBUS:
-      return "SIGBUS";
-    case SIGFPE:
-      return "SIGFPE";
-    case SIGILL:
-      return "SIGILL";
-    case SIGKILL:
-      return "SIGKILL";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGINT:
-      return "SIGINT";
-    case SIGPIPE:
-      return "SIGPIPE";
-    default:
-      return "unnamed";
-  }
-}
-
 WorkerExit Describe(int status, bool killed_by_us) {
   if (!WIFSIGNALED(status)) {
     return {absl::StrCat("exit status ", WEXITSTATUS(status)), false};
   }
   const int number = WTERMSIG(status);
-  return {absl::StrCat("signal ", number, " (", SignalName(number), ")"),
+  const char* const name = sigabbrev_np(number);  // "SEGV"
+  return {absl::StrCat("signal ", number, name != nullptr ? absl::StrCat(" (SIG", name, ")") : ""),
           !killed_by_us && (number == SIGKILL || number == SIGTERM)};
 }
 

@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
-#include "server/worker/channel.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/device/nvml_watch.h"
 #include "server/worker/deviceless_backend.h"
@@ -115,41 +115,44 @@ absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags, const 
   return backend;
 }
 
+// OUT_OF_RANGE: the daemon closed its end; DATA_LOSS: what arrived is no request.
+absl::StatusOr<worker::v1::Request> Receive(int fd) {
+  ASSIGN_OR_RETURN(const std::string frame, ReadFrame(fd, absl::InfiniteFuture()));
+  worker::v1::Request request;
+  if (!request.ParseFromString(frame)) return absl::DataLossError("a message that is no request");
+  return request;
+}
+
 // Tells the daemon why there is no session.
-absl::Status Refuse(const absl::Status& why, Channel* channel) {
-  RETURN_IF_ERROR(channel->Receive().status());
+absl::Status Refuse(const absl::Status& why, int fd, const Session::Send& send) {
+  RETURN_IF_ERROR(Receive(fd).status());
   worker::v1::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_message(Utf8(std::string(why.message())));
-  RETURN_IF_ERROR(channel->Send(reply));
+  RETURN_IF_ERROR(send(reply));
   return why;
 }
 
 absl::Status Serve(const Flags& flags, Trace* trace) {
   RETURN_IF_ERROR(DieWithParent(flags.fd));
-  Channel channel(flags.fd);
-  const absl::StatusOr<std::unique_ptr<Backend>> started =
-      StartBackend(flags, [&channel](const char* step) {
+  const Session::Send send = [&flags](const worker::v1::Reply& reply) {
+    return WriteFrame(flags.fd, reply.SerializeAsString());
+  };
+  const absl::StatusOr<std::unique_ptr<Backend>> backend =
+      StartBackend(flags, [&send](const char* step) {
         worker::v1::Reply reply;
         reply.mutable_starting()->set_step(step);
-        return channel.Send(reply);
+        return send(reply);
       });
-  if (!started.ok()) return Refuse(started.status(), &channel);
-  const std::unique_ptr<Backend>& backend = *started;
-  Session session(backend.get(), trace);
-  while (true) {
-    const absl::StatusOr<worker::v1::Request> request = channel.Receive();
-    if (absl::IsOutOfRange(request.status())) {
-      return absl::OkStatus();  // the daemon has no more work
-    }
-    RETURN_IF_ERROR(request.status());
-    const absl::Status status = session.Handle(
-        *request, [&channel](const worker::v1::Reply& reply) { return channel.Send(reply); });
-    if (absl::IsOutOfRange(status)) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(status);
+  if (!backend.ok()) return Refuse(backend.status(), flags.fd, send);
+  Session session(backend->get(), trace);
+  absl::Status status;
+  while (status.ok()) {
+    const absl::StatusOr<worker::v1::Request> request = Receive(flags.fd);
+    status = request.ok() ? session.Handle(*request, send) : request.status();
   }
+  // The daemon has closed its end: it has no more work.
+  return absl::IsOutOfRange(status) ? absl::OkStatus() : status;
 }
 
 void PrintProbe(const device::DeviceInfo& info, const absl::Status& status) {

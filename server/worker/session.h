@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "server/worker/backend.h"
@@ -41,6 +42,18 @@ class Session {
   absl::Status HandlePrepare(const worker::v1::Prepare& request, const Send& send);
   absl::Status HandleCheck(const worker::v1::Check& request, const Send& send);
   absl::Status HandleMeasure(const worker::v1::Measure& request, const Send& send);
+  // Calls `work` for each index, behind a reply that names the candidate, until it returns
+  // false or the budget ends, and sends the outcome.
+  absl::Status DoEach(const google::protobuf::RepeatedField<int>& indexes, int64_t budget_ms,
+                      const Send& send,
+                      const std::function<absl::StatusOr<bool>(int index, Listed* listed)>& work);
+  // Runs each candidate once per round; round n starts with the candidate n, counted around.
+  // One that fails is left out from then on. Returns whether the budget, which is looked at
+  // before every run, ended it early.
+  absl::StatusOr<bool> RunRounds(const worker::v1::Measure& request, const RunMode& mode,
+                                 const Send& send);
+  // BackendProblem::BeginMeasure of these; a reason for people if it fails, else empty.
+  std::string Begin(const google::protobuf::RepeatedField<int>& indexes);
   // Where every failure of the backend comes by before it is reported.
   bool Failed(const absl::Status& status);
   // Adds what there is to say of the problem's runs.

@@ -29,13 +29,8 @@ class OutputCheck {
                                             int64_t output_elements, device::Kernels* kernels,
                                             cudaStream_t stream);
 
-  struct Result {
-    Comparison comparison;
-    int64_t nonfinite = 0;  // elements of the whole output; 0 where they may be
-  };
-
   // Looks at what lies at `output`. Waits for the stream.
-  absl::StatusOr<Result> Look(const void* output);
+  absl::StatusOr<Comparison> Look(const void* output);
 
  private:
   OutputCheck(DataType type, device::Kernels* kernels, cudaStream_t stream)

@@ -1,4 +1,4 @@
-#include "server/devices/suspect_judge.h"
+#include "server/devices/device_runner.h"
 
 #include "gtest/gtest.h"
 

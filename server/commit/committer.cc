@@ -536,7 +536,7 @@ void Committer::ForEachUnder(const Ban& ban,
   do {
     const auto page = index_->List("", kIndexPage, token, "");
     if (!page.ok()) return;
-    for (const auto& indexed : page->first) {
+    for (const auto& indexed : page->tunings) {
       const TuningKey key = indexed->tuning.key.Whole();
       const Bans held = only.Of(key);
       if (held.empty()) continue;
@@ -558,7 +558,7 @@ void Committer::ForEachUnder(const Ban& ban,
       // Under other bans a miss counts the candidates that are neither usable nor banned.
       if (usable || (listed && indexed->bans != nullptr)) visit(*tuning, usable);
     }
-    token = page->second;
+    token = page->next_page_token;
   } while (!token.empty());
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <tuple>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -24,12 +25,21 @@ int AlignmentOf(absl::string_view problem_text) {
   return kDefaultAlignmentBytes;
 }
 
-}  // namespace
+// Equal for all alignments of a problem.
+size_t HashOfAllAlignments(std::string_view problem_text) {
+  std::string text(problem_text);
+  const size_t from = text.find(",align=");
+  if (from != std::string::npos) text.erase(from, text.find(',', from + 1) - from);
+  return absl::HashOf(text);
+}
 
+// True if no tuning for less strict alignment comes before what was found, whatever their age.
 bool IsSettled(const IndexHit& hit) {
   return hit.tuning != nullptr &&
          (hit.pin != nullptr || hit.tuning->tuning.evidence == Evidence::kMeasured);
 }
+
+}  // namespace
 
 TuningIndex::TuningIndex(decision::LibrariesByEnvironment libraries, DigestFunction digest)
     : libraries_(std::move(libraries)),
@@ -38,6 +48,10 @@ TuningIndex::TuningIndex(decision::LibrariesByEnvironment libraries, DigestFunct
 
 const TuningIndex::Shard& TuningIndex::ShardOf(const TuningDigest& digest) const {
   return shards_[digest.low % shards_.size()];
+}
+
+ChangeStamp TuningIndex::StampOf(std::string_view problem_text) const {
+  return ChangeStamp(changes_[HashOfAllAlignments(problem_text) % changes_.size()]);
 }
 
 void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>& change) {
@@ -58,6 +72,7 @@ void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>
   before.tuning = entry->tuning;
   before.pin = entry->pin;
   change(entry);
+  ++changes_[HashOfAllAlignments(key.problem_text) % changes_.size()];
   if (entry->tuning != nullptr || entry->pin != nullptr) return;
   if (entry->next != nullptr) {
     Entry rest = std::move(*entry->next);
@@ -190,24 +205,11 @@ IndexHit TuningIndex::FindLoaded(const TuningKey& key) const {
   const Shard& shard = ShardOf(digest);
   MutexLock lock(shard.mutex);
   const auto first = shard.entries.find(digest);
-  if (first == shard.entries.end()) return {nullptr, nullptr, digest};
+  if (first == shard.entries.end()) return {};
   for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
-    if (entry->IsOf(key)) return {entry->tuning, entry->pin, digest};
+    if (entry->IsOf(key)) return {entry->tuning, entry->pin};
   }
-  return {nullptr, nullptr, digest};
-}
-
-bool TuningIndex::Holds(const AnswerSource& source) const {
-  if (source.tuning == nullptr) return false;
-  if (!source.settled && least_alignment_ < source.alignment_bytes) return false;
-  const Shard& shard = ShardOf(source.digest);
-  MutexLock lock(shard.mutex);
-  const auto first = shard.entries.find(source.digest);
-  if (first == shard.entries.end()) return false;
-  for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
-    if (entry->tuning == source.tuning) return entry->pin == source.pin;
-  }
-  return false;
+  return {};
 }
 
 std::vector<int> TuningIndex::LooserThan(int bytes) const {
@@ -262,9 +264,9 @@ std::shared_ptr<const IndexedTuning> TuningIndex::FindHint(const TuningKey& key)
   return best;
 }
 
-absl::StatusOr<std::pair<std::vector<std::shared_ptr<const IndexedTuning>>, std::string>>
-TuningIndex::List(const std::string& environment_text, size_t page_size,
-                  const std::string& page_token, const std::string& text_filter) const {
+absl::StatusOr<TuningPage> TuningIndex::List(const std::string& environment_text, size_t page_size,
+                                             const std::string& page_token,
+                                             const std::string& text_filter) const {
   TuningKey after;
   if (!page_token.empty()) {
     std::string plain;
@@ -275,7 +277,7 @@ TuningIndex::List(const std::string& environment_text, size_t page_size,
     }
     after = {.problem_text = parts[1], .environment_text = parts[0]};
   }
-  std::vector<std::shared_ptr<const IndexedTuning>> page;
+  TuningPage page;
   MutexLock lock(order_mutex_);
   auto it = page_token.empty()
                 ? ordered_.lower_bound(OrderView(environment_text, ""))
@@ -284,13 +286,13 @@ TuningIndex::List(const std::string& environment_text, size_t page_size,
     const KeptKey& key = (*it)->tuning.key;
     if (!environment_text.empty() && key.environment_text() != environment_text) break;
     if (!absl::StrContains(key.problem_text, text_filter)) continue;
-    if (page.size() == page_size) {
-      std::string token = PageTokenOf(page.back()->tuning.key.Whole());
-      return std::make_pair(std::move(page), std::move(token));
+    if (page.tunings.size() == page_size) {
+      page.next_page_token = PageTokenOf(page.tunings.back()->tuning.key.Whole());
+      break;
     }
-    page.push_back(*it);
+    page.tunings.push_back(*it);
   }
-  return std::make_pair(std::move(page), std::string());
+  return page;
 }
 
 std::string TuningIndex::PageTokenOf(const TuningKey& last) {

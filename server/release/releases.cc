@@ -59,8 +59,8 @@ void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit
   do {
     const auto page = options_.index->List("", kIndexPage, token, "");
     if (!page.ok()) return;
-    for (const auto& indexed : page->first) visit(indexed->tuning.key.Whole());
-    token = page->second;
+    for (const auto& indexed : page->tunings) visit(indexed->tuning.key.Whole());
+    token = page->next_page_token;
   } while (!token.empty());
 }
 

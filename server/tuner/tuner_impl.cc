@@ -236,27 +236,17 @@ std::vector<QuarantineEntry> TunerImpl::QuarantineOf(const TuningKey& key) {
   return entries;
 }
 
-absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment, int page_size,
-                                                  const std::string& page_token,
-                                                  const std::string& text_filter) {
+absl::StatusOr<lookup::TuningPage> TunerImpl::ListTunings(const std::string& environment,
+                                                          int page_size,
+                                                          const std::string& page_token,
+                                                          const std::string& text_filter) {
   std::string environment_text;
   if (!environment.empty()) {
     ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
     environment_text = resolved.text;
   }
   RETURN_IF_ERROR(loader_.Await(kListWait));
-  ASSIGN_OR_RETURN(const auto listed, index_.List(environment_text, static_cast<size_t>(page_size),
-                                                  page_token, text_filter));
-  TuningPage page;
-  page.next_page_token = listed.second;
-  for (const auto& indexed : listed.first) {
-    const lookup::KeptTuning& tuning = indexed->tuning;
-    page.tunings.push_back({tuning.key.Whole(), indexed->EnvironmentName(), tuning.evidence,
-                            tuning.origin, tuning.tune_time, tuning.elapsed,
-                            indexed->candidate_count, indexed->Winner(), tuning.incomplete_reasons,
-                            tuning.incomplete_message});
-  }
-  return page;
+  return index_.List(environment_text, static_cast<size_t>(page_size), page_token, text_filter);
 }
 
 absl::StatusOr<std::vector<TuningKey>> TunerImpl::KeysOf(
@@ -376,6 +366,7 @@ absl::StatusOr<std::vector<Pin>> TunerImpl::ListPins(const std::string& environm
 
 absl::StatusOr<Environment> TunerImpl::ResolveEnvironment(const std::string& name,
                                                           const Environment& program) {
+  if (draining_) return absl::UnavailableError(kDraining);
   ASSIGN_OR_RETURN(lookup::ResolvedEnvironment resolved, Resolve(name, program));
   if (!resolved.misfit.empty()) return absl::FailedPreconditionError(resolved.misfit);
   return std::move(resolved.environment);
@@ -420,6 +411,7 @@ TunerStats TunerImpl::Stats() {
 
 void TunerImpl::Drain(absl::Time deadline) {
   draining_ = true;
+  ++stored_version_;  // ResolveEnvironment says so
   MutexLock lock(drain_mutex_);
   if (drained_) return;
   drained_ = true;

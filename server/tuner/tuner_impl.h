@@ -34,11 +34,6 @@ class TunerImpl : public Tuner {
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override;
   void CancelLookup(uint64_t token) override { lookups_.Cancel(token); }
   void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
-  bool StillHolds(const lookup::AnswerSource& source, const jobs::Demand& demand) const override {
-    const absl::Time now = demand.limits_age() ? options_.clock->Now() : absl::InfinitePast();
-    return !draining_ && lookup::Judge(source.facts, demand, now) == lookup::Verdict::kHit &&
-           index_.Holds(source);
-  }
   void CountHits(int64_t count, absl::Duration saved) override { lookups_.CountHits(count, saved); }
   uint64_t EnvironmentsVersion() const override {
     return index_.counts_version() + stored_version_;
@@ -56,9 +51,9 @@ class TunerImpl : public Tuner {
   absl::StatusOr<Tuning> GetTuning(const std::string& environment,
                                    const ConvProblem& problem) override;
   std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) override;
-  absl::StatusOr<TuningPage> ListTunings(const std::string& environment, int page_size,
-                                         const std::string& page_token,
-                                         const std::string& text_filter) override;
+  absl::StatusOr<lookup::TuningPage> ListTunings(const std::string& environment, int page_size,
+                                                 const std::string& page_token,
+                                                 const std::string& text_filter) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                         const std::vector<ConvProblem>& problems) override;
   absl::StatusOr<int64_t> WithdrawFleetTunings(const std::string& environment,

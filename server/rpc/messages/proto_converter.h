@@ -33,7 +33,8 @@ v1::Quarantine ToProto(const QuarantineEntry& entry);
 void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message);
 // With all candidates and samples.
 v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment);
-v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::EnvironmentInfo& environment);
+// Without candidates.
+v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const tuner::EnvironmentInfo& environment);
 v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
 v1::TuningJob ToProto(const jobs::JobSnapshot& job);
 // `environment` is the environment's name.

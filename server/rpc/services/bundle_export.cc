@@ -26,12 +26,12 @@ BundleExport::BundleExport(tuner::Tuner* tuner, std::string environment, bool wi
 
 absl::Status BundleExport::NextPage() {
   ASSIGN_OR_RETURN(page_, tuner_->ListTunings(environment_, kPageSize, page_.next_page_token, ""));
-  place_ = 0;
+  next_ = 0;
   return absl::OkStatus();
 }
 
 absl::Status BundleExport::AddNext() {
-  const TuningKey& key = page_.tunings[place_++].key;
+  const TuningKey key = page_.tunings[next_++]->tuning.key.Whole();
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(key.problem_text));
   absl::StatusOr<Tuning> tuning = tuner_->GetTuning(key.environment_text, problem);
   // It may have been deleted since, and another alignment's found in its place.
@@ -48,7 +48,7 @@ absl::Status BundleExport::AddNext() {
 absl::StatusOr<std::string> BundleExport::NextPiece() {
   if (!finished_ && writer_.offset() == 0 && page_.tunings.empty()) RETURN_IF_ERROR(NextPage());
   while (!finished_ && piece_.size() < kPieceBytes) {
-    if (place_ < page_.tunings.size()) {
+    if (next_ < page_.tunings.size()) {
       RETURN_IF_ERROR(AddNext());
     } else if (!page_.next_page_token.empty()) {
       RETURN_IF_ERROR(NextPage());

@@ -129,12 +129,13 @@ class Committer {
   void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
   // All of what the index has, with as much evidence as it is there.
   Tuning Whole(const lookup::IndexedTuning& known) REQUIRES(mutex_);
-  // True if the tuning must not replace the stored one: only a measurement replaces a
-  // measurement that does not hold any more.
-  bool MustLeaveOnDisk(const Tuning& tuning) REQUIRES(mutex_);
-  // The tuning that the index has, or that this one stands in for. REQUIRES: it has one.
-  std::shared_ptr<const lookup::IndexedTuning> Outdated(const TuningKey& key) REQUIRES(mutex_);
-  // Serves it from memory.
+  // nullptr if nothing stands in for the key's stored tuning.
+  std::shared_ptr<const lookup::StandIn> StandInOf(const TuningKey& key) REQUIRES(mutex_);
+  // The outdated measured tuning that this one must not replace in the store, as only a
+  // measurement may; nullptr if there is none.
+  std::shared_ptr<const lookup::IndexedTuning> MustLeaveOnDisk(const Tuning& tuning)
+      REQUIRES(mutex_);
+  // Serves it from memory, see Commit.
   void ServeInstead(const Tuning& tuning, std::shared_ptr<const lookup::IndexedTuning> outdated)
       REQUIRES(mutex_);
   // A thread in Commit.
@@ -198,8 +199,6 @@ class Committer {
   CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<TuningKey, Pending> pending_ GUARDED_BY(mutex_);
-  // Served, and not to be written: see Commit.
-  std::map<TuningKey, Tuning> instead_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
   // Apart from mutex_, so that who comes while the disk is waited for can queue.
   mutable Mutex queue_mutex_;

@@ -272,7 +272,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   }
   NoteEvidence(indexed, answer.evidence, &notes);
   if (!timing.note().empty()) notes.push_back(timing.note());
-  if (indexed.stands_in_for != nullptr) {
+  if (indexed.stand_in != nullptr) {
     notes.push_back("kept in memory: what was measured stays until it is measured anew");
   } else if (!indexed.persisted) {
     notes.push_back("not written to disk yet");
@@ -286,7 +286,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   answer.candidate_count = indexed.candidate_count;
   answer.tuning_id = indexed.digest.ToString();
   answer.persisted = indexed.persisted;
-  answer.stands_in = indexed.stands_in_for != nullptr;
+  answer.stands_in = indexed.stand_in != nullptr;
   answer.note = absl::StrJoin(notes, "; ");
   return answer;
 }

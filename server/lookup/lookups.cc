@@ -30,7 +30,7 @@ LookupDecision Lookups::DecideRow(const Pending& pending, size_t row) const {
 void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   const TuningKey& key = pending.rows[row].result.key;
   auto hint = index_->Find(key).tuning;
-  if (hint != nullptr && hint->stands_in_for != nullptr) hint = hint->stands_in_for;
+  if (hint != nullptr && hint->stand_in != nullptr) hint = hint->stand_in->outdated;
   const bool misfit = !pending.environment.misfit.empty();
   const bool own = hint != nullptr && hint->tuning.has(IncompleteReason::kOutdated);
   if (!own && !misfit) hint = index_->FindHint(key);
@@ -271,7 +271,7 @@ void Lookups::End(uint64_t token, bool keep_work) {
     }
   }
   // While this caller's subscriptions hold it in the queue.
-  if (keep_work) keep_work_(pending->environment, std::move(work));
+  if (keep_work) keep_work_(pending->environment, work);
   for (const uint64_t number : subscriptions) pending->environment.queue->Unsubscribe(number);
   pending->done(absl::CancelledError("the caller went away"));
 }

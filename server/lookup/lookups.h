@@ -38,7 +38,7 @@ class Lookups {
 
   // Keeps work that is in the environment's queue there, behind all callers'.
   using KeepWorkFunction =
-      std::function<void(const ResolvedEnvironment&, std::vector<jobs::WorkSpec>)>;
+      std::function<void(const ResolvedEnvironment&, const std::vector<jobs::WorkSpec>&)>;
 
   // The index and the clock outlive it.
   Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job,

@@ -5,11 +5,9 @@
 #include <tuple>
 
 #include "absl/hash/hash.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "proto/model/violation.h"
 
 namespace convtune::lookup {
 namespace {
@@ -102,7 +100,7 @@ std::shared_ptr<const IndexedTuning> TuningIndex::MakeEntry(const Tuning& tuning
 
 void TuningIndex::PutInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated) {
   IndexedTuning indexed = *MakeEntry(tuning, /*persisted=*/false);
-  indexed.stands_in_for = std::move(outdated);
+  indexed.stand_in = std::make_shared<const StandIn>(StandIn{tuning, std::move(outdated)});
   Put(std::make_shared<const IndexedTuning>(std::move(indexed)));
 }
 
@@ -264,39 +262,22 @@ std::shared_ptr<const IndexedTuning> TuningIndex::FindHint(const TuningKey& key)
   return best;
 }
 
-absl::StatusOr<TuningPage> TuningIndex::List(const std::string& environment_text, size_t page_size,
-                                             const std::string& page_token,
-                                             const std::string& text_filter) const {
-  TuningKey after;
-  if (!page_token.empty()) {
-    std::string plain;
-    const bool readable = absl::WebSafeBase64Unescape(page_token, &plain);
-    const std::vector<std::string> parts = absl::StrSplit(plain, '\n');
-    if (!readable || parts.size() != 2) {
-      return ViolationError({"page_token", "must be one that the previous page gave"});
-    }
-    after = {.problem_text = parts[1], .environment_text = parts[0]};
-  }
+TuningPage TuningIndex::List(const std::string& environment_text, size_t page_size,
+                             const TuningKey& after, const std::string& text_filter) const {
   TuningPage page;
   MutexLock lock(order_mutex_);
-  auto it = page_token.empty()
+  auto it = after.problem_text.empty()
                 ? ordered_.lower_bound(OrderView(environment_text, ""))
                 : ordered_.upper_bound(OrderView(after.environment_text, after.problem_text));
   for (; it != ordered_.end(); ++it) {
     const KeptKey& key = (*it)->tuning.key;
     if (!environment_text.empty() && key.environment_text() != environment_text) break;
     if (!absl::StrContains(key.problem_text, text_filter)) continue;
-    if (page.tunings.size() == page_size) {
-      page.next_page_token = PageTokenOf(page.tunings.back()->tuning.key.Whole());
-      break;
-    }
+    page.more = page.tunings.size() == page_size;
+    if (page.more) break;
     page.tunings.push_back(*it);
   }
   return page;
-}
-
-std::string TuningIndex::PageTokenOf(const TuningKey& last) {
-  return absl::WebSafeBase64Escape(absl::StrCat(last.environment_text, "\n", last.problem_text));
 }
 
 std::vector<Pin> TuningIndex::ListPins(const std::string& environment_text, absl::Time now) const {

@@ -36,7 +36,10 @@ struct IndexHit {
 
 struct TuningPage {
   std::vector<std::shared_ptr<const IndexedTuning>> tunings;
-  std::string next_page_token;  // empty on the last page
+  bool more = false;  // there are others behind
+
+  // The next page is the one after it. REQUIRES: there are tunings.
+  TuningKey last() const { return tunings.back()->tuning.key.Whole(); }
 };
 
 // Thread-safe; look-ups of different keys seldom meet on a lock.
@@ -99,13 +102,11 @@ class TuningIndex {
   // model, for a hint; nullptr if there is none.
   std::shared_ptr<const IndexedTuning> FindHint(const TuningKey& key) const;
 
-  // Up to `page_size` tunings in the order of (environment text, problem
-  // text). INVALID_ARGUMENT if the token is none of ours. Empty `environment_text`: all.
-  absl::StatusOr<TuningPage> List(const std::string& environment_text, size_t page_size,
-                                  const std::string& page_token,
-                                  const std::string& text_filter) const;
-  // The token of the page behind that tuning.
-  static std::string PageTokenOf(const TuningKey& last);
+  // Up to `page_size` tunings, at least 1, in the order of (environment text, problem text):
+  // the first ones behind `after`, or of all if its problem is empty. Empty
+  // `environment_text`: of all environments.
+  TuningPage List(const std::string& environment_text, size_t page_size, const TuningKey& after,
+                  const std::string& text_filter) const;
   // Ordered by (environment text, problem text); expired ones left out.
   std::vector<Pin> ListPins(const std::string& environment_text, absl::Time now) const;
   // Number of tunings by environment text.

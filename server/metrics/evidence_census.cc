@@ -23,9 +23,10 @@ std::vector<EnvironmentCensus> EvidenceCensus::Get() {
 std::vector<EnvironmentCensus> EvidenceCensus::Count() const {
   std::map<std::string, EnvironmentCensus> all;
   std::map<std::string, std::vector<absl::Time>> times;
-  std::string token;
-  do {
-    const absl::StatusOr<lookup::TuningPage> page = tuner_->ListTunings("", kPageSize, token, "");
+  TuningKey after;
+  bool more = true;
+  while (more) {
+    const absl::StatusOr<lookup::TuningPage> page = tuner_->ListTunings("", kPageSize, after, "");
     if (!page.ok()) break;
     for (const auto& indexed : page->tunings) {
       const std::string& environment = indexed->EnvironmentName();
@@ -34,8 +35,9 @@ std::vector<EnvironmentCensus> EvidenceCensus::Count() const {
       ++census.origins[indexed->tuning.origin];
       times[environment].push_back(indexed->tuning.tune_time);
     }
-    token = page->next_page_token;
-  } while (!token.empty());
+    more = page->more;
+    if (more) after = page->last();
+  }
   std::vector<EnvironmentCensus> list;
   for (auto& [name, census] : all) {
     std::vector<absl::Time>& of = times[name];

@@ -133,7 +133,7 @@ class Tuner {
 
   virtual absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) = 0;
   virtual absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) = 0;
-  // `page_size`: at least 1, as of ListTunings.
+  // `page_size`: at least 1.
   virtual absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
   virtual absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) = 0;
   // Calls back before it returns, on every change, and last with an ended() snapshot: under
@@ -151,8 +151,7 @@ class Tuner {
   virtual std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) = 0;
   // See TuningIndex::List. UNAVAILABLE while the database is being read.
   virtual absl::StatusOr<lookup::TuningPage> ListTunings(const std::string& environment,
-                                                         int page_size,
-                                                         const std::string& page_token,
+                                                         int page_size, const TuningKey& after,
                                                          const std::string& text_filter) = 0;
   // Also lifts the quarantine of the problems' candidates: they are tried again.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,

@@ -136,8 +136,8 @@ int Main(int argc, char** argv) {
   for (int n = 0; n < tunings; ++n) put(n);
   const int64_t bytes = (ResidentBytes() - before) / tunings;
   int64_t candidate_bytes = 0;
-  const auto listed = tuner.index().List("", static_cast<size_t>(tunings), "", "");
-  for (const auto& indexed : listed->tunings) {
+  const auto listed = tuner.index().List("", static_cast<size_t>(tunings), {}, "");
+  for (const auto& indexed : listed.tunings) {
     candidate_bytes += CandidateBytes(indexed->tuning.candidates);
   }
   candidate_bytes /= tunings;

@@ -29,6 +29,16 @@ absl::StatusOr<std::vector<std::string>> ReadPageToken(const std::string& token,
   return texts;
 }
 
+std::string KeyToken(const TuningKey& last) {
+  return PageToken({last.environment_text, last.problem_text});
+}
+
+absl::StatusOr<TuningKey> ReadKeyToken(const std::string& token) {
+  if (token.empty()) return TuningKey();
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, ReadPageToken(token, 2));
+  return TuningKey{.problem_text = texts[1], .environment_text = texts[0]};
+}
+
 absl::StatusOr<size_t> FirstOfPage(const std::string& token, size_t rows,
                                    const std::function<std::string(size_t)>& key) {
   if (token.empty()) return 0;

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/repeated_field.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/tuning/digest.h"
 
 namespace convtune::rpc::messages {
 
@@ -35,6 +36,10 @@ inline PageArgs PageOf(int size, const std::string& token) {
 // `count` texts.
 std::string PageToken(const std::vector<std::string>& texts);
 absl::StatusOr<std::vector<std::string>> ReadPageToken(const std::string& token, size_t count);
+
+// The token of the page behind a tuning's key, and back: an empty key for the first page.
+std::string KeyToken(const TuningKey& last);
+absl::StatusOr<TuningKey> ReadKeyToken(const std::string& token);
 
 // Puts `make(0)`, `make(1)`, ... into a reply, up to `rows` of them or up to
 // kMaxPageBytes, one at least. Returns how many it put.

@@ -44,6 +44,10 @@ Operation OperationOf(const TuningKey& key) {
   return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
 }
 
+std::string EnvironmentName(const TuningKey& key) {
+  return Environment::Parse(key.environment_text).value_or(Environment()).Name();
+}
+
 tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
                                        const std::string& text) {
   const auto found = std::find_if(
@@ -245,10 +249,10 @@ v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page) {
   return out;
 }
 
-v1::PinRecord ToProto(const Pin& pin, std::string_view environment) {
+v1::PinRecord ToProto(const Pin& pin) {
   v1::PinRecord out;
   out.set_problem_text(pin.key.problem_text);
-  out.set_environment(std::string(environment));
+  out.set_environment(EnvironmentName(pin.key));
   out.set_candidate(ToText(pin.candidate));
   out.set_reason(pin.reason);
   *out.mutable_create_time() = ToProto(pin.create_time);

@@ -146,10 +146,6 @@ std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& reque
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
-void CheckRules(const v1::ListTuningJobsRequest& request, FieldChecker* check) {
-  check->Page(request.page_size(), request.page_token());
-}
-
 std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
                                        std::vector<Violation>* violations) {
   return ValidateProblem(request, violations);
@@ -204,14 +200,6 @@ std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Viola
 
 void CheckRules(const v1::ListPinsRequest& request, FieldChecker* check) {
   check->EnvironmentName(request.environment());
-  check->Page(request.page_size(), request.page_token());
-}
-
-void CheckRules(const v1::ListEnvironmentsRequest& request, FieldChecker* check) {
-  check->Page(request.page_size(), request.page_token());
-}
-
-void CheckRules(const v1::ListReleasesRequest& request, FieldChecker* check) {
   check->Page(request.page_size(), request.page_token());
 }
 

@@ -80,18 +80,23 @@ std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
                                       std::vector<Violation>* violations);
 
 // Requests that are taken as they are.
-void CheckRules(const v1::ListTuningJobsRequest& request, FieldChecker* check);
 void CheckRules(const v1::ListTuningsRequest& request, FieldChecker* check);
 void CheckRules(const v1::ListPinsRequest& request, FieldChecker* check);
 void CheckRules(const v1::ListWantedRequest& request, FieldChecker* check);
-void CheckRules(const v1::ListEnvironmentsRequest& request, FieldChecker* check);
-void CheckRules(const v1::ListReleasesRequest& request, FieldChecker* check);
 void CheckRules(const v1::DiffReleasesRequest& request, FieldChecker* check);
 void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check);
 void CheckRules(const v1::ExportBundleRequest& request, FieldChecker* check);
 void CheckRules(const v1::PromoteReleaseRequest& request, FieldChecker* check);
 void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check);
 void CheckRules(const v1::ReadSnapshotRequest& request, FieldChecker* check);
+
+template <typename Request>
+requires(std::same_as<Request, v1::ListTuningJobsRequest> ||
+         std::same_as<Request, v1::ListEnvironmentsRequest> ||
+         std::same_as<Request, v1::ListReleasesRequest>) void CheckRules(const Request& request,
+                                                                         FieldChecker* check) {
+  check->Page(request.page_size(), request.page_token());
+}
 
 template <typename Request>
 requires(std::same_as<Request, v1::GetTuningJobRequest> ||

@@ -121,32 +121,42 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
         log_(std::move(log)),
         batch_(std::move(batch)) {}
 
+  // Returns before OnCancel or OnDone is called.
   void Start() {
     const std::shared_ptr<LookupReactor> self = self_ = shared_from_this();
     const grpc::Status started = CatchAll("BatchGet", [&] {
-      SetToken(tuner_->Lookup(std::move(batch_.missing),
-                              [self](const absl::StatusOr<lookup::LookupResponse>& response) {
-                                self->Answer(response);
-                              }));
+      const uint64_t token =
+          tuner_->Lookup(std::move(batch_.missing),
+                         [self](const absl::StatusOr<lookup::LookupResponse>& response) {
+                           self->Answer(response);
+                         });
+      MutexLock lock(mutex_);
+      token_ = token;
       return grpc::Status::OK;
     });
     if (!started.ok()) End(started);
   }
 
   void OnCancel() override {
-    if (DeadlineHasPassed(*context_, start_)) {
+    const bool is_late = DeadlineHasPassed(*context_, start_);
+    if (is_late) {
       End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the caller's deadline has passed"));
-      EndLookup(&tuner::Tuner::AbandonLookup);
+    }
+    uint64_t token = 0;
+    {
+      MutexLock lock(mutex_);
+      token = token_;
+    }
+    if (is_late) {
+      tuner_->AbandonLookup(token);
     } else {
-      EndLookup(&tuner::Tuner::CancelLookup);
+      tuner_->CancelLookup(token);
     }
   }
 
   void OnDone() override { self_ = nullptr; }
 
  private:
-  using HowToEnd = void (tuner::Tuner::*)(uint64_t);
-
   void Answer(const absl::StatusOr<lookup::LookupResponse>& response) {
     MutexLock lock(mutex_);
     if (ended_) return;
@@ -168,27 +178,6 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
     Finish(status);
   }
 
-  void SetToken(uint64_t token) {
-    HowToEnd how = nullptr;
-    {
-      MutexLock lock(mutex_);
-      token_ = token;
-      how = how_to_end_;
-    }
-    if (how != nullptr) (tuner_->*how)(token);
-  }
-
-  // The caller is gone.
-  void EndLookup(HowToEnd how) {
-    std::optional<uint64_t> token;
-    {
-      MutexLock lock(mutex_);
-      how_to_end_ = how;
-      token = token_;
-    }
-    if (token.has_value()) (tuner_->*how)(*token);
-  }
-
   tuner::Tuner* const tuner_;
   BatchGetHandler* const handler_;
   grpc::CallbackServerContext* const context_;  // these two are valid until the call has ended
@@ -199,8 +188,7 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
   std::shared_ptr<LookupReactor> self_;
   Mutex mutex_;
   bool ended_ GUARDED_BY(mutex_) = false;
-  std::optional<uint64_t> token_ GUARDED_BY(mutex_);
-  HowToEnd how_to_end_ GUARDED_BY(mutex_) = nullptr;  // nullptr: the caller waits
+  uint64_t token_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

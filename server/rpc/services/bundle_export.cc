@@ -25,7 +25,8 @@ BundleExport::BundleExport(tuner::Tuner* tuner, std::string environment, bool wi
       }) {}
 
 absl::Status BundleExport::NextPage() {
-  ASSIGN_OR_RETURN(page_, tuner_->ListTunings(environment_, kPageSize, page_.next_page_token, ""));
+  const TuningKey after = page_.more ? page_.last() : TuningKey();
+  ASSIGN_OR_RETURN(page_, tuner_->ListTunings(environment_, kPageSize, after, ""));
   next_ = 0;
   return absl::OkStatus();
 }
@@ -50,7 +51,7 @@ absl::StatusOr<std::string> BundleExport::NextPiece() {
   while (!finished_ && piece_.size() < kPieceBytes) {
     if (next_ < page_.tunings.size()) {
       RETURN_IF_ERROR(AddNext());
-    } else if (!page_.next_page_token.empty()) {
+    } else if (page_.more) {
       RETURN_IF_ERROR(NextPage());
     } else {
       RETURN_IF_ERROR(writer_.Finish());

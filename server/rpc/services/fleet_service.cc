@@ -1,5 +1,3 @@
-#include "server/rpc/services/fleet_service.h"
-
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "server/rpc/services/call.h"
+#include "server/rpc/services/services.h"
 
 namespace convtune::rpc::services {
 namespace {

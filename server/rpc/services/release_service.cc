@@ -30,7 +30,7 @@ class ReleaseService final : public RawService {
     Unary<v1::DiffReleasesRequest>(
         "DiffReleases", &disk_,
         [this](const v1::DiffReleasesRequest& request) -> absl::StatusOr<v1::DiffReleasesResponse> {
-          ASSIGN_OR_RETURN(const TuningKey after, messages::ReadDiffToken(request.page_token()));
+          ASSIGN_OR_RETURN(const TuningKey after, messages::ReadKeyToken(request.page_token()));
           ASSIGN_OR_RETURN(
               const release::ReleaseDiff diff,
               releases_->DiffReleases(request.from(), request.to(), request.environment(), after,

@@ -5,7 +5,6 @@
 
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
-#include "server/lookup/tuning_index.h"
 #include "server/rpc/messages/page.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/batch_get_handler.h"
@@ -70,10 +69,11 @@ class TuningService final : public RawService {
     Unary<v1::ListTuningsRequest>(
         "ListTunings", nullptr,
         [this](const v1::ListTuningsRequest& request) -> absl::StatusOr<v1::ListTuningsResponse> {
+          ASSIGN_OR_RETURN(const TuningKey after, messages::ReadKeyToken(request.page_token()));
           ASSIGN_OR_RETURN(
               const lookup::TuningPage page,
               tuner_->ListTunings(request.environment(), messages::PageSizeOf(request.page_size()),
-                                  request.page_token(), request.text_filter()));
+                                  after, request.text_filter()));
           const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
           const auto make = [&](size_t i) {
             const lookup::IndexedTuning& indexed = *page.tunings[i];
@@ -83,10 +83,10 @@ class TuningService final : public RawService {
           v1::ListTuningsResponse reply;
           const size_t rows = page.tunings.size();
           const size_t added = messages::AddRows(rows, make, reply.mutable_tunings());
-          reply.set_next_page_token(
-              added == rows
-                  ? page.next_page_token
-                  : lookup::TuningIndex::PageTokenOf(page.tunings[added - 1]->tuning.key.Whole()));
+          if (added < rows || page.more) {
+            reply.set_next_page_token(
+                messages::KeyToken(page.tunings[added - 1]->tuning.key.Whole()));
+          }
           return reply;
         });
 
@@ -102,13 +102,10 @@ class TuningService final : public RawService {
           return reply;
         });
 
-    Unary<v1::PinRequest>(
-        "Pin", &disk_, [this](const messages::PinArgs& args) -> absl::StatusOr<v1::PinRecord> {
-          ASSIGN_OR_RETURN(const convtune::Pin pin,
-                           tuner_->PutPin(args.environment, args.problem, args.candidate,
-                                          args.reason, args.ttl, args.fleet_pin));
-          return messages::ToProto(pin, EnvironmentName(pin.key));
-        });
+    Unary<v1::PinRequest>("Pin", &disk_, [this](const messages::PinArgs& args) {
+      return ReplyOf(tuner_->PutPin(args.environment, args.problem, args.candidate, args.reason,
+                                    args.ttl, args.fleet_pin));
+    });
     Unary<v1::UnpinRequest>(
         "Unpin", &disk_,
         [this](const messages::OneProblemArgs& args) -> absl::StatusOr<v1::UnpinResponse> {
@@ -123,9 +120,7 @@ class TuningService final : public RawService {
           const auto key = [&pins](size_t i) {
             return pins[i].key.environment_text + " " + pins[i].key.problem_text;
           };
-          const auto make = [&pins](size_t i) {
-            return messages::ToProto(pins[i], EnvironmentName(pins[i].key));
-          };
+          const auto make = [&pins](size_t i) { return messages::ToProto(pins[i]); };
           v1::ListPinsResponse reply;
           RETURN_IF_ERROR(messages::AddPage(
               messages::PageOf(request.page_size(), request.page_token()), pins.size(), key, make,
@@ -184,10 +179,6 @@ class TuningService final : public RawService {
       -> absl::StatusOr<decltype(messages::ToProto(*value))> {
     if (!value.ok()) return value.status();
     return messages::ToProto(*value);
-  }
-
-  static std::string EnvironmentName(const TuningKey& key) {
-    return Environment::Parse(key.environment_text).value_or(Environment()).Name();
   }
 
   tuner::Tuner* const tuner_;

@@ -24,8 +24,8 @@ class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     const grpc::Status started = CatchAll("WatchTuningJob", [&] {
       grpc::Status read = ReadRequest<v1::WatchTuningJobRequest>(in, &request);
       if (!read.ok()) return read;
-      const absl::StatusOr<uint64_t> token = tuner_->WatchJob(
-          request->name(), [this](const jobs::JobSnapshot& job) { Changed(job); });
+      const absl::StatusOr<uint64_t> token =
+          tuner_->WatchJob(request->name(), [this](const jobs::JobSnapshot& job) { Changed(job); });
       MutexLock lock(mutex_);
       token_ = token.value_or(0);
       return messages::ToGrpcStatus(token.status());

@@ -133,15 +133,13 @@ TEST(TuningIndex, ListsInOrderPageByPage) {
   for (int n = 9; n >= 1; --n) index.Put(TuningFor(Problem(n)), true);
   for (int n = 1; n <= 9; ++n) expected.push_back(KeyOf(Problem(n)).problem_text);
   std::vector<std::string> listed;
-  std::string token;
+  TuningPage page;
   int pages = 0;
   do {
-    const auto page = index.List(kH200, 4, token, "");
-    ASSERT_TRUE(page.ok()) << page.status();
-    for (const auto& indexed : page->tunings) listed.push_back(indexed->tuning.key.problem_text);
-    token = page->next_page_token;
+    page = index.List(kH200, 4, page.more ? page.last() : TuningKey(), "");
+    for (const auto& indexed : page.tunings) listed.push_back(indexed->tuning.key.problem_text);
     ++pages;
-  } while (!token.empty());
+  } while (page.more);
   EXPECT_EQ(pages, 3);
   EXPECT_EQ(listed, expected);
 }
@@ -152,14 +150,9 @@ TEST(TuningIndex, ListKeepsToEnvironmentAndFilter) {
   index.Put(TuningFor(Problem(1)), true);
   index.Put(TuningFor(Problem(2)), true);
   index.Put(TuningFor(Problem(1), {Timed(0, 1)}, other), true);
-  EXPECT_EQ(index.List("", 10, "", "")->tunings.size(), 3U);
-  EXPECT_EQ(index.List(other, 10, "", "")->tunings.size(), 1U);
-  EXPECT_EQ(index.List(kH200, 10, "", "x=2x8")->tunings.size(), 1U);
-}
-
-TEST(TuningIndex, ForeignPageTokenIsRefused) {
-  TuningIndex index;
-  EXPECT_EQ(index.List("", 10, "nonsense", "").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(index.List("", 10, {}, "").tunings.size(), 3U);
+  EXPECT_EQ(index.List(other, 10, {}, "").tunings.size(), 1U);
+  EXPECT_EQ(index.List(kH200, 10, {}, "x=2x8").tunings.size(), 1U);
 }
 
 TEST(TuningIndex, HintComesFromTheSameModelOnly) {

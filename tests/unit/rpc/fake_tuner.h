@@ -210,7 +210,7 @@ class FakeTuner : public tuner::Tuner {
                           4};
     return {entry};
   }
-  absl::StatusOr<lookup::TuningPage> ListTunings(const std::string&, int, const std::string&,
+  absl::StatusOr<lookup::TuningPage> ListTunings(const std::string&, int, const TuningKey&,
                                                  const std::string& text_filter) override {
     if (!failure.ok()) return failure;
     lookup::TuningPage page;

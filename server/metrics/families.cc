@@ -85,7 +85,6 @@ std::string LowerName(const std::string& name, std::string_view prefix) {
 }
 
 std::string MissName(size_t reason) {
-  static_assert(lookup::kMissReasons == v1::MissReason_ARRAYSIZE);
   return LowerName(v1::MissReason_Name(static_cast<int>(reason)), "MISS_REASON_");
 }
 

@@ -55,13 +55,12 @@ bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) cons
 }
 
 void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const {
-  std::string token;
+  lookup::TuningPage page;
   do {
-    const auto page = options_.index->List("", kIndexPage, token, "");
-    if (!page.ok()) return;
-    for (const auto& indexed : page->first) visit(indexed->tuning.key.Whole());
-    token = page->second;
-  } while (!token.empty());
+    const TuningKey after = page.more ? page.last() : TuningKey();
+    page = options_.index->List("", kIndexPage, after, "");
+    for (const auto& indexed : page.tunings) visit(indexed->tuning.key.Whole());
+  } while (page.more);
 }
 
 absl::Status Releases::ReadPortfolios(int64_t release, const std::string& environment_text,

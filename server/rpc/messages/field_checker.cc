@@ -73,18 +73,9 @@ void FieldChecker::JobName(std::string_view value) {
   }
 }
 
-int FieldChecker::PageSize(int value) {
-  Require(value >= 0, "page_size", absl::StrCat("must not be negative, is ", value));
-  return value == 0 ? kDefaultPageSize : std::min(value, kMaxPageSize);
-}
-
-PageArgs FieldChecker::Page(int size, const std::string& token) {
-  PageSize(size);
+void FieldChecker::Page(int size, std::string_view token) {
+  Require(size >= 0, "page_size", absl::StrCat("must not be negative, is ", size));
   PageToken(token);
-  PageArgs page;
-  if (size > 0) page.size = static_cast<size_t>(size);
-  page.token = token;
-  return page;
 }
 
 void FieldChecker::PageToken(std::string_view value) {

@@ -7,10 +7,6 @@
 namespace convtune::rpc::messages {
 namespace {
 
-std::string EnvironmentName(const TuningKey& key) {
-  return Environment::Parse(key.environment_text).value_or(Environment()).Name();
-}
-
 v1::Portfolio PortfolioToProto(const Portfolio& portfolio) {
   constexpr struct {
     uint32_t bit;
@@ -82,19 +78,9 @@ v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
   };
   const size_t added = AddRows(diff.changes.size(), make, out.mutable_changes());
   if (added > 0 && (added < diff.changes.size() || diff.more)) {
-    const TuningKey& last = diff.changes[added - 1].after.key;
-    out.set_next_page_token(PageToken({last.environment_text, last.problem_text}));
+    out.set_next_page_token(KeyToken(diff.changes[added - 1].after.key));
   }
   return out;
-}
-
-absl::StatusOr<TuningKey> ReadDiffToken(const std::string& token) {
-  if (token.empty()) return TuningKey();
-  ASSIGN_OR_RETURN(std::vector<std::string> texts, ReadPageToken(token, 2));
-  TuningKey key;
-  key.environment_text = std::move(texts[0]);
-  key.problem_text = std::move(texts[1]);
-  return key;
 }
 
 absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,

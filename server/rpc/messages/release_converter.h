@@ -22,6 +22,5 @@ absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
 // The change that a page of DiffReleases begins behind; an empty key for the first.
 absl::StatusOr<TuningKey> ReadDiffToken(const std::string& token);
-v1::Publication ToProto(const release::PublicationStatus& status);
 
 }  // namespace convtune::rpc::messages

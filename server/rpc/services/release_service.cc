@@ -62,7 +62,7 @@ class ReleaseService final : public RawService {
 
     Unary<v1::GetPublicationRequest, v1::Publication>(
         "GetPublication", &disk_, [this](const v1::GetPublicationRequest&, v1::Publication* reply) {
-          *reply = messages::ToProto(releases_->Status());
+          *reply = releases_->Status();
           return grpc::Status::OK;
         });
 
@@ -70,7 +70,7 @@ class ReleaseService final : public RawService {
         "ReadSnapshot", &disk_,
         [this](const v1::ReadSnapshotRequest& request, v1::ReadSnapshotResponse* reply) {
           absl::StatusOr<release::SnapshotPiece> piece = release::ReadSnapshotPiece(
-              releases_->Status().folder, request.offset(), request.version());
+              releases_->Status().folder(), request.offset(), request.version());
           if (piece.ok()) {
             reply->set_chunk(std::move(piece->bytes));
             reply->set_version(piece->version);

@@ -14,7 +14,6 @@
 #include "client/preload/process/mutex.h"
 #include "client/preload/process/real_cudnn.h"
 #include "client/preload/shadow/shadow.h"
-#include "client/preload/state/snapshot_file.h"
 
 namespace convtune::preload::state {
 namespace {
@@ -84,8 +83,9 @@ void Init() {
     return;
   }
   state.active = true;
-  state.has_snapshot = LoadSnapshot(state.settings.snapshot, &state.view, &state.snapshot_reason);
+  state.has_snapshot = state.file.Read(state.settings.snapshot, &state.snapshot_reason);
   if (state.has_snapshot) {
+    state.view = state.file.view();
     state.canary = state.settings.canary >= 0 ? state.settings.canary == 1
                                               : DrawCanary(state.view.header().canary_permille);
   }

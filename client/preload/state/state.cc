@@ -26,17 +26,11 @@ constinit std::atomic<bool> initialised{false};
 
 State& Mutable() { return *reinterpret_cast<State*>(storage); }
 
-const char* PolicyName(Policy policy) {
-  return policy == Policy::kObserve    ? "observe"
-         : policy == Policy::kTruncate ? "truncate"
-                                       : "reorder";
-}
-
 void AtExit() {
   const State& state = Mutable();
   for (const char* path : {state.settings.counters, state.settings.run_counters}) {
     if (path[0] != '\0') {
-      process::WriteCounters(path, PolicyName(state.settings.policy),
+      process::WriteCounters(path, kPolicyNames[static_cast<int>(state.settings.policy)],
                              state.has_snapshot ? "valid" : state.snapshot_reason,
                              state.has_snapshot ? state.view.header().release : 0);
     }

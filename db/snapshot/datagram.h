@@ -29,6 +29,9 @@ enum class UnservedReason : uint32_t {
   kNotNeutral = 4,     // known, but every candidate is other than the stock choice allows
   kRefused = 5,        // known, but cuDNN did not take the candidates
 };
+// By their number: what people read.
+inline constexpr const char* kUnservedReasons[] = {
+    "", "no_entry", "no_environment", "no_snapshot", "not_neutral", "refused"};
 
 struct DatagramHeader {
   char magic[4];     // kDatagramMagic

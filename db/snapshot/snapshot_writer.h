@@ -48,6 +48,7 @@ class SnapshotWriter {
   };
 
   explicit SnapshotWriter(const Options& options) : options_(options) {}
+  void SetOptions(const Options& options) { options_ = options; }
 
   // Declares an environment, so that a snapshot says of it that nothing is
   // known. Add does it too.

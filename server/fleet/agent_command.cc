@@ -113,10 +113,11 @@ class AgentCommand final : public FleetCommand {
     options.postgres.idle_timeout =
         std::max(options.postgres.statement_timeout, kAgentIdleRefreshes * options.refresh);
     ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
-    std::unique_ptr<metrics::AgentMetricsServer> metrics;
+    std::unique_ptr<metrics::MetricsServer> metrics;
     if (!metrics_address_.empty()) {
-      ASSIGN_OR_RETURN(metrics, metrics::AgentMetricsServer::Create(
-                                    metrics_address_, [&] { return agent->Metrics(); }));
+      ASSIGN_OR_RETURN(
+          metrics, metrics::MetricsServer::Create(
+                       metrics_address_, metrics::AgentFamilies([&] { return agent->Metrics(); })));
       log::Info("metrics at $0", metrics->url());
     }
     NotifySystemd("READY=1");

@@ -71,14 +71,14 @@ class ReleaseService final : public RawService {
     Unary<v1::GetPublicationRequest>(
         "GetPublication", &disk_,
         [this](const v1::GetPublicationRequest&) -> absl::StatusOr<v1::Publication> {
-          return messages::ToProto(releases_->Status());
+          return releases_->Status();
         });
 
     Unary<v1::ReadSnapshotRequest>(
         "ReadSnapshot", &disk_,
         [this](const v1::ReadSnapshotRequest& request) -> absl::StatusOr<v1::ReadSnapshotResponse> {
           ASSIGN_OR_RETURN(release::SnapshotPiece piece,
-                           release::ReadSnapshotPiece(releases_->Status().folder, request.offset(),
+                           release::ReadSnapshotPiece(releases_->Status().folder(), request.offset(),
                                                       request.version()));
           v1::ReadSnapshotResponse reply;
           reply.set_chunk(std::move(piece.bytes));

@@ -1,4 +1,4 @@
-#include "client/preload/state/snapshot_file.h"
+#include "db/snapshot/snapshot_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace convtune::preload::state {
+namespace convtune::snapshot {
 namespace {
 
 // False if the file ends early: it was cut short while it was read.
@@ -27,7 +27,7 @@ bool ReadAll(int fd, unsigned char* to, size_t size) {
 
 // Null if there is no memory or the file cannot be read.
 void* Bring(int fd, size_t size) {
-  if (size > snapshot::kSnapshotCopyLimit) {
+  if (size > kSnapshotCopyLimit) {
     void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
     return mapped == MAP_FAILED ? nullptr : mapped;
   }
@@ -44,7 +44,13 @@ void* Bring(int fd, size_t size) {
 
 }  // namespace
 
-bool LoadSnapshot(const char* path, snapshot::SnapshotView* view, const char** reason) {
+SnapshotFile::~SnapshotFile() {
+  if (data_ != nullptr) {
+    munmap(data_, size_);
+  }
+}
+
+bool SnapshotFile::Read(const char* path, const char** reason) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     *reason = errno == ENOENT   ? "no such file"
@@ -58,20 +64,16 @@ bool LoadSnapshot(const char* path, snapshot::SnapshotView* view, const char** r
     *reason = "not a snapshot";
     return false;
   }
-  const auto size = static_cast<size_t>(info.st_size);
-  void* data = Bring(fd, size);
+  size_ = static_cast<size_t>(info.st_size);
+  data_ = Bring(fd, size_);
   close(fd);
-  if (data == nullptr) {
+  if (data_ == nullptr) {
     *reason = "cannot be read";
     return false;
   }
-  const snapshot::SnapshotError error = snapshot::SnapshotView::Open(data, size, view);
-  *reason = snapshot::Describe(error);
-  if (error != snapshot::SnapshotError::kNone) {
-    munmap(data, size);
-    return false;
-  }
-  return true;
+  const SnapshotError error = SnapshotView::Open(data_, size_, &view_);
+  *reason = Describe(error);
+  return error == SnapshotError::kNone;
 }
 
-}  // namespace convtune::preload::state
+}  // namespace convtune::snapshot

@@ -65,7 +65,7 @@ bool MayComeYet(const absl::Status& status) {
 
 }  // namespace
 
-absl::Status ReleaseFetch::Fetch(app::Context& context, client::ReleaseClient& client) {
+absl::Status ReleaseFetch::Fetch(app::Context& context, client::Client& client) {
   const std::string path = absl::StrCat(folder_, "/", snapshot::kSnapshotFile);
   std::unique_ptr<output::AtomicFile> file;
   int64_t size = 0;
@@ -73,7 +73,8 @@ absl::Status ReleaseFetch::Fetch(app::Context& context, client::ReleaseClient& c
   request.set_version(version_);
   while (true) {
     request.set_offset(size);
-    ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece, client.ReadSnapshot(request));
+    ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece,
+                     client.Call<v1::ReadSnapshotResponse>(request));
     if (piece.size_bytes() > kMaxSnapshotBytes) {
       return absl::FailedPreconditionError(absl::StrCat("the snapshot has ", piece.size_bytes(),
                                                         " bytes, more than ", kMaxSnapshotBytes));
@@ -116,8 +117,8 @@ absl::Status ReleaseFetch::Fetch(app::Context& context, client::ReleaseClient& c
   return absl::OkStatus();
 }
 
-app::ExitCode ReleaseFetch::Run(app::Context& context, client::ReleaseClient& client,
-                                absl::Duration wait, absl::Duration watch) {
+app::ExitCode ReleaseFetch::Run(app::Context& context, client::Client& client, absl::Duration wait,
+                                absl::Duration watch) {
   const bool watching = watch > absl::ZeroDuration();
   if (watching) {
     // The first process of a container would ignore a signal without a handler.

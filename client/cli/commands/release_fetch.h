@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/cli/app/context.h"
-#include "client/cpp/release_client.h"
+#include "convtune/v1/release_service.pb.h"
 
 namespace convtune::cli::commands {
 
@@ -21,13 +21,13 @@ class ReleaseFetch {
   // Tries until it has the snapshot, for at most `wait`, while the daemon cannot
   // be reached or has published nothing. With `watch` above 0 looks again at that
   // interval until SIGTERM or SIGINT, through errors, which it says.
-  app::ExitCode Run(app::Context& context, client::ReleaseClient& client, absl::Duration wait,
+  app::ExitCode Run(app::Context& context, client::Client& client, absl::Duration wait,
                     absl::Duration watch);
 
  private:
   // Puts the daemon's snapshot in place where it is another one, and says so. No
   // more of it than a piece is in memory.
-  absl::Status Fetch(app::Context& context, client::ReleaseClient& client);
+  absl::Status Fetch(app::Context& context, client::Client& client);
 
   const std::string folder_;
   uint64_t version_ = 0;  // of what is in place; 0: not known

@@ -1,22 +1,48 @@
 #include "client/cpp/client.h"
 
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/completion_queue.h>
+#include <grpcpp/impl/client_unary_call.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <chrono>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/rpc_error.h"
 #include "convtune/v1/bundle_service.grpc.pb.h"
 #include "convtune/v1/tuning_service.grpc.pb.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::client {
-
 namespace {
+
+using google::protobuf::FieldDescriptor;
+
+void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
+  if (timeout == absl::InfiniteDuration()) return;
+  context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout));
+}
+
+// "/convtune.v1.TuningService/GetTuning" of a GetTuningRequest: both are in one file.
+std::string PathOf(const google::protobuf::Descriptor& request) {
+  const google::protobuf::FileDescriptor& file = *request.file();
+  for (int s = 0; s < file.service_count(); ++s) {
+    for (int m = 0; m < file.service(s)->method_count(); ++m) {
+      const google::protobuf::MethodDescriptor& method = *file.service(s)->method(m);
+      if (method.input_type() == &request) {
+        return absl::StrCat("/", method.service()->full_name(), "/", method.name());
+      }
+    }
+  }
+  return "";
+}
 
 absl::StatusOr<v1::BatchGetResponse> IfItHeeds(const v1::BatchGetRequest& request,
                                                v1::BatchGetResponse response) {
@@ -28,10 +54,67 @@ absl::StatusOr<v1::BatchGetResponse> IfItHeeds(const v1::BatchGetRequest& reques
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Client>> Client::Create(const Options& options) {
+  ASSIGN_OR_RETURN(auto channel, OpenChannel(options.address, options.tls));
+  return std::unique_ptr<Client>(new Client(options, std::move(channel)));
+}
+
+absl::Status Client::CallMethod(const google::protobuf::Message& request, absl::Duration timeout,
+                                google::protobuf::Message* response) {
+  return CallUnary(PathOf(*request.GetDescriptor()), request, timeout, response);
+}
+
+absl::Status Client::ReadPages(int most, google::protobuf::Message* request,
+                               google::protobuf::Message* all) {
+  const google::protobuf::Descriptor& type = *all->GetDescriptor();
+  const google::protobuf::Reflection& of_response = *all->GetReflection();
+  const FieldDescriptor* const next = type.FindFieldByName("next_page_token");
+  const FieldDescriptor* rows = nullptr;
+  for (int i = 0; i < type.field_count() && rows == nullptr; ++i) {
+    if (type.field(i)->is_repeated()) rows = type.field(i);
+  }
+  const std::unique_ptr<google::protobuf::Message> page(all->New());
+  std::string token;
+  do {
+    if (!token.empty()) {
+      request->GetReflection()->SetString(
+          request, request->GetDescriptor()->FindFieldByName("page_token"), token);
+    }
+    RETURN_IF_ERROR(CallMethod(*request, options_.timeout, page.get()));
+    token = of_response.GetString(*page, next);
+    all->MergeFrom(*page);  // which appends the rows
+  } while (!token.empty() && of_response.FieldSize(*all, rows) < most);
+  while (of_response.FieldSize(*all, rows) > most) of_response.RemoveLast(all, rows);
+  of_response.SetString(all, next, token);
+  return absl::OkStatus();
+}
+
+absl::Status Client::CallUnary(const std::string& path, const google::protobuf::Message& request,
+                               absl::Duration timeout, google::protobuf::Message* response) {
+  grpc::ClientContext context;
+  SetTimeout(&context, timeout);
+  const grpc::internal::RpcMethod method(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
+  return Result(grpc::internal::BlockingUnaryCall<google::protobuf::MessageLite,
+                                                  google::protobuf::MessageLite>(
+      channel_.get(), method, &context, request, response));
+}
+
+absl::Status Client::Result(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
+      channel_->GetState(false) != GRPC_CHANNEL_READY) {
+    return absl::UnavailableError("no connection within the timeout");
+  }
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  if (!status.error_details().empty()) {
+    result.SetPayload(kRpcDetailsUrl, absl::Cord(status.error_details()));
+  }
+  return result;
+}
+
 absl::StatusOr<v1::BatchGetResponse> Client::BatchGet(const v1::BatchGetRequest& request,
                                                       absl::Duration timeout) {
-  ASSIGN_OR_RETURN(auto response,
-                   Call<v1::BatchGetResponse>("TuningService/BatchGet", request, timeout));
+  ASSIGN_OR_RETURN(auto response, Call<v1::BatchGetResponse>(request, timeout));
   return IfItHeeds(request, std::move(response));
 }
 

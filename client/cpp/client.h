@@ -1,24 +1,65 @@
-// A Client asks a daemon for tunings, jobs, bundles and maintenance. Thread-safe.
+// A Client calls the methods of a daemon.
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cpp/connection.h"
+#include "client/cpp/channel.h"
 #include "convtune/v1/bundle_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "proto/base/status_macros.h"
+
+namespace grpc {
+class ClientContext;
+class Status;
+}  // namespace grpc
 
 namespace convtune::client {
 
-class Client : public Connection {
+// Blocking calls. Thread-safe: calls may run side by side. Does not connect
+// before the first.
+//
+// Every call returns the daemon's error with its code, and with its details
+// under kRpcDetailsUrl (see rpc_error.h). UNAVAILABLE: no daemon could be
+// reached, or it is stopping; DEADLINE_EXCEEDED: it was reached and needed
+// longer than the timeout.
+class Client {
  public:
-  static absl::StatusOr<std::unique_ptr<Client>> Create(const Options& options) {
-    return Open<Client>(options);
+  struct Options {
+    Address address;
+    TlsFiles tls;
+    // For each call. InfiniteDuration() waits for ever.
+    absl::Duration timeout = absl::Seconds(30);
+  };
+
+  // INVALID_ARGUMENT as OpenChannel.
+  static absl::StatusOr<std::unique_ptr<Client>> Create(const Options& options);
+
+  const Address& address() const { return options_.address; }
+
+  // Calls the method that takes such a request, of whichever service: no two methods take the same.
+  // REQUIRES: `Response` is what it returns. Without `timeout` that of the options.
+  template <typename Response>
+  absl::StatusOr<Response> Call(const google::protobuf::Message& request,
+                                std::optional<absl::Duration> timeout = std::nullopt) {
+    Response response;
+    RETURN_IF_ERROR(CallMethod(request, timeout.value_or(options_.timeout), &response));
+    return response;
+  }
+  // Calls a list's method page after page. Returns the rows of all pages in one response, at most
+  // `most` of them.
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> CallPages(Request request, int most = std::numeric_limits<int>::max()) {
+    Response all;
+    RETURN_IF_ERROR(ReadPages(most, &request, &all));
+    return all;
   }
 
   // `timeout` replaces the one of the options, as a look-up may wait for a
@@ -31,85 +72,11 @@ class Client : public Connection {
                                                       absl::Duration timeout,
                                                       absl::Duration ask_after,
                                                       const std::function<bool()>& enough);
-  absl::StatusOr<v1::TuningJob> CreateTuningJob(const v1::CreateTuningJobRequest& request) {
-    return Call<v1::TuningJob>("TuningService/CreateTuningJob", request);
-  }
-  absl::StatusOr<v1::TuningJob> GetTuningJob(const v1::GetTuningJobRequest& request) {
-    return Call<v1::TuningJob>("TuningService/GetTuningJob", request);
-  }
-  // Those of all pages.
-  absl::StatusOr<v1::ListTuningJobsResponse> ListTuningJobs(
-      const v1::ListTuningJobsRequest& request) {
-    return CallPages<v1::ListTuningJobsResponse>("TuningService/ListTuningJobs", request,
-                                                 [](auto* page) { return page->mutable_jobs(); });
-  }
   // Calls `on_state` for each state that the daemon sends, on this thread,
   // and returns the last one when the job has ended. No timeout.
   absl::StatusOr<v1::TuningJob> WatchTuningJob(
       const v1::WatchTuningJobRequest& request,
       const std::function<void(const v1::TuningJob&)>& on_state);
-  absl::StatusOr<v1::TuningJob> CancelTuningJob(const v1::CancelTuningJobRequest& request) {
-    return Call<v1::TuningJob>("TuningService/CancelTuningJob", request);
-  }
-  absl::StatusOr<v1::Tuning> GetTuning(const v1::GetTuningRequest& request) {
-    return Call<v1::Tuning>("TuningService/GetTuning", request);
-  }
-  absl::StatusOr<v1::ListTuningsResponse> ListTunings(const v1::ListTuningsRequest& request) {
-    return Call<v1::ListTuningsResponse>("TuningService/ListTunings", request);
-  }
-  absl::StatusOr<v1::DeleteTuningResponse> DeleteTuning(const v1::DeleteTuningRequest& request) {
-    return Call<v1::DeleteTuningResponse>("TuningService/DeleteTuning", request);
-  }
-  absl::StatusOr<v1::PinRecord> Pin(const v1::PinRequest& request) {
-    return Call<v1::PinRecord>("TuningService/Pin", request);
-  }
-  absl::StatusOr<v1::UnpinResponse> Unpin(const v1::UnpinRequest& request) {
-    return Call<v1::UnpinResponse>("TuningService/Unpin", request);
-  }
-  // The pins of all pages.
-  absl::StatusOr<v1::ListPinsResponse> ListPins(const v1::ListPinsRequest& request) {
-    return CallPages<v1::ListPinsResponse>("TuningService/ListPins", request,
-                                           [](auto* page) { return page->mutable_pins(); });
-  }
-  // Reads every tuning that the ban may change: `timeout` replaces the one of the options.
-  absl::StatusOr<v1::CreateBanResponse> CreateBan(const v1::CreateBanRequest& request,
-                                                  absl::Duration timeout) {
-    return Call<v1::CreateBanResponse>("TuningService/CreateBan", request, timeout);
-  }
-  absl::StatusOr<v1::DeleteBanResponse> DeleteBan(const v1::DeleteBanRequest& request,
-                                                  absl::Duration timeout) {
-    return Call<v1::DeleteBanResponse>("TuningService/DeleteBan", request, timeout);
-  }
-  absl::StatusOr<v1::ListBansResponse> ListBans() {
-    return Call<v1::ListBansResponse>("TuningService/ListBans", v1::ListBansRequest());
-  }
-  // Those of all pages.
-  absl::StatusOr<v1::ListEnvironmentsResponse> ListEnvironments() {
-    return CallPages<v1::ListEnvironmentsResponse>(
-        "TuningService/ListEnvironments", v1::ListEnvironmentsRequest(),
-        [](auto* page) { return page->mutable_environments(); });
-  }
-  absl::StatusOr<v1::ListDevicesResponse> ListDevices() {
-    return Call<v1::ListDevicesResponse>("TuningService/ListDevices", v1::ListDevicesRequest());
-  }
-
-  absl::StatusOr<v1::ServerInfo> GetServerInfo() {
-    return Call<v1::ServerInfo>("MaintenanceService/GetServerInfo", v1::GetServerInfoRequest());
-  }
-  // The next three may take long: `timeout` replaces the one of the options.
-  absl::StatusOr<v1::CheckDatabaseResponse> CheckDatabase(absl::Duration timeout) {
-    return Call<v1::CheckDatabaseResponse>("MaintenanceService/CheckDatabase",
-                                           v1::CheckDatabaseRequest(), timeout);
-  }
-  absl::StatusOr<v1::BackupDatabaseResponse> BackupDatabase(
-      const v1::BackupDatabaseRequest& request, absl::Duration timeout) {
-    return Call<v1::BackupDatabaseResponse>("MaintenanceService/BackupDatabase", request, timeout);
-  }
-  absl::StatusOr<v1::CompactDatabaseResponse> CompactDatabase(absl::Duration timeout) {
-    return Call<v1::CompactDatabaseResponse>("MaintenanceService/CompactDatabase",
-                                             v1::CompactDatabaseRequest(), timeout);
-  }
-
   // Calls `take` with each piece of the bundle, on this thread; an error of it
   // ends the call and is returned.
   absl::Status ExportBundle(const v1::ExportBundleRequest& request,
@@ -128,6 +95,23 @@ class Client : public Connection {
   // Sleeps between two tries at a daemon that does not answer. In a plain sleep
   // gRPC does nothing for a connection but every five seconds.
   void Pause(absl::Duration time);
+
+ private:
+  Client(Options options, std::shared_ptr<grpc::Channel> channel)
+      : options_(std::move(options)), channel_(std::move(channel)) {}
+
+  absl::Status CallMethod(const google::protobuf::Message& request, absl::Duration timeout,
+                          google::protobuf::Message* response);
+  absl::Status ReadPages(int most, google::protobuf::Message* request,
+                         google::protobuf::Message* all);
+  absl::Status CallUnary(const std::string& path, const google::protobuf::Message& request,
+                         absl::Duration timeout, google::protobuf::Message* response);
+  // With the daemon's details under kRpcDetailsUrl. A deadline that ends while
+  // there is no connection is not the daemon's.
+  absl::Status Result(const grpc::Status& status);
+
+  const Options options_;
+  const std::shared_ptr<grpc::Channel> channel_;
 };
 
 }  // namespace convtune::client

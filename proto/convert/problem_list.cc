@@ -7,11 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "proto/base/strings.h"
-#include "proto/convert/csv_problems.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/sizes.h"
 #include "proto/model/problem/problem_text.h"
@@ -65,6 +65,61 @@ ConvProblemSpec SpecFromJson(std::string_view line, std::vector<Violation>* viol
   return SpecFromProto(proto, "", violations);
 }
 
+// Splits a line of CSV into fields, stripped of blanks. A field may stand in
+// double quotes, with "" for a quote. Nothing if a quote is left open or is
+// followed by text.
+std::optional<std::vector<std::string>> SplitCsvLine(std::string_view line) {
+  std::vector<std::string> fields;
+  while (true) {
+    const size_t first = line.find_first_not_of(" \t");
+    if (first != std::string_view::npos && line[first] == '"') {
+      std::string field;
+      size_t i = first + 1;
+      for (;; ++i) {
+        if (i >= line.size()) return std::nullopt;
+        if (line[i] == '"') {
+          if (i + 1 >= line.size() || line[i + 1] != '"') break;
+          ++i;
+        }
+        field.push_back(line[i]);
+      }
+      line.remove_prefix(i + 1);
+      if (!Strip(line.substr(0, line.find(','))).empty()) return std::nullopt;
+      fields.emplace_back(Strip(field));
+    } else {
+      fields.emplace_back(Strip(line.substr(0, line.find(','))));
+    }
+    const size_t comma = line.find(',');
+    if (comma == std::string_view::npos) return fields;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+// The spec with what is set in place of what it says: one for each batch.
+std::vector<ConvProblemSpec> WithOverrides(const ProblemOverrides& overrides,
+                                           ConvProblemSpec spec) {
+  if (overrides.operation) spec.operation = overrides.operation;
+  if (overrides.data_type) {
+    spec.data_type = overrides.data_type;
+    spec.output_type.reset();
+    spec.compute_type.reset();
+    spec.intermediate_type.reset();
+  }
+  if (overrides.layout) {
+    spec.layout = overrides.layout;
+    spec.x_strides.clear();
+    spec.w_strides.clear();
+    spec.y_strides.clear();
+  }
+  if (overrides.batches.empty() || spec.x_dims.empty()) return {std::move(spec)};
+  std::vector<ConvProblemSpec> specs;
+  for (const int64_t batch : overrides.batches) {
+    spec.x_dims[0] = batch;
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
 class ListReader {
  public:
   ListReader(std::string_view name, const ProblemOverrides& overrides)
@@ -106,18 +161,61 @@ class ListReader {
       return form_ != Form::kUnknown;
     }
     if (form_ == Form::kUnknown) {
-      form_ = text.front() != '{' && LooksLikeCsvHeader(text) ? Form::kCsv : Form::kLines;
-      if (form_ == Form::kCsv) {
-        csv_ = ReadCsvHeader(text, Source(), overrides_, &list_);
-        return csv_ != nullptr;
+      const auto names = SplitCsvLine(text);
+      const bool is_header = names && std::any_of(names->begin(), names->end(), IsProblemColumn);
+      form_ = is_header ? Form::kCsv : Form::kLines;
+      if (is_header) return ReadHeader(*names);
+    }
+    form_ == Form::kCsv ? ReadRow(text) : ReadLineOfProblems(text);
+    return true;
+  }
+
+  static bool IsProblemColumn(const std::string& name) { return LowerCase(name) == "problem"; }
+
+  // False if the header is wrong.
+  bool ReadHeader(const std::vector<std::string>& names) {
+    csv_.size = names.size();
+    std::string ignored;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const std::string name = LowerCase(names[i]);
+      std::optional<size_t>* const column = name == "problem"                     ? &csv_.problem
+                                            : name == "count" || name == "misses" ? &csv_.count
+                                            : name == "environment_text" ? &csv_.environment
+                                                                         : nullptr;
+      if (column == nullptr) {
+        AppendTo(&ignored, ignored.empty() ? "" : ", ", Excerpt(names[i]));
+      } else if (*column) {
+        Fail(Concat("column ", Excerpt(names[i]), ": given twice"));
+        return false;
+      } else {
+        *column = i;
       }
     }
-    if (form_ == Form::kCsv) {
-      csv_(text, Source());
-    } else {
-      ReadLineOfProblems(text);
+    // `convtune wanted --csv` prints more than is read, and its reader chose none of it.
+    if (!ignored.empty() && !csv_.environment) {
+      list_.notices.push_back(Concat("ignored columns: ", ignored));
     }
     return true;
+  }
+
+  void ReadRow(std::string_view text) {
+    const std::optional<std::vector<std::string>> fields = SplitCsvLine(text);
+    if (!fields) return Fail("row: a quoted field must be closed and end at a comma");
+    if (fields->size() != csv_.size) {
+      return Fail(
+          Concat("row: must have ", csv_.size, " columns as the header, has ", fields->size()));
+    }
+    int64_t count = 1;
+    if (const std::string given = csv_.count ? (*fields)[*csv_.count] : ""; !given.empty()) {
+      const NumberError error = ReadInt64(given, &count);
+      if (error != NumberError::kNone)
+        return Fail(Concat("column count: ", NumberRule(error, given)));
+      if (count < 1) return Fail(Concat("column count: must be at least 1, is ", count));
+    }
+    std::vector<Violation> violations;
+    AddProblems(ParseProblemTokens((*fields)[*csv_.problem], &violations), &violations, count,
+                csv_.environment ? (*fields)[*csv_.environment] : "");
+    if (!violations.empty()) Fail(Concat("column problem: ", ToString(violations)));
   }
 
   // Says which field of the line has bytes that are not text.
@@ -161,11 +259,12 @@ class ListReader {
   }
 
   // Adds the problem with each batch, or violations.
-  void AddProblems(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
+  void AddProblems(const ConvProblemSpec& spec, std::vector<Violation>* violations,
+                   int64_t count = 1, const std::string& environment = "") {
     if (!violations->empty()) return;
     for (const ConvProblemSpec& one : WithOverrides(overrides_, spec)) {
       if (std::optional<ConvProblem> problem = ConvProblem::Create(one, violations)) {
-        list_.rows.push_back({*std::move(problem), 1, Source()});
+        list_.rows.push_back({*std::move(problem), count, Source(), environment});
       }
     }
   }
@@ -175,7 +274,11 @@ class ListReader {
   const std::string name_;
   const ProblemOverrides& overrides_;
   ProblemList list_;
-  CsvRowReader csv_;
+  // Places of the columns in a row.
+  struct {
+    size_t size = 0;
+    std::optional<size_t> problem, count, environment;
+  } csv_;
   Form form_ = Form::kUnknown;
   int64_t line_number_ = 0;
 };
@@ -217,9 +320,7 @@ std::vector<std::string> InputTypeNames() {
 }
 
 std::optional<TensorLayout> ParseLooseLayout(std::string_view text) {
-  std::string_view name = Strip(text);
-  if (name.ends_with(')')) name = Strip(name.substr(0, name.find('(')));
-  const std::string lower = LowerCase(name);
+  const std::string lower = LowerCase(Strip(text));
   if (lower == "nchw" || lower == "ncdhw") return TensorLayout::kNchw;
   if (lower == "nhwc" || lower == "ndhwc") return TensorLayout::kNhwc;
   return std::nullopt;

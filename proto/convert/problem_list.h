@@ -1,7 +1,7 @@
 // Lists of problems in files: one text form (with sizes left open, see
 // sizes.h) or one protobuf JSON object
-// (convtune.v1.ConvProblem) a line, or CSV by column names. Which it is, is
-// seen from the content. See proto/convert/README.md.
+// (convtune.v1.ConvProblem) a line, or CSV whose column "problem" has text forms.
+// Which it is, is seen from the content. See proto/convert/README.md.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,7 @@ absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
 std::vector<std::string> OperationNames();
 std::vector<std::string> InputTypeNames();
 
-// Reads nchw and nhwc in any case; a trailing remark in parentheses is
-// dropped.
+// Reads nchw, ncdhw, nhwc and ndhwc in any case.
 std::optional<TensorLayout> ParseLooseLayout(std::string_view text);
 
 }  // namespace convtune

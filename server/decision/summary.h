@@ -7,14 +7,14 @@
 
 namespace convtune::decision {
 
-// Times of one candidate. The median is that of the fastest times the median
-// of the ratios to it, round by round; low and high, likewise, are the ends of
-// its 99% interval (see MedianInterval; both are the median for the fastest
-// itself). So what slowed all candidates of a round is in none of them, and
-// candidates that ran in different rounds can be compared. The fastest is the
-// one that Leader() finds, and no median is below its: what left a race early
-// has too few rounds to be known to be faster. Quartiles are of the samples as
-// they are. All 0 for a candidate without a valid sample.
+// The times of one candidate. median_us is m * r: m is the median of the fastest one (which
+// Leader() finds), r the median, over the rounds that both ran in, of the candidate's time over the
+// fastest's in that round. low_us and high_us are m times the ends of the 99% interval of r
+// (MedianInterval). For the fastest itself all three are m. Why by ratios: what slows all
+// candidates of a round cancels out, and candidates that ran in different rounds can be compared.
+// No median is below m: what left a race early has too few rounds to be known to be faster.
+// Quartiles are of the samples as they are. All are 0 for a candidate without a valid sample. The
+// times are in microseconds, the clock is in MHz.
 struct TimeEstimate {
   double median_us = 0;
   double q1_us = 0;

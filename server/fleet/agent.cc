@@ -117,12 +117,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
 }
 
 absl::Status Agent::OpenClients() {
-  ASSIGN_OR_RETURN(auto daemon, client::Client::Create(options_.daemon));
-  ASSIGN_OR_RETURN(auto fleet, client::FleetClient::Create(options_.daemon));
-  ASSIGN_OR_RETURN(auto releases, client::ReleaseClient::Create(options_.daemon));
-  daemon_ = std::move(daemon);
-  fleet_ = std::move(fleet);
-  releases_ = std::move(releases);
+  ASSIGN_OR_RETURN(daemon_, client::Client::Create(options_.daemon));
   return absl::OkStatus();
 }
 
@@ -189,7 +184,7 @@ void Agent::Wait(absl::Duration time) {
 }
 
 absl::Status Agent::Turn() {
-  ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
+  ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(v1::GetFleetStateRequest()));
   if (state_.outbox_depth() == 0) waiting_since_ = absl::InfiniteFuture();
   if (state_.outbox_depth() > 0) waiting_since_ = std::min(waiting_since_, absl::Now());
   // From here on the turn may wait for PostgreSQL.
@@ -262,7 +257,8 @@ absl::Status Agent::DeliverWhatWasLost(db::postgres::Connection& postgres, bool 
   if (state_.outbox_depth() > 0) {
     v1::ReadOutboxRequest request;
     request.set_max_rows(1);
-    ASSIGN_OR_RETURN(const v1::ReadOutboxResponse first, fleet_->ReadOutbox(request));
+    ASSIGN_OR_RETURN(const v1::ReadOutboxResponse first,
+                     daemon_->Call<v1::ReadOutboxResponse>(request));
     if (first.rows_size() > 0) acknowledged = first.rows(0).id().sequence() - 1;
   }
   ASSIGN_OR_RETURN(const std::optional<int64_t> ever,
@@ -275,17 +271,20 @@ absl::Status Agent::DeliverWhatWasLost(db::postgres::Connection& postgres, bool 
   // A node that never delivered anything has nothing to bring back to a fleet that
   // knows its release.
   again.set_include_fleet(release_lost || (!ever.has_value() && acknowledged > 0));
-  ASSIGN_OR_RETURN(const v1::RequeueOutboxResponse queued, fleet_->RequeueOutbox(again));
+  ASSIGN_OR_RETURN(const v1::RequeueOutboxResponse queued,
+                   daemon_->Call<v1::RequeueOutboxResponse>(again));
   if (queued.queued_count() > 0) {
     log::Info("$0 tunings of this node are new to the fleet", queued.queued_count());
   }
-  ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
+  ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(v1::GetFleetStateRequest()));
   return absl::OkStatus();
 }
 
 absl::Status Agent::ReadPlaces() {
-  ASSIGN_OR_RETURN(const v1::ListEnvironmentsResponse environments, daemon_->ListEnvironments());
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices, daemon_->ListDevices());
+  ASSIGN_OR_RETURN(const v1::ListEnvironmentsResponse environments,
+                   daemon_->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest()));
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
+                   daemon_->Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()));
   std::map<std::string, Place> places;
   for (const v1::Environment& proto : environments.environments()) {
     if (!proto.current()) continue;
@@ -312,9 +311,12 @@ std::vector<int64_t> Agent::PlaceIds() const {
 }
 
 absl::Status Agent::Heartbeat() {
-  ASSIGN_OR_RETURN(const v1::ServerInfo info, daemon_->GetServerInfo());
-  ASSIGN_OR_RETURN(const v1::ListEnvironmentsResponse environments, daemon_->ListEnvironments());
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices, daemon_->ListDevices());
+  ASSIGN_OR_RETURN(const v1::ServerInfo info,
+                   daemon_->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
+  ASSIGN_OR_RETURN(const v1::ListEnvironmentsResponse environments,
+                   daemon_->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest()));
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
+                   daemon_->Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()));
   db::fleet::Heartbeat& heartbeat = heartbeat_;
   heartbeat.node_time = options_.clock->Now();
   heartbeat.agent_version = options_.version;
@@ -348,7 +350,8 @@ absl::Status Agent::Heartbeat() {
 absl::Status Agent::Wanted() {
   v1::ListWantedRequest request;
   request.set_max_problems(1000);
-  const absl::StatusOr<v1::ListWantedResponse> response = releases_->ListWanted(request);
+  const absl::StatusOr<v1::ListWantedResponse> response =
+      daemon_->CallPages<v1::ListWantedResponse>(request, request.max_problems());
   // A daemon without releases serves programs nothing, and misses nothing.
   if (absl::IsUnimplemented(response.status())) return absl::OkStatus();
   RETURN_IF_ERROR(response.status());
@@ -373,7 +376,8 @@ absl::Status Agent::Wanted() {
 absl::StatusOr<bool> Agent::PushPage() {
   v1::ReadOutboxRequest request;
   request.set_max_rows(kPage);
-  ASSIGN_OR_RETURN(const v1::ReadOutboxResponse page, fleet_->ReadOutbox(request));
+  ASSIGN_OR_RETURN(const v1::ReadOutboxResponse page,
+                   daemon_->Call<v1::ReadOutboxResponse>(request));
   std::vector<db::fleet::FleetDelivery> deliveries;
   v1::AckOutboxRequest ack;
   std::map<std::string, std::vector<std::string>> delivered;
@@ -390,7 +394,7 @@ absl::StatusOr<bool> Agent::PushPage() {
   for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
   RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries));
   if (ack.ids_size() > 0) {
-    RETURN_IF_ERROR(fleet_->AckOutbox(ack).status());
+    RETURN_IF_ERROR(daemon_->Call<v1::AckOutboxResponse>(ack).status());
     waiting_since_ = absl::InfiniteFuture();
   }
   counts_.delivered += static_cast<int64_t>(deliveries.size());
@@ -439,7 +443,8 @@ const Agent::Place* Agent::FindPlace(const std::string& environment_text) const 
 
 absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
   if (request.tunings_size() == 0) return 0;
-  ASSIGN_OR_RETURN(const v1::ApplyTuningsResponse response, fleet_->ApplyTunings(request));
+  ASSIGN_OR_RETURN(const v1::ApplyTuningsResponse response,
+                   daemon_->Call<v1::ApplyTuningsResponse>(request));
   for (const std::string& why : response.refused()) {
     log::Warn("the daemon refused a tuning of the fleet: $0", why);
   }
@@ -450,7 +455,7 @@ absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text
   v1::GetTuningRequest request;
   request.set_environment(place.name);
   request.mutable_problem()->set_text(problem_text);
-  const absl::StatusOr<v1::Tuning> here = daemon_->GetTuning(request);
+  const absl::StatusOr<v1::Tuning> here = daemon_->Call<v1::Tuning>(request);
   if (absl::IsNotFound(here.status())) return absl::OkStatus();
   RETURN_IF_ERROR(here.status());
   // A tuning that the node measured is its own. A daemon that knows only_from_fleet looks
@@ -460,7 +465,7 @@ absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text
   gone.set_environment(place.name);
   gone.add_problems()->set_text(problem_text);
   gone.set_only_from_fleet(true);
-  const absl::Status deleted = daemon_->DeleteTuning(gone).status();
+  const absl::Status deleted = daemon_->Call<v1::DeleteTuningResponse>(gone).status();
   return absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
 }
 
@@ -533,7 +538,7 @@ absl::Status Agent::Follow() {
   request.set_author(std::string(CutUtf8(target->author, 128)));
   request.set_reason(std::string(
       CutUtf8(absl::StrCat("fleet release ", target->number, ": ", target->reason), kMostReason)));
-  RETURN_IF_ERROR(fleet_->FollowRelease(request).status());
+  RETURN_IF_ERROR(daemon_->Call<v1::FollowReleaseResponse>(request).status());
   ban_ended_ = false;
   const bool is_new = state_.release() != target->number;
   followed_time_ = target->create_time;
@@ -565,7 +570,8 @@ absl::Status Agent::Compare() {
     request.set_environment(place.name);
     request.set_page_size(1000);
     do {
-      ASSIGN_OR_RETURN(const v1::ListTuningsResponse page, daemon_->ListTunings(request));
+      ASSIGN_OR_RETURN(const v1::ListTuningsResponse page,
+                       daemon_->Call<v1::ListTuningsResponse>(request));
       for (const v1::Tuning& tuning : page.tunings()) {
         const bool wanted = released.erase(tuning.problem_text()) > 0;
         if (!wanted && tuning.origin() == v1::ORIGIN_FLEET) ++heartbeat_.release_extra;
@@ -585,7 +591,8 @@ absl::Status Agent::Compare() {
 absl::Status Agent::FollowPins() {
   ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
                    db::fleet::ListFleetPins(*postgres_, PlaceIds()));
-  ASSIGN_OR_RETURN(const v1::ListPinsResponse here, daemon_->ListPins({}));
+  ASSIGN_OR_RETURN(const v1::ListPinsResponse here,
+                   daemon_->CallPages<v1::ListPinsResponse>(v1::ListPinsRequest()));
   // By environment name and problem: what the daemon has of the fleet's.
   std::map<std::pair<std::string, std::string>, const v1::PinRecord*> kept;
   for (const v1::PinRecord& pin : here.pins()) {
@@ -619,7 +626,7 @@ absl::Status Agent::FollowPins() {
     if (pin.left.has_value()) {
       request.mutable_ttl()->set_seconds(std::max<int64_t>(1, absl::ToInt64Seconds(*pin.left)));
     }
-    const absl::Status pinned = daemon_->Pin(request).status();
+    const absl::Status pinned = daemon_->Call<v1::PinRecord>(request).status();
     // A node that does not know the problem or the candidate has it pinned once
     // it does.
     const bool refused = absl::IsNotFound(pinned) || absl::IsFailedPrecondition(pinned);
@@ -638,7 +645,7 @@ absl::Status Agent::FollowPins() {
     request.set_environment(key.first);
     request.mutable_problem()->set_text(key.second);
     request.set_fleet_pin(pin->fleet_pin());
-    const absl::Status unpinned = daemon_->Unpin(request).status();
+    const absl::Status unpinned = daemon_->Call<v1::UnpinResponse>(request).status();
     if (!absl::IsNotFound(unpinned)) status.Update(unpinned);
   }
   return status;
@@ -647,7 +654,8 @@ absl::Status Agent::FollowPins() {
 absl::Status Agent::FollowBans() {
   ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> bans,
                    db::fleet::ListFleetBans(*postgres_));
-  ASSIGN_OR_RETURN(const v1::ListBansResponse here, daemon_->ListBans());
+  ASSIGN_OR_RETURN(const v1::ListBansResponse here,
+                   daemon_->Call<v1::ListBansResponse>(v1::ListBansRequest()));
   absl::Status status;
   std::vector<Ban> kept;
   std::set<int64_t> gone = std::exchange(held_bans_, {});
@@ -661,7 +669,8 @@ absl::Status Agent::FollowBans() {
       v1::DeleteBanRequest request;
       request.set_name(proto.name());
       request.set_fleet_ban(ban.fleet_ban);
-      const absl::Status deleted = daemon_->DeleteBan(request, kBanTimeout).status();
+      const absl::Status deleted =
+          daemon_->Call<v1::DeleteBanResponse>(request, kBanTimeout).status();
       if (!absl::IsNotFound(deleted)) status.Update(deleted);
     } else {
       if (ban.fleet_ban != 0) held_bans_.insert(ban.fleet_ban);
@@ -695,7 +704,7 @@ absl::Status Agent::FollowBans() {
           ToProto(options_.clock->Now() + std::max(*one.left, kShortestLeft));
     }
     request.set_max_changes(1);
-    const absl::Status made = daemon_->CreateBan(request, kBanTimeout).status();
+    const absl::Status made = daemon_->Call<v1::CreateBanResponse>(request, kBanTimeout).status();
     if (made.ok()) held_bans_.insert(one.ban.fleet_ban);
     if (made.ok() || absl::IsAlreadyExists(made)) continue;
     if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
@@ -727,7 +736,7 @@ absl::Status Agent::WorkOnTasks() {
 absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
   v1::GetTuningJobRequest request;
   request.set_name(running->job);
-  const absl::StatusOr<v1::TuningJob> job = daemon_->GetTuningJob(request);
+  const absl::StatusOr<v1::TuningJob> job = daemon_->Call<v1::TuningJob>(request);
   if (absl::IsNotFound(job.status())) {
     // Another daemon than the one that was asked: it was started again.
     *ended = true;
@@ -763,7 +772,7 @@ absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
   *ended = true;
   v1::CancelTuningJobRequest cancel;
   cancel.set_name(running->job);
-  return daemon_->CancelTuningJob(cancel).status();
+  return daemon_->Call<v1::TuningJob>(cancel).status();
 }
 
 absl::Status Agent::ClaimMore() {
@@ -780,7 +789,8 @@ absl::Status Agent::ClaimMore() {
   }
   if (environments.empty()) return absl::OkStatus();
   // This node's own callers go first.
-  ASSIGN_OR_RETURN(const v1::ServerInfo info, daemon_->GetServerInfo());
+  ASSIGN_OR_RETURN(const v1::ServerInfo info,
+                   daemon_->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
   if (info.queue_depth() > 0 || info.waiting_callers() > 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       const std::vector<db::fleet::FleetTask> tasks,
@@ -801,7 +811,7 @@ absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
   request.set_request_id(absl::StrCat("fleet-", absl::Hex(Checksum64(task.fleet)), "-",
                                       task.task_id, "-", task.token));
   *request.mutable_options()->mutable_time_budget() = ToProto(task.budget);
-  const absl::StatusOr<v1::TuningJob> job = daemon_->CreateTuningJob(request);
+  const absl::StatusOr<v1::TuningJob> job = daemon_->Call<v1::TuningJob>(request);
   if (!job.ok()) {
     if (absl::IsUnavailable(job.status())) return db::fleet::ReturnTask(*postgres_, task).status();
     return db::fleet::FailTask(*postgres_, task, std::string(job.status().message())).status();
@@ -814,7 +824,7 @@ void Agent::GiveTasksBack() {
   for (const RunningTask& running : running_) {
     v1::CancelTuningJobRequest cancel;
     cancel.set_name(running.job);
-    daemon_->CancelTuningJob(cancel).status().IgnoreError();
+    daemon_->Call<v1::TuningJob>(cancel).status().IgnoreError();
     // Without a word its lease runs out.
     if (postgres_ != nullptr && postgres_->ok()) {
       db::fleet::ReturnTask(*postgres_, running.task).status().IgnoreError();

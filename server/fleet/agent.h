@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/client.h"
-#include "client/cpp/fleet_client.h"
-#include "client/cpp/release_client.h"
+#include "convtune/v1/fleet_service.pb.h"
+#include "convtune/v1/release_service.pb.h"
 #include "db/fleet/names.h"
 #include "db/fleet/nodes.h"
 #include "db/fleet/queue.h"
@@ -148,8 +148,6 @@ class Agent {
 
   Options options_;  // its connection string is replaced by a reload
   std::unique_ptr<client::Client> daemon_;
-  std::unique_ptr<client::FleetClient> fleet_;
-  std::unique_ptr<client::ReleaseClient> releases_;
   std::unique_ptr<db::postgres::Connection> postgres_;  // nullptr: not connected
   std::unique_ptr<db::fleet::FleetNames> names_;
   int64_t node_id_ = 0;

@@ -132,7 +132,7 @@ class Builder {
     choice.pinned = pinned;
     choice.release = static_cast<uint64_t>(portfolio.release);
     if (stock != nullptr && ApiOf(stock->candidate.id) == Api::kGraph) {
-      choice.stock = {stock->candidate.numerical_notes, stock->candidate.behavior_notes,
+      choice.stock = {1, stock->candidate.numerical_notes, stock->candidate.behavior_notes, 0,
                       stock->candidate.workspace_bytes};
     }
     return writer_.Add(*environment->second, channel, choice);

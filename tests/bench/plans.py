@@ -3,6 +3,7 @@
 import csv
 import json
 import pathlib
+import re
 import subprocess
 import time
 
@@ -16,21 +17,15 @@ ROUNDS = 7
 
 
 def problem_text(row):
-    def pair(name):
-        return f"{row[name + '_h']}x{row[name + '_w']}"
-
-    return (
-        f"fwd,x={BATCH}x{row['c']}x{row['h']}x{row['w']},"
-        f"w={row['k']}x{int(row['c']) // int(row['groups'])}x{row['r']}x{row['s']},"
-        f"pad={pair('pad')},stride={pair('stride')},dilation={pair('dil')},groups={row['groups']},nhwc,f16"
-    )
+    kept = [part for part in row["problem"].split(",") if part not in ("nchw", "nhwc", "f16")]
+    return re.sub("x=[0-9]+x", f"x={BATCH}x", ",".join(kept), count=1) + ",nhwc,f16"
 
 
 def models():
     """Name to problems."""
     rows = {"resnet50": list(csv.DictReader(RESNET50.open()))}
     for row in csv.DictReader(NETWORKS.open()):
-        if row["network"] in MODELS[1:] and row["transposed"] == "0":
+        if row["network"] in MODELS[1:]:
             rows.setdefault(row["network"], []).append(row)
     return {name: list(dict.fromkeys(map(problem_text, found))) for name, found in rows.items()}
 

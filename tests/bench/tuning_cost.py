@@ -63,7 +63,7 @@ def measure(folder, binaries, daemon_in, batch=BATCH, most=None):
     trace_path, usage_path = folder / "trace", folder / "usage"
     problems = (ROOT / "deploy" / "examples" / "resnet50.csv").read_text().splitlines()
     list_path = folder / "list.csv"
-    list_path.write_text("\n".join([problems[0]] + [f"{batch},{row.partition(',')[2]}" for row in problems[1:][:most]]) + "\n")
+    list_path.write_text("\n".join([problems[0], *problems[1:][:most]]) + "\n")
     env = {
         "CONVTUNE_TRACE": str(trace_path),
         "SIMGPU_USAGE": str(usage_path),
@@ -71,7 +71,7 @@ def measure(folder, binaries, daemon_in, batch=BATCH, most=None):
     }
     with daemon_in(folder, "--devices", "0", "--worker", binaries / "convtune-worker-sim", env=env) as daemon:
         command = [binaries / "convtune", "tune", "--address", daemon.address, "--file", list_path, "--op", "fwd",
-                   "--dtype", "f16", "--layout", "nhwc", "--budget", "60s", "--json"]  # fmt: skip
+                   "--batch", batch, "--dtype", "f16", "--layout", "nhwc", "--budget", "60s", "--json"]  # fmt: skip
         subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL)
     trace = [json.loads(line) for line in trace_path.read_text().splitlines()]
     kinds = collections.Counter(line["kind"] for line in trace)

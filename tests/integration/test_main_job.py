@@ -192,7 +192,7 @@ def test_doctor_version_and_completion(warm, cli):
     assert "convtune" in cli(warm).ok("completion", "bash").out
 
 
-def test_bash_completes_words_files_and_shells(cli, tmp_path):
+def test_bash_completes_words_files_and_shells(cli, convtune, tmp_path):
     (tmp_path / "completion").write_text(cli().ok("completion", "bash").out)
     (tmp_path / "model one.onnx").touch()
     (tmp_path / "list").touch()
@@ -201,7 +201,7 @@ def test_bash_completes_words_files_and_shells(cli, tmp_path):
         script = "source ./completion; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _convtune; "
         script += "printf '%s\\n' \"${COMPREPLY[@]}\""
         done = subprocess.run(
-            ["bash", "-c", script, "-", "convtune", *words], cwd=tmp_path, capture_output=True, text=True, check=True
+            ["bash", "-c", script, "-", convtune, *words], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         return sorted(done.stdout.splitlines())
 
@@ -242,7 +242,7 @@ def test_data_on_stdout_and_words_on_stderr(warm, cli):
 
 
 def test_a_full_disk_behind_the_output_is_said(convtune):
-    for arguments in (["--help"], ["completion", "bash"]):  # less and more than a buffer
+    for arguments in (["--help"], ["tune", "--help"]):  # less and more than a buffer
         with open("/dev/full", "w") as full:
             done = subprocess.run([convtune, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
         assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n"), arguments

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/app/context.h"
+#include "client/cli/output/fields.h"
 
 namespace CLI {
 class App;
@@ -47,5 +48,8 @@ class Command {
   CLI::App* verb_ = nullptr;
   std::vector<const CLI::App*> with_rows_;
 };
+
+// Has the verb's help name the columns of `row` in CSV; `when`: " with --pins".
+void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when = "");
 
 }  // namespace convtune::cli::app

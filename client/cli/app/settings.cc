@@ -99,7 +99,7 @@ void SettingFlags::Register(CLI::App& app) {
   add("--tls-ca", tls_ca, "FILE", "PEM file that the daemon's certificate is checked against");
   add("--tls-cert", tls_cert, "FILE", "PEM file with the client's certificate");
   add("--tls-key", tls_key, "FILE", "PEM file with the client's private key");
-  add("--config", config, "FILE", "settings file");
+  add("--config", config, "FILE", "file of settings in TOML");
 }
 
 absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const output::Io& io) {

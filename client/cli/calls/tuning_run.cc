@@ -59,7 +59,7 @@ absl::StatusOr<v1::TuningJob> Watch(app::Context& context, client::Client& clien
 absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& client,
                                          const v1::CreateTuningJobRequest& request, int before,
                                          int total, absl::Time end, JobCourse* course) {
-  ASSIGN_OR_RETURN(const v1::TuningJob created, client.CreateTuningJob(request));
+  ASSIGN_OR_RETURN(const v1::TuningJob created, client.Call<v1::TuningJob>(request));
   course->made = true;
   v1::CancelTuningJobRequest cancel;
   cancel.set_name(created.name());
@@ -70,7 +70,7 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& 
                                                [&] {
                                                  course->cancelled = true;
                                                  cancel_status =
-                                                     client.CancelTuningJob(cancel).status();
+                                                     client.Call<v1::TuningJob>(cancel).status();
                                                },
                                                end));
     ended = Watch(context, client, created.name(), before, total, &course->moved);

@@ -24,7 +24,7 @@ absl::Status GetTunings(app::Context& context, const std::string& environment,
     v1::GetTuningRequest request;
     request.set_environment(environment);
     request.mutable_problem()->set_text(text);
-    auto tuning = client->GetTuning(request);
+    auto tuning = client->Call<v1::Tuning>(request);
     if (tuning.ok()) {
       tunings->emplace(text, *std::move(tuning));
     } else if (!absl::IsNotFound(tuning.status())) {

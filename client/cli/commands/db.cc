@@ -41,7 +41,8 @@ class DbCommand final : public app::Command {
   }
 
   static absl::StatusOr<app::ExitCode> Check(app::Context& context, client::Client& client) {
-    ASSIGN_OR_RETURN(const auto response, client.CheckDatabase(context.long_timeout()));
+    ASSIGN_OR_RETURN(const auto response, client.Call<v1::CheckDatabaseResponse>(
+                                              v1::CheckDatabaseRequest(), context.long_timeout()));
     PrintJson(context, response);
     for (const std::string& finding : response.findings()) context.SayError(finding);
     context.Say(absl::StrCat(
@@ -53,7 +54,8 @@ class DbCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> Backup(app::Context& context, client::Client& client) const {
     v1::BackupDatabaseRequest request;
     request.set_path(path_);
-    ASSIGN_OR_RETURN(const auto response, client.BackupDatabase(request, context.long_timeout()));
+    ASSIGN_OR_RETURN(const auto response,
+                     client.Call<v1::BackupDatabaseResponse>(request, context.long_timeout()));
     PrintJson(context, response);
     context.Say(absl::StrCat("wrote ", output::FormatBytes(response.bytes()), " to ", path_));
     if (context.settings().client.address.unix_socket && access(path_.c_str(), F_OK) != 0 &&
@@ -66,7 +68,9 @@ class DbCommand final : public app::Command {
   }
 
   static absl::StatusOr<app::ExitCode> Compact(app::Context& context, client::Client& client) {
-    ASSIGN_OR_RETURN(const auto response, client.CompactDatabase(context.long_timeout()));
+    ASSIGN_OR_RETURN(const auto response,
+                     client.Call<v1::CompactDatabaseResponse>(v1::CompactDatabaseRequest(),
+                                                              context.long_timeout()));
     PrintJson(context, response);
     context.Say(absl::StrCat("thinned ", response.thinned(), " measurements; ",
                              output::FormatBytes(response.bytes_before()), " before, ",

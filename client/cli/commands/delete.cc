@@ -35,7 +35,7 @@ class DeleteCommand final : public app::Command {
       for (size_t i = first; i < last; ++i) {
         request.add_problems()->set_text(rows[i].problem.ToText());
       }
-      const auto response = client->DeleteTuning(request);
+      const auto response = client->Call<v1::DeleteTuningResponse>(request);
       if (!response.ok()) {
         code = app::Worse(code, context.Fail(response.status()));
         break;

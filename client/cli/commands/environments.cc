@@ -74,14 +74,17 @@ output::Fields DeviceFields(const v1::Device& device) {
 class EnvironmentsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known",
-            app::Rows::kYes);
+    CLI::App* app = AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known",
+                            app::Rows::kYes);
+    app::SayColumns(app, EnvironmentFields({}, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(auto environments, client->ListEnvironments());
-    ASSIGN_OR_RETURN(const auto devices, client->ListDevices());
+    ASSIGN_OR_RETURN(auto environments, client->CallPages<v1::ListEnvironmentsResponse>(
+                                            v1::ListEnvironmentsRequest()));
+    ASSIGN_OR_RETURN(const auto devices,
+                     client->Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()));
     const std::string& wanted = context.settings().environment;
     if (!wanted.empty() && !KeepOnly(wanted, &environments)) {
       return absl::NotFoundError("--environment: must be one that is known, '" + wanted +

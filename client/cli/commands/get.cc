@@ -27,6 +27,7 @@ class GetCommand final : public app::Command {
         ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
     app->add_option("--max-age", max_age_, "answers of tunings this old are misses, such as 30m");
     app->add_flag("--hints", hints_, "with a miss, show what another cuDNN version has");
+    app::SayColumns(app, calls::AnswerFields({}, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

@@ -52,12 +52,14 @@ class JobsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "jobs", "tunings that were asked for");
-    AddVerbBelow(verb, "list", "all jobs, newest first", app::Rows::kYes);
+    CLI::App* list = AddVerbBelow(verb, "list", "all jobs, newest first", app::Rows::kYes);
+    app::SayColumns(list, JobFields({}));
     show_ = AddVerbBelow(verb, "show", "one job, with its failures", app::Rows::kYes);
     watch_ = AddVerbBelow(verb, "watch", "wait until a job has ended", app::Rows::kYes);
     cancel_ = AddVerbBelow(verb, "cancel", "stop a job; what it has done is kept", app::Rows::kYes);
     for (CLI::App* app : {show_, watch_, cancel_}) {
       app->add_option("job", name_, "number of the job")->type_name("JOB")->required();
+      app::SayColumns(app, JobFields({}));
     }
   }
 
@@ -82,17 +84,17 @@ class JobsCommand final : public app::Command {
     if (cancel_->parsed()) {
       v1::CancelTuningJobRequest request;
       request.set_name(name);
-      return client.CancelTuningJob(request);
+      return client.Call<v1::TuningJob>(request);
     }
     v1::GetTuningJobRequest request;
     request.set_name(name);
-    return client.GetTuningJob(request);
+    return client.Call<v1::TuningJob>(request);
   }
 
   static absl::StatusOr<app::ExitCode> List(app::Context& context, client::Client& client) {
     v1::ListTuningJobsRequest request;
     request.set_page_size(1000);
-    ASSIGN_OR_RETURN(const auto all, client.ListTuningJobs(request));
+    ASSIGN_OR_RETURN(const auto all, client.CallPages<v1::ListTuningJobsResponse>(request));
     std::vector<v1::TuningJob> jobs;
     const std::string& wanted = context.settings().environment;
     for (const v1::TuningJob& job : all.jobs()) {

@@ -42,6 +42,8 @@ class ListCommand final : public app::Command {
     app->add_option("--filter", filter_, "only problems whose text form contains this")
         ->type_name("TEXT");
     app->add_flag("--pins", pins_, "the pins instead of the tunings");
+    app::SayColumns(app, TuningFields({}));
+    app::SayColumns(app, PinFields({}), " with --pins");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -57,7 +59,7 @@ class ListCommand final : public app::Command {
     request.set_page_size(1000);
     std::vector<v1::Tuning> tunings;
     do {
-      ASSIGN_OR_RETURN(auto page, client.ListTunings(request));
+      ASSIGN_OR_RETURN(auto page, client.Call<v1::ListTuningsResponse>(request));
       for (v1::Tuning& tuning : *page.mutable_tunings()) tunings.push_back(std::move(tuning));
       request.set_page_token(page.next_page_token());
     } while (!request.page_token().empty());
@@ -76,7 +78,7 @@ class ListCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> ListPins(app::Context& context, client::Client& client) const {
     v1::ListPinsRequest request;
     request.set_environment(context.settings().environment);
-    ASSIGN_OR_RETURN(const auto response, client.ListPins(request));
+    ASSIGN_OR_RETURN(const auto response, client.CallPages<v1::ListPinsResponse>(request));
     std::vector<v1::PinRecord> pins;
     for (const v1::PinRecord& pin : response.pins()) {
       if (pin.problem_text().find(filter_) != std::string::npos) pins.push_back(pin);

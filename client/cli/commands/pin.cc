@@ -19,13 +19,14 @@ class PinCommand final : public app::Command {
                             app::Rows::kNo);
     problem_.RegisterOne(*app);
     app->add_option("candidate", candidate_,
-                    "as `convtune explain` shows it; of a pattern such as eng47 the best that fits")
+                    "candidate as `convtune explain` shows it; of a pattern such as eng47 the best "
+                    "that fits")
         ->type_name("CANDIDATE")
         ->required();
-    app->add_option("--reason", reason_, "why, for those who find it later")
+    app->add_option("--reason", reason_, "the reason, for those who find it later")
         ->type_name("TEXT")
         ->required();
-    app->add_option("--ttl", ttl_, "how long, such as 72h; without it until unpin")
+    app->add_option("--ttl", ttl_, "how long the pin holds, such as 72h; without it until unpin")
         ->type_name("TIME");
   }
 
@@ -51,7 +52,7 @@ class PinCommand final : public app::Command {
     request.set_candidate(candidate_);
     request.set_reason(reason_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto pin, client->Pin(request));
+    ASSIGN_OR_RETURN(const auto pin, client->Call<v1::PinRecord>(request));
     context.PrintJson({{"pin", pin}});
     const std::string until =
         pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "unpinned";

@@ -10,7 +10,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "client/cli/output/value.h"
-#include "client/cpp/release_client.h"
+#include "convtune/v1/release_service.pb.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/environment.h"
 
@@ -104,34 +104,43 @@ class ReleaseCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "release", "what unmodified programs are served");
-    AddVerbBelow(verb, "list", "all releases, newest first", app::Rows::kYes);
+    app::SayColumns(AddVerbBelow(verb, "list", "all releases, newest first", app::Rows::kYes),
+                    ReleaseFields({}, 0));
     diff_ = AddVerbBelow(verb, "diff", "what differs; without numbers, what waits for a promotion",
                          app::Rows::kYes);
     diff_->add_option("from", from_, "a release; without it the promoted one")->type_name("FROM");
-    diff_->add_option("to", to_, "another; without it what a promotion would bring")
+    diff_->add_option("to", to_, "another release; without it what a promotion would bring")
         ->type_name("TO");
+    app::SayColumns(diff_, ChoiceChangeFields({}));
     promote_ = AddVerbBelow(verb, "promote", "serve the changed choices, or promote the canary",
                             app::Rows::kNo);
-    promote_->add_option("--canary", canary_, "to this share of the processes first, such as 5%")
+    promote_
+        ->add_option("--canary", canary_,
+                     "share of the processes that are served it first, such as 5%")
         ->type_name("SHARE");
     rollback_ =
         AddVerbBelow(verb, "rollback", "roll the canary back, or serve an earlier release again",
                      app::Rows::kNo);
-    rollback_->add_option("release", to_, "without it the one promoted before")
+    rollback_
+        ->add_option("release", to_, "release to serve again; without it the one promoted before")
         ->type_name("RELEASE");
     fetch_ = AddVerbBelow(verb, "fetch",
                           "bring the snapshot to a folder of this machine, for programs to read",
                           app::Rows::kNo);
-    fetch_->add_option("folder", folder_, "made if need be; what CONVTUNE_SNAPSHOT names then")
+    fetch_
+        ->add_option("folder", folder_,
+                     "folder, made if need be; what CONVTUNE_SNAPSHOT names then")
         ->type_name("FOLDER")
         ->required();
-    fetch_->add_option("--wait", wait_, "for the daemon and its first snapshot, at most this long")
+    fetch_->add_option("--wait", wait_, "longest wait for the daemon and its first snapshot")
         ->type_name("TIME");
-    fetch_->add_option("--watch", watch_, "look again at this interval, until SIGTERM")
+    fetch_->add_option("--watch", watch_, "interval at which to look again, until SIGTERM")
         ->type_name("TIME");
     for (CLI::App* app : {promote_, rollback_}) {
-      app->add_option("--reason", reason_, "why, for those who find it later")->type_name("TEXT");
-      app->add_option("--author", author_, "who; without it your user name")->type_name("NAME");
+      app->add_option("--reason", reason_, "the reason, for those who find it later")
+          ->type_name("TEXT");
+      app->add_option("--author", author_, "who decides; without it your user name")
+          ->type_name("NAME");
     }
   }
 
@@ -145,7 +154,7 @@ class ReleaseCommand final : public app::Command {
         return absl::InvalidArgumentError("RELEASE: must be a number from 1");
       }
     }
-    ASSIGN_OR_RETURN(const auto client, client::ReleaseClient::Create(context.settings().client));
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
     if (diff_->parsed()) return Diff(context, *client);
     if (promote_->parsed()) return Promote(context, *client, permille);
     if (rollback_->parsed()) return RollBack(context, *client);
@@ -154,8 +163,9 @@ class ReleaseCommand final : public app::Command {
   }
 
  private:
-  static absl::StatusOr<app::ExitCode> List(app::Context& context, client::ReleaseClient& client) {
-    ASSIGN_OR_RETURN(const auto list, client.ListReleases());
+  static absl::StatusOr<app::ExitCode> List(app::Context& context, client::Client& client) {
+    ASSIGN_OR_RETURN(const auto list,
+                     client.CallPages<v1::ListReleasesResponse>(v1::ListReleasesRequest()));
     context.PrintJson(list);
     if (context.format() == app::Format::kJson) return app::ExitCode::kDone;
     context.PrintRows(list.releases(), [&list](const v1::Release& release) {
@@ -174,7 +184,8 @@ class ReleaseCommand final : public app::Command {
   static void SaySimulated(app::Context& context) {
     const auto client = context.Connect();
     if (!client.ok()) return;
-    const auto response = (*client)->ListEnvironments();
+    const auto response =
+        (*client)->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
     if (!response.ok()) return;
     for (const v1::Environment& environment : response->environments()) {
       if (!IsSimulated(environment.name()) || environment.tuning_count() == 0) continue;
@@ -190,13 +201,14 @@ class ReleaseCommand final : public app::Command {
                         held ? "; --auto-promote is held since the last rollback" : "");
   }
 
-  absl::StatusOr<app::ExitCode> Diff(app::Context& context, client::ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> Diff(app::Context& context, client::Client& client) const {
     v1::DiffReleasesRequest request;
     request.set_from(from_);
     request.set_to(to_);
     request.set_environment(context.settings().environment);
     request.set_max_changes(10000);
-    ASSIGN_OR_RETURN(const auto diff, client.DiffReleases(request));
+    ASSIGN_OR_RETURN(const auto diff,
+                     client.CallPages<v1::DiffReleasesResponse>(request, request.max_changes()));
     context.PrintJson(diff);
     if (context.format() == app::Format::kJson) return app::ExitCode::kDone;
     context.PrintRows(diff.changes(), ChoiceChangeFields);
@@ -210,13 +222,13 @@ class ReleaseCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> Promote(app::Context& context, client::ReleaseClient& client,
+  absl::StatusOr<app::ExitCode> Promote(app::Context& context, client::Client& client,
                                         int permille) const {
     v1::PromoteReleaseRequest request;
     request.set_author(input::AuthorOf(author_));
     request.set_reason(reason_.empty() ? "promoted by hand" : reason_);
     request.set_canary_permille(permille);
-    ASSIGN_OR_RETURN(const auto release, client.PromoteRelease(request));
+    ASSIGN_OR_RETURN(const auto release, client.Call<v1::Release>(request));
     context.PrintJson({{"release", release}});
     context.Say(release.state() == v1::RELEASE_STATE_CANARY
                     ? absl::StrCat("release ", release.number(), " is a canary for ",
@@ -225,13 +237,12 @@ class ReleaseCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> RollBack(app::Context& context,
-                                         client::ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> RollBack(app::Context& context, client::Client& client) const {
     v1::RollBackReleaseRequest request;
     request.set_author(input::AuthorOf(author_));
     request.set_reason(reason_.empty() ? "rolled back by hand" : reason_);
     request.set_release(to_);
-    ASSIGN_OR_RETURN(const auto release, client.RollBackRelease(request));
+    ASSIGN_OR_RETURN(const auto release, client.Call<v1::Release>(request));
     context.PrintJson({{"release", release}});
     context.Say(release.state() == v1::RELEASE_STATE_ROLLED_BACK
                     ? absl::StrCat("the canary, release ", release.number(), ", is rolled back")
@@ -240,7 +251,7 @@ class ReleaseCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> Fetch(app::Context& context, client::ReleaseClient& client) const {
+  absl::StatusOr<app::ExitCode> Fetch(app::Context& context, client::Client& client) const {
     absl::Duration wait = absl::ZeroDuration(), watch = absl::ZeroDuration();
     for (const auto& [option, text, value] :
          {std::tuple{"--wait", &wait_, &wait}, std::tuple{"--watch", &watch_, &watch}}) {

@@ -13,6 +13,7 @@
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/units.h"
 #include "client/cli/output/value.h"
+#include "convtune/v1/release_service.pb.h"
 #include "db/snapshot/snapshot_file.h"
 #include "proto/base/status_macros.h"
 
@@ -40,7 +41,7 @@ bool MayComeYet(const absl::Status& status) {
 
 // Puts the daemon's snapshot in place where it is another one than `*version` (0: none is known),
 // and says so. While it comes, no more than a piece of it is in memory.
-absl::Status Fetch(app::Context& context, client::ReleaseClient& client, const std::string& folder,
+absl::Status Fetch(app::Context& context, client::Client& client, const std::string& folder,
                    uint64_t* version) {
   const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
   std::unique_ptr<output::AtomicFile> file;
@@ -49,7 +50,8 @@ absl::Status Fetch(app::Context& context, client::ReleaseClient& client, const s
   request.set_version(*version);
   while (true) {
     request.set_offset(size);
-    ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece, client.ReadSnapshot(request));
+    ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece,
+                     client.Call<v1::ReadSnapshotResponse>(request));
     if (piece.size_bytes() > kMaxSnapshotBytes) {
       return absl::FailedPreconditionError(absl::StrCat("the snapshot has ", piece.size_bytes(),
                                                         " bytes, more than ", kMaxSnapshotBytes));
@@ -89,8 +91,8 @@ absl::Status Fetch(app::Context& context, client::ReleaseClient& client, const s
 
 }  // namespace
 
-app::ExitCode FetchRelease(app::Context& context, client::ReleaseClient& client,
-                           const std::string& folder, absl::Duration wait, absl::Duration watch) {
+app::ExitCode FetchRelease(app::Context& context, client::Client& client, const std::string& folder,
+                           absl::Duration wait, absl::Duration watch) {
   uint64_t version = 0;
   const auto fetch = [&] { return Fetch(context, client, folder, &version); };
   const bool watching = watch > absl::ZeroDuration();

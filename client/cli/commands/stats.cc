@@ -44,7 +44,7 @@ class StatsCommand final : public app::Command {
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto now, client->GetServerInfo());
+    ASSIGN_OR_RETURN(const auto now, client->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
     ASSIGN_OR_RETURN(const auto newest, Newest(context, *client));
     const std::string path = ZeroPath(context);
     Print(context, now, ReadZero(path, now), newest);
@@ -96,7 +96,7 @@ class StatsCommand final : public app::Command {
     request.set_environment(context.settings().environment);
     request.set_page_size(1000);
     do {
-      ASSIGN_OR_RETURN(auto page, client.ListTunings(request));
+      ASSIGN_OR_RETURN(auto page, client.Call<v1::ListTuningsResponse>(request));
       std::move(page.mutable_tunings()->begin(), page.mutable_tunings()->end(),
                 std::back_inserter(newest));
       std::sort(newest.begin(), newest.end(), [](const v1::Tuning& a, const v1::Tuning& b) {

@@ -26,12 +26,14 @@ class TuneCommand final : public app::Command {
     budget_.Register(*app);
     app->add_option("--max-candidates", max_candidates_, "most candidates to try; 0: no limit")
         ->type_name("N");
-    app->add_option("--search", search_, "how far to look")
+    app->add_option("--search", search_,
+                    "candidates to try: those that heuristics list, or every engine")
         ->check(CLI::IsMember({"heuristics", "exhaustive"}))
         ->capture_default_str();
     app->add_flag("--all-timings", all_timings_,
                   "time finalists with every cache state, launched and as CUDA graph replays");
-    app->add_flag("--force", force_, "also what has been tuned already");
+    app->add_flag("--force", force_, "tune also what has been tuned already");
+    app::SayColumns(app, calls::AnswerFields({}, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

@@ -24,7 +24,7 @@ class UnpinCommand final : public app::Command {
     request.mutable_problem()->set_text(problem.ToText());
     request.set_fleet_pin(fleet_pin_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto response, client->Unpin(request));
+    ASSIGN_OR_RETURN(const auto response, client->Call<v1::UnpinResponse>(request));
     context.PrintJson({{"unpinned", problem.ToText()}});
     context.Say("unpinned " + input::ShortProblem(problem.ToText()));
     return app::ExitCode::kDone;

@@ -18,7 +18,7 @@ class VersionCommand final : public app::Command {
   // A daemon that is not there is no failure: this program's version is known.
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
-    const auto server = client->GetServerInfo();
+    const auto server = client->Call<v1::ServerInfo>(v1::GetServerInfoRequest());
     std::ostream& out = context.io().out;
     context.PrintJson({{"client", CONVTUNE_VERSION},
                        {"server", server.ok() ? *server : output::Value(output::Json{"null"})}});

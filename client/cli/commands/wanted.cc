@@ -6,7 +6,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
-#include "client/cpp/release_client.h"
+#include "convtune/v1/release_service.pb.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -38,15 +38,18 @@ output::Fields WantedFields(const v1::WantedProblem& problem) {
 class WantedCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "wanted", "what programs asked for in vain, most wanted first", app::Rows::kYes);
+    CLI::App* app = AddVerb(root, "wanted", "what programs asked for in vain, most wanted first",
+                            app::Rows::kYes);
+    app::SayColumns(app, WantedFields({}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const auto client, client::ReleaseClient::Create(context.settings().client));
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
     v1::ListWantedRequest request;
     request.set_environment(context.settings().environment);
     request.set_max_problems(10000);
-    ASSIGN_OR_RETURN(const auto wanted, client->ListWanted(request));
+    ASSIGN_OR_RETURN(const auto wanted,
+                     client->CallPages<v1::ListWantedResponse>(request, request.max_problems()));
     context.PrintJson(wanted);
     context.PrintRows(wanted.wanted(), WantedFields);
     // CSV is for `convtune warm -`.

@@ -13,19 +13,24 @@ void ConstraintArgs::Register(CLI::App& app) {
   app.add_option("--max-workspace", max_workspace_, "largest workspace, such as 64MiB; 0: none")
       ->type_name("SIZE")
       ->group(group);
-  app.add_flag("--deterministic", deterministic_, "the same bits in every run")->group(group);
-  app.add_flag("--no-tf32", no_tf32_, "no tensor cores for f32 inputs")->group(group);
-  app.add_flag("--no-down-convert", no_down_convert_, "no narrowing of inputs")->group(group);
-  app.add_flag("--no-winograd", no_winograd_, "no Winograd transform")->group(group);
-  app.add_flag("--no-fft", no_fft_, "no Fourier transform")->group(group);
+  app.add_flag("--deterministic", deterministic_,
+               "only candidates that give the same bits in every run")
+      ->group(group);
+  app.add_flag("--no-tf32", no_tf32_, "no candidates that use tensor cores for f32 inputs")
+      ->group(group);
+  app.add_flag("--no-down-convert", no_down_convert_, "no candidates that narrow inputs")
+      ->group(group);
+  app.add_flag("--no-winograd", no_winograd_, "no candidates by Winograd transform")->group(group);
+  app.add_flag("--no-fft", no_fft_, "no candidates by Fourier transform")->group(group);
   app.add_flag("--no-reduced-precision", no_reduced_precision_,
-               "no accumulation in a narrower type")
+               "no candidates that accumulate in a narrower type")
       ->group(group);
   app.add_option("--api", api_, "cuDNN's API that the caller uses")
       ->check(CLI::IsMember({"any", "graph", "legacy"}))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--launch", launch_, "from a stream, or captured into a CUDA graph")
+  app.add_option("--launch", launch_,
+                 "how the caller launches: from a stream, or captured into a CUDA graph")
       ->check(CLI::IsMember({"eager", "graph"}))
       ->capture_default_str()
       ->group(group);

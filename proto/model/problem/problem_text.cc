@@ -13,6 +13,19 @@
 namespace convtune {
 namespace {
 
+// Why a token that names a vectorised INT8 type or layout is refused; nullopt for other tokens.
+std::optional<std::string_view> VectorizedInt8Reason(std::string_view token) {
+  const std::string name = LowerCase(token);
+  for (const std::string_view known :
+       {"i8x4", "i8x32", "int8x4", "int8x32", "uint8x4", "u8x4", "nchw_vect_c", "nc4hw4",
+        "nc32hw32", "nc4hw", "nc32hw", "nchw4", "nchw32"}) {
+    if (name != known) continue;
+    return "vectorised INT8x4 and INT8x32 layouts are not supported: cuDNN deprecated them; use "
+           "i8 with nhwc";
+  }
+  return std::nullopt;
+}
+
 constexpr size_t kMaxTextBytes = 4096;
 constexpr std::string_view kTypeNames = "f64, f32, f16, bf16, i8, i32, e4m3 or e5m2";
 
@@ -175,18 +188,6 @@ class TokenReader {
 std::string Joined(const std::vector<int64_t>& values) { return absl::StrJoin(values, "x"); }
 
 }  // namespace
-
-std::optional<std::string_view> VectorizedInt8Reason(std::string_view token) {
-  const std::string name = LowerCase(token);
-  for (const std::string_view known :
-       {"i8x4", "i8x32", "int8x4", "int8x32", "uint8x4", "u8x4", "nchw_vect_c", "nc4hw4",
-        "nc32hw32", "nc4hw", "nc32hw", "nchw4", "nchw32"}) {
-    if (name != known) continue;
-    return "vectorised INT8x4 and INT8x32 layouts are not supported: cuDNN deprecated them; use "
-           "i8 with nhwc";
-  }
-  return std::nullopt;
-}
 
 ConvProblemSpec ParseProblemTokens(std::string_view text, std::vector<Violation>* violations) {
   const auto refuse = [&](std::string_view rule) {

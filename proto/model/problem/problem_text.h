@@ -3,7 +3,6 @@
 // Grammar and defaults: proto/model/README.md.
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -15,9 +14,5 @@ namespace convtune {
 // violation for each unknown, doubled or unreadable token; the field is the
 // token's name as typed. Returns what could be read.
 ConvProblemSpec ParseProblemTokens(std::string_view text, std::vector<Violation>* violations);
-
-// Returns the reason for which a token that names a vectorised INT8 type or layout
-// ("i8x4", "int8x32", "nc4hw4", "nchw_vect_c") is refused; nullopt for other tokens.
-std::optional<std::string_view> VectorizedInt8Reason(std::string_view token);
 
 }  // namespace convtune

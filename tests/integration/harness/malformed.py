@@ -212,21 +212,22 @@ COMMANDS = [
     ("unknown flag", ["get", GOOD_TEXT, "--colour"], b"", "--colour", ""),
 ]
 
-CSV_HEADER = b"op,n,c,h,w,k,r,s,pad_h,pad_w,stride_h,stride_w,groups,dtype,layout\n"
+CSV_HEADER = b"problem,count\n"
 JSON_GOOD = '{"operation":"OPERATION_FWD","xDims":["1","3","8","8"],"wDims":["8","3","3","3"]%s}\n'
 
 # Files: (name, file name, content, part of field, part of rule).
 FILES = [
     ("empty csv", "a.csv", b"", "", ""),
-    ("csv without needed column", "a.csv", b"n,c,h,w,k,r\n1,3,8,8,8,3\n", "column s", "required"),
-    ("csv number", "a.csv", CSV_HEADER + b"fwd,1,3,eight,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "column h", "eight"),
-    ("csv zero", "a.csv", CSV_HEADER + b"fwd,1,3,0,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "column h", "from 1 to"),
-    ("csv empty cell", "a.csv", CSV_HEADER + b"fwd,1,3,,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "column h", ""),
-    ("csv groups", "a.csv", CSV_HEADER + b"fwd,1,8,8,8,8,3,3,1,1,1,1,3,f16,nhwc\n", "groups", "divide"),
-    ("csv dtype", "a.csv", CSV_HEADER + b"fwd,1,3,8,8,8,3,3,1,1,1,1,1,f17,nhwc\n", "column dtype", "f17"),
-    ("csv short row", "a.csv", CSV_HEADER + b"fwd,1,3,8\n", "a.csv:2", "column"),
-    ("csv doubled column", "a.csv", b"n,n,c,h,w,k,r,s\n1,1,3,8,8,8,3,3\n", "n", ""),
-    ("csv invalid utf-8", "a.csv", CSV_HEADER + b"fwd,1,3,8,8,8,3,3,1,1,1,1,1,\xff\xfe,nhwc\n", "", ""),
+    ("csv without needed column", "a.csv", b"model,count\nresnet50,3\n", "a.csv:1", "fwd"),
+    ("csv number", "a.csv", CSV_HEADER + b'"fwd,x=1x3xeightx8,w=8x3x3x3",1\n', "x", "eight"),
+    ("csv zero", "a.csv", CSV_HEADER + b'"fwd,x=1x3x0x8,w=8x3x3x3",1\n', "x", "from 1 to"),
+    ("csv empty cell", "a.csv", CSV_HEADER + b",1\n", "column problem", ""),
+    ("csv groups", "a.csv", CSV_HEADER + b'"fwd,x=1x8x8x8,w=8x8x3x3,groups=3",1\n', "groups", "divide"),
+    ("csv dtype", "a.csv", CSV_HEADER + b'"fwd,x=1x3x8x8,w=8x3x3x3,f17",1\n', "column problem", "f17"),
+    ("csv count", "a.csv", CSV_HEADER + b'"fwd,x=1x3x8x8,w=8x3x3x3",many\n', "column count", "many"),
+    ("csv short row", "a.csv", CSV_HEADER + b"fwd\n", "a.csv:2", "column"),
+    ("csv doubled column", "a.csv", b"problem,problem\nfwd,fwd\n", "problem", "twice"),
+    ("csv invalid utf-8", "a.csv", CSV_HEADER + b"\xff\xfe,1\n", "", ""),
     ("json syntax", "a.jsonl", b"{\n", "a.jsonl:1", "json"),
     ("json field unknown", "a.jsonl", (JSON_GOOD % ',"colour":1').encode(), "colour", ""),
     ("json type", "a.jsonl", (JSON_GOOD % ',"groups":"many"').encode(), "groups", ""),

@@ -30,7 +30,8 @@ TEST(RefusedProblemsTest, AreNoneWhereAnythingElseIsWrong) {
   FakeDaemon daemon;
   const auto refused = [&](const std::string& field) {
     daemon.error = BadRequest({{"problems[1].text", "must be short"}, {field, "must be"}});
-    return client::RefusedProblems(ClientOf(daemon.address())->GetServerInfo().status(), 18);
+    return client::RefusedProblems(
+        ClientOf(daemon.address())->Call<v1::ServerInfo>(v1::GetServerInfoRequest()).status(), 18);
   };
   const std::vector<std::pair<size_t, std::string>> both = {{1, "problems[1].text: must be short"},
                                                             {17, "problems[17].text: must be"}};
@@ -42,7 +43,9 @@ TEST(RefusedProblemsTest, AreNoneWhereAnythingElseIsWrong) {
 }
 
 TEST(ClientTest, NoDaemonIsUnavailable) {
-  EXPECT_TRUE(absl::IsUnavailable(ClientOf("unix:/nonexistent/socket")->GetServerInfo().status()));
+  EXPECT_TRUE(absl::IsUnavailable(ClientOf("unix:/nonexistent/socket")
+                                      ->Call<v1::ServerInfo>(v1::GetServerInfoRequest())
+                                      .status()));
 }
 
 TEST(ClientTest, AListHasTheRowsOfAllPages) {
@@ -51,7 +54,8 @@ TEST(ClientTest, AListHasTheRowsOfAllPages) {
   for (const char* name : {"a", "b", "c"}) {
     daemon.environments.add_environments()->set_name(name);
   }
-  const auto all = ClientOf(daemon.address())->ListEnvironments();
+  const auto all = ClientOf(daemon.address())
+                       ->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
   ASSERT_TRUE(all.ok()) << all.status();
   ASSERT_EQ(all->environments_size(), 3);
   EXPECT_EQ(all->environments(0).name() + all->environments(1).name() + all->environments(2).name(),
@@ -72,7 +76,8 @@ TEST(ClientTest, AnAnswerThatIsLateIsNotOutOfReach) {
   FakeDaemon daemon;
   daemon.error = {grpc::StatusCode::DEADLINE_EXCEEDED, "late"};
   const auto client = ClientOf(daemon.address());
-  EXPECT_TRUE(absl::IsDeadlineExceeded(client->GetServerInfo().status()));
+  EXPECT_TRUE(
+      absl::IsDeadlineExceeded(client->Call<v1::ServerInfo>(v1::GetServerInfoRequest()).status()));
 }
 
 TEST(ClientTest, DetailsThatAreNoStatusAreIgnored) {

@@ -151,7 +151,7 @@ TEST(ProblemListTest, AnEmptyListIsAnError) {
 }
 
 TEST(ProblemListTest, AHeaderAloneIsAnError) {
-  EXPECT_EQ(FirstError(Read("op,n,c,h,w,k,r,s\n")), "list: file: must hold at least one problem");
+  EXPECT_EQ(FirstError(Read("problem,count\n")), "list: file: must hold at least one problem");
 }
 
 TEST(ProblemListTest, AByteOrderMarkIsSkipped) {
@@ -189,7 +189,7 @@ TEST(ProblemListTest, ReadingStopsAfterAThousandErrors) {
 TEST(ProblemListTest, RandomBytesNeverCrash) {
   std::mt19937_64 random(20260117);
   const std::string valid =
-      "op,n,c,h,w,k,r,s,dtype\nfwd,1,4,9,9,8,3,3,f16\nfwd,1,4,9,9,8,3,3,\"f16;i8\"\n";
+      "problem\n\"fwd,x=1x4x9x9,w=8x4x3x3,f16\"\n\"fwd,x=1x4x9x9,w=8x4x3x3,i8\"\n";
   for (int i = 0; i < 10000; ++i) {
     std::string text = valid;
     for (int k = 0; k < 3; ++k) text[random() % text.size()] = static_cast<char>(random());

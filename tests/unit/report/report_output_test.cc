@@ -1,8 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "client/report/report_document.h"
 #include "tests/unit/report/sample_rows.h"
 
@@ -54,17 +52,6 @@ TEST(ReportJson, CannotEndTheScriptThatItStandsIn) {
   const Report report = MakeReport(SampleOptions(), &data);
   EXPECT_THAT(ReportJson(data, report), Not(HasSubstr("</")));
   EXPECT_THAT(ReportJson(data, report), HasSubstr(R"(\u003c/script>)"));
-}
-
-TEST(ReportCsv, HasALineForEachRow) {
-  ReportData data;
-  AddSample(&data,
-            {.times = {{"graph:eng1,k2=3", 10}, {"graph:eng2", 0}}, .stock = 1, .node = "a,b"});
-  std::string csv;
-  WriteReportCsv(data, [&csv](std::string_view part) { csv += part; });
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
-  EXPECT_THAT(csv, HasSubstr("\"a,b\",\"GPU-a,b\",580.65,13.0,measured,\"graph:eng1,k2=3\",10,"
-                             "graph:eng2,,1700,,0,2,1970-04-11T00:00:00Z,2\n"));
 }
 
 TEST(ReportHtml, LoadsNothing) {

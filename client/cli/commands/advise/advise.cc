@@ -120,6 +120,8 @@ class AdviseCommand final : public app::Command {
         ->delimiter(',')
         ->check(CLI::Range(1, 1 << 30));
     budget_.Register(*app);
+    const AdviceRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32")};
+    app::SayColumns(app, AdviceFields(row, 0, ""));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

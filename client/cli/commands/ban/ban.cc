@@ -22,8 +22,9 @@ class BanCommand final : public app::Command {
     list_ = AddVerbBelow(app, "list", "all bans, oldest first", app::Rows::kYes);
     list_->add_flag("--errata", as_errata_,
                     "as JSON errata, which cudnn-frontend and PyTorch read");
+    app::SayColumns(list_, BanFields({}, TuningCounts::kYes));
     delete_ = AddVerbBelow(app, "delete", "end a ban", app::Rows::kNo);
-    delete_->add_option("ban", name_, "its number")->type_name("BAN")->required();
+    delete_->add_option("ban", name_, "number of the ban")->type_name("BAN")->required();
     delete_->add_option("--fleet-ban", fleet_ban_,
                         "number of a fleet ban; only after this node left the fleet");
   }
@@ -37,7 +38,7 @@ class BanCommand final : public app::Command {
       v1::CreateBanRequest request;
       *request.mutable_ban() = ban;
       request.set_dry_run(args_.dry_run());
-      return client->CreateBan(request, context.long_timeout());
+      return client->Call<v1::CreateBanResponse>(request, context.long_timeout());
     };
     daemon.fail = [&](const absl::Status& status) { return context.Fail(status); };
     return MakeBans(context, args_, daemon);
@@ -46,7 +47,7 @@ class BanCommand final : public app::Command {
  private:
   absl::StatusOr<app::ExitCode> List(app::Context& context) const {
     ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto list, client->ListBans());
+    ASSIGN_OR_RETURN(const auto list, client->Call<v1::ListBansResponse>(v1::ListBansRequest()));
     const std::vector<v1::Ban> bans(list.bans().begin(), list.bans().end());
     if (as_errata_) return PrintErrata(context, bans);
     context.PrintJson(list);
@@ -62,7 +63,8 @@ class BanCommand final : public app::Command {
     request.set_name(is_number ? "bans/" + name_ : name_);
     request.set_fleet_ban(fleet_ban_);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto deleted, client->DeleteBan(request, context.long_timeout()));
+    ASSIGN_OR_RETURN(const auto deleted,
+                     client->Call<v1::DeleteBanResponse>(request, context.long_timeout()));
     context.PrintJson({{"deleted", request.name()}});
     context.Say("deleted " + request.name());
     return app::ExitCode::kDone;

@@ -41,23 +41,27 @@ absl::StatusOr<std::string> ReadWhole(const std::string& path) {
 }  // namespace
 
 void BanArgs::Register(CLI::App& app) {
-  app.add_option("pattern", pattern_, "such as eng47, 'eng47,k2=*' or 'legacy:*'")
+  app.add_option("pattern", pattern_,
+                 "candidates to ban, such as eng47, 'eng47,k2=*' or 'legacy:*'")
       ->type_name("PATTERN");
-  app.add_option("--cudnn", cudnn_, "versions, such as '<9.20' or '>=9.12,<9.20'")
+  app.add_option("--cudnn", cudnn_, "versions of cuDNN, such as '<9.20' or '>=9.12,<9.20'")
       ->type_name("VERSIONS");
-  app.add_option("--gpu", gpu_, "model, in which * stands for any text")->type_name("GLOB");
-  app.add_option("--op", operation_, "of the problem")
+  app.add_option("--gpu", gpu_,
+                 "GPU model, in which * stands for any text; a profile counts as its GPU")
+      ->type_name("GLOB");
+  app.add_option("--op", operation_, "operation of the problem")
       ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
-  app.add_option("--dtype", data_type_, "of the problem's inputs")->type_name("TYPE");
-  app.add_option("--layout", layout_, "of the problem")
+  app.add_option("--dtype", data_type_, "data type of the problem's inputs")->type_name("TYPE");
+  app.add_option("--layout", layout_, "layout of the problem")
       ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
-  app.add_option("--reason", reason_, "why, for those who find it later")->type_name("TEXT");
-  app.add_option("--author", author_, "who; without it your user name")->type_name("NAME");
-  app.add_option("--expires", expires_, "such as 72h or 2027-01-31; without it until delete")
+  app.add_option("--reason", reason_, "the reason, for those who find it later")->type_name("TEXT");
+  app.add_option("--author", author_, "who decides; without it your user name")->type_name("NAME");
+  app.add_option("--expires", expires_,
+                 "end of the ban, such as 72h or 2027-01-31; without it until delete")
       ->type_name("TIME|DATE");
   app.add_option("--errata", errata_, "a ban for each rule of a JSON file of cuDNN engine errata")
       ->type_name("FILE");
-  app.add_flag("--dry-run", dry_run_, "only say what it would change");
+  app.add_flag("--dry-run", dry_run_, "only say which stored tunings would have another winner");
 }
 
 absl::StatusOr<ErrataBans> BanArgs::Read() const {

@@ -49,28 +49,6 @@ output::Fields BanChangeFields(const v1::BanChange& change) {
           {"", "TIME", output::Value(ratio).Right()}};
 }
 
-output::Fields BanFields(const v1::Ban& ban, TuningCounts counts) {
-  const auto name = [](auto value) {
-    return static_cast<int>(value) == 0 ? std::string() : std::string(Name(value));
-  };
-  return {{"ban", "BAN", output::Value(ban.name()).Shown(NamesOf(ban))},
-          {"candidate", "CANDIDATES", ban.candidate()},
-          {"", "WHERE", Where(ban)},
-          {"cudnn", "", ban.cudnn()},
-          {"gpu", "", ban.gpu()},
-          {"operation", "", name(static_cast<Operation>(ban.operation()))},
-          {"data_type", "", name(static_cast<DataType>(ban.data_type()))},
-          {"layout", "", name(static_cast<TensorLayout>(ban.layout()))},
-          {"author", "AUTHOR", ban.author()},
-          {"", "UNTIL", Until(ban)},
-          {"", counts == TuningCounts::kYes ? "TUNINGS" : "", ban.tuning_count()},
-          {"reason", "REASON", ban.reason()},
-          {"created", "", output::FormatTimestamp(ban.create_time())},
-          {"expires", "", ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : ""},
-          {"tunings", "", ban.tuning_count()},
-          {"fleet_ban", "", ban.fleet_ban()}};
-}
-
 void PrintChanges(app::Context& context, const v1::CreateBanResponse& created, bool dry_run) {
   const v1::Ban& ban = created.ban();
   context.PrintRows(created.changes(), BanChangeFields);
@@ -92,6 +70,28 @@ void PrintChanges(app::Context& context, const v1::CreateBanResponse& created, b
 }
 
 }  // namespace
+
+output::Fields BanFields(const v1::Ban& ban, TuningCounts counts) {
+  const auto name = [](auto value) {
+    return static_cast<int>(value) == 0 ? std::string() : std::string(Name(value));
+  };
+  return {{"ban", "BAN", output::Value(ban.name()).Shown(NamesOf(ban))},
+          {"candidate", "CANDIDATES", ban.candidate()},
+          {"", "WHERE", Where(ban)},
+          {"cudnn", "", ban.cudnn()},
+          {"gpu", "", ban.gpu()},
+          {"operation", "", name(static_cast<Operation>(ban.operation()))},
+          {"data_type", "", name(static_cast<DataType>(ban.data_type()))},
+          {"layout", "", name(static_cast<TensorLayout>(ban.layout()))},
+          {"author", "AUTHOR", ban.author()},
+          {"", "UNTIL", Until(ban)},
+          {"", counts == TuningCounts::kYes ? "TUNINGS" : "", ban.tuning_count()},
+          {"reason", "REASON", ban.reason()},
+          {"created", "", output::FormatTimestamp(ban.create_time())},
+          {"expires", "", ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : ""},
+          {"tunings", "", ban.tuning_count()},
+          {"fleet_ban", "", ban.fleet_ban()}};
+}
 
 app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeeper& keeper) {
   const absl::StatusOr<ErrataBans> asked = args.Read();

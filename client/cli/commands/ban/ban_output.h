@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "client/cli/app/context.h"
 #include "client/cli/commands/ban/ban_args.h"
-#include "client/cli/output/table.h"
+#include "client/cli/output/fields.h"
 #include "convtune/v1/tuning_service.pb.h"
 
 namespace convtune::cli::commands::ban {
@@ -27,6 +27,7 @@ app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeep
 // Whether the rows have the number of tunings that a ban changes. Only a daemon knows
 // that number.
 enum class TuningCounts { kNo, kYes };
+output::Fields BanFields(const v1::Ban& ban, TuningCounts counts);
 // Prints a row for each ban, or "nothing is banned".
 void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts);
 // As JSON errata.

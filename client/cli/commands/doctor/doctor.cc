@@ -9,8 +9,8 @@
 #include "client/cli/commands/doctor/issue_report.h"
 #include "client/cli/commands/doctor/machine_findings.h"
 #include "client/cli/output/value.h"
-#include "client/cpp/fleet_client.h"
-#include "client/cpp/release_client.h"
+#include "convtune/v1/fleet_service.pb.h"
+#include "convtune/v1/release_service.pb.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::doctor {
@@ -21,7 +21,7 @@ class DoctorCommand final : public app::Command {
   void Register(CLI::App& root) override {
     AddVerb(root, "doctor", "what is wrong, and what to do about it", app::Rows::kNo)
         ->add_flag("--report", report_,
-                   "for an issue: the system too, without names, paths and addresses");
+                   "print what an issue needs: the system too, without names, paths and addresses");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -31,8 +31,15 @@ class DoctorCommand final : public app::Command {
     v1::ListEnvironmentsResponse environments;
     v1::Publication seen;
     const bool reached = Examine(*client, &server, &environments, &findings);
-    if (reached) ExamineServing(context, server, &seen, &findings);
-    if (reached) ExamineFleetState(context, &findings);
+    if (reached) {
+      ExaminePublished(*client, &seen, &findings);
+      const MachineFacts facts =
+          LookAtMachine(server, seen, context.settings().client.address.unix_socket);
+      Add(ExamineDisk(server, facts), &findings);
+      Add(ExamineClock(server, facts), &findings);
+      Add(ExamineInterposer(facts), &findings);
+      ExamineFleetState(*client, &findings);
+    }
     if (report_) {
       std::vector<app::Finding> facts = DescribeSystem(server, environments);
       findings.insert(findings.begin(), facts.begin(), facts.end());
@@ -75,7 +82,7 @@ class DoctorCommand final : public app::Command {
   // False if the daemon is out of reach.
   static bool Examine(client::Client& client, v1::ServerInfo* info,
                       v1::ListEnvironmentsResponse* known, std::vector<app::Finding>* findings) {
-    const auto server = client.GetServerInfo();
+    const auto server = client.Call<v1::ServerInfo>(v1::GetServerInfoRequest());
     if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
       findings->push_back(
@@ -90,43 +97,33 @@ class DoctorCommand final : public app::Command {
       return ExamineServer(said, CONVTUNE_VERSION);
     };
     AddAnswer(server, "the daemon does not say what it is", examine_server, findings);
-    AddAnswer(client.ListDevices(), "the devices cannot be listed", ExamineDevices, findings);
-    const auto environments = client.ListEnvironments();
+    AddAnswer(client.Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()),
+              "the devices cannot be listed", ExamineDevices, findings);
+    const auto environments =
+        client.CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
     if (environments.ok()) {
       *known = *environments;
       Add(ExamineLibraries(*environments), findings);
     }
     AddAnswer(environments, "the environments cannot be listed", ExamineEnvironments, findings);
-    const auto bans = client.ListBans();
+    const auto bans = client.Call<v1::ListBansResponse>(v1::ListBansRequest());
     if (!absl::IsUnimplemented(bans.status())) {
       AddAnswer(bans, "the bans cannot be listed", ExamineBans, findings);
     }
     return true;
   }
 
-  static void ExamineFleetState(app::Context& context, std::vector<app::Finding>* findings) {
-    const auto client = client::FleetClient::Create(context.settings().client);
-    if (!client.ok()) return;
-    const auto state = (*client)->GetFleetState(/*observer=*/true);
+  static void ExamineFleetState(client::Client& client, std::vector<app::Finding>* findings) {
+    v1::GetFleetStateRequest request;
+    request.set_observer(true);  // the daemon measures the silence of agents
+    const auto state = client.Call<v1::FleetState>(request);
     if (absl::IsUnimplemented(state.status()) || absl::IsPermissionDenied(state.status())) return;
     AddAnswer(state, "the daemon does not say what waits for the fleet", ExamineFleet, findings);
   }
 
-  static void ExamineServing(app::Context& context, const v1::ServerInfo& server,
-                             v1::Publication* seen, std::vector<app::Finding>* findings) {
-    ExaminePublished(context, seen, findings);
-    const MachineFacts facts =
-        LookAtMachine(server, *seen, context.settings().client.address.unix_socket);
-    Add(ExamineDisk(server, facts), findings);
-    Add(ExamineClock(server, facts), findings);
-    Add(ExamineInterposer(facts), findings);
-  }
-
-  static void ExaminePublished(app::Context& context, v1::Publication* seen,
+  static void ExaminePublished(client::Client& client, v1::Publication* seen,
                                std::vector<app::Finding>* findings) {
-    const auto client = client::ReleaseClient::Create(context.settings().client);
-    if (!client.ok()) return;
-    const auto publication = (*client)->GetPublication();
+    const auto publication = client.Call<v1::Publication>(v1::GetPublicationRequest());
     if (absl::IsUnimplemented(publication.status())) return;
     if (publication.ok()) *seen = *publication;
     AddAnswer(publication, "the daemon does not say how the snapshot is", ExaminePublication,

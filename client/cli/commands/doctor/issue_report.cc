@@ -6,23 +6,46 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <fstream>
+#include <regex>
+#include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/cli/output/units.h"
 
 namespace convtune::cli::commands::doctor {
 namespace {
 
-constexpr char kBetweenWords[] = " \n\t,;()'\"=";
 // In the place of a path among the secrets, until its word is redacted.
 constexpr char kPath[] = "/PATH";
+constexpr char kDottedQuad[] = R"(\d+(?:\.\d+){3})";
+
+// Words that are redacted whatever the machine, by regular expressions in which ~ is any byte of a
+// word; the first that fits counts.
+constexpr std::pair<const char*, const char*> kWords[] = {
+    {"UUID", "(?:GPU|MIG)-~*?"},
+    {"ADDRESS", "unix:~*?|~*?://~*?"},
+    {"ADDRESS", kDottedQuad},
+    // HOST:PORT, which "gpu:0" is not, nor a time.
+    {"ADDRESS", R"((?:~*\.~*|~*\]):\d+|~*[A-Za-z]~*:\d{3,})"},
+    // IPv6: with "::" or five colons, which a time has not.
+    {"ADDRESS", R"((?:[\da-fA-F:.\[\]]*::|(?:[\da-fA-F.\[]+:){5})[\da-fA-F:.\]]*(?:%~*?)?)"},
+    {"PATH", "/~+?|~*?/PATH~*?"},
+};
+
+// `text` with `instead` for the words that `pattern` fits, but for their colons and full stops at
+// the end.
+std::string ReplaceWords(const std::string& text, const std::string& pattern,
+                         const std::string& instead) {
+  const std::string in_word = absl::StrReplaceAll(pattern, {{"~", R"([^ \n\t,;()'"=])"}});
+  const std::regex words(
+      absl::StrCat(R"((^|[ \n\t,;()'"=])(?:)", in_word, R"()(?=[:.]*(?:[ \n\t,;()'"=]|$)))"));
+  return std::regex_replace(text, words, "$1" + instead);
+}
 
 // "Debian GNU/Linux 12 (bookworm)".
 std::string Distribution() {
@@ -37,34 +60,6 @@ std::string Distribution() {
   return "unknown distribution";
 }
 
-bool IsNumber(absl::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(),
-                                      [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-bool IsDottedQuad(absl::string_view text) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(text, '.');
-  return parts.size() == 4 && std::all_of(parts.begin(), parts.end(), IsNumber);
-}
-
-// HOST:PORT, which "gpu:0" is not, nor a time.
-bool IsHostAndPort(absl::string_view word) {
-  const size_t colon = word.rfind(':');
-  if (colon == absl::string_view::npos || !IsNumber(word.substr(colon + 1))) return false;
-  const absl::string_view host = word.substr(0, colon);
-  const bool is_name =
-      std::any_of(host.begin(), host.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
-  return absl::StrContains(host, '.') || absl::EndsWith(host, "]") ||
-         (is_name && word.size() - colon > 3);
-}
-
-// With "::" or five colons, which a time has not.
-bool IsIpv6(absl::string_view word) {
-  word = word.substr(0, word.find('%'));
-  return word.find_first_not_of("0123456789abcdefABCDEF:.[]") == absl::string_view::npos &&
-         (absl::StrContains(word, "::") || std::count(word.begin(), word.end(), ':') >= 5);
-}
-
 // `secrets` that are not empty, and the hosts among them without port and without domain.
 std::vector<std::string> WithHosts(const std::vector<std::string>& secrets) {
   std::vector<std::string> all;
@@ -76,28 +71,11 @@ std::vector<std::string> WithHosts(const std::vector<std::string>& secrets) {
       host.remove_prefix(scheme + 3);
     }
     host = host.substr(0, host.find_first_of(":/"));
-    if (host.empty() || IsDottedQuad(host)) continue;
+    if (host.empty() || std::regex_match(std::string(host), std::regex(kDottedQuad))) continue;
     all.emplace_back(host);
     all.emplace_back(host.substr(0, host.find('.')));
   }
   return all;
-}
-
-std::string RedactWord(absl::string_view word, const std::vector<std::string>& secrets) {
-  if (word.empty()) return "";
-  size_t size = word.size();
-  while (size > 0 && (word[size - 1] == ':' || word[size - 1] == '.')) --size;
-  const absl::string_view text = word.substr(0, size);
-  const absl::string_view end = word.substr(size);
-  const char* instead = nullptr;
-  if ((text.size() > 1 && text[0] == '/') || absl::StrContains(text, kPath)) instead = "PATH";
-  if (absl::StartsWith(text, "unix:") || absl::StrContains(text, "://") || IsHostAndPort(text) ||
-      IsDottedQuad(text) || IsIpv6(text)) {
-    instead = "ADDRESS";
-  }
-  if (absl::StartsWith(text, "GPU-") || absl::StartsWith(text, "MIG-")) instead = "UUID";
-  if (std::find(secrets.begin(), secrets.end(), text) != secrets.end()) instead = "NAME";
-  return instead == nullptr ? std::string(word) : absl::StrCat(instead, end);
 }
 
 }  // namespace
@@ -149,14 +127,13 @@ std::string Redact(std::string text, std::vector<std::string> secrets) {
       text = absl::StrReplaceAll(text, {{secret, kPath}});
     }
   }
-  std::string redacted;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find_first_of(kBetweenWords, at), text.size());
-    redacted += RedactWord(absl::string_view(text).substr(at, end - at), secrets);
-    if (end < text.size()) redacted += text[end];
-    at = end + 1;
+  std::vector<std::string> names;
+  for (const std::string& secret : secrets) {
+    names.push_back(std::regex_replace(secret, std::regex(R"([^\w])"), R"(\$&)"));
   }
-  return redacted;
+  if (!names.empty()) text = ReplaceWords(text, absl::StrJoin(names, "|"), "NAME");
+  for (const auto& [instead, pattern] : kWords) text = ReplaceWords(text, pattern, instead);
+  return text;
 }
 
 }  // namespace convtune::cli::commands::doctor

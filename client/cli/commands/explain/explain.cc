@@ -107,6 +107,7 @@ class ExplainCommand final : public app::Command {
         root, "explain", "every candidate of one problem, and why the winner won", app::Rows::kYes);
     problem_.RegisterOne(*app);
     constraints_.Register(*app);
+    app::SayColumns(app, CandidateFields(0, {}, nullptr, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -117,7 +118,7 @@ class ExplainCommand final : public app::Command {
     v1::GetTuningRequest get;
     get.set_environment(context.settings().environment);
     get.mutable_problem()->set_text(problem.ToText());
-    ASSIGN_OR_RETURN(const auto tuning, client->GetTuning(get));
+    ASSIGN_OR_RETURN(const auto tuning, client->Call<v1::Tuning>(get));
     v1::BatchGetRequest ask;
     ask.set_environment(context.settings().environment);
     *ask.add_problems() = get.problem();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/calls/variants.h"
 #include "proto/convert/problem_order.h"
+#include "proto/model/problem/problem_text.h"
 
 namespace convtune::cli::commands::lint {
 namespace {
@@ -16,25 +17,8 @@ constexpr double kMostWork = 8;
 int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 ConvProblemSpec SpecOf(const ConvProblem& problem) {
-  ConvProblemSpec spec;
-  spec.operation = problem.operation();
-  spec.x_dims = problem.x_dims();
-  spec.w_dims = problem.w_dims();
-  spec.pad_low = problem.pad_low();
-  spec.pad_high = problem.pad_high();
-  spec.strides = problem.strides();
-  spec.dilations = problem.dilations();
-  spec.groups = problem.groups();
-  spec.data_type = problem.data_type();
-  spec.output_type = problem.output_type();
-  spec.compute_type = problem.compute_type();
-  if (!problem.epilogue().empty()) spec.intermediate_type = problem.intermediate_type();
-  spec.layout = problem.layout();
-  spec.mode = problem.mode();
-  spec.epilogue = problem.epilogue();
-  spec.alignment_bytes = problem.alignment_bytes();
-  if (problem.sm_count_target() > 0) spec.sm_count_target = problem.sm_count_target();
-  return spec;
+  std::vector<Violation> none;
+  return ParseProblemTokens(problem.ToText(), &none);
 }
 
 void AddForm(const ConvProblem& problem, const std::string& how,

@@ -25,10 +25,11 @@ class LintCommand final : public app::Command {
                             "is timed",
                             app::Rows::kYes);
     problems_.RegisterFiles(*app);
-    app->add_option("--max-workspace", max_workspace_, "report first choices that need more")
+    app->add_option("--max-workspace", max_workspace_,
+                    "workspace above which first choices are reported")
         ->type_name("SIZE")
         ->capture_default_str();
-    app->add_flag("--no-tf32", options_.no_tf32, "f32 does without tensor cores");
+    app->add_flag("--no-tf32", options_.no_tf32, "leave candidates on tensor cores out for f32");
     app->add_option("--ignore", options_.ignored, "kinds of findings to leave out")
         ->type_name("KIND,KIND")
         ->delimiter(',')
@@ -46,6 +47,7 @@ class LintCommand final : public app::Command {
         ->delimiter(',')
         ->check(CLI::Range(1, 1 << 30));
     app->add_flag("--github", github_, "print annotations for GitHub Actions");
+    app::SayColumns(app, FindingFields(AnyFinding()));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

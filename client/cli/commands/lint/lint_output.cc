@@ -45,18 +45,6 @@ output::Fields ProofFields(const ProofLine& line) {
       {"form", "", line.form}, {"problem", "", line.problem_text}, {"candidates", "", line.words}};
 }
 
-output::Fields FindingFields(const LintFinding& finding) {
-  return {{"severity", "", Name(finding.severity)},
-          {"finding", "", finding.kind},
-          {"problem", "", finding.row.problem.ToText()},
-          {"runs", "", finding.row.count},
-          {"share", "", finding.share},
-          {"message", "", finding.message},
-          {"proposal", "", finding.proposal},
-          {"row", "", finding.row.source},
-          {"proof", "", output::JsonRows(finding.proof, ProofFields), output::Only::kJson}};
-}
-
 // The findings of one kind and severity.
 struct KindSum {
   std::string kind;
@@ -102,6 +90,23 @@ std::string PlaceProperties(const std::string& source) {
 }
 
 }  // namespace
+
+output::Fields FindingFields(const LintFinding& finding) {
+  return {{"severity", "", Name(finding.severity)},
+          {"finding", "", finding.kind},
+          {"problem", "", finding.row.problem.ToText()},
+          {"runs", "", finding.row.count},
+          {"share", "", finding.share},
+          {"message", "", finding.message},
+          {"proposal", "", finding.proposal},
+          {"row", "", finding.row.source},
+          {"proof", "", output::JsonRows(finding.proof, ProofFields), output::Only::kJson}};
+}
+
+LintFinding AnyFinding() {
+  const ProblemRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32"), 1, "", ""};
+  return {"", LintSeverity::kNotice, row, 0, "", {}, ""};
+}
 
 std::string LintReport::CountWords() const {
   const auto count_of = [this](LintSeverity severity) {
@@ -156,9 +161,7 @@ void PrintLint(app::Context& context, const LintReport& report) {
                      {"findings", output::JsonRows(report.findings, FindingFields)},
                      {"variants", output::JsonRows(report.variants, VariantFields)}});
   if (context.format() == app::Format::kCsv) {
-    const ProblemRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32"), 1, "", ""};
-    const LintFinding any{"", LintSeverity::kNotice, row, 0, "", {}, ""};
-    context.PrintRows(report.findings, FindingFields, any);
+    context.PrintRows(report.findings, FindingFields, AnyFinding());
   }
   if (context.format() != app::Format::kTable) return;
   context.io().out << LintText(report, context.table_width(), context.out_color());

@@ -20,6 +20,9 @@ struct LintReport {
   std::string CountWords() const;
 };
 
+// The columns of a finding, and a finding for their headings.
+output::Fields FindingFields(const LintFinding& finding);
+LintFinding AnyFinding();
 // For people.
 std::string LintText(const LintReport& report, int width, bool color);
 // In the context's format; for people LintText.

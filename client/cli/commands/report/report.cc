@@ -12,7 +12,7 @@
 #include "client/cli/commands/report/report_output.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/progress.h"
-#include "client/cpp/release_client.h"
+#include "convtune/v1/release_service.pb.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
@@ -79,7 +79,8 @@ class ReportCommand final : public app::Command {
   // A node is what it would export, with its counters and what it misses.
   absl::Status AskDaemon(app::Context& context, convtune::report::ReportData* data) const {
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
-    ASSIGN_OR_RETURN(const v1::ServerInfo info, client->GetServerInfo());
+    ASSIGN_OR_RETURN(const v1::ServerInfo info,
+                     client->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
     data->AddCounters({info.lookups(), info.hits()});
     const char* folder = std::getenv("TMPDIR");
     const std::filesystem::path path =
@@ -100,12 +101,12 @@ class ReportCommand final : public app::Command {
   }
 
   static absl::Status AddWanted(app::Context& context, convtune::report::ReportData* data) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<client::ReleaseClient> client,
-                     client::ReleaseClient::Create(context.settings().client));
+    ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
     v1::ListWantedRequest request;
     request.set_environment(context.settings().environment);
     request.set_max_problems(kMostWanted);
-    const absl::StatusOr<v1::ListWantedResponse> response = client->ListWanted(request);
+    const absl::StatusOr<v1::ListWantedResponse> response =
+        client->CallPages<v1::ListWantedResponse>(request, request.max_problems());
     // A daemon that publishes nothing has no such list.
     if (absl::IsUnimplemented(response.status())) return absl::OkStatus();
     if (!response.ok()) return response.status();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cli/app/command.h"
 #include "client/cli/commands/report/report_tables.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/units.h"
@@ -31,6 +32,7 @@ void ReportOutput::Register(CLI::App& app) {
   app.add_option("--top", top_, "rows of each table on the terminal")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
+  app::SayColumns(&app, ReportColumns());
 }
 
 convtune::report::ReportFilter ReportOutput::Filter() const {
@@ -58,7 +60,7 @@ absl::Status ReportOutput::Write(convtune::report::ReportData data,
                                  const convtune::report::ReportOptions& options, app::Format format,
                                  output::Io& io) const {
   if (format == app::Format::kCsv) {
-    convtune::report::WriteReportCsv(data, [&io](std::string_view part) { io.out << part; });
+    WriteReportCsv(data, io.out);
     if (html_.empty()) return absl::OkStatus();
   }
   const convtune::report::Report report = convtune::report::MakeReport(options, &data);

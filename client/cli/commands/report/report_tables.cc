@@ -1,15 +1,15 @@
 #include "client/cli/commands/report/report_tables.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/table.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
 
 namespace convtune::cli::commands::report {
@@ -21,18 +21,14 @@ using convtune::report::ReportDisagreement;
 using convtune::report::ReportGpu;
 using convtune::report::ReportHeadline;
 using convtune::report::ReportPair;
+using convtune::report::ReportPlace;
 using convtune::report::ReportRoof;
+using convtune::report::ReportRow;
 using convtune::report::ReportShare;
 using convtune::report::ReportUpgrade;
 using convtune::report::ReportWanted;
-using output::Align;
-
-template <typename Row>
-struct Column {
-  const char* title;
-  std::function<output::Table::Cell(const Row&)> cell;
-  Align align = Align::kLeft;
-};
+using output::Fields;
+using output::Value;
 
 // Problems that a GPU's speed takes.
 constexpr int kLeastCompared = 8;
@@ -40,7 +36,7 @@ constexpr int kLeastCompared = 8;
 std::string Percent(const std::optional<double>& share) {
   return share ? absl::StrFormat("%.1f%%", 100 * *share) : "-";
 }
-std::string Times(const std::optional<double>& ratio) {
+std::string TimesWord(const std::optional<double>& ratio) {
   return ratio ? absl::StrFormat("%.2fx", *ratio) : "-";
 }
 
@@ -57,28 +53,27 @@ class Tables {
       Disagreements();
       for (const ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
       Gpus();
-      Section<ReportRoof>("Best that was attained", report_.roofs,
-                          {{"GPU", [](auto& r) { return r.gpu_model; }},
-                           {"TYPE", [](auto& r) { return std::string(Name(r.data_type)); }},
-                           {"PROBLEMS", [](auto& r) { return absl::StrCat(r.pairs); }, kRight},
-                           {"TFLOP/S", [](auto& r) { return Digits(r.tflops); }, kRight},
-                           {"GB/S", [](auto& r) { return Digits(r.gbytes_per_second); }, kRight}});
+      Section("Best that was attained", report_.roofs, [](const ReportRoof& r) -> Fields {
+        return {{"", "GPU", r.gpu_model},
+                {"", "TYPE", Name(r.data_type)},
+                {"", "PROBLEMS", r.pairs},
+                {"", "TFLOP/S", Digits(r.tflops)},
+                {"", "GB/S", Digits(r.gbytes_per_second)}};
+      });
     }
-    Section<ReportWanted>(
-        "Most wanted", report_.wanted,
-        {{"PROBLEM", [](auto& w) { return input::ShortProblem(w.problem); }},
-         {"ENVIRONMENT", [](auto& w) { return w.environment; }},
-         {"MISSES", [](auto& w) { return absl::StrCat(w.misses); }, kRight},
-         {"WHY NOT", [](auto& w) { return w.last_error.empty() ? "-" : w.last_error; }}});
+    Section("Most wanted", report_.wanted, [](const ReportWanted& w) -> Fields {
+      return {{"", "PROBLEM", input::ShortProblem(w.problem)},
+              {"", "ENVIRONMENT", w.environment},
+              {"", "MISSES", w.misses},
+              {"", "WHY NOT", w.last_error.empty() ? "-" : w.last_error}};
+    });
     return std::move(out_);
   }
 
  private:
-  static constexpr Align kRight = Align::kRight;
-
   void Headline() {
     const ReportHeadline& h = report_.headline;
-    output::Table table({{"HEADLINE"}, {"", kRight}, {""}});
+    output::Table table({{"HEADLINE"}, {"", output::Align::kRight}, {""}});
     table.Add({"tunings", absl::StrCat(h.rows),
                absl::StrCat(h.problems, " problems, ", h.nodes, " nodes, ", h.environments,
                             " environments; measured ", h.measured, ", incomplete ", h.incomplete,
@@ -94,12 +89,12 @@ class Tables {
     table.Add({"hit ratio", Percent(h.hit_ratio),
                h.hit_ratio ? "of look-ups since the daemon started"
                            : "no look-ups are known; bundles do not say"});
-    table.Add(
-        {"faster than stock",
-         {Times(h.gain), h.gain && *h.gain > 1.005 ? output::Color::kGreen : output::Color::kNone},
-         h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
-                               " problems; stock is best in ", Percent(h.stock_is_best))
-                : "stock choice and winner were not both timed"});
+    table.Add({"faster than stock",
+               {TimesWord(h.gain),
+                h.gain && *h.gain > 1.005 ? output::Color::kGreen : output::Color::kNone},
+               h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
+                                     " problems; stock is best in ", Percent(h.stock_is_best))
+                      : "stock choice and winner were not both timed"});
     table.Add({"start-up time saved", FormatSeconds(h.search_seconds),
                "of searching, when every node starts again"});
     table.Add({"stale", Percent(h.stale),
@@ -137,13 +132,11 @@ class Tables {
   }
 
   void Shares() {
-    Section<ReportShare>("Which algorithms win", report_.shares,
-                         {{"GPU", [](auto& s) { return s.gpu_model; }},
-                          {"TYPE", [](auto& s) { return std::string(Name(s.data_type)); }},
-                          {"LAYOUT", [](auto& s) { return std::string(Name(s.layout)); }},
-                          {"OPERATION", [](auto& s) { return std::string(Name(s.operation)); }},
-                          {"PROBLEMS", [](auto& s) { return absl::StrCat(s.pairs); }, kRight},
-                          {"WINNERS BY ENGINE", Engines}});
+    Section("Which algorithms win", report_.shares, [](const ReportShare& s) -> Fields {
+      return {{"", "GPU", s.gpu_model},       {"", "TYPE", Name(s.data_type)},
+              {"", "LAYOUT", Name(s.layout)}, {"", "OPERATION", Name(s.operation)},
+              {"", "PROBLEMS", s.pairs},      {"", "WINNERS BY ENGINE", Engines(s)}};
+    });
   }
 
   static std::string Engines(const ReportShare& share) {
@@ -164,34 +157,33 @@ class Tables {
     std::stable_sort(slower.begin(), slower.end(), [](const ReportPair& a, const ReportPair& b) {
       return a.stock_us - a.winner_us > b.stock_us - b.winner_us;
     });
-    Section<ReportPair>("Stock choice against measured, most time first", slower,
-                        {{"PROBLEM", [this](auto& p) { return Problem(p); }},
-                         {"ENVIRONMENT", [this](auto& p) { return Environment(p); }},
-                         {"STOCK", [](auto& p) { return Micros(p.stock_us); }, kRight},
-                         {"WINNER", [](auto& p) { return Micros(p.winner_us); }, kRight},
-                         {"GAIN", [](auto& p) { return Times(p.stock_us / p.winner_us); }, kRight},
-                         {"WINNER", [this](auto& p) { return Candidate(p.winner); }}});
+    Section("Stock choice against measured, most time first", slower,
+            [this](const ReportPair& p) -> Fields {
+              return {{"", "PROBLEM", Problem(p)},
+                      {"", "ENVIRONMENT", Environment(p)},
+                      {"", "STOCK", output::Micros(p.stock_us)},
+                      {"", "WINNER", output::Micros(p.winner_us)},
+                      {"", "GAIN", Times(p.stock_us / p.winner_us)},
+                      {"", "WINNER", Candidate(p.winner)}};
+            });
   }
 
   void Disagreements() {
-    const auto nodes = [](const ReportDisagreement& d) {
-      size_t differ = 0;
-      for (const auto& other : d.others) differ += other.places.size();
-      return absl::StrCat(differ, " of ", d.nodes);
-    };
-    const auto worst = [](const ReportDisagreement& d) {
-      double ratio = 1;
-      for (const auto& other : d.others) ratio = std::max(ratio, other.cost_ratio);
-      return Times(ratio);
-    };
-    Section<ReportDisagreement>(
-        "Nodes that disagree, dearest first", report_.disagreements,
-        {{"PROBLEM", [this](auto& d) { return Problem(d); }},
-         {"ENVIRONMENT", [this](auto& d) { return Environment(d); }},
-         {"NODES", nodes, kRight},
-         {"WORST", worst, kRight},
-         {"COMMON WINNER", [this](auto& d) { return Candidate(d.winner); }},
-         {"FOUND BETTER", [this](auto& d) { return Candidate(d.others[0].candidate); }}});
+    Section("Nodes that disagree, dearest first", report_.disagreements,
+            [this](const ReportDisagreement& d) -> Fields {
+              size_t differ = 0;
+              double worst = 1;
+              for (const auto& other : d.others) {
+                differ += other.places.size();
+                worst = std::max(worst, other.cost_ratio);
+              }
+              return {{"", "PROBLEM", Problem(d)},
+                      {"", "ENVIRONMENT", Environment(d)},
+                      {"", "NODES", Value(absl::StrCat(differ, " of ", d.nodes)).Right()},
+                      {"", "WORST", Times(worst)},
+                      {"", "COMMON WINNER", Candidate(d.winner)},
+                      {"", "FOUND BETTER", Candidate(d.others[0].candidate)}};
+            });
   }
 
   void Upgrade(const ReportUpgrade& upgrade) {
@@ -203,57 +195,52 @@ class Tables {
     const std::string title = absl::StrCat(
         cudnn ? "cuDNN " : "Driver ", upgrade.from, " to ", upgrade.to, ", ", upgrade.subject, ": ",
         upgrade.points.size(), " problems, ", upgrade.regressions, " slower, ",
-        upgrade.improvements, " faster, ", Times(upgrade.ratio), " of the time");
+        upgrade.improvements, " faster, ", TimesWord(upgrade.ratio), " of the time");
     if (slower.empty()) {
       absl::StrAppend(&out_, "\n", output::Paint(title, output::Color::kBold, color_), "\n");
     }
-    Section<ReportUpgrade::Point>(
-        title, slower,
-        {{"PROBLEM", [this](auto& p) { return Problem(p); }},
-         {"BEFORE", [](auto& p) { return Micros(p.from_us); }, kRight},
-         {"AFTER", [](auto& p) { return Micros(p.to_us); }, kRight},
-         {"RATIO", [](auto& p) { return Times(p.to_us / p.from_us); }, kRight},
-         {"BEFORE", [this](auto& p) { return Candidate(p.from_winner); }},
-         {"AFTER", [this](auto& p) { return Candidate(p.to_winner); }}});
+    Section(title, slower, [this](const ReportUpgrade::Point& p) -> Fields {
+      return {{"", "PROBLEM", Problem(p)},
+              {"", "BEFORE", output::Micros(p.from_us)},
+              {"", "AFTER", output::Micros(p.to_us)},
+              {"", "RATIO", Times(p.to_us / p.from_us)},
+              {"", "BEFORE", Candidate(p.from_winner)},
+              {"", "AFTER", Candidate(p.to_winner)}};
+    });
   }
 
   void Gpus() {
     std::vector<ReportGpu> slow;
     std::copy_if(report_.gpus.begin(), report_.gpus.end(), std::back_inserter(slow),
                  [](const ReportGpu& gpu) { return gpu.slow; });
-    const auto clock = [](double mhz) { return mhz > 0 ? absl::StrFormat("%.0f MHz", mhz) : "-"; };
-    Section<ReportGpu>("Slow GPUs", slow,
-                       {{"NODE", [](auto& g) { return g.node; }},
-                        {"MODEL", [](auto& g) { return g.gpu_model; }},
-                        {"RATIO", [](auto& g) { return Times(g.ratio); }, kRight},
-                        {"PROBLEMS", [](auto& g) { return absl::StrCat(g.compared); }, kRight},
-                        {"CLOCK", [&](auto& g) { return clock(g.clock_mhz); }, kRight},
-                        {"MODEL'S", [&](auto& g) { return clock(g.model_clock_mhz); }, kRight},
-                        {"THROTTLED", [](auto& g) { return Percent(g.throttled); }, kRight},
-                        {"GPU", [](auto& g) { return g.gpu_uuid.empty() ? "-" : g.gpu_uuid; }}});
+    const auto clock = [](double mhz) {
+      return Value(mhz > 0 ? absl::StrFormat("%.0f MHz", mhz) : "-").Right();
+    };
+    Section("Slow GPUs", slow, [&](const ReportGpu& g) -> Fields {
+      return {{"", "NODE", g.node},
+              {"", "MODEL", g.gpu_model},
+              {"", "RATIO", Times(g.ratio)},
+              {"", "PROBLEMS", g.compared},
+              {"", "CLOCK", clock(g.clock_mhz)},
+              {"", "MODEL'S", clock(g.model_clock_mhz)},
+              {"", "THROTTLED", Value(Percent(g.throttled)).Right()},
+              {"", "GPU", g.gpu_uuid.empty() ? "-" : g.gpu_uuid}};
+    });
   }
 
   // The first rows of them; nothing where there is nothing.
-  template <typename Row>
-  void Section(const std::string& title, const std::vector<Row>& rows,
-               const std::vector<Column<Row>>& columns) {
+  template <typename Row, typename FieldsOf>
+  void Section(const std::string& title, const std::vector<Row>& rows, const FieldsOf& fields_of) {
     if (rows.empty()) return;
-    std::vector<output::Table::Column> heads;
-    for (const Column<Row>& column : columns) heads.push_back({column.title, column.align});
-    output::Table table(heads);
-    for (size_t i = 0; i < std::min(top_, rows.size()); ++i) {
-      std::vector<output::Table::Cell> cells;
-      for (const Column<Row>& column : columns) cells.push_back(column.cell(rows[i]));
-      table.Add(std::move(cells));
-    }
+    const std::vector<Row> shown(rows.begin(), rows.begin() + std::min(top_, rows.size()));
     absl::StrAppend(
         &out_, "\n", output::Paint(title, output::Color::kBold, color_),
         rows.size() > top_ ? absl::StrCat(" (the first ", top_, " of ", rows.size(), ")") : "",
-        "\n", table.Render(width_, color_));
+        "\n", output::TableOf(shown, fields_of, rows[0]).Render(width_, color_));
   }
 
-  static std::string Digits(double value) { return absl::StrFormat("%.4g", value); }
-  static std::string Micros(double us) { return output::FormatMicroseconds(us); }
+  static Value Digits(double value) { return Value(absl::StrFormat("%.4g", value)).Right(); }
+  static Value Times(double ratio) { return Value(TimesWord(ratio)).Right(); }
   static std::string FormatSeconds(double seconds) {
     // As on the page.
     if (seconds < 120) return absl::StrFormat("%.3g s", seconds);
@@ -282,7 +269,53 @@ class Tables {
   std::string out_;
 };
 
+output::Fields RowFields(const ReportRow& row, const ReportData& data) {
+  const convtune::Environment& environment = data.EnvironmentOf(row);
+  const ReportPlace& place = data.places()[static_cast<size_t>(row.place)];
+  const auto number = [](double value) { return Value(absl::StrFormat("%.7g", value)); };
+  const auto time = [&](double value) { return value > 0 ? number(value) : Value(""); };
+  const auto candidate = [&](int of) {
+    return of < 0 ? Value("") : Value(data.candidates()[static_cast<size_t>(of)]);
+  };
+  return {{"problem", "", data.ProblemOf(row).text},
+          {"environment", "", environment.ToText()},
+          {"gpu_model", "", environment.gpu_model},
+          {"cudnn", "", environment.cudnn.ToText()},
+          {"node", "", place.node},
+          {"gpu_uuid", "", place.gpu_uuid},
+          {"driver", "", place.driver},
+          {"cuda", "", place.cuda},
+          {"evidence", "", Name(row.evidence)},
+          {"winner", "", candidate(row.winner)},
+          {"winner_us", "", time(row.winner_us())},
+          {"stock", "", candidate(row.stock)},
+          {"stock_us", "", time(row.stock_us())},
+          {"sm_clock_mhz", "", time(row.sm_clock_mhz)},
+          {"throttled", "", row.throttled ? Value(*row.throttled) : Value("")},
+          {"workspace_bytes", "", row.workspace_bytes},
+          {"candidates", "", row.candidate_count},
+          {"tuned", "",
+           absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMicros(row.tune_time_us),
+                            absl::UTCTimeZone())},
+          {"search_seconds", "", number(row.elapsed_seconds())}};
+}
+
 }  // namespace
+
+output::Fields ReportColumns() {
+  ReportData any;
+  const ReportRow row{.environment = any.AddEnvironment("", {}),
+                      .problem = any.AddProblem("fwd,x=1x1x1x1,w=1x1x1x1"),
+                      .place = any.AddPlace({})};
+  return RowFields(row, any);
+}
+
+void WriteReportCsv(const ReportData& data, std::ostream& out) {
+  out << output::CsvHeading(ReportColumns());
+  for (const auto& [key, rows] : data.pairs()) {
+    for (const ReportRow& row : rows) out << output::CsvRow(RowFields(row, data));
+  }
+}
 
 std::string ReportTables(const ReportData& data, const Report& report, size_t top, int width,
                          bool color) {

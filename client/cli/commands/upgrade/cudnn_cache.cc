@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "client/cli/app/child_program.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
@@ -79,20 +78,6 @@ std::string LastLineWith(const std::string& text, absl::string_view part) {
   return found;
 }
 
-// `known` is in ascending order.
-std::string NotOnPypi(const std::string& package, const std::string& version,
-                      const std::vector<std::string>& known) {
-  return absl::StrCat("PyPI has no ", package, " ", version, ": it has ", known.front(), " to ",
-                      known.back());
-}
-
-// Those of a list of pip's that are versions of cuDNN.
-std::vector<std::string> VersionsIn(absl::string_view list) {
-  std::vector<std::string> all = absl::StrSplit(list, ", ");
-  std::erase_if(all, [](const std::string& one) { return !IsCudnnVersion(one); });
-  return all;
-}
-
 // Of a pip that asks nobody and does not wait long.
 std::vector<std::string> PipCommand(std::vector<std::string> words) {
   words.insert(words.begin(), {app::PythonInterpreter(), "-m", "pip"});
@@ -120,8 +105,12 @@ std::string ExplainPip(const std::string& package, const std::string& version,
   if (at != std::string::npos && !absl::StartsWith(output.substr(at), "(from versions: none)")) {
     std::string known = output.substr(at + mark.size());
     known = known.substr(0, known.find(')'));
-    const std::vector<std::string> all = VersionsIn(known);
-    if (!all.empty()) return NotOnPypi(package, version, all);
+    std::vector<std::string> all = absl::StrSplit(known, ", ");  // in ascending order
+    std::erase_if(all, [](const std::string& one) { return !IsCudnnVersion(one); });
+    if (!all.empty()) {
+      return absl::StrCat("PyPI has no ", package, " ", version, ": it has ", all.front(), " to ",
+                          all.back());
+    }
   }
   if (absl::StrContains(output, "No module named pip")) {
     return absl::StrCat(app::PythonInterpreter(),
@@ -166,28 +155,6 @@ absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const st
   }
   found.library_path = absl::StrJoin(folders, ":");
   return found;
-}
-
-absl::Status CudnnCache::LookUp(const std::string& option, const std::string& name) {
-  if (name.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::optional<Wheel> wheel, Read(option, name));
-  if (!wheel) return absl::OkStatus();
-  const std::vector<int> wanted = NumbersOf(wheel->version);
-  if (!CachedVersion(wheel->prefix(), wanted).empty()) return absl::OkStatus();
-  const auto said = app::RunToEnd(PipCommand({"index", "versions", wheel->package()}), {},
-                                  app::ChildErrors::kOutput);
-  // A pip that is too old for this says nothing either.
-  if (!said.ok() || said->exit_code != 0) return absl::OkStatus();
-  const std::string mark = "Available versions: ";
-  const std::string line = LastLineWith(said->text, mark);
-  if (line.empty()) return absl::OkStatus();
-  std::vector<std::string> known = VersionsIn(absl::StripPrefix(line, mark));
-  std::reverse(known.begin(), known.end());
-  const bool has = absl::c_any_of(
-      known, [&](const std::string& one) { return IsOneOf(NumbersOf(one), wanted); });
-  if (has || known.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(option, ": ", NotOnPypi(wheel->package(), wheel->version, known)));
 }
 
 std::string CudnnCache::Wheel::package() const {

@@ -50,10 +50,6 @@ class CudnnCache {
   // name `option` and the rule.
   absl::StatusOr<CudnnFolder> Find(const std::string& option, const std::string& name);
 
-  // An error if Find would refuse `name`: there is no such folder, or PyPI lacks the
-  // version. Downloads nothing. OK where PyPI does not say: Find decides.
-  absl::Status LookUp(const std::string& option, const std::string& name);
-
  private:
   // A version and the CUDA that its wheel is for.
   struct Wheel {

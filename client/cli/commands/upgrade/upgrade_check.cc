@@ -74,6 +74,7 @@ class UpgradeCheckCommand final : public app::Command {
         ->type_name("FOLDER");
     app->add_option("--worker", worker_, "convtune-worker (default: the one beside this program)")
         ->type_name("FILE");
+    app::SayColumns(app, ColumnsOfUpgrade());
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -96,13 +97,12 @@ class UpgradeCheckCommand final : public app::Command {
     ASSIGN_OR_RETURN(const auto profiles, FindProfiles(stored.gpu_model()));
     CudnnCache cache(
         {cache_, worker_, [&context](const std::string& words) { context.Say(words); }});
-    // Before a download: the other version must be there as well.
-    RETURN_IF_ERROR(cache.LookUp("--to", to_));
+    // First the one that may not be there yet: a mistake costs no download of the other.
+    ASSIGN_OR_RETURN(const CudnnFolder to, cache.Find("--to", to_));
     ASSIGN_OR_RETURN(const CudnnFolder from,
                      from_.empty() && !stored.cudnn_version().empty()
                          ? CudnnOf(stored.cudnn_version(), profiles[0].second, problems[0], &cache)
                          : cache.Find("--from", from_));
-    ASSIGN_OR_RETURN(const CudnnFolder to, cache.Find("--to", to_));
     std::vector<ProfileChanges> results;
     for (const auto& [name, file] : profiles) {
       ASSIGN_OR_RETURN(ProfileChanges changes, Compare(file, from, to, problems));
@@ -187,7 +187,8 @@ class UpgradeCheckCommand final : public app::Command {
     std::set<std::string> environments;
     int legacy = 0;
     do {
-      ASSIGN_OR_RETURN(const v1::ListTuningsResponse page, client->ListTunings(request));
+      ASSIGN_OR_RETURN(const v1::ListTuningsResponse page,
+                       client->Call<v1::ListTuningsResponse>(request));
       for (const v1::Tuning& tuning : page.tunings()) {
         ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(tuning.problem_text()));
         environments.insert(tuning.environment().text());

@@ -163,6 +163,8 @@ output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
 
 }  // namespace
 
+output::Fields ColumnsOfUpgrade() { return UpgradeFields({}, /*several_profiles=*/true); }
+
 void PrintUpgrade(app::Context& context, const std::vector<AskedProblem>& problems,
                   const std::vector<ProfileChanges>& profiles, bool all) {
   const auto fields_of = [&](const UpgradeRow& row) {

@@ -17,6 +17,8 @@ struct ProfileChanges {
   std::vector<UpgradeChange> changes;  // one for each problem, in order
 };
 
+// The columns of a change.
+output::Fields ColumnsOfUpgrade();
 // Prints to io.out in the context's format, and says the summary in words. The
 // table has the problems that changed, or all of them.
 void PrintUpgrade(app::Context& context, const std::vector<AskedProblem>& problems,

@@ -16,7 +16,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
-#include "client/cpp/release_client.h"
+#include "convtune/v1/release_service.pb.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
 #include "proto/convert/record_codec.h"
@@ -160,7 +160,8 @@ class WarmCommand final : public app::Command {
                                      FirstChoices* choices) {
     const auto client = context.Connect();
     if (!client.ok()) return 0;
-    const auto listed = (*client)->ListEnvironments();
+    const auto listed =
+        (*client)->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
     if (!listed.ok()) return 0;
     size_t asked = 0;
     for (const v1::Environment& other : listed->environments()) {
@@ -246,10 +247,11 @@ class WarmCommand final : public app::Command {
   // Counts the answers of `rows` that a restart loses, and those that only the daemon gives.
   static void CountUnkept(app::Context& context, const std::vector<ProblemRow>& rows,
                           const std::map<std::string, v1::Answer>& answers, WarmSummary* summary) {
-    const auto client = client::ReleaseClient::Create(context.settings().client);
+    const auto client = context.Connect();
     if (client.ok()) {
       // A daemon older than this call, or one without releases, gives no answer.
-      if (const auto publication = (*client)->GetPublication(); publication.ok()) {
+      if (const auto publication = (*client)->Call<v1::Publication>(v1::GetPublicationRequest());
+          publication.ok()) {
         summary->publish_evidence = publication->publish_evidence();
       }
     }
@@ -299,7 +301,7 @@ class WarmCommand final : public app::Command {
       v1::GetTuningRequest request;
       request.set_environment(summary->environment);
       request.mutable_problem()->set_text(rows[i].problem.ToText());
-      const auto tuning = (*client)->GetTuning(request);
+      const auto tuning = (*client)->Call<v1::Tuning>(request);
       if (!tuning.ok() && !absl::IsNotFound(tuning.status())) return;
       if (!tuning.ok()) continue;
       summary->search_time += FromProto(tuning->elapsed());

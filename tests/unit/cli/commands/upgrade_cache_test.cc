@@ -189,27 +189,6 @@ TEST_F(CudnnCacheTest, AFolderIsTakenWithoutPip) {
   EXPECT_THAT(Find("")->folder, IsEmpty());
 }
 
-TEST_F(CudnnCacheTest, AVersionIsLookedUpWithoutADownload) {
-  const auto look_up = [&](const std::string& name) {
-    return upgrade::CudnnCache({cache_, folder_ + "/worker", nullptr}).LookUp("--to", name);
-  };
-  Script("python", "echo \"$*\" >> " + folder_ +
-                       "/asked\necho 'nvidia-cudnn-cu13 (9.28.1.4)'\n"
-                       "echo 'Available versions: 9.28.1.4, 9.13.0.50, 9.12.0.46, 0.0.1'");
-  EXPECT_EQ(look_up("9.99").message(),
-            "--to: PyPI has no nvidia-cudnn-cu13 9.99: it has 9.12.0.46 to 9.28.1.4");
-  EXPECT_TRUE(look_up("9.28").ok());
-  EXPECT_TRUE(look_up("9.28.1.4").ok());
-  EXPECT_THAT(Asked(), testing::Not(HasSubstr("install")));
-  EXPECT_EQ(look_up(folder_ + "/none").message(), "--to: there is no folder " + folder_ + "/none");
-  // What is in the cache is there, and a pip that does not say leaves it to the download.
-  fs::create_directories(cache_ + "/cu13-9.98.0.1/lib");
-  std::ofstream(cache_ + "/cu13-9.98.0.1/lib/libcudnn.so.9") << "";
-  EXPECT_TRUE(look_up("9.98").ok());
-  Script("python", "echo 'ERROR: unknown command \"index\"'; exit 1");
-  EXPECT_TRUE(look_up("9.99").ok());
-}
-
 TEST_F(CudnnCacheTest, AFolderWithoutCudnnAndNonsenseAreRefused) {
   EXPECT_EQ(Find(folder_ + "/none").status().message(),
             "--to: there is no folder " + folder_ + "/none");

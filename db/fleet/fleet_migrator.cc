@@ -10,7 +10,7 @@ namespace {
 // others stands what operators decide, and what the tables are.
 constexpr char kNodeTables[] =
     "environments, problems, nodes, node_epochs, node_devices, provenances, evidence, pooled, "
-    "pool_queue, pooled_payloads, report_groups, batches, tasks, task_failures, wanted, upkeep";
+    "pool_queue, pooled_payloads, batches, tasks, task_failures, wanted, upkeep";
 constexpr char kDecisionTables[] = "releases, release_choices, pins, bans";
 
 absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,

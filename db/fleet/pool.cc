@@ -53,16 +53,6 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(postgres::Connection& pos
   return all;
 }
 
-// Nobody says anything of the key any more.
-absl::Status Remove(postgres::Connection& postgres, const PoolKey& key) {
-  for (const char* const table : {"pooled", "report_groups"}) {
-    RETURN_IF_ERROR(postgres.Execute(
-        absl::StrCat("DELETE FROM ", table, " WHERE environment_id = $1 AND problem_id = $2"),
-        {key.environment_id, key.problem_id}));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Write(postgres::Connection& postgres, const PoolKey& key, size_t nodes,
                    const PooledTuning& pooled) {
   const Tuning& tuning = pooled.tuning;
@@ -89,20 +79,16 @@ absl::Status Write(postgres::Connection& postgres, const PoolKey& key, size_t no
       winner_high_us = first.high_us;
     }
   }
-  RETURN_IF_ERROR(postgres.Execute(
-      "INSERT INTO pooled (environment_id, problem_id, winner, winner_us, winner_high_us, "
-      "candidates, lows_us, node_count, evidence, digest) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,"
-      "substring(sha256($10) FROM 1 FOR 16)) ON CONFLICT (environment_id, problem_id) DO UPDATE "
-      "SET winner = EXCLUDED.winner, winner_us = EXCLUDED.winner_us, winner_high_us = "
-      "EXCLUDED.winner_high_us, candidates = EXCLUDED.candidates, lows_us = EXCLUDED.lows_us, "
-      "node_count = EXCLUDED.node_count, evidence = EXCLUDED.evidence, digest = EXCLUDED.digest",
-      {key.environment_id, key.problem_id, winner, winner_us, winner_high_us, candidates, lows,
-       nodes, tuning.evidence, postgres::Bytes{payload}}));
   return postgres.Execute(
-      "INSERT INTO report_groups (environment_id, problem_id, row_count, rows) VALUES "
-      "($1, $2, $3, $4) ON CONFLICT (environment_id, problem_id) DO UPDATE SET "
-      "row_count = EXCLUDED.row_count, rows = EXCLUDED.rows",
-      {key.environment_id, key.problem_id, nodes, postgres::Bytes{pooled.report_rows}});
+      "INSERT INTO pooled (environment_id, problem_id, winner, winner_us, winner_high_us, "
+      "candidates, lows_us, node_count, evidence, report_rows, digest) VALUES ($1, $2, $3, $4, $5, "
+      "$6, $7, $8, $9, $10, substring(sha256($11) FROM 1 FOR 16)) ON CONFLICT (environment_id, "
+      "problem_id) DO UPDATE SET winner = EXCLUDED.winner, winner_us = EXCLUDED.winner_us, "
+      "winner_high_us = EXCLUDED.winner_high_us, candidates = EXCLUDED.candidates, lows_us = "
+      "EXCLUDED.lows_us, node_count = EXCLUDED.node_count, evidence = EXCLUDED.evidence, "
+      "report_rows = EXCLUDED.report_rows, digest = EXCLUDED.digest",
+      {key.environment_id, key.problem_id, winner, winner_us, winner_high_us, candidates, lows,
+       nodes, tuning.evidence, postgres::Bytes{pooled.report_rows}, postgres::Bytes{payload}});
 }
 
 }  // namespace
@@ -122,8 +108,11 @@ absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& n
   for (const postgres::Row row : queued) {
     const PoolKey key{row[0], row[1]};
     ASSIGN_OR_RETURN(const std::vector<NodeEvidence> evidence, ReadEvidence(postgres, key));
-    RETURN_IF_ERROR(evidence.empty() ? Remove(postgres, key)
-                                     : Write(postgres, key, evidence.size(), pool(evidence)));
+    RETURN_IF_ERROR(evidence.empty()
+                        ? postgres.Execute("DELETE FROM pooled WHERE environment_id = $1 AND "
+                                           "problem_id = $2",
+                                           {key.environment_id, key.problem_id})
+                        : Write(postgres, key, evidence.size(), pool(evidence)));
   }
   RETURN_IF_ERROR(transaction.Commit());
   return queued.size();

@@ -47,14 +47,13 @@ absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& p
 }
 
 absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres) {
-  return postgres.QueryValue<int64_t>(
-      "SELECT COALESCE(SUM(row_count), 0)::bigint FROM report_groups");
+  return postgres.QueryValue<int64_t>("SELECT COALESCE(SUM(node_count), 0)::bigint FROM pooled");
 }
 
 absl::Status ReadReportGroups(postgres::Connection& postgres,
                               const std::function<absl::Status(const ReportGroup&)>& take) {
   return postgres.Stream(
-      "SELECT e.text, e.gpu_model, q.text, g.rows FROM report_groups g JOIN environments e USING "
+      "SELECT e.text, e.gpu_model, q.text, p.report_rows FROM pooled p JOIN environments e USING "
       "(environment_id) JOIN problems q USING (problem_id) ORDER BY e.text, q.text",
       {}, [&](const postgres::Row& row) {
         return take({row[0], row[1], row[2], row[3].bytes()});

@@ -33,14 +33,14 @@ COLUMNS = {
     "problems": "problem_id, text",
     "nodes": "node_id, name, daemon_start_time, lookups, hits",
     "provenances": "provenance_id, node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, memory_bytes",
-    "report_groups": "environment_id, problem_id, row_count, rows",
+    "pooled": "environment_id, problem_id, candidates, lows_us, node_count, evidence, digest, report_rows",
 }
 # What the report asks; db/fleet/reports.cc.
 STATEMENTS = [
     "SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, p.cuda_version, p.memory_bytes, "
     "p.cublaslt_build, p.nvrtc_build FROM provenances p JOIN nodes n USING (node_id) ORDER BY p.provenance_id",
-    "SELECT COALESCE(SUM(row_count), 0)::bigint FROM report_groups",
-    "SELECT e.text, e.gpu_model, q.text, g.rows FROM report_groups g JOIN environments e USING (environment_id) JOIN "
+    "SELECT COALESCE(SUM(node_count), 0)::bigint FROM pooled",
+    "SELECT e.text, e.gpu_model, q.text, p.report_rows FROM pooled p JOIN environments e USING (environment_id) JOIN "
     "problems q USING (problem_id) ORDER BY e.text, q.text",
     "SELECT COUNT(*), COALESCE(SUM(lookups), 0)::bigint, COALESCE(SUM(hits), 0)::bigint FROM nodes WHERE daemon_start_time "
     "IS NOT NULL",
@@ -125,7 +125,7 @@ def measure_filled(build, conninfo, facts, runs, plans=None):
             cpu.setdefault(kind, []).append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     report = json.loads(done.stdout)
     assert report["headline"]["rows"] == facts["rows"], report["headline"]
-    (size,), = psql(conninfo, "SELECT pg_size_pretty(pg_total_relation_size('report_groups'))")
+    (size,), = psql(conninfo, "SELECT pg_size_pretty(pg_total_relation_size('pooled'))")
     if plans:
         with plans.open("w") as file:
             for statement in STATEMENTS:
@@ -158,7 +158,7 @@ def main():
     for fact, found in result["found"].items():
         planted = {tuple(f) if isinstance(f, list) else f for f in result["facts"][fact]}
         print(f"{fact:20} planted {len(planted)}, found {len(found & planted)}, not there {len(found - planted)}")
-    print(f"report_groups {result['size']}")
+    print(f"pooled {result['size']}")
 
 
 if __name__ == "__main__":

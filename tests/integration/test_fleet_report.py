@@ -69,7 +69,7 @@ def test_the_fleets_report_has_the_numbers_of_its_nodes_bundles(simulated, cli, 
 def test_it_finds_all_that_was_planted_and_nothing_else(simulated):
     conninfo, _, facts = simulated
     report = document(conninfo)
-    assert report["headline"]["rows"] == facts["rows"] == int(psql(conninfo, "SELECT SUM(row_count) FROM report_groups")[0][0])
+    assert report["headline"]["rows"] == facts["rows"] == int(psql(conninfo, "SELECT SUM(node_count) FROM pooled")[0][0])
     for fact, found in fleet_report.findings(report).items():
         planted = {tuple(f) if isinstance(f, list) else f for f in facts[fact]}
         assert planted and found == planted, (fact, found ^ planted)
@@ -178,9 +178,9 @@ def test_what_it_did_not_make_is_said(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, numbered(0))
     fleet.wait_delivered(1)
-    fleet.sql("UPDATE report_groups SET rows = substring(rows FROM 1 FOR length(rows) - 3)")
+    fleet.sql("UPDATE pooled SET report_rows = substring(report_rows FROM 1 FOR length(report_rows) - 3)")
     done = subprocess.run([program("convtune-fleet"), "report", "--postgres", fleet.conninfo], capture_output=True, text=True)
-    assert done.returncode == 1 and "report_groups" in done.stderr and done.stdout == "", done
+    assert done.returncode == 1 and "report_rows" in done.stderr and done.stdout == "", done
 
 
 def test_options_are_checked(fleet):

@@ -143,8 +143,12 @@ CREATE TABLE pooled (
   node_count integer NOT NULL,
   evidence smallint NOT NULL,
   digest bytea NOT NULL CHECK (length(digest) = 16),
+  -- The input of reports: all nodes' current rows in one.
+  report_rows bytea NOT NULL,
   PRIMARY KEY (environment_id, problem_id)
 );
+-- Report rows are numbers that do not compress, and are always read whole.
+ALTER TABLE pooled ALTER COLUMN report_rows SET STORAGE EXTERNAL;
 
 -- Keys whose evidence changed since it was pooled.
 CREATE TABLE pool_queue (
@@ -286,18 +290,6 @@ CREATE TABLE wanted (
   misses bigint NOT NULL,
   PRIMARY KEY (environment_id, problem_id, node_id)
 );
-
--- The input of reports: for each key all nodes' current rows in one, written in each
--- transaction that pools the key.
-CREATE TABLE report_groups (
-  environment_id integer NOT NULL REFERENCES environments,
-  problem_id integer NOT NULL REFERENCES problems,
-  row_count integer NOT NULL,
-  rows bytea NOT NULL,
-  PRIMARY KEY (environment_id, problem_id)
-);
--- Report rows are numbers that do not compress, and are always read whole.
-ALTER TABLE report_groups ALTER COLUMN rows SET STORAGE EXTERNAL;
 
 -- Recurring work of the fleet, each with the time when an agent did it last. The
 -- first agent that finds it due does it.

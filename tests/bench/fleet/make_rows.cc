@@ -1,6 +1,6 @@
 // convtune-bench-fleet-rows FOLDER NODES PROBLEMS PER_NODE: the rows of a simulated
 // fleet (tests/unit/report/simulated_fleet.h), as COPY in text form reads them:
-// FOLDER/{environments,problems,nodes,provenances,report_groups} are files, or pipes that are
+// FOLDER/{environments,problems,nodes,provenances,pooled} are files, or pipes that are
 // opened one after the other.
 // FOLDER/facts.json says what a report has to find.
 #include <cstdarg>
@@ -61,7 +61,7 @@ class Rows {
   void Write() {
     Names();
     {
-      Table groups(folder_, "report_groups");
+      Table groups(folder_, "pooled");
       for (size_t e = 0; e < fleet_.environments().size(); ++e) {
         for (size_t p = 0; p < fleet_.problems().size(); ++p) {
           Group(static_cast<int>(e), static_cast<int>(p), &groups);
@@ -122,7 +122,7 @@ class Rows {
       group.push_back({nodes[i] + 1, &tunings[i]});
     }
     rows_ += std::ssize(group);
-    groups->Print("%d\t%d\t%zu\t\\\\x", e + 1, p + 1, group.size());
+    groups->Print("%d\t%d\t{}\t{}\t%zu\t40\t\\\\x%032d\t\\\\x", e + 1, p + 1, group.size(), 0);
     groups->Write(absl::BytesToHexString(
         report::PackGroup(group, fleet_.environments()[static_cast<size_t>(e)])));
     groups->Write("\n");

@@ -7,10 +7,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/atomic_file.h"
+#include "client/fleet/commands.h"
 #include "db/bundle/bundle_writer.h"
 #include "db/fleet/node_tunings.h"
 #include "proto/base/status_macros.h"
-#include "server/fleet/commands.h"
 
 namespace convtune::fleet {
 namespace {
@@ -29,18 +29,18 @@ std::string BundleName(const NumberedNode& node) {
 
 class ExportNodesCommand final : public FleetCommand {
  public:
+  using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
     CLI::App* const app =
         AddVerb(root, "export", "write what each node measured itself to a bundle of its own",
-                [this] { return Run(); });
+                cli::app::Rows::kNo);
     app->add_option("folder", folder_, "made if need be; gets NODE.bundle")
         ->type_name("FOLDER")
         ->required();
     app->add_option("--node", nodes_, "of this node alone; repeatable")->type_name("NAME");
   }
 
- private:
-  absl::Status Run() {
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     // All bundles are of one moment.
     ASSIGN_OR_RETURN(db::postgres::Transaction transaction,
@@ -62,11 +62,12 @@ class ExportNodesCommand final : public FleetCommand {
       ++bundles;
       tunings += written;
     }
-    Print(cli::output::JsonObject({{"bundles", bundles}, {"tunings", tunings}}),
-          absl::StrCat("wrote ", tunings, " tunings of ", bundles, " nodes to ", folder_));
-    return absl::OkStatus();
+    return PrintOutcome(
+        context, {{"bundles", bundles}, {"tunings", tunings}},
+        absl::StrCat("wrote ", tunings, " tunings of ", bundles, " nodes to ", folder_));
   }
 
+ private:
   absl::StatusOr<int64_t> Write(db::postgres::Connection& postgres,
                                 const NumberedNode& node) const {
     ASSIGN_OR_RETURN(
@@ -89,8 +90,8 @@ class ExportNodesCommand final : public FleetCommand {
 
 }  // namespace
 
-std::unique_ptr<FleetCommand> NewExportNodesCommand() {
-  return std::make_unique<ExportNodesCommand>();
+std::unique_ptr<cli::app::Command> NewExportNodesCommand(const PostgresFlags& flags) {
+  return std::make_unique<ExportNodesCommand>(flags);
 }
 
 }  // namespace convtune::fleet

@@ -85,7 +85,7 @@ class Agent {
     std::string name;  // by which the daemon is asked
     Environment environment;
     std::string driver_version;
-    int devices = 0;
+    std::vector<std::string> devices;  // their names
   };
   struct RunningTask {
     db::fleet::FleetTask task;
@@ -103,6 +103,7 @@ class Agent {
   absl::Status Turn();
   absl::Status EnsureConnected();
   absl::Status ReadPlaces();
+  // Reads the places anew, too.
   absl::Status Heartbeat();
   absl::Status Wanted();
   // Delivers what waits, and puts the fleet's choice back where a tuning of this

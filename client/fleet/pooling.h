@@ -20,9 +20,6 @@ namespace convtune::fleet {
 // 3.2) where at least nine nodes timed it, else the medians of the nodes' own
 // intervals. Candidates are ranked as on a node (RankCandidates). With one node
 // everything is that node's.
-//
-// A node disagrees if its own winner is another candidate and its own interval of
-// the pooled winner lies wholly above that of its own: within noise nobody does.
 db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>& evidence);
 
 }  // namespace convtune::fleet

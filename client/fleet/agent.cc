@@ -1,4 +1,4 @@
-#include "server/fleet/agent.h"
+#include "client/fleet/agent.h"
 
 #include <unistd.h>
 
@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/fleet/pooling.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_environment.h"
 #include "db/fleet/bans.h"
@@ -19,8 +20,6 @@
 #include "proto/convert/record_codec.h"
 #include "proto/model/text.h"
 #include "proto/model/tuning/digest.h"
-#include "server/decision/ranking.h"
-#include "server/fleet/pooling.h"
 #include "server/logging/log.h"
 
 namespace convtune::fleet {
@@ -58,9 +57,6 @@ std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   delivery.environment = environment.environment;
   delivery.tuning = *std::move(tuning);
   delivery.tuning.provenance = environment.provenance;
-  const std::vector<Candidate>& candidates = delivery.tuning.candidates;
-  if (!candidates.empty() && candidates.front().usable()) delivery.winner = 0;
-  delivery.stock = StockIndex(candidates);
   delivery.relayed = row.relayed();
   return delivery;
 }
@@ -193,7 +189,6 @@ absl::Status Agent::Turn() {
   const bool may_have_delivered = state_.outbox_depth() > 0 || !running_.empty();
   const bool refresh = announced_ || absl::Now() >= next_refresh_;
   if (absl::Now() >= next_refresh_) {
-    RETURN_IF_ERROR(ReadPlaces());
     RETURN_IF_ERROR(Heartbeat());
     RETURN_IF_ERROR(Wanted());
     RETURN_IF_ERROR(Upkeep());
@@ -293,9 +288,9 @@ absl::Status Agent::ReadPlaces() {
     if (environment.simulated()) continue;
     environment.gpu_model = proto.gpu_model();
     ASSIGN_OR_RETURN(const int64_t id, names_->Environment(environment));
-    Place place{id, proto.name(), environment, proto.provenance().driver_version(), 0};
+    Place place{id, proto.name(), environment, proto.provenance().driver_version(), {}};
     for (const v1::Device& device : devices.devices()) {
-      if (device.environment() == proto.name()) ++place.devices;
+      if (device.environment() == proto.name()) place.devices.push_back(device.name());
     }
     places.emplace(proto.text(), std::move(place));
   }
@@ -311,12 +306,9 @@ std::vector<int64_t> Agent::PlaceIds() const {
 }
 
 absl::Status Agent::Heartbeat() {
+  RETURN_IF_ERROR(ReadPlaces());
   ASSIGN_OR_RETURN(const v1::ServerInfo info,
                    daemon_->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
-  ASSIGN_OR_RETURN(const v1::ListEnvironmentsResponse environments,
-                   daemon_->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest()));
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
-                   daemon_->Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()));
   db::fleet::Heartbeat& heartbeat = heartbeat_;
   heartbeat.node_time = options_.clock->Now();
   heartbeat.agent_version = options_.version;
@@ -325,21 +317,14 @@ absl::Status Agent::Heartbeat() {
   heartbeat.tuning_count = info.tuning_count();
   heartbeat.lookups = info.lookups();
   heartbeat.hits = info.hits();
-  heartbeat.queue_depth = info.queue_depth();
   heartbeat.outbox_depth = state_.outbox_depth();
   heartbeat.outbox_dropped = state_.outbox_dropped();
-  heartbeat.outbox_superseded = state_.outbox_superseded();
   heartbeat.outbox_lag = OutboxLag();
   heartbeat.release = state_.release();
   heartbeat.devices.clear();
-  for (const v1::Device& device : devices.devices()) {
-    for (const v1::Environment& environment : environments.environments()) {
-      if (!environment.current() || environment.name() != device.environment()) continue;
-      const Place* const place = FindPlace(environment.text());
-      if (place == nullptr) continue;
-      heartbeat.devices.push_back({device.name(), place->environment,
-                                   convtune::FromProto(environment.provenance()),
-                                   static_cast<int>(device.state())});
+  for (const auto& [text, place] : places_) {
+    for (const std::string& device : place.devices) {
+      heartbeat.devices.push_back({device, place.environment, place.driver_version});
     }
   }
   const absl::Status written = db::fleet::WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
@@ -783,9 +768,10 @@ absl::Status Agent::ClaimMore() {
     const auto busy = std::count_if(running_.begin(), running_.end(), [&](const auto& running) {
       return running.task.environment_id == place.id;
     });
-    if (busy >= place.devices) continue;
+    const auto devices = std::ssize(place.devices);
+    if (busy >= devices) continue;
     environments.push_back(place.id);
-    room += place.devices - busy;
+    room += devices - busy;
   }
   if (environments.empty()) return absl::OkStatus();
   // This node's own callers go first.

@@ -1,18 +1,25 @@
 // The verb agent, and the probe that asks whether one is alive.
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ostream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/cli/output/units.h"
+#include "client/fleet/agent.h"
+#include "client/fleet/commands.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
-#include "server/fleet/agent.h"
-#include "server/fleet/alive_sign.h"
-#include "server/fleet/commands.h"
+#include "proto/base/unique_fd.h"
 #include "server/logging/log.h"
 #include "server/logging/logging.h"
 
@@ -23,6 +30,54 @@ namespace {
 constexpr absl::Duration kAgentConnectTimeout = absl::Seconds(4);
 // After so many heartbeats without a word the server frees the node's name.
 constexpr int kAgentIdleRefreshes = 4;
+constexpr absl::Duration kBetweenSigns = absl::Seconds(1);  // of life
+
+volatile std::sig_atomic_t stop_requested = 0;
+volatile std::sig_atomic_t reload_requested = 0;
+
+// From then on SIGINT and SIGTERM ask for a stop, and SIGHUP for a reload.
+void CatchSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = [](int) { reload_requested = 1; };
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+// An AliveSign says that the agent goes on: to systemd's watchdog, and to the probe of a pod by
+// the time of a file. For one thread.
+class AliveSign {
+ public:
+  // Makes the file, for its owner alone, unless `path` is empty. INVALID_ARGUMENT:
+  // it cannot be made.
+  static absl::StatusOr<AliveSign> Create(const std::string& path) {
+    if (path.empty()) return AliveSign(path);
+    const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    if (file.get() >= 0) return AliveSign(path);
+    return absl::InvalidArgumentError(
+        absl::StrCat("--alive-file: cannot make ", path, ": ", std::strerror(errno)));
+  }
+
+  // At most one sign a second, so it may be called as often as one likes.
+  void Give() {
+    const absl::Time now = absl::Now();
+    // Also after the clock was set back.
+    if (now < next_ && next_ - now <= kBetweenSigns) return;
+    next_ = now + kBetweenSigns;
+    TellWatchdog();
+    // A sign that cannot be given is one that the probe misses.
+    if (!path_.empty()) utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+  }
+
+ private:
+  explicit AliveSign(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+  absl::Time next_ = absl::InfinitePast();
+};
 
 std::string HostName() {
   char name[256] = {};
@@ -30,16 +85,17 @@ std::string HostName() {
   return name;
 }
 
-void AddAliveFile(CLI::App* app, std::string* file) {
-  app->add_option("--alive-file", *file, "file whose time says that the agent goes on")
+CLI::Option* AddAliveFile(CLI::App* app, std::string* file) {
+  return app->add_option("--alive-file", *file, "file whose time says that the agent goes on")
       ->envname("CONVTUNE_FLEET_ALIVE_FILE");
 }
 
 class AgentCommand final : public FleetCommand {
  public:
+  using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
     CLI::App* const app =
-        AddVerb(root, "agent", "work beside a daemon until SIGTERM", [this] { return Run(); });
+        AddVerb(root, "agent", "work beside a daemon until SIGTERM", cli::app::Rows::kNo);
     app->add_option("--node", node_, "name of this node in the fleet; default: the host's")
         ->envname("CONVTUNE_NODE");
     app->add_option("--address", address_, "the daemon: unix:PATH or HOST:PORT")
@@ -72,14 +128,12 @@ class AgentCommand final : public FleetCommand {
         ->capture_default_str();
   }
 
- private:
-  absl::Status Run() {
-    CatchFleetSignals();
-    CatchFleetReload();
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& /*context*/) override {
+    CatchSignals();
     logging::InitLogging(log_format_ == "json", log_level_);
     const SystemClock clock;
     Agent::Options options;
-    ASSIGN_OR_RETURN(options.postgres, PostgresOptions());
+    ASSIGN_OR_RETURN(options.postgres, flags().Resolve());
     ASSIGN_OR_RETURN(
         options.daemon.address,
         client::Address::Parse(
@@ -98,14 +152,18 @@ class AgentCommand final : public FleetCommand {
     // Asked wherever the agent waits, so being asked is the sign that it goes on.
     options.stop = [&alive] {
       alive.Give();
-      return FleetStopRequested();
+      return stop_requested != 0;
     };
-    options.reload = FleetReloadRequested;
+    options.reload = [] {
+      if (reload_requested == 0) return false;
+      reload_requested = 0;
+      return true;
+    };
     options.read_conninfo = [this,
                              first = options.postgres.conninfo]() -> absl::StatusOr<std::string> {
       // Standard input has been read to its end.
-      if (verbs_.front().flags->file == "-") return first;
-      ASSIGN_OR_RETURN(db::postgres::Connection::Options anew, PostgresOptions());
+      if (flags().file == "-") return first;
+      ASSIGN_OR_RETURN(db::postgres::Connection::Options anew, flags().Resolve());
       return std::move(anew.conninfo);
     };
     options.postgres.stop = options.stop;
@@ -123,9 +181,10 @@ class AgentCommand final : public FleetCommand {
     NotifySystemd("READY=1");
     agent->Run();
     NotifySystemd("STOPPING=1");
-    return absl::OkStatus();
+    return cli::app::ExitCode::kDone;
   }
 
+ private:
   std::string node_;
   std::string address_;
   client::TlsFiles tls_;
@@ -142,35 +201,40 @@ class AgentCommand final : public FleetCommand {
 
 class ProbeCommand final : public FleetCommand {
  public:
+  using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    CLI::App* const app = AddPlainVerb(root, "probe", "0 if this machine's agent goes on, else 1",
-                                       [this] { return Run(); });
-    AddAliveFile(app, &alive_file_);
-    app->get_option("--alive-file")->required();
+    CLI::App* const app =
+        AddVerb(root, "probe", "0 if this machine's agent goes on, else 1", cli::app::Rows::kNo);
+    AddAliveFile(app, &alive_file_)->required();
     app->add_option("--within", within_, "the last sign of life is younger")->capture_default_str();
   }
 
- private:
-  cli::app::ExitCode Run() {
-    const absl::StatusOr<absl::Duration> within = cli::output::ParseTime("--within", within_);
-    if (!within.ok()) return SayResult(within.status());
-    const absl::StatusOr<absl::Duration> silence = AliveSign::Silence(alive_file_);
-    if (!silence.ok()) {
-      std::cerr << "error: " << silence.status().message() << '\n';
-      return cli::app::ExitCode::kFailed;
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    ASSIGN_OR_RETURN(const absl::Duration within, cli::output::ParseTime("--within", within_));
+    struct stat info {};
+    if (stat(alive_file_.c_str(), &info) != 0) {
+      return absl::UnknownError(
+          absl::StrCat("--alive-file: ", alive_file_, ": ", std::strerror(errno)));
     }
-    std::cout << "the agent's last sign of life is " << cli::output::FormatAge(*silence)
-              << " old\n";
-    return *silence < *within ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
+    const absl::Duration silence =
+        std::max(absl::Now() - absl::TimeFromTimespec(info.st_mtim), absl::ZeroDuration());
+    context.io().out << "the agent's last sign of life is " << cli::output::FormatAge(silence)
+                     << " old\n";
+    return silence < within ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
   }
 
+ private:
   std::string alive_file_;
   std::string within_ = "2m";
 };
 
 }  // namespace
 
-std::unique_ptr<FleetCommand> NewAgentCommand() { return std::make_unique<AgentCommand>(); }
-std::unique_ptr<FleetCommand> NewProbeCommand() { return std::make_unique<ProbeCommand>(); }
+std::unique_ptr<cli::app::Command> NewAgentCommand(const PostgresFlags& flags) {
+  return std::make_unique<AgentCommand>(flags);
+}
+std::unique_ptr<cli::app::Command> NewProbeCommand(const PostgresFlags& flags) {
+  return std::make_unique<ProbeCommand>(flags);
+}
 
 }  // namespace convtune::fleet

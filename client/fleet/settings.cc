@@ -1,4 +1,4 @@
-#include "server/fleet/settings.h"
+#include "client/fleet/settings.h"
 
 #include <sys/stat.h>
 
@@ -12,7 +12,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/app/settings.h"
 #include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::fleet {
 namespace {
@@ -46,18 +48,22 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
 }  // namespace
 
 void PostgresFlags::Register(CLI::App& app) {
-  app.add_option("--postgres", conninfo,
-                 "libpq connection string without a password; default: PG* variables")
-      ->envname("CONVTUNE_POSTGRES");
-  app.add_option("--postgres-file", file,
-                 "file with the connection string, which may have a password (mode 0600); -: "
-                 "standard input")
-      ->envname("CONVTUNE_POSTGRES_FILE");
-  app.add_option("--schema", schema, "PostgreSQL schema of the fleet's tables")
-      ->envname("CONVTUNE_FLEET_SCHEMA")
+  const auto add = [&app](const char* name, std::string& value, const char* variable,
+                          const char* type, const char* description) {
+    return app.add_option(name, value, description)
+        ->envname(variable)
+        ->type_name(type)
+        ->group(cli::app::kCommonOptions);
+  };
+  add("--postgres", conninfo, "CONVTUNE_POSTGRES", "CONNINFO",
+      "libpq connection string without a password; default: PG* variables");
+  add("--postgres-file", file, "CONVTUNE_POSTGRES_FILE", "FILE",
+      "file with the connection string, which may have a password (mode 0600); -: standard input");
+  add("--schema", schema, "CONVTUNE_FLEET_SCHEMA", "NAME",
+      "PostgreSQL schema of the fleet's tables")
       ->capture_default_str();
-  app.add_option("--postgres-timeout", timeout, "how long PostgreSQL may take for one statement")
-      ->envname("CONVTUNE_POSTGRES_TIMEOUT")
+  add("--postgres-timeout", timeout, "CONVTUNE_POSTGRES_TIMEOUT", "TIME",
+      "how long PostgreSQL may take for one statement")
       ->capture_default_str();
 }
 
@@ -65,21 +71,18 @@ absl::StatusOr<db::postgres::Connection::Options> PostgresFlags::Resolve() const
   db::postgres::Connection::Options options;
   options.schema = schema;
   options.conninfo = conninfo;
-  const absl::StatusOr<absl::Duration> most = cli::output::ParseTime("--postgres-timeout", timeout);
-  if (!most.ok()) return most.status();
-  if (*most < absl::Seconds(1) || *most > absl::Hours(24)) {
+  ASSIGN_OR_RETURN(options.statement_timeout,
+                   cli::output::ParseTime("--postgres-timeout", timeout));
+  if (options.statement_timeout < absl::Seconds(1) || options.statement_timeout > absl::Hours(24)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--postgres-timeout: must be from 1s to 24h, is ", timeout));
   }
-  options.statement_timeout = *most;
   if (!file.empty()) {
     if (!conninfo.empty()) {
       return absl::InvalidArgumentError(
           "--postgres-file: cannot be given together with --postgres");
     }
-    absl::StatusOr<std::string> read = ReadSecretFile(file);
-    if (!read.ok()) return read.status();
-    options.conninfo = *std::move(read);
+    ASSIGN_OR_RETURN(options.conninfo, ReadSecretFile(file));
     return options;
   }
   static const std::regex kPassword(R"((^|[\s?&])password\s*=|^\w+://[^/@]*:[^/@]*@)");

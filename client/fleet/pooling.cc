@@ -1,4 +1,4 @@
-#include "server/fleet/pooling.h"
+#include "client/fleet/pooling.h"
 
 #include <algorithm>
 #include <cmath>
@@ -178,16 +178,6 @@ Candidate PoolCandidate(const Voices& voices, const std::vector<double>& speeds)
   return pooled;
 }
 
-bool Disagrees(const Tuning& tuning, const CandidateId& winner) {
-  if (tuning.candidates.empty()) return false;
-  const Candidate& own = tuning.candidates.front();
-  if (!own.timed() || own.id == winner) return false;
-  for (const Candidate& candidate : tuning.candidates) {
-    if (candidate.id == winner) return candidate.timed() && candidate.low_us > own.high_us;
-  }
-  return false;
-}
-
 // The tunings that count: those of the best standing, in the cache state that
 // most of them have.
 std::vector<const Tuning*> Best(const std::vector<db::fleet::NodeEvidence>& evidence) {
@@ -236,16 +226,6 @@ db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>&
     pooled.tuning.candidates.push_back(PoolCandidate(of, speeds));
   }
   decision::RankCandidates(&pooled.tuning.candidates);
-  for (const Candidate& candidate : pooled.tuning.candidates) {
-    pooled.node_counts.push_back(static_cast<int>(voices.at(candidate.id).timed.size()));
-  }
-  if (!pooled.tuning.candidates.empty() && pooled.tuning.candidates.front().usable()) {
-    pooled.winner = 0;
-    for (const Tuning* tuning : tunings) {
-      if (Disagrees(*tuning, pooled.tuning.candidates.front().id)) ++pooled.disagreeing_nodes;
-    }
-  }
-  pooled.stock = StockIndex(pooled.tuning.candidates);
   std::vector<report::GroupTuning> group;
   for (const db::fleet::NodeEvidence& each : evidence)
     group.push_back({each.provenance_id, &each.tuning});

@@ -1,16 +1,13 @@
 // The verb that keeps candidates from being an answer on every node: ban.
 #include <CLI/CLI.hpp>
-#include <cstdlib>
-#include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands/ban/ban_output.h"
-#include "client/cli/output/io.h"
+#include "client/fleet/commands.h"
 #include "db/fleet/bans.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
-#include "server/fleet/commands.h"
 #include "server/lookup/answer.h"
 
 namespace convtune::fleet {
@@ -20,46 +17,49 @@ constexpr size_t kMostBanChanges = 1000;
 
 class FleetBanCommand final : public FleetCommand {
  public:
+  using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete",
-                   [this] { return Make(); });
-    args_.Register(*app_);
-    CLI::App* const list =
-        AddVerb(*app_, "list", "the fleet's bans, oldest first", [this] { return List(); });
-    list->add_flag("--errata", as_errata_, "as JSON errata, which cudnn-frontend and PyTorch read");
-    CLI::App* const end =
-        AddVerb(*app_, "delete", "end a ban of the fleet", [this] { return Delete(); });
-    end->add_option("ban", number_, "its number")->type_name("BAN")->required();
-    AddAuthor(end);
+    CLI::App* const app =
+        AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete",
+                cli::app::Rows::kNo);
+    args_.Register(*app);
+    list_ = AddVerbBelow(app, "list", "the fleet's bans, oldest first", cli::app::Rows::kYes);
+    list_->add_flag("--errata", as_errata_,
+                    "as JSON errata, which cudnn-frontend and PyTorch read");
+    delete_ = AddVerbBelow(app, "delete", "end a ban of the fleet", cli::app::Rows::kNo);
+    delete_->add_option("ban", number_, "its number")->type_name("BAN")->required();
+    end_.RegisterAuthor(*delete_);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    if (list_->parsed() || delete_->parsed()) RETURN_IF_ERROR(CheckNothingBefore());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    if (list_->parsed()) return List(context, *postgres);
+    if (delete_->parsed()) {
+      RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, end_.author));
+      context.PrintJson({{"deleted", number_}});
+      context.Say(absl::StrCat("deleted fleet ban ", number_));
+      return cli::app::ExitCode::kDone;
+    }
+    cli::commands::ban::BanKeeper keeper;
+    keeper.create = [&](const v1::Ban& ban) { return Create(context, *postgres, ban); };
+    keeper.fail = [&](const absl::Status& status) { return FailFleet(context, status); };
+    return cli::commands::ban::MakeBans(context, args_, keeper);
   }
 
  private:
   // List and delete have their own options: those before them would be ignored.
-  absl::Status CheckNothingBefore() const {
-    for (const CLI::Option* const option : app_->get_options()) {
-      const char* const variable =
-          option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
-      const bool is_of_variable =
-          variable != nullptr && option->results() == std::vector<std::string>{variable};
-      if (option->count() == 0 || is_of_variable) continue;
+  absl::Status CheckNothingBefore() {
+    for (const CLI::Option* const option : verb().get_options()) {
+      if (option->count() == 0) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(option->get_name(), ": does not belong before list or delete"));
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<cli::app::ExitCode> Make() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    cli::output::Io io = cli::output::TerminalIo();
-    cli::app::Context context(io, {}, json_ ? cli::app::Format::kJson : cli::app::Format::kTable,
-                              *app_);
-    cli::commands::ban::BanKeeper keeper;
-    keeper.create = [&](const v1::Ban& ban) { return Create(*postgres, ban); };
-    keeper.fail = [](const absl::Status& status) { return SayResult(status); };
-    return cli::commands::ban::MakeBans(context, args_, keeper);
-  }
-
-  absl::StatusOr<v1::CreateBanResponse> Create(db::postgres::Connection& postgres,
+  absl::StatusOr<v1::CreateBanResponse> Create(cli::app::Context& context,
+                                               db::postgres::Connection& postgres,
                                                const v1::Ban& proto) const {
     std::vector<Violation> violations;
     Ban ban = BanFromProto(proto, "ban", &violations);
@@ -84,19 +84,17 @@ class FleetBanCommand final : public FleetCommand {
         });
     if (args_.dry_run()) RETURN_IF_ERROR(read);
     // A ban that was made holds, whether or not its effects can be read.
-    if (!read.ok())
-      std::cerr << "warning: what it changes cannot be read: " << read.message() << '\n';
+    if (!read.ok()) {
+      context.Say(
+          absl::StrCat("warning: what it changes cannot be read: ", std::string(read.message())));
+    }
     return ToProto(ban, effects);
   }
 
-  absl::StatusOr<cli::app::ExitCode> List() const {
-    RETURN_IF_ERROR(CheckNothingBefore());
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+  absl::StatusOr<cli::app::ExitCode> List(cli::app::Context& context,
+                                          db::postgres::Connection& postgres) const {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
-                     db::fleet::ListFleetBans(*postgres));
-    cli::output::Io io = cli::output::TerminalIo();
-    cli::app::Context context(io, {}, json_ ? cli::app::Format::kJson : cli::app::Format::kTable,
-                              *app_);
+                     db::fleet::ListFleetBans(postgres));
     std::vector<v1::Ban> bans;
     std::vector<cli::output::Json> documents;
     cli::app::ExitCode code = cli::app::ExitCode::kDone;
@@ -119,24 +117,18 @@ class FleetBanCommand final : public FleetCommand {
     return code;
   }
 
-  absl::Status Delete() {
-    RETURN_IF_ERROR(CheckNothingBefore());
-    RETURN_IF_ERROR(CheckAuthor());
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, author_));
-    if (json_) Print(cli::output::JsonObject({{"deleted", number_}}), "");
-    std::cerr << "deleted fleet ban " << number_ << '\n';
-    return absl::OkStatus();
-  }
-
   cli::commands::ban::BanArgs args_;
-  CLI::App* app_ = nullptr;
+  CLI::App* list_ = nullptr;
+  CLI::App* delete_ = nullptr;
+  DecisionArgs end_;
   int64_t number_ = 0;
   bool as_errata_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<FleetCommand> NewFleetBanCommand() { return std::make_unique<FleetBanCommand>(); }
+std::unique_ptr<cli::app::Command> NewFleetBanCommand(const PostgresFlags& flags) {
+  return std::make_unique<FleetBanCommand>(flags);
+}
 
 }  // namespace convtune::fleet

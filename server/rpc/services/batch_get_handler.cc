@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 #include <variant>
 
@@ -82,7 +83,8 @@ grpc::Status WriteBatch(Batch* batch, grpc::ByteBuffer* out) {
   for (const std::string_view piece : reply) size += piece.size();
   const auto write = [&reply](uint8_t* bytes) {
     for (const std::string_view piece : reply) {
-      bytes = std::copy(piece.begin(), piece.end(), bytes);
+      std::memcpy(bytes, piece.data(), piece.size());
+      bytes += piece.size();
     }
   };
   return WriteReply(size, write, out);

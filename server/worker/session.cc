@@ -36,7 +36,7 @@ absl::Status Touch(const Session::Send& send, int index) {
   return send(reply);
 }
 
-// Of a Prepared, a Checked or a Sample.
+// Writes why it failed into a Prepared, a Checked or a Sample.
 template <typename Message>
 void NoteFailure(const absl::Status& status, Message* message) {
   message->set_error_message(Utf8(std::string(status.message())));
@@ -117,7 +117,7 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
     };
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
   }
-  // Of a kept self-check too: the libraries may be others than those it was of.
+  // Where the self-check was kept, too: the libraries may be others than those that it was of.
   if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
     RETURN_IF_ERROR(Finish(send, false, mixture.message()));
     return mixture;

@@ -27,8 +27,8 @@ class Session {
 
   // Sends all replies to one request, the last one marked. Errors are those of
   // `send`, and FAILED_PRECONDITION, after the reply, when the session cannot
-  // go on: its first request was no Hello, or the protocols' major numbers
-  // differ. A request that fails in itself is reported in its Outcome.
+  // go on: its first request was no Hello, or the daemon's version is
+  // another. A request that fails in itself is reported in its Outcome.
   absl::Status Handle(const worker::v1::Request& request, const Send& send);
 
  private:

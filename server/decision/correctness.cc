@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "convtune/worker/worker.pb.h"
 #include "proto/model/problem/reduction_length.h"
 
 namespace convtune::decision {

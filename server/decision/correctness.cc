@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "convtune/worker/worker.pb.h"
 #include "proto/model/problem/reduction_length.h"
 
 namespace convtune::decision {
@@ -16,7 +17,8 @@ namespace {
 
 constexpr double kLargestBound = 0.25;
 constexpr double kSafety = 2;
-// Of the sum of n rounding errors: 8 standard deviations, were they independent.
+// The sum of n rounding errors is taken to be 8 standard deviations at most, as if they were
+// independent.
 constexpr double kDeviations = 8;
 // Partial sums of an element that a kernel adds up in less than f32: one for each block of
 // threads, of which more than a few hundred have nothing to do in parallel.
@@ -43,7 +45,7 @@ double AccumulationError(const ConvProblem& problem, const Candidate& candidate)
   return error;
 }
 
-// Of partial sums that are added up in f16, or in bf16 where tensors are. Their signs are
+// The error of partial sums that are added up in f16, or in bf16 where tensors are. Their signs are
 // random, as those of the inputs are, so that no partial sum is much larger than the
 // largest result, whatever the sum of absolute products is.
 double ReductionError(const ConvProblem& problem, const Candidate& candidate, double products) {

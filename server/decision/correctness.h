@@ -7,9 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "convtune/worker/worker.pb.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
+
+namespace convtune::worker::v1 {
+class Checked;
+}  // namespace convtune::worker::v1
 
 namespace convtune::decision {
 

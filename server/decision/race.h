@@ -28,7 +28,7 @@ struct RacePolicy {
   // Rounds when the race is looked at first, the screening's included; below
   // twelve nobody can be known to be slower at `tail`.
   int first_look = 12;
-  // From one look to the next.
+  // The factor from the rounds of one look to those of the next.
   double growth = 1.5;
   int max_rounds = 93;
   // A candidate counts as fast as the leader if it is slower by no more than this share.
@@ -81,11 +81,11 @@ class Race {
   RaceStep Next();
 
   int rounds() const { return rounds_; }
-  // Behind the last round of the last step.
+  // The number behind that of the last step's last round.
   int end_round() const { return rounds_ + step_rounds_; }
-  // Those of the last step that did not leave.
+  // The numbers of the last step's runners that did not leave.
   const std::vector<size_t>& runners() const { return runners_; }
-  // By number; samples that are discarded are 0.
+  // Each contender's samples, by its number; those that are discarded are 0.
   std::vector<Series> Samples() const;
   // Summarize(Samples()); and of whoever was known to be slower at some look,
   // no time is below what was known then.

@@ -10,7 +10,7 @@
 namespace convtune::decision {
 namespace {
 
-// On either side: 99% in all.
+// The chance on either side of an interval: 99% lie inside.
 constexpr double kTail = 0.005;
 
 TimeEstimate SummarizeAlone(const Series& series) {

@@ -18,7 +18,7 @@ namespace {
 
 // How often a thread without work looks after its worker.
 constexpr absl::Duration kTick = absl::Milliseconds(500);
-// Of how long work took, in nanoseconds: a heuristic takes milliseconds, a
+// The buckets of how long work took, in nanoseconds: a heuristic takes milliseconds, a
 // tuning seconds, an exhaustive one minutes.
 constexpr std::array<int64_t, 14> kWorkBounds = {
     1'000'000,      5'000'000,      10'000'000,      50'000'000,       100'000'000,
@@ -430,7 +430,7 @@ bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* l
 }
 
 void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
-  // To what waits for long, or where the queue is shut.
+  // Late work gives way to work that waits for long, and where the queue is shut.
   absl::Time waits_since = absl::InfiniteFuture();
   const auto gives_way = [this, &waits_since] {
     if (options_.queue->shut()) return true;

@@ -142,8 +142,8 @@ class DeviceRunner {
   std::thread thread_;
 };
 
-// For what a candidate is quarantined that a worker of this checker version was
-// lost for, in a tuning with this budget. Without key and time.
+// The entry, without key and time, of a candidate that a worker of this checker version was
+// lost for, in a tuning with this budget.
 QuarantineEntry Blame(const CandidateId& candidate, const supervisor::WorkerLoss& loss,
                       absl::Duration budget, int checker_version);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kNoJudge[] = "the worker's check of results failed its self-check";
 
-// To two digits, upwards: candidates that differ by less are alike, and the
+// Rounds to two digits, upwards: candidates that differ by less are alike, and the
 // index need not hold them all.
 double Coarse(double error) {
   if (error <= 0) return 0;

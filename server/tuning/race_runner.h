@@ -44,7 +44,7 @@ class RaceRunner {
   StopReason stop() const { return stop_; }
   int rounds() const { return rounds_; }
   const Conditions& conditions() const { return conditions_; }
-  // Of all samples: x in the caches, or all of them hot where a flush does nothing.
+  // What the caches held in all samples: x, or everything where a flush does nothing.
   CacheState cache_state() const { return cache_state_; }
 
  private:

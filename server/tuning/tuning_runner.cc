@@ -174,8 +174,8 @@ absl::Status Run::Prepare() {
 }
 
 absl::Status Run::Measure() {
-  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(input_.spec.key.problem_text));
-  CheckRunner check(problem, input_.quarantined, client_->self_check(), &candidates_, client_);
+  CheckRunner check(input_.spec.problem, input_.quarantined, client_->self_check(), &candidates_,
+                    client_);
   absl::Time now = absl::Now();
   absl::Status status = check.Run(now + (end_ - now) / 2);
   output_.wrong = check.wrong();

@@ -14,7 +14,7 @@ namespace convtune::worker {
 
 namespace {
 
-// Of the GPU's memory; 0: not known.
+// Returns the bandwidth of the GPU's memory; 0 if it is not known.
 double MemoryBytesPerSecond(int ordinal) {
   int khz = 0;
   int bits = 0;

@@ -117,7 +117,7 @@ class GpuProblem : public BackendProblem {
   // Has a graph of each copy made, or of fewer where a further copy's capture fails: then
   // replays of all candidates use no more.
   absl::Status CaptureCopies(const CandidateId& id, int copies, Prepared* prepared);
-  // Of the first copy that has no graph.
+  // Makes a graph of the first copy that has none, and replays it once.
   absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
   const ConvProblem problem_;
@@ -138,7 +138,7 @@ class GpuProblem : public BackendProblem {
   int most_copies_ = timing::kMostRuns;
   int most_replay_copies_ = timing::kMostRuns;
   bool awake_ = false;  // something ran since BeginMeasure()
-  // Of what was checked, by API, so that no API's first is hopeless.
+  // The best time of what was checked, by API, so that no API's first is hopeless.
   std::map<Api, double> best_us_;
   std::map<CandidateId, Prepared> prepared_;
   timing::BlockingPolicy blocked_launches_;

@@ -16,7 +16,7 @@
 namespace convtune::worker {
 namespace {
 
-// Of a planted fault's output: f16, so that the narrow path of scan and gather
+// The type of a planted fault's output is f16, so that the narrow path of scan and gather
 // is the one that is tried.
 constexpr DataType kPlantedType = DataType::kF16;
 constexpr int64_t kFaultyElement = 77;

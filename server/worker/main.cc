@@ -106,7 +106,7 @@ void ForgoCores() {
 absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags, const OnStart& on_step) {
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(flags, on_step));
   RETURN_IF_ERROR(on_step("plan a first convolution"));
-  // Before the handshake is answered. What fails here may work for a problem.
+  // This is done before the handshake is answered. What fails here may work for a problem.
   if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
     std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
     backend->Recover();
@@ -159,7 +159,7 @@ void PrintProbe(const device::DeviceInfo& info, const absl::Status& status) {
   std::printf("%s\n", device::ToProbeJson(info, std::string(status.message())).c_str());
 }
 
-// As a device that cannot be had, so that the daemon says why.
+// Prints a device that cannot be had, so that the daemon says why.
 void PrintFailure(const std::string& name, const absl::Status& status) {
   device::DeviceInfo none;
   none.name = name;

@@ -36,7 +36,7 @@ absl::Status Touch(const Session::Send& send, int index) {
   return send(reply);
 }
 
-// Of a Prepared, a Checked or a Sample.
+// Writes why it failed into a Prepared, a Checked or a Sample.
 template <typename Message>
 void NoteFailure(const absl::Status& status, Message* message) {
   message->set_error_message(Utf8(std::string(status.message())));
@@ -117,7 +117,7 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
     };
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
   }
-  // Of a kept self-check too: the libraries may be others than those it was of.
+  // Where the self-check was kept, too: the libraries may be others than those that it was of.
   if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
     RETURN_IF_ERROR(Finish(send, false, mixture.message()));
     return mixture;
@@ -202,9 +202,8 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
 }
 
 absl::Status Session::DoEach(
-    const google::protobuf::RepeatedField<int>& indexes, int64_t budget_ms, const Send& send,
+    const google::protobuf::RepeatedField<int>& indexes, absl::Time deadline, const Send& send,
     const std::function<absl::StatusOr<bool>(int index, Listed* listed)>& work) {
-  const absl::Time deadline = DeadlineAfter(budget_ms);
   worker::v1::Outcome outcome;
   outcome.set_ok(true);
   for (const int index : indexes) {
@@ -222,6 +221,7 @@ absl::Status Session::DoEach(
 absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Send& send) {
   const std::string error = CheckIndexes(request.indexes(), false);
   if (!error.empty()) return Finish(send, false, error);
+  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
   int succeeded = 0;
   const auto prepare = [&](int index, Listed* listed) -> absl::StatusOr<bool> {
     const absl::Time start = absl::Now();
@@ -243,10 +243,11 @@ absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Se
     RETURN_IF_ERROR(send(reply));
     return request.stop_after() <= 0 || succeeded < request.stop_after();
   };
-  return DoEach(request.indexes(), request.time_budget_ms(), send, prepare);
+  return DoEach(request.indexes(), deadline, send, prepare);
 }
 
 absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& send) {
+  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
   std::string error = CheckIndexes(request.indexes(), true);
   if (error.empty()) error = Begin(request.indexes());
   if (!error.empty()) return Finish(send, false, error);
@@ -264,10 +265,11 @@ absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& 
     RETURN_IF_ERROR(send(reply));
     return true;
   };
-  return DoEach(request.indexes(), request.time_budget_ms(), send, check);
+  return DoEach(request.indexes(), deadline, send, check);
 }
 
 absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Send& send) {
+  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
   std::string error = CheckIndexes(request.indexes(), true);
   if (!error.empty()) return Finish(send, false, error);
   const std::optional<RunMode> mode = ModeOf(request);
@@ -278,7 +280,7 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
   if (!error.empty()) return Finish(send, false, error);
   const ConditionsLook before = backend_->LookAtConditions();
   RETURN_IF_ERROR(SendConditions(before, send));
-  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(request, *mode, send));
+  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(request, *mode, deadline, send));
   ConditionsLook after = backend_->LookAtConditions();
   after.conditions.clock_reasons |= ReasonsBetween(before, after);
   RETURN_IF_ERROR(SendConditions(std::move(after), send));
@@ -289,8 +291,7 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
 }
 
 absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, const RunMode& mode,
-                                        const Send& send) {
-  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
+                                        absl::Time deadline, const Send& send) {
   const auto count = static_cast<unsigned>(request.indexes_size());
   std::set<int> failed;
   int touched = -1;

@@ -167,12 +167,6 @@ CudaLibraries LocateCudaLibraries() {
   return found;
 }
 
-void FindCudaLibraries(Provenance* provenance) {
-  const CudaLibraries found = LocateCudaLibraries();
-  if (!found.cublaslt.empty()) provenance->cublaslt_build = ElfBuildId(found.cublaslt);
-  if (!found.nvrtc.empty()) provenance->nvrtc_build = ElfBuildId(found.nvrtc);
-}
-
 void KeepNvrtcLoaded() {
   const CudaLibraries found = LocateCudaLibraries();
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;

@@ -9,6 +9,7 @@
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/cudnn/cudnn_status.h"
+#include "server/worker/cudnn/elf_build_id.h"
 
 namespace convtune::worker::device {
 namespace {
@@ -27,7 +28,9 @@ void DescribeLibraries(DeviceInfo* info) {
   int version = 0;
   const bool known = cudaRuntimeGetVersion(&version) == cudaSuccess;
   info->provenance.cuda_version = CudaVersionText(known ? version : CUDART_VERSION);
-  cudnn::FindCudaLibraries(&info->provenance);
+  const cudnn::CudaLibraries found = cudnn::LocateCudaLibraries();
+  info->provenance.cublaslt_build = cudnn::ElfBuildId(found.cublaslt);
+  info->provenance.nvrtc_build = cudnn::ElfBuildId(found.nvrtc);
 }
 
 std::string UuidText(const cudaUUID_t& uuid) {

@@ -144,7 +144,7 @@ absl::Status Kernels::Block(void* gate, uint64_t limit_ns) {
 }
 
 absl::Status Kernels::PutStamp(void* stamp) {
-  // As many blocks as there are SMs: one of them is on SM 0.
+  // There are as many blocks as SMs, so that one of them is on SM 0.
   return driver_->Launch("read the clocks", driver_->stamp, sm_count_, 1, stream_, stamp);
 }
 

@@ -12,7 +12,7 @@
 namespace convtune::worker::device {
 namespace {
 
-// Of NVML's API, see nvml_library.h.
+// These are of NVML's API, see nvml_library.h.
 constexpr unsigned kTemperatureGpu = 0;
 constexpr int kUncorrectedError = 1;
 constexpr int kVolatileCounter = 0;
@@ -115,7 +115,7 @@ ConditionsLook Nvml::Look() const {
   }
   if (!conditions.mig) conditions.other_processes = CountOthers(processes);
   Wide reasons = 0;
-  // By its name before driver 535, too.
+  // The second is its name before driver 535.
   for (const char* function :
        {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}) {
     const NvmlReturn result = nvml_->Call(function, device_, &reasons);

@@ -12,7 +12,7 @@
 
 namespace convtune::worker::device {
 
-// Of NVML's API (nvml.h), as far as it is used; its numbers are fixed.
+// These are of NVML's API (nvml.h), as far as it is used; its numbers are fixed.
 using NvmlReturn = int;
 using NvmlDevice = void*;
 inline constexpr NvmlReturn kNvmlSuccess = 0;

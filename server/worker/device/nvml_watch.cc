@@ -13,7 +13,7 @@
 namespace convtune::worker::device {
 namespace {
 
-// Of NVML's API, see nvml_library.h.
+// These are of NVML's API, see nvml_library.h.
 using EventSet = void*;
 using Wide = unsigned long long;  // NOLINT(google-runtime-int): NVML's
 constexpr Wide kXidEvent = 8;

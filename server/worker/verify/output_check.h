@@ -40,7 +40,7 @@ class OutputCheck {
   device::Kernels* kernels_;
   cudaStream_t stream_;
   std::vector<ReferenceElement> reference_;
-  // Of the whole output, if it has no gaps, and the type can be not finite.
+  // All elements of the output, if it has no gaps and its type has NaN or infinity; else 0.
   int64_t scanned_elements_ = 0;
   device::DeviceBuffer offsets_;
   device::DeviceBuffer gathered_;

@@ -16,7 +16,7 @@ constexpr size_t kSpatial = 3;
 
 using Triple = std::array<int64_t, kSpatial>;
 
-// With three spatial dimensions, the first of which may be 1.
+// A Shape is the problem's with three spatial dimensions, the first of which may be 1.
 struct Shape {
   explicit Shape(const ConvProblem& p)
       : x(Behind(p.x_dims(), 2, 1)),
@@ -50,7 +50,7 @@ int64_t TapOf(const ConvProblem& problem, int64_t size, int64_t t) {
 // one dimension.
 class Accumulator {
  public:
-  Accumulator(const TensorValues& a, const TensorValues& b) : a_(a.block), b_(b.block) {}
+  Accumulator(const TensorValues& a, const TensorValues& b) : a_(a), b_(b) {}
 
   // Adds `count` products, the first of the elements at these offsets, each
   // next one further by the steps.
@@ -76,8 +76,8 @@ class Accumulator {
   double magnitude() const { return magnitude_; }
 
  private:
-  const std::vector<double>& a_;
-  const std::vector<double>& b_;
+  const TensorValues& a_;
+  const TensorValues& b_;
   double sum_ = 0;
   double magnitude_ = 0;
 };
@@ -185,7 +185,7 @@ int64_t Product(const std::vector<int64_t>& values, size_t first) {
 }
 
 double At(const TensorValues& values, int64_t offset) {
-  return values.block[static_cast<size_t>(offset) % values.block.size()];
+  return values[static_cast<size_t>(offset) % values.size()];
 }
 
 }  // namespace

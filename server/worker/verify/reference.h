@@ -9,9 +9,7 @@
 namespace convtune::worker::verify {
 
 // The values of a tensor in memory order; they repeat where memory is longer.
-struct TensorValues {
-  std::vector<double> block;
-};
+using TensorValues = std::vector<double>;
 
 // Inputs of a problem; those that it does not read are empty. x, w and y name
 // the forward tensors, so y is the gradient that the backward operations read.

@@ -138,7 +138,7 @@ void ReferenceData::MakeInput(Input* input) {
       input_values_ == InputValues::kSmallIntegers ? TensorContent::kSmallIntegers
                                                    : ContentOf(tensor.role),
       kInputSeed + static_cast<uint64_t>(tensor.uid), IntegerScale(problem_, tensor.role));
-  PlaceOf(tensor.role, &values_)->block = DecodeElements(tensor.type, input->block);
+  *PlaceOf(tensor.role, &values_) = DecodeElements(tensor.type, input->block);
 }
 
 }  // namespace convtune::worker::verify

@@ -37,7 +37,7 @@ class ReferenceData {
   // Returns the values of the input `uid`, in its type. The memory of a longer tensor
   // repeats them. Waits for them. REQUIRES: there is such an input.
   const std::string& Block(int64_t uid);
-  // For elements of the output. Waits for it.
+  // Returns what elements of the output should be. Waits for it.
   const std::vector<ReferenceElement>& Reference();
 
  private:

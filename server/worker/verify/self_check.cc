@@ -21,7 +21,7 @@ constexpr double kEventToleranceUs = 5;
 constexpr double kTimerTolerance = 0.01;
 // Launching is in both times, and the memory of an H200 is nearly as fast as its L2.
 constexpr double kLeastColdRatio = 1.1;
-// Of the card's own bandwidth. Half of a flush may be answered by L2.
+// The rate of a flush by the card's own bandwidth. L2 may answer half of a flush.
 constexpr double kLeastFlushShare = 0.1;
 constexpr double kMostFlushShare = 1.5;
 

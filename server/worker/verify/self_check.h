@@ -39,7 +39,7 @@ class SelfCheckDevice {
   virtual absl::StatusOr<timing::MemorySpan> Memory() = 0;
   // Bytes that a flush reads; 0: it does nothing.
   virtual int64_t flush_bytes() const = 0;
-  // Of the GPU's memory, by its clock and width; 0: not known.
+  // The bandwidth of the GPU's memory, by its clock and width; 0: not known.
   virtual double memory_bytes_per_second() const = 0;
   // Lets the check of results look at an output with a planted fault: says its error, what is
   // not finite, and what is out of bounds.

@@ -70,7 +70,7 @@ uint16_t EncodeSmallFloat(float value, int exponent_bits, int mantissa_bits, boo
   int exponent = 0;
   std::frexp(magnitude, &exponent);  // magnitude is in [2^(exponent-1), 2^exponent)
   const int biased = std::max(exponent - 1 + bias, 1);
-  // In units of the last element; a carry runs into the exponent by itself.
+  // The number of units in the last place; a carry runs into the exponent by itself.
   const double units = std::nearbyint(std::ldexp(magnitude, mantissa_bits + bias - biased));
   const double pattern = units + static_cast<double>(biased - 1) * mantissa_size;
   return static_cast<uint16_t>(
@@ -124,7 +124,7 @@ std::vector<double> DecodeElements(DataType type, std::string_view bytes) {
   if (size == sizeof(uint16_t) && values.size() > kPatterns) {
     std::vector<double> table(kPatterns);
     for (uint32_t bits = 0; bits < kPatterns; ++bits) {
-      // As long as the longest element: DecodeElement can read that much.
+      // It is as long as the longest element, since DecodeElement can read that much.
       char element[sizeof(double)] = {};
       const auto pattern = static_cast<uint16_t>(bits);
       std::memcpy(element, &pattern, sizeof(pattern));

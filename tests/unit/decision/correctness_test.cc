@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "convtune/worker/worker.pb.h"
 #include "proto/model/tuning/legacy_notes.h"
 
 namespace convtune::decision {

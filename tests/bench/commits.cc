@@ -2,6 +2,9 @@
 // with many, beside a bare SQLite loop that writes the same rows, one
 // transaction for each tuning, with the same sync. With --bans: how long a ban
 // takes, and commits and look-ups meanwhile. Prints one JSON object per line.
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -315,6 +318,8 @@ int Main(int argc, char** argv) {
   app.add_option("--folder", folder, "on the disk to be measured")->required();
   app.add_flag("--bans", bans, "bans over so many tunings instead");
   CLI11_PARSE(app, argc, argv);
+  // Standard output has the figures alone.
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("bench"));
 
   const SystemClock clock;
   if (bans) {

@@ -1,4 +1,7 @@
-"""Measures the parts, prints one table, writes build/bench.json."""
+"""Measures the parts, prints one table, writes build/bench.json.
+
+Each part is a process. One that fails costs its own rows: the others are printed and written, and the exit code is 1.
+"""
 
 import argparse
 import contextlib
@@ -25,6 +28,7 @@ from harness.daemon import Daemon, wait_until  # noqa: E402
 from harness.fakes import script  # noqa: E402
 
 import plans  # noqa: E402
+import preload_overhead  # noqa: E402
 import tuning_cost  # noqa: E402
 
 BATCHES = (1, 64, 1477)
@@ -33,11 +37,24 @@ TUNED_BESIDE = 100
 INDEX_SIZES = (1_000, 10_000, 200_000, 1_000_000)
 INDEX_CANDIDATES = (4, 40, 400, 4_000)
 IDLE_SECONDS = 20
+LOAD_OPTIONS = ()  # of convtune-bench-lookups
+COMMIT_OPTIONS = ()
+TUNED_PROBLEMS = None  # all
+BUNDLE_TUNINGS = bundles.TUNINGS
+PRELOAD_ROUNDS = 1000
+FLEET = {"rounds": 6, "jobs": 12, "per_node": 100, "runs": 3}
 START_SIZES = (1_000, 10_000, 100_000, 1_000_000)
 START_ROUNDS = 3
 ONE_START_FROM = 1_000_000  # publishing takes longer than starting
 BAN_SIZES = (100_000,)
 SNAPSHOT_SIZES = (1_000, 10_000, 100_000, 1_000_000)
+# --small: whether the parts run, and nothing about speed.
+SMALL = {
+    "BATCHES": (1, 4), "BATCHES_BESIDE_TUNING": (1,), "TUNED_BESIDE": 4, "INDEX_SIZES": (1_000,), "INDEX_CANDIDATES": (4,),
+    "IDLE_SECONDS": 1, "LOAD_OPTIONS": ("--rounds", 1, "--slice", 0.1), "COMMIT_OPTIONS": ("--tunings", 100, "--rounds", 1),
+    "TUNED_PROBLEMS": 1, "BUNDLE_TUNINGS": 500, "PRELOAD_ROUNDS": 20, "START_SIZES": (200,), "START_ROUNDS": 1, "BAN_SIZES": (500,),
+    "SNAPSHOT_SIZES": (1_000,), "FLEET": {"rounds": 1, "jobs": 2, "per_node": 2, "runs": 1},
+}  # fmt: skip
 # (figure, batch) -> what to reach, as a bound of the ratio.
 TARGETS = {
     ("calls_per_second", 1): (">=", 0.95),
@@ -139,10 +156,10 @@ def measure_lookups(folder):
             common += ["--batch", batch]
             subprocess.run([str(c) for c in [*common, "--fetch", "--reply", reply]], check=True)
             with ready_reply_server(folder, reply) as address:
-                rows += json_lines([*common, "--baseline", address])
+                rows += json_lines([*common, "--baseline", address, *LOAD_OPTIONS])
                 if batch in BATCHES_BESIDE_TUNING:
                     with tuning_beside(daemon, others):
-                        busy = json_lines([*common, "--baseline", address, "--clients", 4])
+                        busy = json_lines([*common, "--baseline", address, "--clients", 4, *LOAD_OPTIONS])
                     rows += [{**row, "state": "busy"} for row in busy if row["figure"] != "calls_per_second"]
     return rows
 
@@ -188,7 +205,7 @@ def measure_idle(folder):
 
 def measure_commits(folder):
     """Acknowledged results per second beside a bare SQLite loop; the folder is on the disk that TMPDIR names."""
-    return json_lines([BIN / "convtune-bench-commits", "--folder", folder])
+    return json_lines([BIN / "convtune-bench-commits", "--folder", folder, *COMMIT_OPTIONS])
 
 
 def measure_bans(folder):
@@ -260,7 +277,7 @@ def measure_plans(folder):
 
 def measure_tuning(folder):
     """On the simulated GPU: its seconds are virtual."""
-    return tuning_cost.measure(folder, BIN, daemon_in)
+    return tuning_cost.measure(folder, BIN, daemon_in, most=TUNED_PROBLEMS)
 
 
 def measure_fleet(_folder):
@@ -275,7 +292,7 @@ def measure_fleet(_folder):
         print(f"left out: {why_not() or 'convtune-fleet was not built (no libpq)'}", file=sys.stderr)
         return []
     rows = []
-    times = fleet_lookups.run(BIN, rounds=6)
+    times = fleet_lookups.run(BIN, rounds=FLEET["rounds"])
     for figure, of in (("fleet_p50_us", statistics.median), ("fleet_p99_us", fleet_lookups.p99)):
         base = of(times["no agent"]) * 1e3
         for state, values in times.items():
@@ -284,18 +301,18 @@ def measure_fleet(_folder):
                 rows.append({"figure": figure, "state": state, "value": value, "baseline": base, "ratio": value / base})
     server = Server()
     try:
-        one, two = (fleet_drain.drain(BIN, server, nodes, 12)[0] for nodes in (1, 2))
+        one, two = (fleet_drain.drain(BIN, server, nodes, FLEET["jobs"])[0] for nodes in (1, 2))
     finally:
         server.close()
     rows.append({"figure": "fleet_drain_s", "nodes": 2, "value": two, "baseline": one, "ratio": two / one})
-    for kind, seconds in fleet_report.measure(BIN, per_node=100, runs=3)["times"].items():
+    for kind, seconds in fleet_report.measure(BIN, per_node=FLEET["per_node"], runs=FLEET["runs"])["times"].items():
         rows.append({"figure": "fleet_report_s", "state": kind, "value": statistics.median(seconds)})
     return rows
 
 
 def measure_bundles(folder):
     """Bundles out, in, checked and merged, beside sha256sum of the same file."""
-    return bundles.figures(BIN.parent, folder)
+    return bundles.figures(BIN.parent, folder, BUNDLE_TUNINGS)
 
 
 def measure_snapshot(folder):
@@ -304,6 +321,13 @@ def measure_snapshot(folder):
     for choices in SNAPSHOT_SIZES:
         rows += json_lines([BIN / "convtune-bench-snapshot", "--choices", choices, "--folder", folder])
     return rows
+
+
+def measure_preload(_folder):
+    """What the interposer adds to a query, which it serves or misses, beside bare calls in the same process."""
+    if not (BIN / "convtune-bench-preload").exists():
+        return []  # built without cuDNN
+    return preload_overhead.figures(BIN.parent, PRELOAD_ROUNDS)
 
 
 PARTS = {
@@ -316,6 +340,7 @@ PARTS = {
     "tuning": measure_tuning,
     "bundles": measure_bundles,
     "snapshot": measure_snapshot,
+    "preload": measure_preload,
     "idle": measure_idle,
     "fleet": measure_fleet,
 }
@@ -355,12 +380,25 @@ def table(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only; repeatable")
+    parser.add_argument("--small", action="store_true", help="a minute for all parts: whether they run, and no figures of worth")
+    parser.add_argument("--part", choices=PARTS, help="this part in this process; prints its rows as JSON")
     args = parser.parse_args()
-    rows = []
+    if args.small:
+        globals().update(SMALL)
+        plans.ROUNDS, plans.MODELS = 1, plans.MODELS[:1]
+    if args.part:
+        with tempfile.TemporaryDirectory(prefix="convtune-bench-") as folder:
+            print(json.dumps(PARTS[args.part](pathlib.Path(folder))))
+        return
+    rows, failed = [], []
     for part in args.only or PARTS:
         print(f"measuring: {part}", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(prefix="convtune-bench-") as folder:
-            rows += PARTS[part](pathlib.Path(folder))
+        command = [sys.executable, __file__, "--part", part, *(["--small"] if args.small else [])]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        if done.returncode == 0:
+            rows += json.loads(done.stdout.splitlines()[-1])
+        else:
+            failed.append(part)
     print(table(rows))
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
     record = {
@@ -368,11 +406,15 @@ def main():
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),
         "cpu": cpu_model(),
+        "failed": failed,
         "figures": rows,
     }
-    path = ROOT / "build" / "bench.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"written to {path}", file=sys.stderr)
+    if not args.small:
+        path = ROOT / "build" / "bench.json"
+        path.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"written to {path}", file=sys.stderr)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

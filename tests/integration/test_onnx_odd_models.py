@@ -12,7 +12,7 @@ from harness import python_package
 @pytest.fixture(scope="module")
 def ct():
     sys.path.insert(0, str(python_package.install()))
-    import convtune.onnx
+    import convtune
 
     return convtune.onnx
 
@@ -209,9 +209,27 @@ def test_other_domains_convolutions_are_left_out_with_a_notice(ct):
     assert found.notices == [
         "model: node NhwcConv-a (NhwcConv): left out, it is no operator of ONNX but of com.microsoft"
     ]
-    behind = model([nodes[0], conv("a")], [tensor("x", [1, 8, 9, 9])])
-    message = refusal(ct, behind)
-    assert "the shape of a is not known: NhwcConv writes it, of which only com.microsoft knows" in message
+    behind = model([nodes[0], conv("a", "b"), conv()], [tensor("x", [1, 8, 9, 9])])
+    found = ct.problems(behind)
+    assert (len(found), found.left_out) == (1, 2)
+    assert found.notices[1].startswith(
+        "model: node Conv-b (Conv): left out, the shape of a is not known: NhwcConv writes it, of which only com.microsoft knows"
+    )
+
+
+def test_what_one_node_cannot_leaves_the_others(ct):
+    """Both are legal ONNX: an output_shape beyond what the input reaches, and a convolution of whole numbers."""
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "w"], ["a"], name="grown", strides=[2, 2], output_shape=[19, 20]),
+        helper.make_node("Cast", ["x"], ["i"], to=TensorProto.INT32), helper.make_node("Cast", ["w"], ["k"], to=TensorProto.INT32),
+        helper.make_node("Conv", ["i", "k"], ["b"], name="whole"), conv(),
+    ]  # fmt: skip
+    found = ct.problems(model(nodes, [tensor("x", ["N", 8, 9, 9])]), [1, 2])
+    assert (len(found), found.left_out) == (2, 2)
+    assert found.notices == [
+        "model: node grown (ConvTranspose): left out, pads: cuDNN has no negative ones, are [0, 0] and [0, -1]",
+        "model: node whole (Conv): left out, no cuDNN convolution has inputs of type INT32",
+    ]
 
 
 def test_pads_that_nodes_compute_from_constants_are_known(ct):

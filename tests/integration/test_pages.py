@@ -50,7 +50,7 @@ ELSEWHERE = {
     ("client/cpp/README.md", "find_package"): "test_install.py builds such a project",
     ("client/cpp/README.md", "#include <convtune/resolver.h>"): "test_install.py builds and runs it",
     ("client/python/README.md", "import sys, convtune"): "test_python_client.py runs it",
-    ("client/python/README.md", "import convtune.torch"): "test_torch_enable.py does it; a torch for CUDA is not here",
+    ("client/python/README.md", "import convtune\n\nconvtune.torch"): "test_torch_enable.py does it; a torch for CUDA is not here",
     ("client/python/README.md", "pip install build-wheel"): "test_wheel.py does it; cuDNN's wheels need a network",
     ("deploy/docs/containers.md", "cd deploy/docker"): "no Docker here: test_containers.py runs the services as processes",
     ("deploy/docs/containers.md", "FROM "): "no Docker here: test_containers.py compares them with the image",
@@ -188,7 +188,7 @@ def test_unmodified_programs(machine, preload):
     # The frontend takes the daemon's cuDNN, whatever else is installed.
     before = {"convtune release diff": change, "cat >plans.py": f"export LD_LIBRARY_PATH={preload.cudnn_folder}\n"}
     # Publishing comes within a second of the answer, where the machine has a second to spare.
-    run = "convtune run --audit --policy truncate --snapshot"
+    run = "convtune run --policy truncate --snapshot"
     published = {run: "until convtune release list | grep promoted >promoted; do sleep 0.1; done\nsleep 1\n" + run}
     done = machine.type(QUICKSTART + typed("deploy/docs/programs.md", before, published))
     assert re.search(r"^43 plans\n2 plans$", done.stdout, re.MULTILINE), done.stdout

@@ -242,7 +242,7 @@ def test_the_stock_frontend_package_is_served(preload, form, tmp_path):
     command = [sys.executable, str(script), str(preload.profile), repr((problem.x, problem.w, kind, problem.type))]
 
     def run(policy):
-        env = preload.env(folder if policy else None, policy or "", audit=True, counters=counters)
+        env = preload.env(folder if policy else None, policy or "", counters=counters)
         # cuDNN as the raw programs have it, whatever else is installed.
         env["LD_LIBRARY_PATH"] = preload.cudnn_folder
         count, name, workspace = preload.run(command, env).stdout.split()

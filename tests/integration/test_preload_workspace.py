@@ -171,6 +171,6 @@ def test_the_stock_frontend_package_is_offered_nothing_that_needs_more(preload, 
     stock = run(preload.env(None))
     limit = stock[0] - 1
     assert any(size <= limit for size in stock) and limit >= 0
-    got = run(limited(preload, limit, audit=True))
+    got = run(limited(preload, limit))
     print(f"{len(stock)} plans, the first of {stock[0]} bytes; below {limit} bytes {len(got)}, the first of {got[0]}")
     assert got == [size for size in stock if size <= limit]

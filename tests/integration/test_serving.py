@@ -5,6 +5,8 @@ convtune, and `convtune run` in between. Nothing is timed here, so that heuristi
 """
 
 import json
+import re
+import shlex
 import signal
 import socket
 import struct
@@ -353,12 +355,12 @@ def test_the_plan_that_a_program_settles_on_is_served_to_the_next(daemons, prelo
     assert ids(printed["modes"][0])[0] == stock[-1].id and counted["served"] >= 1
 
 
-def test_run_with_audit_serves_programs_that_look_cudnn_up(serving, cli, preload):
+def test_run_serves_programs_that_look_cudnn_up(serving, cli, preload):
     daemon = serving().start()
     tuned(daemon, PROBLEM)
     published(daemon, 1)
     result = cli(None)(
-        "run", "--audit", "--json", "--snapshot", daemon.state_dir / "snapshot", "--",
+        "run", "--json", "--snapshot", daemon.state_dir / "snapshot", "--",
         *preload.command(preload.raw_args(PROBLEM, ALL), "convtune-raw-dlsym"),
     )  # fmt: skip
     assert result.code == 0, result
@@ -384,7 +386,7 @@ def test_run_says_which_snapshot_it_has_not_and_why(cli, preload, tmp_path):
         assert done.code == 0 and f"no snapshot: {folder}/current.snapshot: " in first
         # One convolution, asked for in two modes as frameworks do, is one miss.
         assert last == (
-            f"convtune: 0 served, 1 missed (no snapshot 1), 0 learned, 1 reports not taken; "
+            f"convtune: 0 served, 1 missed (no snapshot 1), 0 learned, 1 reports not taken, cuDNN linked; "
             f"no snapshot: {folder}/current.snapshot: {reason}"
         )
     counted = json.loads(cli(None)("run", "--json", "--quiet", "--snapshot", folder, "--", *program).err)
@@ -448,18 +450,30 @@ def test_run_limits_the_workspace(cli, preload, tmp_path):
     assert refused.code == 2 and "--max-workspace: " in refused.err
 
 
-def test_run_tells_a_program_that_looks_cudnn_up_to_try_audit(cli, preload, tmp_path):
-    program = preload.command(preload.raw_args(PROBLEM), "convtune-raw-dlsym")
-    run = lambda *options: cli(None)("run", "--snapshot", tmp_path, *options, "--", *program).err.splitlines()[-1]
-    assert "1 process loaded cuDNN, and none called it through convtune" in run() and "try --audit" in run()
-    assert run("--audit").startswith("convtune: 0 served, 1 missed")
+def test_run_says_of_each_process_how_cudnn_was_reached(cli, preload, tmp_path):
+    def run(*program):
+        return cli(None)("run", "--snapshot", tmp_path, "--", *program).err.splitlines()[1:]
+
+    for program, reached in (("convtune-raw-linked", "linked"), ("convtune-raw-dlsym", "looked up by dlsym")):
+        (line,) = run(*preload.command(preload.raw_args(PROBLEM), program))
+        assert line.startswith(f"convtune: 0 served, 1 missed (no snapshot 1), 0 learned, 1 reports not taken, cuDNN {reached}; no snapshot: ")
+    both = [shlex.join(preload.command(preload.raw_args(PROBLEM), f"convtune-raw-{each}")) for each in ("linked", "dlsym")]
+    total, *lines = run("sh", "-c", "; ".join(both))
+    assert "2 missed" in total and ", in 2 processes" in total
+    for line, reached in zip(lines, ("linked", "looked up by dlsym"), strict=True):
+        assert re.fullmatch(rf"convtune: process \d+ \(convtune-raw-[a-z]*\): cuDNN {reached}: 0 served, 1 missed", line)
+    # A library that is opened so binds its calls past everything that is preloaded.
+    deepbind = ["deepbind", str(preload.lib / "libconvtune_raw_calls.so"), *preload.raw_args(PROBLEM)]
+    total, line = run(*preload.command(deepbind, "convtune-raw-loader"))
+    assert total == "convtune: no process of it asked cuDNN for an algorithm"
+    assert re.fullmatch(r"convtune: process \d+ \(convtune-raw-lo\): cuDNN was loaded and never asked", line)
 
 
 def test_run_ends_as_the_program_does(cli, preload):
     run = cli(None)
     code = run("run", "--", sys.executable, "-c", "import sys; print('out'); sys.exit(37)")
     assert code.code == 37 and code.out == "out\n"
-    assert "no process of it called cuDNN" in code.err
+    assert "no process of it that came to its end loaded cuDNN" in code.err
     assert run("run", "--quiet", "--", "true").err == ""
     killed = run("run", "--", sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert killed.code == -signal.SIGKILL

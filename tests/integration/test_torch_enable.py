@@ -18,7 +18,7 @@ library = ctypes.CDLL(sys.argv[3])
 arguments = (ctypes.c_char_p * len(sys.argv[3:]))(*map(str.encode, sys.argv[3:]))
 sys.exit(library.raw_main(len(arguments), arguments))
 """
-ENABLE = "import convtune.torch\ntry: print(convtune.torch.enable(%s))\nexcept convtune.torch.NotEnabled as why: print(why)"
+ENABLE = "import convtune\ntry: print(convtune.torch.enable(%s))\nexcept convtune.torch.NotEnabled as why: print(why)"
 
 
 @pytest.fixture(scope="module")

@@ -144,19 +144,89 @@ except convtune.torch.ModelError as error:
 json.dump(out, sys.stdout)
 """
 
+# What a model asks for on the meta device, beside what it asks for on a CPU, where the tensors have their strides.
+LAYOUTS = """
+import json, sys, torch
+import torch.nn as nn
+import torch.nn.functional as F
+import convtune, convtune.torch
+
+class Squeeze(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(16, 4, 1), nn.Conv2d(4, 16, 1)
+    def forward(self, x):
+        return x * torch.sigmoid(self.up(F.relu(self.down(F.adaptive_avg_pool2d(x, 1)))))
+
+class Shuffle(nn.Module):
+    def forward(self, x):
+        n, c, h, w = x.shape
+        return x.view(n, 2, c // 2, h, w).transpose(1, 2).contiguous().view(n, c, h, w)
+
+class Net(nn.Module):
+    def __init__(self, channels=3):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(channels, 16, 7, stride=2, padding=3), nn.BatchNorm2d(16)
+        self.deep, self.squeeze, self.shuffle = nn.Conv2d(16, 16, 3, padding=1, groups=16), Squeeze(), Shuffle()
+        self.point, self.up = nn.Conv2d(16, 16, 1), nn.ConvTranspose2d(16, 8, 2, stride=2)
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.stem(x))), 3, 2, 1)
+        x = x + self.squeeze(self.deep(x))
+        return self.up(torch.cat([self.point(self.shuffle(x)), x], 1)[:, :16])
+
+last = torch.channels_last
+MODELS = {"net": (lambda: Net(), 3), "gray": (lambda: Net(1), 1)}
+try:
+    import torchvision
+    for name in ("resnet50", "mobilenet_v3_large", "efficientnet_b0", "densenet121", "vgg16", "convnext_tiny", "squeezenet1_1", "shufflenet_v2_x1_0"):
+        MODELS[name] = (getattr(torchvision.models, name), 3)
+except ImportError:
+    pass
+out = {"models": {}}
+for name, (make, channels) in MODELS.items():
+    found = {}
+    for device in ("cpu", "meta"):
+        model = make().to(memory_format=last).to(device)
+        x = torch.zeros(2, channels, 64, 64, device=device).to(memory_format=last)
+        found[device] = {str(p): n for p, n in convtune.torch.problems(model, x).items()}
+    out["models"][name] = found
+alone = nn.Conv2d(3, 4, 3, device="meta"), torch.zeros(1, 3, 8, 8, device="meta")
+mixed = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3).to(memory_format=last))
+out["mixed"] = convtune.torch.problems(mixed, torch.zeros(1, 3, 8, 8)).notices
+out["one"] = convtune.torch.problems(mixed, torch.zeros(1, 3, 8, 8), layout="nhwc").notices
+for kind in ("cuda", "cpu"):
+    with torch.autocast(kind):
+        try:
+            out[kind] = str(list(map(str, convtune.torch.problems(*alone))))
+        except convtune.ModelError as error:
+            out[kind] = str(error)
+        out[kind + " named"] = [p.dtype for p in convtune.torch.problems(*alone, dtype="bf16")]
+        out[kind + " real"] = [p.dtype for p in convtune.torch.problems(nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 8, 8))]
+json.dump(out, sys.stdout)
+"""
+
 pytestmark = pytest.mark.ci  # importing torch is most of it
 
 T1 = "stride=1x1,dilation=1x1,groups=1"
 
 
-@pytest.fixture(scope="module")
-def found():
+def printed(script):
     python = study.torch_python()
     if python is None:
         missing("torch", "python3-torch")
-    result = python_package.run("-c", SCRIPT, python=python)
+    result = python_package.run("-c", script, python=python)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return printed(SCRIPT)
+
+
+@pytest.fixture(scope="module")
+def layouts():
+    return printed(LAYOUTS)
 
 
 def test_modules_with_how_often_each_runs(found):
@@ -178,6 +248,29 @@ def test_channels_last_is_seen(found):
     assert list(found["depthwise"]) == [
         "fwd,x=1x8x9x9,w=8x1x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=8,nhwc,f32,acc=f32"
     ]
+
+
+def test_the_meta_device_gives_the_layouts_of_a_real_run(layouts):
+    for name, devices in layouts["models"].items():
+        assert devices["meta"] == devices["cpu"], name
+        kinds = {problem.split(",")[-3] for problem in devices["meta"]}
+        assert "nhwc" in kinds, name
+    # All but what lies alike in both: 1x1 filters over 1x1 pixels.
+    for name in ("net", "gray"):
+        plain = [problem for problem in layouts["models"][name]["meta"] if ",nchw," in problem]
+        assert len(plain) == 2 and all("x1x1,w=" in problem and "x1x1,pad" in problem for problem in plain), plain
+
+
+def test_two_layouts_in_one_model_are_said(layouts):
+    assert layouts["mixed"] == ["model: its convolutions lie in two layouts, 1 nchw and 1 nhwc: layout= gives all of them one"]
+    assert layouts["one"] == []
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_autocast_that_no_tensor_feels_is_refused(layouts, kind):
+    assert layouts[kind].startswith("dtype: the model runs under torch.autocast, which changes no type of tensors on the meta device")
+    assert layouts[f"{kind} named"] == ["bf16"]
+    assert layouts[f"{kind} real"] == (["bf16"] if kind == "cpu" else ["f32"])
 
 
 def test_transposed_convolutions_and_their_gradients(found):

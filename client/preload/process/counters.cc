@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace convtune::preload::process {
 
 constinit Counters counters;
+constinit std::atomic<bool> looked_up{false};
 
 void CountMiss(snapshot::UnservedReason reason) {
   const auto index = static_cast<uint32_t>(reason);
@@ -48,6 +50,21 @@ void Append(const char* pattern, const char* line, size_t size) {
   close(fd);
 }
 
+// The process's name as the kernel has it, without what JSON would have to quote.
+struct ProcessName {
+  ProcessName() {
+    if (prctl(PR_GET_NAME, text) != 0) {
+      text[0] = '\0';
+    }
+    for (char* c = text; *c != '\0'; ++c) {
+      if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\') {
+        *c = '?';
+      }
+    }
+  }
+  char text[16] = {};
+};
+
 }  // namespace
 
 void WriteCounters(const char* path, const char* policy, const char* snapshot, uint64_t release) {
@@ -61,7 +78,8 @@ void WriteCounters(const char* path, const char* policy, const char* snapshot, u
   }
   const int size = snprintf(
       line, sizeof line,
-      "{\"pid\":%d,\"policy\":\"%s\",\"snapshot\":\"%s\",\"release\":%llu,\"problems\":%llu,"
+      "{\"pid\":%d,\"name\":\"%s\",\"reached\":\"%s\",\"policy\":\"%s\",\"snapshot\":\"%s\","
+      "\"release\":%llu,\"problems\":%llu,"
       "\"queries\":%llu,\"served\":%llu,\"observed\":%llu,\"fallbacks\":%llu,\"passed\":%llu,"
       "\"missed\":{%s},"
       "\"limited\":%llu,\"over_limit\":%llu,"
@@ -69,21 +87,23 @@ void WriteCounters(const char* path, const char* policy, const char* snapshot, u
       "\"executions\":%llu,\"executions_served\":%llu,\"captured\":%llu,\"captured_served\":%llu,"
       "\"legacy_calls\":%llu,\"legacy_served\":%llu,"
       "\"learned\":%llu,\"datagrams\":%llu,\"dropped\":%llu}\n",
-      static_cast<int>(getpid()), policy, snapshot, static_cast<Printed>(release),
-      Value(c.problems), Value(c.queries), Value(c.served), Value(c.observed), Value(c.fallbacks),
-      Value(c.passed), missed, Value(c.limited), Value(c.over_limit), Value(c.plans),
-      Value(c.plans_served), Value(c.plans_own), Value(c.executions), Value(c.executions_served),
-      Value(c.captured), Value(c.captured_served), Value(c.legacy_calls), Value(c.legacy_served),
-      Value(c.learned), Value(c.datagrams), Value(c.dropped));
+      static_cast<int>(getpid()), ProcessName().text,
+      looked_up.load(std::memory_order_relaxed) ? "dlsym" : "linked", policy, snapshot,
+      static_cast<Printed>(release), Value(c.problems), Value(c.queries), Value(c.served),
+      Value(c.observed), Value(c.fallbacks), Value(c.passed), missed, Value(c.limited),
+      Value(c.over_limit), Value(c.plans), Value(c.plans_served), Value(c.plans_own),
+      Value(c.executions), Value(c.executions_served), Value(c.captured), Value(c.captured_served),
+      Value(c.legacy_calls), Value(c.legacy_served), Value(c.learned), Value(c.datagrams),
+      Value(c.dropped));
   if (size > 0 && static_cast<size_t>(size) < sizeof line) {
     Append(path, line, static_cast<size_t>(size));
   }
 }
 
 void WriteBypassed(const char* path) {
-  char line[64];
-  const int size =
-      snprintf(line, sizeof line, "{\"pid\":%d,\"bypassed\":true}\n", static_cast<int>(getpid()));
+  char line[128];
+  const int size = snprintf(line, sizeof line, "{\"pid\":%d,\"name\":\"%s\",\"bypassed\":true}\n",
+                            static_cast<int>(getpid()), ProcessName().text);
   Append(path, line, static_cast<size_t>(size));
 }
 

@@ -38,6 +38,8 @@ struct Counters {
 };
 
 extern Counters counters;
+// The program looked hooked functions up by dlsym; a forked child has what it found.
+extern std::atomic<bool> looked_up;
 
 inline void Count(std::atomic<uint64_t>* counter) {
   counter->fetch_add(1, std::memory_order_relaxed);

@@ -27,7 +27,7 @@ constexpr int kCapabilityMinor = 76;
 
 template <typename T>
 bool Fill(void* handle, const char* name, T* function) {
-  *function = reinterpret_cast<T>(dlsym(handle, name));
+  *function = reinterpret_cast<T>(RealDlsym()(handle, name));
   return *function != nullptr;
 }
 

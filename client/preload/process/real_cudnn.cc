@@ -16,7 +16,7 @@ namespace {
 void* Loaded(const char* name) { return dlopen(name, RTLD_NOW | RTLD_NOLOAD); }
 
 void* Symbol(void* handle, const char* name) {
-  return handle == nullptr ? nullptr : dlsym(handle, name);
+  return handle == nullptr ? nullptr : RealDlsym()(handle, name);
 }
 
 template <typename... Args>
@@ -99,7 +99,27 @@ int Match(dl_phdr_info* info, size_t /*size*/, void* data) {
   return 0;
 }
 
+void* FindNothing(void* /*handle*/, const char* /*name*/) { return nullptr; }
+
 }  // namespace
+
+Dlsym RealDlsym() {
+  static constinit std::atomic<Dlsym> known{nullptr};
+  Dlsym real = known.load(std::memory_order_acquire);
+  if (real != nullptr) {
+    return real;
+  }
+  constexpr char kVersion[] = "GLIBC_2.34";
+  void* found = dlvsym(RTLD_NEXT, "dlsym", kVersion);
+  if (found == nullptr) {
+    // This library was not preloaded, but opened.
+    void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    found = libc == nullptr ? nullptr : dlvsym(libc, "dlsym", kVersion);
+  }
+  real = found == nullptr ? FindNothing : reinterpret_cast<Dlsym>(found);
+  known.store(real, std::memory_order_release);
+  return real;
+}
 
 const RealCudnn& Real() {
   const RealCudnn* real =

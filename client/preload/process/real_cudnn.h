@@ -26,6 +26,10 @@ const RealCudnn& Real();
 // The functions of libcudnn_graph.so.9: what cuDNN's own libraries call.
 const RealCudnn& RealGraph();
 
+// The C library's dlsym: by its name a call finds the hook. Thread-safe.
+using Dlsym = void* (*)(void* handle, const char* name);
+Dlsym RealDlsym();
+
 // A function of libcudnn.so.9 (or its part that has it) by name; null if there
 // is none.
 void* RealSymbol(const char* name);

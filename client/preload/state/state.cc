@@ -41,8 +41,8 @@ int FindCudnn(dl_phdr_info* info, size_t /*size*/, void* /*data*/) {
   return info->dlpi_name != nullptr && process::IsCudnnLibrary(info->dlpi_name) ? 1 : 0;
 }
 
-// At the end of a process that `convtune run` started and that never called a hook: LD_PRELOAD does
-// not reach a program that looks cuDNN up by dlsym, and nobody else would say so.
+// At the end of a process that `convtune run` started and that loaded cuDNN and never called a
+// hook: nobody else would say so.
 __attribute__((destructor)) void TellBypassed() {
   if (initialised.load(std::memory_order_relaxed)) {
     return;

@@ -1,7 +1,6 @@
 """The fastest cuDNN algorithm of a convolution, from a convtune daemon.
 
     import convtune
-    import convtune.onnx
 
     problems = convtune.onnx.problems("model.onnx", batch_sizes=[1, 8, 32])
     for result in convtune.Client().get(problems):
@@ -17,6 +16,7 @@ from convtune.problem import ModelError, Problem, Workload
 from convtune.sizes import expand
 
 if TYPE_CHECKING:
+    from convtune import onnx, torch
     from convtune.aio import AsyncClient
     from convtune.answers import Answer, Candidate, Constraints, Environment, Result
     from convtune.client import Client
@@ -53,7 +53,13 @@ _LATE = {
 }
 
 
+# They need the packages onnx and torch. Not in __all__: a star import would hide those.
+_READERS = ("onnx", "torch")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _READERS:
+        return importlib.import_module(f"convtune.{name}")
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATE[name]), name)

@@ -50,6 +50,10 @@ _LEFT_OUT = {
 _DOMAINS = ("", "ai.onnx")
 
 
+class _LeftOut(Exception):
+    """The message says why there is no problem of a node; the model's other nodes have theirs."""
+
+
 @dataclasses.dataclass
 class _Found:
     where: str
@@ -83,7 +87,7 @@ def problems(
     ONNX Runtime's FusedConv counts as the Conv that it was made of, with its tail.
     A symbolic batch that was read as 1, what is left out, a convolution whose batch does not follow the model's, and
     one of dequantized inputs is in the workload's `notices`; `left_out` counts the
-    convolutions that cuDNN cannot run. Raises ModelError, naming the model and the
+    convolutions that cuDNN cannot run, and those whose shape nobody here knows. Raises ModelError, naming the model and the
     node; also where no convolution's batch follows."""
     name = "model" if isinstance(model, onnx.ModelProto) else os.fspath(model)
     check_runtime(runtime)
@@ -97,9 +101,9 @@ def problems(
     first = True
     for chosen, batch in itertools.product(choices, [None] if batch_sizes is None else batch_sizes):
         found, notices = reader.read(batch, chosen)
+        workload.notices += [text for text in notices.texts if text not in workload.notices]
+        workload.left_out = max(workload.left_out, notices.left_out)
         if first:
-            workload.notices += notices.texts
-            workload.left_out = notices.left_out
             if batch is None and reader.has_open_batch(chosen):
                 workload.notices.append(
                     f"{name}: batch is symbolic and was read as 1; --batch 1,8,32 (batch_sizes=[1, 8, 32]) names yours"
@@ -428,9 +432,9 @@ class _Graph:
             elif node.op_type in ("Conv", "ConvTranspose"):
                 try:
                     problem = self._problem(node, where, dtype, layout)
-                except ValueError as error:
-                    text = str(error)
-                    raise ModelError(text if text.startswith(where) else f"{where}: {text}") from None
+                except _LeftOut as why:
+                    self._notices.leave_out(where, str(why))
+                    continue
                 tail = Tail()
                 if node.op_type == "Conv":
                     tail = self._fused.get(node.output[0]) or self._tails.of(node, problem.y)
@@ -454,7 +458,7 @@ class _Graph:
     def _shape(self, name: str) -> list[int] | None:
         try:
             return self._tensor(name, "")[0]
-        except ModelError:
+        except (ModelError, _LeftOut):
             return None
 
     def _tensor(self, name: str, where: str) -> tuple[list[int], int]:
@@ -471,9 +475,11 @@ class _Graph:
         elif self._outer is not None:
             return self._outer._tensor(name, where)
         maker = self._makers.get(name)
-        foreign = maker is not None and maker.domain not in _DOMAINS
-        why = f": {maker.op_type} writes it, of which only {maker.domain} knows what it does" if maker and foreign else ""
-        raise ModelError(f"{where}: the shape of {name} is not known{why}")
+        if maker is not None and maker.domain not in _DOMAINS:
+            raise _LeftOut(
+                f"the shape of {name} is not known: {maker.op_type} writes it, of which only {maker.domain} knows what it does"
+            )
+        raise ModelError(f"{where}: the shape of {name} is not known")
 
     def _problem(self, node: onnx.NodeProto, where: str, dtype: str | None, layout: str) -> Problem:
         if len(node.input) < 2 or not node.input[0] or not node.input[1]:
@@ -500,18 +506,21 @@ class _Graph:
             operation = "bwd_data"
             forward_x = (x[0], w[1] * groups, *out)
         if min(*low, *high) < 0:
-            raise ModelError(f"{where}: pads: cuDNN has no negative ones, are {low} and {high}")
+            raise _LeftOut(f"pads: cuDNN has no negative ones, are {low} and {high}")
         if dtype is None and elem_type not in _TYPES:
-            raise ModelError(f"{where}: no cuDNN convolution has inputs of type {onnx.TensorProto.DataType.Name(elem_type)}")
-        return Problem(
-            operation=operation,
-            x=forward_x,
-            w=tuple(w),
-            pad_low=tuple(low),
-            pad_high=tuple(high),
-            stride=stride,
-            dilation=dilation,
-            groups=groups,
-            dtype=dtype or _TYPES[elem_type],
-            layout=layout,
-        )
+            raise _LeftOut(f"no cuDNN convolution has inputs of type {onnx.TensorProto.DataType.Name(elem_type)}")
+        try:
+            return Problem(
+                operation=operation,
+                x=forward_x,
+                w=tuple(w),
+                pad_low=tuple(low),
+                pad_high=tuple(high),
+                stride=stride,
+                dilation=dilation,
+                groups=groups,
+                dtype=dtype or _TYPES[elem_type],
+                layout=layout,
+            )
+        except ValueError as error:
+            raise _LeftOut(str(error)) from None

@@ -7,7 +7,7 @@ Import it before anything that loads cuDNN::
 
 It loads ``libconvtune_preload.so`` with ``RTLD_GLOBAL``, so that libraries loaded later bind cuDNN's functions to it.
 That works for programs that link cuDNN, such as PyTorch; those that look its functions up by name need
-``convtune run --audit`` instead. Its behaviour is set by ``CONVTUNE_PRELOAD_*`` and ``CONVTUNE_SNAPSHOT``; see
+``convtune run`` instead. Its behaviour is set by ``CONVTUNE_PRELOAD_*`` and ``CONVTUNE_SNAPSHOT``; see
 deploy/docs/programs.md.
 
 Importing never fails: where nothing is served, a warning says why, and the program runs as it would without convtune.

@@ -28,9 +28,7 @@ getent passwd convtune >/dev/null || echo 'convtune:x:64999:64999::/var/lib/conv
 getent group convtune >/dev/null || echo 'convtune:x:64999:' >>/etc/group
 mkdir -m 0750 /var/lib/convtune
 mkdir /etc/convtune /etc/convtune-fleet
-for library in preload audit; do
-  [ ! -e build/lib/libconvtune_$library.so ] || cp build/lib/libconvtune_$library.so /usr/lib
-done
+[ ! -e build/lib/libconvtune_preload.so ] || cp build/lib/libconvtune_preload.so /usr/lib
 export PATH="$PWD/build/bin:$PATH"
 """
 

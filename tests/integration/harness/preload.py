@@ -122,7 +122,6 @@ class Machine:
             # Its runtime has to be the first library of a program that knows nothing of it.
             needed = subprocess.check_output(["ldd", str(self.preload)], text=True).splitlines()
             self.first = [next(line.split()[2] for line in needed if "libasan" in line)]
-        self.audit = self.reachable("libconvtune_audit.so")
         self.profile = folder / "h200.json"
         properties = json.loads((REPO / "deploy/profiles/nvidia-h200.json").read_text())["properties"]
         self.profile.write_text(json.dumps(properties, separators=(",", ":")))
@@ -171,7 +170,7 @@ class Machine:
         text = problem if isinstance(problem, str) else problem.text
         return "\t".join(["choice", environment or self.environment, channel, text, *fields])
 
-    def env(self, snapshot, policy="reorder", audit=False, counters=None, **extra):
+    def env(self, snapshot, policy="reorder", counters=None, **extra):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_"))}
         if snapshot is not None:
             env["CONVTUNE_SNAPSHOT"] = str(snapshot)
@@ -182,8 +181,6 @@ class Machine:
                 common = f"log_path={self.reports}/report:handle_abort=1"
                 env["ASAN_OPTIONS"] = f"{common}:detect_leaks=0"
                 env["UBSAN_OPTIONS"] = f"{common}:print_stacktrace=1"
-            if audit:
-                env["LD_AUDIT"] = str(self.audit)
             if counters:
                 env["CONVTUNE_PRELOAD_COUNTERS"] = str(counters)
         return {**env, **extra}

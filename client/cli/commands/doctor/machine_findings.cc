@@ -59,7 +59,7 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
   timex clock{};
   const int state = adjtimex(&clock);
   if (state >= 0) facts.clock_kept = state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0;
-  if (const auto library = run::FindPreloadLibrary(run::kPreloadLibrary); library.ok()) {
+  if (const auto library = run::FindPreloadLibrary(); library.ok()) {
     facts.library = *library;
   }
   struct statvfs disk {};

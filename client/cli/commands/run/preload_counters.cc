@@ -3,8 +3,6 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -27,52 +25,28 @@ int64_t Member(const Struct& object, const char* name) {
   return found == object.fields().end() ? 0 : NumberOf(found->second);
 }
 
-}  // namespace
-
-int64_t PreloadCounters::missed_count() const {
-  int64_t count = 0;
-  for (const auto& [reason, number] : missed) count += number;
-  return count;
+std::string Text(const Struct& object, const char* name) {
+  const auto found = object.fields().find(name);
+  return found == object.fields().end() ? "" : found->second.string_value();
 }
 
-PreloadCounters ReadPreloadCounters(std::istream& in) {
-  PreloadCounters sum;
-  for (std::string line; std::getline(in, line);) {
-    Struct object;
-    if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
-    if (object.fields().contains("bypassed")) {
-      ++sum.bypassed;
-      continue;
-    }
-    ++sum.processes;
-    const auto snapshot = object.fields().find("snapshot");
-    if (snapshot != object.fields().end() && snapshot->second.string_value() != "valid") {
-      sum.no_snapshot.insert(snapshot->second.string_value());
-    }
-    sum.served += Member(object, "served");
-    sum.observed += Member(object, "observed");
-    sum.passed += Member(object, "passed");
-    sum.learned += Member(object, "learned");
-    sum.dropped += Member(object, "dropped");
-    sum.over_limit += Member(object, "over_limit");
-    const auto missed = object.fields().find("missed");
-    if (missed == object.fields().end()) continue;
-    for (const auto& [reason, value] : missed->second.struct_value().fields()) {
-      if (const int64_t count = NumberOf(value); count > 0) sum.missed[reason] += count;
-    }
-  }
-  return sum;
+std::string How(const PreloadProcess& process) {
+  return process.reached.empty()      ? "cuDNN was loaded and never asked"
+         : process.reached == "dlsym" ? "cuDNN looked up by dlsym"
+                                      : "cuDNN linked";
 }
 
-std::string Describe(const PreloadCounters& counters, const std::string& snapshot, bool audited) {
-  if (counters.processes == 0 && counters.bypassed > 0) {
-    return absl::StrCat(
-        counters.bypassed, counters.bypassed == 1 ? " process" : " processes",
-        " loaded cuDNN, and none called it through convtune: ",
-        audited ? "none asked it for an algorithm, or it is not reached by LD_AUDIT either"
-                : "if it looks cuDNN up by dlsym, as cudnn-frontend does, try --audit");
+std::string Line(const PreloadProcess& process) {
+  std::string line = absl::StrCat("process ", process.pid, " (", process.name, "): ", How(process));
+  if (!process.reached.empty()) {
+    absl::StrAppend(&line, ": ", process.served, " served, ", process.missed, " missed");
   }
-  if (counters.processes == 0) return "no process of it called cuDNN through convtune";
+  return line;
+}
+
+std::string Sums(const PreloadCounters& counters, const std::string& snapshot) {
+  if (counters.each.empty()) return "no process of it that came to its end loaded cuDNN";
+  if (counters.processes == 0) return "no process of it asked cuDNN for an algorithm";
   std::vector<std::string> reasons;
   for (const auto& [reason, count] : counters.missed) {
     reasons.push_back(absl::StrCat(absl::StrReplaceAll(reason, {{"_", " "}}), " ", count));
@@ -86,12 +60,73 @@ std::string Describe(const PreloadCounters& counters, const std::string& snapsho
   if (counters.over_limit > 0) {
     absl::StrAppend(&text, ", ", counters.over_limit, " with nothing below --max-workspace");
   }
+  if (counters.each.size() == 1) absl::StrAppend(&text, ", ", How(counters.each.front()));
   if (counters.processes > 1) absl::StrAppend(&text, ", in ", counters.processes, " processes");
   if (!counters.no_snapshot.empty()) {
     absl::StrAppend(&text, "; no snapshot: ", snapshot, ": ",
                     absl::StrJoin(counters.no_snapshot, ", "));
   }
   return text;
+}
+
+}  // namespace
+
+int64_t PreloadCounters::missed_count() const {
+  int64_t count = 0;
+  for (const auto& [reason, number] : missed) count += number;
+  return count;
+}
+
+PreloadCounters ReadPreloadCounters(std::istream& in) {
+  PreloadCounters sum;
+  for (std::string line; std::getline(in, line);) {
+    Struct object;
+    if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
+    PreloadProcess& process = sum.each.emplace_back();
+    process.pid = Member(object, "pid");
+    process.name = Text(object, "name");
+    if (object.fields().contains("bypassed")) {
+      ++sum.bypassed;
+      continue;
+    }
+    ++sum.processes;
+    process.reached = Text(object, "reached");
+    process.served = Member(object, "served");
+    if (const std::string snapshot = Text(object, "snapshot");
+        !snapshot.empty() && snapshot != "valid") {
+      sum.no_snapshot.insert(snapshot);
+    }
+    sum.served += process.served;
+    sum.observed += Member(object, "observed");
+    sum.passed += Member(object, "passed");
+    sum.learned += Member(object, "learned");
+    sum.dropped += Member(object, "dropped");
+    sum.over_limit += Member(object, "over_limit");
+    const auto missed = object.fields().find("missed");
+    if (missed == object.fields().end()) continue;
+    for (const auto& [reason, value] : missed->second.struct_value().fields()) {
+      if (const int64_t count = NumberOf(value); count > 0) {
+        sum.missed[reason] += count;
+        process.missed += count;
+      }
+    }
+  }
+  return sum;
+}
+
+std::vector<std::string> Describe(const PreloadCounters& counters, const std::string& snapshot) {
+  // A program may have started thousands.
+  constexpr size_t kMostLines = 16;
+  std::vector<std::string> lines = {Sums(counters, snapshot)};
+  if (counters.each.size() == 1 && counters.processes == 1) return lines;
+  for (const PreloadProcess& process : counters.each) {
+    if (lines.size() > kMostLines) {
+      lines.push_back(absl::StrCat("and ", counters.each.size() - kMostLines, " more processes"));
+      break;
+    }
+    lines.push_back(Line(process));
+  }
+  return lines;
 }
 
 }  // namespace convtune::cli::commands::run

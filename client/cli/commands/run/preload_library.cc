@@ -20,19 +20,19 @@ constexpr const char* kFolders[] = {
 
 }  // namespace
 
-absl::StatusOr<std::string> FindPreloadLibrary(const std::string& name) {
+absl::StatusOr<std::string> FindPreloadLibrary() {
   std::error_code error;
   const std::string folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   std::vector<std::string> tried;
   for (const char* relative : kFolders) {
-    const std::string candidate = absl::StrCat(folder, relative, name);
+    const std::string candidate = absl::StrCat(folder, relative, kPreloadLibrary);
     const fs::path real = fs::canonical(candidate, error);
     if (!error) return real.string();
     tried.push_back(candidate);
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat(name, " is in none of the places where it should be; say where with --library: ",
-                   absl::StrJoin(tried, ", ")));
+  return absl::FailedPreconditionError(absl::StrCat(
+      kPreloadLibrary, " is in none of the places where it should be; say where with --library: ",
+      absl::StrJoin(tried, ", ")));
 }
 
 }  // namespace convtune::cli::commands::run

@@ -1,4 +1,4 @@
-// Finds the interposer's libraries.
+// Finds the interposer's library.
 #pragma once
 
 #include <string>
@@ -8,10 +8,9 @@
 namespace convtune::cli::commands::run {
 
 inline constexpr char kPreloadLibrary[] = "libconvtune_preload.so";
-inline constexpr char kAuditLibrary[] = "libconvtune_audit.so";
 
-// The real path of the library of that name, as it is built or installed with
-// this program. FAILED_PRECONDITION: it is in none of the places.
-absl::StatusOr<std::string> FindPreloadLibrary(const std::string& name);
+// The real path of the library, as it is built or installed with this
+// program. FAILED_PRECONDITION: it is in none of the places.
+absl::StatusOr<std::string> FindPreloadLibrary();
 
 }  // namespace convtune::cli::commands::run

@@ -30,7 +30,7 @@ namespace {
 constexpr int kNotFound = 127;
 constexpr int kNotRunnable = 126;
 
-// Separate the names in LD_PRELOAD and LD_AUDIT, which cannot be quoted.
+// Separate the names in LD_PRELOAD, which cannot be quoted.
 constexpr char kSeparators[] = " :";
 
 // What a run needs on disk, until it ends: the file of the counters, which only
@@ -93,7 +93,6 @@ class RunCommand final : public app::Command {
                     "~/.local/state/convtune/snapshot and /var/lib/convtune/snapshot")
         ->type_name("DIR");
     app->add_option("--library", library_, "the library libconvtune_preload.so")->type_name("FILE");
-    app->add_flag("--audit", audit_, "also for programs that dlsym cuDNN (LD_AUDIT)");
     app->add_flag("--quiet", quiet_, "say nothing at the end");
     app->add_option("command", command_, "the program and its arguments, behind --")
         ->type_name("PROGRAM...")
@@ -130,16 +129,13 @@ class RunCommand final : public app::Command {
                                            app::Variables* variables) const {
     std::string library = library_;
     if (library.empty()) {
-      ASSIGN_OR_RETURN(library, FindPreloadLibrary(kPreloadLibrary));
+      ASSIGN_OR_RETURN(library, FindPreloadLibrary());
     } else if (access(library.c_str(), R_OK) != 0) {
       return absl::InvalidArgumentError(absl::StrCat("--library: ", library, " cannot be read"));
     }
-    variables->emplace_back("LD_PRELOAD",
-                            InFront(context, "LD_PRELOAD", folder.Reachable(library)));
-    if (audit_) {
-      ASSIGN_OR_RETURN(const std::string found, FindPreloadLibrary(kAuditLibrary));
-      variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", folder.Reachable(found)));
-    }
+    const std::string others = context.io().env("LD_PRELOAD").value_or("");
+    variables->emplace_back(
+        "LD_PRELOAD", absl::StrCat(folder.Reachable(library), others.empty() ? "" : ":", others));
     if (!policy_.empty()) variables->emplace_back("CONVTUNE_PRELOAD_POLICY", policy_);
     if (!allow_.empty()) {
       variables->emplace_back("CONVTUNE_PRELOAD_ALLOW", absl::StrJoin(allow_, ","));
@@ -202,18 +198,20 @@ class RunCommand final : public app::Command {
     return absl::StrCat(path, ": the snapshot holds 0 choices");
   }
 
-  static std::string InFront(app::Context& context, const std::string& name,
-                             const std::string& value) {
-    const std::string before = context.io().env(name).value_or("");
-    return before.empty() ? value : absl::StrCat(value, ":", before);
-  }
-
   void Report(app::Context& context, const std::string& path, const std::string& snapshot) const {
     std::ifstream file(path);
     const PreloadCounters counters = ReadPreloadCounters(file);
     if (context.format() == app::Format::kJson) {
       output::Members missed;
       for (const auto& [reason, count] : counters.missed) missed.push_back({reason, count});
+      std::vector<output::Json> each;
+      for (const PreloadProcess& process : counters.each) {
+        each.push_back(output::JsonObject({{"pid", process.pid},
+                                           {"name", process.name},
+                                           {"reached", process.reached},
+                                           {"served", process.served},
+                                           {"missed", process.missed}}));
+      }
       context.Say(output::JsonObject({{"processes", counters.processes},
                                       {"served", counters.served},
                                       {"missed", output::JsonObject(missed)},
@@ -223,18 +221,20 @@ class RunCommand final : public app::Command {
                                       {"dropped", counters.dropped},
                                       {"overLimit", counters.over_limit},
                                       {"bypassed", counters.bypassed},
+                                      {"each", output::JsonArray(each)},
                                       {"snapshot", snapshot},
                                       {"noSnapshot", absl::StrJoin(counters.no_snapshot, ", ")}})
                       .text);
     } else if (!quiet_) {
-      context.Say(absl::StrCat("convtune: ", Describe(counters, snapshot, audit_)));
+      for (const std::string& line : Describe(counters, snapshot)) {
+        context.Say(absl::StrCat("convtune: ", line));
+      }
     }
   }
 
   std::string policy_, snapshot_, library_;
   std::optional<std::string> max_workspace_;
   std::vector<std::string> allow_, command_;
-  bool audit_ = false;
   bool quiet_ = false;
 };
 

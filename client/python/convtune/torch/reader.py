@@ -6,6 +6,7 @@ convolution_backward, so modules and torch.nn.functional calls alike.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import weakref
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ _TYPES = {
     torch.float16: "f16",
     torch.bfloat16: "bf16",
 }
+
+_FORWARD = ("convolution", "_convolution", "convolution_overrideable")
 
 
 def problems(
@@ -226,6 +229,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         """All that ran, in the order met."""
         found = Workload()
         tails = self.tails.whole()
+        layouts = collections.Counter(run.problem.layout for run in self._runs if not _fit_both(run.problem.x, run.problem.w, run.problem.y))
+        if len(layouts) > 1:
+            counts = " and ".join(f"{count} {layout}" for layout, count in sorted(layouts.items()))
+            found.notices.append(f"model: its convolutions lie in two layouts, {counts}: layout= gives all of them one")
         for run in self._runs:
             problem = run.problem
             known = [PLAIN]
@@ -241,8 +248,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             result = _meta_gradients(args[1], args[2], args[3], args[10])
         else:
             result = func(*args, **(kwargs or {}))
+            if name in _FORWARD and not result.is_cuda:
+                result = _as_cudnn_writes(result, *args[:2])
         self.tails.see(name, args, kwargs or {}, result)
-        if name in ("convolution", "_convolution", "convolution_overrideable"):
+        if name in _FORWARD:
             x, w, bias, stride, padding, dilation, transposed, _, groups = args[:9]
             self._add(("bwd_data" if transposed else "fwd",), x, w, result, stride, padding, dilation, transposed, groups)
             # TorchScript fuses filters of the ordinary layout alone.
@@ -268,6 +277,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         transposed: bool,
         groups: int,
     ) -> None:
+        if self._dtype is None and x.dtype == torch.float32 and _autocast_is_lost(x):
+            raise ModelError(
+                "dtype: the model runs under torch.autocast, which changes no type of tensors on the meta device or of fake ones: "
+                'name the type that it would give, such as dtype="f16"'
+            )
         spatial = x.dim() - 2
         # The output of a transposed convolution is the forward input.
         forward_x = y if transposed else x
@@ -285,11 +299,19 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                     dilation=_spread(dilation, spatial),
                     groups=groups,
                     dtype=self._dtype or _TYPES[x.dtype],
-                    layout=self._layout or _layout_of(x, w),
+                    layout=self._layout or _layout_of(x, w, y),
                 )
             except ValueError as error:
                 raise ModelError(f"model: a convolution of {tuple(x.shape)} by {tuple(w.shape)}: {error}") from None
             self._runs.append(_Run(problem, None))
+
+
+def _as_cudnn_writes(y: Any, x: Any, w: Any) -> Any:
+    """The output of a convolution in the layout that torch's call of cuDNN gives it. Elsewhere than on a GPU torch may look at the
+    input alone, and what stands behind would be read in another layout."""
+    if not (_is_channels_last(x) or _is_channels_last(w)):
+        return y
+    return y.contiguous(memory_format=torch.channels_last if y.dim() == 4 else torch.channels_last_3d)
 
 
 def _meta_gradients(x: Any, w: Any, bias: Any, mask: Sequence[bool]) -> tuple[Any, Any, Any]:
@@ -305,15 +327,35 @@ def _spread(values: Sequence[int], spatial: int) -> tuple[int, ...]:
     return tuple(values) * spatial if len(values) == 1 else tuple(values)
 
 
-def _layout_of(*tensors: Any) -> str:
-    """nhwc if one of them lies so and not also as nchw."""
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    for tensor in tensors:
-        channels_last = formats.get(tensor.dim())
-        if (
-            channels_last is not None
-            and tensor.is_contiguous(memory_format=channels_last)
-            and not tensor.is_contiguous()
-        ):
-            return "nhwc"
-    return "nchw"
+def _autocast_is_lost(x: Any) -> bool:
+    """True within torch.autocast for a tensor that it leaves alone: one without memory. Without CUDA torch switches autocast for CUDA
+    off, so that its state says nothing; the depth of the nesting is kept all the same."""
+    without_memory = x.device.type == "meta" or (type(x).__name__ == "FakeTensor" and not torch.cuda.is_available())
+    if not without_memory:
+        return False
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting() > 0
+
+
+def _is_channels_last(tensor: Any) -> bool:
+    """By its strides, as torch decides it: is_channels_last_strides_2d of c10/core/MemoryFormat.h."""
+    if tensor.dim() not in (4, 5) or tensor.stride(1) == 0:
+        return False
+    least = 0
+    for dim in (1, *range(tensor.dim() - 1, 1, -1), 0):
+        if tensor.stride(dim) < least or (dim == 0 and least == tensor.stride(1)):
+            return False
+        least = tensor.stride(dim) * max(tensor.shape[dim], 1)
+    return True
+
+
+def _layout_of(x: Any, w: Any, y: Any) -> str:
+    """torch gives cuDNN all three channels-last where the input or the filter lies so. nchw where all three lie as both."""
+    if not (_is_channels_last(x) or _is_channels_last(w)):
+        return "nchw"
+    return "nchw" if _fit_both(x.shape, w.shape, y.shape) else "nhwc"
+
+
+def _fit_both(*shapes: Any) -> bool:
+    """True if tensors of these shapes lie alike in nchw and nhwc."""
+    return all(shape[1] == 1 or max(shape[2:]) == 1 for shape in shapes)

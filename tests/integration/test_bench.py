@@ -1,0 +1,30 @@
+"""Each part of tests/bench/run measures something: its small form, of which no figure is of worth."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from conftest import PROGRAMS, REPO
+from harness.needs import missing
+
+sys.path.insert(0, str(REPO / "tests" / "bench"))
+import figures  # noqa: E402
+
+FIGURES = REPO / "tests" / "bench" / "figures.py"
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("part", figures.PARTS)
+def test_the_part_runs(part):
+    if PROGRAMS.parent != REPO / "build":
+        pytest.skip("it measures the plain build")
+    done = subprocess.run([sys.executable, FIGURES, "--small", "--part", part], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout.splitlines()[-1])
+    if "left out: " in done.stderr:
+        missing("PostgreSQL", "postgresql")
+    assert {row["figure"] for row in rows if row["value"] > 0}, rows
+    assert all(row["value"] >= 0 for row in rows), rows
+    print(figures.table(rows))

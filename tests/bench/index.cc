@@ -155,13 +155,13 @@ int Main(int argc, char** argv) {
   }
   const std::string request = message.SerializeAsString();
   const auto answer = [&](rpc::services::BatchGetHandler* handler) {
-    rpc::services::Batch batch = *handler->FindReady(request);
-    if (!batch.complete()) {
-      tuner.Lookup(std::move(batch.missing), [&](absl::StatusOr<lookup::LookupResponse> made) {
-        handler->Complete(*made, &batch);
+    rpc::services::Batch asked = *handler->FindReady(request);
+    if (!asked.complete()) {
+      tuner.Lookup(std::move(asked.missing), [&](absl::StatusOr<lookup::LookupResponse> made) {
+        handler->Complete(*made, &asked);
       });
     }
-    const std::vector<std::string_view> reply = batch.Reply();
+    const std::vector<std::string_view> reply = asked.Reply();
     size_t size = 0;
     for (const std::string_view piece : reply) size += piece.size();
     std::string out;

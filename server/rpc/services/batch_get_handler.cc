@@ -93,9 +93,7 @@ grpc::Status WriteBatch(Batch* batch, grpc::ByteBuffer* out) {
 // Reads the request into `*batch`, as far as it takes with what is ready.
 grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchGetHandler* handler, Batch* batch) {
   grpc::Slice bytes;
-  grpc::ByteBuffer shared = in;
-  if (shared.Valid() &&
-      (shared.TrySingleSlice(&bytes).ok() || shared.DumpToSingleSlice(&bytes).ok())) {
+  if (in.Valid() && (in.TrySingleSlice(&bytes).ok() || in.DumpToSingleSlice(&bytes).ok())) {
     std::optional<Batch> prepared = handler->FindReady(
         std::string_view(reinterpret_cast<const char*>(bytes.begin()), bytes.size()));
     if (prepared.has_value()) {

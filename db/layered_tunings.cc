@@ -1,6 +1,6 @@
 #include "db/layered_tunings.h"
 
-#include <algorithm>
+#include <map>
 #include <optional>
 
 #include "db/bundle/bundle_codec.h"
@@ -45,13 +45,11 @@ absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) 
   const Options& o = layer->options_;
   ASSIGN_OR_RETURN(std::unique_ptr<bundle::BundleReader> reader,
                    bundle::BundleReader::Open(o.path));
-  std::vector<bundle::BundleRefusal> refusals;
   RETURN_IF_ERROR(
       bundle::ReadWholeBundle(reader.get(), o.trusted, [&](const bundle::BundleEntry& entry) {
-        const auto tuning =
-            bundle::FromBundleTuning(*entry.row, *entry.environment, o.now, &refusals);
-        if (!tuning.has_value()) {
-          o.refused(Concat(o.path, ": ", bundle::RefusalText(entry.offset, refusals.front())));
+        const auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, o.now);
+        if (!tuning.ok()) {
+          o.refused(Concat(o.path, ": ", bundle::RefusalText(entry.offset, tuning.status())));
           return;
         }
         layer->offsets_.push_back(entry.offset);
@@ -70,9 +68,8 @@ absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) 
 absl::StatusOr<TuningRecord> BundleLayer::Read(int64_t offset) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const bundle::BundleEntry entry, reader_->ReadAt(offset));
-  std::vector<bundle::BundleRefusal> refusals;
-  auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, options_.now, &refusals);
-  if (!tuning.has_value()) {
+  auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, options_.now);
+  if (!tuning.ok()) {
     return absl::DataLossError(Concat(options_.path, ": was changed while it is in use"));
   }
   options_.prepare(&*tuning);
@@ -157,17 +154,16 @@ absl::Status LayeredTunings::ForEachStored(
 }
 
 absl::StatusOr<std::vector<Environment>> LayeredTunings::ListEnvironments() const {
-  ASSIGN_OR_RETURN(std::vector<Environment> environments, store_->ListEnvironments());
+  std::map<std::string, Environment> by_text;
+  ASSIGN_OR_RETURN(const std::vector<Environment> stored, store_->ListEnvironments());
+  for (const Environment& environment : stored) by_text.emplace(environment.ToText(), environment);
   for (const auto& layer : layers_) {
     for (const Environment& environment : layer->environments()) {
-      const std::string text = environment.ToText();
-      const auto known = std::find_if(environments.begin(), environments.end(),
-                                      [&text](const Environment& e) { return e.ToText() == text; });
-      if (known == environments.end()) environments.push_back(environment);
+      by_text.emplace(environment.ToText(), environment);
     }
   }
-  std::sort(environments.begin(), environments.end(),
-            [](const Environment& a, const Environment& b) { return a.ToText() < b.ToText(); });
+  std::vector<Environment> environments;
+  for (auto& [text, environment] : by_text) environments.push_back(std::move(environment));
   return environments;
 }
 

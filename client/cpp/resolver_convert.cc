@@ -14,6 +14,20 @@ namespace {
 // The daemon's most; a channel takes more.
 constexpr int64_t kMaxReplyBytes = 64 << 20;
 
+v1::Environment ToProto(const Environment& program) {
+  v1::Environment proto;
+  proto.set_profile(program.profile);
+  proto.set_gpu_model(program.gpu_model);
+  proto.set_compute_capability(program.compute_capability);
+  proto.set_sm_count(program.sm_count);
+  proto.set_mig_profile(program.mig_profile);
+  proto.set_cudnn_version(program.cudnn_version);
+  proto.set_library_configuration(
+      static_cast<v1::LibraryConfiguration>(ParseLibraryConfiguration(program.library_configuration)
+                                                .value_or(LibraryConfiguration::kUnknown)));
+  return proto;
+}
+
 }  // namespace
 
 std::string RuleBroken(const Constraints& constraints) {
@@ -54,22 +68,12 @@ convtune::Constraints ToModel(const Constraints& constraints) {
 }
 
 std::optional<convtune::Environment> ToModel(const Environment& program, std::string* broken) {
-  ProgramTexts texts;
-  texts.profile = program.profile;
-  texts.gpu_model = program.gpu_model;
-  texts.compute_capability = program.compute_capability;
-  texts.sm_count = program.sm_count;
-  texts.mig_profile = program.mig_profile;
-  texts.cudnn_version = program.cudnn_version;
   std::vector<Violation> violations;
-  if (!program.library_configuration.empty()) {
-    const auto library = ParseLibraryConfiguration(program.library_configuration);
-    if (!library) {
-      violations.push_back({"library_configuration", "must be full, graph_jit_only or unknown"});
-    }
-    texts.library = library.value_or(LibraryConfiguration::kUnknown);
+  if (!program.library_configuration.empty() &&
+      !ParseLibraryConfiguration(program.library_configuration)) {
+    violations.push_back({"library_configuration", "must be full, graph_jit_only or unknown"});
   }
-  std::optional<convtune::Environment> model = ReadProgram(texts, &violations);
+  std::optional<convtune::Environment> model = ReadProgram(ToProto(program), &violations);
   if (violations.empty()) return model;
   for (Violation& violation : violations) violation.field = "program." + violation.field;
   *broken = ToString(violations);
@@ -111,16 +115,7 @@ v1::BatchGetRequest ToRequest(const std::string& environment, const Environment&
   v1::BatchGetRequest request;
   request.set_environment(environment);
   request.set_max_reply_bytes(kMaxReplyBytes);
-  v1::Environment* own = request.mutable_program();
-  own->set_profile(program.profile);
-  own->set_gpu_model(program.gpu_model);
-  own->set_compute_capability(program.compute_capability);
-  own->set_sm_count(program.sm_count);
-  own->set_mig_profile(program.mig_profile);
-  own->set_cudnn_version(program.cudnn_version);
-  own->set_library_configuration(
-      static_cast<v1::LibraryConfiguration>(ParseLibraryConfiguration(program.library_configuration)
-                                                .value_or(LibraryConfiguration::kUnknown)));
+  *request.mutable_program() = ToProto(program);
   request.set_min_evidence(static_cast<v1::Evidence>(constraints.min_evidence));
   if (constraints.max_age) request.mutable_max_age()->set_seconds(constraints.max_age->count());
   v1::Constraints* out = request.mutable_constraints();

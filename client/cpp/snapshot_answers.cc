@@ -1,8 +1,6 @@
 #include "client/cpp/snapshot_answers.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,20 +13,6 @@ namespace convtune::client {
 namespace {
 
 constexpr size_t kPortfolio = 3;
-
-absl::StatusOr<std::vector<uint64_t>> ReadWords(const std::string& path, size_t* size) {
-  std::error_code error;
-  const uint64_t bytes = std::filesystem::file_size(path, error);
-  if (error) return absl::NotFoundError(absl::StrCat(path, ": ", error.message()));
-  std::vector<uint64_t> words((bytes + 7) / 8);
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(words.data()), static_cast<std::streamsize>(bytes));
-  if (!file || static_cast<uint64_t>(file.gcount()) != bytes) {
-    return absl::FailedPreconditionError(path + ": cannot be read to its end");
-  }
-  *size = bytes;
-  return words;
-}
 
 convtune::Candidate FromSnapshot(const snapshot::SnapshotView& view,
                                  const snapshot::SnapshotCandidate& stored) {
@@ -47,16 +31,13 @@ convtune::Candidate FromSnapshot(const snapshot::SnapshotView& view,
 absl::StatusOr<std::unique_ptr<SnapshotAnswers>> SnapshotAnswers::Open(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
   std::unique_ptr<SnapshotAnswers> answers(new SnapshotAnswers());
-  size_t size = 0;
-  ASSIGN_OR_RETURN(answers->bytes_, ReadWords(path, &size));
-  const snapshot::SnapshotError error =
-      snapshot::SnapshotView::Open(answers->bytes_.data(), size, &answers->view_);
-  if (error != snapshot::SnapshotError::kNone) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": ", snapshot::Describe(error)));
+  const char* reason = "";
+  if (!answers->file_.Read(path.c_str(), &reason)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": ", reason));
   }
   answers->path_ = path;
-  for (uint32_t i = 0; i < answers->view_.section_count(); ++i) {
-    const snapshot::SnapshotSection& section = answers->view_.section(i);
+  for (uint32_t i = 0; i < answers->file_.view().section_count(); ++i) {
+    const snapshot::SnapshotSection& section = answers->file_.view().section(i);
     if (section.channel != static_cast<uint32_t>(snapshot::Channel::kStable)) continue;
     ASSIGN_OR_RETURN(convtune::Environment known, snapshot::ToEnvironment(section.environment));
     answers->parts_.push_back({&section, std::move(known)});
@@ -108,7 +89,7 @@ Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
   result.problem = problem->ToText();
   const absl::StatusOr<snapshot::ProblemKey> key = snapshot::ToKey(*problem);
   const snapshot::SnapshotEntry* entry =
-      key.ok() ? view_.Find(*part.section, *key, snapshot::HashOf(*key)) : nullptr;
+      key.ok() ? file_.view().Find(*part.section, *key, snapshot::HashOf(*key)) : nullptr;
   if (entry == nullptr) {
     result.miss = MissReason::kNotFound;
     result.message = absl::StrCat("not in the snapshot for ", part.environment.Name());
@@ -126,9 +107,9 @@ Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
   }
   const convtune::Constraints keep = ToModel(constraints);
   std::vector<convtune::Candidate> kept;
-  const snapshot::SnapshotCandidate* stored = view_.candidates(*entry);
+  const snapshot::SnapshotCandidate* stored = file_.view().candidates(*entry);
   for (int i = 0; i < entry->candidate_count; ++i) {
-    convtune::Candidate candidate = FromSnapshot(view_, stored[i]);
+    convtune::Candidate candidate = FromSnapshot(file_.view(), stored[i]);
     if (Satisfies(candidate, keep, problem->data_type())) kept.push_back(std::move(candidate));
   }
   if (kept.empty()) {

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cpp/include/convtune/resolver.h"
-#include "db/snapshot/snapshot.h"
+#include "db/snapshot/snapshot_file.h"
 #include "proto/model/environment.h"
 
 namespace convtune::client {
@@ -22,8 +22,8 @@ class SnapshotAnswers {
     convtune::Environment environment;
   };
 
-  // `folder` is where the daemon publishes. NOT_FOUND without a file;
-  // FAILED_PRECONDITION names the path and what is wrong with it.
+  // `folder` is where the daemon publishes. FAILED_PRECONDITION
+  // names the path and what is wrong with it.
   static absl::StatusOr<std::unique_ptr<SnapshotAnswers>> Open(const std::string& folder);
 
   // The part whose environment has this name or text, any if that is empty, and
@@ -39,8 +39,7 @@ class SnapshotAnswers {
  private:
   SnapshotAnswers() = default;
 
-  std::vector<uint64_t> bytes_;  // aligned as the view wants it
-  snapshot::SnapshotView view_;
+  snapshot::SnapshotFile file_;
   std::string path_;
   std::vector<Part> parts_;
 };

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "client/preload/process/counters.h"
-#include "client/preload/process/library_name.h"
 #include "client/preload/process/real_cudnn.h"
 
 namespace {
@@ -49,20 +48,22 @@ __attribute__((visibility("hidden"))) convtune::preload::process::Dlsym convtune
     nullptr;
 
 // The hook that `caller` gets in the place of cuDNN's function; null: dlsym is to go on. RTLD_NEXT
-// and RTLD_DEFAULT find what is preloaded by themselves.
+// and RTLD_DEFAULT find what is preloaded by themselves. Before the name is known to be one of
+// cuDNN's nothing is called that another library may have replaced by what calls dlsym.
 __attribute__((visibility("hidden"))) void* convtune_replacement(void* handle, const char* name,
                                                                  const void* caller) {
   namespace process = convtune::preload::process;
   // Threads that are the first at a time write the same address.
   __atomic_store_n(&convtune_real_dlsym, process::RealDlsym(), __ATOMIC_RELAXED);
-  if (name == nullptr || handle == RTLD_NEXT || handle == RTLD_DEFAULT ||
-      !process::StartsWith(name, "cudnn") || process::IsCudnn(caller)) {
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] != 'd' || name[3] != 'n' ||
+      name[4] != 'n' || handle == RTLD_NEXT || handle == RTLD_DEFAULT ||
+      process::IsCudnnNow(caller)) {
     return nullptr;
   }
   for (const Hook& hook : kHooks) {
     if (strcmp(hook.name, name) == 0) {
       const void* found = process::RealDlsym()(handle, name);
-      if (found == nullptr || !process::IsCudnn(found)) {
+      if (found == nullptr || !process::IsReal(name, found)) {
         return nullptr;
       }
       process::looked_up.store(true, std::memory_order_relaxed);

@@ -3,8 +3,8 @@
 #include <stdint.h>
 
 #include <algorithm>
-#include <atomic>
 
+#include "client/preload/process/once.h"
 #include "client/preload/process/real_cudnn.h"
 #include "client/preload/serve/legacy.h"
 #include "client/preload/serve/workspace_limit.h"
@@ -12,17 +12,6 @@
 
 namespace convtune::preload {
 namespace {
-
-// The real function by name, looked up once.
-template <typename T>
-T Lookup(std::atomic<T>* known, const char* name) {
-  T function = known->load(std::memory_order_acquire);
-  if (function == nullptr) {
-    function = reinterpret_cast<T>(process::RealSymbol(name));
-    known->store(function, std::memory_order_release);
-  }
-  return function;
-}
 
 // Serves the call, or makes the real one and learns from it.
 template <typename Real>
@@ -79,8 +68,11 @@ cudnnStatus_t Run(const void* caller, serve::LegacyCall call, const Real& real) 
 #define CONVTUNE_LEGACY_HOOK(name, operation, timed, x, w, y, limit, arguments, values)         \
   extern "C" __attribute__((visibility("default"))) cudnnStatus_t name arguments {              \
     using namespace convtune::preload;                                                          \
-    static std::atomic<decltype(&name)> known{nullptr};                                         \
-    const auto real = Lookup(&known, #name);                                                    \
+    static process::Once<decltype(&name)> known;                                                \
+    const auto* real = known.Get([](decltype(&name)* found) {                                   \
+      *found = reinterpret_cast<decltype(&name)>(process::RealSymbol(#name));                   \
+      return *found != nullptr;                                                                 \
+    });                                                                                         \
     if (real == nullptr) {                                                                      \
       return CUDNN_STATUS_NOT_INITIALIZED;                                                      \
     }                                                                                           \
@@ -91,7 +83,7 @@ cudnnStatus_t Run(const void* caller, serve::LegacyCall call, const Real& real) 
     return Run(__builtin_return_address(0), call,                                               \
                [&](int asked, int* got, serve::LegacyResult* all) {                             \
                  const auto given = reinterpret_cast<decltype(results)>(all);                   \
-                 return real values;                                                            \
+                 return (*real)values;                                                          \
                });                                                                              \
   }
 

@@ -17,10 +17,6 @@ constexpr double kMedianError = 1.2533;
 constexpr double kDeviationOfMad = 1.4826;
 constexpr double kSigmas = 3;
 
-auto VersionOf(const Environment& e) {
-  return std::tuple(e.cudnn.major, e.cudnn.minor, e.cudnn.patch);
-}
-
 }  // namespace
 
 // In an order that does not depend on that of the rows, so that numbers that
@@ -28,7 +24,7 @@ auto VersionOf(const Environment& e) {
 void ReportAnalysis::NumberGpus() {
   struct Gpu {
     std::vector<std::pair<int, int>> cells;  // place and environment
-    decltype(VersionOf(Environment())) newest;
+    CudnnVersion newest;
   };
   // By node, UUID, model, SM count, MIG profile, and whether it is no card.
   std::map<std::tuple<std::string, std::string, std::string, int, std::string, bool>, Gpu> found;
@@ -40,14 +36,13 @@ void ReportAnalysis::NumberGpus() {
       Gpu& gpu = found[{place.node, place.gpu_uuid, of.gpu_model, of.sm_count, of.mig_profile,
                         of.profile || of.simulated()}];
       gpu.cells.emplace_back(p, e);
-      gpu.newest = std::max(gpu.newest, VersionOf(of));
+      gpu.newest = std::max(gpu.newest, of.cudnn);
     }
   }
   for (const auto& [key, gpu] : found) {
     for (const auto& [p, e] : gpu.cells) {
       cells_[Index(p, e)].gpu = static_cast<int>(gpus.size());
-      cells_[Index(p, e)].left =
-          VersionOf(data.environments()[static_cast<size_t>(e)]) < gpu.newest;
+      cells_[Index(p, e)].left = data.environments()[static_cast<size_t>(e)].cudnn < gpu.newest;
     }
     cards += std::get<bool>(key) ? 0 : 1;
     ReportGpu& made = gpus.emplace_back();

@@ -3,16 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/violation.h"
 
 namespace convtune::db::bundle {
 namespace {
 
-constexpr size_t kMaxRefusals = 20;
+constexpr char kReasonUrl[] = "convtune/refusal";
 constexpr size_t kMaxReasonBytes = 4096;
 constexpr size_t kMaxErrorBytes = 64 << 10;
 constexpr int kMaxNote = 31;  // a note is a bit of 32
@@ -36,21 +42,34 @@ bool IsNormal(const Time& time) {
   return same.seconds() == time.seconds() && same.nanos() == time.nanos();
 }
 
-class RowReader {
- public:
-  explicit RowReader(std::vector<BundleRefusal>* refusals) : refusals_(refusals) {}
+// The reason for which a field is refused that the record's own codec refuses.
+v1::RefusalReason ReasonOf(std::string_view field) {
+  if (field.starts_with("candidates[")) {
+    const bool measured = field.ends_with("].capture") || field.ends_with("].other_times");
+    return measured ? v1::REFUSAL_REASON_MEASUREMENT : v1::REFUSAL_REASON_CANDIDATE;
+  }
+  return field.starts_with("conditions.") || field == "stop_reason" || field == "cache_state"
+             ? v1::REFUSAL_REASON_MEASUREMENT
+             : v1::REFUSAL_REASON_EVIDENCE;
+}
 
-  bool ok() const { return refusals_->empty(); }
+// Judges a row by what the record's codec does not: numbers, texts, and what fields say
+// together. Remembers the first rule that is broken.
+class RowJudge {
+ public:
+  bool ok() const { return status_.ok(); }
+  const absl::Status& status() const { return status_; }
 
   // Fields that are named from here on are the candidate's.
   void Enter(int candidate) { candidate_ = candidate; }
   void Leave() { candidate_ = -1; }
 
   void Refuse(v1::RefusalReason reason, std::string_view field, std::string rule) {
-    if (refusals_->size() == kMaxRefusals) return;
+    if (!ok()) return;
     std::string path =
         candidate_ < 0 ? std::string(field) : Concat("candidates[", candidate_, "].", field);
-    refusals_->push_back({reason, {std::move(path), std::move(rule)}});
+    status_ = ViolationError({std::move(path), std::move(rule)});
+    status_.SetPayload(kReasonUrl, absl::Cord(std::to_string(reason)));
   }
   void Require(bool holds, v1::RefusalReason reason, std::string_view field, const char* rule) {
     if (!holds) Refuse(reason, field, rule);
@@ -58,12 +77,6 @@ class RowReader {
 
   void CheckCandidate(const v1::Candidate& row) {
     constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_CANDIDATE;
-    if (std::optional<Violation> broken = CheckId(row)) {
-      Refuse(kReason, broken->field, std::move(broken->rule));
-    }
-    Require(v1::CandidateStatus_IsValid(row.status()) &&
-                row.status() != v1::CANDIDATE_STATUS_UNSPECIFIED,
-            kReason, "status", "must be a CandidateStatus");
     CheckNotes(row.numerical_notes(), "numerical_notes");
     CheckNotes(row.behavior_notes(), "behavior_notes");
     Require(row.workspace_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT, "workspace_bytes",
@@ -89,10 +102,6 @@ class RowReader {
         kReason, "conditions.known", "must be true where conditions are given");
     Require(IsTime(row.power_limit_watts()), kReason, "conditions.power_limit_watts",
             "must be finite and at least 0");
-    Require(v1::ComputeMode_IsValid(row.compute_mode()), kReason, "conditions.compute_mode",
-            "must be a ComputeMode");
-    Require(SelfCheckFromProto(row.self_check()).has_value(), kReason, "conditions.self_check",
-            "must name instruments, and none where it was not run");
   }
 
  private:
@@ -124,8 +133,6 @@ class RowReader {
     Require(IsTime(row.host_us()), kReason, "host_us", "must be finite and at least 0");
     Require(IsTime(row.sm_clock_mhz()), kReason, "sm_clock_mhz", "must be finite and at least 0");
     Require(IsTime(row.error()), kReason, "error", "must be finite and at least 0");
-    Require(v1::CaptureSupport_IsValid(row.capture()), kReason, "capture",
-            "must be a CaptureSupport");
     Require(row.sample_count() >= (row.status() == v1::CANDIDATE_STATUS_TIMED ? 1 : 0), kReason,
             "sample_count", "must be at least 1 for a timed candidate");
     const auto& samples = row.samples_ns();
@@ -141,27 +148,22 @@ class RowReader {
 
   void CheckOtherTimes(const v1::Candidate& row) {
     std::pair<int, int> last(0, 0);
-    for (int i = 0; i < row.other_times_size(); ++i) {
-      const v1::TimeSummary& time = row.other_times(i);
-      const bool named = v1::LaunchMode_IsValid(time.launch()) && time.launch() != 0 &&
-                         v1::CacheState_IsValid(time.cache_state()) && time.cache_state() != 0;
+    for (const v1::TimeSummary& time : row.other_times()) {
+      const std::pair<int, int> place(time.launch(), time.cache_state());
       const bool sound = IsTime(time.median_us()) && IsTime(time.low_us()) &&
                          IsTime(time.high_us()) && time.low_us() <= time.high_us() &&
                          time.sample_count() >= 1;
-      const std::pair<int, int> place(time.launch(), time.cache_state());
-      Require(named && sound && last < place, v1::REFUSAL_REASON_MEASUREMENT,
-              Concat("other_times[", i, "]"),
-              "must name launch and cache state, each pair once and in order, with finite times");
-      if (!ok()) return;
+      Require(sound && last < place, v1::REFUSAL_REASON_MEASUREMENT, "other_times",
+              "must be finite, each launch and cache state once and in order");
       last = place;
     }
   }
 
-  std::vector<BundleRefusal>* refusals_;
+  absl::Status status_;
   int candidate_ = -1;
 };
 
-void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
+void CheckEvidence(const Tuning& tuning, bool profile, RowJudge* judge) {
   const auto count = [&tuning](auto condition) {
     return std::any_of(tuning.candidates.begin(), tuning.candidates.end(), condition);
   };
@@ -171,29 +173,29 @@ void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
   switch (tuning.evidence) {
     case Evidence::kMeasured:
     case Evidence::kIncomplete:
-      reader->Require(timed, kReason, "evidence", "needs a candidate that was timed");
+      judge->Require(timed, kReason, "evidence", "needs a candidate that was timed");
       break;
     case Evidence::kObserved:
     case Evidence::kHeuristic:
-      reader->Require(ran, kReason, "evidence", "needs a candidate that ran");
+      judge->Require(ran, kReason, "evidence", "needs a candidate that ran");
       break;
     case Evidence::kNone:
-      reader->Require(!ran, kReason, "evidence", "is required where a candidate ran");
+      judge->Require(!ran, kReason, "evidence", "is required where a candidate ran");
       break;
   }
-  reader->Require(tuning.evidence != Evidence::kMeasured ||
-                      (tuning.incomplete_reasons == 0 && tuning.incomplete_message.empty()),
-                  kReason, "incomplete_message", "must be empty for a complete measurement");
-  reader->Require(
+  judge->Require(tuning.evidence != Evidence::kMeasured ||
+                     (tuning.incomplete_reasons == 0 && tuning.incomplete_message.empty()),
+                 kReason, "incomplete_message", "must be empty for a complete measurement");
+  judge->Require(
       tuning.evidence <= Evidence::kHeuristic || !tuning.has(IncompleteReason::kUnjudged), kReason,
       "evidence", "must be HEURISTIC where no result could be judged");
   if (tuning.evidence == Evidence::kMeasured && !tuning.conditions.clean()) {
     const std::vector<std::string> marks = Marks(tuning.conditions);
-    reader->Refuse(kReason, "conditions",
-                   Concat("must be clean for MEASURED, say ", marks.empty() ? "" : marks.front()));
+    judge->Refuse(kReason, "conditions",
+                  Concat("must be clean for MEASURED, say ", marks.empty() ? "" : marks.front()));
   }
-  reader->Require(!profile || tuning.evidence <= Evidence::kHeuristic, kReason, "evidence",
-                  "must be HEURISTIC for a profile, on which nothing can be timed");
+  judge->Require(!profile || tuning.evidence <= Evidence::kHeuristic, kReason, "evidence",
+                 "must be HEURISTIC for a profile, on which nothing can be timed");
 }
 
 }  // namespace
@@ -212,69 +214,68 @@ void FillBundleTuning(const Tuning& tuning, int environment, bool with_samples, 
   row->clear_provenance();
 }
 
-std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
-                                       const BundleEnvironmentRow& environment, absl::Time now,
-                                       std::vector<BundleRefusal>* refusals) {
-  refusals->clear();
-  RowReader reader(refusals);
-  for (const Violation& violation : environment.violations) {
-    reader.Refuse(v1::REFUSAL_REASON_ENVIRONMENT, "environment." + violation.field, violation.rule);
+absl::StatusOr<Tuning> FromBundleTuning(const v1::Tuning& row,
+                                        const BundleEnvironmentRow& environment, absl::Time now) {
+  RowJudge judge;
+  if (const std::optional<Violation> broken = ViolationIn(environment.status)) {
+    judge.Refuse(v1::REFUSAL_REASON_ENVIRONMENT, "environment." + broken->field, broken->rule);
   }
   const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(row.problem_text());
   if (!problem.ok()) {
-    reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem_text",
-                  std::string(problem.status().message()));
+    judge.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem_text",
+                 std::string(problem.status().message()));
   } else if (problem->ToText() != row.problem_text()) {
-    reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem_text",
-                  Concat("must be in its canonical form, ", problem->ToText()));
+    judge.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem_text",
+                 Concat("must be in its canonical form, ", problem->ToText()));
   }
   std::set<int> reasons;
   for (const int reason : row.incomplete_reasons()) {
-    reader.Require(v1::IncompleteReason_IsValid(reason) && reason != 0 &&
-                       reason != v1::INCOMPLETE_REASON_OUTDATED && reasons.insert(reason).second,
-                   v1::REFUSAL_REASON_EVIDENCE, "incomplete_reasons",
-                   "must be IncompleteReasons other than OUTDATED, each once");
+    judge.Require(v1::IncompleteReason_IsValid(reason) && reason != 0 &&
+                      reason != v1::INCOMPLETE_REASON_OUTDATED && reasons.insert(reason).second,
+                  v1::REFUSAL_REASON_EVIDENCE, "incomplete_reasons",
+                  "must be IncompleteReasons other than OUTDATED, each once");
   }
   const absl::Time tune_time = FromProto(row.tune_time());
-  reader.Require(IsNormal(row.tune_time()) && tune_time >= absl::UnixEpoch() &&
-                     tune_time <= now + kClockTolerance,
-                 v1::REFUSAL_REASON_TIME, "tune_time", "must be a Timestamp from 1970 to now");
-  reader.Require(IsNormal(row.elapsed()) && FromProto(row.elapsed()) >= absl::ZeroDuration(),
-                 v1::REFUSAL_REASON_TIME, "elapsed", "must be a Duration of at least 0");
-  reader.Require(row.memory_budget_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT,
-                 "memory_budget_bytes", "must be at least 0");
-  reader.Require(row.incomplete_message().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,
-                 "incomplete_message", "must have at most 4096 bytes");
-  reader.Require(v1::StopReason_IsValid(row.stop_reason()) && row.rounds() >= 0 &&
-                     v1::CacheState_IsValid(row.cache_state()),
-                 v1::REFUSAL_REASON_MEASUREMENT, "stop_reason",
-                 "must be a StopReason, with rounds of at least 0 and a CacheState");
-  reader.Require(v1::Evidence_IsValid(row.evidence()), v1::REFUSAL_REASON_EVIDENCE, "evidence",
-                 "must be an Evidence");
-  reader.Require(v1::Origin_IsValid(row.origin()), v1::REFUSAL_REASON_EVIDENCE, "origin",
-                 "must be an Origin");
-  reader.CheckConditions(row.conditions());
-  for (int i = 0; i < row.candidates_size(); ++i) {
-    reader.Enter(i);
-    reader.CheckCandidate(row.candidates(i));
-    if (refusals->size() == kMaxRefusals) return std::nullopt;
+  judge.Require(IsNormal(row.tune_time()) && tune_time >= absl::UnixEpoch() &&
+                    tune_time <= now + kClockTolerance,
+                v1::REFUSAL_REASON_TIME, "tune_time", "must be a Timestamp from 1970 to now");
+  judge.Require(IsNormal(row.elapsed()) && FromProto(row.elapsed()) >= absl::ZeroDuration(),
+                v1::REFUSAL_REASON_TIME, "elapsed", "must be a Duration of at least 0");
+  judge.Require(row.memory_budget_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT,
+                "memory_budget_bytes", "must be at least 0");
+  judge.Require(row.incomplete_message().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,
+                "incomplete_message", "must have at most 4096 bytes");
+  judge.Require(row.rounds() >= 0, v1::REFUSAL_REASON_MEASUREMENT, "rounds", "must be at least 0");
+  judge.CheckConditions(row.conditions());
+  for (int i = 0; judge.ok() && i < row.candidates_size(); ++i) {
+    judge.Enter(i);
+    judge.CheckCandidate(row.candidates(i));
   }
-  reader.Leave();
+  judge.Leave();
+  RETURN_IF_ERROR(judge.status());
   Tuning tuning;
   if (const absl::Status read = Read(row, &tuning); !read.ok()) {
-    if (reader.ok()) {
-      reader.Refuse(v1::REFUSAL_REASON_EVIDENCE, "tuning",
-                    Concat("must be one of this version: ", read.message()));
-    }
-    return std::nullopt;
+    const Violation broken =
+        ViolationIn(read).value_or(Violation{"tuning", std::string(read.message())});
+    judge.Refuse(ReasonOf(broken.field), broken.field, broken.rule);
+    return judge.status();
   }
   tuning.key = {row.problem_text(), environment.text};
   tuning.provenance = environment.provenance;
   tuning.origin = Origin::kImported;
-  reader.Require(AreDistinct(tuning.candidates), v1::REFUSAL_REASON_CANDIDATE, "candidates",
-                 "must each be there once");
-  CheckEvidence(tuning, environment.environment.profile, &reader);
-  return reader.ok() ? std::make_optional(std::move(tuning)) : std::nullopt;
+  judge.Require(AreDistinct(tuning.candidates), v1::REFUSAL_REASON_CANDIDATE, "candidates",
+                "must each be there once");
+  CheckEvidence(tuning, environment.environment.profile, &judge);
+  RETURN_IF_ERROR(judge.status());
+  return tuning;
+}
+
+v1::RefusalReason RefusalReasonOf(const absl::Status& status) {
+  int reason = v1::REFUSAL_REASON_UNSPECIFIED;
+  if (const auto payload = status.GetPayload(kReasonUrl)) {
+    static_cast<void>(absl::SimpleAtoi(std::string(*payload), &reason));
+  }
+  return static_cast<v1::RefusalReason>(reason);
 }
 
 }  // namespace convtune::db::bundle

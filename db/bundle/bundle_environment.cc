@@ -1,25 +1,53 @@
 #include "db/bundle/bundle_environment.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/violation.h"
 
 namespace convtune::db::bundle {
 namespace {
 
 constexpr size_t kMaxText = 256;
 
-void CheckText(const char* field, const std::string& text, std::vector<Violation>* violations) {
+absl::Status CheckText(const char* field, const std::string& text) {
   if (text.size() > kMaxText) {
-    violations->push_back(
+    return ViolationError(
         {field, Concat("must have at most ", kMaxText, " bytes, has ", text.size())});
   }
   if (std::any_of(text.begin(), text.end(),
                   [](unsigned char c) { return absl::ascii_iscntrl(c); })) {
-    violations->push_back({field, "must not hold control characters"});
+    return ViolationError({field, "must not hold control characters"});
   }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const v1::BundleEnvironment& proto, Environment* environment) {
+  absl::StatusOr<Environment> parsed = Environment::Parse(proto.text());
+  if (!parsed.ok()) return ViolationError({"text", std::string(parsed.status().message())});
+  *environment = *std::move(parsed);
+  const std::string slug = std::exchange(environment->gpu_model, proto.gpu_model());
+  if (Slug(proto.gpu_model()) != slug) {
+    return ViolationError({"gpu_model", Concat("must be the model of text, ", slug)});
+  }
+  if (const std::string text = environment->ToText(); text != proto.text()) {
+    return ViolationError({"text", Concat("must be in its canonical form, ", text)});
+  }
+  const v1::Provenance& from = proto.provenance();
+  RETURN_IF_ERROR(CheckText("gpu_model", proto.gpu_model()));
+  RETURN_IF_ERROR(CheckText("provenance.driver_version", from.driver_version()));
+  RETURN_IF_ERROR(CheckText("provenance.cuda_version", from.cuda_version()));
+  RETURN_IF_ERROR(CheckText("provenance.gpu_uuid", from.gpu_uuid()));
+  RETURN_IF_ERROR(CheckText("provenance.node", from.node()));
+  RETURN_IF_ERROR(CheckText("provenance.cublaslt_build", from.cublaslt_build()));
+  RETURN_IF_ERROR(CheckText("provenance.nvrtc_build", from.nvrtc_build()));
+  if (from.memory_bytes() >= 0) return absl::OkStatus();
+  return ViolationError(
+      {"provenance.memory_bytes", Concat("must be at least 0, is ", from.memory_bytes())});
 }
 
 }  // namespace
@@ -38,32 +66,7 @@ BundleEnvironmentRow FromBundleEnvironment(const v1::BundleEnvironment& proto) {
   BundleEnvironmentRow row;
   row.text = proto.text();
   row.provenance = FromProto(proto.provenance());
-  const absl::StatusOr<Environment> parsed = Environment::Parse(proto.text());
-  if (!parsed.ok()) {
-    row.violations.push_back({"text", std::string(parsed.status().message())});
-  } else {
-    row.environment = *parsed;
-    row.environment.gpu_model = proto.gpu_model();
-    if (Slug(proto.gpu_model()) != parsed->gpu_model) {
-      row.violations.push_back(
-          {"gpu_model", Concat("must be the model of text, ", parsed->gpu_model)});
-    } else if (row.environment.ToText() != proto.text()) {
-      row.violations.push_back(
-          {"text", Concat("must be in its canonical form, ", row.environment.ToText())});
-    }
-  }
-  CheckText("gpu_model", proto.gpu_model(), &row.violations);
-  const Provenance& from = row.provenance;
-  CheckText("provenance.driver_version", from.driver_version, &row.violations);
-  CheckText("provenance.cuda_version", from.cuda_version, &row.violations);
-  CheckText("provenance.gpu_uuid", from.gpu_uuid, &row.violations);
-  CheckText("provenance.node", from.node, &row.violations);
-  CheckText("provenance.cublaslt_build", from.cublaslt_build, &row.violations);
-  CheckText("provenance.nvrtc_build", from.nvrtc_build, &row.violations);
-  if (from.memory_bytes < 0) {
-    row.violations.push_back(
-        {"provenance.memory_bytes", Concat("must be at least 0, is ", from.memory_bytes)});
-  }
+  row.status = Check(proto, &row.environment);
   return row;
 }
 

@@ -2,20 +2,19 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "absl/status/status.h"
 #include "convtune/v1/bundle.pb.h"
 #include "proto/model/environment.h"
-#include "proto/model/violation.h"
 
 namespace convtune::db::bundle {
 
 // Value type.
 struct BundleEnvironmentRow {
   std::string text;         // of the key, as in the file
-  Environment environment;  // with the full GPU model; meaningful if it is valid
+  Environment environment;  // with the full GPU model; meaningful if `status` is OK
   Provenance provenance;
-  std::vector<Violation> violations;  // empty: valid
+  absl::Status status;  // not OK: ViolationIn it is the first rule that is broken
 };
 
 v1::BundleEnvironment ToBundleEnvironment(int number, const Environment& environment,

@@ -26,18 +26,21 @@ class Input {
   // To the next valid tuning, or to the end.
   absl::Status Advance(BundleMergeCounts* counts) {
     tuning_.reset();
-    std::vector<BundleRefusal> refusals;
     while (true) {
       ASSIGN_OR_RETURN(const bool more, reader_->Next(&entry_));
       if (!more) {
         return CheckBundleSignature(reader_->trailer(), options_.trusted, reader_->name());
       }
       ++counts->read;
-      tuning_ = FromBundleTuning(*entry_.row, *entry_.environment, options_.now, &refusals);
-      if (tuning_.has_value()) return absl::OkStatus();
+      absl::StatusOr<Tuning> tuning =
+          FromBundleTuning(*entry_.row, *entry_.environment, options_.now);
+      if (tuning.ok()) {
+        tuning_ = *std::move(tuning);
+        return absl::OkStatus();
+      }
       ++counts->refused;
       const std::string text =
-          Concat(reader_->name(), ": ", RefusalText(entry_.offset, refusals.front()));
+          Concat(reader_->name(), ": ", RefusalText(entry_.offset, tuning.status()));
       if (!options_.skip_refused) return absl::InvalidArgumentError(text);
       if (options_.refused) options_.refused(text);
     }
@@ -90,9 +93,9 @@ absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& i
   return counts;
 }
 
-void RefusalCounts::Add(int64_t offset, const std::vector<BundleRefusal>& refusals) {
+void RefusalCounts::Add(int64_t offset, const absl::Status& refusal) {
   ++rows_;
-  const v1::RefusalReason reason = refusals.front().reason;
+  const v1::RefusalReason reason = RefusalReasonOf(refusal);
   auto it = std::lower_bound(
       refusals_.begin(), refusals_.end(), reason,
       [](const v1::Refusal& known, v1::RefusalReason r) { return known.reason() < r; });
@@ -102,12 +105,12 @@ void RefusalCounts::Add(int64_t offset, const std::vector<BundleRefusal>& refusa
   }
   it->set_count(it->count() + 1);
   if (it->examples_size() < kMaxExamples) {
-    it->add_examples(RefusalText(offset, refusals.front()));
+    it->add_examples(RefusalText(offset, refusal));
   }
 }
 
-std::string RefusalText(int64_t offset, const BundleRefusal& refusal) {
-  return Concat("byte ", offset, ": ", refusal.violation.field, ": ", refusal.violation.rule);
+std::string RefusalText(int64_t offset, const absl::Status& refusal) {
+  return Concat("byte ", offset, ": ", refusal.message());
 }
 
 }  // namespace convtune::db::bundle

@@ -40,8 +40,8 @@ absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& i
 // Counts rows that were refused, by reason. Value type.
 class RefusalCounts {
  public:
-  // `refusals` of the row at `offset`; the first one decides its reason.
-  void Add(int64_t offset, const std::vector<BundleRefusal>& refusals);
+  // What FromBundleTuning said of the row at `offset`.
+  void Add(int64_t offset, const absl::Status& refusal);
   int64_t rows() const { return rows_; }
   // Ordered by reason.
   const std::vector<v1::Refusal>& refusals() const { return refusals_; }
@@ -52,6 +52,6 @@ class RefusalCounts {
 };
 
 // "byte N: field: rule".
-std::string RefusalText(int64_t offset, const BundleRefusal& refusal);
+std::string RefusalText(int64_t offset, const absl::Status& refusal);
 
 }  // namespace convtune::db::bundle

@@ -53,20 +53,18 @@ absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(const std::stri
   return FromDescriptor(fd, path);
 }
 
-absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::FromDescriptor(int fd,
+absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::FromDescriptor(int descriptor,
                                                                            std::string name) {
+  UniqueFd fd(descriptor);
   struct stat status {};
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(fd);
+  if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return absl::InvalidArgumentError(Concat(name, ": must be a regular file"));
   }
   std::unique_ptr<BundleReader> reader(
-      new BundleReader(fd, std::move(name), static_cast<int64_t>(status.st_size)));
+      new BundleReader(std::move(fd), std::move(name), static_cast<int64_t>(status.st_size)));
   RETURN_IF_ERROR(reader->ReadHeader());
   return reader;
 }
-
-BundleReader::~BundleReader() { close(fd_); }
 
 absl::Status BundleReader::Damaged(int64_t offset, std::string_view what) const {
   return absl::DataLossError(Concat(name_, ": damaged at byte ", offset, ": ", what));
@@ -81,7 +79,7 @@ absl::Status BundleReader::Fill(int64_t offset, size_t bytes) {
   std::string fresh(std::min(std::max(bytes, kReadAhead), left), '\0');
   size_t filled = 0;
   while (filled < fresh.size()) {
-    const ssize_t got = pread(fd_, fresh.data() + filled, fresh.size() - filled,
+    const ssize_t got = pread(fd_.get(), fresh.data() + filled, fresh.size() - filled,
                               static_cast<off_t>(offset) + static_cast<off_t>(filled));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {

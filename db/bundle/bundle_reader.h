@@ -17,6 +17,7 @@
 #include "db/bundle/bundle_environment.h"
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_signature.h"
+#include "proto/base/unique_fd.h"
 #include "proto/convert/record_arena.h"
 
 namespace convtune::db::bundle {
@@ -42,9 +43,6 @@ class BundleReader {
   // Reads `fd` from its beginning, whatever its position; `name` is for
   // messages. Takes the descriptor over.
   static absl::StatusOr<std::unique_ptr<BundleReader>> FromDescriptor(int fd, std::string name);
-  ~BundleReader();
-  BundleReader(const BundleReader&) = delete;
-  BundleReader& operator=(const BundleReader&) = delete;
 
   // The next tuning. False at the end: then the whole file was read and is as
   // it was written, and trailer() says what it holds.
@@ -71,8 +69,8 @@ class BundleReader {
     std::string_view message;  // until the next read
   };
 
-  BundleReader(int fd, std::string name, int64_t size)
-      : fd_(fd), name_(std::move(name)), size_(size) {}
+  BundleReader(UniqueFd fd, std::string name, int64_t size)
+      : fd_(std::move(fd)), name_(std::move(name)), size_(size) {}
   absl::Status Damaged(int64_t offset, std::string_view what) const;
   // Fills buffer_ with the bytes from `offset` on.
   absl::Status Fill(int64_t offset, size_t bytes);
@@ -84,7 +82,7 @@ class BundleReader {
   absl::Status ReadTuning(const Record& record, BundleEntry* entry);
   absl::Status CheckTrailer(const Record& record, const std::string& digest);
 
-  const int fd_;
+  const UniqueFd fd_;
   const std::string name_;
   const int64_t size_;
   int64_t offset_ = 0;

@@ -20,14 +20,8 @@ constexpr size_t kSignatureBytes = 64;
 struct CloseFile {
   void operator()(FILE* file) const { std::fclose(file); }
 };
-struct FreeKey {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-struct FreeContext {
-  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-};
 using Key = std::unique_ptr<EVP_PKEY, FreeKey>;
-using Context = std::unique_ptr<EVP_MD_CTX, FreeContext>;
+using Context = std::unique_ptr<EVP_MD_CTX, FreeDigest>;
 
 // A key that is encrypted is refused rather than asked for on the terminal.
 int NoPassphrase(char*, int, int, void*) { return -1; }
@@ -73,7 +67,9 @@ bool Verify(const v1::BundleTrailer& trailer) {
 
 }  // namespace
 
-void Sha256::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
+void FreeDigest::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
+
+void FreeKey::operator()(evp_pkey_st* key) const { EVP_PKEY_free(key); }
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
   // Both fail only where memory does, or where the library lacks SHA-256.
@@ -81,8 +77,6 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
     std::abort();
   }
 }
-
-Sha256::~Sha256() = default;
 
 void Sha256::Update(std::string_view bytes) {
   EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
@@ -99,13 +93,9 @@ std::string Sha256::Digest() const {
   return digest;
 }
 
-void BundleSigningKey::Free::operator()(evp_pkey_st* key) const { EVP_PKEY_free(key); }
-
 absl::StatusOr<BundleSigningKey> BundleSigningKey::Read(const std::string& path) {
   ASSIGN_OR_RETURN(Key key, ReadKey(path, "private", PEM_read_PrivateKey));
-  BundleSigningKey signing;
-  signing.key_.reset(key.release());
-  return signing;
+  return BundleSigningKey(std::move(key));
 }
 
 absl::Status BundleSigningKey::Sign(v1::BundleTrailer* trailer) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,23 +17,24 @@ struct evp_pkey_st;
 
 namespace convtune::db::bundle {
 
+struct FreeDigest {
+  void operator()(evp_md_ctx_st* context) const;
+};
+struct FreeKey {
+  void operator()(evp_pkey_st* key) const;
+};
+
 // Not thread-safe.
 class Sha256 {
  public:
   Sha256();
-  ~Sha256();
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
 
   void Update(std::string_view bytes);
   // 32 bytes, of all bytes so far; more may follow.
   std::string Digest() const;
 
  private:
-  struct Free {
-    void operator()(evp_md_ctx_st* context) const;
-  };
-  std::unique_ptr<evp_md_ctx_st, Free> context_;
+  std::unique_ptr<evp_md_ctx_st, FreeDigest> context_;
 };
 
 // A private key. Move-only.
@@ -45,10 +47,8 @@ class BundleSigningKey {
   absl::Status Sign(v1::BundleTrailer* trailer) const;
 
  private:
-  struct Free {
-    void operator()(evp_pkey_st* key) const;
-  };
-  std::unique_ptr<evp_pkey_st, Free> key_;
+  explicit BundleSigningKey(std::unique_ptr<evp_pkey_st, FreeKey> key) : key_(std::move(key)) {}
+  std::unique_ptr<evp_pkey_st, FreeKey> key_;
 };
 
 // The 32 bytes of a public key. INVALID_ARGUMENT as above.

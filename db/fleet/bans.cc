@@ -13,47 +13,42 @@
 namespace convtune::db::fleet {
 namespace {
 
-constexpr size_t kKeysAtOnce = 200;
-
 // Until the commit: two who ban the same at once make one ban.
 constexpr char kBanLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', 0))";
 
-FleetBan ReadFleetBan(const postgres::Result& rows, int row) {
+FleetBan ReadFleetBan(const postgres::Row& row) {
   v1::Ban proto;
-  proto.set_fleet_ban(rows.Int(row, 0));
-  proto.set_candidate(rows.Text(row, 1));
-  proto.set_cudnn(rows.Text(row, 2));
-  proto.set_gpu(rows.Text(row, 3));
-  proto.set_operation(static_cast<v1::Operation>(rows.Int(row, 4)));
-  proto.set_data_type(static_cast<v1::DataType>(rows.Int(row, 5)));
-  proto.set_layout(static_cast<v1::TensorLayout>(rows.Int(row, 6)));
-  proto.set_author(rows.Text(row, 7));
-  proto.set_reason(rows.Text(row, 8));
+  proto.set_fleet_ban(row[0]);
+  proto.set_candidate(std::string(row[1]));
+  proto.set_cudnn(std::string(row[2]));
+  proto.set_gpu(std::string(row[3]));
+  proto.set_operation(row[4]);
+  proto.set_data_type(row[5]);
+  proto.set_layout(row[6]);
+  proto.set_author(std::string(row[7]));
+  proto.set_reason(std::string(row[8]));
   std::vector<Violation> violations;
   FleetBan one;
   one.ban = BanFromProto(proto, "ban", &violations);
   one.error = ToString(violations);
-  one.login = rows.Text(row, 9);
-  one.ban.create_time = absl::FromUnixMicros(rows.Int(row, 10));
-  if (!rows.IsNull(row, 11)) {
-    one.ban.expire_time = absl::FromUnixMicros(rows.Int(row, 11));
-    one.left = absl::Seconds(rows.Real(row, 12));
-  }
+  one.login = row[9];
+  one.ban.create_time = row[10];
+  one.ban.expire_time = row[11].Maybe<absl::Time>();
+  one.left = row[12].Maybe<absl::Duration>();
   return one;
 }
 
-// Numbers of the candidates that the pattern fits.
-absl::StatusOr<std::vector<int64_t>> FittingCandidates(postgres::Connection& postgres,
-                                                       const CandidatePattern& pattern) {
+// The candidates of the fleet's that the pattern fits.
+absl::StatusOr<std::vector<std::string>> FittingCandidates(postgres::Connection& postgres,
+                                                           const CandidatePattern& pattern) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
-                   postgres.Query("SELECT candidate_id, text FROM candidates WHERE api = $1",
-                                  postgres::Params().Int(static_cast<int64_t>(pattern.api))));
-  std::vector<int64_t> ids;
-  for (int row = 0; row < rows.rows(); ++row) {
-    const absl::StatusOr<CandidateId> candidate = ParseCandidateId(rows.Text(row, 1));
-    if (candidate.ok() && pattern.Fits(*candidate)) ids.push_back(rows.Int(row, 0));
-  }
-  return ids;
+                   postgres.Query("SELECT DISTINCT unnest(candidates) FROM pooled"));
+  std::vector<std::string> texts = rows.Column<std::string>();
+  std::erase_if(texts, [&](const std::string& text) {
+    const absl::StatusOr<CandidateId> candidate = ParseCandidateId(text);
+    return !candidate.ok() || !pattern.Fits(*candidate);
+  });
+  return texts;
 }
 
 }  // namespace
@@ -65,37 +60,29 @@ absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& b
   ASSIGN_OR_RETURN(const std::vector<FleetBan> known, ListFleetBans(postgres));
   RETURN_IF_ERROR(ReadableBans(known).CheckIsNew(ban, kMostFleetBans));
   const auto number = [](const auto& value) { return value ? static_cast<int64_t>(*value) : 0; };
-  postgres::Params params;
-  params.Text(ban.candidate.ToText())
-      .Text(ban.cudnn.ToText())
-      .Text(ban.gpu)
-      .Int(number(ban.operation))
-      .Int(number(ban.data_type))
-      .Int(number(ban.layout))
-      .Text(ban.author)
-      .Text(ban.reason)
-      .MaybeReal(left ? std::optional<double>(absl::ToDoubleSeconds(*left)) : std::nullopt);
   ASSIGN_OR_RETURN(
-      const postgres::Result made,
-      postgres.Query("INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
-                     "author, reason, expire_time) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + "
-                     "$9::float8 * interval '1 second') RETURNING ban_id",
-                     params));
+      const int64_t made,
+      postgres.QueryValue<int64_t>(
+          "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason, "
+          "expire_time) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + $9::float8 * interval '1 "
+          "second') RETURNING ban_id",
+          {ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu, number(ban.operation),
+           number(ban.data_type), number(ban.layout), ban.author, ban.reason, left}));
   RETURN_IF_ERROR(Announce(postgres, "ban"));
   RETURN_IF_ERROR(transaction.Commit());
-  return made.Int(0, 0);
+  return made;
 }
 
 absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
                          const std::string& author) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   ASSIGN_OR_RETURN(
-      const postgres::Result ended,
-      postgres.Query("UPDATE bans SET end_time = now(), end_author = $2, end_login = session_user "
-                     "WHERE ban_id = $1 AND end_time IS NULL AND (expire_time IS NULL OR "
-                     "expire_time > now())",
-                     postgres::Params().Int(fleet_ban).Text(author)));
-  if (ended.changed() == 0) {
+      const int64_t ended,
+      postgres.Change("UPDATE bans SET end_time = now(), end_author = $2, end_login = session_user "
+                      "WHERE ban_id = $1 AND end_time IS NULL AND (expire_time IS NULL OR "
+                      "expire_time > now())",
+                      {fleet_ban, author}));
+  if (ended == 0) {
     const std::string name = absl::StrCat("fleet ban ", fleet_ban);
     return MissingError({"ban", name}, absl::StrCat("ban: there is no ", name));
   }
@@ -107,12 +94,11 @@ absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgr
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query("SELECT ban_id, candidate, cudnn, gpu, operation, data_type, layout, author, "
-                     "reason, login, (EXTRACT(EPOCH FROM create_time) * 1000000)::bigint, "
-                     "(EXTRACT(EPOCH FROM expire_time) * 1000000)::bigint, "
+                     "reason, login, create_time, expire_time, "
                      "EXTRACT(EPOCH FROM expire_time - now())::float8 FROM bans WHERE end_time IS "
                      "NULL AND (expire_time IS NULL OR expire_time > now()) ORDER BY ban_id"));
   std::vector<FleetBan> bans;
-  for (int row = 0; row < rows.rows(); ++row) bans.push_back(ReadFleetBan(rows, row));
+  for (const postgres::Row row : rows) bans.push_back(ReadFleetBan(row));
   return bans;
 }
 
@@ -128,53 +114,29 @@ absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,
                              const std::function<void(const Tuning&, const Pin*)>& visit) {
   const Bans only({std::make_shared<const Ban>(ban)});
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> fitting, FittingCandidates(postgres, ban.candidate));
-  ASSIGN_OR_RETURN(
-      const postgres::Result keys,
-      postgres.Query(
-          absl::StrCat("SELECT p.environment_id, p.problem_id, e.text, q.text FROM (SELECT "
-                       "DISTINCT c.environment_id, c.problem_id FROM pooled_candidates c WHERE "
-                       "c.candidate_id = ANY($1::integer[]) AND ",
-                       UsableSql("c"),
-                       ") p JOIN environments e USING (environment_id) JOIN problems q USING "
-                       "(problem_id) ORDER BY e.text COLLATE \"C\", q.text COLLATE \"C\""),
-          postgres::Params().Ints(fitting)));
-  std::vector<int64_t> environments, problems;
-  for (int row = 0; row < keys.rows(); ++row) {
-    if (!only.Of({keys.Text(row, 3), keys.Text(row, 2)}).empty()) {
-      environments.push_back(keys.Int(row, 0));
-      problems.push_back(keys.Int(row, 1));
-    }
-    const bool last = row + 1 == keys.rows();
-    if (environments.empty() || (!last && environments.size() < kKeysAtOnce)) continue;
-    ASSIGN_OR_RETURN(
-        const postgres::Result rows,
-        postgres.Query("SELECT y.payload, e.text, e.gpu_model, t.text, i.reason FROM "
-                       "unnest($1::integer[], $2::integer[]) WITH ORDINALITY AS w(e, q, place) "
-                       "JOIN pooled p ON p.environment_id = w.e AND p.problem_id = w.q "
-                       "JOIN pooled_payloads y USING (digest) JOIN environments e USING "
-                       "(environment_id) LEFT JOIN pins i ON i.environment_id = w.e AND "
-                       "i.problem_id = w.q AND i.end_time IS NULL AND (i.expire_time IS NULL OR "
-                       "i.expire_time > now()) LEFT JOIN candidates t ON t.candidate_id = "
-                       "i.candidate_id ORDER BY w.place",
-                       postgres::Params().Ints(environments).Ints(problems)));
-    for (int i = 0; i < rows.rows(); ++i) {
-      const std::optional<StoredEvidence> stored =
-          ParseEvidence(rows.Bytes(i, 0), rows.Text(i, 1), rows.Text(i, 2));
-      if (!stored.has_value()) continue;
-      const bool pinned = !rows.IsNull(i, 3);
-      Pin pin;
-      if (pinned) {
-        ASSIGN_OR_RETURN(pin.candidate, ParseCandidateId(rows.Text(i, 3)));
-        pin.key = stored->tuning.key;
-        pin.reason = rows.Text(i, 4);
-      }
-      visit(stored->tuning, pinned ? &pin : nullptr);
-    }
-    environments.clear();
-    problems.clear();
-  }
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> fitting,
+                   FittingCandidates(postgres, ban.candidate));
+  return postgres.Stream(
+      "SELECT y.payload, e.text, e.gpu_model, q.text, COALESCE(i.candidate, ''), "
+      "COALESCE(i.reason, '') FROM pooled p JOIN pooled_payloads y USING (digest) JOIN "
+      "environments e USING (environment_id) JOIN problems q USING (problem_id) LEFT JOIN pins i "
+      "ON i.environment_id = p.environment_id AND i.problem_id = p.problem_id AND i.end_time IS "
+      "NULL AND (i.expire_time IS NULL OR i.expire_time > now()) WHERE p.candidates && $1::text[] "
+      "ORDER BY e.text COLLATE \"C\", q.text COLLATE \"C\"",
+      {fitting}, [&](const postgres::Row& row) -> absl::Status {
+        if (only.Of({row[3], row[1]}).empty()) return absl::OkStatus();
+        const std::optional<StoredEvidence> stored = ParseEvidence(row[0], row[1], row[2]);
+        if (!stored.has_value()) return absl::OkStatus();
+        Pin pin;
+        const std::string pinned = row[4];
+        if (!pinned.empty()) {
+          ASSIGN_OR_RETURN(pin.candidate, ParseCandidateId(pinned));
+          pin.key = stored->tuning.key;
+          pin.reason = row[5];
+        }
+        visit(stored->tuning, pinned.empty() ? nullptr : &pin);
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace convtune::db::fleet

@@ -21,9 +21,6 @@ struct FleetDelivery {
   OutboxId id;
   Tuning tuning;  // without samples
   Environment environment;
-  // Places in tuning.candidates; nullopt: nothing was timed, or is known.
-  std::optional<size_t> winner;
-  std::optional<size_t> stock;
   bool relayed = false;  // it came from the fleet, which lost it
 };
 
@@ -36,7 +33,7 @@ struct DeliveryCounts {
 // with others: it is then counted as repeated. The node's current row of a problem is
 // the one of the best standing, in whatever order they come. Of equals it is one that was
 // measured here rather than relayed, then the newest; see migrations/README.md, "evidence".
-// INVALID_ARGUMENT: a row has no sound problem or candidate; nothing was taken.
+// INVALID_ARGUMENT: a tuning breaks a rule; nothing was taken.
 absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetNames& names,
                                        int64_t node_id,
                                        const std::vector<FleetDelivery>& deliveries);
@@ -51,14 +48,11 @@ struct StoredEvidence {
   Tuning tuning;
   Environment environment;
 };
-// Of a row of evidence_payloads and its row of environments; nullopt: it breaks a rule.
+// Of the payload of a row of evidence or pooled_payloads, and its row of environments; nullopt: it
+// breaks a rule.
 std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
                                             const std::string& environment_text,
                                             const std::string& gpu_model);
-
-// id, median, low and high of the candidate at `place`, or four NULLs.
-absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetNames& names,
-                       postgres::Params* params);
 
 // A NodeEvidence is the current tuning of a problem on one node.
 struct NodeEvidence {
@@ -72,10 +66,6 @@ struct NodeEvidence {
 // A PooledTuning is the tuning that the evidence of all nodes gives for one problem.
 struct PooledTuning {
   Tuning tuning;  // ranked; receive_time of the newest as its time
-  std::optional<size_t> winner;
-  std::optional<size_t> stock;
-  std::vector<int> node_counts;  // of each candidate
-  int disagreeing_nodes = 0;
   // All of the evidence, as reports read it; see db/fleet/reports.h.
   std::string report_rows;
 };

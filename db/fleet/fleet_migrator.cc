@@ -9,9 +9,8 @@ namespace {
 // Tables in which agents write what their nodes say, measure and tune. In the
 // others stands what operators decide, and what the tables are.
 constexpr char kNodeTables[] =
-    "environments, problems, candidates, nodes, node_epochs, node_devices, provenances, evidence, "
-    "evidence_payloads, measurements, pooled, pooled_candidates, pool_queue, pooled_payloads, "
-    "report_groups, batches, tasks, task_failures, wanted, upkeep";
+    "environments, problems, nodes, node_epochs, node_devices, provenances, evidence, pooled, "
+    "pool_queue, pooled_payloads, batches, tasks, task_failures, wanted, upkeep";
 constexpr char kDecisionTables[] = "releases, release_choices, pins, bans";
 
 absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,
@@ -21,11 +20,11 @@ absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,
     return absl::InvalidArgumentError(
         absl::StrCat(field, ": must be ", postgres::kNameRule, ", is \"", role, "\""));
   }
-  ASSIGN_OR_RETURN(const postgres::Result there,
-                   postgres.Query("SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)",
-                                  postgres::Params().Text(role)));
+  ASSIGN_OR_RETURN(const bool there,
+                   postgres.QueryValue<bool>(
+                       "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)", {role}));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  if (!there.Bool(0, 0)) {
+  if (!there) {
     RETURN_IF_ERROR(postgres.Execute(absl::StrCat("CREATE ROLE ", role, " NOLOGIN")));
   }
   RETURN_IF_ERROR(postgres.Execute(
@@ -44,7 +43,7 @@ absl::Status CheckNewer(postgres::Connection& postgres, int version) {
   const int known = sqlite::LatestVersion(AllFleetMigrations());
   ASSIGN_OR_RETURN(const postgres::Result row,
                    postgres.Query("SELECT compatible_version FROM fleet"));
-  if (row.rows() > 0 && row.Int(0, 0) <= known) return absl::OkStatus();
+  if (!row.empty() && int{row[0][0]} <= known) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("the fleet's database has schema version ",
                                                     version, ", this program knows version ", known,
                                                     ": use a newer convtune-fleet"));
@@ -57,17 +56,15 @@ absl::StatusOr<int> FleetSchemaVersion(postgres::Connection& postgres) {
                    postgres.Query("SELECT to_regclass('schema_migrations') IS NOT NULL, EXISTS "
                                   "(SELECT 1 FROM pg_namespace WHERE nspname = $1 AND NOT "
                                   "has_schema_privilege(oid, 'USAGE')), session_user",
-                                  postgres::Params().Text(postgres.schema())));
+                                  {postgres.schema()}));
   // A schema that one may not look into looks empty.
-  if (table.Bool(0, 1)) {
-    return absl::PermissionDeniedError(absl::StrCat("the database's user ", table.Text(0, 2),
-                                                    " has no rights in the schema ",
-                                                    postgres.schema(), postgres::kHowToGrant));
+  if (table[0][1]) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the database's user ", std::string(table[0][2]),
+                     " has no rights in the schema ", postgres.schema(), postgres::kHowToGrant));
   }
-  if (!table.Bool(0, 0)) return 0;
-  ASSIGN_OR_RETURN(const postgres::Result version,
-                   postgres.Query("SELECT COALESCE(MAX(version), 0) FROM schema_migrations"));
-  return static_cast<int>(version.Int(0, 0));
+  if (!table[0][0]) return 0;
+  return postgres.QueryValue<int>("SELECT COALESCE(MAX(version), 0) FROM schema_migrations");
 }
 
 absl::Status CheckFleetSchema(postgres::Connection& postgres) {

@@ -1,8 +1,8 @@
-// FleetNames gives environments, problems and candidates their numbers in the
-// fleet's database.
+// FleetNames gives environments and problems their numbers in the fleet's database.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +28,8 @@ class FleetNames {
   // first number was given: every number that was given is another's now, or nobody's. To be
   // asked in each transaction that writes them.
   absl::Status CheckFleet();
+  // A transaction that may write numbers. ABORTED as CheckFleet.
+  absl::StatusOr<postgres::Transaction> Begin();
   // kFleetIdSql of the database; empty before the first of CheckFleet.
   const std::string& fleet_id() const { return fleet_id_; }
 
@@ -35,21 +37,23 @@ class FleetNames {
   // Canonical texts; INVALID_ARGUMENT if one is no problem.
   absl::StatusOr<int64_t> Problem(const std::string& text);
   absl::Status AddProblems(const std::vector<std::string>& texts);
-  absl::StatusOr<int64_t> Candidate(const std::string& text);
-  absl::Status AddCandidates(const std::vector<std::string>& texts);
 
  private:
   using Ids = std::map<std::string, int64_t>;
-  // Those of `texts` that neither `ids` nor the table has, each once, in order.
-  absl::StatusOr<std::vector<std::string>> Unknown(const std::vector<std::string>& texts,
-                                                   const std::string& table, Ids* ids);
-  absl::Status Read(const std::vector<std::string>& texts, const std::string& table, Ids* ids);
+  struct Table {
+    const char* name;
+    const char* id;  // its column
+    Ids* ids;
+  };
+  using Insert = std::function<absl::Status(const std::vector<std::string>&)>;
+  // Has all of `texts` in `table.ids`; `insert` makes rows for those that are new.
+  absl::Status Add(const std::vector<std::string>& texts, const Table& table, const Insert& insert);
+  absl::Status Read(const std::vector<std::string>& texts, const Table& table);
 
   postgres::Connection* const postgres_;
   std::string fleet_id_;
   Ids environments_;
   Ids problems_;
-  Ids candidates_;
 };
 
 }  // namespace convtune::db::fleet

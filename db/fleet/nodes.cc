@@ -1,6 +1,7 @@
 #include "db/fleet/nodes.h"
 
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -8,106 +9,67 @@
 namespace convtune::db::fleet {
 
 absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::string& name) {
-  ASSIGN_OR_RETURN(
-      const postgres::Result lock,
-      postgres.Query("SELECT pg_try_advisory_lock(hashtextextended('convtune node ' || "
-                     "current_schema() || ' ' || $1, 0))",
-                     postgres::Params().Text(name)));
-  if (!lock.Bool(0, 0)) {
+  ASSIGN_OR_RETURN(const bool locked,
+                   postgres.QueryValue<bool>("SELECT pg_try_advisory_lock(hashtextextended("
+                                             "'convtune node ' || current_schema() || ' ' || $1, "
+                                             "0))",
+                                             {name}));
+  if (!locked) {
     return absl::AlreadyExistsError(
         absl::StrCat("node: another agent speaks for ", name, "; give each its own --node"));
   }
-  ASSIGN_OR_RETURN(
-      const postgres::Result made,
-      postgres.Query("INSERT INTO nodes (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET "
-                     "last_seen = now() RETURNING node_id",
-                     postgres::Params().Text(name)));
-  return made.Int(0, 0);
+  return postgres.QueryValue<int64_t>(
+      "INSERT INTO nodes (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET last_seen = now() "
+      "RETURNING node_id",
+      {name});
 }
 
 absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                             const Heartbeat& heartbeat) {
-  std::vector<std::string> devices;
+  std::vector<std::string> devices, drivers;
   std::vector<int64_t> environments;
   for (const NodeDevice& device : heartbeat.devices) {
     ASSIGN_OR_RETURN(const int64_t id, names.Environment(device.environment));
     devices.push_back(device.name);
+    drivers.push_back(device.driver_version);
     environments.push_back(id);
   }
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(names.CheckFleet());
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   ASSIGN_OR_RETURN(
-      const postgres::Result written,
-      postgres.Query(
-          "UPDATE nodes SET last_seen = now(), agent_version = $2, daemon_version = $3, "
-          "daemon_start_time = to_timestamp($4::float8 / 1000000), clock_offset_us = $5 - "
-          "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint, tuning_count = $6, "
-          "lookups = $7, hits = $8, queue_depth = $9, outbox_depth = $10, outbox_dropped = "
-          "$11, outbox_superseded = $12, release_number = $13, last_error = $14, "
-          "outbox_lag_seconds = $15, unapplied_pins = $16, pin_error = $17, "
-          "release_missing = $18, release_extra = $19, unapplied_bans = $20, ban_error = $21 WHERE "
-          "node_id = $1",
-          postgres::Params()
-              .Int(node_id)
-              .Text(heartbeat.agent_version)
-              .Text(heartbeat.daemon_version)
-              .Int(absl::ToUnixMicros(heartbeat.daemon_start_time))
-              .Int(absl::ToUnixMicros(heartbeat.node_time))
-              .Int(heartbeat.tuning_count)
-              .Int(heartbeat.lookups)
-              .Int(heartbeat.hits)
-              .Int(heartbeat.queue_depth)
-              .Int(heartbeat.outbox_depth)
-              .Int(heartbeat.outbox_dropped)
-              .Int(heartbeat.outbox_superseded)
-              .Int(heartbeat.release)
-              .Text(heartbeat.last_error)
-              .Real(absl::ToDoubleSeconds(heartbeat.outbox_lag))
-              .Int(heartbeat.unapplied_pins)
-              .Text(heartbeat.pin_error)
-              .Int(heartbeat.release_missing)
-              .Int(heartbeat.release_extra)
-              .Int(heartbeat.unapplied_bans)
-              .Text(heartbeat.ban_error)));
-  if (written.changed() == 0) {
+      const int64_t written,
+      postgres.Change(
+          "UPDATE nodes SET last_seen = now(), clock_offset_us = EXTRACT(EPOCH FROM "
+          "$2::timestamptz - clock_timestamp()) * 1000000, agent_version = $3, daemon_version = "
+          "$4, daemon_start_time = $5, tuning_count = $6, lookups = $7, hits = $8, outbox_depth = "
+          "$9, outbox_dropped = $10, outbox_lag_seconds = $11, release_number = $12, "
+          "release_missing = $13, release_extra = $14, unapplied_pins = $15, pin_error = $16, "
+          "unapplied_bans = $17, ban_error = $18, last_error = $19 WHERE node_id = $1",
+          {node_id, heartbeat.node_time, heartbeat.agent_version, heartbeat.daemon_version,
+           heartbeat.daemon_start_time, heartbeat.tuning_count, heartbeat.lookups, heartbeat.hits,
+           heartbeat.outbox_depth, heartbeat.outbox_dropped, heartbeat.outbox_lag,
+           heartbeat.release, heartbeat.release_missing, heartbeat.release_extra,
+           heartbeat.unapplied_pins, heartbeat.pin_error, heartbeat.unapplied_bans,
+           heartbeat.ban_error, heartbeat.last_error}));
+  if (written == 0) {
     return absl::AbortedError("node: the fleet does not know this node any more");
   }
   RETURN_IF_ERROR(
       postgres.Execute("UPDATE node_devices SET current = false WHERE node_id = $1 AND current AND "
                        "(device, environment_id) NOT IN (SELECT * FROM unnest($2::text[], "
                        "$3::integer[]))",
-                       postgres::Params().Int(node_id).Texts(devices).Ints(environments)));
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const NodeDevice& device = heartbeat.devices[i];
-    RETURN_IF_ERROR(postgres.Execute(
-        "INSERT INTO node_devices (node_id, device, environment_id, state, "
-        "driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, "
-        "memory_bytes, current) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,true) ON CONFLICT "
-        "(node_id, device, environment_id) "
-        "DO UPDATE SET state = EXCLUDED.state, driver_version = "
-        "EXCLUDED.driver_version, cuda_version = EXCLUDED.cuda_version, cublaslt_build = "
-        "EXCLUDED.cublaslt_build, nvrtc_build = EXCLUDED.nvrtc_build, gpu_uuid = "
-        "EXCLUDED.gpu_uuid, memory_bytes = EXCLUDED.memory_bytes, current = true, "
-        "last_seen = now()",
-        postgres::Params()
-            .Int(node_id)
-            .Text(device.name)
-            .Int(environments[i])
-            .Int(device.state)
-            .Text(device.provenance.driver_version)
-            .Text(device.provenance.cuda_version)
-            .Text(device.provenance.cublaslt_build)
-            .Text(device.provenance.nvrtc_build)
-            .Text(device.provenance.gpu_uuid)
-            .Int(device.provenance.memory_bytes)));
-  }
+                       {node_id, devices, environments}));
+  RETURN_IF_ERROR(postgres.Execute(
+      "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current) "
+      "SELECT $1, *, true FROM unnest($2::text[], $3::integer[], $4::text[]) ON CONFLICT "
+      "(node_id, device, environment_id) DO UPDATE SET driver_version = EXCLUDED.driver_version, "
+      "current = true, last_seen = now()",
+      {node_id, devices, environments, drivers}));
   return transaction.Commit();
 }
 
 absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted) {
   std::vector<int64_t> environments, problems, misses;
-  std::vector<double> first, last;
   for (const WantedProblem& each : wanted) {
     ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(each.key.environment_text));
     ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
@@ -115,34 +77,21 @@ absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int6
     environments.push_back(environment_id);
     problems.push_back(problem_id);
     misses.push_back(each.misses);
-    first.push_back(absl::ToDoubleSeconds(each.first_seen - absl::UnixEpoch()));
-    last.push_back(absl::ToDoubleSeconds(each.last_seen - absl::UnixEpoch()));
   }
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(names.CheckFleet());
-  RETURN_IF_ERROR(
-      postgres.Execute("DELETE FROM wanted WHERE node_id = $1", postgres::Params().Int(node_id)));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
+  RETURN_IF_ERROR(postgres.Execute("DELETE FROM wanted WHERE node_id = $1", {node_id}));
   RETURN_IF_ERROR(postgres.Execute(
-      "INSERT INTO wanted (environment_id, problem_id, node_id, misses, first_seen, "
-      "last_seen) SELECT e, q, $1, m, to_timestamp(f), to_timestamp(l) FROM "
-      "unnest($2::integer[], $3::integer[], $4::bigint[], $5::float8[], $6::float8[]) "
-      "AS t(e, q, m, f, l) ON CONFLICT DO NOTHING",
-      postgres::Params()
-          .Int(node_id)
-          .Ints(environments)
-          .Ints(problems)
-          .Ints(misses)
-          .Reals(first)
-          .Reals(last)));
+      "INSERT INTO wanted (node_id, environment_id, problem_id, misses) SELECT $1, * FROM "
+      "unnest($2::integer[], $3::integer[], $4::bigint[]) ON CONFLICT DO NOTHING",
+      {node_id, environments, problems, misses}));
   return transaction.Commit();
 }
 
 absl::Status WriteServedRelease(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                                 int64_t release) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(names.CheckFleet());
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(postgres.Execute("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
-                                   postgres::Params().Int(node_id).Int(release)));
+                                   {node_id, release}));
   return transaction.Commit();
 }
 
@@ -150,36 +99,42 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query("SELECT node_id, name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
-                     "agent_version, daemon_version, clock_offset_us, outbox_depth, "
-                     "outbox_dropped, tuning_count, release_number, last_error, "
-                     "outbox_lag_seconds, unapplied_pins, pin_error, release_missing, "
-                     "release_extra, unapplied_bans, ban_error FROM nodes "
-                     "ORDER BY name"));
+                     "clock_offset_us, agent_version, daemon_version, tuning_count, outbox_depth, "
+                     "outbox_dropped, outbox_lag_seconds, release_number, release_missing, "
+                     "release_extra, unapplied_pins, pin_error, unapplied_bans, ban_error, "
+                     "last_error FROM nodes ORDER BY name"));
   ASSIGN_OR_RETURN(
       const postgres::Result devices,
-      postgres.Query("SELECT DISTINCT d.node_id, e.text, d.driver_version FROM node_devices d "
-                     "JOIN environments e USING (environment_id) WHERE d.current ORDER BY 1, 2"));
+      postgres.Query("SELECT DISTINCT d.node_id, e.text || CASE WHEN d.driver_version = '' THEN '' "
+                     "ELSE ',driver=' || d.driver_version END FROM node_devices d JOIN "
+                     "environments e USING (environment_id) WHERE d.current ORDER BY 1, 2"));
   std::map<int64_t, std::vector<std::string>> by_node;
-  for (int row = 0; row < devices.rows(); ++row) {
-    const std::string driver = devices.Text(row, 2);
-    by_node[devices.Int(row, 0)].push_back(
-        absl::StrCat(devices.Text(row, 1), driver.empty() ? "" : ",driver=", driver));
-  }
+  for (const postgres::Row row : devices) by_node[row[0]].push_back(row[1]);
   std::vector<NodeStatus> nodes;
-  for (int row = 0; row < rows.rows(); ++row) {
-    nodes.push_back({rows.Text(row, 1), absl::Seconds(rows.Real(row, 2)), rows.Text(row, 3),
-                     rows.Text(row, 4), absl::Microseconds(rows.Int(row, 5)), rows.Int(row, 6),
-                     rows.Int(row, 7), absl::Seconds(rows.Real(row, 11)), rows.Int(row, 8),
-                     rows.Int(row, 9), rows.Int(row, 14), rows.Int(row, 15), rows.Int(row, 12),
-                     rows.Text(row, 13), rows.Int(row, 16), rows.Text(row, 17), rows.Text(row, 10),
-                     by_node[rows.Int(row, 0)]});
+  for (const postgres::Row row : rows) {
+    Heartbeat last{.agent_version = row[4],
+                   .daemon_version = row[5],
+                   .tuning_count = row[6],
+                   .outbox_depth = row[7],
+                   .outbox_dropped = row[8],
+                   .outbox_lag = row[9],
+                   .release = row[10],
+                   .release_missing = row[11],
+                   .release_extra = row[12],
+                   .unapplied_pins = row[13],
+                   .pin_error = row[14],
+                   .unapplied_bans = row[15],
+                   .ban_error = row[16],
+                   .last_error = row[17]};
+    nodes.push_back(
+        {row[1], row[2], absl::Microseconds(int64_t{row[3]}), std::move(last), by_node[row[0]]});
   }
   return nodes;
 }
 
 absl::StatusOr<FleetCountsStatus> CountFleet(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
-      const postgres::Result row,
+      const postgres::Result rows,
       postgres.Query(
           "SELECT (SELECT COUNT(*) FROM environments), (SELECT COUNT(*) FROM problems), "
           "(SELECT COUNT(*) FROM evidence WHERE current), (SELECT COUNT(*) FROM pooled), "
@@ -188,9 +143,9 @@ absl::StatusOr<FleetCountsStatus> CountFleet(postgres::Connection& postgres) {
           "= 4), (SELECT COUNT(*) FROM pins WHERE end_time IS NULL AND (expire_time IS NULL OR "
           "expire_time > now())), (SELECT COUNT(*) FROM bans WHERE end_time IS NULL AND "
           "(expire_time IS NULL OR expire_time > now()))"));
-  return FleetCountsStatus{row.Int(0, 0), row.Int(0, 1), row.Int(0, 2), row.Int(0, 3),
-                           row.Int(0, 4), row.Int(0, 5), row.Int(0, 6), row.Int(0, 7),
-                           row.Int(0, 8), row.Int(0, 9)};
+  const postgres::Row row = rows[0];
+  return FleetCountsStatus{row[0], row[1], row[2], row[3], row[4],
+                           row[5], row[6], row[7], row[8], row[9]};
 }
 
 }  // namespace convtune::db::fleet

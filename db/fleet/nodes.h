@@ -18,23 +18,20 @@ namespace convtune::db::fleet {
 struct NodeDevice {
   std::string name;
   Environment environment;
-  Provenance provenance;
-  int state = 0;  // v1.DeviceState
+  std::string driver_version;
 };
 
 // A Heartbeat is an agent's report of its node.
 struct Heartbeat {
-  absl::Time node_time;  // by the node's clock
+  absl::Time node_time = {};  // by the node's clock
   std::string agent_version;
   std::string daemon_version;
-  absl::Time daemon_start_time;
+  absl::Time daemon_start_time = {};
   int64_t tuning_count = 0;
   int64_t lookups = 0;
   int64_t hits = 0;
-  int64_t queue_depth = 0;
   int64_t outbox_depth = 0;
   int64_t outbox_dropped = 0;
-  int64_t outbox_superseded = 0;
   absl::Duration outbox_lag;  // for how long something has waited and nothing was delivered
   int64_t release = 0;
   int64_t release_missing = 0;  // problems of the release that the node has not
@@ -44,7 +41,7 @@ struct Heartbeat {
   int64_t unapplied_bans = 0;   // of the fleet
   std::string ban_error;        // why not the first of them
   std::string last_error;
-  std::vector<NodeDevice> devices;
+  std::vector<NodeDevice> devices = {};
 };
 
 // The node's number; makes its row. Takes a lock that goes with the connection:
@@ -63,21 +60,8 @@ absl::Status WriteServedRelease(postgres::Connection& postgres, FleetNames& name
 struct NodeStatus {
   std::string name;
   absl::Duration silence;  // since the last heartbeat, by the server's clock
-  std::string agent_version;
-  std::string daemon_version;
   absl::Duration clock_offset;
-  int64_t outbox_depth = 0;
-  int64_t outbox_dropped = 0;
-  absl::Duration outbox_lag;
-  int64_t tuning_count = 0;
-  int64_t release = 0;
-  int64_t release_missing = 0;
-  int64_t release_extra = 0;
-  int64_t unapplied_pins = 0;
-  std::string pin_error;
-  int64_t unapplied_bans = 0;
-  std::string ban_error;
-  std::string last_error;
+  Heartbeat last;                    // without times, look-ups and devices
   std::vector<std::string> devices;  // "environment name, driver"
 };
 

@@ -12,7 +12,7 @@ namespace {
 // Before a failed one is tried again; doubles.
 constexpr int kRetrySeconds = 5;
 
-// The lease of LeaseParams.
+// The task's lease, of $1 to $3.
 std::string LeaseSql() {
   return absl::StrCat(
       "task_id = $1 AND lease_token = $2 AND state = 2 AND "
@@ -20,19 +20,15 @@ std::string LeaseSql() {
       kFleetIdSql, " = $3)");
 }
 
-postgres::Params LeaseParams(const FleetTask& task) {
-  return postgres::Params().Int(task.task_id).Int(task.token).Text(task.fleet);
-}
-
-// `set` has the parameters `more` as $4, $5, ...
+// `set` has the parameter `value` as $4.
 absl::StatusOr<bool> End(postgres::Connection& postgres, const FleetTask& task,
-                         const std::string& set, const postgres::Params& more = {}) {
-  postgres::Params params = LeaseParams(task);
-  for (const auto& value : more.values()) params.Text(value.value_or(""));
+                         const std::string& set, const std::optional<postgres::Param>& value = {}) {
+  postgres::Params params = {task.task_id, task.token, task.fleet};
+  if (value.has_value()) params.push_back(*value);
   ASSIGN_OR_RETURN(
-      const postgres::Result ended,
-      postgres.Query(absl::StrCat("UPDATE tasks SET ", set, " WHERE ", LeaseSql()), params));
-  return ended.changed() > 0;
+      const int64_t ended,
+      postgres.Change(absl::StrCat("UPDATE tasks SET ", set, " WHERE ", LeaseSql()), params));
+  return ended > 0;
 }
 
 }  // namespace
@@ -48,28 +44,23 @@ absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& n
     weights.push_back(task.weight);
   }
   RETURN_IF_ERROR(names.AddProblems(texts));
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(names.CheckFleet());
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
+  ASSIGN_OR_RETURN(const int64_t batch_id,
+                   postgres.QueryValue<int64_t>(
+                       "INSERT INTO batches (kind, author, reason, budget_ms) VALUES ($1,$2,$3,$4) "
+                       "RETURNING batch_id",
+                       {request.kind, request.author, request.reason,
+                        absl::ToInt64Milliseconds(request.budget)}));
   ASSIGN_OR_RETURN(
-      const postgres::Result batch,
-      postgres.Query("INSERT INTO batches (kind, author, reason, budget_ms) VALUES ($1,$2,$3,$4) "
-                     "RETURNING batch_id",
-                     postgres::Params()
-                         .Int(static_cast<int64_t>(request.kind))
-                         .Text(request.author)
-                         .Text(request.reason)
-                         .Int(absl::ToInt64Milliseconds(request.budget))));
-  const int64_t batch_id = batch.Int(0, 0);
-  ASSIGN_OR_RETURN(
-      const postgres::Result made,
-      postgres.Query(
+      const int64_t made,
+      postgres.Change(
           "INSERT INTO tasks (batch_id, environment_id, problem_id, weight) SELECT $1, "
           "$2, q.problem_id, MAX(t.weight) FROM unnest($3::text[], $4::float8[]) AS "
           "t(text, weight) JOIN problems q USING (text) WHERE NOT EXISTS (SELECT 1 "
           "FROM tasks o WHERE o.environment_id = $2 AND o.problem_id = q.problem_id AND "
           "o.state IN (1, 2)) GROUP BY q.problem_id",
-          postgres::Params().Int(batch_id).Int(environment_id).Texts(texts).Reals(weights)));
-  if (made.changed() == 0) return 0;
+          {batch_id, environment_id, texts, weights}));
+  if (made == 0) return 0;
   RETURN_IF_ERROR(Announce(postgres, "task"));
   RETURN_IF_ERROR(transaction.Commit());
   return batch_id;
@@ -89,11 +80,9 @@ absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, i
           "s.problem_id AND e.current AND e.evidence >= s.evidence AND ($3 = '' OR "
           "p.driver_version = $3)) "
           "ORDER BY 2 DESC, 1",
-          postgres::Params().Int(from).Int(to).Text(driver)));
+          {from, to, driver}));
   std::vector<NewTask> tasks;
-  for (int row = 0; row < rows.rows(); ++row) {
-    tasks.push_back({rows.Text(row, 0), rows.Real(row, 1)});
-  }
+  for (const postgres::Row row : rows) tasks.push_back({row[0], row[1]});
   return tasks;
 }
 
@@ -101,29 +90,27 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
                                                   int64_t node_id,
                                                   const std::vector<int64_t>& environments,
                                                   int64_t limit, absl::Duration lease) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(names.CheckFleet());
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   ASSIGN_OR_RETURN(
       const postgres::Result lost,
-      postgres.Query("SELECT task_id, lost_leases FROM tasks WHERE environment_id = "
+      postgres.Query("SELECT task_id FROM tasks WHERE environment_id = "
                      "ANY($1::integer[]) AND state = 2 AND lease_until < clock_timestamp() "
                      "ORDER BY task_id LIMIT 100 FOR UPDATE SKIP LOCKED",
-                     postgres::Params().Ints(environments)));
-  for (int row = 0; row < lost.rows(); ++row) {
-    const postgres::Params params = postgres::Params().Int(lost.Int(row, 0));
+                     {environments}));
+  for (const postgres::Row row : lost) {
+    const int64_t task_id = row[0];
     RETURN_IF_ERROR(
         postgres.Execute("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
                          "reason) SELECT task_id, failures + lost_leases + 1, node_id, true, "
                          "'the node did not come back' FROM tasks WHERE task_id = $1",
-                         params));
+                         {task_id}));
     RETURN_IF_ERROR(postgres.Execute(
         absl::StrCat("UPDATE tasks SET lost_leases = lost_leases + 1, node_id = NULL, "
-                     "lease_until = NULL, last_error = 'the node did not come back', "
-                     "state = CASE WHEN lost_leases + 1 >= ",
+                     "lease_until = NULL, state = CASE WHEN lost_leases + 1 >= ",
                      kMostLostLeases,
                      " THEN 4 ELSE 1 END, end_time = CASE WHEN lost_leases + 1 >= ",
                      kMostLostLeases, " THEN now() END WHERE task_id = $1"),
-        params));
+        {task_id}));
   }
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
@@ -131,21 +118,16 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
           "WITH open AS (SELECT task_id FROM tasks WHERE environment_id = ANY($1::integer[]) AND "
           "state = 1 AND not_before <= clock_timestamp() ORDER BY weight DESC, task_id LIMIT $2 "
           "FOR UPDATE SKIP LOCKED) UPDATE tasks t SET state = 2, node_id = $3, lease_token = "
-          "t.lease_token + 1, claim_time = clock_timestamp(), lease_until = clock_timestamp() + "
+          "t.lease_token + 1, lease_until = clock_timestamp() + "
           "$4::float8 * interval '1 second' FROM open, batches b, problems q WHERE t.task_id = "
           "open.task_id AND b.batch_id = t.batch_id AND q.problem_id = t.problem_id RETURNING "
           "t.task_id, t.lease_token, t.environment_id, q.text, b.kind, b.budget_ms",
-          postgres::Params()
-              .Ints(environments)
-              .Int(limit)
-              .Int(node_id)
-              .Real(absl::ToDoubleSeconds(lease))));
+          {environments, limit, node_id, lease}));
   RETURN_IF_ERROR(transaction.Commit());
   std::vector<FleetTask> tasks;
-  for (int row = 0; row < rows.rows(); ++row) {
-    tasks.push_back({rows.Int(row, 0), rows.Int(row, 1), names.fleet_id(), rows.Int(row, 2),
-                     rows.Text(row, 3), static_cast<BatchKind>(rows.Int(row, 4)),
-                     absl::Milliseconds(rows.Int(row, 5))});
+  for (const postgres::Row row : rows) {
+    tasks.push_back({row[0], row[1], names.fleet_id(), row[2], row[3], row[4],
+                     absl::Milliseconds(int64_t{row[5]})});
   }
   return tasks;
 }
@@ -153,11 +135,11 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
 absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& task,
                                absl::Duration lease) {
   return End(postgres, task, "lease_until = clock_timestamp() + $4::float8 * interval '1 second'",
-             postgres::Params().Real(absl::ToDoubleSeconds(lease)));
+             lease);
 }
 
 absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task) {
-  return End(postgres, task, "state = 3, end_time = now(), lease_until = NULL, last_error = ''");
+  return End(postgres, task, "state = 3, end_time = now(), lease_until = NULL");
 }
 
 absl::StatusOr<bool> ReturnTask(postgres::Connection& postgres, const FleetTask& task) {
@@ -168,22 +150,21 @@ absl::StatusOr<bool> FailTask(postgres::Connection& postgres, const FleetTask& t
                               const std::string& reason) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   ASSIGN_OR_RETURN(
-      const postgres::Result noted,
-      postgres.Query(
+      const int64_t noted,
+      postgres.Change(
           absl::StrCat("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, reason) "
                        "SELECT task_id, failures + lost_leases + 1, node_id, false, $4 FROM tasks "
                        "WHERE ",
                        LeaseSql()),
-          LeaseParams(task).Text(reason)));
-  if (noted.changed() == 0) return false;
+          {task.task_id, task.token, task.fleet, reason}));
+  if (noted == 0) return false;
   RETURN_IF_ERROR(
       End(postgres, task,
-          absl::StrCat("failures = failures + 1, node_id = NULL, lease_until = NULL, last_error = "
-                       "$4, state = CASE WHEN failures + 1 >= ",
+          absl::StrCat("failures = failures + 1, node_id = NULL, lease_until = NULL, state = CASE "
+                       "WHEN failures + 1 >= ",
                        kMostFailures, " THEN 4 ELSE 1 END, end_time = CASE WHEN failures + 1 >= ",
                        kMostFailures, " THEN now() END, not_before = now() + ", kRetrySeconds,
-                       " * (1 << failures) * interval '1 second'"),
-          postgres::Params().Text(reason))
+                       " * (1 << failures) * interval '1 second'"))
           .status());
   RETURN_IF_ERROR(transaction.Commit());
   return true;
@@ -193,16 +174,16 @@ absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query("SELECT state, COUNT(*) FROM tasks WHERE batch_id = $1 GROUP BY state",
-                     postgres::Params().Int(batch_id)));
+                     {batch_id}));
   BatchProgress progress;
   int64_t* const counts[] = {nullptr,        &progress.queued, &progress.leased,
                              &progress.done, &progress.dead,   &progress.cancelled};
-  for (int row = 0; row < rows.rows(); ++row) *counts[rows.Int(row, 0)] = rows.Int(row, 1);
+  for (const postgres::Row row : rows) *counts[int{row[0]}] = row[1];
   ASSIGN_OR_RETURN(const postgres::Result nodes,
                    postgres.Query("SELECT DISTINCT n.name FROM tasks t JOIN nodes n USING "
                                   "(node_id) WHERE t.batch_id = $1 AND t.state = 2 ORDER BY 1",
-                                  postgres::Params().Int(batch_id)));
-  for (int row = 0; row < nodes.rows(); ++row) progress.nodes.push_back(nodes.Text(row, 0));
+                                  {batch_id}));
+  progress.nodes = nodes.Column<std::string>();
   if (progress.total() == 0) {
     return absl::NotFoundError(absl::StrCat("batch: there is no batch ", batch_id));
   }
@@ -213,30 +194,28 @@ absl::StatusOr<std::vector<DeadTask>> ListDeadTasks(postgres::Connection& postgr
                                                     int64_t batch_id, int64_t limit) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT t.task_id, q.text, e.text, COALESCE(n.name, '?'), f.reason FROM "
-                     "(SELECT * FROM tasks WHERE state = 4 AND ($1 = 0 OR batch_id = $1) ORDER BY "
-                     "task_id LIMIT $2) t JOIN problems q USING (problem_id) JOIN environments e "
-                     "USING (environment_id) LEFT JOIN task_failures f ON f.task_id = t.task_id "
-                     "LEFT JOIN nodes n ON n.node_id = f.node_id ORDER BY t.task_id, f.attempt",
-                     postgres::Params().Int(batch_id).Int(limit)));
+      postgres.Query("SELECT t.task_id, q.text, e.text, COALESCE(n.name, '?') || ': ' || f.reason "
+                     "FROM (SELECT * FROM tasks WHERE state = 4 AND ($1 = 0 OR batch_id = $1) "
+                     "ORDER BY task_id LIMIT $2) t JOIN problems q USING (problem_id) JOIN "
+                     "environments e USING (environment_id) LEFT JOIN task_failures f ON f.task_id "
+                     "= t.task_id LEFT JOIN nodes n ON n.node_id = f.node_id ORDER BY t.task_id, "
+                     "f.attempt",
+                     {batch_id, limit}));
   std::vector<DeadTask> dead;
   int64_t last = 0;
-  for (int row = 0; row < rows.rows(); ++row) {
-    if (dead.empty() || rows.Int(row, 0) != last) {
-      dead.push_back({rows.Text(row, 1), rows.Text(row, 2), {}});
-      last = rows.Int(row, 0);
-    }
-    dead.back().reasons.push_back(absl::StrCat(rows.Text(row, 3), ": ", rows.Text(row, 4)));
+  for (const postgres::Row row : rows) {
+    if (dead.empty() || int64_t{row[0]} != last) dead.push_back({row[1], row[2], {}});
+    last = row[0];
+    dead.back().reasons.push_back(row[3]);
   }
   return dead;
 }
 
 absl::StatusOr<int64_t> CancelBatch(postgres::Connection& postgres, int64_t batch_id) {
-  ASSIGN_OR_RETURN(const postgres::Result cancelled,
-                   postgres.Query("UPDATE tasks SET state = 5, end_time = now(), lease_until = "
-                                  "NULL WHERE batch_id = $1 AND state IN (1, 2)",
-                                  postgres::Params().Int(batch_id)));
-  return cancelled.changed();
+  return postgres.Change(
+      "UPDATE tasks SET state = 5, end_time = now(), lease_until = NULL WHERE batch_id = $1 AND "
+      "state IN (1, 2)",
+      {batch_id});
 }
 
 }  // namespace convtune::db::fleet

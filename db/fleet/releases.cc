@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/tuning/candidate.h"
 
 namespace convtune::db::fleet {
 namespace {
@@ -32,19 +30,19 @@ std::string Served() { return absl::StrCat("WITH served AS ", ServedIn("$1")); }
 std::string Changes() {
   return absl::StrCat(
       Served(),
-      ", changes AS (SELECT p.*, CASE WHEN s.digest IS NOT NULL THEN s.winner_id END AS "
-      "before_id, s.winner_us AS before_us "
-      "FROM pooled p LEFT JOIN served s USING (environment_id, problem_id) "
-      "LEFT JOIN pooled_candidates k ON k.environment_id = p.environment_id AND "
-      "k.problem_id = p.problem_id AND k.candidate_id = s.winner_id "
-      "WHERE p.winner_id IS NOT NULL AND p.evidence >= $3 AND (s.problem_id IS NULL OR "
+      ", changes AS (SELECT p.*, CASE WHEN s.digest IS NOT NULL THEN s.winner END AS before, "
+      "s.winner_us AS before_us FROM pooled p LEFT JOIN served s USING (environment_id, "
+      "problem_id) CROSS JOIN LATERAL (SELECT array_position(p.candidates, s.winner) AS place) k "
+      "WHERE p.winner IS NOT NULL AND p.evidence >= $3 AND (s.problem_id IS NULL OR "
       // Taken back: the same winner does not return by itself.
-      "(s.digest IS NULL AND ($2 OR p.winner_id <> s.winner_id)) OR (s.digest <> p.digest AND "
-      "($2 OR p.evidence > s.evidence OR (p.winner_id <> s.winner_id AND "
-      "(k.candidate_id IS NULL OR NOT ",
-      UsableSql("k"), " OR (p.winner_us IS NOT NULL AND (k.status <> ",
-      static_cast<int>(CandidateStatus::kTimed), " OR k.low_us > p.winner_high_us))))))))");
+      "(s.digest IS NULL AND ($2 OR p.winner <> s.winner)) OR (s.digest <> p.digest AND "
+      "($2 OR p.evidence > s.evidence OR (p.winner <> s.winner AND "
+      "(k.place IS NULL OR p.lows_us[k.place] > p.winner_high_us))))))");
 }
+
+// What a release takes over of a choice, from `pooled` or from an earlier release.
+constexpr char kChoice[] =
+    "environment_id, problem_id, winner, winner_us, node_count, evidence, digest";
 
 // Every choice that all nodes are served.
 constexpr char kNow[] =
@@ -52,36 +50,26 @@ constexpr char kNow[] =
     "c.digest FROM release_choices c JOIN releases r USING (release_number) WHERE r.state = 1 "
     "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
 
-Release ReadRelease(const postgres::Result& rows, int row, int column) {
-  Release release;
-  release.number = rows.Int(row, column);
-  release.state = static_cast<ReleaseState>(rows.Int(row, column + 1));
-  release.canary_permille = static_cast<int>(rows.Int(row, column + 2));
-  release.restores = rows.IsNull(row, column + 3) ? 0 : rows.Int(row, column + 3);
-  release.author = rows.Text(row, column + 4);
-  release.reason = rows.Text(row, column + 5);
-  release.create_time = absl::FromUnixMicros(rows.Int(row, column + 6));
-  release.end_author = rows.Text(row, column + 7);
-  release.end_reason = rows.Text(row, column + 8);
-  if (!rows.IsNull(row, column + 9)) {
-    release.end_time = absl::FromUnixMicros(rows.Int(row, column + 9));
-  }
-  return release;
-}
-
-// Columns of ReadRelease and change_count.
+// Columns of ReadRelease.
 constexpr char kColumns[] =
-    "r.release_number, r.state, r.canary_permille, r.restores, r.author, r.reason, "
-    "(EXTRACT(EPOCH FROM r.create_time) * 1000000)::bigint, r.end_author, r.end_reason, "
-    "(EXTRACT(EPOCH FROM r.end_time) * 1000000)::bigint, r.change_count, r.login, r.end_login";
+    "r.release_number, r.state, r.canary_permille, r.restores, r.author, r.reason, r.create_time, "
+    "r.end_author, r.end_reason, r.end_time, r.change_count, r.login, r.end_login";
 
-// Whose columns begin at 0.
-FleetRelease ReadFleetRelease(const postgres::Result& rows, int row) {
+FleetRelease ReadRelease(const postgres::Row& row) {
   FleetRelease one;
-  one.release = ReadRelease(rows, row, 0);
-  one.change_count = rows.Int(row, 10);
-  one.login = rows.Text(row, 11);
-  one.end_login = rows.Text(row, 12);
+  one.release.number = row[0];
+  one.release.state = row[1];
+  one.release.canary_permille = row[2];
+  one.release.restores = row[3];
+  one.release.author = row[4];
+  one.release.reason = row[5];
+  one.release.create_time = row[6];
+  one.release.end_author = row[7];
+  one.release.end_reason = row[8];
+  one.release.end_time = row[9].Maybe<absl::Time>();
+  one.change_count = row[10];
+  one.login = row[11];
+  one.end_login = row[12];
   return one;
 }
 
@@ -89,11 +77,11 @@ absl::StatusOr<FleetRelease> ReadOne(postgres::Connection& postgres, int64_t num
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query(absl::StrCat("SELECT ", kColumns,
                                                " FROM releases r WHERE release_number = $1"),
-                                  postgres::Params().Int(number)));
-  if (rows.rows() == 0) {
+                                  {number}));
+  if (rows.empty()) {
     return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
   }
-  return ReadFleetRelease(rows, 0);
+  return ReadRelease(rows[0]);
 }
 
 absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t number,
@@ -106,48 +94,30 @@ absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t numb
 
 // Writes a release that ReleaseHistory made.
 absl::Status WriteRelease(postgres::Connection& postgres, const Release& release) {
-  std::optional<int64_t> end_time;
-  if (release.end_time.has_value()) end_time = absl::ToUnixMicros(*release.end_time);
   return postgres.Execute(
       "INSERT INTO releases (release_number, state, canary_permille, restores, change_count, "
       "author, reason, create_time, end_author, end_reason, end_time) VALUES ($1, $2, $3, "
-      "NULLIF($4::bigint, 0), 0, $5, $6, to_timestamp($7::float8 / 1000000), $8, $9, "
-      "to_timestamp($10::float8 / 1000000)) ON CONFLICT (release_number) DO UPDATE SET "
-      "state = EXCLUDED.state, canary_permille = EXCLUDED.canary_permille, "
+      "NULLIF($4::bigint, 0), 0, $5, $6, $7, $8, $9, $10) ON CONFLICT (release_number) DO UPDATE "
+      "SET state = EXCLUDED.state, canary_permille = EXCLUDED.canary_permille, "
       "end_author = EXCLUDED.end_author, end_reason = EXCLUDED.end_reason, "
       "end_time = EXCLUDED.end_time, end_login = CASE WHEN EXCLUDED.end_time IS NULL THEN '' "
       "ELSE session_user::text END",
-      postgres::Params()
-          .Int(release.number)
-          .Int(static_cast<int64_t>(release.state))
-          .Int(release.canary_permille)
-          .Int(release.restores)
-          .Text(release.author)
-          .Text(release.reason)
-          .Int(absl::ToUnixMicros(release.create_time))
-          .Text(release.end_author)
-          .Text(release.end_reason)
-          .MaybeInt(end_time));
+      {release.number, release.state, release.canary_permille, release.restores, release.author,
+       release.reason, release.create_time, release.end_author, release.end_reason,
+       release.end_time});
 }
 
 absl::Status SetChangeCount(postgres::Connection& postgres, int64_t number, int64_t count) {
   return postgres.Execute("UPDATE releases SET change_count = $2 WHERE release_number = $1",
-                          postgres::Params().Int(number).Int(count));
+                          {number, count});
 }
 
-absl::StatusOr<FleetDiff> ReadDiff(const postgres::Result& rows) {
+FleetDiff ReadDiff(const postgres::Result& rows) {
   FleetDiff diff;
-  for (int row = 0; row < rows.rows(); ++row) {
-    FleetChange change;
-    change.environment_text = rows.Text(row, 0);
-    change.problem_text = rows.Text(row, 1);
-    change.before = rows.Text(row, 2);
-    change.after = rows.Text(row, 3);
-    if (!rows.IsNull(row, 4)) change.before_us = rows.Real(row, 4);
-    if (!rows.IsNull(row, 5)) change.after_us = rows.Real(row, 5);
-    change.node_count = rows.Int(row, 6);
-    diff.change_count = rows.Int(row, 7);
-    diff.changes.push_back(std::move(change));
+  for (const postgres::Row row : rows) {
+    diff.changes.push_back(
+        {row[0], row[1], row[2], row[3], row[4].Maybe<double>(), row[5].Maybe<double>(), row[6]});
+    diff.change_count = row[7];
   }
   return diff;
 }
@@ -156,10 +126,7 @@ int64_t NumberOf(const Release* release) { return release != nullptr ? release->
 
 // $1 to $3 of Changes().
 postgres::Params ScopeParams(const Release* promoted, const PromotionScope& scope) {
-  return postgres::Params()
-      .Int(NumberOf(promoted))
-      .Bool(scope.all)
-      .Int(static_cast<int64_t>(scope.min_evidence));
+  return {NumberOf(promoted), scope.all, scope.min_evidence};
 }
 
 // Changes that the scope leaves out for their evidence alone.
@@ -167,10 +134,10 @@ absl::StatusOr<int64_t> CountLesser(postgres::Connection& postgres, const Releas
                                     const PromotionScope& scope, int64_t taken) {
   PromotionScope any = scope;
   any.min_evidence = Evidence::kHeuristic;
-  ASSIGN_OR_RETURN(const postgres::Result all,
-                   postgres.Query(absl::StrCat(Changes(), " SELECT COUNT(*) FROM changes"),
-                                  ScopeParams(promoted, any)));
-  return all.Int(0, 0) - taken;
+  ASSIGN_OR_RETURN(const int64_t all, postgres.QueryValue<int64_t>(
+                                          absl::StrCat(Changes(), " SELECT COUNT(*) FROM changes"),
+                                          ScopeParams(promoted, any)));
+  return all - taken;
 }
 
 // `where` may leave releases out.
@@ -180,33 +147,21 @@ absl::StatusOr<ReleaseHistory> ReadHistory(postgres::Connection& postgres,
                    postgres.Query(absl::StrCat("SELECT ", kColumns, " FROM releases r ", where,
                                                " ORDER BY r.release_number")));
   std::vector<Release> releases;
-  for (int row = 0; row < rows.rows(); ++row) releases.push_back(ReadRelease(rows, row, 0));
+  for (const postgres::Row row : rows) releases.push_back(ReadRelease(row).release);
   return ReleaseHistory(std::move(releases), ReleaseHistory::kAll);
 }
 
 // By the server's clock.
 absl::StatusOr<ReleaseDecision> DecideNow(postgres::Connection& postgres, const std::string& author,
                                           const std::string& reason) {
-  ASSIGN_OR_RETURN(const postgres::Result now,
-                   postgres.Query("SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint"));
-  return ReleaseDecision{author, reason, absl::FromUnixMicros(now.Int(0, 0))};
+  ASSIGN_OR_RETURN(const absl::Time now, postgres.QueryValue<absl::Time>("SELECT now()"));
+  return ReleaseDecision{author, reason, now};
 }
 
 }  // namespace
 
 absl::Status Announce(postgres::Connection& postgres, const std::string& what) {
-  return postgres.Execute("SELECT pg_notify($1, $2)",
-                          postgres::Params().Text(kFleetChannel).Text(what));
-}
-
-std::string UsableSql(const std::string& alias) {
-  std::vector<int> usable;
-  for (int status = 1; status <= static_cast<int>(CandidateStatus::kUnjudged); ++status) {
-    Candidate candidate;
-    candidate.status = static_cast<CandidateStatus>(status);
-    if (candidate.usable()) usable.push_back(status);
-  }
-  return absl::StrCat("(", alias, ".status IN (", absl::StrJoin(usable, ", "), "))");
+  return postgres.Execute("SELECT pg_notify($1, $2)", {kFleetChannel, what});
 }
 
 std::string LesserEvidence(int64_t count, Evidence least) {
@@ -233,16 +188,14 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
   const int64_t number = release.number;
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   if (history.canary() != nullptr) return Finish(postgres, number, std::move(transaction));
+  postgres::Params params = ScopeParams(history.promoted(), scope);
+  params.push_back(number);
   ASSIGN_OR_RETURN(
-      const postgres::Result made,
-      postgres.Query(absl::StrCat(Changes(),
-                                  " INSERT INTO release_choices (environment_id, problem_id, "
-                                  "release_number, winner_id, stock_id, winner_us, stock_us, "
-                                  "node_count, evidence, digest) SELECT environment_id, "
-                                  "problem_id, $4, winner_id, stock_id, winner_us, stock_us, "
-                                  "node_count, evidence, digest FROM changes"),
-                     ScopeParams(history.promoted(), scope).Int(number)));
-  if (made.changed() == 0) {
+      const int64_t made,
+      postgres.Change(absl::StrCat(Changes(), " INSERT INTO release_choices (", kChoice,
+                                   ", release_number) SELECT ", kChoice, ", $4 FROM changes"),
+                      params));
+  if (made == 0) {
     ASSIGN_OR_RETURN(const int64_t lesser, CountLesser(postgres, history.promoted(), scope, 0));
     const absl::Status nothing =
         history.Promote(decision, canary_permille, /*has_changes=*/false).status();
@@ -250,7 +203,7 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
     return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ",
                                                       LesserEvidence(lesser, scope.min_evidence)));
   }
-  RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
+  RETURN_IF_ERROR(SetChangeCount(postgres, number, made));
   return Finish(postgres, number, std::move(transaction));
 }
 
@@ -270,27 +223,22 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
   ASSIGN_OR_RETURN(const Release release, history.Promote(decision, 0, /*has_changes=*/true));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   ASSIGN_OR_RETURN(
-      const postgres::Result made,
-      postgres.Query(
+      const int64_t made,
+      postgres.Change(
           absl::StrCat(Served(),
                        " INSERT INTO release_choices (environment_id, problem_id, "
-                       "release_number, winner_id, node_count, evidence) SELECT "
-                       "s.environment_id, s.problem_id, $2, s.winner_id, s.node_count, s.evidence "
+                       "release_number, winner, node_count, evidence) SELECT "
+                       "s.environment_id, s.problem_id, $2, s.winner, s.node_count, s.evidence "
                        "FROM served s JOIN environments e USING (environment_id) JOIN problems q "
                        "USING (problem_id) WHERE s.digest IS NOT NULL AND e.text = $3 AND "
                        "($4::text[] = '{}' OR q.text = ANY($4::text[]))"),
-          postgres::Params()
-              .Int(NumberOf(history.promoted()))
-              .Int(release.number)
-              .Text(environment_text)
-              .Texts(problems)));
+          {NumberOf(history.promoted()), release.number, environment_text, problems}));
   const auto wanted = std::max<int64_t>(1, static_cast<int64_t>(problems.size()));
-  if (made.changed() < wanted) {
-    return absl::NotFoundError(absl::StrCat("problem: the fleet serves ", made.changed(), " of ",
-                                            wanted, " in ", environment_text,
-                                            "; nothing was withdrawn"));
+  if (made < wanted) {
+    return absl::NotFoundError(absl::StrCat("problem: the fleet serves ", made, " of ", wanted,
+                                            " in ", environment_text, "; nothing was withdrawn"));
   }
-  RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made.changed()));
+  RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made));
   ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, std::move(transaction)));
   one.withdrawal = true;
   return one;
@@ -326,21 +274,18 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
                        " SELECT COUNT(*) FILTER (WHERE s.problem_id IS NULL AND now.digest IS NOT "
                        "NULL), COUNT(*) FILTER (WHERE s.digest IS NOT NULL AND now.digest IS NULL) "
                        "FROM now LEFT JOIN served s USING (environment_id, problem_id)"),
-          postgres::Params().Int(release.restores)));
-  back.kept_count = counts.Int(0, 0);
-  back.returned_count = counts.Int(0, 1);
+          {release.restores}));
+  back.kept_count = counts[0][0];
+  back.returned_count = counts[0][1];
   ASSIGN_OR_RETURN(
-      const postgres::Result made,
-      postgres.Query(
-          absl::StrCat(Served(), ", ", kNow,
-                       " INSERT INTO release_choices (environment_id, problem_id, release_number, "
-                       "winner_id, stock_id, winner_us, stock_us, node_count, evidence, digest) "
-                       "SELECT s.environment_id, s.problem_id, $2, s.winner_id, s.stock_id, "
-                       "s.winner_us, s.stock_us, s.node_count, s.evidence, s.digest FROM served s "
-                       "JOIN now USING (environment_id, problem_id) WHERE now.digest IS DISTINCT "
-                       "FROM s.digest"),
-          postgres::Params().Int(release.restores).Int(number)));
-  RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
+      const int64_t made,
+      postgres.Change(absl::StrCat(Served(), ", ", kNow, " INSERT INTO release_choices (", kChoice,
+                                   ", release_number) SELECT ", kChoice,
+                                   ", $2 FROM (SELECT s.*, now.digest AS now FROM served s JOIN "
+                                   "now USING (environment_id, problem_id)) s WHERE now IS "
+                                   "DISTINCT FROM digest"),
+                      {release.restores, number}));
+  RETURN_IF_ERROR(SetChangeCount(postgres, number, made));
   ASSIGN_OR_RETURN(back.made, Finish(postgres, number, std::move(transaction)));
   return back;
 }
@@ -356,10 +301,10 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection
                                   "release_choices GROUP BY release_number) w "
                                   "USING (release_number) ORDER BY r.release_number DESC")));
   std::vector<FleetRelease> releases;
-  for (int row = 0; row < rows.rows(); ++row) {
-    FleetRelease one = ReadFleetRelease(rows, row);
-    one.node_count = rows.Int(row, 13);
-    one.withdrawal = rows.Bool(row, 14);
+  for (const postgres::Row row : rows) {
+    FleetRelease one = ReadRelease(row);
+    one.node_count = row[13];
+    one.withdrawal = row[14];
     releases.push_back(std::move(one));
   }
   return releases;
@@ -368,19 +313,18 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection
 absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const PromotionScope& scope,
                                      int64_t limit) {
   ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(postgres));
+  postgres::Params params = ScopeParams(served.promoted(), scope);
+  params.push_back(limit);
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(absl::StrCat(Changes(),
-                                  " SELECT e.text, q.text, COALESCE(b.text, ''), "
-                                  "COALESCE(a.text, ''), c.before_us, c.winner_us, c.node_count, "
-                                  "COUNT(*) OVER () FROM changes c "
-                                  "JOIN environments e USING (environment_id) "
+                                  " SELECT e.text, q.text, COALESCE(c.before, ''), c.winner, "
+                                  "c.before_us, c.winner_us, c.node_count, COUNT(*) OVER () FROM "
+                                  "changes c JOIN environments e USING (environment_id) "
                                   "JOIN problems q USING (problem_id) "
-                                  "LEFT JOIN candidates b ON b.candidate_id = c.before_id "
-                                  "LEFT JOIN candidates a ON a.candidate_id = c.winner_id "
                                   "ORDER BY e.text, q.text LIMIT $4"),
-                     ScopeParams(served.promoted(), scope).Int(limit)));
-  ASSIGN_OR_RETURN(FleetDiff diff, ReadDiff(rows));
+                     params));
+  FleetDiff diff = ReadDiff(rows);
   ASSIGN_OR_RETURN(diff.lesser_count,
                    CountLesser(postgres, served.promoted(), scope, diff.change_count));
   return diff;
@@ -394,19 +338,17 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int6
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(absl::StrCat(Served(), ", later AS ", ServedIn("$2"),
-                                  " SELECT e.text, q.text, COALESCE(b.text, ''), "
-                                  "COALESCE(a.text, ''), s.winner_us, l.winner_us, "
-                                  "COALESCE(l.node_count, 0), COUNT(*) OVER () FROM served s "
+                                  " SELECT e.text, q.text, "
+                                  "CASE WHEN s.digest IS NULL THEN '' ELSE s.winner END, "
+                                  "CASE WHEN l.digest IS NULL THEN '' ELSE l.winner END, "
+                                  "s.winner_us, l.winner_us, COALESCE(l.node_count, 0), "
+                                  "COUNT(*) OVER () FROM served s "
                                   "FULL JOIN later l USING (environment_id, problem_id) "
                                   "JOIN environments e USING (environment_id) "
                                   "JOIN problems q USING (problem_id) "
-                                  "LEFT JOIN candidates b ON b.candidate_id = s.winner_id AND "
-                                  "s.digest IS NOT NULL "
-                                  "LEFT JOIN candidates a ON a.candidate_id = l.winner_id AND "
-                                  "l.digest IS NOT NULL "
                                   "WHERE s.digest IS DISTINCT FROM l.digest "
                                   "ORDER BY e.text, q.text LIMIT $3"),
-                     postgres::Params().Int(from).Int(to).Int(limit)));
+                     {from, to, limit}));
   return ReadDiff(rows);
 }
 
@@ -424,9 +366,9 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& 
       postgres.Query(absl::StrCat(Served(),
                                   " SELECT q.text FROM served s JOIN problems q USING (problem_id) "
                                   "WHERE s.environment_id = $2 AND s.digest IS NOT NULL"),
-                     postgres::Params().Int(release).Int(environment_id)));
+                     {release, environment_id}));
   std::set<std::string> problems;
-  for (int row = 0; row < rows.rows(); ++row) problems.insert(rows.Text(row, 0));
+  for (const postgres::Row row : rows) problems.insert(row[0]);
   return problems;
 }
 
@@ -445,12 +387,12 @@ absl::Status ReadReleaseChanges(
                      "release_number BETWEEN LEAST($1::bigint, $2::bigint) AND "
                      "GREATEST($1::bigint, $2::bigint) AND "
                      "environment_id = ANY($3::integer[]) ORDER BY environment_id, problem_id",
-                     postgres::Params().Int(from).Int(to).Ints(environments)));
-  for (int begin = 0; begin < keys.rows(); begin += static_cast<int>(page_size)) {
+                     {from, to, environments}));
+  for (int begin = 0; begin < keys.size(); begin += static_cast<int>(page_size)) {
     std::vector<int64_t> of_environment, of_problem;
-    for (int row = begin; row < keys.rows() && row < begin + page_size; ++row) {
-      of_environment.push_back(keys.Int(row, 0));
-      of_problem.push_back(keys.Int(row, 1));
+    for (int row = begin; row < keys.size() && row < begin + page_size; ++row) {
+      of_environment.push_back(keys[row][0]);
+      of_problem.push_back(keys[row][1]);
     }
     ASSIGN_OR_RETURN(
         const postgres::Result rows,
@@ -462,12 +404,9 @@ absl::Status ReadReleaseChanges(
                        "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
                        "JOIN problems q ON q.problem_id = k.problem_id "
                        "LEFT JOIN pooled_payloads p USING (digest)",
-                       postgres::Params().Ints(of_environment).Ints(of_problem).Int(to)));
+                       {of_environment, of_problem, to}));
     std::vector<ReleasedTuning> tunings;
-    for (int row = 0; row < rows.rows(); ++row) {
-      tunings.push_back(
-          {rows.Int(row, 0), rows.Text(row, 1), rows.IsNull(row, 2) ? "" : rows.Bytes(row, 2)});
-    }
+    for (const postgres::Row row : rows) tunings.push_back({row[0], row[1], row[2]});
     RETURN_IF_ERROR(page(std::move(tunings)));
   }
   return absl::OkStatus();
@@ -484,11 +423,9 @@ absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
                      "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
                      "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
                      "JOIN pooled_payloads p USING (digest) WHERE k.text = ANY($2::text[])",
-                     postgres::Params().Int(environment_id).Texts(problems).Int(release)));
+                     {environment_id, problems, release}));
   std::vector<ReleasedTuning> tunings;
-  for (int row = 0; row < rows.rows(); ++row) {
-    tunings.push_back({environment_id, rows.Text(row, 0), rows.Bytes(row, 1)});
-  }
+  for (const postgres::Row row : rows) tunings.push_back({environment_id, row[0], row[1]});
   return tunings;
 }
 

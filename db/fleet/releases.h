@@ -1,5 +1,5 @@
 // Functions that make and read the fleet's releases: numbered sets of pooled tunings,
-// and pins. The tables are in db/fleet/migrations/README.md; server/fleet/README.md
+// and pins. The tables are in db/fleet/migrations/README.md; client/fleet/README.md
 // says what a release means.
 #pragma once
 
@@ -18,9 +18,6 @@
 #include "proto/model/release/release_history.h"
 
 namespace convtune::db::fleet {
-
-// In SQL: a row of pooled_candidates of that alias can be an answer (Candidate::usable).
-std::string UsableSql(const std::string& alias);
 
 // The channel on which releases, pins, bans and new tasks are announced.
 inline constexpr char kFleetChannel[] = "convtune_fleet";

@@ -15,25 +15,9 @@
 
 namespace convtune::db::fleet {
 
-struct NumberedEnvironment {
-  int64_t id = 0;
-  std::string text;
-  Environment environment;  // with the full GPU model
-};
-absl::StatusOr<std::vector<NumberedEnvironment>> ListFleetEnvironments(
-    postgres::Connection& postgres);
-
-struct NumberedProblem {
-  int64_t id = 0;
-  std::string text;
-};
-// Problems that any node has tuned.
-absl::StatusOr<std::vector<NumberedProblem>> ListTunedProblems(postgres::Connection& postgres);
-
-// The provenance of a node's measurements, with its number.
+// The provenance of a node's measurements, which names the node, with its number.
 struct NumberedProvenance {
   int64_t id = 0;
-  std::string node;
   Provenance provenance;
 };
 absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(postgres::Connection& postgres);
@@ -56,17 +40,15 @@ absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& p
                                                          int64_t limit);
 
 struct ReportGroup {
-  int64_t environment_id = 0;
-  int64_t problem_id = 0;
+  std::string environment_text;
+  std::string gpu_model;
+  std::string problem_text;
   std::string_view rows;  // as PooledTuning::report_rows was; until the next
 };
 // Rows that are in all groups.
 absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres);
-// All groups of these environments and problems; of all, where a list is empty.
-// An error of `take` ends it.
+// All groups, by environment and problem. An error of `take` ends it.
 absl::Status ReadReportGroups(postgres::Connection& postgres,
-                              const std::vector<int64_t>& environments,
-                              const std::vector<int64_t>& problems,
                               const std::function<absl::Status(const ReportGroup&)>& take);
 
 }  // namespace convtune::db::fleet

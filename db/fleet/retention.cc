@@ -12,11 +12,9 @@ absl::StatusOr<int64_t> DeleteAll(postgres::Connection& postgres, const std::str
                                   absl::Duration keep) {
   int64_t all = 0;
   while (true) {
-    ASSIGN_OR_RETURN(
-        const postgres::Result deleted,
-        postgres.Query(sql, postgres::Params().Real(absl::ToDoubleSeconds(keep)).Int(kAtOnce)));
-    all += deleted.changed();
-    if (deleted.changed() < kAtOnce) return all;
+    ASSIGN_OR_RETURN(const int64_t deleted, postgres.Change(sql, {keep, kAtOnce}));
+    all += deleted;
+    if (deleted < kAtOnce) return all;
   }
 }
 
@@ -26,12 +24,12 @@ absl::StatusOr<int64_t> DeleteAll(postgres::Connection& postgres, const std::str
 absl::StatusOr<int64_t> DeletePayloads(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute("LOCK TABLE pooled_payloads IN SHARE ROW EXCLUSIVE MODE"));
-  ASSIGN_OR_RETURN(const postgres::Result deleted,
-                   postgres.Query("DELETE FROM pooled_payloads y WHERE NOT EXISTS (SELECT 1 FROM "
-                                  "pooled p WHERE p.digest = y.digest) AND NOT EXISTS (SELECT 1 "
-                                  "FROM release_choices c WHERE c.digest = y.digest)"));
+  ASSIGN_OR_RETURN(const int64_t deleted,
+                   postgres.Change("DELETE FROM pooled_payloads y WHERE NOT EXISTS (SELECT 1 FROM "
+                                   "pooled p WHERE p.digest = y.digest) AND NOT EXISTS (SELECT 1 "
+                                   "FROM release_choices c WHERE c.digest = y.digest)"));
   RETURN_IF_ERROR(transaction.Commit());
-  return deleted.changed();
+  return deleted;
 }
 
 }  // namespace
@@ -54,19 +52,18 @@ absl::StatusOr<Thinned> ThinFleet(postgres::Connection& postgres, absl::Duration
       postgres.Execute("DELETE FROM batches b WHERE create_time < now() - $1::float8 * "
                        "interval '1 second' AND NOT EXISTS (SELECT 1 FROM tasks t WHERE "
                        "t.batch_id = b.batch_id)",
-                       postgres::Params().Real(absl::ToDoubleSeconds(keep))));
+                       {keep}));
   ASSIGN_OR_RETURN(thinned.payloads, DeletePayloads(postgres));
   return thinned;
 }
 
 absl::StatusOr<std::optional<Thinned>> ThinFleetDaily(postgres::Connection& postgres,
                                                       absl::Duration keep) {
-  ASSIGN_OR_RETURN(const postgres::Result ours,
-                   postgres.Query("UPDATE upkeep SET last_time = now() WHERE what = 'thin' AND "
-                                  "last_time < now() - interval '1 day'"));
-  if (ours.changed() == 0) return std::nullopt;
-  ASSIGN_OR_RETURN(const Thinned thinned, ThinFleet(postgres, keep));
-  return thinned;
+  ASSIGN_OR_RETURN(const int64_t ours,
+                   postgres.Change("UPDATE upkeep SET last_time = now() WHERE what = 'thin' AND "
+                                   "last_time < now() - interval '1 day'"));
+  if (ours == 0) return std::nullopt;
+  return ThinFleet(postgres, keep);
 }
 
 }  // namespace convtune::db::fleet

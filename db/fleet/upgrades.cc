@@ -1,34 +1,17 @@
 #include "db/fleet/upgrades.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "db/fleet/queue.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/text.h"
 
 namespace convtune::db::fleet {
 namespace {
-
-auto VersionOf(const Environment& e) {
-  return std::tuple(e.cudnn.major, e.cudnn.minor, e.cudnn.patch);
-}
-
-// "580.65.06" to its numbers.
-std::vector<int> Numbers(const std::string& version) {
-  std::vector<int> numbers;
-  for (const auto part : absl::StrSplit(version, '.')) {
-    int value = 0;
-    std::from_chars(part.data(), part.data() + part.size(), value);
-    numbers.push_back(value);
-  }
-  return numbers;
-}
 
 // The newest earlier one of the same hardware that the fleet has tunings of.
 absl::StatusOr<std::optional<Environment>> Predecessor(postgres::Connection& postgres,
@@ -37,17 +20,17 @@ absl::StatusOr<std::optional<Environment>> Predecessor(postgres::Connection& pos
                    postgres.Query("SELECT text, gpu_model FROM environments e WHERE gpu_model = $1 "
                                   "AND EXISTS (SELECT 1 FROM pooled p WHERE p.environment_id = "
                                   "e.environment_id)",
-                                  postgres::Params().Text(environment.gpu_model)));
+                                  {environment.gpu_model}));
   std::optional<Environment> newest;
-  for (int row = 0; row < rows.rows(); ++row) {
-    ASSIGN_OR_RETURN(Environment each, Environment::Parse(rows.Text(row, 0)));
-    each.gpu_model = rows.Text(row, 1);
+  for (const postgres::Row row : rows) {
+    ASSIGN_OR_RETURN(Environment each, Environment::Parse(std::string(row[0])));
+    each.gpu_model = row[1];
     Environment same = each;
     same.cudnn = environment.cudnn;
-    if (same.ToText() != environment.ToText() || VersionOf(each) >= VersionOf(environment)) {
+    if (same.ToText() != environment.ToText() || each.cudnn >= environment.cudnn) {
       continue;
     }
-    if (!newest.has_value() || VersionOf(*newest) < VersionOf(each)) newest = each;
+    if (!newest.has_value() || newest->cudnn < each.cudnn) newest = each;
   }
   return newest;
 }
@@ -57,11 +40,11 @@ absl::StatusOr<bool> IsNewestDriver(postgres::Connection& postgres, int64_t envi
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT DISTINCT driver_version FROM node_devices WHERE "
                                   "environment_id = $1 AND driver_version <> ''",
-                                  postgres::Params().Int(environment_id)));
-  for (int row = 0; row < rows.rows(); ++row) {
-    if (Numbers(driver) < Numbers(rows.Text(row, 0))) return false;
-  }
-  return true;
+                                   {environment_id}));
+  const std::vector<std::string> all = rows.Column<std::string>();
+  return std::none_of(all.begin(), all.end(), [&](const std::string& other) {
+    return VersionNumbers(driver) < VersionNumbers(other);
+  });
 }
 
 absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& names, int64_t from,
@@ -79,9 +62,9 @@ absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& n
                                   "problems q USING (problem_id) WHERE b.kind = 2 AND "
                                   "t.environment_id = $1 AND b.create_time > now() - interval '7 "
                                   "days'",
-                                  postgres::Params().Int(to)));
+                                  {to}));
   std::set<std::string> known;
-  for (int row = 0; row < recent.rows(); ++row) known.insert(recent.Text(row, 0));
+  for (const postgres::Row row : recent) known.insert(row[0]);
   std::erase_if(request.tasks,
                 [&](const NewTask& task) { return known.contains(task.problem_text); });
   if (request.tasks.empty()) return 0;
@@ -117,10 +100,11 @@ absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetN
                                           const std::string& driver) {
   const std::string lock =
       "hashtextextended('convtune verify ' || current_schema() || ' ' || $1, 0)";
-  const postgres::Params params = postgres::Params().Text(environment.ToText());
-  ASSIGN_OR_RETURN(const postgres::Result ours,
-                   postgres.Query(absl::StrCat("SELECT pg_try_advisory_lock(", lock, ")"), params));
-  if (!ours.Bool(0, 0)) return 0;
+  const postgres::Params params = {environment.ToText()};
+  ASSIGN_OR_RETURN(
+      const bool ours,
+      postgres.QueryValue<bool>(absl::StrCat("SELECT pg_try_advisory_lock(", lock, ")"), params));
+  if (!ours) return 0;
   absl::StatusOr<int64_t> queued = QueueAll(postgres, names, environment, driver);
   // Where the connection is gone, so is the lock.
   RETURN_IF_ERROR(postgres.Execute(absl::StrCat("SELECT pg_advisory_unlock(", lock, ")"), params));

@@ -1,13 +1,11 @@
 #include "db/postgres/connection.h"
 
-#include <arpa/inet.h>
 #include <libpq-fe.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -20,6 +18,11 @@
 
 namespace convtune::db::postgres {
 namespace {
+
+constexpr int kBinary = 1;     // a format of values
+constexpr Oid kByteaOid = 17;  // pg_type.oid of bytea
+// A timestamptz; the connection's time zone is UTC.
+constexpr char kTimeFormat[] = "%Y-%m-%d %H:%M:%E*S%Ez";
 
 // The shortest text that reads back as the same number.
 std::string RealText(double value) {
@@ -43,6 +46,15 @@ std::string Array(const Values& values, const ToTextFn& to_text) {
   texts.reserve(values.size());
   for (const auto& value : values) texts.push_back(to_text(value));
   return absl::StrCat("{", absl::StrJoin(texts, ","), "}");
+}
+
+// As libpq takes them; they must stay.
+std::vector<const char*> TextsOf(const Params& params) {
+  std::vector<const char*> texts;
+  for (const Param& param : params) {
+    texts.push_back(param.text.has_value() ? param.text->c_str() : nullptr);
+  }
+  return texts;
 }
 
 absl::StatusCode CodeOf(const std::string& state) {
@@ -129,83 +141,43 @@ bool IsName(const std::string& name) {
   return !(name[0] >= '0' && name[0] <= '9');
 }
 
-Params& Params::Int(int64_t value) {
-  values_.emplace_back(absl::StrCat(value));
-  return *this;
+Param::Param(double value) : text(RealText(value)) {}
+Param::Param(Bytes value)
+    : text(absl::StrCat("\\x", absl::BytesToHexString(
+                                   absl::string_view(value.bytes.data(), value.bytes.size())))) {}
+Param::Param(absl::Time value) : text(absl::FormatTime(kTimeFormat, value, absl::UTCTimeZone())) {}
+Param::Param(absl::Duration value) : Param(absl::ToDoubleSeconds(value)) {}
+Param::Param(const std::vector<int64_t>& values)
+    : text(Array(values, [](int64_t value) { return absl::StrCat(value); })) {}
+Param::Param(const std::vector<double>& values) : text(Array(values, RealText)) {}
+Param::Param(const std::vector<std::string>& values) : text(Array(values, Quoted)) {}
+
+bool Cell::is_null() const { return PQgetisnull(result_, row_, column_) != 0; }
+const char* Cell::Value() const { return PQgetvalue(result_, row_, column_); }
+std::string_view Cell::bytes() const {
+  return {Value(), static_cast<size_t>(PQgetlength(result_, row_, column_))};
 }
-Params& Params::Real(double value) {
-  values_.emplace_back(RealText(value));
-  return *this;
+std::string Cell::Text() const {
+  std::string text(bytes());
+  const bool is_hex = PQftype(result_, column_) == kByteaOid &&
+                      PQfformat(result_, column_) != kBinary && !text.empty();
+  return is_hex ? absl::HexStringToBytes(text.substr(2)) : text;  // behind "\x"
 }
-Params& Params::Bool(bool value) {
-  values_.emplace_back(value ? "t" : "f");
-  return *this;
-}
-Params& Params::Text(std::string_view value) {
-  values_.emplace_back(std::string(value));
-  return *this;
-}
-Params& Params::Bytes(std::string_view value) {
-  values_.emplace_back(
-      absl::StrCat("\\x", absl::BytesToHexString(absl::string_view(value.data(), value.size()))));
-  return *this;
-}
-Params& Params::Null() {
-  values_.emplace_back(std::nullopt);
-  return *this;
-}
-Params& Params::MaybeInt(std::optional<int64_t> value) {
-  return value.has_value() ? Int(*value) : Null();
-}
-Params& Params::MaybeReal(std::optional<double> value) {
-  return value.has_value() ? Real(*value) : Null();
-}
-Params& Params::Ints(const std::vector<int64_t>& values) {
-  values_.emplace_back(Array(values, [](int64_t value) { return absl::StrCat(value); }));
-  return *this;
-}
-Params& Params::Reals(const std::vector<double>& values) {
-  values_.emplace_back(Array(values, RealText));
-  return *this;
-}
-Params& Params::Texts(const std::vector<std::string>& values) {
-  values_.emplace_back(Array(values, Quoted));
-  return *this;
+int64_t Cell::Int() const { return std::strtoll(Value(), nullptr, 10); }
+double Cell::Real() const { return std::strtod(Value(), nullptr); }
+absl::Time Cell::Time() const {
+  absl::Time time;
+  std::string error;
+  return absl::ParseTime(kTimeFormat, Value(), &time, &error) ? time : absl::InfinitePast();
 }
 
 void Result::Clear::operator()(pg_result* result) const { PQclear(result); }
-int Result::rows() const { return PQntuples(result_.get()); }
+Result::Result(pg_result* result) : result_(result) {
+  for (int row = 0; row < PQntuples(result); ++row) rows_.emplace_back(result, row);
+}
 int64_t Result::changed() const {
   int64_t rows = 0;
   return absl::SimpleAtoi(PQcmdTuples(result_.get()), &rows) ? rows : 0;
-}
-bool Result::IsNull(int row, int column) const {
-  return PQgetisnull(result_.get(), row, column) != 0;
-}
-std::string Result::Text(int row, int column) const {
-  return std::string(PQgetvalue(result_.get(), row, column),
-                     static_cast<size_t>(PQgetlength(result_.get(), row, column)));
-}
-int64_t Result::Int(int row, int column) const {
-  return std::strtoll(PQgetvalue(result_.get(), row, column), nullptr, 10);
-}
-double Result::Real(int row, int column) const {
-  return std::strtod(PQgetvalue(result_.get(), row, column), nullptr);
-}
-bool Result::Bool(int row, int column) const {
-  return *PQgetvalue(result_.get(), row, column) == 't';
-}
-std::string Result::Bytes(int row, int column) const {
-  return absl::HexStringToBytes(Text(row, column).substr(2));  // behind "\x"
-}
-
-int32_t BinaryRow::Int32(int column) const {
-  uint32_t value = 0;
-  std::memcpy(&value, PQgetvalue(result_, 0, column), sizeof value);
-  return static_cast<int32_t>(ntohl(value));
-}
-std::string_view BinaryRow::Bytes(int column) const {
-  return {PQgetvalue(result_, 0, column), static_cast<size_t>(PQgetlength(result_, 0, column))};
 }
 
 void Connection::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
@@ -318,10 +290,7 @@ absl::StatusOr<Result> Connection::Finish(bool sent) {
 
 absl::StatusOr<Result> Connection::Query(const std::string& sql, const Params& params) {
   RETURN_IF_ERROR(Usable());
-  std::vector<const char*> values;
-  for (const auto& value : params.values()) {
-    values.push_back(value.has_value() ? value->c_str() : nullptr);
-  }
+  const std::vector<const char*> values = TextsOf(params);
   const int count = static_cast<int>(values.size());
   const std::string name = absl::StrCat("s", absl::Hex(std::hash<std::string>()(sql)));
   if (!prepared_.contains(name)) {
@@ -335,13 +304,9 @@ absl::StatusOr<Result> Connection::Query(const std::string& sql, const Params& p
 }
 
 absl::Status Connection::Stream(const std::string& sql, const Params& params,
-                                const std::function<absl::Status(const BinaryRow&)>& take) {
+                                const std::function<absl::Status(const Row&)>& take) {
   RETURN_IF_ERROR(Usable());
-  std::vector<const char*> values;
-  for (const auto& value : params.values()) {
-    values.push_back(value.has_value() ? value->c_str() : nullptr);
-  }
-  constexpr int kBinary = 1;
+  const std::vector<const char*> values = TextsOf(params);
   if (PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(values.size()), nullptr,
                         values.data(), nullptr, nullptr, kBinary) == 0 ||
       PQsetSingleRowMode(connection_.get()) == 0) {
@@ -355,7 +320,7 @@ absl::Status Connection::Stream(const std::string& sql, const Params& params,
     const Result result(next);
     const ExecStatusType kind = PQresultStatus(next);
     if (kind == PGRES_SINGLE_TUPLE) {
-      absl::Status taken = take(BinaryRow(next));
+      absl::Status taken = take(result[0]);
       if (taken.ok()) continue;
       // The rest would have to be read. Asking the server to end it is a call
       // that a hung one does not answer.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,70 +10,137 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/status_macros.h"
 
 struct pg_conn;
 struct pg_result;
 
 namespace convtune::db::postgres {
 
-// Parameters of one statement, in the order of $1, $2, ... Value type.
-class Params {
- public:
-  Params& Int(int64_t value);
-  // NaN and infinities are what PostgreSQL makes of them.
-  Params& Real(double value);
-  Params& Bool(bool value);
-  Params& Text(std::string_view value);  // no zero bytes
-  Params& Bytes(std::string_view value);
-  Params& Null();
-  Params& MaybeInt(std::optional<int64_t> value);
-  Params& MaybeReal(std::optional<double> value);
-  Params& Ints(const std::vector<int64_t>& values);
-  Params& Reals(const std::vector<double>& values);
-  Params& Texts(const std::vector<std::string>& values);
-
-  const std::vector<std::optional<std::string>>& values() const { return values_; }
-
- private:
-  std::vector<std::optional<std::string>> values_;
+// Bytes of a bytea, as a parameter.
+struct Bytes {
+  std::string_view bytes;
 };
 
-// Rows of one statement. Rows and columns count from 0.
+// A Param is a parameter of a statement: the n-th is $n. Value type.
+struct Param {
+  Param(std::same_as<bool> auto value) : text(value ? "t" : "f") {}  // NOLINT
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Param(T value) : text(std::to_string(value)) {}  // NOLINT
+  template <typename T>
+  requires std::is_enum_v<T> Param(T value) : Param(static_cast<int64_t>(value)) {}  // NOLINT
+  // NaN and infinities are what PostgreSQL makes of them.
+  Param(double value);  // NOLINT
+  // No zero bytes.
+  Param(std::string_view value) : text(value) {}    // NOLINT
+  Param(const std::string& value) : text(value) {}  // NOLINT
+  Param(const char* value) : text(value) {}         // NOLINT
+  Param(Bytes value);                               // NOLINT
+  Param(absl::Time value);                          // NOLINT: of a timestamptz
+  Param(absl::Duration value);                      // NOLINT: seconds, of a float8
+  Param(const std::vector<int64_t>& values);        // NOLINT
+  Param(const std::vector<double>& values);         // NOLINT
+  Param(const std::vector<std::string>& values);    // NOLINT
+  template <typename T>
+  Param(const std::optional<T>& value)  // NOLINT
+      : text(value.has_value() ? Param(*value).text : std::nullopt) {}
+
+  std::optional<std::string> text;  // as PostgreSQL reads it; nullopt: NULL
+};
+using Params = std::vector<Param>;
+
+// What a Cell becomes, exactly: numbers, texts (and the bytes of a bytea), enumerations by their
+// number, a timestamptz, and a time in seconds.
+template <typename T>
+concept CellValue = std::is_enum_v<T> || std::same_as<T, std::string> || std::same_as<T, bool> ||
+    std::same_as<T, int> || std::same_as<T, int64_t> || std::same_as<T, double> ||
+    std::same_as<T, absl::Time> || std::same_as<T, absl::Duration>;
+
+// A Cell is one value of a result, as long as that lives: it becomes what the reader wants of
+// it. NULL becomes 0, false or an empty text; ask Maybe where it means something. Value type.
+class Cell {
+ public:
+  Cell(const pg_result* result, int row, int column)
+      : result_(result), row_(row), column_(column) {}
+  bool is_null() const;
+  // As PostgreSQL sent it, for rows of Connection::Stream: the content of a text or bytea.
+  std::string_view bytes() const;
+  // nullopt: NULL.
+  template <CellValue T>
+  std::optional<T> Maybe() const {
+    return is_null() ? std::nullopt : std::optional<T>(static_cast<T>(*this));
+  }
+  template <CellValue T>
+  operator T() const {  // NOLINT
+    if constexpr (std::same_as<T, std::string>) {
+      return Text();
+    } else if constexpr (std::same_as<T, bool>) {
+      return *Value() == 't';
+    } else if constexpr (std::same_as<T, double>) {
+      return Real();
+    } else if constexpr (std::same_as<T, absl::Time>) {
+      return Time();
+    } else if constexpr (std::same_as<T, absl::Duration>) {
+      return absl::Seconds(Real());
+    } else {
+      return static_cast<T>(Int());
+    }
+  }
+
+ private:
+  const char* Value() const;
+  std::string Text() const;
+  int64_t Int() const;
+  double Real() const;
+  absl::Time Time() const;
+
+  const pg_result* result_;
+  int row_;
+  int column_;
+};
+
+// A Row is one row of a result, as long as that lives. Columns count from 0. Value type.
+class Row {
+ public:
+  Row(const pg_result* result, int row) : result_(result), row_(row) {}
+  Cell operator[](int column) const { return {result_, row_, column}; }
+
+ private:
+  const pg_result* result_;
+  int row_;
+};
+
+// A Result has the rows of one statement. They count from 0.
 class Result {
  public:
-  explicit Result(pg_result* result) : result_(result) {}
-  int rows() const;
-  // Rows that an INSERT, UPDATE or DELETE changed.
+  explicit Result(pg_result* result);
+  int size() const { return static_cast<int>(rows_.size()); }
+  bool empty() const { return rows_.empty(); }
+  Row operator[](int row) const { return {result_.get(), row}; }
+  auto begin() const { return rows_.begin(); }
+  auto end() const { return rows_.end(); }
+  // The first column of every row.
+  template <typename T>
+  std::vector<T> Column() const {
+    std::vector<T> values;
+    for (const Row row : rows_) values.push_back(row[0]);
+    return values;
+  }
+  // Number of rows that an INSERT, UPDATE or DELETE changed.
   int64_t changed() const;
-  bool IsNull(int row, int column) const;
-  std::string Text(int row, int column) const;
-  int64_t Int(int row, int column) const;
-  double Real(int row, int column) const;
-  bool Bool(int row, int column) const;
-  std::string Bytes(int row, int column) const;
 
  private:
   struct Clear {
     void operator()(pg_result* result) const;
   };
   std::unique_ptr<pg_result, Clear> result_;
-};
-
-// One row in PostgreSQL's binary form, as long as it is looked at. Columns count
-// from 0 and are not NULL.
-class BinaryRow {
- public:
-  explicit BinaryRow(const pg_result* result) : result_(result) {}
-  int32_t Int32(int column) const;           // integer
-  std::string_view Bytes(int column) const;  // bytea, text
-
- private:
-  const pg_result* const result_;
+  std::vector<Row> rows_;
 };
 
 // Not thread-safe. No method waits for ever: a server that is hung, or behind a
@@ -116,11 +184,22 @@ class Connection {
 
   // Each statement is prepared once for the connection.
   absl::StatusOr<Result> Query(const std::string& sql, const Params& params = {});
-  // For results that are too many to be kept: `take` is told each row as it
+  // Of a statement that always gives a row: its first value.
+  template <typename T>
+  absl::StatusOr<T> QueryValue(const std::string& sql, const Params& params = {}) {
+    ASSIGN_OR_RETURN(const Result result, Query(sql, params));
+    return static_cast<T>(result[0][0]);
+  }
+  // How many rows the statement changed.
+  absl::StatusOr<int64_t> Change(const std::string& sql, const Params& params = {}) {
+    ASSIGN_OR_RETURN(const Result result, Query(sql, params));
+    return result.changed();
+  }
+  // For rows of texts and byteas that are too many to be kept: `take` is told each row as it
   // comes, and ends it all with an error of its own, which is returned; the
   // connection ends with it. The time-out begins anew with each row.
   absl::Status Stream(const std::string& sql, const Params& params,
-                      const std::function<absl::Status(const BinaryRow&)>& take);
+                      const std::function<absl::Status(const Row&)>& take);
   // For statements that give no rows; several may be given, without parameters.
   absl::Status Execute(const std::string& sql);
   // As Query, for one whose rows are not wanted.

@@ -29,6 +29,9 @@ enum class UnservedReason : uint32_t {
   kNotNeutral = 4,     // known, but every candidate is other than the stock choice allows
   kRefused = 5,        // known, but cuDNN did not take the candidates
 };
+// By their number: what people read.
+inline constexpr const char* kUnservedReasons[] = {
+    "", "no_entry", "no_environment", "no_snapshot", "not_neutral", "refused"};
 
 struct DatagramHeader {
   char magic[4];     // kDatagramMagic
@@ -97,27 +100,24 @@ inline uint16_t ReadDatagramKind(const void* data, size_t size) {
       header.version != kDatagramVersion || header.bytes != size) {
     return 0;
   }
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  uint32_t count = 0;
-  switch (static_cast<DatagramKind>(header.kind)) {
-    case DatagramKind::kMiss:
-      if (size != sizeof(MissDatagram)) {
-        return 0;
-      }
-      memcpy(&count, bytes + offsetof(MissDatagram, count), sizeof count);
-      return count >= 1 ? header.kind : 0;
-    case DatagramKind::kObservedPlan:
-      if (size != sizeof(ObservedPlanDatagram)) {
-        return 0;
-      }
-      memcpy(&count, bytes + offsetof(ObservedPlanDatagram, knob_count), sizeof count);
-      return count <= kMaxDatagramKnobs ? header.kind : 0;
-    case DatagramKind::kObservedLegacy:
-      if (size != sizeof(ObservedLegacyDatagram)) {
-        return 0;
-      }
-      memcpy(&count, bytes + offsetof(ObservedLegacyDatagram, result_count), sizeof count);
-      return count >= 1 && count <= kMaxDatagramResults ? header.kind : 0;
+  // Of each kind: its size, and where its count is and what it may be.
+  constexpr struct {
+    DatagramKind kind;
+    size_t bytes;
+    size_t count_offset;
+    uint32_t least;
+    uint32_t most;
+  } kKinds[] = {
+      {DatagramKind::kMiss, sizeof(MissDatagram), offsetof(MissDatagram, count), 1, UINT32_MAX},
+      {DatagramKind::kObservedPlan, sizeof(ObservedPlanDatagram),
+       offsetof(ObservedPlanDatagram, knob_count), 0, kMaxDatagramKnobs},
+      {DatagramKind::kObservedLegacy, sizeof(ObservedLegacyDatagram),
+       offsetof(ObservedLegacyDatagram, result_count), 1, kMaxDatagramResults}};
+  for (const auto& known : kKinds) {
+    if (header.kind != static_cast<uint16_t>(known.kind) || size != known.bytes) continue;
+    uint32_t count = 0;
+    memcpy(&count, static_cast<const unsigned char*>(data) + known.count_offset, sizeof count);
+    return count >= known.least && count <= known.most ? header.kind : 0;
   }
   return 0;
 }

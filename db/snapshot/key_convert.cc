@@ -7,60 +7,50 @@
 #include "absl/status/status.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/violation.h"
 
 namespace convtune::snapshot {
 namespace {
-
-absl::Status Invalid(std::string_view field, std::string_view rule) {
-  return absl::InvalidArgumentError(Concat(field, ": ", rule));
-}
 
 void Copy(const std::vector<int64_t>& from, int64_t* to) {
   std::copy(from.begin(), from.end(), to);
 }
 
 // The text of a field that is padded with zeros.
-absl::StatusOr<std::string> PaddedText(std::string_view field, const char* text, size_t size) {
+absl::StatusOr<std::string> PaddedText(const char* field, const char* text, size_t size) {
   const char* end = std::find(text, text + size, '\0');
   if (end == text + size || std::any_of(end, text + size, [](char c) { return c != '\0'; })) {
-    return Invalid(field, "must be padded with zeros");
+    return ViolationError({field, "must be padded with zeros"});
   }
   return std::string(text, end);
 }
 
-std::optional<DataType> ToType(uint8_t number) {
-  if (number < static_cast<uint8_t>(DataType::kF64) ||
-      number > static_cast<uint8_t>(DataType::kE5M2)) {
-    return std::nullopt;
-  }
-  return static_cast<DataType>(number);
-}
-
 absl::Status CheckNumbers(const ProblemKey& key) {
-  if (key.operation < 1 || key.operation > 3) {
-    return Invalid("operation", Concat("must be 1, 2 or 3, is ", int{key.operation}));
-  }
-  for (const uint8_t type : {key.data_type, key.output_type, key.compute_type}) {
-    if (!ToType(type)) {
-      return Invalid("data_type", Concat("unknown type ", int{type}));
-    }
-  }
-  if (key.mode < 1 || key.mode > 2) {
-    return Invalid("mode", Concat("must be 1 or 2, is ", int{key.mode}));
-  }
-  if (key.spatial_rank < 2 || key.spatial_rank > kMaxSpatial) {
-    return Invalid("spatial_rank", Concat("must be 2 or 3, is ", int{key.spatial_rank}));
-  }
-  if (key.epilogue_count > kMaxEpilogue) {
-    return Invalid("epilogue_count", Concat("must be at most 4, is ", int{key.epilogue_count}));
-  }
-  for (int i = 0; i < key.epilogue_count; ++i) {
-    if (key.epilogue[i] < 1 || key.epilogue[i] > 3) {
-      return Invalid("epilogue", Concat("must be of 1, 2 and 3, has ", int{key.epilogue[i]}));
-    }
-  }
-  if (key.epilogue_count > 0 && !ToType(key.intermediate_type)) {
-    return Invalid("intermediate_type", Concat("unknown type ", int{key.intermediate_type}));
+  constexpr int kTypes = static_cast<int>(DataType::kE5M2);
+  constexpr int kOps = static_cast<int>(EpilogueOp::kRelu);
+  const int ops = key.epilogue_count;
+  const struct {
+    const char* field;
+    int number;
+    int least;
+    int most;
+  } numbers[] = {
+      {"operation", key.operation, 1, static_cast<int>(Operation::kBwdFilter)},
+      {"data_type", key.data_type, 1, kTypes},
+      {"output_type", key.output_type, 1, kTypes},
+      {"compute_type", key.compute_type, 1, kTypes},
+      {"intermediate_type", key.intermediate_type, ops > 0 ? 1 : 0, kTypes},
+      {"mode", key.mode, 1, static_cast<int>(ConvolutionMode::kConvolution)},
+      {"spatial_rank", key.spatial_rank, 2, kMaxSpatial},
+      {"epilogue_count", ops, 0, kMaxEpilogue},
+      {"epilogue[0]", key.epilogue[0], ops > 0 ? 1 : 0, kOps},
+      {"epilogue[1]", key.epilogue[1], ops > 1 ? 1 : 0, kOps},
+      {"epilogue[2]", key.epilogue[2], ops > 2 ? 1 : 0, kOps},
+      {"epilogue[3]", key.epilogue[3], ops > 3 ? 1 : 0, kOps},
+  };
+  for (const auto& [field, number, least, most] : numbers) {
+    if (number >= least && number <= most) continue;
+    return ViolationError({field, Concat("must be from ", least, " to ", most, ", is ", number)});
   }
   return absl::OkStatus();
 }
@@ -69,8 +59,8 @@ absl::Status CheckNumbers(const ProblemKey& key) {
 
 absl::StatusOr<ProblemKey> ToKey(const ConvProblem& problem) {
   if (problem.epilogue().size() > size_t{kMaxEpilogue}) {
-    return Invalid("epilogue", Concat("must have at most 4 operations, has ",
-                                      static_cast<int64_t>(problem.epilogue().size())));
+    return ViolationError(
+        {"epilogue", Concat("must have at most 4 operations, has ", problem.epilogue().size())});
   }
   ProblemKey key = {};
   key.operation = static_cast<uint8_t>(problem.operation());
@@ -121,9 +111,9 @@ absl::StatusOr<ConvProblem> ToProblem(const ProblemKey& key) {
   spec.strides = window(key.strides);
   spec.dilations = window(key.dilations);
   spec.groups = key.groups;
-  spec.data_type = ToType(key.data_type);
-  spec.output_type = ToType(key.output_type);
-  spec.compute_type = ToType(key.compute_type);
+  spec.data_type = static_cast<DataType>(key.data_type);
+  spec.output_type = static_cast<DataType>(key.output_type);
+  spec.compute_type = static_cast<DataType>(key.compute_type);
   spec.mode = static_cast<ConvolutionMode>(key.mode);
   spec.alignment_bytes = key.alignment;
   spec.sm_count_target = key.sm_count_target;
@@ -131,12 +121,12 @@ absl::StatusOr<ConvProblem> ToProblem(const ProblemKey& key) {
     spec.epilogue.push_back(static_cast<EpilogueOp>(key.epilogue[i]));
   }
   if (key.epilogue_count > 0) {
-    spec.intermediate_type = ToType(key.intermediate_type);
+    spec.intermediate_type = static_cast<DataType>(key.intermediate_type);
   }
   ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Create(spec));
   ASSIGN_OR_RETURN(const ProblemKey canonical, ToKey(problem));
   if (memcmp(&canonical, &key, sizeof key) != 0) {
-    return Invalid("problem", "must be in canonical form");
+    return ViolationError({"problem", "must be in canonical form"});
   }
   return problem;
 }
@@ -147,13 +137,13 @@ absl::StatusOr<EnvironmentKey> ToKey(const Environment& environment) {
   constexpr int kMaxByte = std::numeric_limits<uint8_t>::max();
   const CudnnVersion& cudnn = environment.cudnn;
   if (!fits(environment.cc_major, kMaxByte) || !fits(environment.cc_minor, kMaxByte)) {
-    return Invalid("cc", "must be from 0.0 to 255.255");
+    return ViolationError({"cc", "must be from 0.0 to 255.255"});
   }
   if (environment.sm_count < 0) {
-    return Invalid("sms", "must not be negative");
+    return ViolationError({"sms", "must not be negative"});
   }
   if (!fits(cudnn.major, 9999) || !fits(cudnn.minor, 99) || !fits(cudnn.patch, 99)) {
-    return Invalid("cudnn", "must fit cuDNN's number: minor and patch from 0 to 99");
+    return ViolationError({"cudnn", "must fit cuDNN's number: minor and patch from 0 to 99"});
   }
   key.profile = environment.profile ? 1 : 0;
   key.library = static_cast<uint8_t>(environment.library);
@@ -163,11 +153,11 @@ absl::StatusOr<EnvironmentKey> ToKey(const Environment& environment) {
   key.cudnn_version = static_cast<uint32_t>(cudnn.major * 10000 + cudnn.minor * 100 + cudnn.patch);
   const std::string slug = Slug(environment.gpu_model);
   if (!SetModelSlug(slug.data(), slug.size(), &key)) {
-    return Invalid("gpu_model", Concat("must have 1 to ", static_cast<int64_t>(kMaxModelSlug),
-                                       " letters, digits and dashes"));
+    return ViolationError(
+        {"gpu_model", Concat("must have 1 to ", kMaxModelSlug, " letters, digits and dashes")});
   }
   if (environment.mig_profile.size() >= sizeof key.mig_profile) {
-    return Invalid("mig", "must be at most 31 bytes");
+    return ViolationError({"mig", "must be at most 31 bytes"});
   }
   environment.mig_profile.copy(key.mig_profile, sizeof key.mig_profile);
   return key;
@@ -175,10 +165,10 @@ absl::StatusOr<EnvironmentKey> ToKey(const Environment& environment) {
 
 absl::StatusOr<Environment> ToEnvironment(const EnvironmentKey& key) {
   if (key.profile > 1 || key.reserved != 0 || key.sm_count > uint32_t{kMaxDim}) {
-    return Invalid("environment", "has a number that cannot be");
+    return ViolationError({"environment", "has a number that cannot be"});
   }
   if (key.library > static_cast<uint8_t>(LibraryConfiguration::kGraphJitOnly)) {
-    return Invalid("lib", Concat("must be 0, 1 or 2, is ", int{key.library}));
+    return ViolationError({"lib", Concat("must be 0, 1 or 2, is ", int{key.library})});
   }
   Environment environment;
   environment.profile = key.profile == 1;
@@ -196,7 +186,7 @@ absl::StatusOr<Environment> ToEnvironment(const EnvironmentKey& key) {
   ASSIGN_OR_RETURN(environment, Environment::Parse(environment.ToText()));
   ASSIGN_OR_RETURN(const EnvironmentKey canonical, ToKey(environment));
   if (!(canonical == key)) {
-    return Invalid("environment", "must be in canonical form");
+    return ViolationError({"environment", "must be in canonical form"});
   }
   return environment;
 }

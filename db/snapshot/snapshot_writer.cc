@@ -9,6 +9,7 @@
 #include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/violation.h"
 
 namespace convtune::snapshot {
 namespace {
@@ -16,14 +17,10 @@ namespace {
 constexpr size_t kMaxCandidates = 64;
 constexpr size_t kMaxKnobs = 255;
 
-absl::Status InvalidChoice(std::string_view field, std::string_view rule) {
-  return absl::InvalidArgumentError(Concat(field, ": ", rule));
-}
-
 absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
                      std::vector<SnapshotKnob>* knobs) {
   if (from.workspace_bytes < 0) {
-    return InvalidChoice("workspace_bytes", "must not be negative");
+    return ViolationError({"workspace_bytes", "must not be negative"});
   }
   *to = {};
   to->flags = from.deterministic() ? kDeterministic : 0;
@@ -39,14 +36,14 @@ absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
   }
   const auto& config = std::get<EngineConfig>(from.id);
   if (config.knobs.size() > kMaxKnobs) {
-    return InvalidChoice("knobs", Concat("must be at most ", static_cast<int64_t>(kMaxKnobs)));
+    return ViolationError({"knobs", Concat("must be at most ", kMaxKnobs)});
   }
   to->api = kApiGraph;
   to->number = config.engine_index;
   to->knob_count = static_cast<uint8_t>(config.knobs.size());
   for (const auto& [type, value] : config.knobs) {
     if (!knobs->empty() && knobs->back().type >= type) {
-      return InvalidChoice("knobs", "must be ordered by type, each type once");
+      return ViolationError({"knobs", "must be ordered by type, each type once"});
     }
     knobs->push_back({type, 0, value});
   }
@@ -100,13 +97,12 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
   Entry added = {};
   ASSIGN_OR_RETURN(added.entry.key, ToKey(choice.problem));
   if (choice.candidates.empty() || choice.candidates.size() > kMaxCandidates) {
-    return InvalidChoice("candidates",
-                         Concat("must be 1 to ", static_cast<int64_t>(kMaxCandidates)));
+    return ViolationError({"candidates", Concat("must be 1 to ", kMaxCandidates)});
   }
   std::set<CandidateId> seen;
   for (const Candidate& candidate : choice.candidates) {
     if (!seen.insert(candidate.id).second) {
-      return InvalidChoice("candidates", Concat(ToText(candidate.id), " is there twice"));
+      return ViolationError({"candidates", Concat(ToText(candidate.id), " is there twice")});
     }
     SnapshotCandidate converted;
     std::vector<SnapshotKnob> knobs;
@@ -118,10 +114,7 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
   added.entry.evidence = static_cast<uint8_t>(choice.evidence);
   added.entry.pinned = choice.pinned ? 1 : 0;
   added.entry.release = choice.release;
-  if (choice.stock) {
-    added.entry.stock = {1, choice.stock->numerical_notes, choice.stock->behavior_notes, 0,
-                         choice.stock->workspace_bytes};
-  }
+  added.entry.stock = choice.stock;
   Section& section = sections_[{environment_key, channel}];
   if (!section.emplace(added.entry.key, std::move(added)).second) {
     return absl::AlreadyExistsError(
@@ -169,7 +162,7 @@ SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, con
 
 absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
   if (options_.canary_permille > 1000) {
-    return InvalidChoice("canary_permille", "must be at most 1000");
+    return ViolationError({"canary_permille", "must be at most 1000"});
   }
   constexpr size_t kMaxEntries = std::numeric_limits<uint32_t>::max() / 4;
   if (choice_count_ > kMaxEntries) {

@@ -20,14 +20,6 @@
 
 namespace convtune::snapshot {
 
-// The known properties of the stock choice, the first that cuDNN's mode A lists and that can
-// be finalised.
-struct StockNotes {
-  uint32_t numerical_notes = 0;
-  uint32_t behavior_notes = 0;
-  int64_t workspace_bytes = 0;
-};
-
 // One problem's portfolio. Value type.
 struct SnapshotChoice {
   explicit SnapshotChoice(ConvProblem p) : problem(std::move(p)) {}
@@ -40,7 +32,8 @@ struct SnapshotChoice {
   Evidence evidence = Evidence::kNone;
   bool pinned = false;
   uint64_t release = 0;  // in which it last changed
-  std::optional<StockNotes> stock;
+  // What is known of the stock choice, the first that mode A lists and that can be finalised.
+  StockChoice stock = {};
 };
 
 // Collects choices and serialises them: equal choices give equal bytes, in
@@ -55,6 +48,7 @@ class SnapshotWriter {
   };
 
   explicit SnapshotWriter(const Options& options) : options_(options) {}
+  void SetOptions(const Options& options) { options_ = options; }
 
   // Declares an environment, so that a snapshot says of it that nothing is
   // known. Add does it too.

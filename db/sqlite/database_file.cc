@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "db/sqlite/file_util.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::db::sqlite {
 namespace {
@@ -28,18 +30,16 @@ absl::StatusOr<FileKind> InspectFile(const std::string& path) {
   constexpr std::string_view kMagic("SQLite format 3\0", 16);
   constexpr size_t kApplicationIdOffset = 68;
   std::array<char, 100> header{};
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
     if (errno == ENOENT) {
       return FileKind::kAbsent;
     }
-    return FileError(path, "opening", errno);
+    return FileError(path, "opening");
   }
-  const ssize_t size = pread(fd, header.data(), header.size(), 0);
-  const int error_number = errno;
-  close(fd);
+  const ssize_t size = pread(fd.get(), header.data(), header.size(), 0);
   if (size < 0) {
-    return FileError(path, "reading", error_number);
+    return FileError(path, "reading");
   }
   if (size == 0) {
     return FileKind::kAbsent;
@@ -159,7 +159,7 @@ absl::Status PutAside(const DatabaseFileOptions& options, const std::string& why
       RETURN_IF_ERROR(RenameNoReplace(from, target + suffix));
     }
   }
-  RETURN_IF_ERROR(SyncPath(DirectoryOf(options.path)));
+  RETURN_IF_ERROR(SyncFolderOf(options.path));
   options.notice(Concat("the database is damaged (", why, "); it was kept as ", target,
                         " and a new one was started"));
   return absl::OkStatus();
@@ -227,26 +227,27 @@ absl::Status CopyDatabaseFile(const Database& database, const std::string& path)
   if (FileSize(path).has_value()) return absl::AlreadyExistsError(Concat(path, ": exists already"));
   struct stat of_database {};
   if (stat(database.path().c_str(), &of_database) != 0) {
-    return FileError(database.path(), "reading", errno);
+    return FileError(database.path(), "reading");
   }
   TemporaryFile partial(Concat(path, ".partial-", getpid()));
   const TemporaryFile journal(partial.path() + "-journal");  // SQLite's, where it fails
   // What a copy that was killed left behind under the same process id.
   unlink(partial.path().c_str());
   // SQLite would make it as the umask has it; an empty file it takes.
-  const int fd = open(partial.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return FileError(partial.path(), "making", errno);
-  const int rc = fchmod(fd, of_database.st_mode & 0777);
-  const int error_number = errno;
-  close(fd);
-  if (rc != 0) return FileError(partial.path(), "chmod", error_number);
+  {
+    const UniqueFd fd(open(partial.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd.valid()) return FileError(partial.path(), "making");
+    if (fchmod(fd.get(), of_database.st_mode & 0777) != 0) {
+      return FileError(partial.path(), "chmod");
+    }
+  }
   ASSIGN_OR_RETURN(Statement statement, database.Prepare("VACUUM INTO ?"));
   statement.BindText(1, partial.path());
   RETURN_IF_ERROR(statement.Run());
-  RETURN_IF_ERROR(SyncPath(partial.path()));
+  RETURN_IF_ERROR(SyncFile(partial.path()));
   RETURN_IF_ERROR(RenameNoReplace(partial.path(), path));
   partial.Keep();
-  return SyncPath(DirectoryOf(path));
+  return SyncFolderOf(path);
 }
 
 absl::Status SetCleanShutdown(Database& database, bool clean) {

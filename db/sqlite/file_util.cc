@@ -1,5 +1,4 @@
 #include "db/sqlite/file_util.h"
-#include "proto/base/strings.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,17 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
+
+#include "proto/base/replace_file.h"
+#include "proto/base/strings.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::db::sqlite {
-
-absl::Status FileError(const std::string& path, const char* action, int error_number) {
-  const auto code = error_number == ENOSPC || error_number == EDQUOT
-                        ? absl::StatusCode::kResourceExhausted
-                        : absl::StatusCode::kUnavailable;
-  return absl::Status(
-      code, Concat(path, ": ", action, ": ", std::generic_category().message(error_number)));
-}
 
 std::optional<int64_t> FileSize(const std::string& path) {
   struct stat info {};
@@ -43,26 +37,13 @@ absl::Status RenameNoReplace(const std::string& from, const std::string& to) {
   if (errno == EEXIST) {
     return absl::AlreadyExistsError(Concat(to, ": exists already"));
   }
-  return FileError(from, "renaming", errno);
+  return FileError(from, "renaming");
 }
 
-absl::Status SyncPath(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    return FileError(path, "opening", errno);
-  }
-  const int rc = fsync(fd);
-  const int error_number = errno;
-  close(fd);
-  return rc == 0 ? absl::OkStatus() : FileError(path, "fsync", error_number);
-}
-
-std::string DirectoryOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) {
-    return ".";
-  }
-  return slash == 0 ? "/" : path.substr(0, slash);
+absl::Status SyncFile(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return FileError(path, "opening");
+  return fsync(fd.get()) == 0 ? absl::OkStatus() : FileError(path, "fsync");
 }
 
 TemporaryFile::~TemporaryFile() {

@@ -1,17 +1,16 @@
 #include "db/sqlite/local_disk.h"
 
+#include <mntent.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string_view>
-#include <vector>
 
-#include "db/sqlite/file_util.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/strings.h"
 
 namespace convtune::db::sqlite {
@@ -41,21 +40,6 @@ absl::Status Refusal(const std::string& path, std::string_view name) {
              "allow it with --allow-network-fs"));
 }
 
-// Mount points in mountinfo write space, tab, newline and backslash in octal.
-std::string Unescape(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
-      out.push_back(static_cast<char>(((text[i + 1] - '0') << 6) | ((text[i + 2] - '0') << 3) |
-                                      (text[i + 3] - '0')));
-      i += 3;
-    } else {
-      out.push_back(text[i]);
-    }
-  }
-  return out;
-}
-
 bool IsBelow(std::string_view path, std::string_view mount) {
   return mount == "/" || path == mount || (path.starts_with(mount) && path[mount.size()] == '/');
 }
@@ -66,22 +50,19 @@ std::string MountType(const std::string& path) {
   if (real == nullptr) {
     return "";
   }
-  std::ifstream mounts("/proc/self/mountinfo");
-  std::string line;
+  const std::unique_ptr<FILE, decltype(&endmntent)> mounts(setmntent("/proc/self/mounts", "r"),
+                                                           &endmntent);
+  if (mounts == nullptr) return "";
   std::string type;
   size_t longest = 0;
-  while (std::getline(mounts, line)) {
-    const size_t separator = line.find(" - ");
-    const std::vector<std::string_view> left =
-        Split(std::string_view(line).substr(0, separator), ' ');
-    if (separator == std::string::npos || left.size() < 5) {
-      continue;
-    }
-    const std::string mount = Unescape(left[4]);
+  mntent mount{};
+  std::array<char, 8192> text{};
+  while (getmntent_r(mounts.get(), &mount, text.data(), text.size()) != nullptr) {
+    const std::string_view place = mount.mnt_dir;
     // Of mounts on the same point the last hides the others.
-    if (IsBelow(real.get(), mount) && mount.size() >= longest) {
-      longest = mount.size();
-      type = Split(std::string_view(line).substr(separator + 3), ' ').front();
+    if (IsBelow(real.get(), place) && place.size() >= longest) {
+      longest = place.size();
+      type = mount.mnt_type;
     }
   }
   return type;
@@ -92,7 +73,7 @@ std::string MountType(const std::string& path) {
 absl::StatusOr<FileSystemInfo> ProbeFileSystem(const std::string& path) {
   struct statfs info {};
   if (statfs(path.c_str(), &info) != 0) {
-    return FileError(path, "statfs", errno);
+    return FileError(path, "statfs");
   }
   // f_type is signed on some machines, and magic numbers use all 32 bits.
   return FileSystemInfo{static_cast<int64_t>(static_cast<uint32_t>(info.f_type)), MountType(path)};

@@ -13,7 +13,7 @@ namespace convtune::db::sqlite {
 
 struct FileSystemInfo {
   int64_t magic = 0;      // statfs's f_type
-  std::string type_name;  // as in /proc/self/mountinfo, "fuse.sshfs"; may be empty
+  std::string type_name;  // as in /proc/self/mounts, "fuse.sshfs"; may be empty
 };
 
 using FileSystemProbe = std::function<absl::StatusOr<FileSystemInfo>(const std::string& path)>;

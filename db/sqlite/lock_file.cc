@@ -11,7 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "db/sqlite/file_util.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/strings.h"
 
 namespace convtune::db::sqlite {
@@ -39,59 +39,37 @@ void WriteHolder(int fd) {
 
 }  // namespace
 
-absl::StatusOr<LockFile> LockFile::Lock(const std::string& path, int fd, int operation) {
-  LockFile lock(fd);
-  for (int attempt = 1; flock(fd, operation | LOCK_NB) != 0; ++attempt) {
+absl::StatusOr<LockFile> LockFile::Lock(const std::string& path, UniqueFd fd, int operation) {
+  for (int attempt = 1; flock(fd.get(), operation | LOCK_NB) != 0; ++attempt) {
     if (errno == EINTR) {
       continue;
     }
     if (errno != EWOULDBLOCK) {
-      return FileError(path, "locking", errno);
+      return FileError(path, "locking");
     }
     if (attempt == kAttempts) {
       return absl::FailedPreconditionError(
-          Concat(path, ": another daemon, process ", ReadHolder(fd),
+          Concat(path, ": another daemon, process ", ReadHolder(fd.get()),
                  ", uses this state directory; stop it or choose another directory"));
     }
     absl::SleepFor(kBetweenAttempts);
   }
-  return lock;
+  return LockFile(std::move(fd));
 }
 
 absl::StatusOr<LockFile> LockFile::Acquire(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) {
-    return FileError(path, "opening", errno);
-  }
-  absl::StatusOr<LockFile> lock = Lock(path, fd, LOCK_EX);
-  if (lock.ok()) {
-    WriteHolder(fd);
-  }
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!fd.valid()) return FileError(path, "opening");
+  absl::StatusOr<LockFile> lock = Lock(path, std::move(fd), LOCK_EX);
+  if (lock.ok()) WriteHolder(lock->fd_.get());
   return lock;
 }
 
 absl::StatusOr<LockFile> LockFile::AcquireShared(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) {
-    if (errno == ENOENT) {
-      return LockFile(-1);
-    }
-    return FileError(path, "opening", errno);
-  }
-  return Lock(path, fd, LOCK_SH);
-}
-
-LockFile::LockFile(LockFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-LockFile& LockFile::operator=(LockFile&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-LockFile::~LockFile() {
-  if (fd_ >= 0) {
-    close(fd_);
-  }
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.valid()) return Lock(path, std::move(fd), LOCK_SH);
+  if (errno == ENOENT) return LockFile(UniqueFd());
+  return FileError(path, "opening");
 }
 
 }  // namespace convtune::db::sqlite

@@ -1,16 +1,19 @@
+// A LockFile keeps two daemons from one state directory.
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::db::sqlite {
 
-// A lock that keeps two daemons from one state directory. It is on a file of
-// its own, since closing any descriptor of a database file drops the locks
-// that SQLite holds on it. The kernel releases it when the process ends,
-// however it ends; the file stays. Move-only; the destructor releases.
+// A lock on a file of its own, since closing any descriptor of a database file drops the
+// locks that SQLite holds on it. The kernel releases it when the process ends, however it ends;
+// the file stays. Move-only; the destructor releases. Not thread-safe; the lock is against
+// other objects and processes.
 class LockFile {
  public:
   // Takes the lock and writes the process id into the file. FAILED_PRECONDITION
@@ -22,15 +25,11 @@ class LockFile {
   // without a lock where the file does not exist.
   static absl::StatusOr<LockFile> AcquireShared(const std::string& path);
 
-  LockFile(LockFile&& other) noexcept;
-  LockFile& operator=(LockFile&& other) noexcept;
-  ~LockFile();
-
  private:
-  explicit LockFile(int fd) : fd_(fd) {}
-  static absl::StatusOr<LockFile> Lock(const std::string& path, int fd, int operation);
+  explicit LockFile(UniqueFd fd) : fd_(std::move(fd)) {}
+  static absl::StatusOr<LockFile> Lock(const std::string& path, UniqueFd fd, int operation);
 
-  int fd_;
+  UniqueFd fd_;
 };
 
 }  // namespace convtune::db::sqlite

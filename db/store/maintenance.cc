@@ -105,7 +105,7 @@ absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::st
     return ViolationError(
         {"path", Concat("must be the absolute path of a file, is \"", path, "\"")});
   }
-  const std::string folder = sqlite::DirectoryOf(path);
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
   if (access(folder.c_str(), X_OK) != 0) {
     return ViolationError({"path", Concat("must be in a folder that exists, is \"", path, "\"")});
   }

@@ -36,7 +36,10 @@ class Assembly {
     if (row.choice_count == 0) return;
     in_order_ = in_order_ && row.place == static_cast<int64_t>(portfolio_.choices.size()) &&
                 row.choice_count == expected_ && row.candidate.has_value();
-    portfolio_.choices.push_back(row.ToChoice());
+    Candidate& candidate = portfolio_.choices.emplace_back(row.choice).candidate;
+    candidate.id = row.candidate.value_or(CandidateId());
+    candidate.status =
+        candidate.median_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
   }
   int64_t environment_id() const { return environment_id_; }
   // DATA_LOSS if a row is damaged or missing.
@@ -79,7 +82,9 @@ absl::Status StorePortfolios(sqlite::Database& database, int64_t release,
         return absl::InvalidArgumentError(
             Concat("choices[", row.place, "].median_us: must be a finite number"));
       }
-      row.SetChoice(choice);
+      row.choice = choice;
+      row.candidate = choice.candidate.id;
+      if (!choice.candidate.timed()) row.choice.candidate.median_us = 0;
       RETURN_IF_ERROR(sqlite::WriteRow(row, &insert));
       ++row.place;
     }

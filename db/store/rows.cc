@@ -10,29 +10,6 @@ namespace convtune::db::store {
 using sqlite::Damaged;
 using sqlite::TableOf;
 
-void ChoiceRow::SetChoice(const Choice& choice) {
-  roles = choice.roles;
-  candidate = choice.candidate.id;
-  numerical_notes = choice.candidate.numerical_notes;
-  behavior_notes = choice.candidate.behavior_notes;
-  workspace_bytes = choice.candidate.workspace_bytes;
-  heuristic_rank = choice.candidate.heuristic_rank;
-  median_us = choice.candidate.timed() ? choice.candidate.median_us : 0;
-}
-
-Choice ChoiceRow::ToChoice() const {
-  Choice choice;
-  choice.roles = roles;
-  if (candidate) choice.candidate.id = *candidate;
-  choice.candidate.numerical_notes = numerical_notes;
-  choice.candidate.behavior_notes = behavior_notes;
-  choice.candidate.workspace_bytes = workspace_bytes;
-  choice.candidate.heuristic_rank = heuristic_rank;
-  choice.candidate.median_us = median_us;
-  choice.candidate.status = median_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
-  return choice;
-}
-
 std::vector<const sqlite::Table*> ChecksummedTables() {
   return {&TableOf<EnvironmentRow>(), &TableOf<TuningRow>(), &TableOf<SamplesRow>(),
           &TableOf<PinRow>(),         &TableOf<BanRow>(),    &TableOf<QuarantineRow>(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -171,35 +172,27 @@ struct ChoiceRow {
     columns("release_number", row.release_number);
     columns("place", row.place);
     columns("choice_count", row.choice_count);
-    columns("roles", row.roles);
+    columns("roles", row.choice.roles);
     columns("candidate", row.candidate);
     columns("evidence", row.evidence);
-    columns("numerical_notes", row.numerical_notes);
-    columns("behavior_notes", row.behavior_notes);
-    columns("workspace_bytes", row.workspace_bytes);
-    columns("heuristic_rank", row.heuristic_rank);
-    columns("median_us", row.median_us);
+    columns("numerical_notes", row.choice.candidate.numerical_notes);
+    columns("behavior_notes", row.choice.candidate.behavior_notes);
+    columns("workspace_bytes", row.choice.candidate.workspace_bytes);
+    columns("heuristic_rank", row.choice.candidate.heuristic_rank);
+    columns("median_us", row.choice.candidate.median_us);
   }
   std::string Label() const {
     return Concat("release ", release_number, ", ", problem_text, ", place ", place);
   }
-  // Sets the part of the row that is the choice's.
-  void SetChoice(const Choice& choice);
-  Choice ToChoice() const;
 
   int64_t environment_id = 0;
   std::string problem_text;
   int64_t release_number = 0;
   int64_t place = 0;
   int64_t choice_count = 0;              // 0: the problem has none
-  uint32_t roles = 0;                    // this and the rest: of the choice, if there is one
-  std::optional<CandidateId> candidate;  // nullopt: there is no choice
   Evidence evidence = Evidence::kNone;   // of the portfolio
-  uint32_t numerical_notes = 0;
-  uint32_t behavior_notes = 0;
-  int64_t workspace_bytes = 0;
-  int heuristic_rank = -1;
-  double median_us = 0;  // 0: it was not timed
+  std::optional<CandidateId> candidate;  // of the choice; nullopt: there is none
+  Choice choice;                         // the other columns; median_us is 0 if it was not timed
 };
 
 struct WantedRow {

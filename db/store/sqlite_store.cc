@@ -12,8 +12,10 @@
 #include "db/store/maintenance.h"
 #include "db/store/meta.h"
 #include "db/store/rows.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/strings.h"
 #include "proto/model/missing.h"
+#include "proto/model/violation.h"
 
 namespace convtune::db::store {
 namespace {
@@ -30,30 +32,28 @@ constexpr int64_t kCacheBytes = 2'000 << 10;
 constexpr absl::Duration kThinningDelay = absl::Hours(1);  // so that a start stays quick
 constexpr absl::Duration kThinningPeriod = absl::Hours(24);
 
-absl::Status Invalid(std::string_view option, std::string_view rule) {
-  return absl::InvalidArgumentError(Concat(option, ": ", rule));
-}
-
 absl::Status Closed(const std::string& path) {
   return absl::FailedPreconditionError(Concat(path, ": the store is closed"));
 }
 
 absl::Status CheckOptions(const SqliteStore::Options& options) {
   if (options.state_dir.empty()) {
-    return Invalid("state_dir", "must not be empty");
+    return ViolationError({"state_dir", "must not be empty"});
   }
   if (options.clock == nullptr) {
-    return Invalid("clock", "must be set");
+    return ViolationError({"clock", "must be set"});
   }
   if (options.max_bytes < 0) {
-    return Invalid("max_bytes", Concat("must be at least 0, is ", options.max_bytes));
+    return ViolationError({"max_bytes", Concat("must be at least 0, is ", options.max_bytes)});
   }
   if (options.outbox_limit < 1) {
-    return Invalid("outbox_limit", Concat("must be at least 1, is ", options.outbox_limit));
+    return ViolationError(
+        {"outbox_limit", Concat("must be at least 1, is ", options.outbox_limit)});
   }
   if (options.sample_retention < absl::ZeroDuration()) {
-    return Invalid("sample_retention", Concat("must be at least 0, is ",
-                                              absl::FormatDuration(options.sample_retention)));
+    return ViolationError(
+        {"sample_retention",
+         Concat("must be at least 0, is ", absl::FormatDuration(options.sample_retention))});
   }
   return absl::OkStatus();
 }
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(Options options) 
   RETURN_IF_ERROR(CheckOptions(options));
   const std::string& directory = options.state_dir;
   if (!options.read_only && mkdir(directory.c_str(), 0750) != 0 && errno != EEXIST) {
-    return sqlite::FileError(directory, "making the state directory", errno);
+    return FileError(directory, "making the state directory");
   }
   if (!options.allow_network_fs) {
     ASSIGN_OR_RETURN(const sqlite::FileSystemInfo info, options.file_system_probe(directory));
@@ -185,16 +185,6 @@ void SqliteStore::TidyAfterCommit() {
   if (!status.ok()) {
     options_.notice(Concat("tidying the database failed: ", status.message()));
   }
-}
-
-absl::StatusOr<int64_t> SqliteStore::WriteAndCount(
-    const std::function<absl::StatusOr<int64_t>(sqlite::Database&)>& mutation) {
-  int64_t number = 0;
-  RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(number, mutation(database));
-    return absl::OkStatus();
-  }));
-  return number;
 }
 
 absl::Status SqliteStore::StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,

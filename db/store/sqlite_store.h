@@ -130,9 +130,15 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   // Runs `mutation` in a transaction and commits it.
   absl::Status Write(const Mutation& mutation) EXCLUDES(write_mutex_);
   // The same of a mutation that gives a number.
-  absl::StatusOr<int64_t> WriteAndCount(
-      const std::function<absl::StatusOr<int64_t>(sqlite::Database&)>& mutation)
-      EXCLUDES(write_mutex_);
+  template <typename CountingMutation>
+  absl::StatusOr<int64_t> WriteAndCount(const CountingMutation& mutation) EXCLUDES(write_mutex_) {
+    absl::StatusOr<int64_t> number;
+    RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
+      number = mutation(database);
+      return number.status();
+    }));
+    return number;
+  }
   // Runs `query` on the connection of short reads.
   template <typename Query>
   std::invoke_result_t<Query, sqlite::Database&> Read(const Query& query) EXCLUDES(read_mutex_) {

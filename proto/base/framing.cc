@@ -2,11 +2,9 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
@@ -19,7 +17,7 @@
 namespace convtune {
 namespace {
 
-using Header = std::array<unsigned char, 4>;
+constexpr size_t kHeaderBytes = 4;
 
 // A length is only an announcement until its bytes arrive: memory grows with
 // what did arrive.
@@ -57,30 +55,22 @@ absl::Status WaitFor(int fd, short events, absl::Time deadline) {
   }
 }
 
-// Reads at most `size` bytes; 0 means that the peer closed.
-absl::StatusOr<size_t> ReadSome(int fd, char* data, size_t size, absl::Time deadline) {
-  while (true) {
+// Appends `size` bytes to `data`, or as many as there are before the peer closes.
+absl::Status ReadBytes(int fd, size_t size, absl::Time deadline, std::string* data) {
+  const size_t end = data->size() + size;
+  while (data->size() < end) {
     RETURN_IF_ERROR(WaitFor(fd, POLLIN, deadline));
-    const ssize_t count = read(fd, data, size);
-    if (count >= 0) {
-      return static_cast<size_t>(count);
-    }
-    if (errno == ECONNRESET) {
-      return 0;
-    }
-    if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
-      return ErrnoStatus("read", errno);
+    const size_t have = data->size();
+    data->resize(have + std::min(end - have, kReadStep));
+    const ssize_t count = read(fd, data->data() + have, data->size() - have);
+    const int error = errno;
+    data->resize(have + static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0 || (count < 0 && error == ECONNRESET)) break;
+    if (count < 0 && error != EINTR && error != EAGAIN && error != EWOULDBLOCK) {
+      return ErrnoStatus("read", error);
     }
   }
-}
-
-// Sends from `parts`, without SIGPIPE where the descriptor is a socket.
-ssize_t SendSome(int fd, iovec* parts, int count) {
-  msghdr message = {};
-  message.msg_iov = parts;
-  message.msg_iovlen = static_cast<size_t>(count);
-  const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
-  return sent < 0 && errno == ENOTSOCK ? writev(fd, parts, count) : sent;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -90,67 +80,43 @@ absl::Status WriteFrame(int fd, std::string_view message) {
     return absl::InvalidArgumentError(
         absl::StrCat("message of ", message.size(), " bytes; the limit is ", kMaxFrameBytes));
   }
-  const uint32_t length = static_cast<uint32_t>(message.size());
-  Header header;
-  for (size_t i = 0; i < header.size(); ++i) {
-    header[i] = static_cast<unsigned char>(length >> (8 * i));
+  std::string frame;
+  frame.reserve(kHeaderBytes + message.size());
+  for (size_t i = 0; i < kHeaderBytes; ++i) {
+    frame.push_back(static_cast<char>(message.size() >> (8 * i)));
   }
-  iovec parts[2] = {{header.data(), header.size()},
-                    {const_cast<char*>(message.data()), message.size()}};
-  int first = 0;
-  while (first < 2) {
-    const ssize_t sent = SendSome(fd, parts + first, 2 - first);
-    if (sent < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        RETURN_IF_ERROR(WaitFor(fd, POLLOUT, absl::InfiniteFuture()));
-      } else if (errno != EINTR) {
-        return ErrnoStatus("write", errno);
-      }
-      continue;
-    }
-    size_t left = static_cast<size_t>(sent);
-    while (first < 2 && left >= parts[first].iov_len) {
-      left -= parts[first].iov_len;
-      ++first;
-    }
-    if (first < 2) {
-      parts[first].iov_base = static_cast<char*>(parts[first].iov_base) + left;
-      parts[first].iov_len -= left;
+  frame.append(message);
+  std::string_view left = frame;
+  while (!left.empty()) {
+    ssize_t sent = send(fd, left.data(), left.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == ENOTSOCK) sent = write(fd, left.data(), left.size());
+    if (sent >= 0) {
+      left.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      RETURN_IF_ERROR(WaitFor(fd, POLLOUT, absl::InfiniteFuture()));
+    } else if (errno != EINTR) {
+      return ErrnoStatus("write", errno);
     }
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ReadFrame(int fd, absl::Time deadline) {
-  Header header;
-  size_t have = 0;
-  while (have < header.size()) {
-    ASSIGN_OR_RETURN(const size_t count, ReadSome(fd, reinterpret_cast<char*>(header.data()) + have,
-                                                  header.size() - have, deadline));
-    if (count == 0) {
-      return have == 0 ? absl::OutOfRangeError("the peer closed the connection")
-                       : absl::DataLossError("the peer closed the connection within a message");
-    }
-    have += count;
-  }
+  std::string header;
+  RETURN_IF_ERROR(ReadBytes(fd, kHeaderBytes, deadline, &header));
+  if (header.empty()) return absl::OutOfRangeError("the peer closed the connection");
   size_t length = 0;
   for (size_t i = 0; i < header.size(); ++i) {
-    length |= static_cast<size_t>(header[i]) << (8 * i);
+    length |= size_t{static_cast<unsigned char>(header[i])} << (8 * i);
   }
-  if (length > kMaxFrameBytes) {
+  if (header.size() == kHeaderBytes && length > kMaxFrameBytes) {
     return absl::DataLossError(
         absl::StrCat("message of ", length, " bytes announced; the limit is ", kMaxFrameBytes));
   }
   std::string message;
-  while (message.size() < length) {
-    const size_t old_size = message.size();
-    const size_t step = std::min(length - old_size, kReadStep);
-    message.resize(old_size + step);
-    ASSIGN_OR_RETURN(const size_t count, ReadSome(fd, message.data() + old_size, step, deadline));
-    if (count == 0) {
-      return absl::DataLossError("the peer closed the connection within a message");
-    }
-    message.resize(old_size + count);
+  if (header.size() == kHeaderBytes) RETURN_IF_ERROR(ReadBytes(fd, length, deadline, &message));
+  if (header.size() < kHeaderBytes || message.size() < length) {
+    return absl::DataLossError("the peer closed the connection within a message");
   }
   return message;
 }

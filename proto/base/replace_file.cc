@@ -10,18 +10,10 @@
 #include <system_error>
 
 #include "proto/base/strings.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune {
 namespace {
-
-absl::Status FileError(const std::string& path, std::string_view action) {
-  const int error_number = errno;
-  const auto code = error_number == ENOSPC || error_number == EDQUOT
-                        ? absl::StatusCode::kResourceExhausted
-                        : absl::StatusCode::kUnavailable;
-  return absl::Status(
-      code, Concat(path, ": ", action, ": ", std::generic_category().message(error_number)));
-}
 
 bool WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -39,19 +31,26 @@ bool WriteAll(int fd, std::string_view bytes) {
 
 }  // namespace
 
+absl::Status FileError(const std::string& path, std::string_view action) {
+  const int error_number = errno;
+  const auto code = error_number == ENOSPC || error_number == EDQUOT
+                        ? absl::StatusCode::kResourceExhausted
+                        : absl::StatusCode::kUnavailable;
+  return absl::Status(
+      code, Concat(path, ": ", action, ": ", std::generic_category().message(error_number)));
+}
+
 absl::Status SyncFolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) {
+  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) {
     return errno == EACCES ? absl::OkStatus() : FileError(folder, "opening");
   }
-  absl::Status status = absl::OkStatus();
-  if (fsync(fd) != 0 && errno != EINVAL && errno != EOPNOTSUPP) {
-    status = FileError(folder, "fsync");
+  if (fsync(fd.get()) != 0 && errno != EINVAL && errno != EOPNOTSUPP) {
+    return FileError(folder, "fsync");
   }
-  close(fd);
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status ReplaceFile(const std::string& path, std::string_view bytes) {

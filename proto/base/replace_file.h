@@ -1,3 +1,5 @@
+// Functions that put whole files in their place, so that they stay when the power fails.
+// Thread-safe.
 #pragma once
 
 #include <string>
@@ -6,6 +8,10 @@
 #include "absl/status/status.h"
 
 namespace convtune {
+
+// "path: action: the system's words for errno". RESOURCE_EXHAUSTED for a full disk or quota,
+// UNAVAILABLE for anything else.
+absl::Status FileError(const std::string& path, std::string_view action);
 
 // Writes `bytes` to a temporary name beside `path`, fsyncs, renames it over
 // `path` (mode 0644 whatever the umask) and fsyncs the folder. Nothing is left

@@ -1,3 +1,4 @@
+// A UniqueFd owns a file descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -6,7 +7,7 @@
 
 namespace convtune {
 
-// Owns a file descriptor. Move-only.
+// Closes it at the end. Move-only. Not thread-safe; const use is.
 class UniqueFd {
  public:
   UniqueFd() = default;

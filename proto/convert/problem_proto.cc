@@ -1,6 +1,8 @@
 #include "proto/convert/problem_proto.h"
 
 #include <string>
+#include <utility>
+
 #include "proto/base/strings.h"
 
 namespace convtune {
@@ -82,22 +84,13 @@ ConvProblemSpec SpecFromProto(const v1::ConvProblem& proto, std::string_view pre
 std::optional<ConvProblem> ProblemFromProto(const v1::ConvProblem& proto, std::string_view prefix,
                                             std::vector<Violation>* violations) {
   const size_t before = violations->size();
-  const ConvProblemSpec spec = SpecFromProto(proto, prefix, violations);
-  const bool unread = violations->size() != before;
-  std::vector<Violation> broken;
-  std::optional<ConvProblem> problem = ConvProblem::Create(spec, &broken);
-  for (Violation& violation : broken) {
-    violation.field = Path(prefix, violation.field);
-    // An enum that could not be read is not also missing.
-    const bool said = [&] {
-      for (size_t i = before; i < violations->size(); ++i) {
-        if ((*violations)[i].field == violation.field) return true;
-      }
-      return false;
-    }();
-    if (!(unread && said)) violations->push_back(std::move(violation));
-  }
+  ConvProblemSpec spec = SpecFromProto(proto, prefix, violations);
   if (violations->size() != before) return std::nullopt;
+  std::vector<Violation> broken;
+  std::optional<ConvProblem> problem = ConvProblem::Create(std::move(spec), &broken);
+  for (Violation& violation : broken) {
+    violations->push_back({Path(prefix, violation.field), std::move(violation.rule)});
+  }
   return problem;
 }
 

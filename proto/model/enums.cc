@@ -1,155 +1,107 @@
 #include "proto/model/enums.h"
 
+#include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
+#include "convtune/v1/record.pb.h"
+#include "convtune/v1/tuning.pb.h"
 #include "proto/base/strings.h"
+#include "proto/model/enum_words.h"
 
 namespace convtune {
 namespace {
 
-template <typename E>
-struct Named {
-  E value;
-  std::string_view name;
-};
+using Descriptor = const google::protobuf::EnumDescriptor* (*)();
 
-constexpr Named<Operation> kOperations[] = {{Operation::kFwd, "fwd"},
-                                            {Operation::kBwdData, "bwd_data"},
-                                            {Operation::kBwdFilter, "bwd_filter"}};
-constexpr Named<DataType> kDataTypes[] = {
-    {DataType::kF64, "f64"},   {DataType::kF32, "f32"},   {DataType::kF16, "f16"},
-    {DataType::kBF16, "bf16"}, {DataType::kI8, "i8"},     {DataType::kI32, "i32"},
-    {DataType::kE4M3, "e4m3"}, {DataType::kE5M2, "e5m2"},
-};
-constexpr Named<TensorLayout> kLayouts[] = {{TensorLayout::kNchw, "nchw"},
-                                            {TensorLayout::kNhwc, "nhwc"},
-                                            {TensorLayout::kStrided, "strided"}};
-constexpr Named<ConvolutionMode> kModes[] = {{ConvolutionMode::kCrossCorrelation, "xcorr"},
-                                             {ConvolutionMode::kConvolution, "conv"}};
-constexpr Named<EpilogueOp> kEpilogueOps[] = {
-    {EpilogueOp::kAdd, "add"}, {EpilogueOp::kBias, "bias"}, {EpilogueOp::kRelu, "relu"}};
-constexpr Named<LibraryConfiguration> kLibraries[] = {
-    {LibraryConfiguration::kUnknown, "unknown"},
-    {LibraryConfiguration::kFull, "full"},
-    {LibraryConfiguration::kGraphJitOnly, "graph_jit_only"}};
-constexpr Named<Api> kApis[] = {
-    {Api::kAny, "any"}, {Api::kGraph, "graph"}, {Api::kLegacy, "legacy"}};
-constexpr Named<LaunchMode> kLaunchModes[] = {{LaunchMode::kEager, "eager"},
-                                              {LaunchMode::kGraphCapture, "graph_capture"}};
-constexpr Named<Evidence> kEvidences[] = {{Evidence::kNone, "none"},
-                                          {Evidence::kHeuristic, "heuristic"},
-                                          {Evidence::kObserved, "observed"},
-                                          {Evidence::kIncomplete, "incomplete"},
-                                          {Evidence::kMeasured, "measured"}};
-constexpr Named<Origin> kOrigins[] = {
-    {Origin::kLocal, "local"}, {Origin::kImported, "imported"}, {Origin::kFleet, "fleet"}};
-constexpr Named<CandidateStatus> kStatuses[] = {
-    {CandidateStatus::kTimed, "timed"},
-    {CandidateStatus::kFinalized, "finalized"},
-    {CandidateStatus::kUnsupported, "unsupported"},
-    {CandidateStatus::kFailed, "failed"},
-    {CandidateStatus::kSkippedMemory, "skipped_memory"},
-    {CandidateStatus::kSkippedBudget, "skipped_budget"},
-    {CandidateStatus::kQuarantined, "quarantined"},
-    {CandidateStatus::kUnjudged, "unjudged"},
-};
-constexpr Named<QuarantineReason> kQuarantineReasons[] = {
-    {QuarantineReason::kCrashed, "crashed"},           {QuarantineReason::kHung, "hung"},
-    {QuarantineReason::kWrongResult, "wrong_result"},  {QuarantineReason::kNotFinite, "not_finite"},
-    {QuarantineReason::kOutOfBounds, "out_of_bounds"},
-};
-constexpr Named<IncompleteReason> kIncompleteReasons[] = {
-    {IncompleteReason::kFirstConfigsOnly, "first_configs_only"},
-    {IncompleteReason::kBudgetEnded, "budget_ended"},
-    {IncompleteReason::kListingCut, "listing_cut"},
-    {IncompleteReason::kOneApi, "one_api"},
-    {IncompleteReason::kConditions, "conditions"},
-    {IncompleteReason::kNotTimed, "not_timed"},
-    {IncompleteReason::kMemory, "memory"},
-    {IncompleteReason::kUnjudged, "unjudged"},
-    {IncompleteReason::kSomeUnjudged, "some_unjudged"},
-    {IncompleteReason::kGraphStockUnjudged, "graph_stock_unjudged"},
-    {IncompleteReason::kLegacyStockUnjudged, "legacy_stock_unjudged"},
-    {IncompleteReason::kStockFailed, "stock_failed"},
-    {IncompleteReason::kAllQuarantined, "all_quarantined"},
-    {IncompleteReason::kOtherApiCarried, "other_api_carried"},
-    {IncompleteReason::kObserved, "observed"},
-    {IncompleteReason::kOutdated, "outdated"},
-    {IncompleteReason::kFindLeftOut, "find_left_out"},
-    {IncompleteReason::kNoClock, "no_clock"},
-};
-constexpr Named<NumericalNote> kNumericalNotes[] = {
-    {NumericalNote::kTensorCore, "tensor_core"},
-    {NumericalNote::kDownConvertInputs, "down_convert_inputs"},
-    {NumericalNote::kReducedPrecisionReduction, "reduced_precision_reduction"},
-    {NumericalNote::kFft, "fft"},
-    {NumericalNote::kNondeterministic, "nondeterministic"},
-    {NumericalNote::kWinograd, "winograd"},
-    {NumericalNote::kWinogradTile4x4, "winograd_tile_4x4"},
-    {NumericalNote::kWinogradTile6x6, "winograd_tile_6x6"},
-    {NumericalNote::kWinogradTile13x13, "winograd_tile_13x13"},
-    {NumericalNote::kStrictNanProp, "strict_nan_prop"},
-};
-constexpr Named<BehaviorNote> kBehaviorNotes[] = {
-    {BehaviorNote::kRuntimeCompilation, "runtime_compilation"},
-    {BehaviorNote::kRequiresFilterInt8x32Reorder, "requires_filter_int8x32_reorder"},
-    {BehaviorNote::kRequiresBiasInt8x32Reorder, "requires_bias_int8x32_reorder"},
-    {BehaviorNote::kSupportsCudaGraphNativeApi, "supports_cuda_graph_native_api"},
-    {BehaviorNote::kCublasLtDependency, "cublaslt_dependency"},
-};
-
-constexpr Named<CacheState> kCacheStates[] = {
-    {CacheState::kCold, "cold"}, {CacheState::kInputHot, "input_hot"}, {CacheState::kHot, "hot"}};
-constexpr Named<StopReason> kStopReasons[] = {
-    {StopReason::kNone, "none"},       {StopReason::kOneCandidate, "one_candidate"},
-    {StopReason::kSettled, "settled"}, {StopReason::kNoiseSettled, "noise_settled"},
-    {StopReason::kRounds, "rounds"},   {StopReason::kBudget, "budget"}};
-constexpr Named<ComputeMode> kComputeModes[] = {
-    {ComputeMode::kUnknown, "unknown"},
-    {ComputeMode::kDefault, "default"},
-    {ComputeMode::kExclusiveThread, "exclusive_thread"},
-    {ComputeMode::kProhibited, "prohibited"},
-    {ComputeMode::kExclusiveProcess, "exclusive_process"}};
-
-template <typename E, size_t N>
-std::string_view NameIn(const Named<E> (&table)[N], E value) {
-  for (const Named<E>& entry : table) {
-    if (entry.value == value) return entry.name;
+// By number. Number 0, which is UNSPECIFIED in convtune.v1, has the word `zero`, or none.
+std::map<int, std::string> MakeWords(const google::protobuf::EnumDescriptor& type,
+                                     std::string_view zero) {
+  std::map<int, std::string> words;
+  for (int i = 0; i < type.value_count(); ++i) {
+    const int number = type.value(i)->number();
+    words[number] = number == 0 ? std::string(zero) : EnumWord(type, number);
   }
-  return "invalid";
+  if (zero.empty()) words.erase(0);
+  return words;
 }
 
-template <typename E, size_t N>
-std::optional<E> FindIn(const Named<E> (&table)[N], std::string_view name) {
-  for (const Named<E>& entry : table) {
-    if (entry.name == name) return entry.value;
+template <Descriptor kType>
+const std::map<int, std::string>& Words(std::string_view zero) {
+  static const auto* const words = new std::map<int, std::string>(MakeWords(*kType(), zero));
+  return *words;
+}
+
+template <Descriptor kType, typename E>
+std::string_view Word(E value, std::string_view zero = "") {
+  const auto& words = Words<kType>(zero);
+  const auto found = words.find(static_cast<int>(value));
+  return found == words.end() ? "invalid" : std::string_view(found->second);
+}
+
+template <typename E, Descriptor kType>
+std::optional<E> Find(std::string_view text, std::string_view zero = "") {
+  for (const auto& [number, word] : Words<kType>(zero)) {
+    if (word == text) return static_cast<E>(number);
   }
   return std::nullopt;
 }
 
+constexpr std::string_view kNone = "none";
+constexpr std::string_view kUnknown = "unknown";
+
 }  // namespace
 
-std::string_view Name(Operation value) { return NameIn(kOperations, value); }
-std::string_view Name(DataType value) { return NameIn(kDataTypes, value); }
-std::string_view Name(TensorLayout value) { return NameIn(kLayouts, value); }
-std::string_view Name(ConvolutionMode value) { return NameIn(kModes, value); }
-std::string_view Name(EpilogueOp value) { return NameIn(kEpilogueOps, value); }
-std::string_view Name(LibraryConfiguration value) { return NameIn(kLibraries, value); }
-std::string_view Name(Api value) { return NameIn(kApis, value); }
-std::string_view Name(LaunchMode value) { return NameIn(kLaunchModes, value); }
-std::string_view Name(Evidence value) { return NameIn(kEvidences, value); }
-std::string_view Name(Origin value) { return NameIn(kOrigins, value); }
-std::string_view Name(CandidateStatus value) { return NameIn(kStatuses, value); }
-std::string_view Name(QuarantineReason value) { return NameIn(kQuarantineReasons, value); }
-std::string_view Name(IncompleteReason value) { return NameIn(kIncompleteReasons, value); }
-std::string_view Name(NumericalNote value) { return NameIn(kNumericalNotes, value); }
-std::string_view Name(BehaviorNote value) { return NameIn(kBehaviorNotes, value); }
-std::string_view Name(CacheState value) { return NameIn(kCacheStates, value); }
-std::string_view Name(StopReason value) { return NameIn(kStopReasons, value); }
-std::string_view Name(ComputeMode value) { return NameIn(kComputeModes, value); }
+std::string EnumWord(const google::protobuf::EnumDescriptor& type, int number, char between) {
+  constexpr size_t kSuffix = sizeof("UNSPECIFIED") - 1;
+  const auto* const value = type.FindValueByNumber(number);
+  if (value == nullptr) return "";
+  const size_t prefix = type.FindValueByNumber(0)->name().size() - kSuffix;
+  std::string word = LowerCase(value->name().substr(prefix));
+  std::replace(word.begin(), word.end(), '_', between);
+  return word;
+}
 
-std::optional<Operation> ParseOperation(std::string_view text) { return FindIn(kOperations, text); }
-std::optional<DataType> ParseDataType(std::string_view text) { return FindIn(kDataTypes, text); }
+std::string_view Name(Operation value) { return Word<v1::Operation_descriptor>(value); }
+std::string_view Name(DataType value) { return Word<v1::DataType_descriptor>(value); }
+std::string_view Name(TensorLayout value) { return Word<v1::TensorLayout_descriptor>(value); }
+std::string_view Name(EpilogueOp value) { return Word<v1::EpilogueOp_descriptor>(value); }
+std::string_view Name(LibraryConfiguration value) {
+  return Word<v1::LibraryConfiguration_descriptor>(value, kUnknown);
+}
+std::string_view Name(Api value) { return Word<v1::Api_descriptor>(value); }
+std::string_view Name(LaunchMode value) { return Word<v1::LaunchMode_descriptor>(value); }
+std::string_view Name(Evidence value) { return Word<v1::Evidence_descriptor>(value, kNone); }
+std::string_view Name(Origin value) { return Word<v1::Origin_descriptor>(value); }
+std::string_view Name(CandidateStatus value) { return Word<v1::CandidateStatus_descriptor>(value); }
+std::string_view Name(QuarantineReason value) {
+  return Word<v1::QuarantineReason_descriptor>(value);
+}
+std::string_view Name(NumericalNote value) { return Word<v1::NumericalNote_descriptor>(value); }
+std::string_view Name(BehaviorNote value) { return Word<v1::BehaviorNote_descriptor>(value); }
+std::string_view Name(CacheState value) { return Word<v1::CacheState_descriptor>(value); }
+std::string_view Name(ComputeMode value) {
+  return Word<v1::ComputeMode_descriptor>(value, kUnknown);
+}
+
+std::optional<Operation> ParseOperation(std::string_view text) {
+  return Find<Operation, v1::Operation_descriptor>(text);
+}
+std::optional<DataType> ParseDataType(std::string_view text) {
+  return Find<DataType, v1::DataType_descriptor>(text);
+}
+std::optional<EpilogueOp> ParseEpilogueOp(std::string_view text) {
+  return Find<EpilogueOp, v1::EpilogueOp_descriptor>(text);
+}
+std::optional<LibraryConfiguration> ParseLibraryConfiguration(std::string_view text) {
+  return Find<LibraryConfiguration, v1::LibraryConfiguration_descriptor>(text, kUnknown);
+}
+std::optional<Api> ParseApi(std::string_view text) { return Find<Api, v1::Api_descriptor>(text); }
+std::optional<Evidence> ParseEvidence(std::string_view text) {
+  return Find<Evidence, v1::Evidence_descriptor>(text, kNone);
+}
+
 std::optional<DataType> ParseLooseDataType(std::string_view text) {
   const std::string name = LowerCase(Strip(text));
   if (const std::optional<DataType> type = ParseDataType(name)) return type;
@@ -165,15 +117,6 @@ std::optional<DataType> ParseLooseDataType(std::string_view text) {
   }
   return std::nullopt;
 }
-
-std::optional<EpilogueOp> ParseEpilogueOp(std::string_view text) {
-  return FindIn(kEpilogueOps, text);
-}
-std::optional<LibraryConfiguration> ParseLibraryConfiguration(std::string_view text) {
-  return FindIn(kLibraries, text);
-}
-std::optional<Api> ParseApi(std::string_view text) { return FindIn(kApis, text); }
-std::optional<Evidence> ParseEvidence(std::string_view text) { return FindIn(kEvidences, text); }
 
 int64_t SizeOf(DataType type) {
   switch (type) {

@@ -123,12 +123,12 @@ enum class BehaviorNote {
 constexpr uint32_t NoteBit(NumericalNote note) { return 1U << static_cast<int>(note); }
 constexpr uint32_t NoteBit(BehaviorNote note) { return 1U << static_cast<int>(note); }
 
-// Lower-case names, as in the text form, the CLI and the reports. The readers
-// accept just these and return nullopt for anything else.
+// Words, as in the text form, the CLI and the reports: the names that convtune.v1 has, in lower
+// case and without the enumeration's own name; "invalid" for numbers that it has not. The
+// readers accept just these and return nullopt for anything else.
 std::string_view Name(Operation value);
 std::string_view Name(DataType value);
 std::string_view Name(TensorLayout value);
-std::string_view Name(ConvolutionMode value);
 std::string_view Name(EpilogueOp value);
 std::string_view Name(LibraryConfiguration value);
 std::string_view Name(Api value);
@@ -137,11 +137,9 @@ std::string_view Name(Evidence value);
 std::string_view Name(Origin value);
 std::string_view Name(CandidateStatus value);
 std::string_view Name(QuarantineReason value);
-std::string_view Name(IncompleteReason value);
 std::string_view Name(NumericalNote value);
 std::string_view Name(BehaviorNote value);
 std::string_view Name(CacheState value);
-std::string_view Name(StopReason value);
 std::string_view Name(ComputeMode value);
 std::optional<Operation> ParseOperation(std::string_view text);
 std::optional<DataType> ParseDataType(std::string_view text);

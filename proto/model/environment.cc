@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "convtune/v1/record.pb.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/text.h"
@@ -151,44 +152,45 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
   return environment;
 }
 
-std::optional<Environment> ReadProgram(const ProgramTexts& texts,
+std::optional<Environment> ReadProgram(const v1::Environment& message,
                                        std::vector<Violation>* violations) {
   const size_t before = violations->size();
+  const auto refuse = [violations](std::string field, std::string rule) {
+    violations->push_back({std::move(field), std::move(rule)});
+  };
   Environment program;
-  program.profile = texts.profile;
-  program.gpu_model = Slug(texts.gpu_model);
-  if (program.gpu_model.empty() && !texts.gpu_model.empty()) {
-    violations->push_back(
-        {"gpu_model", Concat("must have a letter or a digit, is ", Quote(texts.gpu_model))});
+  program.profile = message.profile();
+  program.gpu_model = Slug(message.gpu_model());
+  if (program.gpu_model.empty() && !message.gpu_model().empty()) {
+    refuse("gpu_model", Concat("must have a letter or a digit, is ", Quote(message.gpu_model())));
   }
-  if (!texts.compute_capability.empty()) {
-    const auto numbers = ReadNumbers(texts.compute_capability, 2);
+  if (!message.compute_capability().empty()) {
+    const auto numbers = ReadNumbers(message.compute_capability(), 2);
     if (numbers.ok()) {
       program.cc_major = (*numbers)[0];
       program.cc_minor = (*numbers)[1];
     } else {
-      violations->push_back({"compute_capability", std::string(numbers.status().message())});
+      refuse("compute_capability", std::string(numbers.status().message()));
     }
   }
-  if (texts.sm_count < 0 || texts.sm_count > std::numeric_limits<int>::max()) {
-    violations->push_back({"sm_count", Concat("must be from 0 to 2^31-1, is ", texts.sm_count)});
-  } else {
-    program.sm_count = static_cast<int>(texts.sm_count);
+  program.sm_count = message.sm_count();
+  if (program.sm_count < 0) {
+    refuse("sm_count", Concat("must be from 0 to 2^31-1, is ", program.sm_count));
   }
-  program.mig_profile = std::string(texts.mig_profile);
-  if (!texts.mig_profile.empty() && !IsMigProfile(texts.mig_profile)) {
-    violations->push_back(
-        {"mig_profile", Concat(Quote(texts.mig_profile), " is not a MIG profile such as 1g.18gb")});
+  program.mig_profile = message.mig_profile();
+  if (!program.mig_profile.empty() && !IsMigProfile(program.mig_profile)) {
+    refuse("mig_profile",
+           Concat(Quote(program.mig_profile), " is not a MIG profile such as 1g.18gb"));
   }
-  if (!texts.cudnn_version.empty()) {
-    const auto version = CudnnVersion::Parse(texts.cudnn_version);
+  if (!message.cudnn_version().empty()) {
+    const auto version = CudnnVersion::Parse(message.cudnn_version());
     if (version.ok()) {
       program.cudnn = *version;
     } else {
-      violations->push_back({"cudnn_version", std::string(version.status().message())});
+      refuse("cudnn_version", std::string(version.status().message()));
     }
   }
-  program.library = texts.library;
+  program.library = static_cast<LibraryConfiguration>(message.library_configuration());
   return violations->size() == before ? std::make_optional(std::move(program)) : std::nullopt;
 }
 

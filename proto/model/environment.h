@@ -13,6 +13,10 @@
 
 namespace convtune {
 
+namespace v1 {
+class Environment;
+}
+
 struct CudnnVersion {
   int major = 0;
   int minor = 0;
@@ -22,7 +26,7 @@ struct CudnnVersion {
   std::string ToText() const;
   // Reads ToText()'s form. INVALID_ARGUMENT says what it must be.
   static absl::StatusOr<CudnnVersion> Parse(std::string_view text);
-  friend bool operator==(const CudnnVersion&, const CudnnVersion&) = default;
+  friend auto operator<=>(const CudnnVersion&, const CudnnVersion&) = default;
 };
 
 // The key part. Value type.
@@ -57,20 +61,9 @@ std::string Slug(std::string_view gpu_model);
 // "SIMULATED ".
 bool IsSimulated(std::string_view environment);
 
-// A program's own environment as texts: see BatchGetRequest.program. An empty
-// text, 0 and kUnknown are not known.
-struct ProgramTexts {
-  bool profile = false;
-  std::string_view gpu_model;
-  std::string_view compute_capability;
-  int64_t sm_count = 0;
-  std::string_view mig_profile;
-  std::string_view cudnn_version;
-  LibraryConfiguration library = LibraryConfiguration::kUnknown;
-};
-// The same as an Environment whose fields may be missing. Nullopt adds each rule
-// that is broken, by the field's name.
-std::optional<Environment> ReadProgram(const ProgramTexts& texts,
+// A program's own environment (BatchGetRequest.program): an empty text, 0 and kUnknown are not
+// known. Nullopt adds each rule that is broken, by the field's name.
+std::optional<Environment> ReadProgram(const v1::Environment& message,
                                        std::vector<Violation>* violations);
 // True if all that is known of the program's is the same in `environment`. `profile`
 // counts where the model is known.

@@ -91,6 +91,16 @@ NumberError ReadInt64(std::string_view text, int64_t* value) {
   return error == std::errc::result_out_of_range ? NumberError::kOverflow : NumberError::kNone;
 }
 
+std::vector<int> VersionNumbers(std::string_view version) {
+  std::vector<int> numbers;
+  for (const std::string_view part : Split(version, '.')) {
+    int number = 0;
+    if (std::from_chars(part.data(), part.data() + part.size(), number).ec != std::errc()) break;
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
 std::string NumberRule(NumberError error, std::string_view text) {
   return Concat(Quote(text), error == NumberError::kOverflow ? " does not fit into 64 bits"
                                                              : " is not a whole number");

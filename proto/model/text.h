@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace convtune {
 
@@ -39,6 +40,9 @@ enum class NumberError { kNone, kNotANumber, kOverflow };
 
 // Reads a plain decimal: an optional '-' and digits, nothing else.
 NumberError ReadInt64(std::string_view text, int64_t* value);
+
+// The numbers of a version of any length, "580.65.06", up to what is none.
+std::vector<int> VersionNumbers(std::string_view version);
 
 // Says why ReadInt64 refused `text`, for a message: "\"1e3\" is not a whole number".
 std::string NumberRule(NumberError error, std::string_view text);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 #include "server/decision/ranking.h"
 #include "server/logging/log.h"
 
@@ -26,41 +27,33 @@ const Clock& TheSystemClock() {
   return clock;
 }
 
-// A pin or a ban, which a daemon or the fleet may own.
-struct Kept {
-  std::string kind;
-  std::string name;
-  int64_t fleet_number;  // 0: it is the daemon's own
-  // Commands that end it, behind `convtune`: in the fleet, and on one node.
-  std::string end_in_fleet;
-  std::string end_here;
-};
-
-// A fleet's pin or ban is ended by its agent, or by the operator of a node without one:
-// both must name its number.
-absl::Status CheckIsNamed(const Kept& kept, int64_t number) {
-  if (kept.fleet_number == number) return absl::OkStatus();
-  const std::string subject = absl::StrCat(kept.kind, ": ", kept.name, " is ");
-  if (kept.fleet_number == 0) {
+// A fleet's pin or ban is ended by its agent, or by the operator of a node without one: both must
+// name its number in the fleet, which is 0 for the daemon's own. `kind`: "pin" or "ban";
+// `end_in_fleet` and `end_here`: the commands behind `convtune`.
+absl::Status CheckIsNamed(std::string_view kind, std::string_view name, int64_t fleet_number,
+                          int64_t number, std::string_view end_in_fleet,
+                          std::string_view end_here) {
+  if (fleet_number == number) return absl::OkStatus();
+  if (fleet_number == 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat(subject, "this daemon's own, and not fleet ", kept.kind, " ", number));
+        Concat(kind, ": ", name, " is this daemon's own, and not fleet ", kind, " ", number));
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      subject, "fleet ", kept.kind, " ", kept.fleet_number, ": `convtune fleet ", kept.end_in_fleet,
-      "` ends it everywhere, and on a node that has left the fleet `convtune ", kept.end_here,
-      " --fleet-", kept.kind, " ", kept.fleet_number, "`"));
+  return absl::FailedPreconditionError(
+      Concat(kind, ": ", name, " is fleet ", kind, " ", fleet_number, ": `convtune fleet ",
+             end_in_fleet, "` ends it everywhere, and on a node that has left the fleet `convtune ",
+             end_here, " --fleet-", kind, " ", fleet_number, "`"));
 }
 
 absl::Status CheckIsNamed(const Ban& ban, int64_t fleet_ban) {
-  return CheckIsNamed({"ban", ban.Name(), ban.fleet_ban, absl::StrCat("ban delete ", ban.fleet_ban),
-                       absl::StrCat("ban delete ", ban.number)},
-                      fleet_ban);
+  return CheckIsNamed("ban", ban.Name(), ban.fleet_ban, fleet_ban,
+                      absl::StrCat("ban delete ", ban.fleet_ban),
+                      absl::StrCat("ban delete ", ban.number));
 }
 
 absl::Status CheckIsNamed(const Pin& pin, int64_t fleet_pin) {
   const std::string end = absl::StrCat("unpin ", pin.key.problem_text, " --environment '",
                                        pin.key.environment_text, "'");
-  return CheckIsNamed({"pin", "it", pin.fleet_pin, end, end}, fleet_pin);
+  return CheckIsNamed("pin", "it", pin.fleet_pin, fleet_pin, end, end);
 }
 
 void MarkQuarantined(const QuarantineEntry& entry, Candidate* candidate) {
@@ -189,12 +182,12 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
       const Tuning whole = Whole(*stored);
       if (!decision::AddsAnotherApi(whole, *tuning) &&
           !Supersedes(*tuning, whole, waiting->forced)) {
-        waiting->persisted = stored->persisted || stored->stands_in_for != nullptr;
+        waiting->persisted = stored->persisted || stored->stand_in != nullptr;
         continue;
       }
       decision::CarryOverOtherApi(whole, tuning);
-      if (MustLeaveOnDisk(*tuning)) {
-        ServeInstead(*tuning, Outdated(tuning->key));
+      if (auto measured = MustLeaveOnDisk(*tuning)) {
+        ServeInstead(*tuning, std::move(measured));
         waiting->persisted = true;  // the disk keeps the measurement on purpose
         continue;
       }
@@ -227,7 +220,6 @@ void Committer::Written(const Tuning& tuning, const Environment& environment,
   } else {
     Keep(tuning, environment, status);
   }
-  instead_.erase(tuning.key);
   index_->Put(tuning, status.ok());
   observer_(tuning.key, false);
   MutexLock state_lock(state_mutex_);
@@ -241,13 +233,20 @@ void Committer::Keep(const Tuning& tuning, const Environment& environment,
   pending_.insert_or_assign(tuning.key, Pending{tuning, environment});
 }
 
-bool Committer::MustLeaveOnDisk(const Tuning& tuning) {
-  if (tuning.evidence >= Evidence::kIncomplete) return false;
-  const auto known = index_->Find(tuning.key).tuning;
-  if (known == nullptr || !known->IsOutdated()) return false;
-  const std::vector<Candidate>& candidates = Outdated(tuning.key)->tuning.candidates;
-  return std::any_of(candidates.begin(), candidates.end(),
-                     [](const Candidate& c) { return c.timed(); });
+std::shared_ptr<const lookup::StandIn> Committer::StandInOf(const TuningKey& key) {
+  const auto known = index_->Find(key).tuning;
+  return known != nullptr ? known->stand_in : nullptr;
+}
+
+std::shared_ptr<const lookup::IndexedTuning> Committer::MustLeaveOnDisk(const Tuning& tuning) {
+  if (tuning.evidence >= Evidence::kIncomplete) return nullptr;
+  std::shared_ptr<const lookup::IndexedTuning> known = index_->Find(tuning.key).tuning;
+  if (known == nullptr || !known->IsOutdated()) return nullptr;
+  if (known->stand_in != nullptr) known = known->stand_in->outdated;
+  const std::vector<Candidate>& candidates = known->tuning.candidates;
+  const bool is_measured = std::any_of(candidates.begin(), candidates.end(),
+                                       [](const Candidate& c) { return c.timed(); });
+  return is_measured ? known : nullptr;
 }
 
 Tuning Committer::Whole(const lookup::IndexedTuning& known) {
@@ -262,15 +261,9 @@ Tuning Committer::Whole(const lookup::IndexedTuning& known) {
   return whole;
 }
 
-std::shared_ptr<const lookup::IndexedTuning> Committer::Outdated(const TuningKey& key) {
-  std::shared_ptr<const lookup::IndexedTuning> known = index_->Find(key).tuning;
-  return known->stands_in_for != nullptr ? known->stands_in_for : known;
-}
-
 void Committer::ServeInstead(const Tuning& tuning,
                              std::shared_ptr<const lookup::IndexedTuning> outdated) {
   index_->PutInstead(tuning, std::move(outdated));
-  instead_.insert_or_assign(tuning.key, tuning);
   observer_(tuning.key, false);
 }
 
@@ -301,7 +294,6 @@ absl::StatusOr<int64_t> Committer::PutAll(const db::TuningSource& next, const Ta
   for (auto& prepared : taken) {
     const TuningKey key = prepared->tuning.key.Whole();
     pending_.erase(key);
-    instead_.erase(key);
     index_->Put(std::move(prepared));
     observer_(key, false);
   }
@@ -314,7 +306,7 @@ absl::StatusOr<ImportCounts> Committer::Import(const db::TuningSource& next) {
   const auto is_better = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
     // As the stored one was, so that a second import changes nothing.
     MarkAndRank(tuning);
-    if (IsBetterThanStored(*tuning) && !MustLeaveOnDisk(*tuning)) return true;
+    if (IsBetterThanStored(*tuning) && MustLeaveOnDisk(*tuning) == nullptr) return true;
     ++counts.kept;
     return false;
   };
@@ -345,7 +337,7 @@ absl::StatusOr<FleetCounts> Committer::ApplyFleet(const db::TuningSource& next,
     }
     MarkAndRank(tuning);
     const absl::StatusOr<Tuning> stored = tunings_.GetTuning(tuning->key);
-    if (!MustLeaveOnDisk(*tuning) && !(stored.ok() && *stored == *tuning)) return true;
+    if (MustLeaveOnDisk(*tuning) == nullptr && !(stored.ok() && *stored == *tuning)) return true;
     ++counts.unchanged;
     return false;
   };
@@ -371,7 +363,7 @@ void Committer::WritePending() {
       log::Warn("$0 results wait for the disk: $1", pending_.size(), status.ToString());
       return;
     }
-    if (!instead_.contains(it->first)) index_->Put(it->second.tuning, true);
+    if (StandInOf(it->first) == nullptr) index_->Put(it->second.tuning, true);
     pending_.erase(it);
     if (pending_.empty()) log::Info("the disk takes results again; none is waiting");
   }
@@ -422,9 +414,8 @@ void Committer::Stop() {
 }
 
 absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
-  const auto instead = instead_.find(key);
-  if (instead != instead_.end()) return instead->second;
-  return GetToKeep(key);
+  const auto stand_in = StandInOf(key);
+  return stand_in != nullptr ? stand_in->whole : GetToKeep(key);
 }
 
 absl::StatusOr<Tuning> Committer::GetToKeep(const TuningKey& key) {
@@ -459,7 +450,6 @@ absl::StatusOr<int64_t> Committer::DeleteLocked(const std::vector<TuningKey>& ke
   int64_t deleted = 0;
   for (const TuningKey& key : keys) {
     pending_.erase(key);
-    instead_.erase(key);
     // A layer beneath the database may have one.
     if (const absl::StatusOr<Tuning> left = tunings_.GetTuning(key); left.ok()) {
       index_->Put(*left, true);
@@ -509,11 +499,12 @@ absl::Status Committer::PutPin(const CandidatePattern& candidate, Pin* pin) {
 }
 
 void Committer::IndexAnew(const Tuning& tuning) {
-  if (!instead_.contains(tuning.key)) {
+  const auto stand_in = StandInOf(tuning.key);
+  if (stand_in == nullptr) {
     index_->Put(tuning, !pending_.contains(tuning.key));
     return;
   }
-  std::shared_ptr<const lookup::IndexedTuning> outdated = Outdated(tuning.key);
+  std::shared_ptr<const lookup::IndexedTuning> outdated = stand_in->outdated;
   const absl::StatusOr<Tuning> stored = GetToKeep(tuning.key);
   if (stored.ok()) outdated = index_->MakeEntry(*stored, /*persisted=*/true);
   ServeInstead(tuning, std::move(outdated));
@@ -532,11 +523,11 @@ absl::Status Committer::DeletePin(const TuningKey& key, int64_t fleet_pin) {
 void Committer::ForEachUnder(const Ban& ban,
                              const std::function<void(const Tuning&, bool)>& visit) {
   const Bans only({std::make_shared<const Ban>(ban)});
-  std::string token;
+  lookup::TuningPage page;
   do {
-    const auto page = index_->List("", kIndexPage, token, "");
-    if (!page.ok()) return;
-    for (const auto& indexed : page->first) {
+    const TuningKey after = page.more ? page.last() : TuningKey();
+    page = index_->List("", kIndexPage, after, "");
+    for (const auto& indexed : page.tunings) {
       const TuningKey key = indexed->tuning.key.Whole();
       const Bans held = only.Of(key);
       if (held.empty()) continue;
@@ -558,8 +549,7 @@ void Committer::ForEachUnder(const Ban& ban,
       // Under other bans a miss counts the candidates that are neither usable nor banned.
       if (usable || (listed && indexed->bans != nullptr)) visit(*tuning, usable);
     }
-    token = page->second;
-  } while (!token.empty());
+  } while (page.more);
 }
 
 void Committer::AddChange(const Tuning& tuning, const Bans& before, const Bans& after,
@@ -717,21 +707,21 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
   if (index_->Find(entry.key).tuning == nullptr) return;
   const absl::StatusOr<Environment> environment = Environment::Parse(entry.key.environment_text);
   if (!environment.ok()) return;
-  const auto instead = instead_.find(entry.key);
-  if (instead == instead_.end()) {
+  const auto stand_in = StandInOf(entry.key);
+  if (stand_in == nullptr) {
     absl::StatusOr<Tuning> tuning = GetLocked(entry.key);
     if (!tuning.ok() || !TakeOut(entry, &*tuning)) return;
     Written(*tuning, *environment, store_->PutTuning(*tuning, *environment));
     return;
   }
-  std::shared_ptr<const lookup::IndexedTuning> outdated = Outdated(entry.key);
+  std::shared_ptr<const lookup::IndexedTuning> outdated = stand_in->outdated;
   absl::StatusOr<Tuning> stored = GetToKeep(entry.key);
   if (stored.ok() && TakeOut(entry, &*stored)) {
     const absl::Status written = store_->PutTuning(*stored, *environment);
     if (!written.ok()) Keep(*stored, *environment, written);
     outdated = index_->MakeEntry(*stored, /*persisted=*/true);
   }
-  Tuning served = instead->second;
+  Tuning served = stand_in->whole;
   TakeOut(entry, &served);
   ServeInstead(served, std::move(outdated));
 }

@@ -1,4 +1,4 @@
-// The Committer takes a result its way: disk, then index.
+// A Committer makes every change of what is known: in the store, then in the index.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,7 @@
 
 namespace convtune::commit {
 
-// Everything that changes what is known goes through here, one change at a
-// time. Thread-safe.
+// It makes one change at a time. Thread-safe.
 class Committer {
  public:
   // `index` and `clock` outlive the committer; without a clock it goes by the system's.
@@ -33,10 +32,10 @@ class Committer {
             absl::Duration retry_period = absl::Seconds(3), const Clock* clock = nullptr);
   ~Committer();
 
-  // Is told of every change, under the committer's lock: must return at once.
-  // `override`: of a pin or a quarantined candidate. To be set before anything
-  // is changed.
-  // `bans_changed`: as its name says, and the index has them.
+  // Call it before anything is changed. `observer` is called after every change of a key's
+  // tuning, pin or quarantine, under the committer's lock, and must return at once; `override`
+  // is true where a pin or a quarantined candidate changed. `bans_changed` is called without
+  // the lock once the index heeds a new ban, or no longer heeds one that has ended.
   using Observer = std::function<void(const TuningKey& key, bool override)>;
   void SetObserver(Observer observer, std::function<void()> bans_changed) {
     MutexLock lock(mutex_);
@@ -52,7 +51,7 @@ class Committer {
   // into the index, unless the stored one is better. Returns false where the store refuses
   // it: the tuning is then served from memory and written later. A tuning that was not
   // measured (its evidence is below INCOMPLETE) is served from memory alone, on purpose,
-  // where it would take the place of a measurement that does not hold any more. Tunings that
+  // where it would replace a measurement that does not hold any more. Tunings that
   // several threads commit at a time go to the disk in one transaction.
   bool Commit(Tuning tuning, const Environment& environment, bool forced);
 
@@ -130,12 +129,13 @@ class Committer {
   void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
   // All of what the index has, with as much evidence as it is there.
   Tuning Whole(const lookup::IndexedTuning& known) REQUIRES(mutex_);
-  // Whether the tuning may not take the place of what is stored on disk: of what
-  // was measured and does not hold any more only a measurement does.
-  bool MustLeaveOnDisk(const Tuning& tuning) REQUIRES(mutex_);
-  // The tuning that the index has, or that this one stands in for. REQUIRES: it has one.
-  std::shared_ptr<const lookup::IndexedTuning> Outdated(const TuningKey& key) REQUIRES(mutex_);
-  // Serves it from memory.
+  // nullptr if nothing stands in for the key's stored tuning.
+  std::shared_ptr<const lookup::StandIn> StandInOf(const TuningKey& key) REQUIRES(mutex_);
+  // The outdated measured tuning that this one must not replace in the store, as only a
+  // measurement may; nullptr if there is none.
+  std::shared_ptr<const lookup::IndexedTuning> MustLeaveOnDisk(const Tuning& tuning)
+      REQUIRES(mutex_);
+  // Serves it from memory, see Commit.
   void ServeInstead(const Tuning& tuning, std::shared_ptr<const lookup::IndexedTuning> outdated)
       REQUIRES(mutex_);
   // A thread in Commit.
@@ -199,8 +199,6 @@ class Committer {
   CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<TuningKey, Pending> pending_ GUARDED_BY(mutex_);
-  // Served, and not to be written: see Commit.
-  std::map<TuningKey, Tuning> instead_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
   // Apart from mutex_, so that who comes while the disk is waited for can queue.
   mutable Mutex queue_mutex_;

@@ -1,9 +1,12 @@
 #include "server/convtuned/daemon.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -18,15 +21,13 @@
 #include "proto/base/program_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
-#include "server/convtuned/device_search.h"
 #include "server/convtuned/gpu_watch_process.h"
-#include "server/convtuned/health_reporter.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/decision/ranking.h"
 #include "server/logging/log.h"
 #include "server/logging/logging.h"
-#include "server/metrics/metrics_server.h"
+#include "server/metrics/families.h"
 #include "server/release/release_manager.h"
 #include "server/rpc/library_log.h"
 #include "server/rpc/server.h"
@@ -36,7 +37,7 @@ namespace convtune::convtuned {
 namespace {
 
 constexpr absl::Duration kSignalPoll = absl::Hours(1);
-// Of the time to end in, what running tunings get; the rest is for calls to
+// Of the longest graceful shutdown, what running tunings get; the rest is for calls to
 // end and for the store.
 constexpr double kDrainShare = 0.6;
 constexpr double kShutdownShare = 0.9;
@@ -123,11 +124,43 @@ absl::StatusOr<std::vector<std::unique_ptr<db::BundleLayer>>> OpenBases(
   return layers;
 }
 
-// What is known of the GPUs, and who says it to the world.
-struct Watched {
-  const devices::GpuHealth* gpus;
-  HealthReporter* health;
-};
+bool HasGpu(const std::vector<supervisor::DeviceSpec>& devices) {
+  return std::any_of(devices.begin(), devices.end(), [](const supervisor::DeviceSpec& device) {
+    return !device.environment.profile;
+  });
+}
+
+// True if there is a GPU now, for a daemon that was started before it was there: before the
+// driver's module, or while it was being partitioned. Runs the worker, as long as ProbeOptions'
+// limits allow, if there is a driver or a GPU was asked for by its number: on most machines
+// without a GPU there is none, and looking for it is free.
+bool GpuAppeared(const Flags& flags, StopSignals* signals) {
+  const bool driver = access("/dev/nvidiactl", F_OK) == 0 ||
+                      access("/proc/driver/nvidia", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+  if (flags.devices == "all" && !driver) return false;
+  ProbeOptions options;
+  options.worker = flags.worker;
+  options.devices = flags.devices;
+  options.stop = [signals] { return signals->stopped(); };
+  return HasGpu(ProbeDevices(options).devices);
+}
+
+// Has the health service say of "devices/NAME" whether that device has its GPU, of "devices"
+// whether all have, until the listener is taken away. Liveness and readiness have nothing to do
+// with it: what is known is answered without a device.
+void ReportHealth(devices::GpuHealth* gpus, rpc::Server* server) {
+  server->SetServing("devices", true);
+  gpus->SetListener(
+      [server, lost = std::set<std::string>()](const std::string& device, bool is_lost) mutable {
+        if (is_lost) {
+          lost.insert(device);
+        } else {
+          lost.erase(device);
+        }
+        server->SetServing(absl::StrCat("devices/", device), !is_lost);
+        server->SetServing("devices", lost.empty());
+      });
+}
 
 // At SIGHUP. All other settings stay as they were at the start.
 void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
@@ -150,8 +183,8 @@ void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
 // daemon is to start anew.
 absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::OutboxStore* outbox,
                            tuner::Tuner* tuner, const Clock* clock,
-                           const std::vector<std::string>& bundle_keys, const Watched& watched,
-                           DeviceSearch* search, StopSignals* signals) {
+                           const std::vector<std::string>& bundle_keys, devices::GpuHealth* gpus,
+                           bool wants_gpu, StopSignals* signals) {
   rpc::Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
@@ -165,8 +198,9 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   options.metrics.built = metrics::MetricsBuilt();
   std::unique_ptr<metrics::MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
-    ASSIGN_OR_RETURN(metrics, metrics::MetricsServer::Create(flags.metrics_address,
-                                                             {tuner, store, clock, watched.gpus}));
+    ASSIGN_OR_RETURN(
+        metrics, metrics::MetricsServer::Create(
+                     flags.metrics_address, metrics::DaemonFamilies({tuner, store, clock, gpus})));
     options.metrics.url = metrics->url();
     log::Info("metrics at $0", metrics->url());
   }
@@ -175,7 +209,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   for (const std::string& address : server->addresses()) {
     log::Info("listening on $0", address);
   }
-  watched.health->Attach(server.get());
+  ReportHealth(gpus, server.get());
   server->SetReady(true);
   signals->OnHangup([&flags, &server] { ReadSettingsAnew(flags, server.get()); });
   NotifySystemd("READY=1");
@@ -184,10 +218,13 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   TellWatchdog();
   const absl::Duration watchdog = WatchdogPeriod();
   bool appeared = false;
-  while (!appeared &&
-         !signals->WaitFor(std::clamp(search->next() - absl::Now(), absl::ZeroDuration(),
-                                      std::min(kSignalPoll, watchdog)))) {
-    appeared = search->Look();
+  absl::Time next_look = wants_gpu ? absl::Now() + flags.probe_interval : absl::InfiniteFuture();
+  while (!appeared && !signals->WaitFor(std::clamp(next_look - absl::Now(), absl::ZeroDuration(),
+                                                   std::min(kSignalPoll, watchdog)))) {
+    if (absl::Now() >= next_look) {
+      appeared = GpuAppeared(flags, signals);
+      next_look = absl::Now() + flags.probe_interval;
+    }
     tuner->Stats();  // stands still where the tuner's locks do
     TellWatchdog();
   }
@@ -203,7 +240,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   const absl::Time start = absl::Now();
   signals->OnHangup(nullptr);
   server->SetReady(false);
-  watched.health->Attach(nullptr);
+  gpus->SetListener(nullptr);
   // The tuner first: it calls every waiting caller back, so that their calls
   // end by themselves.
   tuner->Drain(start + longest * kDrainShare);
@@ -227,11 +264,8 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   keep_alive();
   ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
   keep_alive();
-  DeviceSearch search(flags, found, signals);
+  const bool wants_gpu = flags.devices != "none" && !HasGpu(found.devices);
   devices::GpuHealth gpu_health;
-  HealthReporter health;
-  gpu_health.SetListener(
-      [&health](const std::string& device, bool lost) { health.Note(device, lost); });
   for (const supervisor::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
   ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<GpuWatchProcess>> watchers,
                    WatchDevices(flags.worker, found.pci_bus_ids, &gpu_health));
@@ -265,10 +299,10 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     exit_status = RunOnce(tuner.get(), flags, signals);
     tuner->Drain(absl::Now());
     // The snapshot is what an init container is run for.
-    if (!tuner->releases()->Status().error.empty()) exit_status = 1;
+    if (!tuner->releases()->Status().error().empty()) exit_status = 1;
   } else if (!signals->stopped()) {
     served = Serve(flags, database.get(), database.get(), tuner.get(), &clock, bundle_keys,
-                   {&gpu_health, &health}, &search, signals);
+                   &gpu_health, wants_gpu, signals);
     if (served.ok() && *served) exit_status.reset();
   }
   tuner.reset();

@@ -5,11 +5,13 @@
 #include <cstdlib>
 #include <istream>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "proto/base/default_paths.h"
+#include "proto/base/duration.h"
 #include "proto/base/program_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
@@ -23,6 +25,13 @@ namespace convtune::convtuned {
 namespace {
 
 constexpr int kUsageError = 2;
+
+// --help shows these in a group of their own, behind those that are set often.
+constexpr char kSeldom[] = "Most people leave this alone";
+constexpr const char* kSeldomSet[] = {
+    "--worker",         "--node",          "--idle-timeout", "--hang-timeout",
+    "--probe-interval", "--drain-timeout", "--max-db-size",  "--allow-network-fs",
+    "--log-format",     "--wanted-budget", "--open-socket"};
 
 std::string EnvironmentName(const std::string& flag) {
   return absl::StrCat("CONVTUNE_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
@@ -58,18 +67,16 @@ struct Texts {
 };
 
 std::string CheckDuration(const std::string& text) {
-  absl::Duration value;
-  if (!absl::ParseDuration(text, &value) || value <= absl::ZeroDuration() ||
-      value > absl::Hours(24 * 365)) {
-    return "must be a time such as 500ms, 30s or 5m, more than 0 and at most a year";
+  const std::optional<absl::Duration> value = ParseDuration(text);
+  if (!value || *value <= absl::ZeroDuration() || *value > absl::Hours(24 * 365)) {
+    return "must be a time such as 500ms, 5m or 30d, more than 0 and at most a year";
   }
   return "";
 }
 
 std::string CheckIdleWait(const std::string& text) {
-  absl::Duration value;
-  const bool sound =
-      absl::ParseDuration(text, &value) && value >= absl::ZeroDuration() && value <= absl::Hours(1);
+  const std::optional<absl::Duration> value = ParseDuration(text);
+  const bool sound = value && *value >= absl::ZeroDuration() && *value <= absl::Hours(1);
   return sound ? "" : "must be a time such as 30s or 5m, at most 1h";
 }
 
@@ -103,7 +110,9 @@ CLI::Option* WithEnvironment(CLI::Option* option) {
 CLI::Option* AddTime(CLI::App* app, const std::string& name, absl::Duration* value,
                      const std::string& help,
                      std::string (*check)(const std::string&) = CheckDuration) {
-  const auto read = [value](const std::string& text) { absl::ParseDuration(text, value); };
+  const auto read = [value](const std::string& text) {
+    *value = ParseDuration(text).value_or(*value);
+  };
   return WithEnvironment(app->add_option_function<std::string>("--" + name, read, help)
                              ->default_str(absl::FormatDuration(*value))
                              ->check(check));
@@ -138,10 +147,10 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       "Kill a worker that is silent for this long at a candidate, or beyond a listing's budget");
   AddTime(app, "probe-interval", &flags->probe_interval,
           "Time between looks for a GPU while there is none");
-  AddTime(app, "drain-timeout", &flags->drain_timeout, "Time to end in after SIGTERM");
+  AddTime(app, "drain-timeout", &flags->drain_timeout, "Longest graceful shutdown after SIGTERM");
   add("tls-cert", flags->tls.cert, "PEM file: the server's certificate chain");
   add("tls-key", flags->tls.key, "PEM file: the server's private key");
-  add("tls-client-ca", flags->tls.client_ca, "PEM file: who signs clients' certificates");
+  add("tls-client-ca", flags->tls.client_ca, "PEM file: CAs that may sign client certificates");
   add("role", flags->roles,
       "ROLE=cert:IDENTITY: read, tune or admin to a client's certificate; * is every one; "
       "repeatable")
@@ -195,7 +204,7 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   add("dtype", texts->dtype, "Data type of every problem")->check(CLI::IsMember(InputTypeNames()));
   add("layout", texts->layout, "Layout of every problem")->check(CLI::IsMember({"nchw", "nhwc"}));
   add("batch", texts->batch, "Batch size of every problem")->check(CLI::Range(1, 1 << 30));
-  add("on", texts->on, "What to do about what is missing: tune or heuristic")
+  add("on", texts->on, "How to fill missing entries: tune or heuristic")
       ->capture_default_str()
       ->check(CLI::IsMember({"tune", "heuristic"}));
   AddTime(app, "time-budget", &flags->time_budget, "Time for one problem")->group("With --once");
@@ -279,6 +288,7 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args, bool read_tls) {
   app.set_config("--config", config_path, "File of settings (TOML)", !config_path.empty());
   AddServing(&app, &flags, &texts);
   AddPublishing(&app, &flags, &texts);
+  for (const char* flag : kSeldomSet) app.get_option(flag)->group(kSeldom);
   AddOnce(&app, &flags, &texts);
   ParsedFlags parsed;
   try {

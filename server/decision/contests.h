@@ -1,4 +1,5 @@
-// A Contest is a kind of caller that a winner is looked for.
+// A Contest is a kind of caller, such as one that has no workspace to give. Each kind has a
+// winner of its own. Plain functions.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,8 @@
 
 namespace convtune::decision {
 
-// Callers differ in what they can use. A contest is a set of candidates one of
-// which some caller will get as its answer; each has a bit in a mask. Named
-// for what its members have.
+// Callers differ in what they can use, so that not every candidate takes part in every
+// contest. A contest is named for what its candidates have, and has a bit in a mask.
 enum class Contest {
   kAny = 0,
   kNoWorkspace = 1,

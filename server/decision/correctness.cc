@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "convtune/worker/worker.pb.h"
 #include "proto/model/problem/reduction_length.h"
 
 namespace convtune::decision {
@@ -16,7 +17,8 @@ namespace {
 
 constexpr double kLargestBound = 0.25;
 constexpr double kSafety = 2;
-// Of the sum of n rounding errors: 8 standard deviations, were they independent.
+// The sum of n rounding errors is taken to be 8 standard deviations at most, as if they were
+// independent.
 constexpr double kDeviations = 8;
 // Partial sums of an element that a kernel adds up in less than f32: one for each block of
 // threads, of which more than a few hundred have nothing to do in parallel.
@@ -43,7 +45,7 @@ double AccumulationError(const ConvProblem& problem, const Candidate& candidate)
   return error;
 }
 
-// Of partial sums that are added up in f16, or in bf16 where tensors are. Their signs are
+// The error of partial sums that are added up in f16, or in bf16 where tensors are. Their signs are
 // random, as those of the inputs are, so that no partial sum is much larger than the
 // largest result, whatever the sum of absolute products is.
 double ReductionError(const ConvProblem& problem, const Candidate& candidate, double products) {
@@ -107,31 +109,31 @@ double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double
 }
 
 OutputVerdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
-                          const OutputReport& report) {
-  if (!report.out_of_bounds.empty()) {
+                          const worker::v1::Checked& report) {
+  if (!report.out_of_bounds().empty()) {
     return {QuarantineReason::kOutOfBounds,
-            absl::StrCat("wrote outside of its memory: ", report.out_of_bounds)};
+            absl::StrCat("wrote outside of its memory: ", report.out_of_bounds())};
   }
-  if (report.nonfinite > 0) {
+  if (report.nonfinite() > 0) {
     return {QuarantineReason::kNotFinite,
-            absl::StrCat("left ", report.nonfinite,
+            absl::StrCat("left ", report.nonfinite(),
                          " elements of its output NaN, infinite or not written")};
   }
-  if (!report.error) return {};
-  const double bound = ErrorBound(problem, candidate, report.magnitude);
+  if (!report.has_error()) return {};
+  const double bound = ErrorBound(problem, candidate, report.magnitude());
   // A NaN is not below any bound.
-  if (*report.error <= bound) return {};
+  if (report.error() <= bound) return {};
   if (problem.data_type() == DataType::kF32 && !candidate.has(NumericalNote::kTensorCore)) {
     Candidate with_tf32 = candidate;
     with_tf32.numerical_notes |= NoteBit(NumericalNote::kTensorCore);
-    if (*report.error <= ErrorBound(problem, with_tf32, report.magnitude)) {
+    if (report.error() <= ErrorBound(problem, with_tf32, report.magnitude())) {
       return {std::nullopt, "", /*uses_tf32=*/true};
     }
   }
   return {QuarantineReason::kWrongResult,
           absl::StrFormat("its result is wrong: it differs from the reference by %.3g of the "
                           "largest value, where rounding explains %.3g",
-                          *report.error, bound)};
+                          report.error(), bound)};
 }
 
 std::vector<bool> DoubtedFaults(const std::vector<Vote>& votes) {

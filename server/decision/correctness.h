@@ -10,19 +10,15 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
 
-namespace convtune::decision {
+namespace convtune::worker::v1 {
+class Checked;
+}  // namespace convtune::worker::v1
 
-// A worker's observations of a candidate's output; see convtune.worker.v1.Checked.
-struct OutputReport {
-  std::optional<double> error;
-  double magnitude = 0;
-  int64_t nonfinite = 0;
-  std::string out_of_bounds;
-};
+namespace convtune::decision {
 
 // Largest error, as in Candidate::error, that rounding explains, given what the
 // problem's types and the candidate's notes allow; the formula and its sources
-// are in README.md. `magnitude`: of the report. At most 0.25: what is further
+// are in README.md. `magnitude`: as the worker reports it. At most 0.25: what is further
 // away is wrong whatever it was computed with.
 double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double magnitude);
 
@@ -36,8 +32,9 @@ struct OutputVerdict {
   bool uses_tf32 = false;
 };
 
+// Judges what a worker reports of the candidate's output.
 OutputVerdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
-                          const OutputReport& report);
+                          const worker::v1::Checked& report);
 
 // One candidate in the vote on whether candidates are wrong or what checks them.
 struct Vote {

@@ -12,7 +12,7 @@ namespace {
 // Rank k, from 1, such that no more than `tail` of all samples of size n have
 // their k-th smallest value above the median; 0 if there is none.
 size_t LowerRank(size_t n, double tail) {
-  // Of the binomial distribution with p = 1/2.
+  // Terms of the binomial distribution with p = 1/2.
   double log_term = -static_cast<double>(n) * std::log(2.0);
   double cumulative = 0;
   size_t rank = 0;
@@ -25,8 +25,8 @@ size_t LowerRank(size_t n, double tail) {
   return rank;
 }
 
-double Nth(std::vector<double>* values, size_t place) {
-  const auto at = values->begin() + static_cast<std::ptrdiff_t>(place);
+double Nth(std::vector<double>* values, size_t nth) {
+  const auto at = values->begin() + static_cast<std::ptrdiff_t>(nth);
   std::nth_element(values->begin(), at, values->end());
   return *at;
 }

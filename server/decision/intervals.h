@@ -37,14 +37,14 @@ std::vector<double> RoundRatiosInCycles(const Series& a, const Series& b);
 struct RatioEstimate {
   int rounds = 0;  // that could be compared
   double median = 0;
-  // Of the median; of all ratios if they are too few for one. [0, infinity] for
+  // The interval of the median; of all ratios if they are too few for one. [0, infinity] for
   // none.
   Interval interval;
   bool sure = false;  // there were enough ratios for an interval of the median
 };
 
 RatioEstimate EstimateRatio(const Series& a, const Series& b, double tail);
-// Of `ratios`, one of each round.
+// Estimates from `ratios`, one of each round.
 RatioEstimate EstimateRatio(std::vector<double> ratios, double tail);
 
 }  // namespace convtune::decision

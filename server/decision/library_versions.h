@@ -1,3 +1,4 @@
+// WhyOutdated says why a tuning does not hold for the libraries that there are. Pure functions.
 #pragma once
 
 #include <map>

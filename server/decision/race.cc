@@ -12,7 +12,7 @@
 namespace convtune::decision {
 namespace {
 
-using Places = std::vector<size_t>;
+using Numbers = std::vector<size_t>;
 
 int ValidRounds(const Series& series) {
   return static_cast<int>(std::count_if(series.begin(), series.end(),
@@ -27,12 +27,12 @@ double MedianTime(const Series& series) {
   return Median(std::move(times));
 }
 
-Places MembersOf(const std::vector<Contender>& contenders, const std::vector<Series>& series,
-                 const Places& runners, int contest) {
-  Places members;
-  for (const size_t place : runners) {
-    if ((contenders[place].contests >> contest & 1U) != 0 && ValidRounds(series[place]) > 0) {
-      members.push_back(place);
+Numbers MembersOf(const std::vector<Contender>& contenders, const std::vector<Series>& series,
+                  const Numbers& runners, int contest) {
+  Numbers members;
+  for (const size_t number : runners) {
+    if ((contenders[number].contests >> contest & 1U) != 0 && ValidRounds(series[number]) > 0) {
+      members.push_back(number);
     }
   }
   return members;
@@ -41,13 +41,13 @@ Places MembersOf(const std::vector<Contender>& contenders, const std::vector<Ser
 // Who stays: leaders that are followed, those who follow them, and, as long as
 // somebody else does, the stock choice and the fastest of all: everybody is
 // compared with these two in the end.
-Places Stay(const std::vector<Contender>& contenders, const Places& runners, size_t fastest,
-            const std::set<size_t>& racing) {
-  Places stay;
+Numbers Stay(const std::vector<Contender>& contenders, const Numbers& runners, size_t fastest,
+             const std::set<size_t>& racing) {
+  Numbers stay;
   if (racing.empty()) return stay;
-  for (const size_t place : runners) {
-    if (racing.contains(place) || contenders[place].stock || place == fastest) {
-      stay.push_back(place);
+  for (const size_t number : runners) {
+    if (racing.contains(number) || contenders[number].stock || number == fastest) {
+      stay.push_back(number);
     }
   }
   return stay;
@@ -55,32 +55,32 @@ Places Stay(const std::vector<Contender>& contenders, const Places& runners, siz
 
 }  // namespace
 
-size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& places) {
+size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& numbers) {
   // Whoever ran most, and of these the fastest, is who the others are compared
   // with.
-  size_t yardstick = places[0];
+  size_t yardstick = numbers[0];
   int most = -1;
   double least = 0;
-  for (const size_t place : places) {
-    const int valid = ValidRounds(series[place]);
+  for (const size_t number : numbers) {
+    const int valid = ValidRounds(series[number]);
     if (valid < most) continue;
-    const double median = MedianTime(series[place]);
+    const double median = MedianTime(series[number]);
     if (valid > most || median < least) {
-      yardstick = place;
+      yardstick = number;
       most = valid;
       least = median;
     }
   }
   size_t leader = yardstick;
   double lowest = 1;
-  for (const size_t place : places) {
+  for (const size_t number : numbers) {
     // One that left early was behind then, whatever its few rounds say.
-    if (2 * ValidRounds(series[place]) < most) continue;
-    const std::vector<double> ratios = RoundRatios(series[place], series[yardstick]);
+    if (2 * ValidRounds(series[number]) < most) continue;
+    const std::vector<double> ratios = RoundRatios(series[number], series[yardstick]);
     if (ratios.empty()) continue;
     const double median = Median(ratios);
     if (median < lowest) {
-      leader = place;
+      leader = number;
       lowest = median;
     }
   }
@@ -97,18 +97,18 @@ RaceStep NextStep(const RacePolicy& policy, const std::vector<Contender>& conten
   size_t fastest = 0;
   bool hopeless = rounds >= policy.noise_rounds;
   for (int contest = 0; contest < kContests; ++contest) {
-    const Places members = MembersOf(contenders, series, runners, contest);
+    const Numbers members = MembersOf(contenders, series, runners, contest);
     if (members.empty()) continue;
     const size_t leader = Leader(series, members);
     if (contest == static_cast<int>(Contest::kAny)) fastest = leader;
     bool followed = screening;
-    for (const size_t place : members) {
-      if (place == leader) continue;
-      if (look.BehindBy(place, leader) > 0) continue;
-      if (!screening && look.KnownAsFast(place, leader)) continue;
+    for (const size_t number : members) {
+      if (number == leader) continue;
+      if (look.BehindBy(number, leader) > 0) continue;
+      if (!screening && look.KnownAsFast(number, leader)) continue;
       followed = true;
-      racing.insert(place);
-      hopeless = hopeless && look.Hopeless(place, leader);
+      racing.insert(number);
+      hopeless = hopeless && look.Hopeless(number, leader);
     }
     if (followed) racing.insert(leader);
   }
@@ -133,29 +133,29 @@ RaceStep NextStep(const RacePolicy& policy, const std::vector<Contender>& conten
 
 Race::Race(const RacePolicy& policy, std::vector<Contender> contenders)
     : policy_(policy), contenders_(std::move(contenders)), series_(contenders_.size()) {
-  for (size_t place = 0; place < contenders_.size(); ++place) runners_.push_back(place);
+  for (size_t number = 0; number < contenders_.size(); ++number) runners_.push_back(number);
 }
 
-void Race::Add(size_t place, int round, const RunSample& run) {
-  Series& series = series_[place];
+void Race::Add(size_t number, int round, const RunSample& run) {
+  Series& series = series_[number];
   if (static_cast<int>(series.size()) <= round) series.resize(static_cast<size_t>(round) + 1);
   series[static_cast<size_t>(round)] = run;
 }
 
-void Race::Leave(size_t place) {
-  series_[place].clear();
-  std::erase(runners_, place);
+void Race::Leave(size_t number) {
+  series_[number].clear();
+  std::erase(runners_, number);
 }
 
 std::vector<size_t> Race::LeaveOtherKind() {
   const bool blocked = CountsBlocked(series_);
   std::vector<size_t> leaving;
-  for (size_t place = 0; place < series_.size(); ++place) {
-    if (ValidRounds(series_[place]) > 0 && CountsBlocked(series_[place]) != blocked) {
-      leaving.push_back(place);
+  for (size_t number = 0; number < series_.size(); ++number) {
+    if (ValidRounds(series_[number]) > 0 && CountsBlocked(series_[number]) != blocked) {
+      leaving.push_back(number);
     }
   }
-  for (const size_t place : leaving) Leave(place);
+  for (const size_t number : leaving) Leave(number);
   return leaving;
 }
 
@@ -173,19 +173,19 @@ RaceStep Race::Next() {
 void Race::NoteWhoIsBehind(const std::vector<Series>& samples) {
   RaceLook look(policy_, samples, rounds_);
   const size_t leader = Leader(samples, runners_);
-  for (const size_t place : runners_) {
-    const double by = look.BehindBy(place, leader);
+  for (const size_t number : runners_) {
+    const double by = look.BehindBy(number, leader);
     if (by <= 0) continue;
-    Behind& behind = behind_[place];
+    Behind& behind = behind_[number];
     if (by > behind.low) behind = {leader, by};
   }
 }
 
 std::vector<TimeEstimate> Race::Estimates() const {
   std::vector<TimeEstimate> estimates = Summarize(Samples());
-  for (const auto& [place, behind] : behind_) {
+  for (const auto& [number, behind] : behind_) {
     const double least = behind.low * estimates[behind.leader].median_us;
-    TimeEstimate& estimate = estimates[place];
+    TimeEstimate& estimate = estimates[number];
     estimate.low_us = std::max(estimate.low_us, least);
     estimate.median_us = std::max(estimate.median_us, least);
     estimate.high_us = std::max(estimate.high_us, least);

@@ -22,16 +22,16 @@ namespace convtune::decision {
 
 struct RacePolicy {
   int screen_rounds = 3;
-  // Left behind after the screening: slower than the leader by this factor in
+  // A candidate leaves after the screening if it is slower than the leader by this factor in
   // each of its rounds.
   double screen_factor = 1.1;
   // Rounds when the race is looked at first, the screening's included; below
   // twelve nobody can be known to be slower at `tail`.
   int first_look = 12;
-  // From one look to the next.
+  // The factor from the rounds of one look to those of the next.
   double growth = 1.5;
   int max_rounds = 93;
-  // As fast as the leader: known to be slower by no more than this share.
+  // A candidate counts as fast as the leader if it is slower by no more than this share.
   double equivalence = 0.015;
   // Chance of taking one for slower, or for as fast, that is not, at one look.
   double tail = 0.001;
@@ -46,7 +46,7 @@ struct Contender {
 };
 
 struct RaceStep {
-  // Places of those that run next; empty if the race is over.
+  // The numbers of those that run next; empty if the race is over.
   std::vector<size_t> runners;
   int rounds = 0;
   // All run, and who is far behind leaves: short samples show that.
@@ -56,8 +56,8 @@ struct RaceStep {
 };
 
 // The next step of a race whose candidates gave `series` in `rounds` rounds,
-// the last of which `runners` ran (at the start: all that can run). Contenders
-// and series go by place. Pure.
+// the last of which `runners` ran (at the start: all that can run). A contender's number
+// is its index in `contenders`, and that of its series. Pure.
 RaceStep NextStep(const RacePolicy& policy, const std::vector<Contender>& contenders,
                   const std::vector<Series>& series, const std::vector<size_t>& runners,
                   int rounds);
@@ -68,24 +68,24 @@ class Race {
   // All contenders can run.
   Race(const RacePolicy& policy, std::vector<Contender> contenders);
 
-  // The runs of a round of the last step. REQUIRES: `place` is one of its
+  // The runs of a round of the last step. REQUIRES: `number` is one of its
   // runners, and `round` one of its rounds: rounds() up to rounds() + its
   // number of rounds - 1.
-  void Add(size_t place, int round, const RunSample& run);
+  void Add(size_t number, int round, const RunSample& run);
   // It runs no more, and nothing that it gave counts.
-  void Leave(size_t place);
+  void Leave(size_t number);
   // Removes the runners whose samples are not of the kind that counts (see CountsBlocked),
-  // since they cannot be compared with the others'. Returns their places.
+  // since they cannot be compared with the others'. Returns their numbers.
   std::vector<size_t> LeaveOtherKind();
   // Ends the last step, and gives the next one.
   RaceStep Next();
 
   int rounds() const { return rounds_; }
-  // Behind the last round of the last step.
+  // The number behind that of the last step's last round.
   int end_round() const { return rounds_ + step_rounds_; }
-  // Those of the last step that did not leave.
+  // The numbers of the last step's runners that did not leave.
   const std::vector<size_t>& runners() const { return runners_; }
-  // By place; samples that are discarded are 0.
+  // Each contender's samples, by its number; those that are discarded are 0.
   std::vector<Series> Samples() const;
   // Summarize(Samples()); and of whoever was known to be slower at some look,
   // no time is below what was known then.
@@ -110,8 +110,8 @@ class Race {
   int step_rounds_ = 0;
 };
 
-// The place with the lowest time, of those that ran in half of the rounds at
-// least: by the median of the ratios to the one that ran in most. REQUIRES: `places` is not empty.
-size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& places);
+// The number of the one with the lowest time, of those that ran in half of the rounds at
+// least: by the median of the ratios to the one that ran in most. REQUIRES: `numbers` is not empty.
+size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& numbers);
 
 }  // namespace convtune::decision

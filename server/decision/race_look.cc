@@ -9,16 +9,16 @@ namespace convtune::decision {
 RaceLook::RaceLook(const RacePolicy& policy, const std::vector<Series>& series, int rounds)
     : policy_(policy), series_(series), rounds_(rounds) {}
 
-const RatioEstimate& RaceLook::Ratio(size_t place, size_t leader) {
-  const auto [found, made] = ratios_.try_emplace({place, leader});
-  if (made) found->second = EstimateRatio(series_[place], series_[leader], policy_.tail);
+const RatioEstimate& RaceLook::Ratio(size_t number, size_t leader) {
+  const auto [found, made] = ratios_.try_emplace({number, leader});
+  if (made) found->second = EstimateRatio(series_[number], series_[leader], policy_.tail);
   return found->second;
 }
 
-double RaceLook::ScreenedBy(size_t place, size_t leader) const {
+double RaceLook::ScreenedBy(size_t number, size_t leader) const {
   double lowest = 0;
   for (const auto ratios_in : {RoundRatios, RoundRatiosInCycles}) {
-    const std::vector<double> ratios = ratios_in(series_[place], series_[leader]);
+    const std::vector<double> ratios = ratios_in(series_[number], series_[leader]);
     if (static_cast<int>(ratios.size()) < policy_.screen_rounds) return 0;
     const double least = *std::min_element(ratios.begin(), ratios.end());
     if (least <= policy_.screen_factor) return 0;
@@ -27,25 +27,25 @@ double RaceLook::ScreenedBy(size_t place, size_t leader) const {
   return lowest;
 }
 
-double RaceLook::BehindBy(size_t place, size_t leader) {
-  if (place == leader) return 0;
-  if (rounds_ < policy_.first_look) return ScreenedBy(place, leader);
-  const RatioEstimate& ratio = Ratio(place, leader);
+double RaceLook::BehindBy(size_t number, size_t leader) {
+  if (number == leader) return 0;
+  if (rounds_ < policy_.first_look) return ScreenedBy(number, leader);
+  const RatioEstimate& ratio = Ratio(number, leader);
   if (!ratio.sure || ratio.interval.low <= 1) return 0;
   if (rounds_ >= policy_.noise_rounds) return ratio.interval.low;
   const double in_cycles =
-      EstimateRatio(RoundRatiosInCycles(series_[place], series_[leader]), policy_.tail)
+      EstimateRatio(RoundRatiosInCycles(series_[number], series_[leader]), policy_.tail)
           .interval.low;
   return in_cycles > 1 ? std::min(in_cycles, ratio.interval.low) : 0;
 }
 
-bool RaceLook::KnownAsFast(size_t place, size_t leader) {
-  const RatioEstimate& ratio = Ratio(place, leader);
+bool RaceLook::KnownAsFast(size_t number, size_t leader) {
+  const RatioEstimate& ratio = Ratio(number, leader);
   return ratio.sure && ratio.interval.high <= 1 + policy_.equivalence;
 }
 
-bool RaceLook::Hopeless(size_t place, size_t leader) {
-  const RatioEstimate& whole = Ratio(place, leader);
+bool RaceLook::Hopeless(size_t number, size_t leader) {
+  const RatioEstimate& whole = Ratio(number, leader);
   if (!whole.sure) return false;
   const double half_width = (whole.interval.high - whole.interval.low) / 2;
   const double wanted = std::max(policy_.equivalence / 2, 0.8 * (whole.median - 1));
@@ -55,7 +55,7 @@ bool RaceLook::Hopeless(size_t place, size_t leader) {
     return Series(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2));
   };
   const RatioEstimate half =
-      EstimateRatio(first_half(series_[place]), first_half(series_[leader]), policy_.tail);
+      EstimateRatio(first_half(series_[number]), first_half(series_[leader]), policy_.tail);
   const auto noise = [](const RatioEstimate& estimate) {
     return (estimate.interval.high - estimate.interval.low) *
            std::sqrt(static_cast<double>(estimate.rounds));

@@ -22,18 +22,18 @@ class RaceLook {
   // is, if that is beyond policy.screen_factor; later the lower end of the
   // interval. As long as there are few rounds it must be so in clock cycles
   // too: by chance, one candidate may have had all the low clocks.
-  double BehindBy(size_t place, size_t leader);
+  double BehindBy(size_t number, size_t leader);
 
   // It is not slower than the leader by more than policy.equivalence.
-  bool KnownAsFast(size_t place, size_t leader);
+  bool KnownAsFast(size_t number, size_t leader);
 
   // True if even twice the most rounds would not settle the pair, and the
   // noise that this follows from was much the same in the first half.
-  bool Hopeless(size_t place, size_t leader);
+  bool Hopeless(size_t number, size_t leader);
 
  private:
-  const RatioEstimate& Ratio(size_t place, size_t leader);
-  double ScreenedBy(size_t place, size_t leader) const;
+  const RatioEstimate& Ratio(size_t number, size_t leader);
+  double ScreenedBy(size_t number, size_t leader) const;
 
   const RacePolicy& policy_;
   const std::vector<Series>& series_;

@@ -90,7 +90,7 @@ void RoundToRecord(Candidate* candidate) {
   }
 }
 
-// Both are incomplete, and neither would make the other less clean.
+// True if both tunings are incomplete, and neither would make the other less clean.
 bool CanBeJoined(const Tuning& stored, const Tuning& made) {
   return made.evidence == Evidence::kIncomplete && stored.evidence == Evidence::kIncomplete &&
          made.conditions.clean() == stored.conditions.clean();

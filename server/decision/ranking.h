@@ -68,7 +68,7 @@ void NoteFailedStock(Tuning* tuning);
 bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete_reasons,
                      const std::vector<Candidate>& candidates);
 
-// After candidates were quarantined. Where nothing that ran is left, the tuning
+// To be called after candidates were quarantined. Where nothing that ran is left, the tuning
 // is incomplete, so that any with a result takes its place. See NoteFailedStock
 // besides.
 void NoteQuarantined(Tuning* tuning);

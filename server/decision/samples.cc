@@ -15,8 +15,8 @@ constexpr int kPasses = 3;
 // The value that three quarters are at most; 1 of nothing.
 double UpperQuartile(std::vector<double>* values) {
   if (values->empty()) return 1;
-  const size_t place = (3 * values->size() + 3) / 4 - 1;
-  const auto at = values->begin() + static_cast<std::ptrdiff_t>(place);
+  const size_t nth = (3 * values->size() + 3) / 4 - 1;
+  const auto at = values->begin() + static_cast<std::ptrdiff_t>(nth);
   std::nth_element(values->begin(), at, values->end());
   return *at;
 }

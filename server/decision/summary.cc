@@ -10,7 +10,7 @@
 namespace convtune::decision {
 namespace {
 
-// On either side: 99% in all.
+// The chance on either side of an interval: 99% lie inside.
 constexpr double kTail = 0.005;
 
 TimeEstimate SummarizeAlone(const Series& series) {
@@ -29,18 +29,18 @@ TimeEstimate SummarizeAlone(const Series& series) {
 
 std::vector<TimeEstimate> Summarize(const std::vector<Series>& series) {
   std::vector<TimeEstimate> estimates;
-  std::vector<size_t> places;
-  for (size_t place = 0; place < series.size(); ++place) {
-    estimates.push_back(SummarizeAlone(series[place]));
-    if (estimates.back().sample_count > 0) places.push_back(place);
+  std::vector<size_t> numbers;
+  for (size_t number = 0; number < series.size(); ++number) {
+    estimates.push_back(SummarizeAlone(series[number]));
+    if (estimates.back().sample_count > 0) numbers.push_back(number);
   }
-  if (places.empty()) return estimates;
-  const size_t leader = Leader(series, places);
+  if (numbers.empty()) return estimates;
+  const size_t leader = Leader(series, numbers);
   const double unit = estimates[leader].median_us;
-  for (const size_t place : places) {
-    const RatioEstimate ratio = EstimateRatio(series[place], series[leader], kTail);
+  for (const size_t number : numbers) {
+    const RatioEstimate ratio = EstimateRatio(series[number], series[leader], kTail);
     if (ratio.rounds == 0) continue;
-    TimeEstimate& estimate = estimates[place];
+    TimeEstimate& estimate = estimates[number];
     estimate.median_us = unit * std::max(ratio.median, 1.0);
     estimate.low_us = unit * ratio.interval.low;
     estimate.high_us = std::max(unit * ratio.interval.high, estimate.median_us);

@@ -7,16 +7,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/logging/log.h"
+#include "server/tuning/worker_requests.h"
 
 namespace convtune::devices {
 namespace {
 
 // How often a thread without work looks after its worker.
 constexpr absl::Duration kTick = absl::Milliseconds(500);
-// Of how long work took, in nanoseconds: a heuristic takes milliseconds, a
+// The buckets of how long work took, in nanoseconds: a heuristic takes milliseconds, a
 // tuning seconds, an exhaustive one minutes.
 constexpr std::array<int64_t, 14> kWorkBounds = {
     1'000'000,      5'000'000,      10'000'000,      50'000'000,       100'000'000,
@@ -27,27 +29,65 @@ constexpr std::array<int64_t, 14> kWorkBounds = {
 // with what can be known by then.
 constexpr absl::Duration kLastAttempt = absl::Seconds(1);
 
-// Says when what is late has to give way: the queue is shut, or other work waits
-// for long.
-class LateWorkLimit {
- public:
-  LateWorkLimit(const jobs::TuningQueue* queue, absl::Duration timeout)
-      : queue_(queue), timeout_(timeout) {}
-
-  bool IsOver() {
-    if (queue_->shut()) return true;
-    const absl::Time now = absl::Now();
-    waits_since_ = queue_->depth() > 0 ? std::min(waits_since_, now) : absl::InfiniteFuture();
-    return now - waits_since_ >= timeout_;
+// Prepares, checks and times nothing but `suspect`. OK if the worker survives it,
+// whether the candidate works or not.
+absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
+                      supervisor::WorkerClient* client) {
+  const bool measures = client->measures();
+  std::optional<int> found;
+  worker::v1::Request open = tuning::OpenRequest(spec, measures);
+  // The other API's listing takes time, and the legacy one runs what it lists.
+  if (ApiOf(suspect) == Api::kGraph) {
+    open.mutable_open_problem()->set_legacy_api(false);
+  } else {
+    open.mutable_open_problem()->set_graph_api(false);
   }
-
- private:
-  const jobs::TuningQueue* const queue_;
-  const absl::Duration timeout_;
-  absl::Time waits_since_ = absl::InfiniteFuture();
-};
+  const auto look_for_it = [&](const worker::v1::Reply& reply) {
+    const auto candidate = tuning::ReadListed(reply.listed().candidate());
+    if (candidate && candidate->id == suspect) found = reply.listed().index();
+  };
+  RETURN_IF_ERROR(client->Call(open, look_for_it).status());
+  if (!found) return client->CloseProblem();
+  const int64_t budget_ms = absl::ToInt64Milliseconds(spec.options.time_budget);
+  bool ready = false;
+  worker::v1::Request prepare;
+  prepare.mutable_prepare()->add_indexes(*found);
+  prepare.mutable_prepare()->set_time_budget_ms(budget_ms);
+  const auto see_whether = [&](const worker::v1::Reply& reply) { ready = reply.prepared().ok(); };
+  RETURN_IF_ERROR(client->Call(prepare, see_whether).status());
+  if (ready && measures && spec.kind == jobs::WorkKind::kTune) {
+    worker::v1::Request check;
+    check.mutable_check()->add_indexes(*found);
+    check.mutable_check()->set_time_budget_ms(budget_ms);
+    RETURN_IF_ERROR(client->Call(check).status());
+    worker::v1::Request measure;
+    measure.mutable_measure()->add_indexes(*found);
+    measure.mutable_measure()->set_rounds(3);
+    measure.mutable_measure()->set_time_budget_ms(budget_ms);
+    RETURN_IF_ERROR(client->Call(measure).status());
+  }
+  return client->CloseProblem();
+}
 
 }  // namespace
+
+QuarantineEntry Blame(const CandidateId& candidate, const supervisor::WorkerLoss& loss,
+                      absl::Duration budget, int checker_version) {
+  QuarantineEntry entry;
+  entry.candidate = candidate;
+  entry.checker_version = checker_version;
+  if (!loss.hung) {
+    entry.reason = QuarantineReason::kCrashed;
+    entry.message = absl::StrCat("took its worker down twice: ", loss.reason);
+    return entry;
+  }
+  absl::string_view how = loss.reason;
+  if (!absl::ConsumePrefix(&how, "hung: ")) absl::ConsumePrefix(&how, "hung ");
+  entry.reason = QuarantineReason::kHung;
+  entry.hang_budget = budget;
+  entry.message = absl::StrCat("hung with a budget of ", absl::FormatDuration(budget), ": ", how);
+  return entry;
+}
 
 absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(Options options) {
   ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> token, CancelToken::Create());
@@ -59,20 +99,13 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
       environment_text_(options_.device.environment.ToText()),
       self_check_key_(supervisor::SelfCheckCache::KeyOf(options_.device)),
       token_(std::move(token)),
-      judge_({[this]() -> absl::StatusOr<supervisor::WorkerClient*> {
-                RETURN_IF_ERROR(EnsureWorker());
-                return client_.get();
-              },
-              [this] { return TakeLoss(); }, [this] { client_.reset(); }, token_.get()}),
       succeeded_(kWorkBounds),
       failed_(kWorkBounds),
       cancelled_(kWorkBounds),
       backoff_(options_.backoff_initial) {
   status_.name = options_.device.name;
   status_.environment = options_.device.environment.Name();
-  if (options_.self_checks != nullptr) {
-    status_.self_check = options_.self_checks->Find(self_check_key_).passed;
-  }
+  status_.self_check = options_.self_checks->Find(self_check_key_).passed;
   options_.queue->AddAvailable(1);
   // Whatever the worker is at then, it may never end by itself. An item that is
   // taken just now resets the token, and asks for the GPU after that.
@@ -242,9 +275,7 @@ absl::Status DeviceRunner::EnsureWorker() {
       return absl::CancelledError("cancelled");
     }
     const auto lost_steps = [this] {
-      return options_.self_checks != nullptr
-                 ? options_.self_checks->Find(self_check_key_).lost_steps
-                 : 0;
+      return options_.self_checks->Find(self_check_key_).lost_steps;
     };
     const uint32_t lost_before = lost_steps();
     if (std::popcount(lost_before) > kMostStepsLost) {
@@ -322,12 +353,35 @@ supervisor::WorkerLoss DeviceRunner::TakeLoss() {
   return loss;
 }
 
-absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(const jobs::WorkSpec& spec,
-                                                                   const CandidateId& suspect,
-                                                                   const JudgeLimits& limits) {
-  ASSIGN_OR_RETURN(std::optional<QuarantineEntry> entry, judge_.Judge(spec, suspect, limits));
-  if (entry) Quarantine(spec.key, *entry);
-  return entry;
+absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(
+    const jobs::WorkSpec& spec, const CandidateId& suspect, absl::Time end,
+    const std::function<bool()>& gives_way) {
+  for (int kills = 0; kills <= kOutsideKills; ++kills) {
+    if (absl::Now() >= end || (gives_way && gives_way())) {
+      return absl::DeadlineExceededError("there is no more time");
+    }
+    RETURN_IF_ERROR(EnsureWorker());
+    const int checker_version = client_->hello().checker_version();
+    client_->SetEnd(end);
+    client_->SetGivesWay(gives_way);
+    // The worker survives it, or there is a loss; whether it works is no matter.
+    const absl::Status status = RunAlone(spec, suspect, client_.get());
+    client_->SetEnd(absl::InfiniteFuture());
+    client_->SetGivesWay(nullptr);
+    if (client_->pending()) {
+      client_.reset();
+      return status;
+    }
+    if (!client_->loss()) return std::nullopt;
+    const supervisor::WorkerLoss loss = TakeLoss();
+    if (token_->cancelled()) return absl::CancelledError("cancelled");
+    if (loss.killed_from_outside) continue;
+    if (!loss.suspect) return std::nullopt;
+    const QuarantineEntry entry = Blame(suspect, loss, spec.options.time_budget, checker_version);
+    Quarantine(spec.key, entry);
+    return std::make_optional(entry);
+  }
+  return std::nullopt;
 }
 
 void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
@@ -376,12 +430,18 @@ bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* l
 }
 
 void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
-  LateWorkLimit limit(options_.queue, options_.late_work_timeout);
-  const auto gives_way = [&limit] { return limit.IsOver(); };
+  // Late work gives way to work that waits for long, and where the queue is shut.
+  absl::Time waits_since = absl::InfiniteFuture();
+  const auto gives_way = [this, &waits_since] {
+    if (options_.queue->shut()) return true;
+    const absl::Time now = absl::Now();
+    waits_since = options_.queue->depth() > 0 ? std::min(waits_since, now) : absl::InfiniteFuture();
+    return now - waits_since >= options_.late_work_timeout;
+  };
   const bool pending = client_ != nullptr && client_->pending();
   if (!pending || FinishPending(gives_way, &late)) {
     for (const CandidateId& suspect : late.suspects) {
-      const auto judged = Judge(spec, suspect, {absl::InfiniteFuture(), gives_way});
+      const auto judged = Judge(spec, suspect, absl::InfiniteFuture(), gives_way);
       if (judged.ok()) continue;
       log::Info("$0: $1 of $2 is not tried alone: $3", options_.device.name, ToText(suspect),
                 spec.key.problem_text, judged.status().ToString());
@@ -455,7 +515,7 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
       bool explained = false;
       if (suspected) {
         // Tried as in the whole item: what is slow is not to be taken for hung.
-        const auto guilt = Judge(item->spec, suspect->second, {end, nullptr});
+        const auto guilt = Judge(item->spec, suspect->second, end, nullptr);
         if (guilt.ok() && *guilt) {
           input.quarantined.emplace(suspect->second, **guilt);
         } else if (absl::IsDeadlineExceeded(guilt.status())) {

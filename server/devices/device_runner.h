@@ -21,7 +21,6 @@
 #include "proto/base/mutex.h"
 #include "server/commit/committer.h"
 #include "server/devices/gpu_health.h"
-#include "server/devices/suspect_judge.h"
 #include "server/jobs/tuning_queue.h"
 #include "server/supervisor/device.h"
 #include "server/supervisor/worker_client.h"
@@ -38,8 +37,7 @@ class DeviceRunner {
     commit::Committer* committer = nullptr;  // outlives it
     const Clock* clock = nullptr;            // outlives it
     GpuHealth* gpu_health = nullptr;         // outlives it; nullptr: nothing is known of the GPU
-    supervisor::SelfCheckCache* self_checks =
-        nullptr;  // outlives it; nullptr: nothing is remembered
+    supervisor::SelfCheckCache* self_checks = nullptr;  // outlives it
     // As in Tuner::Options.
     absl::Duration idle_timeout;
     absl::Duration backoff_initial;
@@ -72,6 +70,8 @@ class DeviceRunner {
     std::vector<CandidateId> suspects;      // that there was no time to try alone
   };
 
+  // Kills from outside after which a candidate, or an item, is tried again.
+  static constexpr int kOutsideKills = 5;
   // Failed starts after which an item is given up.
   static constexpr int kStartAttempts = 3;
   // Steps of a self-check that may be lost: with more no worker is started until the daemon is.
@@ -99,10 +99,13 @@ class DeviceRunner {
   bool FinishPending(const std::function<bool()>& gives_way, Late* late);
   // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
   absl::Status EnsureWorker();
-  // As SuspectJudge::Judge; quarantines the suspect if it is guilty.
+  // Finds out whether a worker was lost for the candidate that it was touching: quarantines the
+  // suspect, and returns its entry, if it takes a worker down alone as well. Errors:
+  // DEADLINE_EXCEEDED if `end` comes before, or `gives_way` (see WorkerClient::SetGivesWay)
+  // says so, and EnsureWorker's.
   absl::StatusOr<std::optional<QuarantineEntry>> Judge(const jobs::WorkSpec& spec,
-                                                       const CandidateId& suspect,
-                                                       const JudgeLimits& limits);
+                                                       const CandidateId& suspect, absl::Time end,
+                                                       const std::function<bool()>& gives_way);
   // Fills in key and time.
   void Quarantine(const TuningKey& key, QuarantineEntry entry);
   // Lifts quarantines that did not hold for this tuning, of candidates that it
@@ -121,7 +124,6 @@ class DeviceRunner {
   const std::string environment_text_;
   const std::string self_check_key_;
   const std::unique_ptr<CancelToken> token_;
-  const SuspectJudge judge_;
   std::atomic<int64_t> requests_{0};
   Histogram succeeded_;
   Histogram failed_;
@@ -139,5 +141,10 @@ class DeviceRunner {
   supervisor::DeviceStatus status_ GUARDED_BY(mutex_);
   std::thread thread_;
 };
+
+// The entry, without key and time, of a candidate that a worker of this checker version was
+// lost for, in a tuning with this budget.
+QuarantineEntry Blame(const CandidateId& candidate, const supervisor::WorkerLoss& loss,
+                      absl::Duration budget, int checker_version);
 
 }  // namespace convtune::devices

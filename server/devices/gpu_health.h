@@ -1,3 +1,5 @@
+// A GpuHealth holds the state of the GPUs: whether each is lost, and the errors that the
+// driver reported.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +31,7 @@ struct GpuStatus {
   std::map<int64_t, int64_t> xids;  // the number of reports of each
 };
 
-// A GpuHealth holds the state of the GPUs: whether each is lost, and the errors that the
-// driver reported. The watchers write it, the devices read it. Thread-safe.
+// Thread-safe. The watchers write it, the devices read it.
 class GpuHealth {
  public:
   // A Listener is called with whether a device's GPU is lost: for all devices at once,

@@ -9,7 +9,8 @@
 namespace convtune::devices {
 namespace {
 
-// Both in order.
+// Xids by what they mean, in ascending order, since KindOfXid searches by halving. Any other
+// Xid is kNotice.
 constexpr std::array kLost = {46,  48,  62,  64,  74,  79,  95,  109, 110, 119,
                               120, 136, 140, 143, 155, 156, 158, 160, 162};
 constexpr std::array kApplication = {8,  11, 13, 25, 31, 32, 39, 40, 41, 43, 45,

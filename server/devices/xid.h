@@ -1,5 +1,5 @@
 // KindOfXid says what one of the driver's error numbers means for the GPU that it is
-// reported of.
+// reported of. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -22,10 +22,17 @@ uint64_t FirstNumber(absl::Time now) {
 
 }  // namespace
 
-JobTable::JobTable(const Clock* clock)
-    : clock_(clock), next_job_(FirstNumber(clock->Now())), notifier_([this] { RunNotifier(); }) {}
+JobTable::JobTable(const Clock* clock) : clock_(clock), next_job_(FirstNumber(clock->Now())) {}
 
-JobTable::~JobTable() { Stop(); }
+std::shared_ptr<JobTable::Job> JobTable::Add(const std::string& environment) {
+  auto job = std::make_shared<Job>();
+  job->number = next_job_++;
+  job->snapshot.name = absl::StrCat("jobs/", job->number);
+  job->snapshot.environment = environment;
+  job->snapshot.create_time = clock_->Now();
+  jobs_.emplace(job->number, job);
+  return job;
+}
 
 absl::StatusOr<JobTable::Created> JobTable::Create(const std::string& environment,
                                                    int problem_count, int skipped_count,
@@ -43,17 +50,12 @@ absl::StatusOr<JobTable::Created> JobTable::Create(const std::string& environmen
       return Created{job.snapshot, false};
     }
   }
-  auto job = std::make_shared<Job>();
-  job->number = next_job_++;
+  const std::shared_ptr<Job> job = Add(environment);
   job->request_id = request_id;
   job->fingerprint = fingerprint;
-  job->snapshot.name = absl::StrCat("jobs/", job->number);
-  job->snapshot.environment = environment;
   job->snapshot.problem_count = problem_count;
   job->snapshot.succeeded_count = skipped_count;
   job->snapshot.skipped_count = skipped_count;
-  job->snapshot.create_time = clock_->Now();
-  jobs_.emplace(job->number, job);
   if (!request_id.empty()) by_request_.emplace(request_id, job->number);
   EndIfComplete(job.get());
   return Created{job->snapshot, true};
@@ -73,13 +75,11 @@ absl::StatusOr<std::shared_ptr<JobTable::Job>> JobTable::Find(const std::string&
   return found->second;
 }
 
-void JobTable::Changed(const Job& job) {
-  for (const uint64_t token : job.watchers) {
-    Watcher& watcher = *watchers_.at(token);
-    if (!watcher.dirty) to_tell_.push_back(token);
-    watcher.dirty = true;
-  }
-  wake_.Signal();
+void JobTable::Changed(Job* job) {
+  for (const auto& [token, on_change] : job->watchers) on_change(job->snapshot);
+  if (!job->snapshot.ended()) return;
+  for (const auto& [token, on_change] : job->watchers) watched_.erase(token);
+  job->watchers.clear();
 }
 
 void JobTable::End(Job* job, JobState state) {
@@ -89,7 +89,7 @@ void JobTable::End(Job* job, JobState state) {
   job->snapshot.current_candidates_done = 0;
   job->snapshot.current_candidates_total = 0;
   job->subscriptions.clear();
-  Changed(*job);
+  Changed(job);
   ended_.push_back(job->number);
   while (ended_.size() > kKeptEnded) {
     const auto oldest = jobs_.find(ended_.front());
@@ -109,19 +109,14 @@ std::optional<std::string> JobTable::Collect(const std::string& environment) {
   MutexLock lock(mutex_);
   std::shared_ptr<Job>& job = collecting_[environment];
   if (job == nullptr || job->snapshot.ended()) {
-    job = std::make_shared<Job>();
-    job->number = next_job_++;
-    job->snapshot.name = absl::StrCat("jobs/", job->number);
-    job->snapshot.environment = environment;
+    job = Add(environment);
     job->snapshot.abandoned = true;
-    job->snapshot.create_time = clock_->Now();
-    jobs_.emplace(job->number, job);
   }
   JobSnapshot& snapshot = job->snapshot;
   const int open = snapshot.problem_count - snapshot.succeeded_count - snapshot.failed_count;
   if (open >= kMaxAbandoned) return std::nullopt;
   ++snapshot.problem_count;
-  Changed(*job);
+  Changed(job.get());
   return snapshot.name;
 }
 
@@ -130,7 +125,7 @@ void JobTable::Uncollect(const std::string& name) {
   const auto found = Find(name);
   if (!found.ok() || (*found)->snapshot.ended()) return;
   --(*found)->snapshot.problem_count;
-  Changed(**found);
+  Changed(found->get());
   EndIfComplete(found->get());
 }
 
@@ -153,7 +148,7 @@ void JobTable::Progress(const std::string& name, const std::string& problem_text
   snapshot.current_problem = problem_text;
   snapshot.current_candidates_done = progress.candidates_done;
   snapshot.current_candidates_total = progress.candidates_total;
-  Changed(**job);
+  Changed(job->get());
 }
 
 void JobTable::ProblemDone(const std::string& name, const std::string& problem_text,
@@ -184,7 +179,7 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
       snapshot.failures.push_back({problem_text, std::string(result.status.message())});
     }
   }
-  Changed(*job);
+  Changed(job);
   EndIfComplete(job);
 }
 
@@ -194,7 +189,7 @@ void JobTable::ProblemSkipped(const std::string& name) {
   if (!found.ok() || (*found)->snapshot.ended()) return;
   ++(*found)->snapshot.succeeded_count;
   ++(*found)->snapshot.skipped_count;
-  Changed(**found);
+  Changed(found->get());
   EndIfComplete(found->get());
 }
 
@@ -238,58 +233,25 @@ absl::StatusOr<uint64_t> JobTable::Watch(const std::string& name, JobCallback on
   if (stopping_) return absl::UnavailableError("the daemon is draining");
   ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
   const uint64_t token = next_watcher_++;
-  auto watcher = std::make_shared<Watcher>();
-  watcher->on_change = std::move(on_change);
-  watcher->job = job;
-  watchers_.emplace(token, std::move(watcher));
-  job->watchers.push_back(token);
-  to_tell_.push_back(token);
-  wake_.Signal();
+  on_change(job->snapshot);
+  if (!job->snapshot.ended()) {
+    job->watchers.emplace(token, std::move(on_change));
+    watched_.emplace(token, job);
+  }
   return token;
 }
 
 void JobTable::StopWatching(uint64_t token) {
-  std::shared_ptr<Watcher> watcher;  // destroyed after the lock
   MutexLock lock(mutex_);
-  const auto found = watchers_.find(token);
-  if (found == watchers_.end()) return;
-  watcher = found->second;
-  watchers_.erase(found);
-  std::erase(watcher->job->watchers, token);
-  // A callback may stop its own watch.
-  if (std::this_thread::get_id() == notifier_.get_id()) return;
-  while (watcher->in_call) call_done_.Wait(mutex_);
+  const auto found = watched_.find(token);
+  if (found == watched_.end()) return;
+  found->second->watchers.erase(token);
+  watched_.erase(found);
 }
 
 void JobTable::Stop() {
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-    wake_.Signal();
-  }
-  if (notifier_.joinable()) notifier_.join();
-}
-
-void JobTable::RunNotifier() {
   MutexLock lock(mutex_);
-  while (true) {
-    while (to_tell_.empty() && !stopping_) wake_.Wait(mutex_);
-    if (to_tell_.empty()) return;
-    const uint64_t token = to_tell_.front();
-    to_tell_.pop_front();
-    const auto found = watchers_.find(token);
-    if (found == watchers_.end()) continue;
-    const std::shared_ptr<Watcher> watcher = found->second;
-    const JobSnapshot snapshot = watcher->job->snapshot;
-    watcher->dirty = false;
-    watcher->in_call = true;
-    mutex_.Unlock();
-    watcher->on_change(snapshot);
-    mutex_.Lock();
-    watcher->in_call = false;
-    call_done_.SignalAll();
-    if (snapshot.ended() && watchers_.erase(token) > 0) std::erase(watcher->job->watchers, token);
-  }
+  stopping_ = true;
 }
 
 }  // namespace convtune::jobs

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -20,7 +19,7 @@
 
 namespace convtune::jobs {
 
-// Thread-safe. Watchers are called from a thread of the table's own.
+// Thread-safe.
 class JobTable {
  public:
   // Ended jobs that are kept; the oldest go first.
@@ -33,7 +32,6 @@ class JobTable {
   static constexpr int kMaxAbandoned = 1000;
 
   explicit JobTable(const Clock* clock);
-  ~JobTable();
 
   struct Created {
     JobSnapshot job;
@@ -73,7 +71,7 @@ class JobTable {
   // See Tuner::WatchJob and Tuner::StopWatching. UNAVAILABLE after Stop.
   absl::StatusOr<uint64_t> Watch(const std::string& name, JobCallback on_change);
   void StopWatching(uint64_t token);
-  // Tells the watchers what is left to tell and stops calling.
+  // Watch fails from now on.
   void Stop();
 
  private:
@@ -83,25 +81,19 @@ class JobTable {
     std::string request_id;
     uint64_t fingerprint = 0;                       // of the request
     std::map<std::string, uint64_t> subscriptions;  // by problem
-    std::vector<uint64_t> watchers;
-  };
-  struct Watcher {
-    JobCallback on_change;
-    std::shared_ptr<Job> job;
-    bool dirty = true;
-    bool in_call = false;
+    std::map<uint64_t, JobCallback> watchers;       // by token; none once it has ended
   };
 
   absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& name) const REQUIRES(mutex_);
   void EndIfComplete(Job* job) REQUIRES(mutex_);
   void End(Job* job, JobState state) REQUIRES(mutex_);
-  void Changed(const Job& job) REQUIRES(mutex_);
-  void RunNotifier();
+  // Adds a new job of that environment.
+  std::shared_ptr<Job> Add(const std::string& environment) REQUIRES(mutex_);
+  // Tells who watches.
+  void Changed(Job* job) REQUIRES(mutex_);
 
   const Clock* const clock_;
   mutable Mutex mutex_;
-  CondVar wake_;  // there is something to tell
-  CondVar call_done_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   uint64_t next_job_ GUARDED_BY(mutex_);
   uint64_t next_watcher_ GUARDED_BY(mutex_) = 1;
@@ -110,9 +102,7 @@ class JobTable {
   std::unordered_map<std::string, uint64_t> by_request_ GUARDED_BY(mutex_);
   // By environment; one that has ended is not used any more.
   std::unordered_map<std::string, std::shared_ptr<Job>> collecting_ GUARDED_BY(mutex_);
-  std::map<uint64_t, std::shared_ptr<Watcher>> watchers_ GUARDED_BY(mutex_);
-  std::deque<uint64_t> to_tell_ GUARDED_BY(mutex_);
-  std::thread notifier_;
+  std::unordered_map<uint64_t, std::shared_ptr<Job>> watched_ GUARDED_BY(mutex_);  // by token
 };
 
 }  // namespace convtune::jobs

@@ -28,7 +28,7 @@ bool Covers(const WorkSpec& wide, const WorkSpec& narrow) {
          LimitCovers(wide.options.max_candidates, narrow.options.max_candidates);
 }
 
-TuningQueue::Place TuningQueue::PlaceOf(const WorkItem& item) {
+TuningQueue::Position TuningQueue::PositionOf(const WorkItem& item) {
   return {-static_cast<int>(item.priority), static_cast<int>(item.spec.kind), item.sequence};
 }
 
@@ -57,9 +57,9 @@ void TuningQueue::Release(WorkItem* item, Ended* ended) {
 }
 
 void TuningQueue::SetPriority(const std::shared_ptr<WorkItem>& item, Priority priority) {
-  const bool queued = queued_.erase(PlaceOf(*item)) > 0;
+  const bool queued = queued_.erase(PositionOf(*item)) > 0;
   item->priority = priority;
-  if (queued) queued_.emplace(PlaceOf(*item), item);
+  if (queued) queued_.emplace(PositionOf(*item), item);
 }
 
 void TuningQueue::DropExpired(Ended* ended) {
@@ -104,7 +104,7 @@ uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscr
       item = std::make_shared<WorkItem>(std::move(spec));
       item->priority = priority;
       item->sequence = number;
-      queued_.emplace(PlaceOf(*item), item);
+      queued_.emplace(PositionOf(*item), item);
       by_problem_[item->spec.key.problem_text].push_back(item);
     } else {
       if (spec.force) item->force = true;
@@ -144,7 +144,7 @@ void TuningQueue::Unsubscribe(uint64_t number) {
     return;
   }
   Forget(item);
-  queued_.erase(PlaceOf(*item));
+  queued_.erase(PositionOf(*item));
   if (item->token != nullptr) item->token->Cancel();
 }
 
@@ -207,7 +207,7 @@ void TuningQueue::PutBack(const std::shared_ptr<WorkItem>& item) {
     if (!shut_) {
       item->token = nullptr;
       std::erase(running_, item);
-      if (!item->waiters.empty()) queued_.emplace(PlaceOf(*item), item);
+      if (!item->waiters.empty()) queued_.emplace(PositionOf(*item), item);
       changed_.SignalAll();
       return;
     }
@@ -221,7 +221,7 @@ void TuningQueue::Shut(const absl::Status& status) {
     MutexLock lock(mutex_);
     shut_ = true;
     shut_status_ = status;
-    for (auto& [place, item] : queued_) {
+    for (auto& [position, item] : queued_) {
       Forget(item);
       Release(item.get(), &ended);
     }

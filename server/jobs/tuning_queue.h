@@ -95,10 +95,10 @@ class TuningQueue {
   int available() const;
 
  private:
-  using Place = std::tuple<int, int, uint64_t>;  // priority, kind, sequence: lowest first
+  using Position = std::tuple<int, int, uint64_t>;  // priority, kind, sequence: lowest first
   using Ended = std::vector<WorkItem::Waiter>;
 
-  static Place PlaceOf(const WorkItem& item);
+  static Position PositionOf(const WorkItem& item);
   std::shared_ptr<WorkItem> FindJoinable(const WorkSpec& spec) REQUIRES(mutex_);
   void Forget(const std::shared_ptr<WorkItem>& item) REQUIRES(mutex_);
   // Moves the item's waiters to `ended`.
@@ -113,7 +113,7 @@ class TuningQueue {
   absl::Status shut_status_ GUARDED_BY(mutex_);
   uint64_t next_ GUARDED_BY(mutex_) = 1;
   int available_ GUARDED_BY(mutex_) = 0;
-  std::map<Place, std::shared_ptr<WorkItem>> queued_ GUARDED_BY(mutex_);
+  std::map<Position, std::shared_ptr<WorkItem>> queued_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<WorkItem>> running_ GUARDED_BY(mutex_);
   // Joinable items by problem text.
   std::unordered_map<std::string, std::vector<std::shared_ptr<WorkItem>>> by_problem_

@@ -85,8 +85,8 @@ void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
 std::string AllBanned(const IndexedTuning& indexed, const std::vector<size_t>& banned,
                       bool all_keep) {
   std::vector<const Ban*> bans;
-  for (const size_t place : banned) {
-    const Ban* const ban = indexed.BanOf(place);
+  for (const size_t index : banned) {
+    const Ban* const ban = indexed.BanOf(index);
     if (std::find(bans.begin(), bans.end(), ban) == bans.end()) bans.push_back(ban);
   }
   std::sort(bans.begin(), bans.end(),
@@ -137,7 +137,7 @@ class Timing {
   Timing& operator=(const Timing&) = delete;
 
   const std::vector<Candidate>& candidates() const { return *candidates_; }
-  bool CanWin(size_t place) const { return timed_.empty() || timed_[place]; }
+  bool CanWin(size_t index) const { return timed_.empty() || timed_[index]; }
   // A remark on the times for the caller; empty if there is none.
   const std::string& note() const { return note_; }
 
@@ -162,7 +162,7 @@ class Timing {
   std::string note_;
 };
 
-// The candidate that would win if nothing were banned, where that one is. `banned`: the places of
+// The candidate that would win if nothing were banned, where that one is. `banned`: the indexes of
 // those that keep to the constraints.
 std::optional<BannedCandidate> BannedWinner(const IndexedTuning& indexed, const Timing& timing,
                                             Candidates eligible, Candidates slower,
@@ -170,13 +170,13 @@ std::optional<BannedCandidate> BannedWinner(const IndexedTuning& indexed, const 
                                             const Candidate* stock) {
   if (banned.empty()) return std::nullopt;
   const std::vector<Candidate>& candidates = timing.candidates();
-  for (const size_t place : banned) {
-    (timing.CanWin(place) ? eligible : slower).push_back(&candidates[place]);
+  for (const size_t index : banned) {
+    (timing.CanWin(index) ? eligible : slower).push_back(&candidates[index]);
   }
   const Candidate* const first = decision::PickWinner(eligible.empty() ? slower : eligible, stock);
-  const auto place = static_cast<size_t>(first - candidates.data());
-  if (indexed.BanOf(place) == nullptr) return std::nullopt;
-  return BannedCandidate{first->id, indexed.bans->by_place[place]};
+  const auto index = static_cast<size_t>(first - candidates.data());
+  if (indexed.BanOf(index) == nullptr) return std::nullopt;
+  return BannedCandidate{first->id, indexed.bans->by_index[index]};
 }
 
 }  // namespace
@@ -190,7 +190,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   std::vector<std::string> notes;
   Candidates eligible;
   Candidates slower;
-  std::vector<size_t> banned;  // places of those that keep to the constraints
+  std::vector<size_t> banned;  // indexes of those that keep to the constraints
   const Candidate* pinned = nullptr;
   int ran_count = 0;
   int banned_count = 0;  // with those that were pruned
@@ -204,7 +204,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     const bool is_banned = indexed.BanOf(i) != nullptr;
     if (pin != nullptr && c.id == pin->candidate) {
       if (is_banned) {
-        answer.banned = BannedCandidate{c.id, indexed.bans->by_place[i]};
+        answer.banned = BannedCandidate{c.id, indexed.bans->by_index[i]};
       } else {
         pinned = &c;
       }
@@ -223,7 +223,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     // The first of the legacy heuristic's list that the caller allows.
     Candidates allowed = eligible;
     allowed.insert(allowed.end(), slower.begin(), slower.end());
-    for (const size_t place : banned) allowed.push_back(&timing.candidates()[place]);
+    for (const size_t index : banned) allowed.push_back(&timing.candidates()[index]);
     if (const Candidate* first = FirstListed(allowed, Api::kLegacy)) stock = first;
   }
   const std::optional<BannedCandidate> would_win =
@@ -272,7 +272,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   }
   NoteEvidence(indexed, answer.evidence, &notes);
   if (!timing.note().empty()) notes.push_back(timing.note());
-  if (indexed.stands_in_for != nullptr) {
+  if (indexed.stand_in != nullptr) {
     notes.push_back("kept in memory: what was measured stays until it is measured anew");
   } else if (!indexed.persisted) {
     notes.push_back("not written to disk yet");
@@ -286,7 +286,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   answer.candidate_count = indexed.candidate_count;
   answer.tuning_id = indexed.digest.ToString();
   answer.persisted = indexed.persisted;
-  answer.stands_in = indexed.stands_in_for != nullptr;
+  answer.stands_in = indexed.stand_in != nullptr;
   answer.note = absl::StrJoin(notes, "; ");
   return answer;
 }

@@ -37,6 +37,7 @@ struct Answer {
   std::optional<BannedCandidate> banned = std::nullopt;
 };
 
+// convtune.v1.MissReason says what they mean; rpc/messages checks that the numbers are equal.
 enum class MissReason {
   kNotFound = 1,
   kInsufficientEvidence = 2,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -19,82 +20,55 @@ namespace {
 constexpr absl::Duration kWorthSaying = absl::Seconds(1);
 // Reading rows is one thread's; more helpers than these would wait for it.
 constexpr unsigned kMostHelpers = 3;
-constexpr size_t kBatch = 64;
-constexpr size_t kMostBatches = 8;
+constexpr size_t kBatch = 1024;
 
-// Helpers decode the rows that one thread reads and put them into the index, on
-// the other cores; the reader helps where they do not keep up.
+// Helpers put batches of rows that one thread reads where they belong, on the other cores. Not
+// thread-safe.
 class Helpers {
  public:
+  using Batch = std::vector<db::StoredTuning>;
   using Put = std::function<void(const db::StoredTuning&)>;
 
-  explicit Helpers(Put put) : put_(std::move(put)) {
-    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-    try {
-      while (threads_.size() < std::min(cores - 1, kMostHelpers)) {
-        threads_.emplace_back([this] { Run(); });
-      }
-    } catch (const std::system_error&) {
-      // With those that there are; with none the reader does it all.
-    }
-  }
+  explicit Helpers(Put put) : put_(std::move(put)) {}
   ~Helpers() { Finish(); }
 
-  // One thread's, as Finish.
-  void Take(db::StoredTuning tuning) {
-    batch_.push_back(std::move(tuning));
-    if (batch_.size() == kBatch) Pass();
+  void Take(db::StoredTuning row) {
+    batch_.push_back(std::move(row));
+    if (batch_.size() < kBatch) return;
+    if (threads_.size() >= std::min(std::thread::hardware_concurrency(), kMostHelpers)) {
+      JoinOldest();
+    }
+    Start();
   }
 
-  // Returns once all that they took is put in.
+  // Returns once all that they took is put.
   void Finish() {
-    Pass();
-    {
-      MutexLock lock(mutex_);
-      over_ = true;
-      changed_.SignalAll();
-    }
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
+    Start();
+    while (!threads_.empty()) JoinOldest();
   }
 
  private:
-  using Batch = std::vector<db::StoredTuning>;
-
-  void Pass() {
-    Batch batch = std::exchange(batch_, {});
-    {
-      MutexLock lock(mutex_);
-      if (!threads_.empty() && batches_.size() < kMostBatches) {
-        batches_.push_back(std::move(batch));
-        changed_.SignalAll();
-        return;
-      }
+  void Start() {
+    auto batch = std::make_shared<const Batch>(std::exchange(batch_, {}));
+    const auto put = [this, batch] {
+      for (const db::StoredTuning& row : *batch) put_(row);
+    };
+    try {
+      threads_.emplace_back(put);
+    } catch (const std::system_error&) {
+      put();  // there can be no more threads
     }
-    for (const db::StoredTuning& tuning : batch) put_(tuning);
   }
 
-  void Run() {
-    while (true) {
-      Batch batch;
-      {
-        MutexLock lock(mutex_);
-        while (batches_.empty() && !over_) changed_.Wait(mutex_);
-        if (batches_.empty()) return;
-        batch = std::move(batches_.front());
-        batches_.pop_front();
-      }
-      for (const db::StoredTuning& tuning : batch) put_(tuning);
-    }
+  void JoinOldest() {
+    if (threads_.empty()) return;
+    threads_.front().join();
+    threads_.pop_front();
   }
 
   const Put put_;
-  Batch batch_;  // the reader's
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<Batch> batches_ GUARDED_BY(mutex_);
-  bool over_ GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;
+  Batch batch_;
+  std::deque<std::thread> threads_;
 };
 
 }  // namespace

@@ -22,8 +22,8 @@ bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
 
 // True if every candidate that the heuristics list before the stock choice was
 // refused: one that was only skipped might be the stock choice itself.
-bool IsCertain(const std::vector<Candidate>& candidates, size_t place) {
-  const Candidate& stock = candidates[place];
+bool IsCertain(const std::vector<Candidate>& candidates, size_t index) {
+  const Candidate& stock = candidates[index];
   return std::none_of(candidates.begin(), candidates.end(), [&stock](const Candidate& c) {
     return c.heuristic_rank >= 0 && c.status != CandidateStatus::kUnsupported &&
            decision::HeuristicBefore(c, stock);
@@ -88,8 +88,8 @@ class BansOfTuning {
   BansOfTuning(const Tuning& tuning, const Bans& bans) : tuning_(tuning) {
     if (bans.empty()) return;
     for (const Candidate& c : tuning.candidates) {
-      by_place_.push_back(bans.Find(c.id));
-      any_ = any_ || (c.usable() && by_place_.back() != nullptr);
+      by_index_.push_back(bans.Find(c.id));
+      any_ = any_ || (c.usable() && by_index_.back() != nullptr);
     }
   }
 
@@ -97,12 +97,12 @@ class BansOfTuning {
   bool any() const { return any_; }
   // Of a candidate of the tuning.
   Bans::Shared Of(const Candidate& c) const {
-    return any_ ? by_place_[static_cast<size_t>(&c - tuning_.candidates.data())] : nullptr;
+    return any_ ? by_index_[static_cast<size_t>(&c - tuning_.candidates.data())] : nullptr;
   }
 
  private:
   const Tuning& tuning_;
-  std::vector<Bans::Shared> by_place_;
+  std::vector<Bans::Shared> by_index_;
   bool any_ = false;
 };
 
@@ -148,7 +148,7 @@ void Take(const Tuning& tuning, const std::vector<const Candidate*>& kept, const
   indexed->stock = StockIndex(candidates);
   if (!bans.any()) return;
   IndexedBans banned;
-  for (const Candidate* c : kept) banned.by_place.push_back(bans.Of(*c));
+  for (const Candidate* c : kept) banned.by_index.push_back(bans.Of(*c));
   const Candidate* const unbanned_winner = WinnerOf(tuning, nullptr);
   if (unbanned_winner != nullptr) banned.of_winner = bans.Of(*unbanned_winner);
   for (const Candidate& c : tuning.candidates) {
@@ -249,7 +249,7 @@ IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned, const Ba
             [](const Candidate* a, const Candidate* b) { return DominatorsFirst(*a, *b); });
   std::vector<const Candidate*> kept;
   std::vector<const Candidate*> besides;
-  size_t place = 0;  // among those that are not banned
+  size_t rank = 0;  // among those that are not banned
   for (const Candidate* c : all) {
     const Bans::Shared ban = banned.Of(*c);
     const bool is_banned = ban != nullptr;
@@ -258,7 +258,7 @@ IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned, const Ba
       const Bans::Shared other = banned.Of(*k);
       return (other == nullptr || other == ban) && Dominates(*k, *c);
     });
-    const bool is_first = !is_banned && place++ <= kRunnersUp;
+    const bool is_first = !is_banned && rank++ <= kRunnersUp;
     if (!dominated) {
       kept.push_back(c);
     } else if (is_first || is_stock(*c) || (pinned != nullptr && c->id == *pinned)) {

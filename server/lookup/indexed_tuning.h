@@ -73,22 +73,28 @@ struct KeptTuning {
   CacheState cache_state;
 };
 
+struct IndexedTuning;
+
 // IndexedBans are the bans that fit candidates of a tuning.
 struct IndexedBans {
-  std::vector<Bans::Shared> by_place;  // as tuning.candidates; nullptr: it is not
+  std::vector<Bans::Shared> by_index;  // as tuning.candidates; nullptr: it is not banned
   Bans::Shared of_winner;              // of the one that would win without bans and constraints
   // Counts of the tuning's candidates that are neither usable() nor banned, by status.
   std::map<CandidateStatus, int> unusable;
+};
+
+struct StandIn {
+  Tuning whole;                                   // what stands in, which no store has
+  std::shared_ptr<const IndexedTuning> outdated;  // the measured tuning that is stored
 };
 
 // A tuning ready to be answered from. Immutable once it is in the index.
 struct IndexedTuning {
   explicit IndexedTuning(const Tuning& whole) : tuning(whole) {}
 
-  // The ban that keeps the candidate at that place of tuning.candidates from being an
-  // answer; nullptr: none does.
-  const Ban* BanOf(size_t place) const {
-    return bans == nullptr ? nullptr : bans->by_place[place].get();
+  // The ban that keeps tuning.candidates[index] from being an answer; nullptr: none does.
+  const Ban* BanOf(size_t index) const {
+    return bans == nullptr ? nullptr : bans->by_index[index].get();
   }
   // Text form of the winner without constraints; empty if nothing ran, or all is banned.
   std::string Winner() const;
@@ -110,15 +116,13 @@ struct IndexedTuning {
   bool has_graph = false;   // a graph-API candidate ran
   bool has_legacy = false;  // a legacy-API candidate ran
   bool persisted = true;
-  // The outdated measured tuning of the same key in whose place this one, which was not
-  // measured, is the answer. The outdated one stays on disk. nullptr: there is none.
-  std::shared_ptr<const IndexedTuning> stands_in_for;
+  // Of a tuning that was not measured, and is the answer although an outdated measured tuning
+  // of the same key is stored.
+  std::shared_ptr<const StandIn> stand_in;
 
   // Returns true if the measured tuning of the key is outdated, whether or not another
   // tuning stands in for it.
-  bool IsOutdated() const {
-    return stands_in_for != nullptr || tuning.has(IncompleteReason::kOutdated);
-  }
+  bool IsOutdated() const { return stand_in != nullptr || tuning.has(IncompleteReason::kOutdated); }
 };
 
 // True if `a` can never be the answer, nor change which one it is, while `b`
@@ -140,7 +144,7 @@ inline constexpr size_t kRunnersUp = 2;
 // determinism, API and capture support, and besides them the stock choices,
 // `pinned`, and the first of all with its kRunnersUp. Answers are those of
 // KeepAll but for their runners_up under constraints (and for pruned
-// candidates that are pinned later). A banned candidate takes no other's place. `bans` are those
+// candidates that are pinned later). A banned candidate displaces no other. `bans` are those
 // of the tuning's key.
 IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned, const Bans& bans = {});
 

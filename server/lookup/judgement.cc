@@ -72,12 +72,15 @@ Evidence LeastEvidence(const jobs::Demand& demand, bool profile) {
   return demand.wants_tuning() && !profile ? Evidence::kIncomplete : Evidence::kHeuristic;
 }
 
-Verdict Judge(const AnswerFacts& facts, const jobs::Demand& demand, absl::Time now) {
-  if (facts.pinned) return Verdict::kHit;
-  if (IsTooOld(facts.tune_time, demand, now)) return Verdict::kTooOld;
+Verdict Judge(const Answer& answer, const KeptTuning& tuning, const jobs::Demand& demand,
+              bool profile, absl::Time now) {
+  if (answer.pinned) return Verdict::kHit;
+  if (IsTooOld(tuning.tune_time, demand, now)) return Verdict::kTooOld;
   // On a profile a tuning lists all, which a look-up's first configs are not.
-  if (facts.profile && facts.first_configs_only && demand.wants_tuning()) return Verdict::kTooWeak;
-  return facts.evidence >= LeastEvidence(demand, facts.profile) ? Verdict::kHit : Verdict::kTooWeak;
+  if (profile && tuning.has(IncompleteReason::kFirstConfigsOnly) && demand.wants_tuning()) {
+    return Verdict::kTooWeak;
+  }
+  return answer.evidence >= LeastEvidence(demand, profile) ? Verdict::kHit : Verdict::kTooWeak;
 }
 
 std::optional<jobs::WorkKind> BetterWork(const IndexHit& known, const jobs::Demand& demand,
@@ -93,6 +96,8 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
                       bool profile, absl::Time asked, absl::Time now) {
   const bool heuristic = demand.on_miss == jobs::OnMiss::kHeuristic;
   LookupDecision decision;
+  decision.depends_on_time =
+      demand.limits_age() || (known.pin != nullptr && known.pin->expire_time.has_value());
   if (known.tuning == nullptr) {
     decision.outcome =
         Miss{MissReason::kNotFound, "nothing is known of the problem in this environment", "",
@@ -104,9 +109,8 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
     decision.outcome =
         MakeAnswer(*known.tuning, known.pin.get(), demand.constraints, problem.data_type(), now);
     if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
-      decision.facts = {profile,          answer->evidence, answer->pinned, first_configs_only,
-                        tuning.tune_time, tuning.elapsed};
-      const Verdict verdict = Judge(decision.facts, demand, asked);
+      decision.tuning_took = tuning.elapsed;
+      const Verdict verdict = Judge(*answer, tuning, demand, profile, asked);
       if (verdict == Verdict::kHit) return decision;
       decision.outcome = Insufficient(verdict, tuning, *answer, demand, profile, asked);
       if (heuristic && tuning.has(IncompleteReason::kOutdated)) {

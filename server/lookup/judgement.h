@@ -19,8 +19,9 @@ enum class Verdict { kHit, kTooWeak, kTooOld };
 // one.
 Evidence LeastEvidence(const jobs::Demand& demand, bool profile);
 
-// `now` counts only where the demand limits the age.
-Verdict Judge(const AnswerFacts& facts, const jobs::Demand& demand, absl::Time now);
+// The verdict on the answer that `tuning` gave. `now` counts only where the demand limits the age.
+Verdict Judge(const Answer& answer, const KeptTuning& tuning, const jobs::Demand& demand,
+              bool profile, absl::Time now);
 
 // The tuning that would give more than what is known; nullopt: none is wanted, or none would.
 std::optional<jobs::WorkKind> BetterWork(const IndexHit& known, const jobs::Demand& demand,
@@ -31,7 +32,9 @@ struct LookupDecision {
   // The work that on_miss asks for; nullopt for an answer, and where no work
   // would help.
   std::optional<jobs::WorkKind> work;
-  AnswerFacts facts;  // of an answer
+  absl::Duration tuning_took;  // of an answer
+  // The outcome may be another at another time, though nothing else has changed.
+  bool depends_on_time = false;
 };
 
 // Ages are as of `asked`, when the caller asked: what was tuned since is new enough,

@@ -1,6 +1,7 @@
 // A LookupRequest is what callers ask, a LookupResponse what they are told.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,38 +22,35 @@ struct LookupRequest {
   std::string environment;  // name or text; empty where there is one only
   Environment program;      // what the caller has, as far as it is known; see Fits
   std::vector<ConvProblem> problems;
-  int64_t max_reply_bytes = 0;  // for whoever writes the reply; 0: the default
   jobs::Demand demand;
   bool include_hints = false;
 };
 
-// AnswerFacts are what a Demand is held against.
-struct AnswerFacts {
-  bool profile = false;  // the environment is one
-  Evidence evidence = Evidence::kNone;
-  bool pinned = false;
-  bool first_configs_only = false;  // the tuning is
-  absl::Time tune_time = absl::UnixEpoch();
-  absl::Duration elapsed = absl::ZeroDuration();  // what the tuning had taken
-};
+// A ChangeStamp tells whether the index has changed what it knows of a problem since the
+// stamp was taken. Value type; the index outlives it. Thread-safe.
+class ChangeStamp {
+ public:
+  // Of nothing: unchanged() is false.
+  ChangeStamp() = default;
+  explicit ChangeStamp(const std::atomic<uint32_t>& changes)
+      : changes_(&changes), seen_(changes.load(std::memory_order_acquire)) {}
 
-// The source of an answer. The same answer is given again for as long as
-// Tuner::StillHolds says so.
-struct AnswerSource {
-  TuningDigest digest;      // of the key
-  int alignment_bytes = 0;  // of the problem
-  // nullptr: the answer may change by itself, or is none.
-  std::shared_ptr<const IndexedTuning> tuning = nullptr;
-  std::shared_ptr<const Pin> pin = nullptr;
-  // No tuning for a less strict alignment could better it.
-  bool settled = false;
-  AnswerFacts facts;
+  bool unchanged() const {
+    return changes_ != nullptr && changes_->load(std::memory_order_acquire) == seen_;
+  }
+
+ private:
+  const std::atomic<uint32_t>* changes_ = nullptr;
+  uint32_t seen_ = 0;
 };
 
 struct LookupResult {
   TuningKey key;
   std::variant<Answer, Miss> outcome;
-  AnswerSource source = {};
+  absl::Duration tuning_took = absl::ZeroDuration();  // of an answer
+  // While it is unchanged, an equal request gets an equal answer. Of nothing where the
+  // outcome is a miss, or may change with time alone.
+  ChangeStamp stamp = {};
 };
 
 struct LookupResponse {

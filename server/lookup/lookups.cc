@@ -18,43 +18,19 @@ Lookups::Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction
       create_job_(std::move(create_job)),
       keep_work_(std::move(keep_work)) {}
 
-namespace {
-
-// Empty for what changes by itself (a pin that ends) and for what another
-// problem's tuning gave.
-AnswerSource SourceOf(const IndexHit& known, const AnswerFacts& facts, const ConvProblem& problem,
-                      const TuningKey& key) {
-  const bool own = known.tuning != nullptr && known.tuning->tuning.key == key;
-  if (!own || (known.pin != nullptr && known.pin->expire_time)) return {};
-  AnswerSource source;
-  source.digest = known.digest;
-  source.alignment_bytes = problem.alignment_bytes();
-  source.tuning = known.tuning;
-  source.pin = known.pin;
-  source.settled = IsSettled(known);
-  source.facts = facts;
-  return source;
-}
-
-}  // namespace
-
-LookupDecision Lookups::DecideRow(const Pending& pending, size_t row, AnswerSource* source) const {
+LookupDecision Lookups::DecideRow(const Pending& pending, size_t row) const {
   const ConvProblem& problem = pending.request.problems[row];
   const TuningKey& key = pending.rows[row].result.key;
   const jobs::Demand& demand = pending.request.demand;
   const IndexHit known = index_->FindServing(problem, key, demand.OldestAt(pending.asked));
-  LookupDecision decision = Decide(known, problem, demand, pending.environment.environment.profile,
-                                   pending.asked, clock_->Now());
-  if (source != nullptr && std::holds_alternative<Answer>(decision.outcome)) {
-    *source = SourceOf(known, decision.facts, problem, key);
-  }
-  return decision;
+  return Decide(known, problem, demand, pending.environment.environment.profile, pending.asked,
+                clock_->Now());
 }
 
 void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   const TuningKey& key = pending.rows[row].result.key;
   auto hint = index_->Find(key).tuning;
-  if (hint != nullptr && hint->stands_in_for != nullptr) hint = hint->stands_in_for;
+  if (hint != nullptr && hint->stand_in != nullptr) hint = hint->stand_in->outdated;
   const bool misfit = !pending.environment.misfit.empty();
   const bool own = hint != nullptr && hint->tuning.has(IncompleteReason::kOutdated);
   if (!own && !misfit) hint = index_->FindHint(key);
@@ -97,11 +73,15 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
       ++misses[static_cast<size_t>(MissReason::kOtherEnvironment)];
       continue;
     }
-    LookupDecision decision = DecideRow(*pending, i, &row.result.source);
+    // Before the index is asked: what changes meanwhile changes the stamp.
+    const ChangeStamp stamp = index_->StampOf(row.result.key.problem_text);
+    LookupDecision decision = DecideRow(*pending, i);
     row.result.outcome = std::move(decision.outcome);
     if (std::holds_alternative<Answer>(row.result.outcome)) {
       ++hits;
-      saved += decision.facts.elapsed;
+      saved += decision.tuning_took;
+      row.result.tuning_took = decision.tuning_took;
+      if (!decision.depends_on_time) row.result.stamp = stamp;
     } else if (decision.work && environment.queue == nullptr) {
       ++misses[static_cast<size_t>(MissReason::kNoDevice)];
     } else {
@@ -291,7 +271,7 @@ void Lookups::End(uint64_t token, bool keep_work) {
     }
   }
   // While this caller's subscriptions hold it in the queue.
-  if (keep_work) keep_work_(pending->environment, std::move(work));
+  if (keep_work) keep_work_(pending->environment, work);
   for (const uint64_t number : subscriptions) pending->environment.queue->Unsubscribe(number);
   pending->done(absl::CancelledError("the caller went away"));
 }

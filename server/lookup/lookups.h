@@ -38,7 +38,7 @@ class Lookups {
 
   // Keeps work that is in the environment's queue there, behind all callers'.
   using KeepWorkFunction =
-      std::function<void(const ResolvedEnvironment&, std::vector<jobs::WorkSpec>)>;
+      std::function<void(const ResolvedEnvironment&, const std::vector<jobs::WorkSpec>&)>;
 
   // The index and the clock outlive it.
   Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job,
@@ -91,9 +91,7 @@ class Lookups {
     bool finished GUARDED_BY(mutex) = false;
   };
 
-  // Sets `source`, where it is given, if the outcome is an answer.
-  LookupDecision DecideRow(const Pending& pending, size_t row,
-                           AnswerSource* source = nullptr) const;
+  LookupDecision DecideRow(const Pending& pending, size_t row) const;
   void AddHint(const Pending& pending, size_t row, Miss* miss) const;
   void Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row,
               jobs::WorkKind kind);

@@ -4,11 +4,10 @@
 #include <limits>
 #include <tuple>
 
-#include "absl/strings/escaping.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "proto/model/violation.h"
 
 namespace convtune::lookup {
 namespace {
@@ -24,12 +23,21 @@ int AlignmentOf(absl::string_view problem_text) {
   return kDefaultAlignmentBytes;
 }
 
-}  // namespace
+// Equal for all alignments of a problem.
+size_t HashOfAllAlignments(std::string_view problem_text) {
+  std::string text(problem_text);
+  const size_t from = text.find(",align=");
+  if (from != std::string::npos) text.erase(from, text.find(',', from + 1) - from);
+  return absl::HashOf(text);
+}
 
+// True if no tuning for less strict alignment comes before what was found, whatever their age.
 bool IsSettled(const IndexHit& hit) {
   return hit.tuning != nullptr &&
          (hit.pin != nullptr || hit.tuning->tuning.evidence == Evidence::kMeasured);
 }
+
+}  // namespace
 
 TuningIndex::TuningIndex(decision::LibrariesByEnvironment libraries, DigestFunction digest)
     : libraries_(std::move(libraries)),
@@ -38,6 +46,10 @@ TuningIndex::TuningIndex(decision::LibrariesByEnvironment libraries, DigestFunct
 
 const TuningIndex::Shard& TuningIndex::ShardOf(const TuningDigest& digest) const {
   return shards_[digest.low % shards_.size()];
+}
+
+ChangeStamp TuningIndex::StampOf(std::string_view problem_text) const {
+  return ChangeStamp(changes_[HashOfAllAlignments(problem_text) % changes_.size()]);
 }
 
 void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>& change) {
@@ -58,6 +70,7 @@ void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>
   before.tuning = entry->tuning;
   before.pin = entry->pin;
   change(entry);
+  ++changes_[HashOfAllAlignments(key.problem_text) % changes_.size()];
   if (entry->tuning != nullptr || entry->pin != nullptr) return;
   if (entry->next != nullptr) {
     Entry rest = std::move(*entry->next);
@@ -87,7 +100,7 @@ std::shared_ptr<const IndexedTuning> TuningIndex::MakeEntry(const Tuning& tuning
 
 void TuningIndex::PutInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated) {
   IndexedTuning indexed = *MakeEntry(tuning, /*persisted=*/false);
-  indexed.stands_in_for = std::move(outdated);
+  indexed.stand_in = std::make_shared<const StandIn>(StandIn{tuning, std::move(outdated)});
   Put(std::make_shared<const IndexedTuning>(std::move(indexed)));
 }
 
@@ -190,24 +203,11 @@ IndexHit TuningIndex::FindLoaded(const TuningKey& key) const {
   const Shard& shard = ShardOf(digest);
   MutexLock lock(shard.mutex);
   const auto first = shard.entries.find(digest);
-  if (first == shard.entries.end()) return {nullptr, nullptr, digest};
+  if (first == shard.entries.end()) return {};
   for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
-    if (entry->IsOf(key)) return {entry->tuning, entry->pin, digest};
+    if (entry->IsOf(key)) return {entry->tuning, entry->pin};
   }
-  return {nullptr, nullptr, digest};
-}
-
-bool TuningIndex::Holds(const AnswerSource& source) const {
-  if (source.tuning == nullptr) return false;
-  if (!source.settled && least_alignment_ < source.alignment_bytes) return false;
-  const Shard& shard = ShardOf(source.digest);
-  MutexLock lock(shard.mutex);
-  const auto first = shard.entries.find(source.digest);
-  if (first == shard.entries.end()) return false;
-  for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
-    if (entry->tuning == source.tuning) return entry->pin == source.pin;
-  }
-  return false;
+  return {};
 }
 
 std::vector<int> TuningIndex::LooserThan(int bytes) const {
@@ -262,39 +262,22 @@ std::shared_ptr<const IndexedTuning> TuningIndex::FindHint(const TuningKey& key)
   return best;
 }
 
-absl::StatusOr<std::pair<std::vector<std::shared_ptr<const IndexedTuning>>, std::string>>
-TuningIndex::List(const std::string& environment_text, size_t page_size,
-                  const std::string& page_token, const std::string& text_filter) const {
-  TuningKey after;
-  if (!page_token.empty()) {
-    std::string plain;
-    const bool readable = absl::WebSafeBase64Unescape(page_token, &plain);
-    const std::vector<std::string> parts = absl::StrSplit(plain, '\n');
-    if (!readable || parts.size() != 2) {
-      return ViolationError({"page_token", "must be one that the previous page gave"});
-    }
-    after = {.problem_text = parts[1], .environment_text = parts[0]};
-  }
-  std::vector<std::shared_ptr<const IndexedTuning>> page;
+TuningPage TuningIndex::List(const std::string& environment_text, size_t page_size,
+                             const TuningKey& after, const std::string& text_filter) const {
+  TuningPage page;
   MutexLock lock(order_mutex_);
-  auto it = page_token.empty()
+  auto it = after.problem_text.empty()
                 ? ordered_.lower_bound(OrderView(environment_text, ""))
                 : ordered_.upper_bound(OrderView(after.environment_text, after.problem_text));
   for (; it != ordered_.end(); ++it) {
     const KeptKey& key = (*it)->tuning.key;
     if (!environment_text.empty() && key.environment_text() != environment_text) break;
     if (!absl::StrContains(key.problem_text, text_filter)) continue;
-    if (page.size() == page_size) {
-      std::string token = PageTokenOf(page.back()->tuning.key.Whole());
-      return std::make_pair(std::move(page), std::move(token));
-    }
-    page.push_back(*it);
+    page.more = page.tunings.size() == page_size;
+    if (page.more) break;
+    page.tunings.push_back(*it);
   }
-  return std::make_pair(std::move(page), std::string());
-}
-
-std::string TuningIndex::PageTokenOf(const TuningKey& last) {
-  return absl::WebSafeBase64Escape(absl::StrCat(last.environment_text, "\n", last.problem_text));
+  return page;
 }
 
 std::vector<Pin> TuningIndex::ListPins(const std::string& environment_text, absl::Time now) const {

@@ -32,11 +32,15 @@ namespace convtune::lookup {
 struct IndexHit {
   std::shared_ptr<const IndexedTuning> tuning;
   std::shared_ptr<const Pin> pin;
-  TuningDigest digest = {};  // of the key that was looked up
 };
 
-// True if no tuning for less strict alignment comes before what was found, whatever their age.
-bool IsSettled(const IndexHit& hit);
+struct TuningPage {
+  std::vector<std::shared_ptr<const IndexedTuning>> tunings;
+  bool more = false;  // there are others behind
+
+  // The next page is the one after it. REQUIRES: there are tunings.
+  TuningKey last() const { return tunings.back()->tuning.key.Whole(); }
+};
 
 // Thread-safe; look-ups of different keys seldom meet on a lock.
 class TuningIndex {
@@ -91,21 +95,18 @@ class TuningIndex {
   // come after all others. The pin is that of the tuning returned, else the problem's own.
   IndexHit FindServing(const ConvProblem& problem, const TuningKey& key,
                        absl::Time too_old = absl::InfinitePast()) const;
-  // True if an answer of that source would be made of the same now. One hash
-  // look-up.
-  bool Holds(const AnswerSource& source) const;
+  // A stamp that changes, after the index has, with every tuning or pin of the problem, in
+  // whatever environment and for whatever alignment; seldom with others'.
+  ChangeStamp StampOf(std::string_view problem_text) const;
   // The best tuning of the problem in another environment with the same GPU
   // model, for a hint; nullptr if there is none.
   std::shared_ptr<const IndexedTuning> FindHint(const TuningKey& key) const;
 
-  // Up to `page_size` tunings in the order of (environment text, problem
-  // text), and the next page's token (empty on the last). INVALID_ARGUMENT if
-  // the token is none of ours. Empty `environment_text`: all.
-  absl::StatusOr<std::pair<std::vector<std::shared_ptr<const IndexedTuning>>, std::string>> List(
-      const std::string& environment_text, size_t page_size, const std::string& page_token,
-      const std::string& text_filter) const;
-  // The token of the page behind that tuning.
-  static std::string PageTokenOf(const TuningKey& last);
+  // Up to `page_size` tunings, at least 1, in the order of (environment text, problem text):
+  // the first ones behind `after`, or of all if its problem is empty. Empty
+  // `environment_text`: of all environments.
+  TuningPage List(const std::string& environment_text, size_t page_size, const TuningKey& after,
+                  const std::string& text_filter) const;
   // Ordered by (environment text, problem text); expired ones left out.
   std::vector<Pin> ListPins(const std::string& environment_text, absl::Time now) const;
   // Number of tunings by environment text.
@@ -164,6 +165,8 @@ class TuningIndex {
   // Erased since BeginLoading.
   std::set<TuningKey> erased_ GUARDED_BY(loading_mutex_);
   std::array<Shard, 16> shards_;
+  // Counts of changes, by the problem's hash; see StampOf.
+  std::array<std::atomic<uint32_t>, 16384> changes_{};
   mutable Mutex order_mutex_;
   absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
   std::map<TuningKey, Pin> pins_ GUARDED_BY(order_mutex_);

@@ -1,13 +1,11 @@
-// An AgentMetricsServer serves metrics of a fleet's agent to Prometheus.
+// AgentMetrics are what a fleet's agent counts for Prometheus.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/metrics/metrics_server.h"
 
 namespace convtune::metrics {
 
@@ -28,14 +26,7 @@ struct AgentMetrics {
   int64_t release = 0;
 };
 
-// Serves GET /metrics on threads of its own.
-class AgentMetricsServer {
- public:
-  // `read` is called on those threads. Errors as MetricsServer::Create().
-  static absl::StatusOr<std::unique_ptr<AgentMetricsServer>> Create(
-      const std::string& address, std::function<AgentMetrics()> read);
-  virtual ~AgentMetricsServer() = default;
-  virtual std::string url() const = 0;
-};
+// `read` is called for each scrape, on the server's threads.
+MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read);
 
 }  // namespace convtune::metrics

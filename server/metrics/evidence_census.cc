@@ -23,18 +23,21 @@ std::vector<EnvironmentCensus> EvidenceCensus::Get() {
 std::vector<EnvironmentCensus> EvidenceCensus::Count() const {
   std::map<std::string, EnvironmentCensus> all;
   std::map<std::string, std::vector<absl::Time>> times;
-  std::string token;
-  do {
-    const absl::StatusOr<tuner::TuningPage> page = tuner_->ListTunings("", kPageSize, token, "");
+  TuningKey after;
+  bool more = true;
+  while (more) {
+    const absl::StatusOr<lookup::TuningPage> page = tuner_->ListTunings("", kPageSize, after, "");
     if (!page.ok()) break;
-    for (const tuner::TuningSummary& tuning : page->tunings) {
-      EnvironmentCensus& census = all[tuning.environment_name];
-      ++census.tunings[tuning.evidence];
-      ++census.origins[tuning.origin];
-      times[tuning.environment_name].push_back(tuning.tune_time);
+    for (const auto& indexed : page->tunings) {
+      const std::string& environment = indexed->EnvironmentName();
+      EnvironmentCensus& census = all[environment];
+      ++census.tunings[indexed->tuning.evidence];
+      ++census.origins[indexed->tuning.origin];
+      times[environment].push_back(indexed->tuning.tune_time);
     }
-    token = page->next_page_token;
-  } while (!token.empty());
+    more = page->more;
+    if (more) after = page->last();
+  }
   std::vector<EnvironmentCensus> list;
   for (auto& [name, census] : all) {
     std::vector<absl::Time>& of = times[name];

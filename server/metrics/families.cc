@@ -1,83 +1,20 @@
 #include "server/metrics/families.h"
 
+#include <memory>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "google/protobuf/util/time_util.h"
 #include "server/devices/xid.h"
+#include "server/metrics/family_builder.h"
 
 namespace convtune::metrics {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-
-constexpr double kNanosecondsPerSecond = 1e9;
-
-using Labels = std::vector<ClientMetric::Label>;
-
-class Families {
- public:
-  // The family that Counter, Gauge and Histogram add to from now on.
-  void Begin(MetricType type, const char* name, const char* help) {
-    End();
-    family_ = {name, help, type, {}};
-  }
-
-  void Add(double value, Labels labels = {}) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    if (family_.type == MetricType::Counter) {
-      metric.counter.value = value;
-    } else {
-      metric.gauge.value = value;
-    }
-    family_.metric.push_back(std::move(metric));
-  }
-
-  // Nanoseconds become seconds.
-  void Add(const HistogramSnapshot& snapshot, Labels labels) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    auto& histogram = metric.histogram;
-    uint64_t below = 0;
-    for (size_t i = 0; i < snapshot.bounds.size(); ++i) {
-      below += static_cast<uint64_t>(snapshot.counts[i]);
-      histogram.bucket.push_back(
-          {below, static_cast<double>(snapshot.bounds[i]) / kNanosecondsPerSecond});
-    }
-    histogram.sample_count = static_cast<uint64_t>(snapshot.count());
-    histogram.sample_sum = static_cast<double>(snapshot.sum) / kNanosecondsPerSecond;
-    family_.metric.push_back(std::move(metric));
-  }
-
-  void Counter(const char* name, const char* help, double value) {
-    Begin(MetricType::Counter, name, help);
-    Add(value);
-  }
-  void Gauge(const char* name, const char* help, double value) {
-    Begin(MetricType::Gauge, name, help);
-    Add(value);
-  }
-
-  std::vector<MetricFamily> Take() {
-    End();
-    return std::move(families_);
-  }
-
- private:
-  void End() {
-    if (!family_.metric.empty()) families_.push_back(std::move(family_));
-    family_ = {};
-  }
-
-  MetricFamily family_;
-  std::vector<MetricFamily> families_;
-};
-
-double Count(int64_t count) { return static_cast<double>(count); }
 
 // "not_found" of MISS_REASON_NOT_FOUND.
 std::string LowerName(const std::string& name, std::string_view prefix) {
@@ -85,7 +22,6 @@ std::string LowerName(const std::string& name, std::string_view prefix) {
 }
 
 std::string MissName(size_t reason) {
-  static_assert(lookup::kMissReasons == v1::MissReason_ARRAYSIZE);
   return LowerName(v1::MissReason_Name(static_cast<int>(reason)), "MISS_REASON_");
 }
 
@@ -93,11 +29,11 @@ std::string StateName(v1::DeviceState state) {
   return LowerName(v1::DeviceState_Name(state), "DEVICE_STATE_");
 }
 
-void AddCalls(const std::vector<rpc::services::MethodStats>& calls, Families* families) {
+void AddCalls(const std::vector<rpc::services::MethodStats>& calls, FamilyBuilder* families) {
   families->Begin(MetricType::Counter, "grpc_server_call_started_total",
                   "RPCs started, those that have not completed included");
   for (const rpc::services::MethodStats& call : calls) {
-    families->Add(Count(call.started), {{"grpc_method", call.method}});
+    families->Add(call.started, {{"grpc_method", call.method}});
   }
   families->Begin(MetricType::Histogram, "grpc_server_call_duration_seconds",
                   "Time from the arrival of an RPC to the end of its handler");
@@ -108,25 +44,24 @@ void AddCalls(const std::vector<rpc::services::MethodStats>& calls, Families* fa
   }
 }
 
-void AddLookups(const tuner::TunerStats& stats, Families* families) {
-  families->Counter("convtune_lookups_total", "Problems that were looked up", Count(stats.lookups));
-  families->Counter("convtune_lookup_hits_total", "Of them, answered from memory",
-                    Count(stats.hits));
+void AddLookups(const tuner::TunerStats& stats, FamilyBuilder* families) {
+  families->Counter("convtune_lookups_total", "Problems that were looked up", stats.lookups);
+  families->Counter("convtune_lookup_hits_total", "Of them, answered from memory", stats.hits);
   families->Begin(MetricType::Counter, "convtune_lookup_misses_total",
                   "Of them, missed when they came in, by reason; some are tuned then");
   for (size_t reason = 1; reason < stats.misses.size(); ++reason) {
-    families->Add(Count(stats.misses[reason]), {{"reason", MissName(reason)}});
+    families->Add(stats.misses[reason], {{"reason", MissName(reason)}});
   }
   families->Counter("convtune_saved_seconds_total",
                     "Tuning time of the problems that were hit, which callers did not spend again",
                     absl::ToDoubleSeconds(stats.saved));
   families->Gauge("convtune_waiting_callers", "Callers that wait for a worker",
-                  Count(stats.waiting_callers));
+                  stats.waiting_callers);
 }
 
-void AddWork(const MetricsInput& input, Families* families) {
+void AddWork(const MetricsInput& input, FamilyBuilder* families) {
   families->Gauge("convtune_queue_depth", "Problems that wait for a worker",
-                  Count(input.stats.queue_depth));
+                  input.stats.queue_depth);
   families->Begin(MetricType::Histogram, "convtune_tuning_duration_seconds",
                   "Time that a device worked on a problem, by how it ended");
   for (const supervisor::WorkStats& work : input.stats.work) {
@@ -134,12 +69,12 @@ void AddWork(const MetricsInput& input, Families* families) {
   }
   families->Begin(MetricType::Counter, "convtune_worker_starts_total", "Worker processes started");
   for (const supervisor::DeviceStatus& device : input.devices) {
-    families->Add(Count(device.worker_starts), {{"device", device.name}});
+    families->Add(device.worker_starts, {{"device", device.name}});
   }
   families->Begin(MetricType::Counter, "convtune_worker_deaths_total",
                   "Worker processes that ended by themselves or by a foreign signal");
   for (const supervisor::DeviceStatus& device : input.devices) {
-    families->Add(Count(device.worker_deaths), {{"device", device.name}});
+    families->Add(device.worker_deaths, {{"device", device.name}});
   }
   families->Begin(MetricType::Gauge, "convtune_device_state",
                   "1 for the state that the device is in, 0 for the others");
@@ -164,29 +99,29 @@ void AddWork(const MetricsInput& input, Families* families) {
                                      std::pair(devices::XidKind::kNotice, "notice")}) {
       int64_t sum = 0;
       for (const auto& [xid, count] : gpu.xids) sum += devices::KindOfXid(xid) == kind ? count : 0;
-      families->Add(Count(sum), {{"device", gpu.device}, {"kind", name}});
+      families->Add(sum, {{"device", gpu.device}, {"kind", name}});
     }
   }
   families->Gauge(
       "convtune_quarantined_candidates",
       "Candidates that took a worker down or whose results are wrong, and that are not tried again",
-      Count(input.stats.quarantined));
+      input.stats.quarantined);
 }
 
-void AddEvidence(const MetricsInput& input, Families* families) {
+void AddEvidence(const MetricsInput& input, FamilyBuilder* families) {
   families->Begin(MetricType::Gauge, "convtune_tunings",
                   "Tunings that are known, by their evidence; counted once a minute");
   for (const EnvironmentCensus& census : input.census) {
     for (const auto& [evidence, count] : census.tunings) {
-      families->Add(Count(count), {{"environment", census.environment},
-                                   {"evidence", std::string(Name(evidence))}});
+      families->Add(
+          count, {{"environment", census.environment}, {"evidence", std::string(Name(evidence))}});
     }
   }
   families->Begin(MetricType::Gauge, "convtune_tunings_by_origin",
                   "Tunings that are known, by where they came from; counted once a minute");
   for (const EnvironmentCensus& census : input.census) {
     for (const auto& [origin, count] : census.origins) {
-      families->Add(Count(count),
+      families->Add(count,
                     {{"environment", census.environment}, {"origin", std::string(Name(origin))}});
     }
   }
@@ -200,45 +135,45 @@ void AddEvidence(const MetricsInput& input, Families* families) {
   }
 }
 
-void AddPublication(const release::PublicationStatus& status, Families* families) {
+void AddPublication(const v1::Publication& status, FamilyBuilder* families) {
   families->Gauge("convtune_snapshot_up_to_date",
                   "0 if the last attempt to publish what programs are served failed",
-                  status.error.empty() ? 1 : 0);
-  if (status.publish_time) {
+                  status.error().empty() ? 1 : 0);
+  if (status.has_publish_time()) {
     families->Gauge("convtune_snapshot_publish_timestamp_seconds",
                     "When the snapshot was last written, in seconds since 1970",
-                    absl::ToDoubleSeconds(*status.publish_time - absl::UnixEpoch()));
+                    static_cast<double>(google::protobuf::util::TimeUtil::TimestampToMicroseconds(
+                        status.publish_time())) /
+                        1e6);
   }
   families->Gauge("convtune_snapshot_release", "Release that programs are served",
-                  Count(status.release));
+                  status.release());
   families->Gauge("convtune_snapshot_canary_ratio",
                   "Share of processes that are served a canary instead",
-                  static_cast<double>(status.canary_permille) / 1000);
-  families->Gauge("convtune_snapshot_choices", "Choices in the snapshot",
-                  Count(status.choice_count));
+                  static_cast<double>(status.canary_permille()) / 1000);
+  families->Gauge("convtune_snapshot_choices", "Choices in the snapshot", status.choice_count());
   families->Gauge("convtune_snapshot_carried_choices",
-                  "Choices in the snapshot that the database has lost",
-                  Count(status.carried_count));
+                  "Choices in the snapshot that the database has lost", status.carried_count());
   families->Gauge("convtune_release_waiting_changes", "Changed choices that wait for a promotion",
-                  Count(status.waiting_changes));
+                  status.waiting_changes());
   families->Gauge("convtune_wanted_problems", "Problems that programs missed",
-                  Count(status.wanted_count));
+                  status.wanted_count());
   families->Counter("convtune_datagrams_total", "Reports of programs that came in",
-                    Count(status.datagrams.received));
+                    status.datagrams_received());
   families->Counter("convtune_datagrams_malformed_total", "Of them, unreadable",
-                    Count(status.datagrams.malformed));
+                    status.datagrams_malformed());
   families->Counter("convtune_program_misses_total",
                     "Convolutions that programs were not served, as they count them",
-                    Count(status.datagrams.misses));
+                    status.misses());
   families->Counter("convtune_program_plans_total",
                     "Plans that programs settled on by themselves, and that were kept",
-                    Count(status.datagrams.observed));
+                    status.observed());
 }
 
 }  // namespace
 
 std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
-  Families families;
+  FamilyBuilder families;
   families.Begin(MetricType::Gauge, "convtune_build_info", "1, with the version");
   families.Add(1, {{"version", input.version}});
   families.Gauge("process_start_time_seconds", "When the daemon started, in seconds since 1970",
@@ -248,11 +183,31 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
   AddWork(input, &families);
   AddEvidence(input, &families);
   families.Gauge("convtune_database_bytes", "Size of the database with its write-ahead log",
-                 Count(input.database_bytes));
+                 input.database_bytes);
   families.Gauge("convtune_database_writable", "0 while the disk refuses to take results",
                  input.stats.writable ? 1 : 0);
   if (input.publication) AddPublication(*input.publication, &families);
   return families.Take();
+}
+
+MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
+  const auto census = std::make_shared<EvidenceCensus>(sources.tuner, sources.clock);
+  return [sources, census, start_time = sources.clock->Now()] {
+    MetricsInput input;
+    input.version = CONVTUNE_VERSION;
+    input.now = sources.clock->Now();
+    input.start_time = start_time;
+    input.stats = sources.tuner->Stats();
+    input.devices = sources.tuner->ListDevices();
+    if (sources.gpus != nullptr) input.gpus = sources.gpus->List();
+    input.census = census->Get();
+    input.calls = rpc::services::CallStats::Global().Snapshot();
+    input.database_bytes = sources.store->SizeBytes();
+    if (release::ReleaseManager* releases = sources.tuner->releases(); releases != nullptr) {
+      input.publication = releases->Status();
+    }
+    return MakeFamilies(input);
+  };
 }
 
 }  // namespace convtune::metrics

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "prometheus/metric_family.h"
+#include "db/tuning_store.h"
+#include "proto/base/clock.h"
 #include "server/devices/gpu_health.h"
 #include "server/metrics/evidence_census.h"
+#include "server/metrics/metrics_server.h"
 #include "server/release/release_manager.h"
 #include "server/rpc/services/call_stats.h"
 #include "server/tuner/tuner.h"
@@ -25,9 +27,19 @@ struct MetricsInput {
   std::vector<devices::GpuStatus> gpus;
   std::vector<EnvironmentCensus> census;
   std::vector<rpc::services::MethodStats> calls;
-  std::optional<release::PublicationStatus> publication;  // absent: nothing is published
+  std::optional<v1::Publication> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
 };
+
+// What the daemon's metrics are read from: counters that the parts keep anyway. Nothing is
+// counted for a scrape alone, and no metric names a problem.
+struct MetricsSources {
+  tuner::Tuner* tuner = nullptr;  // these four outlive the server
+  db::TuningStore* store = nullptr;
+  const Clock* clock = nullptr;
+  const devices::GpuHealth* gpus = nullptr;  // may be nullptr
+};
+MetricsServer::Collect DaemonFamilies(const MetricsSources& sources);
 
 // Every metric of deploy/monitoring/README.md; a family without samples is left
 // out. Pure function.

@@ -1,4 +1,4 @@
-#include "server/metrics/metrics_address.h"
+#include "server/metrics/metrics_server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -2,63 +2,39 @@
 
 #include <exception>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "prometheus/collectable.h"
 #include "prometheus/exposer.h"
-#include "server/metrics/evidence_census.h"
-#include "server/metrics/families.h"
-#include "server/rpc/services/call_stats.h"
+#include "prometheus/metric_family.h"
 
 namespace convtune::metrics {
 namespace {
 
-class DaemonMetrics final : public prometheus::Collectable {
+class Families final : public prometheus::Collectable {
  public:
-  explicit DaemonMetrics(const MetricsServer::Sources& sources)
-      : sources_(sources),
-        start_time_(sources.clock->Now()),
-        census_(sources.tuner, sources.clock) {}
-
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    MetricsInput input;
-    input.version = CONVTUNE_VERSION;
-    input.now = sources_.clock->Now();
-    input.start_time = start_time_;
-    input.stats = sources_.tuner->Stats();
-    input.devices = sources_.tuner->ListDevices();
-    if (sources_.gpus != nullptr) input.gpus = sources_.gpus->List();
-    input.census = census_.Get();
-    input.calls = rpc::services::CallStats::Global().Snapshot();
-    input.database_bytes = sources_.store->SizeBytes();
-    if (release::ReleaseManager* releases = sources_.tuner->releases(); releases != nullptr) {
-      input.publication = releases->Status();
-    }
-    return MakeFamilies(input);
-  }
+  explicit Families(MetricsServer::Collect collect) : collect_(std::move(collect)) {}
+  std::vector<prometheus::MetricFamily> Collect() const override { return collect_(); }
 
  private:
-  const MetricsServer::Sources sources_;
-  const absl::Time start_time_;
-  mutable EvidenceCensus census_;
+  const MetricsServer::Collect collect_;
 };
 
 class PrometheusServer final : public MetricsServer {
  public:
-  PrometheusServer(const std::string& address, const Sources& sources)
-      : metrics_(std::make_shared<DaemonMetrics>(sources)),
+  PrometheusServer(const std::string& address, Collect collect)
+      : families_(std::make_shared<Families>(std::move(collect))),
         // Two threads: one slow reader does not keep others out.
         exposer_({"listening_ports", address, "num_threads", "2", "request_timeout_ms", "10000"}),
         url_(absl::StrCat("http://", address.substr(0, address.rfind(':')), ":",
                           exposer_.GetListeningPorts().at(0), "/metrics")) {
-    exposer_.RegisterCollectable(metrics_);
+    exposer_.RegisterCollectable(families_);
   }
 
   std::string url() const override { return url_; }
 
  private:
-  const std::shared_ptr<DaemonMetrics> metrics_;
+  const std::shared_ptr<Families> families_;
   prometheus::Exposer exposer_;
   const std::string url_;
 };
@@ -68,14 +44,14 @@ class PrometheusServer final : public MetricsServer {
 bool MetricsBuilt() { return true; }
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(const std::string& address,
-                                                                     const Sources& sources) {
+                                                                     Collect collect) {
   if (address.empty()) return absl::InvalidArgumentError("--metrics-address: is empty");
   if (const absl::Status status = ValidateMetricsAddress(address); !status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics-address: ", std::string(status.message())));
   }
   try {
-    return std::make_unique<PrometheusServer>(address, sources);
+    return std::make_unique<PrometheusServer>(address, std::move(collect));
   } catch (const std::exception& e) {
     return absl::UnavailableError(
         absl::StrCat("--metrics-address: cannot listen on ", address, ": ", e.what()));

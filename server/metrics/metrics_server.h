@@ -1,40 +1,40 @@
-// A MetricsServer serves the daemon's metrics to Prometheus.
+// A MetricsServer serves metrics to Prometheus.
 //
 // This folder turns counters into Prometheus's text. It may include tuner, rpc,
 // db and proto, and is the only one that includes prometheus-cpp.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "db/tuning_store.h"
-#include "proto/base/clock.h"
-#include "server/devices/gpu_health.h"
-#include "server/metrics/metrics_address.h"
-#include "server/tuner/tuner.h"
+
+namespace prometheus {
+struct MetricFamily;
+}  // namespace prometheus
 
 namespace convtune::metrics {
 
 // False where prometheus-cpp was not there when this was built.
 bool MetricsBuilt();
 
-// Serves GET /metrics on threads of its own. What it reads are the counters that
-// the parts keep anyway: nothing is counted for a scrape alone. There is no
-// encryption and no authentication; no metric names a problem.
+// OK for IP:PORT ("127.0.0.1:9464", "[::1]:9464", port 0 for any that is free) and
+// for an empty text, which means none. INVALID_ARGUMENT says the rule. Pure function.
+absl::Status ValidateMetricsAddress(const std::string& text);
+
+// Serves GET /metrics on threads of its own. There is no encryption and no
+// authentication.
 class MetricsServer {
  public:
-  struct Sources {
-    tuner::Tuner* tuner = nullptr;  // these four outlive the server
-    db::TuningStore* store = nullptr;
-    const Clock* clock = nullptr;
-    const devices::GpuHealth* gpus = nullptr;  // may be nullptr
-  };
+  using Collect = std::function<std::vector<prometheus::MetricFamily>()>;
 
-  // `address`: see ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is
-  // none; UNAVAILABLE: it cannot be listened on; UNIMPLEMENTED: !MetricsBuilt().
+  // `collect` is called on those threads, once for each request. `address`: see
+  // ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is none; UNAVAILABLE: it
+  // cannot be listened on; UNIMPLEMENTED: !MetricsBuilt().
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Create(const std::string& address,
-                                                               const Sources& sources);
+                                                               Collect collect);
   // Answers what is asked at the time, then listens no longer.
   virtual ~MetricsServer() = default;
 

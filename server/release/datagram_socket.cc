@@ -1,7 +1,5 @@
 #include "server/release/datagram_socket.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::release {
 namespace {
@@ -37,8 +36,7 @@ absl::StatusOr<std::unique_ptr<DatagramSocket>> DatagramSocket::Create(Options o
   }
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  UniqueFd stop(eventfd(0, EFD_CLOEXEC));
-  if (!socket.valid() || !stop.valid()) return SocketError(path, "making the socket");
+  if (!socket.valid()) return SocketError(path, "making the socket");
   struct stat there {};
   if (lstat(path.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode)) {
@@ -54,44 +52,35 @@ absl::StatusOr<std::unique_ptr<DatagramSocket>> DatagramSocket::Create(Options o
   if (chmod(path.c_str(), options.open_to_all ? 0666 : 0660) != 0) {
     return SocketError(path, "setting the socket's mode");
   }
+  ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
   return std::unique_ptr<DatagramSocket>(
       new DatagramSocket(std::move(options), std::move(socket), std::move(stop)));
 }
 
-DatagramSocket::DatagramSocket(Options options, UniqueFd socket, UniqueFd stop)
+DatagramSocket::DatagramSocket(Options options, UniqueFd socket, std::unique_ptr<CancelToken> stop)
     : options_(std::move(options)), socket_(std::move(socket)), stop_(std::move(stop)) {
   thread_ = std::thread([this] { Run(); });
 }
 
 DatagramSocket::~DatagramSocket() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof one);
+  stop_->Cancel();
   thread_.join();
   unlink(options_.path.c_str());
 }
 
 void DatagramSocket::Run() {
   std::vector<char> buffer(options_.max_bytes + 1);
-  absl::Time slice_end = absl::InfinitePast();
-  int in_slice = 0;
-  while (true) {
-    pollfd waits[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
-    const absl::Time now = absl::Now();
-    if (now >= slice_end) {
-      slice_end = now + kSlice;
-      in_slice = 0;
+  while (WaitReadable(socket_.get(), *stop_, absl::InfiniteFuture())) {
+    const absl::Time slice_end = absl::Now() + kSlice;
+    int taken = 0;
+    while (taken < kMostPerSlice && WaitReadable(socket_.get(), *stop_, slice_end)) {
+      const ssize_t size = recv(socket_.get(), buffer.data(), buffer.size(), 0);
+      if (size < 0) continue;
+      ++taken;
+      options_.receive(buffer.data(), static_cast<size_t>(size));
     }
-    const bool full = in_slice >= kMostPerSlice;
-    const int timeout_ms =
-        full ? static_cast<int>(absl::ToInt64Milliseconds(slice_end - now)) + 1 : -1;
     // Over its share, the socket is left alone until the slice ends.
-    poll(waits, full ? 1 : 2, timeout_ms);
-    if (waits[0].revents != 0) return;
-    if (full || waits[1].revents == 0) continue;
-    const ssize_t size = recv(socket_.get(), buffer.data(), buffer.size(), 0);
-    if (size < 0) continue;
-    ++in_slice;
-    options_.receive(buffer.data(), static_cast<size_t>(size));
+    if (taken == kMostPerSlice) stop_->WaitFor(slice_end - absl::Now());
   }
 }
 

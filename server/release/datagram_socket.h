@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "proto/base/cancel_token.h"
 #include "proto/base/unique_fd.h"
 
 namespace convtune::release {
@@ -37,12 +38,12 @@ class DatagramSocket {
   DatagramSocket& operator=(const DatagramSocket&) = delete;
 
  private:
-  DatagramSocket(Options options, UniqueFd socket, UniqueFd stop);
+  DatagramSocket(Options options, UniqueFd socket, std::unique_ptr<CancelToken> stop);
   void Run();
 
   const Options options_;
   const UniqueFd socket_;
-  const UniqueFd stop_;  // an eventfd
+  const std::unique_ptr<CancelToken> stop_;
   std::thread thread_;
 };
 

@@ -15,12 +15,15 @@
 #include "absl/time/clock.h"
 #include "db/snapshot/datagram.h"
 #include "db/snapshot/snapshot.h"
+#include "google/protobuf/util/time_util.h"
 #include "proto/base/status_macros.h"
 #include "server/logging/log.h"
 #include "server/release/snapshot_build.h"
 
 namespace convtune::release {
 namespace {
+
+using google::protobuf::util::TimeUtil;
 
 constexpr absl::Duration kRetry = absl::Seconds(5);
 // A decision on a release waits this long for the index to be whole.
@@ -48,10 +51,9 @@ absl::Status MakeFolder(const std::string& folder) {
 
 Publisher::Publisher(Options options)
     : options_(std::move(options)),
-      validity_(options_.index,
-                [this](const TuningKey& key) { return options_.committer->Get(key); }),
-      releases_({options_.store, options_.index, options_.clock, &validity_, options_.publish.floor,
-                 options_.publish.auto_promote}),
+      releases_({options_.store, options_.index, options_.clock,
+                 [this](const TuningKey& key) { return options_.committer->Get(key); },
+                 options_.publish.floor, options_.publish.auto_promote}),
       snapshot_path_(absl::StrCat(options_.publish.folder, "/", snapshot::kSnapshotFile)) {}
 
 Publisher::~Publisher() { Stop(); }
@@ -62,7 +64,7 @@ absl::Status Publisher::Start() {
   {
     MutexLock lock(mutex_);
     missed_.Load(wanted);
-    status_.folder = options_.publish.folder;
+    status_.set_folder(options_.publish.folder);
     work_.all = work_.publish = true;
     due_ = absl::Now();
   }
@@ -85,8 +87,8 @@ absl::Status Publisher::Start() {
   }
   {
     MutexLock lock(mutex_);
-    status_.socket = socket_ != nullptr ? path : "";
-    status_.socket_error = error;
+    status_.set_socket(socket_ != nullptr ? path : "");
+    status_.set_socket_error(error);
   }
   thread_ = std::thread([this] { Run(); });
   return absl::OkStatus();
@@ -124,19 +126,15 @@ bool Publisher::Prepare() {
   }
   // Problems that programs missed before the choices were known. Releases are asked
   // without the lock: they call what tells of changes.
-  std::vector<WantedProblem> missed;
+  std::vector<TuningKey> missed;
   {
     MutexLock lock(mutex_);
-    missed = missed_.MostWanted();
+    for (const WantedProblem& wanted : missed_.MostWanted()) missed.push_back(wanted.key);
   }
-  std::vector<TuningKey> chosen;
-  for (const WantedProblem& wanted : missed) {
-    if (releases_.HasChoice(wanted.key)) chosen.push_back(wanted.key);
-  }
+  SettleMissed(missed);
   MutexLock lock(mutex_);
-  for (const TuningKey& key : chosen) missed_.Erase(key);
   ready_ = status.ok();
-  status_.error = std::string(status.message());
+  status_.set_error(std::string(status.message()));
   changed_.SignalAll();
   // UNAVAILABLE: the daemon stops.
   if (!ready_ && !absl::IsUnavailable(status))
@@ -185,8 +183,8 @@ absl::Status Publisher::PassNow() {
       changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(until - absl::Now()));
     }
     if (!ready_) {
-      return absl::UnavailableError(status_.error.empty() ? "the database is still being read"
-                                                          : status_.error);
+      return absl::UnavailableError(status_.error().empty() ? "the database is still being read"
+                                                            : status_.error());
     }
   }
   Pass();
@@ -235,13 +233,13 @@ void Publisher::Pass() {
   MutexLock lock(mutex_);
   DueBy(pin_expiry_);
   if (status.ok()) {
-    status_.error.clear();
+    status_.clear_error();
     return;
   }
-  if (status_.error != status.message()) {
+  if (status_.error() != status.message()) {
     log::Error("the snapshot is not up to date: $0", status.ToString());
   }
-  status_.error = std::string(status.message());
+  status_.set_error(std::string(status.message()));
   for (const TuningKey& key : work.keys) dirty_.insert(key);
   work_.all |= work.all;
   work_.publish |= work.publish;
@@ -280,12 +278,13 @@ absl::Status Publisher::Publish() {
   log::Info("published release $0: $1 choices in $2", contents.served.release,
             contents.choice_count, snapshot_path_);
   MutexLock lock(mutex_);
-  status_.publish_time = input.now;
-  status_.release = contents.served.release;
-  status_.canary_release = contents.served.canary_release;
-  status_.canary_permille = contents.served.canary_permille;
-  status_.choice_count = contents.choice_count;
-  status_.carried_count = static_cast<int64_t>(contents.carried.size());
+  *status_.mutable_publish_time() =
+      TimeUtil::MicrosecondsToTimestamp(absl::ToUnixMicros(input.now));
+  status_.set_release(contents.served.release);
+  status_.set_canary_release(contents.served.canary_release);
+  status_.set_canary_permille(contents.served.canary_permille);
+  status_.set_choice_count(contents.choice_count);
+  status_.set_carried_count(static_cast<int64_t>(contents.carried.size()));
   not_before_ = absl::Now() + (absl::Now() - start) / kMostOfTime;
   pin_expiry_ = absl::InfiniteFuture();
   for (const Pin& pin : input.pins) {
@@ -295,19 +294,20 @@ absl::Status Publisher::Publish() {
   return absl::OkStatus();
 }
 
-PublicationStatus Publisher::Status() {
+v1::Publication Publisher::Status() {
   const ReleaseList list = releases_.List();
   MutexLock lock(mutex_);
-  PublicationStatus status = status_;
-  status.waiting_changes = list.waiting_changes;
-  status.auto_promote_held = list.auto_promote_held;
-  status.floor = list.floor;
-  status.below_floor_count = list.below_floor_count;
-  status.wanted_count = static_cast<int64_t>(missed_.size());
-  status.wanted_elsewhere_count = status.wanted_count;
+  v1::Publication status = status_;
+  status.set_waiting_changes(list.waiting_changes);
+  status.set_auto_promote_held(list.auto_promote_held);
+  status.set_publish_evidence(static_cast<v1::Evidence>(list.floor));
+  status.set_below_evidence_count(list.below_floor_count);
+  status.set_wanted_count(static_cast<int64_t>(missed_.size()));
+  size_t here = 0;
   for (const Environment& environment : options_.current) {
-    status.wanted_elsewhere_count -= static_cast<int64_t>(missed_.CountOf(environment.ToText()));
+    here += missed_.CountOf(environment.ToText());
   }
+  status.set_wanted_elsewhere_count(static_cast<int64_t>(missed_.size() - here));
   return status;
 }
 
@@ -365,8 +365,8 @@ void Publisher::Receive(const void* data, size_t size) {
   absl::StatusOr<Report> report = ReadReport(data, size, now);
   {
     MutexLock lock(mutex_);
-    ++status_.datagrams.received;
-    if (!report.ok()) ++status_.datagrams.malformed;
+    status_.set_datagrams_received(status_.datagrams_received() + 1);
+    if (!report.ok()) status_.set_datagrams_malformed(status_.datagrams_malformed() + 1);
   }
   if (!report.ok()) {
     log::Debug("ignored a datagram: $0", std::string(report.status().message()));
@@ -380,7 +380,7 @@ void Publisher::Receive(const void* data, size_t size) {
   // A program that started before the problem had its choice.
   const bool is_wanted = miss.wants_tuning && !releases_.HasChoice(miss.key);
   MutexLock lock(mutex_);
-  status_.datagrams.misses += miss.count;
+  status_.set_misses(status_.misses() + miss.count);
   if (!is_wanted || !missed_.AddMisses(miss.key, miss.count, now)) return;
   DueBy(absl::Now() + (options_.publish.tune_wanted ? kLookForIdle : kKeepAfter));
 }
@@ -389,7 +389,7 @@ void Publisher::ReceiveTuning(ReportedTuning reported) {
   const TuningKey key = reported.tuning.key;
   {
     MutexLock lock(mutex_);
-    if (status_.datagrams.observed >= kMostObserved) return;
+    if (status_.observed() >= kMostObserved) return;
   }
   const lookup::IndexHit known = options_.index->Find(key);
   if (known.tuning != nullptr) {
@@ -405,7 +405,7 @@ void Publisher::ReceiveTuning(ReportedTuning reported) {
   options_.committer->Commit(std::move(reported.tuning), options_.complete(reported.environment),
                              /*forced=*/true);
   MutexLock lock(mutex_);
-  ++status_.datagrams.observed;
+  status_.set_observed(status_.observed() + 1);
 }
 
 void Publisher::SettleMissed(const std::vector<TuningKey>& keys) {

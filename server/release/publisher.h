@@ -21,7 +21,6 @@
 #include "server/release/observation.h"
 #include "server/release/publish_options.h"
 #include "server/release/release_manager.h"
-#include "server/release/release_validity.h"
 #include "server/release/releases.h"
 
 namespace convtune::release {
@@ -83,7 +82,7 @@ class Publisher : public ReleaseManager {
                                                      const std::string& reason) override;
   absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string& environment) override;
   bool HasDevice(const std::string& environment_text) override;
-  PublicationStatus Status() override;
+  v1::Publication Status() override;
 
  private:
   // The work of one pass.
@@ -117,7 +116,6 @@ class Publisher : public ReleaseManager {
   void DueBy(absl::Time time) REQUIRES(mutex_);
 
   const Options options_;
-  const ReleaseValidity validity_;
   Releases releases_;
   std::unique_ptr<DatagramSocket> socket_;
   std::string snapshot_path_;
@@ -139,7 +137,7 @@ class Publisher : public ReleaseManager {
   MissedProblems missed_ GUARDED_BY(mutex_);
   std::set<std::string> tuning_ GUARDED_BY(mutex_);                 // environments
   std::map<TuningKey, absl::Time> tried_until_ GUARDED_BY(mutex_);  // not again before
-  PublicationStatus status_ GUARDED_BY(mutex_);
+  v1::Publication status_ GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -20,11 +20,6 @@ uint32_t NotesOf(const decision::LibraryVersions& libraries) {
 
 }  // namespace
 
-bool ReleaseValidity::IsOutdated(const TuningKey& key) const {
-  const auto known = index_->Find(key).tuning;
-  return known != nullptr && known->IsOutdated();
-}
-
 bool ReleaseValidity::Ran(const lookup::IndexedTuning& known, const CandidateId& candidate) const {
   // The index has but the best; the rest is asked for where it matters.
   if (HasRun(known.tuning.candidates, candidate)) return true;

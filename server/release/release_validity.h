@@ -23,9 +23,6 @@ class ReleaseValidity {
                   std::function<absl::StatusOr<Tuning>(const TuningKey&)> read)
       : index_(index), read_(std::move(read)) {}
 
-  // True if what was measured of the problem does not hold any more, whether or
-  // not something else is answered meanwhile: then no choice does.
-  bool IsOutdated(const TuningKey& key) const;
   // The portfolio without the choices that do not hold; what is kept for its
   // notes alone stays. Sets `*holds` to whether that is all of it.
   Portfolio HoldingPart(Portfolio portfolio, bool* holds) const;

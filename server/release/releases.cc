@@ -18,50 +18,33 @@ constexpr size_t kIndexPage = 1000;
 
 }  // namespace
 
-Portfolio Releases::Proposed(const TuningKey& key, bool* has_tuning) const {
-  const lookup::IndexHit hit = options_.index->Find(key);
-  *has_tuning = hit.tuning != nullptr;
+Portfolio Releases::Proposed(const TuningKey& key, const Known& known) const {
   // Do not publish provisional tunings: it would be in the way of
   // the next one, which needs no promotion.
-  if (hit.tuning != nullptr && hit.tuning->tuning.evidence >= options_.floor && !IsOutdated(key)) {
-    return ChoosePortfolio(*hit.tuning);
+  if (known != nullptr && known->tuning.evidence >= options_.floor && !known->IsOutdated()) {
+    return ChoosePortfolio(*known);
   }
   Portfolio none;
   none.key = key;
   return none;
 }
 
-bool Releases::IsOutdated(const TuningKey& key) const {
-  return options_.validity != nullptr && options_.validity->IsOutdated(key);
-}
-
-bool Releases::IsBelowFloor(const TuningKey& key) const {
-  const lookup::IndexHit hit = options_.index->Find(key);
-  return hit.tuning != nullptr && hit.tuning->tuning.evidence < options_.floor;
-}
-
-bool Releases::IsUnjudged(const TuningKey& key) const {
-  const lookup::IndexHit hit = options_.index->Find(key);
-  return hit.tuning != nullptr && hit.tuning->tuning.has(IncompleteReason::kUnjudged);
-}
-
 bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const {
-  if (options_.validity == nullptr) return false;
   const absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
   if (!served.ok()) return false;
   bool holds = true;
-  options_.validity->HoldingPart(*served, &holds);
+  validity_.HoldingPart(*served, &holds);
   return !holds;
 }
 
-void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const {
-  std::string token;
+void Releases::ForEachIndexed(const std::string& environment_text,
+                               const std::function<void(const Known&)>& visit) const {
+  lookup::TuningPage page;
   do {
-    const auto page = options_.index->List("", kIndexPage, token, "");
-    if (!page.ok()) return;
-    for (const auto& indexed : page->first) visit(indexed->tuning.key.Whole());
-    token = page->second;
-  } while (!token.empty());
+    const TuningKey after = page.more ? page.last() : TuningKey();
+    page = options_.index->List(environment_text, kIndexPage, after, "");
+    for (const Known& known : page.tunings) visit(known);
+  } while (page.more);
 }
 
 absl::Status Releases::ReadPortfolios(int64_t release, const std::string& environment_text,
@@ -126,8 +109,8 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
   bool holds_again = false;
   for (const TuningKey& key : keys) {
     const TuningDigest digest = key.Digest();
-    bool has_tuning = false;
-    Portfolio proposed = Proposed(key, &has_tuning);
+    const Known known = options_.index->Find(key).tuning;
+    Portfolio proposed = Proposed(key, known);
     below_floor_.erase(digest);
     if (!proposed.choices.empty()) {
       if (!promoted_.contains(digest)) {
@@ -144,8 +127,15 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
       continue;
     }
     waiting_.erase(digest);
-    if (!promoted_.contains(digest) && IsBelowFloor(key)) below_floor_.insert(digest);
-    if (!IsOutdated(key) && !IsUnjudged(key) && (has_tuning || !may_take_away)) continue;
+    if (known == nullptr) {
+      if (!may_take_away) continue;
+    } else {
+      if (!promoted_.contains(digest) && known->tuning.evidence < options_.floor) {
+        below_floor_.insert(digest);
+      }
+      // None of an unjudged tuning's results is ever served.
+      if (!known->IsOutdated() && !known->tuning.has(IncompleteReason::kUnjudged)) continue;
+    }
     if (canary_.contains(digest)) withdraw.push_back(proposed);
     if (promoted_.contains(digest)) put.push_back(std::move(proposed));
   }
@@ -185,7 +175,7 @@ absl::StatusOr<bool> Releases::Reconcile(const std::vector<TuningKey>& keys) {
 
 absl::StatusOr<bool> Releases::ReconcileAll() {
   std::vector<TuningKey> keys;
-  ForEachIndexed([&keys](const TuningKey& key) { keys.push_back(key); });
+  ForEachIndexed("", [&keys](const Known& known) { keys.push_back(known->tuning.key.Whole()); });
   MutexLock lock(mutex_);
   return ReconcileLocked(keys, /*may_take_away=*/false);
 }
@@ -193,14 +183,11 @@ absl::StatusOr<bool> Releases::ReconcileAll() {
 std::vector<Portfolio> Releases::Waiting(bool fleet_only) const {
   std::vector<Portfolio> changes;
   if (history_.canary() != nullptr || history_.promoted() == nullptr) return changes;
-  ForEachIndexed([this, fleet_only, &changes](const TuningKey& key) REQUIRES(mutex_) {
+  ForEachIndexed("", [this, fleet_only, &changes](const Known& known) REQUIRES(mutex_) {
+    const TuningKey key = known->tuning.key.Whole();
     if (!waiting_.contains(key.Digest())) return;
-    if (fleet_only) {
-      const lookup::IndexHit hit = options_.index->Find(key);
-      if (hit.tuning == nullptr || hit.tuning->tuning.origin != Origin::kFleet) return;
-    }
-    bool has_tuning = false;
-    Portfolio proposed = Proposed(key, &has_tuning);
+    if (fleet_only && known->tuning.origin != Origin::kFleet) return;
+    Portfolio proposed = Proposed(key, known);
     if (!proposed.choices.empty()) changes.push_back(std::move(proposed));
   });
   return changes;
@@ -277,11 +264,11 @@ absl::StatusOr<Release> Releases::RollBack(const ReleaseDecision& decision, int6
   history_.Put(release);
   RETURN_IF_ERROR(ReadServed());
   // The choice served until now may be the better one: it waits again.
-  ForEachIndexed([this](const TuningKey& key) REQUIRES(mutex_) {
-    bool has_tuning = false;
-    const Portfolio proposed = Proposed(key, &has_tuning);
-    if (!proposed.choices.empty() && !IsServed(key.Digest(), proposed.Fingerprint())) {
-      waiting_.insert(key.Digest());
+  ForEachIndexed("", [this](const Known& known) REQUIRES(mutex_) {
+    const Portfolio proposed = Proposed(known->tuning.key.Whole(), known);
+    const TuningDigest digest = proposed.key.Digest();
+    if (!proposed.choices.empty() && !IsServed(digest, proposed.Fingerprint())) {
+      waiting_.insert(digest);
     }
   });
   return release;
@@ -342,10 +329,8 @@ absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
   if (diff.to != 0) {
     RETURN_IF_ERROR(ReadPortfolios(diff.to, environment_text, compare));
   } else {
-    ForEachIndexed([&](const TuningKey& key) {
-      if (!environment_text.empty() && key.environment_text != environment_text) return;
-      bool has_tuning = false;
-      Portfolio proposed = Proposed(key, &has_tuning);
+    ForEachIndexed(environment_text, [this, &compare](const Known& known) {
+      Portfolio proposed = Proposed(known->tuning.key.Whole(), known);
       if (!proposed.choices.empty()) compare(std::move(proposed));
     });
   }
@@ -362,9 +347,8 @@ absl::StatusOr<Releases::Served> Releases::ForEachServed(
   served.release = promoted->number;
   left_out_.clear();
   const auto holding = [this](Portfolio p) REQUIRES(mutex_) {
-    if (options_.validity == nullptr) return p;
     bool holds = true;
-    p = options_.validity->HoldingPart(std::move(p), &holds);
+    p = validity_.HoldingPart(std::move(p), &holds);
     if (!holds) left_out_.insert(p.key.Digest());
     return p;
   };

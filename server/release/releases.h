@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -53,12 +54,13 @@ class Releases {
     db::ReleaseStore* store = nullptr;  // these three outlive it
     const lookup::TuningIndex* index = nullptr;
     const Clock* clock = nullptr;
-    const ReleaseValidity* validity = nullptr;  // outlives it, too; nullptr: all holds
-    Evidence floor = Evidence::kObserved;       // less is not served
+    std::function<absl::StatusOr<Tuning>(const TuningKey&)> read;  // for ReleaseValidity
+    Evidence floor = Evidence::kObserved;                          // less is not served
     bool auto_promote = false;
   };
 
-  explicit Releases(const Options& options) : options_(options) {}
+  explicit Releases(const Options& options)
+      : options_(options), validity_(options.index, options.read) {}
 
   // Reads what releases there are, without their choices.
   absl::Status Load();
@@ -107,16 +109,15 @@ class Releases {
  private:
   using Fingerprints = absl::flat_hash_map<TuningDigest, uint64_t>;
 
-  // The portfolio of the best tuning of a problem; no choices if its evidence is too low.
-  Portfolio Proposed(const TuningKey& key, bool* has_tuning) const;
-  bool IsOutdated(const TuningKey& key) const;
-  // The problem has a tuning, of less evidence than is served.
-  bool IsBelowFloor(const TuningKey& key) const;
-  // None of its results could be judged: nothing of it is ever served.
-  bool IsUnjudged(const TuningKey& key) const;
+  using Known = std::shared_ptr<const lookup::IndexedTuning>;  // null: nothing is known
+
+  // The portfolio of a problem; no choices if its tuning is outdated or its evidence too low.
+  Portfolio Proposed(const TuningKey& key, const Known& known) const;
   // Returns true if a choice that `release` serves for the problem does not hold.
   bool ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const;
-  void ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const;
+  // Empty `environment_text`: all.
+  void ForEachIndexed(const std::string& environment_text,
+                      const std::function<void(const Known&)>& visit) const;
   absl::StatusOr<bool> ReconcileLocked(const std::vector<TuningKey>& keys, bool may_take_away)
       REQUIRES(mutex_);
   // Changes that wait; with `fleet_only`, of the fleet's tunings alone.
@@ -132,6 +133,7 @@ class Releases {
   bool IsServed(const TuningDigest& digest, uint64_t fingerprint) const REQUIRES(mutex_);
 
   const Options options_;
+  const ReleaseValidity validity_;
   mutable std::atomic<bool> found_damage_ = false;
   mutable Mutex mutex_;
   ReleaseHistory history_ GUARDED_BY(mutex_);

@@ -1,10 +1,12 @@
 #include "server/release/snapshot_build.h"
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
+#include "db/snapshot/snapshot_file.h"
 #include "db/snapshot/snapshot_writer.h"
 #include "proto/base/status_macros.h"
 #include "server/logging/log.h"
@@ -18,20 +20,15 @@ using KeySet = snapshot::SnapshotWriter::KeySet;
 // there, or is no snapshot of this format, has nothing.
 KeySet CarryOver(const std::string& path, const KeySet* among,
                  const snapshot::SnapshotWriter::Wanted& wanted, snapshot::SnapshotWriter* writer) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return {};
-  const std::streamoff size = file.tellg();
-  std::vector<uint64_t> bytes(static_cast<size_t>(size) / sizeof(uint64_t) + 1);
-  file.seekg(0);
-  if (!file.read(reinterpret_cast<char*>(bytes.data()), size)) return {};
-  snapshot::SnapshotView view;
-  const snapshot::SnapshotError error =
-      snapshot::SnapshotView::Open(bytes.data(), static_cast<size_t>(size), &view);
-  if (error != snapshot::SnapshotError::kNone) {
-    log::Warn("$0: $1; nothing of it is carried over", path, snapshot::Describe(error));
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  snapshot::SnapshotFile file;
+  const char* reason = "";
+  if (!file.Read(path.c_str(), &reason)) {
+    log::Warn("$0: $1; nothing of it is carried over", path, reason);
     return {};
   }
-  return writer->AddMissing(view, among, wanted);
+  return writer->AddMissing(file.view(), among, wanted);
 }
 
 class Builder {
@@ -41,13 +38,12 @@ class Builder {
   }
 
   // A portfolio without choices is a decision, too: its problem has none.
-  void Add(snapshot::Channel channel, Portfolio portfolio) {
+  void Add(snapshot::Channel channel, const Portfolio& portfolio) {
     if (channel == snapshot::Channel::kStable) decided_.insert(portfolio.key);
     const auto quarantined = input_.quarantined(portfolio.key);
-    const auto pin = pins_.find(portfolio.key);
     std::vector<Candidate> candidates;
-    if (pin != pins_.end()) {
-      pinned_done_.insert_or_assign(pin->first, true);
+    if (const auto pin = pins_.find(portfolio.key); pin != pins_.end()) {
+      pinned_.insert(pin->first);
       if (const auto candidate = Pinned(*pin->second)) candidates.push_back(*candidate);
     }
     const bool pinned = !candidates.empty();
@@ -58,39 +54,29 @@ class Builder {
       if (pinned && choice.candidate.id == candidates.front().id) continue;
       candidates.push_back(choice.candidate);
     }
-    if (!candidates.empty()) {
-      choices_.push_back({channel, std::move(portfolio.key), std::move(candidates),
-                          portfolio.evidence, pinned, portfolio.release, NotesOf(stock)});
+    if (candidates.empty()) return;
+    const absl::Status status = Write(channel, portfolio, std::move(candidates), pinned, stock);
+    if (!status.ok()) {
+      log::Warn("left out of the snapshot: $0: $1", portfolio.key.problem_text, status.ToString());
     }
   }
 
   // Pins of problems that have no choice.
   void AddPinsAlone() {
     for (const auto& [key, pin] : pins_) {
-      if (pinned_done_.contains(key)) continue;
+      if (pinned_.contains(key)) continue;
       Portfolio none;
       none.key = key;
       if (const lookup::IndexHit hit = input_.index->Find(key); hit.tuning != nullptr) {
         none.evidence = hit.tuning->tuning.evidence;
       }
-      Add(snapshot::Channel::kStable, std::move(none));
+      Add(snapshot::Channel::kStable, none);
     }
   }
 
-  absl::Status Write(const std::string& path, SnapshotContents* contents) {
-    const Releases::Served& served = contents->served;
-    snapshot::SnapshotWriter writer({static_cast<uint64_t>(served.release),
-                                     static_cast<uint64_t>(served.canary_release),
-                                     static_cast<uint32_t>(served.canary_permille), input_.now});
+  absl::Status Finish(const std::string& path, SnapshotContents* contents) {
     for (const Environment& environment : input_.current) {
-      RETURN_IF_ERROR(writer.AddEnvironment(environment));
-    }
-    std::map<std::string, absl::StatusOr<Environment>> environments;
-    for (const Entry& entry : choices_) {
-      const absl::Status status = WriteEntry(entry, &environments, &writer);
-      if (!status.ok()) {
-        log::Warn("left out of the snapshot: $0: $1", entry.key.problem_text, status.ToString());
-      }
+      RETURN_IF_ERROR(writer_.AddEnvironment(environment));
     }
     const std::shared_ptr<const Bans> bans = input_.index->bans();
     const auto is_lost = [this, &bans](
@@ -101,25 +87,19 @@ class Builder {
       return bans->Of(key);
     };
     if (input_.releases->TakeDamage() || !input_.carry_over) {
-      contents->carried = CarryOver(path, nullptr, is_lost, &writer);
+      contents->carried = CarryOver(path, nullptr, is_lost, &writer_);
     } else if (!input_.carry_over->empty()) {
-      contents->carried = CarryOver(path, &*input_.carry_over, is_lost, &writer);
+      contents->carried = CarryOver(path, &*input_.carry_over, is_lost, &writer_);
     }
-    contents->choice_count = static_cast<int64_t>(writer.choice_count());
-    return writer.Write(path);
+    contents->choice_count = static_cast<int64_t>(writer_.choice_count());
+    const Releases::Served& served = contents->served;
+    writer_.SetOptions({static_cast<uint64_t>(served.release),
+                        static_cast<uint64_t>(served.canary_release),
+                        static_cast<uint32_t>(served.canary_permille), input_.now});
+    return writer_.Write(path);
   }
 
  private:
-  struct Entry {
-    snapshot::Channel channel;
-    TuningKey key;
-    std::vector<Candidate> candidates;
-    Evidence evidence;
-    bool pinned;
-    int64_t release;
-    std::optional<snapshot::StockNotes> stock;
-  };
-
   // False where the database says why the problem has no choice.
   bool IsLost(const TuningKey& key) const {
     if (decided_.contains(key) || !input_.quarantined(key).empty()) return false;
@@ -137,35 +117,33 @@ class Builder {
     return std::nullopt;
   }
 
-  static std::optional<snapshot::StockNotes> NotesOf(const Choice* stock) {
-    if (stock == nullptr || ApiOf(stock->candidate.id) != Api::kGraph) return std::nullopt;
-    return snapshot::StockNotes{stock->candidate.numerical_notes, stock->candidate.behavior_notes,
-                                stock->candidate.workspace_bytes};
-  }
-
-  static absl::Status WriteEntry(const Entry& entry,
-                                 std::map<std::string, absl::StatusOr<Environment>>* environments,
-                                 snapshot::SnapshotWriter* writer) {
-    const auto environment = environments
-                                 ->try_emplace(entry.key.environment_text,
-                                               Environment::Parse(entry.key.environment_text))
-                                 .first;
-    if (!environment->second.ok()) return environment->second.status();
-    ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Parse(entry.key.problem_text));
+  absl::Status Write(snapshot::Channel channel, const Portfolio& portfolio,
+                     std::vector<Candidate> candidates, bool pinned, const Choice* stock) {
+    const std::string& text = portfolio.key.environment_text;
+    auto environment = environments_.find(text);
+    if (environment == environments_.end()) {
+      environment = environments_.emplace(text, Environment::Parse(text)).first;
+    }
+    RETURN_IF_ERROR(environment->second.status());
+    ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Parse(portfolio.key.problem_text));
     snapshot::SnapshotChoice choice(std::move(problem));
-    choice.candidates = entry.candidates;
-    choice.evidence = entry.evidence;
-    choice.pinned = entry.pinned;
-    choice.release = static_cast<uint64_t>(entry.release);
-    choice.stock = entry.stock;
-    return writer->Add(*environment->second, entry.channel, choice);
+    choice.candidates = std::move(candidates);
+    choice.evidence = portfolio.evidence;
+    choice.pinned = pinned;
+    choice.release = static_cast<uint64_t>(portfolio.release);
+    if (stock != nullptr && ApiOf(stock->candidate.id) == Api::kGraph) {
+      choice.stock = {1, stock->candidate.numerical_notes, stock->candidate.behavior_notes, 0,
+                      stock->candidate.workspace_bytes};
+    }
+    return writer_.Add(*environment->second, channel, choice);
   }
 
   const SnapshotInput& input_;
+  snapshot::SnapshotWriter writer_{{}};
   std::map<TuningKey, const Pin*> pins_;
-  std::map<TuningKey, bool> pinned_done_;
+  std::set<TuningKey> pinned_;  // of them, those whose problem was added
   std::set<TuningKey> decided_;
-  std::vector<Entry> choices_;
+  std::map<std::string, absl::StatusOr<Environment>> environments_;
 };
 
 }  // namespace
@@ -174,13 +152,12 @@ absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input,
                                                const std::string& path) {
   Builder builder(input);
   SnapshotContents contents;
-  ASSIGN_OR_RETURN(
-      contents.served,
-      input.releases->ForEachServed(
-          [&](Portfolio p) { builder.Add(snapshot::Channel::kStable, std::move(p)); },
-          [&](Portfolio p) { builder.Add(snapshot::Channel::kCanary, std::move(p)); }));
+  ASSIGN_OR_RETURN(contents.served,
+                   input.releases->ForEachServed(
+                       [&](const Portfolio& p) { builder.Add(snapshot::Channel::kStable, p); },
+                       [&](const Portfolio& p) { builder.Add(snapshot::Channel::kCanary, p); }));
   builder.AddPinsAlone();
-  RETURN_IF_ERROR(builder.Write(path, &contents));
+  RETURN_IF_ERROR(builder.Finish(path, &contents));
   return contents;
 }
 

@@ -21,7 +21,6 @@
 #include "server/rpc/http2/listener.h"
 #include "server/rpc/http2/server_tls.h"
 #include "server/rpc/services/call_stats.h"
-#include "server/rpc/services/fleet_service.h"
 #include "server/rpc/services/services.h"
 
 namespace convtune::rpc {

@@ -30,8 +30,8 @@ struct DeviceStatus {
   int64_t worker_pid = 0;
   int64_t worker_starts = 0;
   int64_t worker_deaths = 0;
-  // Of the last worker; before the first one is started, that of the worker of
-  // an earlier daemon, as far as it was kept.
+  // The self-check of the last worker; before the first one is started, that of the worker
+  // of an earlier daemon, as far as it was kept.
   SelfCheck self_check = {};
   // Conditions::unblocked of the last tuning that timed something.
   std::string unblocked = {};

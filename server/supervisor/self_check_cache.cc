@@ -58,9 +58,8 @@ void SelfCheckCache::Read() {
     return;
   }
   MutexLock lock(mutex_);
-  for (const worker::v1::KeptSelfCheck& row : kept.entries()) {
-    Entry& entry = entries_[row.key()];
-    if (row.passed().failed().empty()) entry.passed = FromProto(row.passed());
+  for (const auto& [key, passed] : kept.passed()) {
+    if (passed.failed().empty()) entries_[key].passed = FromProto(passed);
   }
 }
 
@@ -68,10 +67,7 @@ void SelfCheckCache::Write() const {
   if (path_.empty()) return;
   worker::v1::KeptSelfChecks kept;
   for (const auto& [key, entry] : entries_) {
-    if (!entry.passed.known) continue;
-    worker::v1::KeptSelfCheck* row = kept.add_entries();
-    row->set_key(key);
-    *row->mutable_passed() = ToProto(entry.passed);
+    if (entry.passed.known) (*kept.mutable_passed())[key] = ToProto(entry.passed);
   }
   const absl::Status written = ReplaceFile(path_, kept.SerializeAsString());
   if (!written.ok()) log::Warn("$0", std::string(written.message()));

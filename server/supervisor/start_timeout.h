@@ -20,7 +20,7 @@ uint64_t WorkDone(pid_t pid);
 // The limits on the time that a process may take to start.
 struct StartLimits {
   absl::Duration silence = absl::Seconds(60);  // without a sign of life
-  // In all: one that goes round in circles shows signs of life for ever.
+  // The limit in all: a process that goes round in circles shows signs of life for ever.
   absl::Duration longest = absl::Minutes(5);
 };
 

@@ -18,6 +18,20 @@ namespace {
 constexpr absl::Duration kStartLook = absl::Milliseconds(100);
 constexpr absl::Duration kGivesWayPeriod = absl::Milliseconds(50);
 
+// The request's own budget; 0: none.
+int64_t BudgetMs(const worker::v1::Request& request) {
+  return request.open_problem().time_budget_ms() + request.prepare().time_budget_ms() +
+         request.check().time_budget_ms() + request.measure().time_budget_ms();
+}
+
+bool CanHave(const worker::v1::Request& request, const worker::v1::Reply& reply) {
+  return (request.has_open_problem() && reply.has_listed()) ||
+         (request.has_prepare() && reply.has_prepared()) ||
+         (request.has_check() && reply.has_checked()) ||
+         (request.has_measure() && (reply.has_sample() || reply.has_conditions())) ||
+         (request.has_read_conditions() && reply.has_conditions());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options options) {
@@ -169,20 +183,23 @@ absl::StatusOr<worker::v1::Reply> WorkerClient::Receive(absl::Time deadline,
 }
 
 absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request& request,
-                                                       absl::Duration budget,
-                                                       const ReplyHandler& handle) {
+                                                       const OnReply& on_reply) {
   if (loss_) return absl::AbortedError(loss_->reason);
   touching_.reset();
   const absl::Time now = absl::Now();
   // A listing names no candidates, and one call of cuDNN may be most of it.
-  Wait wait{now + budget + options_.hang_timeout,
+  Wait wait{now + absl::Milliseconds(BudgetMs(request)) + options_.hang_timeout,
             request.has_open_problem() ? absl::InfiniteFuture() : now + options_.hang_timeout};
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
-  return Await(wait, end_, handle);
+  return Await(wait, end_, [&](const worker::v1::Reply& reply) {
+    if (!CanHave(request, reply)) return false;
+    on_reply(reply);
+    return true;
+  });
 }
 
-absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(Wait wait, absl::Time end,
-                                                        const ReplyHandler& handle) {
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(
+    Wait wait, absl::Time end, const std::function<bool(const worker::v1::Reply&)>& handle) {
   while (true) {
     const absl::Time hang = std::min(wait.over, wait.silent);
     const absl::Time until = gives_way_ ? std::min(end, absl::Now() + kGivesWayPeriod) : end;
@@ -220,71 +237,6 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(Wait wait, absl::Time en
   }
 }
 
-absl::StatusOr<worker::v1::Outcome> WorkerClient::OpenProblem(
-    const worker::v1::OpenProblem& request,
-    const std::function<void(const worker::v1::Listed&)>& on_listed) {
-  worker::v1::Request message;
-  *message.mutable_open_problem() = request;
-  return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&on_listed](const worker::v1::Reply& reply) {
-                if (!reply.has_listed()) return false;
-                on_listed(reply.listed());
-                return true;
-              });
-}
-
-absl::StatusOr<worker::v1::Outcome> WorkerClient::Prepare(
-    const worker::v1::Prepare& request,
-    const std::function<void(const worker::v1::Prepared&)>& on_prepared) {
-  worker::v1::Request message;
-  *message.mutable_prepare() = request;
-  return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&on_prepared](const worker::v1::Reply& reply) {
-                if (!reply.has_prepared()) return false;
-                on_prepared(reply.prepared());
-                return true;
-              });
-}
-
-absl::StatusOr<worker::v1::Outcome> WorkerClient::Check(
-    const worker::v1::Check& request,
-    const std::function<void(const worker::v1::Checked&)>& on_checked) {
-  worker::v1::Request message;
-  *message.mutable_check() = request;
-  return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&](const worker::v1::Reply& reply) {
-                if (reply.has_checked()) on_checked(reply.checked());
-                return reply.has_checked();
-              });
-}
-
-absl::StatusOr<worker::v1::Outcome> WorkerClient::Measure(
-    const worker::v1::Measure& request,
-    const std::function<void(const worker::v1::Sample&)>& on_sample,
-    const std::function<void(const v1::Conditions&)>& on_conditions) {
-  worker::v1::Request message;
-  *message.mutable_measure() = request;
-  return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&](const worker::v1::Reply& reply) {
-                if (reply.has_sample()) on_sample(reply.sample());
-                if (reply.has_conditions()) on_conditions(reply.conditions());
-                return reply.has_sample() || reply.has_conditions();
-              });
-}
-
-absl::StatusOr<v1::Conditions> WorkerClient::ReadConditions() {
-  worker::v1::Request message;
-  message.mutable_read_conditions();
-  v1::Conditions conditions;
-  RETURN_IF_ERROR(
-      Call(message, absl::ZeroDuration(), [&conditions](const worker::v1::Reply& reply) {
-        if (!reply.has_conditions()) return false;
-        conditions = reply.conditions();
-        return true;
-      }).status());
-  return conditions;
-}
-
 absl::Status WorkerClient::FinishPending(absl::Time until) {
   if (loss_) return absl::AbortedError(loss_->reason);
   if (!pending_) return absl::OkStatus();
@@ -298,8 +250,7 @@ absl::Status WorkerClient::FinishPending(absl::Time until) {
 absl::Status WorkerClient::CloseProblem() {
   worker::v1::Request message;
   message.mutable_close_problem();
-  return Call(message, absl::ZeroDuration(), [](const worker::v1::Reply&) { return false; })
-      .status();
+  return Call(message).status();
 }
 
 }  // namespace convtune::supervisor

@@ -78,27 +78,15 @@ class WorkerClient {
   // Returns true at once if the session is cancelled, else false after `pause`.
   bool Pause(absl::Duration pause) const { return options_.cancel->WaitFor(pause); }
 
-  // The callbacks see replies as they come.
-  absl::StatusOr<worker::v1::Outcome> OpenProblem(
-      const worker::v1::OpenProblem& request,
-      const std::function<void(const worker::v1::Listed&)>& on_listed);
-  absl::StatusOr<worker::v1::Outcome> Prepare(
-      const worker::v1::Prepare& request,
-      const std::function<void(const worker::v1::Prepared&)>& on_prepared);
-  absl::StatusOr<worker::v1::Outcome> Check(
-      const worker::v1::Check& request,
-      const std::function<void(const worker::v1::Checked&)>& on_checked);
-  absl::StatusOr<worker::v1::Outcome> Measure(
-      const worker::v1::Measure& request,
-      const std::function<void(const worker::v1::Sample&)>& on_sample,
-      const std::function<void(const v1::Conditions&)>& on_conditions);
-  absl::StatusOr<v1::Conditions> ReadConditions();
+  // Sends a request and waits for its end. `on_reply` sees the replies as they come: those
+  // that the request can have, but for what the client itself takes (Touching and Outcome).
+  using OnReply = std::function<void(const worker::v1::Reply&)>;
+  absl::StatusOr<worker::v1::Outcome> Call(
+      const worker::v1::Request& request,
+      const OnReply& on_reply = [](const worker::v1::Reply&) {});
   absl::Status CloseProblem();
 
  private:
-  // Returns false for a reply that the request cannot have.
-  using ReplyHandler = std::function<bool(const worker::v1::Reply&)>;
-
   WorkerClient(Options options, std::unique_ptr<WorkerProcess> process)
       : options_(std::move(options)), process_(std::move(process)) {}
 
@@ -114,15 +102,15 @@ class WorkerClient {
   absl::StatusOr<worker::v1::Reply> AwaitStart();
   // The reply to Hello; `reply` is the worker's first.
   absl::StatusOr<worker::v1::Reply> AwaitSelfCheck(worker::v1::Reply reply);
-  absl::StatusOr<worker::v1::Outcome> Call(const worker::v1::Request& request,
-                                           absl::Duration budget, const ReplyHandler& handle);
   // `why` is what is said of a worker that has not replied by then.
   absl::StatusOr<worker::v1::Reply> Receive(absl::Time deadline, const std::string& why);
   // The next reply of a process that may have to load code from a cold disk. `doing` is what
   // is said of one whose time is over, before the reason.
   absl::StatusOr<worker::v1::Reply> ReceiveAtWork(StartTimeout* timeout, const std::string& doing);
   // Reads replies to the last one. A request that is not over by `end` is left pending.
-  absl::StatusOr<worker::v1::Outcome> Await(Wait wait, absl::Time end, const ReplyHandler& handle);
+  // `handle` returns false for a reply that the request cannot have.
+  absl::StatusOr<worker::v1::Outcome> Await(
+      Wait wait, absl::Time end, const std::function<bool(const worker::v1::Reply&)>& handle);
   // Ends the process and notes why.
   absl::Status Lose(const std::string& reason, bool hung = false);
   absl::Status LosePeer();

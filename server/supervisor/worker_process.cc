@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -37,13 +39,14 @@ class SpawnSetup {
   SpawnSetup(const SpawnSetup&) = delete;
   SpawnSetup& operator=(const SpawnSetup&) = delete;
 
-  // Returns an errno.
-  int Prepare(int socket) {
+  // The child has `socket` as `fd`. Returns an errno.
+  int Prepare(int socket, int fd) {
     int error = posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
     if (error == 0) error = posix_spawn_file_actions_adddup2(&actions_, 2, 1);
-    if (error == 0) error = posix_spawn_file_actions_adddup2(&actions_, socket, kWorkerFd);
+    if (error == 0) error = posix_spawn_file_actions_adddup2(&actions_, socket, fd);
     // Not every library that we link sets close-on-exec.
-    if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions_, kWorkerFd + 1);
+    if (error == 0)
+      error = posix_spawn_file_actions_addclosefrom_np(&actions_, std::max(fd, STDERR_FILENO) + 1);
     sigset_t none;
     sigemptyset(&none);
     sigset_t all;
@@ -66,37 +69,13 @@ class SpawnSetup {
   posix_spawnattr_t attributes_;
 };
 
-std::string SignalName(int number) {
-  switch (number) {
-    case SIGSEGV:
-      return "SIGSEGV";
-    case SIGABRT:
-      return "SIGABRT";
-    case SIGBUS:
-      return "SIGBUS";
-    case SIGFPE:
-      return "SIGFPE";
-    case SIGILL:
-      return "SIGILL";
-    case SIGKILL:
-      return "SIGKILL";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGINT:
-      return "SIGINT";
-    case SIGPIPE:
-      return "SIGPIPE";
-    default:
-      return "unnamed";
-  }
-}
-
 WorkerExit Describe(int status, bool killed_by_us) {
   if (!WIFSIGNALED(status)) {
-    return {absl::StrCat("exit status ", WEXITSTATUS(status)), false};
+    return {absl::StrCat("exit status ", WEXITSTATUS(status)), false, WEXITSTATUS(status) == 0};
   }
   const int number = WTERMSIG(status);
-  return {absl::StrCat("signal ", number, " (", SignalName(number), ")"),
+  const char* const name = sigabbrev_np(number);  // "SEGV"
+  return {absl::StrCat("signal ", number, name != nullptr ? absl::StrCat(" (SIG", name, ")") : ""),
           !killed_by_us && (number == SIGKILL || number == SIGTERM)};
 }
 
@@ -104,6 +83,18 @@ WorkerExit Describe(int status, bool killed_by_us) {
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
     const std::vector<std::string>& argv) {
+  std::vector<std::string> arguments = argv;
+  arguments.insert(arguments.end(), {"--fd", absl::StrCat(kWorkerFd)});
+  return argv.empty() ? Spawn({}, kWorkerFd) : Spawn(std::move(arguments), kWorkerFd);
+}
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::StartPrinting(
+    const std::vector<std::string>& argv) {
+  return Spawn(argv, STDOUT_FILENO);
+}
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(std::vector<std::string> argv,
+                                                                    int fd) {
   if (argv.empty()) return absl::InvalidArgumentError("worker_argv: must not be empty");
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -111,21 +102,18 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
   }
   UniqueFd ours(ends[0]);
   UniqueFd theirs(ends[1]);
-  if (theirs.get() == kWorkerFd) {
+  if (theirs.get() == fd) {
     // dup2 onto itself would leave the close-on-exec flag to the C library.
-    UniqueFd moved(fcntl(theirs.get(), F_DUPFD_CLOEXEC, kWorkerFd + 1));
+    UniqueFd moved(fcntl(theirs.get(), F_DUPFD_CLOEXEC, std::max(fd, STDERR_FILENO) + 1));
     if (!moved.valid()) return absl::ErrnoToStatus(errno, "fcntl");
     std::swap(theirs, moved);
   }
-  std::vector<std::string> arguments = argv;
-  arguments.push_back("--fd");
-  arguments.push_back(absl::StrCat(kWorkerFd));
   std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  for (std::string& argument : argv) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   SpawnSetup setup;
   pid_t pid = 0;
-  int error = setup.Prepare(theirs.get());
+  int error = setup.Prepare(theirs.get(), fd);
   if (error == 0) {
     error = posix_spawn(&pid, pointers[0], setup.actions(), setup.attributes(), pointers.data(),
                         environ);

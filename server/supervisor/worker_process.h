@@ -18,6 +18,7 @@ struct WorkerExit {
   std::string description;  // "signal 11 (SIGSEGV)" or "exit status 3"
   // SIGKILL or SIGTERM that we did not send: no candidate's fault.
   bool killed_from_outside = false;
+  bool success = false;  // exit status 0
 };
 
 // One owner thread, which must be the one that started it and must outlive it:
@@ -26,8 +27,12 @@ class WorkerProcess {
  public:
   // Starts `argv` with "--fd 3" behind it: a connected socket. The child has
   // its own process group, /dev/null for standard input, our standard error
-  // for output and errors, and no other descriptor of ours.
+  // for output and errors, and no other descriptor of ours. NOT_FOUND: there is no
+  // such program.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const std::vector<std::string>& argv);
+  // The same with the socket as standard output, and nothing added to `argv`.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> StartPrinting(
+      const std::vector<std::string>& argv);
   // Kills and reaps it.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
@@ -44,6 +49,9 @@ class WorkerProcess {
 
  private:
   WorkerProcess(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  // `fd`: the number that the child has the socket by.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(std::vector<std::string> argv,
+                                                              int fd);
 
   const pid_t pid_;
   UniqueFd socket_;

@@ -23,6 +23,7 @@
 #include "server/commit/commit_counts.h"
 #include "server/jobs/job.h"
 #include "server/lookup/lookup_request.h"
+#include "server/lookup/tuning_index.h"
 #include "server/release/publish_options.h"
 #include "server/supervisor/device.h"
 
@@ -35,25 +36,6 @@ class ReleaseManager;
 }  // namespace convtune::release
 
 namespace convtune::tuner {
-
-// One row of ListTunings: a tuning without its candidates.
-struct TuningSummary {
-  TuningKey key;
-  std::string environment_name;
-  Evidence evidence = Evidence::kNone;
-  Origin origin = Origin::kLocal;
-  absl::Time tune_time;
-  absl::Duration elapsed;
-  int candidate_count = 0;
-  std::string winner;               // text form; empty if none ran
-  uint32_t incomplete_reasons = 0;  // see Tuning
-  std::string incomplete_message;
-};
-
-struct TuningPage {
-  std::vector<TuningSummary> tunings;
-  std::string next_page_token;
-};
 
 struct EnvironmentInfo {
   Environment environment;
@@ -87,8 +69,8 @@ struct TunerStats {
   std::vector<supervisor::WorkStats> work;
 };
 
-// Thread-safe. Callbacks are called without locks held, from the calling
-// thread or from one of the tuner's own; they must not block.
+// Thread-safe. Callbacks are called from the calling thread or from one of the tuner's own, and
+// but for WatchJob's without locks held; they must not block.
 class Tuner {
  public:
   struct Options {
@@ -142,10 +124,7 @@ class Tuner {
   // cancelled like any other. Of one environment at most JobTable::kMaxAbandoned
   // problems stay; those that are not begun within ten minutes are dropped.
   virtual void AbandonLookup(uint64_t token) = 0;
-  // True if Lookup with this demand, whose constraints are those of the answer that has
-  // this source, would make it of the same now. Never once the daemon drains.
-  virtual bool StillHolds(const lookup::AnswerSource&, const jobs::Demand&) const { return false; }
-  // Counts problems that were answered without Lookup, and what tuning them had
+  // Counts problems whose answers were given again without Lookup, and what tuning them had
   // taken.
   virtual void CountHits(int64_t, absl::Duration) {}
   // Changes whenever ListEnvironments or ResolveEnvironment may say something
@@ -154,11 +133,12 @@ class Tuner {
 
   virtual absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) = 0;
   virtual absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) = 0;
-  // `page_size`: at least 1, as of ListTunings.
+  // `page_size`: at least 1.
   virtual absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
   virtual absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) = 0;
-  // Calls back now, on every change (changes may be merged), and last with an
-  // ended() snapshot. Returns a token for StopWatching.
+  // Calls back before it returns, on every change, and last with an ended() snapshot: under
+  // the lock of the jobs, so that `on_change` must return at once and call nothing here.
+  // Returns a token for StopWatching. NOT_FOUND, and UNAVAILABLE once the daemon has drained.
   virtual absl::StatusOr<uint64_t> WatchJob(const std::string& name,
                                             jobs::JobCallback on_change) = 0;
   // After it returns, the callback is not called again.
@@ -169,9 +149,10 @@ class Tuner {
                                            const ConvProblem& problem) = 0;
   // Candidates of the problem that are quarantined here.
   virtual std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) = 0;
-  virtual absl::StatusOr<TuningPage> ListTunings(const std::string& environment, int page_size,
-                                                 const std::string& page_token,
-                                                 const std::string& text_filter) = 0;
+  // See TuningIndex::List. UNAVAILABLE while the database is being read.
+  virtual absl::StatusOr<lookup::TuningPage> ListTunings(const std::string& environment,
+                                                         int page_size, const TuningKey& after,
+                                                         const std::string& text_filter) = 0;
   // Also lifts the quarantine of the problems' candidates: they are tried again.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                                 const std::vector<ConvProblem>& problems) = 0;
@@ -204,7 +185,7 @@ class Tuner {
   // Those that hold for the key.
   virtual Bans BansOf(const TuningKey& key) = 0;
 
-  // The environment that a LookupRequest with these would be answered of.
+  // The environment whose tunings answer a LookupRequest with this environment and program.
   // FAILED_PRECONDITION if the program fits none, else the errors of Lookup.
   virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,
                                                          const Environment& program) = 0;

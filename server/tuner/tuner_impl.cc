@@ -69,9 +69,8 @@ TunerImpl::TunerImpl(Options options)
             request.demand = demand;
             return QueueJob(environment, request)->name;  // without an id it cannot fail
           },
-          [this](const lookup::ResolvedEnvironment& environment, std::vector<jobs::WorkSpec> work) {
-            KeepWork(environment, std::move(work));
-          }) {}
+          [this](const lookup::ResolvedEnvironment& environment,
+                 const std::vector<jobs::WorkSpec>& work) { KeepWork(environment, work); }) {}
 
 TunerImpl::~TunerImpl() { Drain(absl::InfinitePast()); }
 
@@ -219,7 +218,7 @@ absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
   // Whoever asks for one by name wants what was measured.
   const auto known = index_.Find(key).tuning;
-  if (known != nullptr && known->stands_in_for != nullptr) return tunings_.GetTuning(key);
+  if (known != nullptr && known->stand_in != nullptr) return tunings_.GetTuning(key);
   absl::StatusOr<Tuning> tuning = committer_.Get(key);
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.
@@ -236,27 +235,16 @@ std::vector<QuarantineEntry> TunerImpl::QuarantineOf(const TuningKey& key) {
   return entries;
 }
 
-absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment, int page_size,
-                                                  const std::string& page_token,
-                                                  const std::string& text_filter) {
+absl::StatusOr<lookup::TuningPage> TunerImpl::ListTunings(const std::string& environment,
+                                                          int page_size, const TuningKey& after,
+                                                          const std::string& text_filter) {
   std::string environment_text;
   if (!environment.empty()) {
     ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
     environment_text = resolved.text;
   }
   RETURN_IF_ERROR(loader_.Await(kListWait));
-  ASSIGN_OR_RETURN(const auto listed, index_.List(environment_text, static_cast<size_t>(page_size),
-                                                  page_token, text_filter));
-  TuningPage page;
-  page.next_page_token = listed.second;
-  for (const auto& indexed : listed.first) {
-    const lookup::KeptTuning& tuning = indexed->tuning;
-    page.tunings.push_back({tuning.key.Whole(), indexed->EnvironmentName(), tuning.evidence,
-                            tuning.origin, tuning.tune_time, tuning.elapsed,
-                            indexed->candidate_count, indexed->Winner(), tuning.incomplete_reasons,
-                            tuning.incomplete_message});
-  }
-  return page;
+  return index_.List(environment_text, static_cast<size_t>(page_size), after, text_filter);
 }
 
 absl::StatusOr<std::vector<TuningKey>> TunerImpl::KeysOf(
@@ -376,6 +364,7 @@ absl::StatusOr<std::vector<Pin>> TunerImpl::ListPins(const std::string& environm
 
 absl::StatusOr<Environment> TunerImpl::ResolveEnvironment(const std::string& name,
                                                           const Environment& program) {
+  if (draining_) return absl::UnavailableError(kDraining);
   ASSIGN_OR_RETURN(lookup::ResolvedEnvironment resolved, Resolve(name, program));
   if (!resolved.misfit.empty()) return absl::FailedPreconditionError(resolved.misfit);
   return std::move(resolved.environment);
@@ -420,6 +409,7 @@ TunerStats TunerImpl::Stats() {
 
 void TunerImpl::Drain(absl::Time deadline) {
   draining_ = true;
+  ++stored_version_;  // ResolveEnvironment says so
   MutexLock lock(drain_mutex_);
   if (drained_) return;
   drained_ = true;
@@ -454,7 +444,10 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request)
   return QueueJob(environment, request);
 }
 
-jobs::Subscriber TunerImpl::SubscriberOf(const std::string& job, const std::string& text) {
+bool TunerImpl::SubmitFor(const std::string& job, jobs::TuningQueue* queue,
+                          const jobs::WorkSpec& spec, jobs::Priority priority, absl::Time expires,
+                          const std::function<bool()>& needed) {
+  const std::string text = spec.key.problem_text;
   jobs::Subscriber subscriber;
   subscriber.done = [this, job, text](const jobs::WorkResult& result) {
     jobs_.ProblemDone(job, text, result);
@@ -462,7 +455,11 @@ jobs::Subscriber TunerImpl::SubscriberOf(const std::string& job, const std::stri
   subscriber.progress = [this, job, text](const jobs::WorkProgress& progress) {
     jobs_.Progress(job, text, progress);
   };
-  return subscriber;
+  subscriber.expires = expires;
+  const uint64_t number = queue->Submit(spec, priority, std::move(subscriber), needed);
+  // Where the job has ended already, the work is through, or the job was cancelled.
+  if (number != 0 && !jobs_.AddSubscription(job, text, number)) queue->Unsubscribe(number);
+  return number != 0;
 }
 
 absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
@@ -485,35 +482,26 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
   if (!created.is_new) return created.job;
   const std::string name = created.job.name;
   for (const jobs::WorkSpec& spec : work) {
-    const std::string text = spec.key.problem_text;
-    const uint64_t number = environment.queue->Submit(
-        spec, request.priority, SubscriberOf(name, text),
-        [&] { return WorkOf(spec.problem, spec.key, environment, request.demand).has_value(); });
-    if (number == 0) {
+    const auto needed = [&] {
+      return WorkOf(spec.problem, spec.key, environment, request.demand).has_value();
+    };
+    if (!SubmitFor(name, environment.queue, spec, request.priority, absl::InfiniteFuture(),
+                   needed)) {
       jobs_.ProblemSkipped(name);
-    } else if (!jobs_.AddSubscription(name, text, number)) {
-      // Ended already: the work is through, or the job was cancelled.
-      environment.queue->Unsubscribe(number);
     }
   }
   return jobs_.Get(name).value_or(created.job);
 }
 
 void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
-                         std::vector<jobs::WorkSpec> work) {
-  for (jobs::WorkSpec& spec : work) {
+                         const std::vector<jobs::WorkSpec>& work) {
+  for (const jobs::WorkSpec& spec : work) {
     const std::optional<std::string> name = jobs_.Collect(environment.environment.Name());
     if (!name.has_value()) return;
-    const std::string text = spec.key.problem_text;
-    jobs::Subscriber subscriber = SubscriberOf(*name, text);
-    subscriber.expires = absl::Now() + kAbandonedTimeout;
-    const uint64_t number = environment.queue->Submit(std::move(spec), jobs::Priority::kIdle,
-                                                      std::move(subscriber), [] { return false; });
-    if (number == 0) {
-      // It ended just now, or is kept for another caller already.
+    // Else it ended just now, or is kept for another caller already.
+    if (!SubmitFor(*name, environment.queue, spec, jobs::Priority::kIdle,
+                   absl::Now() + kAbandonedTimeout, [] { return false; })) {
       jobs_.Uncollect(*name);
-    } else if (!jobs_.AddSubscription(*name, text, number)) {
-      environment.queue->Unsubscribe(number);
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,11 +35,6 @@ class TunerImpl : public Tuner {
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override;
   void CancelLookup(uint64_t token) override { lookups_.Cancel(token); }
   void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
-  bool StillHolds(const lookup::AnswerSource& source, const jobs::Demand& demand) const override {
-    const absl::Time now = demand.limits_age() ? options_.clock->Now() : absl::InfinitePast();
-    return !draining_ && lookup::Judge(source.facts, demand, now) == lookup::Verdict::kHit &&
-           index_.Holds(source);
-  }
   void CountHits(int64_t count, absl::Duration saved) override { lookups_.CountHits(count, saved); }
   uint64_t EnvironmentsVersion() const override {
     return index_.counts_version() + stored_version_;
@@ -56,9 +52,9 @@ class TunerImpl : public Tuner {
   absl::StatusOr<Tuning> GetTuning(const std::string& environment,
                                    const ConvProblem& problem) override;
   std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) override;
-  absl::StatusOr<TuningPage> ListTunings(const std::string& environment, int page_size,
-                                         const std::string& page_token,
-                                         const std::string& text_filter) override;
+  absl::StatusOr<lookup::TuningPage> ListTunings(const std::string& environment, int page_size,
+                                                 const TuningKey& after,
+                                                 const std::string& text_filter) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                         const std::vector<ConvProblem>& problems) override;
   absl::StatusOr<int64_t> WithdrawFleetTunings(const std::string& environment,
@@ -116,13 +112,16 @@ class TunerImpl : public Tuner {
   absl::StatusOr<TuningKey> KeyOf(const std::string& environment, const ConvProblem& problem) const;
   absl::StatusOr<std::vector<TuningKey>> KeysOf(const std::string& environment,
                                                 const std::vector<ConvProblem>& problems) const;
-  // Tells the job of that name of a problem's work.
-  jobs::Subscriber SubscriberOf(const std::string& job, const std::string& text);
+  // Submits the work for the job of that name. Returns false where the queue adds nothing; see
+  // TuningQueue::Submit.
+  bool SubmitFor(const std::string& job, jobs::TuningQueue* queue, const jobs::WorkSpec& spec,
+                 jobs::Priority priority, absl::Time expires, const std::function<bool()>& needed);
   // ALREADY_EXISTS: the request's id is another's.
   absl::StatusOr<jobs::JobSnapshot> QueueJob(const lookup::ResolvedEnvironment& environment,
                                              const jobs::JobRequest& request);
   // See AbandonLookup. The work is queued, and stays so while this runs.
-  void KeepWork(const lookup::ResolvedEnvironment& environment, std::vector<jobs::WorkSpec> work);
+  void KeepWork(const lookup::ResolvedEnvironment& environment,
+                const std::vector<jobs::WorkSpec>& work);
   // See BetterWork.
   std::optional<jobs::WorkKind> WorkOf(const ConvProblem& problem, const TuningKey& key,
                                        const lookup::ResolvedEnvironment& environment,

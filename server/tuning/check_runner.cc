@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kNoJudge[] = "the worker's check of results failed its self-check";
 
-// To two digits, upwards: candidates that differ by less are alike, and the
+// Rounds to two digits, upwards: candidates that differ by less are alike, and the
 // index need not hold them all.
 double Coarse(double error) {
   if (error <= 0) return 0;
@@ -52,11 +52,11 @@ absl::Status CheckRunner::Run(absl::Time end) {
     const Candidate* candidate = &candidates_->at(index);
     return candidate == graph_stock || candidate == legacy_stock;
   });
-  worker::v1::Check request;
-  for (const int index : indexes) request.add_indexes(index);
-  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
+  worker::v1::Request request;
+  for (const int index : indexes) request.mutable_check()->add_indexes(index);
+  request.mutable_check()->set_time_budget_ms(MillisUntil(end));
   const absl::Status status =
-      client_->Check(request, [this](const worker::v1::Checked& checked) { Take(checked); })
+      client_->Call(request, [this](const worker::v1::Reply& reply) { Take(reply.checked()); })
           .status();
   Judge();
   LeaveHopeless();
@@ -73,29 +73,20 @@ void CheckRunner::Take(const worker::v1::Checked& checked) {
     candidate.error_message = checked.error_message();
     return;
   }
-  decision::OutputReport report;
-  if (checked.has_error()) report.error = checked.error();
-  report.magnitude = checked.magnitude();
-  report.nonfinite = checked.nonfinite();
-  report.out_of_bounds = checked.out_of_bounds();
-  if (report.error && std::isfinite(*report.error) && *report.error >= 0) {
-    candidate.error = static_cast<float>(Coarse(*report.error));  // as records keep it
+  if (checked.has_error() && std::isfinite(checked.error()) && checked.error() >= 0) {
+    candidate.error = static_cast<float>(Coarse(checked.error()));  // as records keep it
   }
   if (v1::CaptureSupport_IsValid(checked.capture())) {
     candidate.capture = static_cast<CaptureSupport>(checked.capture());
   }
-  reports_[checked.index()] = std::move(report);
-  if (checked.hopeless()) hopeless_.insert(checked.index());
-  worker::v1::Sample& run = warm_runs_[checked.index()];
-  run.set_index(checked.index());
-  run.set_gpu_us(checked.gpu_us());
-  run.set_host_us(checked.host_us());
+  reports_[checked.index()] = checked;
 }
 
 void CheckRunner::LeaveHopeless() {
   std::erase_if(passed_, [this](int index) {
-    const double gpu_us = warm_runs_[index].gpu_us();
-    if (!hopeless_.contains(index) || !(gpu_us > 0) || !std::isfinite(gpu_us)) return false;
+    const worker::v1::Checked& report = reports_.at(index);
+    const double gpu_us = report.gpu_us();
+    if (!report.hopeless() || !(gpu_us > 0) || !std::isfinite(gpu_us)) return false;
     Candidate& candidate = candidates_->at(index);
     candidate.status = CandidateStatus::kTimed;
     candidate.samples_ns = {SampleNs(gpu_us)};

@@ -42,8 +42,9 @@ class CheckRunner {
   // Those whose results are wrong; without key, time and version.
   const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
   const decision::Doubt& doubt() const { return doubt_; }
-  // Times of the runs, by index; only better than nothing.
-  const std::map<int, worker::v1::Sample>& warm_runs() const { return warm_runs_; }
+  // What the worker reports of those that ran, by index; their times are only better than
+  // nothing.
+  const std::map<int, worker::v1::Checked>& reports() const { return reports_; }
 
  private:
   void Take(const worker::v1::Checked& checked);
@@ -58,10 +59,8 @@ class CheckRunner {
   const SelfCheck& self_check_;
   std::map<int, Candidate>* const candidates_;
   supervisor::WorkerClient* const client_;
-  std::map<int, decision::OutputReport> reports_;
+  std::map<int, worker::v1::Checked> reports_;
   std::set<const Candidate*> stocks_;  // of each API that has any that ran
-  std::map<int, worker::v1::Sample> warm_runs_;
-  std::set<int> hopeless_;
   std::vector<int> passed_;
   std::vector<QuarantineEntry> wrong_;
   decision::Doubt doubt_;

@@ -6,7 +6,6 @@
 
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/record_codec.h"
 #include "server/decision/contests.h"
 #include "server/decision/intervals.h"
 #include "server/tuning/worker_requests.h"
@@ -14,8 +13,8 @@
 namespace convtune::tuning {
 namespace {
 
-// Of short candidates several runs, whose mean is not off by a tenth, as one event's
-// step of half a microsecond would be.
+// The time in microseconds that the runs of a sample add up to in a screening. A short candidate
+// runs several times, since one event's step of half a microsecond may be a tenth of its time.
 constexpr int kScreeningSampleUs = 12;
 
 std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& candidates,
@@ -36,26 +35,20 @@ std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& ca
 
 }  // namespace
 
-Conditions ReadConditions(const v1::Conditions& look) {
-  Conditions conditions;
-  if (!Read(look, &conditions).ok()) return {};
-  conditions.retried_runs = std::max(0, conditions.retried_runs);
-  if (!conditions.known) {
-    Conditions runs;
-    runs.retried_runs = conditions.retried_runs;
-    runs.unblocked = std::move(conditions.unblocked);
-    return runs;
-  }
-  if (!std::isfinite(conditions.power_limit_watts)) conditions.power_limit_watts = 0;
-  return conditions;
-}
-
 absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
                            supervisor::WorkerClient* client) {
   const absl::Time end = absl::Now() + longest;
   while (absl::Now() < end) {
-    ASSIGN_OR_RETURN(const v1::Conditions conditions, client->ReadConditions());
-    if (!ReadConditions(conditions).contended()) break;
+    worker::v1::Request request;
+    request.mutable_read_conditions();
+    Conditions conditions;
+    RETURN_IF_ERROR(client
+                        ->Call(request,
+                               [&conditions](const worker::v1::Reply& reply) {
+                                 conditions = ReadConditions(reply.conditions());
+                               })
+                        .status());
+    if (!conditions.contended()) break;
     if (client->Pause(std::min(period, end - absl::Now()))) {
       return absl::CancelledError("cancelled");
     }
@@ -71,15 +64,21 @@ RaceRunner::RaceRunner(const decision::RacePolicy& policy, std::vector<int> inde
       indexes_(std::move(indexes)),
       host_us_(indexes_.size()),
       race_(policy, ContendersOf(*candidates, indexes_)) {
-  for (size_t place = 0; place < indexes_.size(); ++place) places_[indexes_[place]] = place;
+  for (size_t number = 0; number < indexes_.size(); ++number) numbers_[indexes_[number]] = number;
 }
 
 absl::Status RaceRunner::Run(absl::Time end) {
   if (indexes_.empty()) return absl::OkStatus();
   absl::Status status = Rounds(end);
   if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
-  if (rounds_ == 0) {
-    for (const auto& [index, run] : warm_runs_) Take(run);
+  if (rounds_ == 0 && warm_runs_ != nullptr) {
+    for (const auto& [index, checked] : *warm_runs_) {
+      worker::v1::Sample sample;
+      sample.set_index(index);
+      sample.set_gpu_us(checked.gpu_us());
+      sample.set_host_us(checked.host_us());
+      Take(sample);
+    }
   }
   DropOtherKind();
   WriteResults();
@@ -106,41 +105,39 @@ absl::Status RaceRunner::Rounds(absl::Time end) {
 
 absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep& step,
                                                         absl::Time end) {
-  worker::v1::Measure request;
-  for (const size_t place : step.runners) request.add_indexes(indexes_[place]);
-  request.set_rounds(step.rounds);
-  request.set_first_round(race_.rounds());
-  request.set_cache_state(static_cast<v1::CacheState>(cache_state_));
-  if (step.screening) request.set_sample_us(kScreeningSampleUs);
-  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
-  return client_->Measure(
-      request, [this](const worker::v1::Sample& sample) { Take(sample); },
-      [this](const v1::Conditions& look) { Merge(ReadConditions(look), &conditions_); });
+  worker::v1::Request request;
+  worker::v1::Measure& measure = *request.mutable_measure();
+  for (const size_t number : step.runners) measure.add_indexes(indexes_[number]);
+  measure.set_rounds(step.rounds);
+  measure.set_first_round(race_.rounds());
+  measure.set_cache_state(static_cast<v1::CacheState>(cache_state_));
+  if (step.screening) measure.set_sample_us(kScreeningSampleUs);
+  measure.set_time_budget_ms(MillisUntil(end));
+  return client_->Call(request, [this](const worker::v1::Reply& reply) {
+    if (reply.has_sample()) Take(reply.sample());
+    if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), &conditions_);
+  });
 }
 
 void RaceRunner::Take(const worker::v1::Sample& sample) {
-  const auto found = places_.find(sample.index());
-  if (found == places_.end()) return;
-  const size_t place = found->second;
+  const auto found = numbers_.find(sample.index());
+  if (found == numbers_.end()) return;
+  const size_t number = found->second;
   Candidate& candidate = candidates_->at(sample.index());
   if (!candidate.usable()) return;
   if (!sample.error_message().empty()) {
     candidate.status =
         sample.over_memory() ? CandidateStatus::kSkippedMemory : CandidateStatus::kFailed;
     candidate.error_message = sample.error_message();
-    race_.Leave(place);
+    race_.Leave(number);
     return;
   }
   const int round = sample.round();
-  if (!(sample.gpu_us() > 0) || !std::isfinite(sample.gpu_us()) || round < 0 ||
-      round >= race_.end_round()) {
-    return;
-  }
-  const double clock =
-      std::isfinite(sample.sm_clock_mhz()) ? std::max(0.0, sample.sm_clock_mhz()) : 0;
-  race_.Add(place, round, {sample.gpu_us(), clock, sample.blocked()});
+  const std::optional<decision::RunSample> run = ReadSample(sample);
+  if (!run || round < 0 || round >= race_.end_round()) return;
+  race_.Add(number, round, *run);
   if (std::isfinite(sample.host_us()) && sample.host_us() > 0) {
-    host_us_[place].push_back(sample.host_us());
+    host_us_[number].push_back(sample.host_us());
   }
   candidate.status = CandidateStatus::kTimed;
   rounds_ = std::max(rounds_, round + 1);
@@ -148,13 +145,13 @@ void RaceRunner::Take(const worker::v1::Sample& sample) {
 
 std::vector<int> RaceRunner::finalists() const {
   std::vector<int> finalists;
-  for (const size_t place : race_.runners()) finalists.push_back(indexes_[place]);
+  for (const size_t number : race_.runners()) finalists.push_back(indexes_[number]);
   return finalists;
 }
 
 void RaceRunner::DropOtherKind() {
-  for (const size_t place : race_.LeaveOtherKind()) {
-    Candidate& candidate = candidates_->at(indexes_[place]);
+  for (const size_t number : race_.LeaveOtherKind()) {
+    Candidate& candidate = candidates_->at(indexes_[number]);
     candidate.status = CandidateStatus::kFailed;
     candidate.error_message =
         "its times do not compare with those of most candidates: one kind was taken behind a "
@@ -165,9 +162,9 @@ void RaceRunner::DropOtherKind() {
 void RaceRunner::WriteResults() {
   const std::vector<decision::TimeEstimate> estimates = race_.Estimates();
   const std::vector<decision::Series> samples = race_.Samples();
-  for (size_t place = 0; place < indexes_.size(); ++place) {
-    Candidate& candidate = candidates_->at(indexes_[place]);
-    const decision::TimeEstimate& estimate = estimates[place];
+  for (size_t number = 0; number < indexes_.size(); ++number) {
+    Candidate& candidate = candidates_->at(indexes_[number]);
+    const decision::TimeEstimate& estimate = estimates[number];
     if (!candidate.timed()) continue;
     candidate.median_us = estimate.median_us;
     candidate.q1_us = estimate.q1_us;
@@ -176,8 +173,8 @@ void RaceRunner::WriteResults() {
     candidate.high_us = estimate.high_us;
     candidate.sample_count = estimate.sample_count;
     candidate.sm_clock_mhz = estimate.sm_clock_mhz;
-    candidate.host_us = decision::Median(host_us_[place]);
-    for (const decision::RunSample& run : samples[place]) {
+    candidate.host_us = decision::Median(host_us_[number]);
+    for (const decision::RunSample& run : samples[number]) {
       candidate.samples_ns.push_back(SampleNs(run.time_us));
     }
     // All of its samples were discarded.

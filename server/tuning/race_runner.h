@@ -16,10 +16,6 @@
 
 namespace convtune::tuning {
 
-// As the worker reports it; nothing is known where it cannot be read, and of the GPU where
-// NVML could not be asked.
-Conditions ReadConditions(const v1::Conditions& look);
-
 // Waits until no other process uses the GPU, `longest` at most, and looks
 // every `period`. OK also if somebody still does, or NVML cannot be asked.
 // Errors are the client's.
@@ -38,9 +34,9 @@ class RaceRunner {
   // into the candidates, also when it ends with an error. Errors are the
   // client's.
   absl::Status Run(absl::Time end);
-  // Better than nothing: what stands in for samples where there was no time to
-  // take any. Call before Run.
-  void SetWarmRuns(std::map<int, worker::v1::Sample> runs) { warm_runs_ = std::move(runs); }
+  // Better than nothing: the runs that stand in for samples where there was no time to
+  // take any. Call before Run, which `runs` outlives.
+  void SetWarmRuns(const std::map<int, worker::v1::Checked>* runs) { warm_runs_ = runs; }
 
   // Those that were still in it when it ended, by the worker's index.
   std::vector<int> finalists() const;
@@ -48,7 +44,7 @@ class RaceRunner {
   StopReason stop() const { return stop_; }
   int rounds() const { return rounds_; }
   const Conditions& conditions() const { return conditions_; }
-  // Of all samples: x in the caches, or all of them hot where a flush does nothing.
+  // What the caches held in all samples: x, or everything where a flush does nothing.
   CacheState cache_state() const { return cache_state_; }
 
  private:
@@ -61,11 +57,11 @@ class RaceRunner {
   supervisor::WorkerClient* const client_;
   std::map<int, Candidate>* const candidates_;
   const CacheState cache_state_;
-  std::vector<int> indexes_;                  // by place in the race
-  std::map<int, size_t> places_;              // by index
-  std::vector<std::vector<double>> host_us_;  // by place
+  std::vector<int> indexes_;                  // by number in the race
+  std::map<int, size_t> numbers_;             // by index
+  std::vector<std::vector<double>> host_us_;  // by number
   decision::Race race_;
-  std::map<int, worker::v1::Sample> warm_runs_;
+  const std::map<int, worker::v1::Checked>* warm_runs_ = nullptr;
   StopReason stop_ = StopReason::kNone;
   int rounds_ = 0;
   Conditions conditions_;

@@ -1,14 +1,13 @@
 #include "server/tuning/secondary_timings.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/decision/samples.h"
 #include "server/decision/summary.h"
-#include "server/tuning/race_runner.h"
+#include "server/tuning/worker_requests.h"
 
 namespace convtune::tuning {
 namespace {
@@ -58,12 +57,12 @@ class Takes {
         series_(indexes.size(), decision::Series(kRounds)) {}
 
   void Add(const worker::v1::Sample& sample) {
-    const auto place = std::find(indexes_.begin(), indexes_.end(), sample.index());
-    if (place == indexes_.end()) return;
+    const auto found = std::find(indexes_.begin(), indexes_.end(), sample.index());
+    if (found == indexes_.end()) return;
     Candidate& candidate = candidates_->at(sample.index());
-    const auto index = static_cast<size_t>(place - indexes_.begin());
+    const auto number = static_cast<size_t>(found - indexes_.begin());
     if (!sample.error_message().empty()) {
-      series_[index].assign(kRounds, decision::RunSample());
+      series_[number].assign(kRounds, decision::RunSample());
       if (way_.launch == LaunchMode::kGraphCapture) {
         candidate.capture = CaptureSupport::kNo;
       } else {
@@ -73,22 +72,19 @@ class Takes {
       }
       return;
     }
-    if (sample.round() < 0 || sample.round() >= kRounds || !std::isfinite(sample.gpu_us()) ||
-        !std::isfinite(sample.sm_clock_mhz())) {
-      return;
-    }
-    series_[index][static_cast<size_t>(sample.round())] = {
-        std::max(0.0, sample.gpu_us()), std::max(0.0, sample.sm_clock_mhz()), sample.blocked()};
+    const std::optional<decision::RunSample> run = ReadSample(sample);
+    if (!run || sample.round() < 0 || sample.round() >= kRounds) return;
+    series_[number][static_cast<size_t>(sample.round())] = *run;
   }
 
   void Write() {
     decision::DiscardOtherKind(&series_);
     decision::DiscardSlowClocks(&series_);
     const std::vector<decision::TimeEstimate> estimates = decision::Summarize(series_);
-    for (size_t place = 0; place < indexes_.size(); ++place) {
-      const decision::TimeEstimate& estimate = estimates[place];
+    for (size_t number = 0; number < indexes_.size(); ++number) {
+      const decision::TimeEstimate& estimate = estimates[number];
       if (estimate.sample_count < kFewestRounds) continue;
-      candidates_->at(indexes_[place])
+      candidates_->at(indexes_[number])
           .other_times.push_back({way_.launch, way_.cache_state, estimate.median_us,
                                   estimate.low_us, estimate.high_us, estimate.sample_count});
     }
@@ -116,23 +112,22 @@ std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
 absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
                      std::map<int, Candidate>* candidates, Conditions* conditions,
                      supervisor::WorkerClient* client) {
-  worker::v1::Measure request;
+  worker::v1::Request request;
+  worker::v1::Measure& measure = *request.mutable_measure();
   const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
   if (runners.empty()) return absl::OkStatus();
-  for (const int index : runners) request.add_indexes(index);
-  request.set_rounds(kRounds);
-  request.set_launch(static_cast<v1::LaunchMode>(way.launch));
-  request.set_cache_state(static_cast<v1::CacheState>(way.cache_state));
-  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
+  for (const int index : runners) measure.add_indexes(index);
+  measure.set_rounds(kRounds);
+  measure.set_launch(static_cast<v1::LaunchMode>(way.launch));
+  measure.set_cache_state(static_cast<v1::CacheState>(way.cache_state));
+  measure.set_time_budget_ms(MillisUntil(end));
   Takes takes(way, runners, candidates);
-  const absl::Status status =
-      client
-          ->Measure(
-              request, [&takes](const worker::v1::Sample& sample) { takes.Add(sample); },
-              [conditions](const v1::Conditions& look) { Merge(ReadConditions(look), conditions); })
-          .status();
+  const auto outcome = client->Call(request, [&](const worker::v1::Reply& reply) {
+    if (reply.has_sample()) takes.Add(reply.sample());
+    if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), conditions);
+  });
   takes.Write();
-  return status;
+  return outcome.status();
 }
 
 }  // namespace

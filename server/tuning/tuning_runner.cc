@@ -32,13 +32,22 @@ class Run {
     circumstances_.clock_failed = !MayMeasure(client->self_check());
   }
 
+  RunnerOutput Output() {
+    output_.tuning = Go();
+    for (const auto& [index, candidate] : candidates_) {
+      output_.candidates.emplace(index, candidate.id);
+    }
+    return std::move(output_);
+  }
+
+ private:
   absl::StatusOr<Tuning> Go() {
     const jobs::TuningOptions& options = input_.spec.options;
     if (measures_ && options.wait_idle > absl::ZeroDuration()) {
       RETURN_IF_ERROR(WaitUntilIdle(options.wait_idle, policy_.idle_period, client_));
     }
     const absl::Time start = absl::Now();
-    began_ = start;
+    output_.began = start;
     // The worker, which looks at its time between candidates, is given a little
     // less, so that as a rule it ends by itself.
     end_ = start + options.time_budget - std::min(options.time_budget / 10, kLongestMargin);
@@ -51,11 +60,7 @@ class Run {
       RETURN_IF_ERROR(status);
       RETURN_IF_ERROR(client_->CloseProblem());
     }
-    Tuning tuning;
-    tuning.stop_reason = stop_;
-    tuning.rounds = rounds_;
-    tuning.cache_state = cache_state_;
-    tuning.conditions = conditions_;
+    Tuning tuning = std::move(tuning_);
     tuning.conditions.self_check = ToMask(client_->self_check());
     tuning.key = input_.spec.key;
     tuning.provenance = input_.provenance;
@@ -68,15 +73,6 @@ class Run {
     return tuning;
   }
 
-  const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
-  std::optional<absl::Time> began() const { return began_; }
-  std::map<int, CandidateId> Ids() const {
-    std::map<int, CandidateId> ids;
-    for (const auto& [index, candidate] : candidates_) ids.emplace(index, candidate.id);
-    return ids;
-  }
-
- private:
   absl::Status Try() {
     RETURN_IF_ERROR(List());
     RETURN_IF_ERROR(Prepare());
@@ -86,9 +82,6 @@ class Run {
   absl::Status Prepare();
   absl::Status Measure();
   absl::Status NoneRan(const Tuning& tuning) const;
-  int64_t MillisLeft() const {
-    return std::max<int64_t>(1, absl::ToInt64Milliseconds(end_ - absl::Now()));
-  }
   void Report(int done) const {
     if (input_.progress) input_.progress({done, static_cast<int>(candidates_.size())});
   }
@@ -97,15 +90,11 @@ class Run {
   const SamplingPolicy& policy_;
   supervisor::WorkerClient* const client_;
   const bool measures_;
-  std::optional<absl::Time> began_;
   absl::Time end_;
   std::map<int, Candidate> candidates_;  // by the worker's index
-  StopReason stop_ = StopReason::kNone;
-  int rounds_ = 0;
-  CacheState cache_state_ = CacheState::kInputHot;
-  Conditions conditions_;
+  Tuning tuning_;                        // what the race says of itself
   decision::TuningCircumstances circumstances_;
-  std::vector<QuarantineEntry> wrong_;
+  RunnerOutput output_;
 };
 
 absl::Status Run::List() {
@@ -113,23 +102,24 @@ absl::Status Run::List() {
   bool nonsense = false;
   circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
   circumstances_.first_configs_only = input_.spec.kind == jobs::WorkKind::kFirstConfigs;
-  ASSIGN_OR_RETURN(
-      const worker::v1::Outcome outcome,
-      client_->OpenProblem(OpenRequest(input_.spec, client_->measures()),
-                           [this, &seen, &nonsense](const worker::v1::Listed& listed) {
-                             std::optional<Candidate> candidate = ReadListed(listed.candidate());
-                             if (!candidate || candidates_.size() >= kMaxListed) {
-                               nonsense = true;
-                               return;
-                             }
-                             if (!seen.insert(candidate->id).second) return;
-                             const auto quarantined = input_.quarantined.find(candidate->id);
-                             if (quarantined != input_.quarantined.end()) {
-                               candidate->status = CandidateStatus::kQuarantined;
-                               candidate->error_message = quarantined->second.message;
-                             }
-                             candidates_.emplace(listed.index(), *std::move(candidate));
-                           }));
+  ASSIGN_OR_RETURN(const worker::v1::Outcome outcome,
+                   client_->Call(OpenRequest(input_.spec, client_->measures()),
+                                 [this, &seen, &nonsense](const worker::v1::Reply& reply) {
+                                   const worker::v1::Listed& listed = reply.listed();
+                                   std::optional<Candidate> candidate =
+                                       ReadListed(listed.candidate());
+                                   if (!candidate || candidates_.size() >= kMaxListed) {
+                                     nonsense = true;
+                                     return;
+                                   }
+                                   if (!seen.insert(candidate->id).second) return;
+                                   const auto quarantined = input_.quarantined.find(candidate->id);
+                                   if (quarantined != input_.quarantined.end()) {
+                                     candidate->status = CandidateStatus::kQuarantined;
+                                     candidate->error_message = quarantined->second.message;
+                                   }
+                                   candidates_.emplace(listed.index(), *std::move(candidate));
+                                 }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
   circumstances_.find_left_out = outcome.find_left_out();
@@ -137,7 +127,8 @@ absl::Status Run::List() {
 }
 
 absl::Status Run::Prepare() {
-  worker::v1::Prepare request;
+  worker::v1::Request request;
+  worker::v1::Prepare& prepare = *request.mutable_prepare();
   int done = 0;
   // Legacy algorithms first: they are quick to prepare, plans may not be. Last
   // those that are compiled, which may take seconds each.
@@ -151,59 +142,61 @@ absl::Status Run::Prepare() {
       if (turn_of(candidate) != turn) continue;
       if (candidate.status == CandidateStatus::kSkippedBudget &&
           !input_.left_out.contains(candidate.id)) {
-        request.add_indexes(index);
+        prepare.add_indexes(index);
       } else {
         ++done;
       }
     }
   }
   Report(done);
-  if (request.indexes().empty()) return absl::OkStatus();
-  if (circumstances_.first_configs_only) request.set_stop_after(policy_.first_configs);
+  if (prepare.indexes().empty()) return absl::OkStatus();
+  if (circumstances_.first_configs_only) prepare.set_stop_after(policy_.first_configs);
   // Plans may take long to build: half of the time is kept for timing them.
-  request.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisLeft() / 2) : MillisLeft());
+  prepare.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisUntil(end_) / 2)
+                                       : MillisUntil(end_));
   return client_
-      ->Prepare(request,
-                [this, &done](const worker::v1::Prepared& prepared) {
-                  const auto found = candidates_.find(prepared.index());
-                  if (found == candidates_.end()) return;
-                  Candidate& candidate = found->second;
-                  const bool sound = prepared.workspace_bytes() >= 0;
-                  candidate.workspace_bytes = sound ? prepared.workspace_bytes() : 0;
-                  candidate.error_message =
-                      sound ? prepared.error_message() : "prepared with a workspace that cannot be";
-                  candidate.status = prepared.ok() && sound   ? CandidateStatus::kFinalized
-                                     : prepared.over_memory() ? CandidateStatus::kSkippedMemory
-                                                              : CandidateStatus::kUnsupported;
-                  Report(++done);
-                })
+      ->Call(request,
+             [this, &done](const worker::v1::Reply& reply) {
+               const worker::v1::Prepared& prepared = reply.prepared();
+               const auto found = candidates_.find(prepared.index());
+               if (found == candidates_.end()) return;
+               Candidate& candidate = found->second;
+               const bool sound = prepared.workspace_bytes() >= 0;
+               candidate.workspace_bytes = sound ? prepared.workspace_bytes() : 0;
+               candidate.error_message =
+                   sound ? prepared.error_message() : "prepared with a workspace that cannot be";
+               candidate.status = prepared.ok() && sound   ? CandidateStatus::kFinalized
+                                  : prepared.over_memory() ? CandidateStatus::kSkippedMemory
+                                                           : CandidateStatus::kUnsupported;
+               Report(++done);
+             })
       .status();
 }
 
 absl::Status Run::Measure() {
-  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(input_.spec.key.problem_text));
-  CheckRunner check(problem, input_.quarantined, client_->self_check(), &candidates_, client_);
+  CheckRunner check(input_.spec.problem, input_.quarantined, client_->self_check(), &candidates_,
+                    client_);
   absl::Time now = absl::Now();
   absl::Status status = check.Run(now + (end_ - now) / 2);
-  wrong_ = check.wrong();
-  for (QuarantineEntry& entry : wrong_) {
+  output_.wrong = check.wrong();
+  for (QuarantineEntry& entry : output_.wrong) {
     entry.checker_version = client_->hello().checker_version();
   }
   circumstances_.doubt = check.doubt();
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
   RaceRunner race(policy_.race, check.passed(), &candidates_, client_);
-  race.SetWarmRuns(check.warm_runs());
+  race.SetWarmRuns(&check.reports());
   now = absl::Now();
   const absl::Status raced =
       race.Run(status.ok() ? now + (end_ - now) * 4 / 5 : absl::InfinitePast());
   if (status.ok()) status = raced;
-  stop_ = race.stop();
-  rounds_ = race.rounds();
-  conditions_ = race.conditions();
-  cache_state_ = race.cache_state();
+  tuning_.stop_reason = race.stop();
+  tuning_.rounds = race.rounds();
+  tuning_.conditions = race.conditions();
+  tuning_.cache_state = race.cache_state();
   if (status.ok()) {
-    status = TimeSecondary({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
-                           &candidates_, &conditions_, client_);
+    status = TimeSecondary({race.finalists(), race.cache_state(), input_.spec.options.all_timings},
+                           end_, &candidates_, &tuning_.conditions, client_);
   }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
                                      [](const auto& entry) { return entry.second.timed(); });
@@ -213,7 +206,7 @@ absl::Status Run::Measure() {
       candidate.status = CandidateStatus::kSkippedBudget;
     }
   }
-  circumstances_.race_cut = stop_ == StopReason::kBudget;
+  circumstances_.race_cut = tuning_.stop_reason == StopReason::kBudget;
   return status;
 }
 
@@ -235,13 +228,7 @@ absl::Status Run::NoneRan(const Tuning& tuning) const {
 
 RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
                        supervisor::WorkerClient* client) {
-  Run run(input, policy, client);
-  RunnerOutput output;
-  output.tuning = run.Go();
-  output.candidates = run.Ids();
-  output.wrong = run.wrong();
-  output.began = run.began();
-  return output;
+  return Run(input, policy, client).Output();
 }
 
 }  // namespace convtune::tuning

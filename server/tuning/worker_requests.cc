@@ -4,12 +4,14 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/time/time.h"
+#include "absl/time/clock.h"
 #include "proto/convert/record_codec.h"
 
 namespace convtune::tuning {
-worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
-  worker::v1::OpenProblem open;
+
+worker::v1::Request OpenRequest(const jobs::WorkSpec& spec, bool measures) {
+  worker::v1::Request request;
+  worker::v1::OpenProblem& open = *request.mutable_open_problem();
   open.set_problem_text(spec.key.problem_text);
   if (spec.kind == jobs::WorkKind::kFirstConfigs) {
     open.set_listing(worker::v1::LISTING_FIRST_CONFIGS);
@@ -28,7 +30,32 @@ worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
       std::max<int64_t>(1, absl::ToInt64Milliseconds(spec.options.time_budget / 3)));
   open.set_max_candidates(spec.options.max_candidates);
   open.set_memory_budget_bytes(spec.options.memory_budget_bytes);
-  return open;
+  return request;
+}
+
+int64_t MillisUntil(absl::Time end) {
+  return std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now()));
+}
+
+std::optional<decision::RunSample> ReadSample(const worker::v1::Sample& sample) {
+  const double clock = sample.sm_clock_mhz();
+  if (!(sample.gpu_us() > 0) || !std::isfinite(sample.gpu_us())) return std::nullopt;
+  return decision::RunSample{sample.gpu_us(), std::isfinite(clock) ? std::max(0.0, clock) : 0,
+                             sample.blocked()};
+}
+
+Conditions ReadConditions(const v1::Conditions& look) {
+  Conditions conditions;
+  if (!Read(look, &conditions).ok()) return {};
+  conditions.retried_runs = std::max(0, conditions.retried_runs);
+  if (!conditions.known) {
+    Conditions runs;
+    runs.retried_runs = conditions.retried_runs;
+    runs.unblocked = std::move(conditions.unblocked);
+    return runs;
+  }
+  if (!std::isfinite(conditions.power_limit_watts)) conditions.power_limit_watts = 0;
+  return conditions;
 }
 
 std::optional<Candidate> ReadListed(const v1::Candidate& record) {

@@ -1,17 +1,30 @@
-// OpenRequest opens a problem in a worker, ReadListed reads a candidate that the
-// worker lists for it.
+// What is asked of a worker, and what it says, with everything out of it that cannot be.
+// Plain functions.
 #pragma once
 
+#include <cstdint>
 #include <optional>
-#include <vector>
 
+#include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/conditions.h"
+#include "server/decision/samples.h"
 #include "server/jobs/work_spec.h"
 
 namespace convtune::tuning {
 
-worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures);
+worker::v1::Request OpenRequest(const jobs::WorkSpec& spec, bool measures);
+
+// The time budget of a request that is to be over by `end`: 1 at least, since 0 is none.
+int64_t MillisUntil(absl::Time end);
+
+// nullopt of one that failed, or whose time cannot be. An unknown clock is 0.
+std::optional<decision::RunSample> ReadSample(const worker::v1::Sample& sample);
+
+// Conditions as the worker reports them; nothing is known where it cannot be read, and of the
+// GPU where NVML could not be asked.
+Conditions ReadConditions(const v1::Conditions& look);
 
 // nullopt if it is no candidate. One that the legacy search refused, or
 // whose numbers cannot be, is kUnsupported, any other kSkippedBudget until

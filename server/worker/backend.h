@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "convtune/worker/worker.pb.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
@@ -21,29 +21,12 @@
 
 namespace convtune::worker {
 
-// See convtune.worker.v1.Listing.
-enum class ListingDepth { kFirstConfigs, kHeuristics, kExhaustive };
-
 struct ListingOptions {
-  ListingDepth depth = ListingDepth::kHeuristics;
+  worker::v1::Listing depth = worker::v1::LISTING_HEURISTICS;
   bool graph_api = true;
   bool legacy_api = false;
   absl::Time deadline = absl::InfiniteFuture();
   int max_candidates = 0;  // 0: no limit
-};
-
-struct ListingEnd {
-  bool out_of_time = false;
-  bool truncated = false;
-  bool find_left_out = false;  // see FindIsAffordable in legacy_search.h
-  // Parts of the listing that cuDNN refused, in its words; empty if none.
-  std::string refusals;
-};
-
-struct PreparedCandidate {
-  int64_t workspace_bytes = 0;
-  // The plan exists, but may not run: it needs more than the memory budget.
-  bool over_memory = false;
 };
 
 // The launch mode and the cache state of a run.
@@ -71,22 +54,6 @@ struct TimedRun {
   std::array<Stamp, 2> stamps = {};  // before and after its runs
 };
 
-// The outcome of a checked run: the result's errors, and whether the candidate can be
-// captured.
-struct CheckedRun {
-  TimedRun first;  // without a blocking kernel; it may have loaded code
-  TimedRun run;    // the next one, without one either; where it is hopeless, the first
-  // IsHopeless() of the first run: it was not run again, nor captured.
-  bool hopeless = false;
-  // See convtune.worker.v1.Checked.
-  std::optional<double> error;
-  double magnitude = 0;
-  int64_t nonfinite = 0;
-  std::string out_of_bounds;
-  CaptureSupport capture = CaptureSupport::kUnknown;
-  std::string capture_refusal;  // why that is kNo
-};
-
 // The outcome of a look at the GPU.
 struct ConditionsLook {
   Conditions conditions;
@@ -109,19 +76,22 @@ class BackendProblem {
 
   virtual ~BackendProblem() = default;
 
-  // Lists the candidates. Fails only if nothing at all could be listed.
-  virtual absl::StatusOr<ListingEnd> List(const ListingOptions& options,
-                                          const OnListed& on_listed) = 0;
-  // Builds the candidate's plan and keeps it until the problem ends. Errors
-  // are cuDNN's.
-  virtual absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) = 0;
+  // Lists the candidates. The outcome's message has the parts of the listing that cuDNN
+  // refused, in its words; whether it is `ok` is not said. Fails only if nothing at all
+  // could be listed.
+  virtual absl::StatusOr<worker::v1::Outcome> List(const ListingOptions& options,
+                                                   const OnListed& on_listed) = 0;
+  // Builds the candidate's plan and keeps it until the problem ends. Says what workspace it
+  // needs, and whether that is over the memory budget: then it may not run. Errors are
+  // cuDNN's.
+  virtual absl::StatusOr<worker::v1::Prepared> Prepare(const CandidateId& id) = 0;
   // Gives what a prepared candidate needs to run: tensors and workspace.
   // Called before Check and Run, with all that is about to be run.
   virtual absl::Status BeginMeasure(const std::vector<CandidateId>& ids) = 0;
   // Runs a prepared candidate, compares what it computed with a reference,
   // looks at what it wrote, and, unless it is hopeless, times a second run and
-  // tries to capture it.
-  virtual absl::StatusOr<CheckedRun> Check(const CandidateId& id) = 0;
+  // tries to capture it. Says everything of it but its index.
+  virtual absl::StatusOr<worker::v1::Checked> Check(const CandidateId& id) = 0;
   // Takes one sample of a prepared candidate, and waits for its end.
   virtual absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) = 0;
   // Fills in what conditions say of the runs so far: retried_runs and unblocked.

@@ -36,8 +36,8 @@ class DevicelessProblem : public BackendProblem {
   DevicelessProblem(cudnn::OperationGraph graph, int64_t workspace_limit)
       : graph_(std::move(graph)), workspace_limit_(workspace_limit) {}
 
-  absl::StatusOr<ListingEnd> List(const ListingOptions& options,
-                                  const OnListed& on_listed) override {
+  absl::StatusOr<worker::v1::Outcome> List(const ListingOptions& options,
+                                           const OnListed& on_listed) override {
     search::ListingSink sink(options, on_listed);
     if (options.graph_api) {
       search::ListGraphCandidates(graph_, options, &sink);
@@ -45,7 +45,7 @@ class DevicelessProblem : public BackendProblem {
     return sink.end();
   }
 
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override {
+  absl::StatusOr<worker::v1::Prepared> Prepare(const CandidateId& id) override {
     const auto* config = std::get_if<EngineConfig>(&id);
     if (config == nullptr) {
       return NeedsGpu();
@@ -53,11 +53,16 @@ class DevicelessProblem : public BackendProblem {
     // Nothing will run, so the plan is not kept.
     ASSIGN_OR_RETURN(const cudnn::ExecutionPlan plan,
                      cudnn::ExecutionPlan::Create(graph_, *config));
-    return PreparedCandidate{plan.workspace_bytes(), plan.workspace_bytes() > workspace_limit_};
+    worker::v1::Prepared prepared;
+    prepared.set_workspace_bytes(plan.workspace_bytes());
+    prepared.set_over_memory(plan.workspace_bytes() > workspace_limit_);
+    return prepared;
   }
 
   absl::Status BeginMeasure(const std::vector<CandidateId>& /*ids*/) override { return NeedsGpu(); }
-  absl::StatusOr<CheckedRun> Check(const CandidateId& /*id*/) override { return NeedsGpu(); }
+  absl::StatusOr<worker::v1::Checked> Check(const CandidateId& /*id*/) override {
+    return NeedsGpu();
+  }
   absl::StatusOr<TimedRun> Run(const CandidateId& /*id*/, const RunMode& /*mode*/) override {
     return NeedsGpu();
   }
@@ -78,8 +83,7 @@ absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
   cudnn::KeepNvrtcLoaded();
   ASSIGN_OR_RETURN(cudnn::Descriptor properties,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
-  RETURN_IF_ERROR(
-      properties.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json));
+  properties.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json);
   if (const absl::Status taken = properties.Finalize(); !taken.ok()) {
     return Explain(taken, profile, stub);
   }

@@ -14,7 +14,7 @@ namespace convtune::worker {
 
 namespace {
 
-// Of the GPU's memory; 0: not known.
+// Returns the bandwidth of the GPU's memory; 0 if it is not known.
 double MemoryBytesPerSecond(int ordinal) {
   int khz = 0;
   int bits = 0;
@@ -36,13 +36,18 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal,
   std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(info)));
   RETURN_IF_ERROR(on_step("create a CUDA context"));
   RETURN_IF_ERROR(cudnn::ToStatus(cudaSetDevice(ordinal), "select the GPU"));
-  RETURN_IF_ERROR(cudnn::ToStatus(
-      cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking), "create a stream"));
+  cudaStream_t stream = nullptr;
+  RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                                  "create a stream"));
+  backend->stream_.reset(stream);
   RETURN_IF_ERROR(on_step("create a cuDNN handle"));
-  ASSIGN_OR_RETURN(backend->handle_, cudnn::CudnnHandle::Create(backend->stream_));
+  cudnnHandle_t handle = nullptr;
+  RETURN_IF_ERROR(cudnn::ToStatus(cudnnCreate(&handle), "create a cuDNN handle"));
+  backend->handle_.reset(handle);
+  RETURN_IF_ERROR(cudnn::ToStatus(cudnnSetStream(handle, stream), "set cuDNN's stream"));
   RETURN_IF_ERROR(on_step("load the worker's kernels"));
   ASSIGN_OR_RETURN(backend->kernels_,
-                   device::Kernels::Load(backend->info_.environment.sm_count, backend->stream_));
+                   device::Kernels::Load(backend->info_.environment.sm_count, stream));
   int l2_bytes = 0;
   RETURN_IF_ERROR(
       cudnn::ToStatus(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, ordinal),
@@ -50,32 +55,18 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal,
   backend->flush_bytes_ = timing::FlushBytes(l2_bytes);
   backend->memory_bytes_per_second_ = MemoryBytesPerSecond(ordinal);
   ASSIGN_OR_RETURN(backend->timed_stream_,
-                   device::CudaStream::Create(backend->stream_, backend->kernels_.get(), l2_bytes));
+                   device::CudaStream::Create(stream, backend->kernels_.get(), l2_bytes));
   backend->timer_ = std::make_unique<timing::Timer>(backend->timed_stream_.get());
   char pci_bus_id[32] = "";
   RETURN_IF_ERROR(cudnn::ToStatus(cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal),
                                   "ask for the GPU's PCI address"));
-  absl::StatusOr<std::unique_ptr<device::Nvml>> nvml = device::Nvml::Open(pci_bus_id);
-  if (nvml.ok()) {
-    backend->nvml_ = *std::move(nvml);
-  } else {
-    backend->nvml_failure_ = std::string(nvml.status().message());
-  }
+  backend->nvml_ = device::Nvml::Open(pci_bus_id);
   return backend;
 }
 
-GpuBackend::~GpuBackend() {
-  timer_.reset();
-  timed_stream_.reset();
-  kernels_.reset();
-  handle_ = cudnn::CudnnHandle();
-  if (stream_ != nullptr) {
-    cudaStreamDestroy(stream_);
-  }
-}
-
 ConditionsLook GpuBackend::LookAtConditions() {
-  return nvml_ != nullptr ? nvml_->Look() : ConditionsLook{{}, nvml_failure_};
+  if (nvml_.ok()) return (*nvml_)->Look();
+  return {{}, std::string(nvml_.status().message())};
 }
 
 absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
@@ -98,11 +89,11 @@ void GpuBackend::Apply(const SelfCheck& check) {
   captures_ = MayCapture(check);
 }
 
-void GpuBackend::Recover() { cudnn::Recover(stream_); }
+void GpuBackend::Recover() { cudnn::Recover(stream_.get()); }
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,
                                                                  int64_t memory_budget_bytes) {
-  if (nvml_ != nullptr) nvml_->ReadSettings();
+  if (nvml_.ok()) (*nvml_)->ReadSettings();
   ASSIGN_OR_RETURN(const int64_t free_bytes, device::FreeDeviceMemory());
   // Code of kernels is loaded as they are first used: that needs room too.
   const int64_t usable = free_bytes - free_bytes / 16;

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <cudnn.h>
 
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "server/worker/backend.h"
-#include "server/worker/cudnn/cudnn_handle.h"
+#include "server/worker/cudnn/owned.h"
 #include "server/worker/device/cuda_stream.h"
 #include "server/worker/device/device_info.h"
 #include "server/worker/device/kernels.h"
@@ -24,9 +25,6 @@ class GpuBackend : public Backend {
  public:
   // UNAVAILABLE without a driver or GPU, else CUDA's, cuDNN's or `on_step`'s error.
   static absl::StatusOr<std::unique_ptr<GpuBackend>> Create(int ordinal, const OnStart& on_step);
-  ~GpuBackend() override;
-  GpuBackend(const GpuBackend&) = delete;
-  GpuBackend& operator=(const GpuBackend&) = delete;
 
   const Environment& environment() const override { return info_.environment; }
   const Provenance& provenance() const override { return info_.provenance; }
@@ -43,12 +41,14 @@ class GpuBackend : public Backend {
   explicit GpuBackend(device::DeviceInfo info) : info_(std::move(info)) {}
 
   GpuResources resources() {
-    return {handle_.get(), stream_, timer_.get(), kernels_.get(), blocking_kernels_, captures_};
+    return {handle_.get(),  stream_.get(),     timer_.get(),
+            kernels_.get(), blocking_kernels_, captures_};
   }
 
   const device::DeviceInfo info_;
-  cudaStream_t stream_ = nullptr;
-  cudnn::CudnnHandle handle_;
+  // Each is of those before it, and ends before them.
+  cudnn::Owned<cudaStream_t, cudaStreamDestroy> stream_;
+  cudnn::Owned<cudnnHandle_t, cudnnDestroy> handle_;
   std::unique_ptr<device::Kernels> kernels_;
   std::unique_ptr<device::CudaStream> timed_stream_;
   std::unique_ptr<timing::Timer> timer_;
@@ -56,8 +56,7 @@ class GpuBackend : public Backend {
   bool captures_ = true;
   int64_t flush_bytes_ = 0;
   double memory_bytes_per_second_ = 0;
-  std::unique_ptr<device::Nvml> nvml_;  // null where it cannot be had
-  std::string nvml_failure_;            // why not
+  absl::StatusOr<std::unique_ptr<device::Nvml>> nvml_;
 };
 
 }  // namespace convtune::worker

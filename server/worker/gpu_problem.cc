@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "server/worker/cudnn/cudnn_status.h"
-#include "server/worker/cudnn/legacy_notes.h"
 #include "server/worker/cudnn/stale_errors.h"
 #include "server/worker/search/graph_listing.h"
 #include "server/worker/search/legacy_search.h"
@@ -35,13 +35,6 @@ int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 constexpr char kNoCaptures[] =
     "nothing is captured: the self-check found that a capture that fails spoils what comes after";
 
-absl::Status Agree(DataType type, const verify::OutputCheck::Result& eager,
-                   const verify::OutputCheck::Result& replayed) {
-  const std::string difference = verify::Disagreement(type, eager.comparison, eager.nonfinite,
-                                                      replayed.comparison, replayed.nonfinite);
-  return difference.empty() ? absl::OkStatus() : absl::DataLossError(difference);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem& problem,
@@ -61,10 +54,10 @@ absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem
                                                     memory_budget_bytes - needed, inputs));
 }
 
-absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
-                                            const OnListed& on_listed) {
+absl::StatusOr<worker::v1::Outcome> GpuProblem::List(const ListingOptions& options,
+                                                     const OnListed& on_listed) {
   // Stock choices are rarely run, so their inputs are made later.
-  if (options.depth != ListingDepth::kFirstConfigs) EnsureHostWork();
+  if (options.depth != worker::v1::LISTING_FIRST_CONFIGS) EnsureHostWork();
   search::ListingSink sink(options, on_listed);
   if (options.graph_api) {
     search::ListGraphCandidates(operation_, options, &sink);
@@ -76,7 +69,7 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
   return sink.end();
 }
 
-absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
+absl::StatusOr<worker::v1::Prepared> GpuProblem::Prepare(const CandidateId& id) {
   Prepared prepared;
   if (const auto* config = std::get_if<EngineConfig>(&id)) {
     ASSIGN_OR_RETURN(prepared.plan, cudnn::ExecutionPlan::Create(operation_, *config));
@@ -86,9 +79,10 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
     ASSIGN_OR_RETURN(prepared.workspace_bytes,
                      legacy->WorkspaceBytes(std::get<LegacyAlgorithm>(id)));
   }
-  const PreparedCandidate result = {prepared.workspace_bytes,
-                                    prepared.workspace_bytes > workspace_limit_};
-  if (!result.over_memory) {
+  worker::v1::Prepared result;
+  result.set_workspace_bytes(prepared.workspace_bytes);
+  result.set_over_memory(prepared.workspace_bytes > workspace_limit_);
+  if (!result.over_memory()) {
     prepared_[id] = std::move(prepared);
   }
   return result;
@@ -123,9 +117,10 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  absl::StatusOr<TimedRun> run = TryTwice([&] { return Sample(id, mode, prepared); });
+  absl::StatusOr<TimedRun> run =
+      cudnn::TryTwice([&] { return Sample(id, mode, prepared); }, recover_, &retried_runs_);
   if (run.ok()) sound_ = id;
-  return cudnn::OrThrowAway<TimedRun>(
+  return cudnn::OrThrowAway(
       std::move(run), [&] { return LaunchSound(id); }, recover_);
 }
 
@@ -141,16 +136,11 @@ void GpuProblem::DescribeRuns(Conditions* conditions) const {
   conditions->unblocked = absl::StrJoin(unblocked, "; ");
 }
 
-absl::StatusOr<TimedRun> GpuProblem::TryTwice(
-    const std::function<absl::StatusOr<TimedRun>()>& run) {
-  return cudnn::TryTwice<TimedRun>(run, recover_, &retried_runs_);
-}
-
-absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
+absl::StatusOr<worker::v1::Checked> GpuProblem::Check(const CandidateId& id) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  absl::StatusOr<CheckedRun> checked = RunAndLook(id, prepared);
+  absl::StatusOr<worker::v1::Checked> checked = RunAndLook(id, prepared);
   if (checked.ok()) sound_ = id;
-  return cudnn::OrThrowAway<CheckedRun>(
+  return cudnn::OrThrowAway(
       std::move(checked), [&] { return LaunchSound(id); }, recover_);
 }
 
@@ -202,7 +192,8 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
   return run;
 }
 
-absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepared* prepared) {
+absl::StatusOr<worker::v1::Checked> GpuProblem::RunAndLook(const CandidateId& id,
+                                                           Prepared* prepared) {
   RETURN_IF_ERROR(EnsureCheck());
   const device::GuardedBuffer& output = tensors_->output();
   RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
@@ -213,33 +204,38 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   work.inputs = {tensors_->fresh_inputs(0)};
   work.launch = [&](int) { return Launch(id, *prepared); };
   work.block_attempts = 0;  // code may be loaded, and memory allocated
-  CheckedRun checked;
+  worker::v1::Checked checked;
   const auto run = [&] { return resources_.timer->Time(work); };
-  ASSIGN_OR_RETURN(checked.first, TryTwice(run));
+  ASSIGN_OR_RETURN(const TimedRun first, cudnn::TryTwice(run, recover_, &retried_runs_));
+  checked.set_first_gpu_us(first.gpu_us);
+  checked.set_first_host_us(first.host_us);
   prepared->warm_copies = std::max(prepared->warm_copies, 1);
   awake_ = true;
-  ASSIGN_OR_RETURN(checked.out_of_bounds, WrittenOutOfBounds(*prepared));
-  ASSIGN_OR_RETURN(const verify::OutputCheck::Result looked, check_->Look(output.data()));
-  checked.error = looked.comparison.error;
-  checked.magnitude = looked.comparison.magnitude;
-  checked.nonfinite = looked.nonfinite;
+  ASSIGN_OR_RETURN(*checked.mutable_out_of_bounds(), WrittenOutOfBounds(*prepared));
+  ASSIGN_OR_RETURN(const verify::Comparison looked, check_->Look(output.data()));
+  if (looked.error) checked.set_error(*looked.error);
+  checked.set_magnitude(looked.magnitude);
+  checked.set_nonfinite(looked.nonfinite);
   double& best_us = best_us_[ApiOf(id)];
-  if (timing::IsHopeless({checked.first.gpu_us, checked.first.host_us}, best_us)) {
-    checked.hopeless = true;
-    checked.run = checked.first;
-    return checked;
-  }
+  checked.set_hopeless(timing::IsHopeless({first.gpu_us, first.host_us}, best_us));
+  TimedRun second = first;
   // The first one's time may be that of loading code.
-  ASSIGN_OR_RETURN(checked.run, TryTwice(run));
-  if (best_us == 0 || checked.run.gpu_us < best_us) best_us = checked.run.gpu_us;
-  prepared->expected = {checked.run.gpu_us, checked.run.host_us};
+  if (!checked.hopeless()) {
+    ASSIGN_OR_RETURN(second, cudnn::TryTwice(run, recover_, &retried_runs_));
+  }
+  checked.set_gpu_us(second.gpu_us);
+  checked.set_host_us(second.host_us);
+  if (checked.hopeless()) return checked;
+  if (best_us == 0 || second.gpu_us < best_us) best_us = second.gpu_us;
+  prepared->expected = {second.gpu_us, second.host_us};
   if (!resources_.captures) {
-    checked.capture_refusal = kNoCaptures;
+    checked.set_capture_refusal(kNoCaptures);
     return checked;
   }
   const absl::Status captured = TryCapture(id, looked, prepared);
-  checked.capture = captured.ok() ? CaptureSupport::kYes : CaptureSupport::kNo;
-  checked.capture_refusal = std::string(captured.message());
+  checked.set_capture(captured.ok() ? convtune::v1::CAPTURE_SUPPORT_YES
+                                    : convtune::v1::CAPTURE_SUPPORT_NO);
+  checked.set_capture_refusal(Utf8(std::string(captured.message())));
   return checked;
 }
 
@@ -257,7 +253,7 @@ absl::StatusOr<std::string> GpuProblem::WrittenOutOfBounds(const Prepared& prepa
   return absl::StrJoin(damages, "; ");
 }
 
-absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
+absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::Comparison& eager,
                                     Prepared* prepared) {
   const device::GuardedBuffer& output = tensors_->output();
   prepared->graphs.clear();
@@ -266,8 +262,11 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputC
     status = CaptureAndReplay(id, prepared);
   }
   if (status.ok()) {
-    const absl::StatusOr<verify::OutputCheck::Result> replayed = check_->Look(output.data());
-    status = replayed.ok() ? Agree(problem_.output_type(), eager, *replayed) : replayed.status();
+    const absl::StatusOr<verify::Comparison> replayed = check_->Look(output.data());
+    status = replayed.status();
+    const std::string difference =
+        status.ok() ? verify::Disagreement(problem_.output_type(), eager, *replayed) : "";
+    if (!difference.empty()) status = absl::DataLossError(difference);
   }
   if (!status.ok()) {
     recover_();
@@ -290,7 +289,7 @@ absl::Status GpuProblem::CaptureCopies(const CandidateId& id, int copies, Prepar
 absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepared) {
   const auto copy = static_cast<int>(prepared->graphs.size());
   const auto launch = [&] { return Launch(id, *prepared, copy); };
-  const auto capture = [&]() -> absl::Status {
+  const auto capture_and_replay = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(device::CapturedGraph graph,
                      device::CapturedGraph::Capture(resources_.stream, launch));
     RETURN_IF_ERROR(graph.Launch(resources_.stream));
@@ -298,7 +297,7 @@ absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepa
     prepared->graphs.push_back(std::move(graph));
     return absl::OkStatus();
   };
-  return cudnn::CaptureOrThrowAway(capture, launch, recover_);
+  return cudnn::OrThrowAway(capture_and_replay(), launch, recover_);
 }
 
 absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
@@ -427,16 +426,16 @@ absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_
   void* workspace = workspace_bytes > 0 ? Workspace(workspace_bytes, copy) : nullptr;
   ASSIGN_OR_RETURN(cudnn::Descriptor pack,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
-  RETURN_IF_ERROR(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids()));
-  RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data(copy)));
-  RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace}));
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids());
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data(copy));
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
   RETURN_IF_ERROR(pack.Finalize());
   return pack;
 }
 
 absl::Status GpuProblem::ListLegacy(const ListingOptions& options, search::ListingSink* sink) {
   ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
-  if (options.depth == ListingDepth::kFirstConfigs) {
+  if (options.depth == worker::v1::LISTING_FIRST_CONFIGS) {
     search::ListExpectedAlgorithms(problem_, legacy, sink);
     return absl::OkStatus();
   }

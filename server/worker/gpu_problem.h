@@ -49,11 +49,11 @@ class GpuProblem : public BackendProblem {
       const ConvProblem& problem, const GpuResources& resources, int64_t memory_budget_bytes,
       verify::InputValues inputs = verify::InputValues::kAsInNetworks);
 
-  absl::StatusOr<ListingEnd> List(const ListingOptions& options,
-                                  const OnListed& on_listed) override;
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override;
+  absl::StatusOr<worker::v1::Outcome> List(const ListingOptions& options,
+                                           const OnListed& on_listed) override;
+  absl::StatusOr<worker::v1::Prepared> Prepare(const CandidateId& id) override;
   absl::Status BeginMeasure(const std::vector<CandidateId>& ids) override;
-  absl::StatusOr<CheckedRun> Check(const CandidateId& id) override;
+  absl::StatusOr<worker::v1::Checked> Check(const CandidateId& id) override;
   absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override;
   void DescribeRuns(Conditions* conditions) const override;
 
@@ -105,20 +105,19 @@ class GpuProblem : public BackendProblem {
   // memory would wait for the blocking kernel. The first launch after BeginMeasure() is no
   // sample's, either, since the GPU has waited for the host.
   absl::Status WarmUp(const CandidateId& id, int copies, Prepared* prepared);
-  absl::StatusOr<TimedRun> TryTwice(const std::function<absl::StatusOr<TimedRun>()>& run);
   // Launches a candidate that has run, if there is one, else this one.
   absl::Status LaunchSound(const CandidateId& id);
   absl::StatusOr<TimedRun> Sample(const CandidateId& id, const RunMode& mode, Prepared* prepared);
-  absl::StatusOr<CheckedRun> RunAndLook(const CandidateId& id, Prepared* prepared);
+  absl::StatusOr<worker::v1::Checked> RunAndLook(const CandidateId& id, Prepared* prepared);
   absl::StatusOr<std::string> WrittenOutOfBounds(const Prepared& prepared) const;
   // Captures it, and sees whether a replay computes what `eager` was. Errors
   // say why it is not to be captured.
-  absl::Status TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
+  absl::Status TryCapture(const CandidateId& id, const verify::Comparison& eager,
                           Prepared* prepared);
   // Has a graph of each copy made, or of fewer where a further copy's capture fails: then
   // replays of all candidates use no more.
   absl::Status CaptureCopies(const CandidateId& id, int copies, Prepared* prepared);
-  // Of the first copy that has no graph.
+  // Makes a graph of the first copy that has none, and replays it once.
   absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
   const ConvProblem problem_;
@@ -139,7 +138,7 @@ class GpuProblem : public BackendProblem {
   int most_copies_ = timing::kMostRuns;
   int most_replay_copies_ = timing::kMostRuns;
   bool awake_ = false;  // something ran since BeginMeasure()
-  // Of what was checked, by API, so that no API's first is hopeless.
+  // The best time of what was checked, by API, so that no API's first is hopeless.
   std::map<Api, double> best_us_;
   std::map<CandidateId, Prepared> prepared_;
   timing::BlockingPolicy blocked_launches_;

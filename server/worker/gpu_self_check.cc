@@ -16,7 +16,7 @@
 namespace convtune::worker {
 namespace {
 
-// Of a planted fault's output: f16, so that the narrow path of scan and gather
+// The type of a planted fault's output is f16, so that the narrow path of scan and gather
 // is the one that is tried.
 constexpr DataType kPlantedType = DataType::kF16;
 constexpr int64_t kFaultyElement = 77;
@@ -36,29 +36,29 @@ absl::StatusOr<timing::MemorySpan> GpuSelfCheckDevice::Memory() {
   return timing::MemorySpan{memory_->data(), memory_->bytes()};
 }
 
-absl::StatusOr<CheckedRun> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
+absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kKnownProblem));
   ASSIGN_OR_RETURN(const int64_t free_bytes, device::FreeDeviceMemory());
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GpuProblem> known,
       GpuProblem::Create(problem, resources_, free_bytes / 2, verify::InputValues::kSmallIntegers));
   ListingOptions options;
-  options.depth = ListingDepth::kFirstConfigs;
+  options.depth = worker::v1::LISTING_FIRST_CONFIGS;
   std::vector<CandidateId> ids;
-  ASSIGN_OR_RETURN(const ListingEnd end, known->List(options, [&ids](const Candidate& c) {
+  ASSIGN_OR_RETURN(const worker::v1::Outcome end, known->List(options, [&ids](const Candidate& c) {
     ids.push_back(c.id);
     return true;
   }));
   // Not every engine can be built for every problem.
   absl::Status refused = absl::OkStatus();
   const auto stock = std::find_if(ids.begin(), ids.end(), [&](const CandidateId& id) {
-    const absl::StatusOr<PreparedCandidate> prepared = known->Prepare(id);
+    const absl::StatusOr<worker::v1::Prepared> prepared = known->Prepare(id);
     refused.Update(prepared.status());
-    return prepared.ok() && !prepared->over_memory;
+    return prepared.ok() && !prepared->over_memory();
   });
   if (stock == ids.end()) {
     return absl::UnavailableError(
-        absl::StrCat("nothing can be run: ", end.refusals, refused.message()));
+        absl::StrCat("nothing can be run: ", end.message(), refused.message()));
   }
   RETURN_IF_ERROR(known->BeginMeasure({*stock}));
   if (known->SpoilCapture(*stock).ok()) {
@@ -67,7 +67,7 @@ absl::StatusOr<CheckedRun> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
   return known->Check(*stock);
 }
 
-absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault fault) {
+absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::Look(verify::PlantedFault fault) {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kKnownProblem));
   int64_t elements = 1;
   for (const int64_t dim : problem.y_dims()) elements *= dim;
@@ -89,7 +89,7 @@ absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault
     return device::Upload(bytes, static_cast<char*>(output.data()) + at, resources_.stream);
   };
   RETURN_IF_ERROR(put(0, right));
-  const int64_t place = kFaultyElement * SizeOf(kPlantedType);
+  const int64_t offset = kFaultyElement * SizeOf(kPlantedType);
   switch (fault) {
     case verify::PlantedFault::kNothing:
       break;
@@ -97,21 +97,20 @@ absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault
       RETURN_IF_ERROR(put(output.bytes(), std::string(1, '\0')));
       break;
     case verify::PlantedFault::kNan:
-      RETURN_IF_ERROR(put(place, std::string(2, '\xFF')));
+      RETURN_IF_ERROR(put(offset, std::string(2, '\xFF')));
       break;
     case verify::PlantedFault::kWrongElement: {
       const auto value = static_cast<float>(values[static_cast<size_t>(kFaultyElement)]);
       const uint16_t wrong = verify::EncodeSmallFloat(value + 1, 5, 10, true);
-      RETURN_IF_ERROR(put(place, {reinterpret_cast<const char*>(&wrong), sizeof(wrong)}));
+      RETURN_IF_ERROR(put(offset, {reinterpret_cast<const char*>(&wrong), sizeof(wrong)}));
       break;
     }
   }
-  verify::OutputLook look;
-  ASSIGN_OR_RETURN(const verify::OutputCheck::Result result, check.Look(output.data()));
-  look.nonfinite = result.nonfinite;
-  look.error = result.comparison.error.value_or(0);
-  ASSIGN_OR_RETURN(const std::string damage, output.Damage(output.bytes(), resources_.stream));
-  look.out_of_bounds = !damage.empty();
+  worker::v1::Checked look;
+  ASSIGN_OR_RETURN(const verify::Comparison compared, check.Look(output.data()));
+  look.set_nonfinite(compared.nonfinite);
+  look.set_error(compared.error.value_or(0));
+  ASSIGN_OR_RETURN(*look.mutable_out_of_bounds(), output.Damage(output.bytes(), resources_.stream));
   return look;
 }
 

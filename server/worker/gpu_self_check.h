@@ -30,8 +30,8 @@ class GpuSelfCheckDevice : public verify::SelfCheckDevice {
   absl::StatusOr<timing::MemorySpan> Memory() override;
   int64_t flush_bytes() const override { return flush_bytes_; }
   double memory_bytes_per_second() const override { return memory_bytes_per_second_; }
-  absl::StatusOr<verify::OutputLook> Look(verify::PlantedFault fault) override;
-  absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() override;
+  absl::StatusOr<worker::v1::Checked> Look(verify::PlantedFault fault) override;
+  absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() override;
 
  private:
   const GpuResources resources_;

@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
-#include "server/worker/channel.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/device/nvml_watch.h"
 #include "server/worker/deviceless_backend.h"
@@ -106,7 +106,7 @@ void ForgoCores() {
 absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags, const OnStart& on_step) {
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(flags, on_step));
   RETURN_IF_ERROR(on_step("plan a first convolution"));
-  // Before the handshake is answered. What fails here may work for a problem.
+  // This is done before the handshake is answered. What fails here may work for a problem.
   if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
     std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
     backend->Recover();
@@ -115,48 +115,51 @@ absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags, const 
   return backend;
 }
 
+// OUT_OF_RANGE: the daemon closed its end; DATA_LOSS: what arrived is no request.
+absl::StatusOr<worker::v1::Request> Receive(int fd) {
+  ASSIGN_OR_RETURN(const std::string frame, ReadFrame(fd, absl::InfiniteFuture()));
+  worker::v1::Request request;
+  if (!request.ParseFromString(frame)) return absl::DataLossError("a message that is no request");
+  return request;
+}
+
 // Tells the daemon why there is no session.
-absl::Status Refuse(const absl::Status& why, Channel* channel) {
-  RETURN_IF_ERROR(channel->Receive().status());
+absl::Status Refuse(const absl::Status& why, int fd, const Session::Send& send) {
+  RETURN_IF_ERROR(Receive(fd).status());
   worker::v1::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_message(Utf8(std::string(why.message())));
-  RETURN_IF_ERROR(channel->Send(reply));
+  RETURN_IF_ERROR(send(reply));
   return why;
 }
 
 absl::Status Serve(const Flags& flags, Trace* trace) {
   RETURN_IF_ERROR(DieWithParent(flags.fd));
-  Channel channel(flags.fd);
-  const absl::StatusOr<std::unique_ptr<Backend>> started =
-      StartBackend(flags, [&channel](const char* step) {
+  const Session::Send send = [&flags](const worker::v1::Reply& reply) {
+    return WriteFrame(flags.fd, reply.SerializeAsString());
+  };
+  const absl::StatusOr<std::unique_ptr<Backend>> backend =
+      StartBackend(flags, [&send](const char* step) {
         worker::v1::Reply reply;
         reply.mutable_starting()->set_step(step);
-        return channel.Send(reply);
+        return send(reply);
       });
-  if (!started.ok()) return Refuse(started.status(), &channel);
-  const std::unique_ptr<Backend>& backend = *started;
-  Session session(backend.get(), trace);
-  while (true) {
-    const absl::StatusOr<worker::v1::Request> request = channel.Receive();
-    if (absl::IsOutOfRange(request.status())) {
-      return absl::OkStatus();  // the daemon has no more work
-    }
-    RETURN_IF_ERROR(request.status());
-    const absl::Status status = session.Handle(
-        *request, [&channel](const worker::v1::Reply& reply) { return channel.Send(reply); });
-    if (absl::IsOutOfRange(status)) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(status);
+  if (!backend.ok()) return Refuse(backend.status(), flags.fd, send);
+  Session session(backend->get(), trace);
+  absl::Status status;
+  while (status.ok()) {
+    const absl::StatusOr<worker::v1::Request> request = Receive(flags.fd);
+    status = request.ok() ? session.Handle(*request, send) : request.status();
   }
+  // The daemon has closed its end: it has no more work.
+  return absl::IsOutOfRange(status) ? absl::OkStatus() : status;
 }
 
 void PrintProbe(const device::DeviceInfo& info, const absl::Status& status) {
   std::printf("%s\n", device::ToProbeJson(info, std::string(status.message())).c_str());
 }
 
-// As a device that cannot be had, so that the daemon says why.
+// Prints a device that cannot be had, so that the daemon says why.
 void PrintFailure(const std::string& name, const absl::Status& status) {
   device::DeviceInfo none;
   none.name = name;

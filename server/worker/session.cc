@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -11,18 +12,48 @@
 #include "proto/convert/record_codec.h"
 #include "proto/convtune/worker/checker_version.h"
 #include "server/worker/cudnn/cudnn_library.h"
-#include "server/worker/session_proto.h"
-#include "server/worker/timing/measure.h"
 
 namespace convtune::worker {
 namespace {
 
-absl::Status Finish(const Session::Send& send, bool ok, absl::string_view message) {
+absl::Status Finish(const Session::Send& send, worker::v1::Outcome outcome) {
   worker::v1::Reply reply;
   reply.set_last(true);
-  reply.mutable_outcome()->set_ok(ok);
-  reply.mutable_outcome()->set_message(Utf8(std::string(message)));
+  *reply.mutable_outcome() = std::move(outcome);
   return send(reply);
+}
+
+absl::Status Finish(const Session::Send& send, bool ok, absl::string_view message) {
+  worker::v1::Outcome outcome;
+  outcome.set_ok(ok);
+  outcome.set_message(Utf8(std::string(message)));
+  return Finish(send, std::move(outcome));
+}
+
+absl::Status Touch(const Session::Send& send, int index) {
+  worker::v1::Reply reply;
+  reply.mutable_touching()->set_index(index);
+  return send(reply);
+}
+
+// Writes why it failed into a Prepared, a Checked or a Sample.
+template <typename Message>
+void NoteFailure(const absl::Status& status, Message* message) {
+  message->set_error_message(Utf8(std::string(status.message())));
+  message->set_over_memory(absl::IsResourceExhausted(status));
+}
+
+// nullopt if a number is none that this worker knows.
+std::optional<RunMode> ModeOf(const worker::v1::Measure& request) {
+  if (!convtune::v1::LaunchMode_IsValid(request.launch()) ||
+      !convtune::v1::CacheState_IsValid(request.cache_state())) {
+    return std::nullopt;
+  }
+  RunMode mode;
+  if (request.launch() != 0) mode.launch = static_cast<LaunchMode>(request.launch());
+  if (request.cache_state() != 0) mode.cache_state = static_cast<CacheState>(request.cache_state());
+  mode.sample_us = std::max(0, request.sample_us());
+  return mode;
 }
 
 absl::Time DeadlineAfter(int64_t budget_ms) {
@@ -86,7 +117,7 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
     };
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
   }
-  // Of a kept self-check too: the libraries may be others than those it was of.
+  // Where the self-check was kept, too: the libraries may be others than those that it was of.
   if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
     RETURN_IF_ERROR(Finish(send, false, mixture.message()));
     return mixture;
@@ -111,11 +142,11 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
   options.graph_api = request.graph_api();
   options.legacy_api = request.legacy_api();
   options.max_candidates = request.max_candidates();
-  const std::optional<ListingDepth> depth = DepthOf(request.listing());
-  if (!depth.has_value()) {
-    return Finish(send, false, "listing: must be STOCK, HEURISTICS or EXHAUSTIVE");
+  options.depth = request.listing();
+  if (!worker::v1::Listing_IsValid(options.depth) ||
+      options.depth == worker::v1::LISTING_UNSPECIFIED) {
+    return Finish(send, false, "listing: must be FIRST_CONFIGS, HEURISTICS or EXHAUSTIVE");
   }
-  options.depth = *depth;
   if (!options.graph_api && !(options.legacy_api && backend_->has_gpu())) {
     return Finish(send, false,
                   options.legacy_api ? "legacy_api: legacy algorithms need a GPU"
@@ -150,8 +181,8 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
     sent = send(reply);
     return sent.ok();
   };
-  const absl::StatusOr<ListingEnd> end = problem_->List(options, on_listed);
-  if (!Failed(end.status()) && !end->refusals.empty()) backend_->Recover();
+  absl::StatusOr<worker::v1::Outcome> end = problem_->List(options, on_listed);
+  if (!Failed(end.status()) && !end->message().empty()) backend_->Recover();
   RETURN_IF_ERROR(sent);
   for (const CandidateId& id : asked) {
     const bool listed = std::any_of(candidates_.begin(), candidates_.end(),
@@ -163,136 +194,142 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
   if (!end.ok()) {
     return Finish(send, false, end.status().message());
   }
-  worker::v1::Reply reply;
-  reply.set_last(true);
-  worker::v1::Outcome* outcome = reply.mutable_outcome();
-  outcome->set_ok(!candidates_.empty() || end->out_of_time);
-  outcome->set_message(Utf8(end->refusals));
-  if (!outcome->ok() && end->refusals.empty()) {
-    outcome->set_message("cuDNN lists no engine for this problem");
+  end->set_ok(!candidates_.empty() || end->out_of_time());
+  if (!end->ok() && end->message().empty()) {
+    end->set_message("cuDNN lists no engine for this problem");
   }
-  outcome->set_out_of_time(end->out_of_time);
-  outcome->set_truncated(end->truncated);
-  outcome->set_find_left_out(end->find_left_out);
-  return send(reply);
+  return Finish(send, *std::move(end));
+}
+
+absl::Status Session::DoEach(
+    const google::protobuf::RepeatedField<int>& indexes, absl::Time deadline, const Send& send,
+    const std::function<absl::StatusOr<bool>(int index, Listed* listed)>& work) {
+  worker::v1::Outcome outcome;
+  outcome.set_ok(true);
+  for (const int index : indexes) {
+    if (absl::Now() >= deadline) {
+      outcome.set_out_of_time(true);
+      break;
+    }
+    RETURN_IF_ERROR(Touch(send, index));
+    ASSIGN_OR_RETURN(const bool more, work(index, &candidates_[static_cast<size_t>(index)]));
+    if (!more) break;
+  }
+  return Finish(send, std::move(outcome));
 }
 
 absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Send& send) {
   const std::string error = CheckIndexes(request.indexes(), false);
-  if (!error.empty()) {
-    return Finish(send, false, error);
-  }
+  if (!error.empty()) return Finish(send, false, error);
   const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
   int succeeded = 0;
-  worker::v1::Reply last;
-  last.set_last(true);
-  last.mutable_outcome()->set_ok(true);
-  for (const int index : request.indexes()) {
-    if (request.stop_after() > 0 && succeeded >= request.stop_after()) break;
-    if (absl::Now() >= deadline) {
-      last.mutable_outcome()->set_out_of_time(true);
-      break;
-    }
-    worker::v1::Reply touching;
-    touching.mutable_touching()->set_index(index);
-    RETURN_IF_ERROR(send(touching));
-    Listed& candidate = candidates_[static_cast<size_t>(index)];
+  const auto prepare = [&](int index, Listed* listed) -> absl::StatusOr<bool> {
     const absl::Time start = absl::Now();
-    const absl::StatusOr<PreparedCandidate> result = problem_->Prepare(candidate.id);
-    candidate.prepared = !Failed(result.status()) && !result->over_memory;
-    succeeded += candidate.prepared ? 1 : 0;
+    const absl::StatusOr<worker::v1::Prepared> result = problem_->Prepare(listed->id);
+    listed->prepared = !Failed(result.status()) && !result->over_memory();
+    succeeded += listed->prepared ? 1 : 0;
     const absl::Duration took = absl::Now() - start;
-    if (trace_ != nullptr) trace_->PutPrepared(index, candidate.id, result, took);
+    if (trace_ != nullptr) trace_->PutPrepared(index, listed->id, result, took);
     worker::v1::Reply reply;
-    *reply.mutable_prepared() = ToProto(index, result, took);
+    worker::v1::Prepared* prepared = reply.mutable_prepared();
+    if (result.ok()) {
+      *prepared = *result;
+    } else {
+      NoteFailure(result.status(), prepared);
+    }
+    prepared->set_index(index);
+    prepared->set_ok(listed->prepared);
+    prepared->set_build_us(absl::ToDoubleMicroseconds(took));
     RETURN_IF_ERROR(send(reply));
-  }
-  return send(last);
+    return request.stop_after() <= 0 || succeeded < request.stop_after();
+  };
+  return DoEach(request.indexes(), deadline, send, prepare);
 }
 
 absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& send) {
-  const std::string error = CheckIndexes(request.indexes(), true);
-  if (!error.empty()) {
-    return Finish(send, false, error);
-  }
-  std::vector<CandidateId> ids;
-  for (const int index : request.indexes()) {
-    ids.push_back(candidates_[static_cast<size_t>(index)].id);
-  }
   const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
-  const absl::Status begun = problem_->BeginMeasure(ids);
-  if (Failed(begun)) {
-    return Finish(send, false, begun.message());
-  }
-  worker::v1::Reply last;
-  last.set_last(true);
-  last.mutable_outcome()->set_ok(true);
-  for (const int index : request.indexes()) {
-    if (absl::Now() >= deadline) {
-      last.mutable_outcome()->set_out_of_time(true);
-      break;
-    }
-    worker::v1::Reply touching;
-    touching.mutable_touching()->set_index(index);
-    RETURN_IF_ERROR(send(touching));
-    const CandidateId& id = candidates_[static_cast<size_t>(index)].id;
-    const absl::StatusOr<CheckedRun> run = problem_->Check(id);
-    Failed(run.status());
-    if (trace_ != nullptr) trace_->PutChecked(index, id, run);
+  std::string error = CheckIndexes(request.indexes(), true);
+  if (error.empty()) error = Begin(request.indexes());
+  if (!error.empty()) return Finish(send, false, error);
+  const auto check = [&](int index, Listed* listed) -> absl::StatusOr<bool> {
+    const absl::StatusOr<worker::v1::Checked> result = problem_->Check(listed->id);
+    const bool failed = Failed(result.status());
+    if (trace_ != nullptr) trace_->PutChecked(index, listed->id, result);
     worker::v1::Reply reply;
-    *reply.mutable_checked() = ToProto(index, run);
+    if (failed) {
+      NoteFailure(result.status(), reply.mutable_checked());
+    } else {
+      *reply.mutable_checked() = *result;
+    }
+    reply.mutable_checked()->set_index(index);
     RETURN_IF_ERROR(send(reply));
-  }
-  return send(last);
+    return true;
+  };
+  return DoEach(request.indexes(), deadline, send, check);
 }
 
 absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Send& send) {
-  const std::string error = CheckIndexes(request.indexes(), true);
-  if (!error.empty()) {
-    return Finish(send, false, error);
-  }
+  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
+  std::string error = CheckIndexes(request.indexes(), true);
+  if (!error.empty()) return Finish(send, false, error);
   const std::optional<RunMode> mode = ModeOf(request);
   if (!mode.has_value()) {
     return Finish(send, false, "launch, cache_state: must be numbers of their enumerations");
   }
-  timing::MeasurePlan plan;
-  plan.mode = *mode;
-  plan.rounds = request.rounds();
-  plan.first_round = request.first_round();
-  plan.deadline = DeadlineAfter(request.time_budget_ms());
-  for (const int index : request.indexes()) {
-    plan.candidates.push_back({index, candidates_[static_cast<size_t>(index)].id});
-  }
-  timing::MeasureCallbacks callbacks;
-  callbacks.on_touch = [&send](int index) {
-    worker::v1::Reply reply;
-    reply.mutable_touching()->set_index(index);
-    return send(reply);
-  };
-  callbacks.on_sample = [&](int index, int round, const absl::StatusOr<TimedRun>& run) {
-    Failed(run.status());
-    if (trace_ != nullptr) {
-      trace_->PutSample(index, candidates_[static_cast<size_t>(index)].id, round, *mode, run);
-    }
-    worker::v1::Reply reply;
-    *reply.mutable_sample() = ToProto(index, round, run);
-    return send(reply);
-  };
-  const absl::Status begun = problem_->BeginMeasure(plan.ids());
-  if (Failed(begun)) {
-    return Finish(send, false, begun.message());
-  }
+  error = Begin(request.indexes());
+  if (!error.empty()) return Finish(send, false, error);
   const ConditionsLook before = backend_->LookAtConditions();
   RETURN_IF_ERROR(SendConditions(before, send));
-  ASSIGN_OR_RETURN(const bool out_of_time, timing::RunRounds(problem_.get(), plan, callbacks));
+  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(request, *mode, deadline, send));
   ConditionsLook after = backend_->LookAtConditions();
   after.conditions.clock_reasons |= ReasonsBetween(before, after);
   RETURN_IF_ERROR(SendConditions(std::move(after), send));
-  worker::v1::Reply reply;
-  reply.set_last(true);
-  reply.mutable_outcome()->set_ok(true);
-  reply.mutable_outcome()->set_out_of_time(out_of_time);
-  return send(reply);
+  worker::v1::Outcome outcome;
+  outcome.set_ok(true);
+  outcome.set_out_of_time(out_of_time);
+  return Finish(send, std::move(outcome));
+}
+
+absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, const RunMode& mode,
+                                        absl::Time deadline, const Send& send) {
+  const auto count = static_cast<unsigned>(request.indexes_size());
+  std::set<int> failed;
+  int touched = -1;
+  for (int round = request.first_round(); round < request.first_round() + request.rounds();
+       ++round) {
+    for (unsigned i = 0; i < count; ++i) {
+      const int index =
+          request.indexes(static_cast<int>((i + static_cast<unsigned>(round)) % count));
+      if (failed.contains(index)) continue;
+      if (absl::Now() >= deadline) return true;
+      if (std::exchange(touched, index) != index) RETURN_IF_ERROR(Touch(send, index));
+      const CandidateId& id = candidates_[static_cast<size_t>(index)].id;
+      const absl::StatusOr<TimedRun> run = problem_->Run(id, mode);
+      if (Failed(run.status())) failed.insert(index);
+      if (trace_ != nullptr) trace_->PutSample(index, id, round, mode, run);
+      worker::v1::Reply reply;
+      worker::v1::Sample* sample = reply.mutable_sample();
+      sample->set_index(index);
+      sample->set_round(round);
+      if (run.ok()) {
+        sample->set_gpu_us(run->gpu_us);
+        sample->set_host_us(run->host_us);
+        sample->set_sm_clock_mhz(run->sm_clock_mhz);
+        sample->set_blocked(run->blocked);
+      } else {
+        NoteFailure(run.status(), sample);
+      }
+      RETURN_IF_ERROR(send(reply));
+    }
+  }
+  return false;
+}
+
+std::string Session::Begin(const google::protobuf::RepeatedField<int>& indexes) {
+  std::vector<CandidateId> ids;
+  for (const int index : indexes) ids.push_back(candidates_[static_cast<size_t>(index)].id);
+  const absl::Status begun = problem_->BeginMeasure(ids);
+  return Failed(begun) ? std::string(begun.message()) : "";
 }
 
 bool Session::Failed(const absl::Status& status) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "server/worker/backend.h"
@@ -26,8 +27,8 @@ class Session {
 
   // Sends all replies to one request, the last one marked. Errors are those of
   // `send`, and FAILED_PRECONDITION, after the reply, when the session cannot
-  // go on: its first request was no Hello, or the protocols' major numbers
-  // differ. A request that fails in itself is reported in its Outcome.
+  // go on: its first request was no Hello, or the daemon's version is
+  // another. A request that fails in itself is reported in its Outcome.
   absl::Status Handle(const worker::v1::Request& request, const Send& send);
 
  private:
@@ -41,6 +42,18 @@ class Session {
   absl::Status HandlePrepare(const worker::v1::Prepare& request, const Send& send);
   absl::Status HandleCheck(const worker::v1::Check& request, const Send& send);
   absl::Status HandleMeasure(const worker::v1::Measure& request, const Send& send);
+  // Calls `work` for each index, behind a reply that names the candidate, until it returns
+  // false or the deadline passes, and sends the outcome.
+  absl::Status DoEach(const google::protobuf::RepeatedField<int>& indexes, absl::Time deadline,
+                      const Send& send,
+                      const std::function<absl::StatusOr<bool>(int index, Listed* listed)>& work);
+  // Runs each candidate once per round; round n starts with the candidate n, counted around.
+  // One that fails is left out from then on. Returns whether the deadline, which is looked at
+  // before every run, ended it early.
+  absl::StatusOr<bool> RunRounds(const worker::v1::Measure& request, const RunMode& mode,
+                                 absl::Time deadline, const Send& send);
+  // BackendProblem::BeginMeasure of these; a reason for people if it fails, else empty.
+  std::string Begin(const google::protobuf::RepeatedField<int>& indexes);
   // Where every failure of the backend comes by before it is reported.
   bool Failed(const absl::Status& status);
   // Adds what there is to say of the problem's runs.

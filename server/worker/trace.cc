@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,39 +18,28 @@
 namespace convtune::worker {
 namespace {
 
+using Json = nlohmann::json;
+
 // JSON has no numbers for what is not finite.
-std::string Number(double value) {
-  if (std::isnan(value)) return "\"nan\"";
-  if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.9g", value);
-  return text;
+Json Number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-const char* Truth(bool value) { return value ? "true" : "false"; }
+Json Of(int index, const CandidateId& id) { return {{"index", index}, {"candidate", ToText(id)}}; }
 
-std::string Of(int index, const CandidateId& id) {
-  return absl::StrCat(",\"index\":", index, ",\"candidate\":", device::JsonQuote(ToText(id)));
+Json Times(double gpu_us, double host_us) {
+  return {{"gpu_us", Number(gpu_us)}, {"host_us", Number(host_us)}};
 }
 
-std::string Times(const TimedRun& run) {
-  return absl::StrCat("\"gpu_us\":", Number(run.gpu_us), ",\"host_us\":", Number(run.host_us));
-}
+Json Pair(const Stamp& stamp) { return {stamp.timer_ns, stamp.cycles}; }
 
-std::string StampText(const Stamp& stamp) {
-  return absl::StrCat("[", stamp.timer_ns, ",", stamp.cycles, "]");
-}
+Json Failure(const absl::Status& status) { return {{"failure", std::string(status.message())}}; }
 
-const char* CaptureText(CaptureSupport capture) {
-  switch (capture) {
-    case CaptureSupport::kYes:
-      return "yes";
-    case CaptureSupport::kNo:
-      return "no";
-    case CaptureSupport::kUnknown:
-      break;
-  }
-  return "unknown";
+const char* CaptureText(convtune::v1::CaptureSupport capture) {
+  return capture == convtune::v1::CAPTURE_SUPPORT_YES  ? "yes"
+         : capture == convtune::v1::CAPTURE_SUPPORT_NO ? "no"
+                                                       : "unknown";
 }
 
 absl::Status BadVariable(const std::string& path, const char* why) {
@@ -73,97 +63,87 @@ Trace::~Trace() {
 }
 
 void Trace::PutWorker(const Environment& environment, const Provenance& provenance) {
-  Put("worker", absl::StrCat(",\"trace\":", kFormatVersion,
-                             ",\"environment\":", device::JsonQuote(environment.ToText()),
-                             ",\"driver_version\":", device::JsonQuote(provenance.driver_version),
-                             ",\"cuda_version\":", device::JsonQuote(provenance.cuda_version),
-                             ",\"cublaslt_build\":", device::JsonQuote(provenance.cublaslt_build),
-                             ",\"nvrtc_build\":", device::JsonQuote(provenance.nvrtc_build),
-                             ",\"gpu_uuid\":", device::JsonQuote(provenance.gpu_uuid)));
+  Put("worker", {{"trace", kFormatVersion},
+                 {"environment", environment.ToText()},
+                 {"driver_version", provenance.driver_version},
+                 {"cuda_version", provenance.cuda_version},
+                 {"cublaslt_build", provenance.cublaslt_build},
+                 {"nvrtc_build", provenance.nvrtc_build},
+                 {"gpu_uuid", provenance.gpu_uuid}});
 }
 
-void Trace::PutProblem(const std::string& text) {
-  Put("problem", absl::StrCat(",\"problem\":", device::JsonQuote(text)));
-}
+void Trace::PutProblem(const std::string& text) { Put("problem", {{"problem", text}}); }
 
 void Trace::PutPrepared(int index, const CandidateId& id,
-                        const absl::StatusOr<PreparedCandidate>& prepared, absl::Duration took) {
-  std::string fields =
-      absl::StrCat(Of(index, id), ",\"took_us\":", Number(absl::ToDoubleMicroseconds(took)));
-  if (prepared.ok()) {
-    absl::StrAppend(&fields, ",\"workspace_bytes\":", prepared->workspace_bytes,
-                    ",\"over_memory\":", Truth(prepared->over_memory));
-  } else {
-    absl::StrAppend(&fields,
-                    ",\"failure\":", device::JsonQuote(std::string(prepared.status().message())));
-  }
+                        const absl::StatusOr<worker::v1::Prepared>& prepared, absl::Duration took) {
+  Json fields = Of(index, id);
+  fields["took_us"] = Number(absl::ToDoubleMicroseconds(took));
+  fields.update(prepared.ok() ? Json{{"workspace_bytes", prepared->workspace_bytes()},
+                                     {"over_memory", prepared->over_memory()}}
+                              : Failure(prepared.status()));
   Put("prepared", fields);
 }
 
 void Trace::PutChecked(int index, const CandidateId& id,
-                       const absl::StatusOr<CheckedRun>& checked) {
-  std::string fields = Of(index, id);
-  if (!checked.ok()) {
-    absl::StrAppend(&fields,
-                    ",\"failure\":", device::JsonQuote(std::string(checked.status().message())));
-    Put("check", fields);
-    return;
+                       const absl::StatusOr<worker::v1::Checked>& checked) {
+  Json fields = Of(index, id);
+  if (checked.ok()) {
+    fields.update({{"error", checked->has_error() ? Number(checked->error()) : Json()},
+                   {"magnitude", Number(checked->magnitude())},
+                   {"nonfinite", checked->nonfinite()},
+                   {"out_of_bounds", checked->out_of_bounds()},
+                   {"capture", CaptureText(checked->capture())},
+                   {"capture_refusal", checked->capture_refusal()},
+                   {"first", Times(checked->first_gpu_us(), checked->first_host_us())}});
+    if (!checked->hopeless()) fields["second"] = Times(checked->gpu_us(), checked->host_us());
+  } else {
+    fields.update(Failure(checked.status()));
   }
-  absl::StrAppend(&fields, ",\"error\":", checked->error ? Number(*checked->error) : "null",
-                  ",\"magnitude\":", Number(checked->magnitude),
-                  ",\"nonfinite\":", checked->nonfinite,
-                  ",\"out_of_bounds\":", device::JsonQuote(checked->out_of_bounds),
-                  ",\"capture\":\"", CaptureText(checked->capture),
-                  "\",\"capture_refusal\":", device::JsonQuote(checked->capture_refusal));
-  absl::StrAppend(&fields, ",\"first\":{", Times(checked->first), "}");
-  if (!checked->hopeless) absl::StrAppend(&fields, ",\"second\":{", Times(checked->run), "}");
   Put("check", fields);
 }
 
 void Trace::PutSample(int index, const CandidateId& id, int round, const RunMode& mode,
                       const absl::StatusOr<TimedRun>& run) {
-  std::string fields = absl::StrCat(Of(index, id), ",\"round\":", round, ",\"launch\":\"",
-                                    std::string(Name(mode.launch)), "\",\"cache_state\":\"",
-                                    std::string(Name(mode.cache_state)), "\"");
-  if (!run.ok()) {
-    absl::StrAppend(&fields,
-                    ",\"failure\":", device::JsonQuote(std::string(run.status().message())));
-    Put("sample", fields);
-    return;
+  Json fields = Of(index, id);
+  fields.update({{"round", round},
+                 {"launch", std::string(Name(mode.launch))},
+                 {"cache_state", std::string(Name(mode.cache_state))}});
+  if (run.ok()) {
+    fields.update(Times(run->gpu_us, run->host_us));
+    fields.update({{"runs", run->runs},
+                   {"sm_clock_mhz", Number(run->sm_clock_mhz)},
+                   {"blocked", run->blocked},
+                   {"gave_up", run->gave_up},
+                   {"stamps", {Pair(run->stamps[0]), Pair(run->stamps[1])}}});
+  } else {
+    fields.update(Failure(run.status()));
   }
-  absl::StrAppend(&fields, ",\"runs\":", run->runs, ",", Times(*run),
-                  ",\"sm_clock_mhz\":", Number(run->sm_clock_mhz),
-                  ",\"blocked\":", Truth(run->blocked), ",\"gave_up\":", run->gave_up,
-                  ",\"stamps\":[", StampText(run->stamps[0]), ",", StampText(run->stamps[1]), "]");
   Put("sample", fields);
 }
 
 void Trace::PutConditions(const ConditionsLook& look) {
   const Conditions& c = look.conditions;
-  if (!c.known) {
-    Put("conditions", absl::StrCat(",\"known\":false,\"unknown_reason\":",
-                                   device::JsonQuote(look.unknown_reason)));
-    return;
+  Json fields = {{"known", c.known}};
+  if (c.known) {
+    fields.update({{"other_processes", c.other_processes},
+                   {"clock_reasons", c.clock_reasons},
+                   {"power_limit_watts", Number(c.power_limit_watts)},
+                   {"temperature_celsius", c.temperature_celsius},
+                   {"ecc_errors", c.ecc_errors},
+                   {"mig", c.mig},
+                   {"mps", c.mps},
+                   {"compute_mode", static_cast<int>(c.compute_mode)},
+                   {"hot_ns", look.hot_ns},
+                   {"capped_ns", look.capped_ns}});
   }
-  std::string fields = absl::StrCat(",\"known\":true,\"other_processes\":", c.other_processes,
-                                    ",\"clock_reasons\":", c.clock_reasons,
-                                    ",\"power_limit_watts\":", Number(c.power_limit_watts),
-                                    ",\"temperature_celsius\":", c.temperature_celsius,
-                                    ",\"ecc_errors\":", c.ecc_errors, ",\"mig\":", Truth(c.mig),
-                                    ",\"mps\":", Truth(c.mps),
-                                    ",\"compute_mode\":", static_cast<int>(c.compute_mode),
-                                    ",\"hot_ns\":", look.hot_ns, ",\"capped_ns\":", look.capped_ns);
-  if (!look.unknown_reason.empty()) {
-    absl::StrAppend(&fields, ",\"unknown_reason\":", device::JsonQuote(look.unknown_reason));
-  }
+  if (!c.known || !look.unknown_reason.empty()) fields["unknown_reason"] = look.unknown_reason;
   Put("conditions", fields);
 }
 
-void Trace::Put(const char* kind, const std::string& fields) {
+void Trace::Put(const char* kind, Json fields) {
   if (fd_ < 0) return;
-  const std::string line =
-      absl::StrCat("{\"kind\":\"", kind, "\",\"pid\":", getpid(),
-                   ",\"unix_us\":", absl::ToUnixMicros(absl::Now()), fields, "}\n");
+  fields.update({{"kind", kind}, {"pid", getpid()}, {"unix_us", absl::ToUnixMicros(absl::Now())}});
+  const std::string line = device::ToLine(fields) + "\n";
   const ssize_t written = write(fd_, line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) return;
   std::fprintf(stderr, "convtune-worker: %s: %s: %s; nothing more is traced\n", kVariable,

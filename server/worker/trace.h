@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,8 +33,9 @@ class Trace {
   void PutWorker(const Environment& environment, const Provenance& provenance);
   void PutProblem(const std::string& text);
   void PutPrepared(int index, const CandidateId& id,
-                   const absl::StatusOr<PreparedCandidate>& prepared, absl::Duration took);
-  void PutChecked(int index, const CandidateId& id, const absl::StatusOr<CheckedRun>& checked);
+                   const absl::StatusOr<worker::v1::Prepared>& prepared, absl::Duration took);
+  void PutChecked(int index, const CandidateId& id,
+                  const absl::StatusOr<worker::v1::Checked>& checked);
   void PutSample(int index, const CandidateId& id, int round, const RunMode& mode,
                  const absl::StatusOr<TimedRun>& run);
   void PutConditions(const ConditionsLook& look);
@@ -41,7 +43,7 @@ class Trace {
  private:
   Trace(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
-  void Put(const char* kind, const std::string& fields);
+  void Put(const char* kind, nlohmann::json fields);
 
   const std::string path_;
   int fd_;  // -1 once a line could not be written

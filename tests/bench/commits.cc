@@ -2,9 +2,6 @@
 // with many, beside a bare SQLite loop that writes the same rows, one
 // transaction for each tuning, with the same sync. With --bans: how long a ban
 // takes, and commits and look-ups meanwhile. Prints one JSON object per line.
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -28,6 +25,7 @@
 #include "proto/base/status_macros.h"
 #include "server/commit/committer.h"
 #include "server/decision/ranking.h"
+#include "server/logging/logging.h"
 #include "server/lookup/answer.h"
 
 namespace convtune::bench {
@@ -319,7 +317,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--bans", bans, "bans over so many tunings instead");
   CLI11_PARSE(app, argc, argv);
   // Standard output has the figures alone.
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("bench"));
+  logging::InitLogging(/*json=*/false, "warn");
 
   const SystemClock clock;
   if (bans) {

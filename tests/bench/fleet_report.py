@@ -29,35 +29,24 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 from harness.postgres import Server, psql, why_not  # noqa: E402
 
 COLUMNS = {
-    "environments": "environment_id, text, name, profile, gpu_model, cc_major, cc_minor, sm_count, mig_profile, cudnn_major, "
-    "cudnn_minor, cudnn_patch, library",
-    "problems": "problem_id, text, operation, data_type, layout, flops, tensor_bytes",
-    "candidates": "candidate_id, text, api, engine",
+    "environments": "environment_id, text, name, gpu_model",
+    "problems": "problem_id, text",
     "nodes": "node_id, name, daemon_start_time, lookups, hits",
     "provenances": "provenance_id, node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, memory_bytes",
-    "evidence": "node_id, epoch_ordinal, environment_id, sequence, problem_id, provenance_id, winner_id, tune_time, stock_id, "
-    "winner_us, winner_low_us, winner_high_us, winner_samples, stock_us, stock_low_us, stock_high_us, sm_clock_mhz, "
-    "elapsed_ms, candidate_count, evidence, stop_reason, full_listing, clean, throttled, current, digest, incomplete_message",
-    "report_groups": "environment_id, problem_id, row_count, rows",
+    "pooled": "environment_id, problem_id, candidates, lows_us, node_count, evidence, digest, report_rows",
 }
 # What the report asks; db/fleet/reports.cc.
 STATEMENTS = [
-    "SELECT environment_id, text, gpu_model FROM environments ORDER BY text",
-    "SELECT problem_id, text FROM problems WHERE problem_id IN (SELECT problem_id FROM report_groups) ORDER BY text",
     "SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, p.cuda_version, p.memory_bytes, "
     "p.cublaslt_build, p.nvrtc_build FROM provenances p JOIN nodes n USING (node_id) ORDER BY p.provenance_id",
-    "SELECT COALESCE(SUM(row_count), 0)::bigint FROM report_groups",
-    "SELECT environment_id, problem_id, rows FROM report_groups",
+    "SELECT COALESCE(SUM(node_count), 0)::bigint FROM pooled",
+    "SELECT e.text, e.gpu_model, q.text, p.report_rows FROM pooled p JOIN environments e USING (environment_id) JOIN "
+    "problems q USING (problem_id) ORDER BY e.text, q.text",
     "SELECT COUNT(*), COALESCE(SUM(lookups), 0)::bigint, COALESCE(SUM(hits), 0)::bigint FROM nodes WHERE daemon_start_time "
     "IS NOT NULL",
     "SELECT q.text, e.text, SUM(w.misses)::bigint, COUNT(*) FROM wanted w JOIN problems q USING (problem_id) JOIN "
     "environments e USING (environment_id) GROUP BY q.text, e.text ORDER BY 3 DESC, 1, 2 LIMIT 1000",
 ]
-# A part of what the report says, of the rows themselves: each problem's median time.
-RAW = (
-    "SELECT environment_id, problem_id, COUNT(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY winner_us) FROM evidence "
-    "WHERE current GROUP BY environment_id, problem_id"
-)
 
 
 def copy(conninfo, table, path):
@@ -70,33 +59,12 @@ def copy(conninfo, table, path):
         f"COPY {table} ({COLUMNS[table]}) FROM STDIN WITH (FREEZE)",
         "COMMIT",
     ]
-    return subprocess.Popen(
-        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *(word for c in commands for word in ("-c", c)), conninfo],
-        stdin=open(path, "rb"),
-    )
-
-
-def without_indexes(conninfo, table):
-    """Takes away what is dearer to keep up row by row than to make at the end; returns the statements that make it."""
-    constraints = psql(
-        conninfo,
-        f"SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = '{table}'::regclass AND contype = 'u'",
-    )
-    named = {name for name, _ in constraints}
-    indexes = psql(
-        conninfo,
-        f"SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = "
-        f"'{table}'::regclass AND NOT i.indisprimary",
-    )
-    again = []
-    for name, definition in constraints:
-        psql(conninfo, f"ALTER TABLE {table} DROP CONSTRAINT {name}")
-        again.append(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
-    for name, definition in indexes:
-        if name not in named:
-            psql(conninfo, f"DROP INDEX {name}")
-            again.append(definition)
-    return again
+    with open(path, "rb") as rows:
+        subprocess.run(
+            ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *(word for c in commands for word in ("-c", c)), conninfo],
+            stdin=rows,
+            check=True,
+        )
 
 
 def fill(build, conninfo, per_node, nodes=1000, problems=10_000):
@@ -106,16 +74,8 @@ def fill(build, conninfo, per_node, nodes=1000, problems=10_000):
         for table in COLUMNS:
             os.mkfifo(folder / table)
         maker = subprocess.Popen([build / "convtune-bench-fleet-rows", folder, str(nodes), str(problems), str(per_node)])
-        again = without_indexes(conninfo, "evidence")
         for table in COLUMNS:
-            if table == "evidence":
-                # The two are written together: neither may wait for the other's reader.
-                both = [copy(conninfo, each, folder / each) for each in ("evidence", "report_groups")]
-                assert [p.wait() for p in both] == [0, 0]
-                break
-            assert copy(conninfo, table, folder / table).wait() == 0
-        for statement in again:
-            psql(conninfo, f"SET maintenance_work_mem = '1GB'; {statement}")
+            copy(conninfo, table, folder / table)
         assert maker.wait() == 0
         return json.loads((folder / "facts.json").read_text())
 
@@ -163,21 +123,15 @@ def measure_filled(build, conninfo, facts, runs, plans=None):
             times.setdefault(kind, []).append(time.monotonic() - begin)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpu.setdefault(kind, []).append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    begin = time.monotonic()
-    psql(conninfo, f"SELECT COUNT(*) FROM ({RAW}) t")
-    raw = time.monotonic() - begin
     report = json.loads(done.stdout)
     assert report["headline"]["rows"] == facts["rows"], report["headline"]
-    sizes = {
-        table: psql(conninfo, f"SELECT pg_size_pretty(pg_total_relation_size('{table}'))")[0][0]
-        for table in ("evidence", "report_groups")
-    }
+    (size,), = psql(conninfo, "SELECT pg_size_pretty(pg_total_relation_size('pooled'))")
     if plans:
         with plans.open("w") as file:
-            for statement in [*STATEMENTS, RAW]:
+            for statement in STATEMENTS:
                 rows = psql(conninfo, f"EXPLAIN (ANALYZE, BUFFERS) {statement}")
                 file.write(statement + "\n" + "".join(f"    {r[0]}\n" for r in rows) + "\n")
-    return {"facts": facts, "found": findings(report), "times": times, "cpu": cpu, "raw": raw, "sizes": sizes}
+    return {"facts": facts, "found": findings(report), "times": times, "cpu": cpu, "size": size}
 
 
 def main():
@@ -201,11 +155,10 @@ def main():
     for kind, times in result["times"].items():
         cpu = statistics.median(result["cpu"][kind])
         print(f"{'report, ' + kind:24} {statistics.median(times):9.2f} {min(times):6.2f} {max(times):6.2f} {cpu:6.2f}")
-    print(f"{'medians of the raw rows':24} {result['raw']:9.2f}")
     for fact, found in result["found"].items():
         planted = {tuple(f) if isinstance(f, list) else f for f in result["facts"][fact]}
         print(f"{fact:20} planted {len(planted)}, found {len(found & planted)}, not there {len(found - planted)}")
-    print(", ".join(f"{table} {size}" for table, size in result["sizes"].items()))
+    print(f"pooled {result['size']}")
 
 
 if __name__ == "__main__":

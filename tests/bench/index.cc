@@ -21,10 +21,8 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_proto.h"
 #include "server/decision/ranking.h"
-#include "server/lookup/judgement.h"
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
-#include "server/rpc/messages/request_validator.h"
 #include "server/rpc/services/batch_get_handler.h"
 #include "tests/unit/rpc/fake_tuner.h"
 
@@ -66,10 +64,6 @@ class IndexTuner : public rpc::FakeTuner {
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override {
     return lookups_.Start(std::move(request), {rpc::TestEnvironment(), kEnvironment, nullptr, ""},
                           std::move(done));
-  }
-  bool StillHolds(const lookup::AnswerSource& source, const jobs::Demand& demand) const override {
-    return lookup::Judge(source.facts, demand, absl::InfinitePast()) == lookup::Verdict::kHit &&
-           index_.Holds(source);
   }
   lookup::TuningIndex& index() { return index_; }
 
@@ -142,8 +136,8 @@ int Main(int argc, char** argv) {
   for (int n = 0; n < tunings; ++n) put(n);
   const int64_t bytes = (ResidentBytes() - before) / tunings;
   int64_t candidate_bytes = 0;
-  const auto listed = tuner.index().List("", static_cast<size_t>(tunings), "", "");
-  for (const auto& indexed : listed->first) {
+  const auto listed = tuner.index().List("", static_cast<size_t>(tunings), {}, "");
+  for (const auto& indexed : listed.tunings) {
     candidate_bytes += CandidateBytes(indexed->tuning.candidates);
   }
   candidate_bytes /= tunings;
@@ -160,29 +154,31 @@ int Main(int argc, char** argv) {
     keys.push_back({problem.ToText(), kEnvironment});
   }
   const std::string request = message.SerializeAsString();
-  rpc::services::BatchGetHandler handler(&tuner);
-  const auto answer = [&](rpc::services::Batch prepared) {
-    if (!prepared.complete()) {
-      tuner.Lookup(std::move(prepared.missing), [&](absl::StatusOr<lookup::LookupResponse> made) {
-        handler.Complete(*made, &prepared);
+  const auto answer = [&](rpc::services::BatchGetHandler* handler) {
+    rpc::services::Batch asked = *handler->FindReady(request);
+    if (!asked.complete()) {
+      tuner.Lookup(std::move(asked.missing), [&](absl::StatusOr<lookup::LookupResponse> made) {
+        handler->Complete(*made, &asked);
       });
     }
-    std::string out(prepared.ReplySize(), '\0');
-    prepared.WriteReply(reinterpret_cast<uint8_t*>(out.data()));
+    const std::vector<std::string_view> reply = asked.Reply();
+    size_t size = 0;
+    for (const std::string_view piece : reply) size += piece.size();
+    std::string out;
+    out.reserve(size);
+    for (const std::string_view piece : reply) out += piece;
     return out;
   };
-  // Once without anything that is ready, as for constraints that were never
+  // Each time without anything that is ready, as for constraints that were never
   // asked for.
   const double first = NanosecondsPerItem(keys.size(), 5, [&] {
-    v1::BatchGetRequest whole;
-    std::vector<Violation> violations;
-    if (whole.ParseFromString(request)) {
-      answer(rpc::services::BatchGetHandler::Whole(*rpc::messages::Validate(whole, &violations)));
-    }
+    rpc::services::BatchGetHandler unready(&tuner);
+    answer(&unready);
   });
-  std::string reply = answer(*handler.FindReady(request));
-  const double look_up = NanosecondsPerItem(keys.size(), repeats,
-                                            [&] { reply = answer(*handler.FindReady(request)); });
+  rpc::services::BatchGetHandler handler(&tuner);
+  std::string reply = answer(&handler);
+  const double look_up =
+      NanosecondsPerItem(keys.size(), repeats, [&] { reply = answer(&handler); });
   v1::BatchGetResponse response;
   size_t answered = 0;
   if (handler.FindReady(request)->complete() && response.ParseFromString(reply)) {

@@ -43,8 +43,7 @@ class Plans {
     auto plans = std::make_unique<Plans>();
     ASSIGN_OR_RETURN(plans->properties_,
                      worker::cudnn::Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
-    RETURN_IF_ERROR(plans->properties_.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                               profile.properties_json));
+    plans->properties_.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json);
     RETURN_IF_ERROR(plans->properties_.Finalize());
     return plans;
   }

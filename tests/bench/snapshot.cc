@@ -48,7 +48,7 @@ snapshot::SnapshotChoice ChoiceOf(ConvProblem problem) {
   }
   choice.evidence = Evidence::kMeasured;
   choice.release = 1;
-  choice.stock = snapshot::StockNotes{2, 16, 0};
+  choice.stock = snapshot::StockChoice{1, 2, 16, 0, 0};
   return choice;
 }
 

@@ -19,13 +19,11 @@ absl::StatusOr<Recording> Recording::Load(const std::string& path) {
   while (true) {
     ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
     if (!more) break;
-    std::vector<db::bundle::BundleRefusal> refusals;
-    std::optional<Tuning> tuning =
-        db::bundle::FromBundleTuning(*entry.row, *entry.environment, absl::Now(), &refusals);
-    if (!tuning) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": ", entry.row->problem_text(), ": ",
-                                                     refusals[0].violation.field, ": ",
-                                                     refusals[0].violation.rule));
+    absl::StatusOr<Tuning> tuning =
+        db::bundle::FromBundleTuning(*entry.row, *entry.environment, absl::Now());
+    if (!tuning.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", entry.row->problem_text(), ": ", tuning.status().message()));
     }
     recording.tunings_.emplace(tuning->key.problem_text, *std::move(tuning));
   }

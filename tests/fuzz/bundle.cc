@@ -69,16 +69,14 @@ std::unique_ptr<convtune::db::bundle::BundleReader> Open(const std::string& file
 // A row that breaks no rule is written as it was read.
 void CheckRow(const convtune::db::bundle::BundleEntry& entry) {
   const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
-  std::vector<convtune::db::bundle::BundleRefusal> refusals;
-  const auto tuning =
-      convtune::db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
-  Require(tuning.has_value() == refusals.empty());
-  if (!tuning.has_value()) return;
+  const auto tuning = convtune::db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
+  Require(tuning.ok() == (convtune::db::bundle::RefusalReasonOf(tuning.status()) ==
+                          convtune::v1::REFUSAL_REASON_UNSPECIFIED));
+  if (!tuning.ok()) return;
   const auto row =
       convtune::db::bundle::ToBundleTuning(*tuning, entry.row->environment_number(), true);
-  const auto again =
-      convtune::db::bundle::FromBundleTuning(row, *entry.environment, now, &refusals);
-  Require(again.has_value() && *again == *tuning);
+  const auto again = convtune::db::bundle::FromBundleTuning(row, *entry.environment, now);
+  Require(again.ok() && *again == *tuning);
 }
 
 }  // namespace

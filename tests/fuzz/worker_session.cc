@@ -100,9 +100,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   where.text = environment.ToText();
   where.environment = environment;
   where.provenance = input.provenance;
-  std::vector<convtune::db::bundle::BundleRefusal> refusals;
-  Require(
-      convtune::db::bundle::FromBundleTuning(row, where, clock.Now() + absl::Minutes(1), &refusals)
-          .has_value());
+  Require(convtune::db::bundle::FromBundleTuning(row, where, clock.Now() + absl::Minutes(1)).ok());
   return 0;
 }

@@ -22,15 +22,15 @@ TUNER_FOLDERS = ["server/" + room for room in
                ("commit", "decision", "devices", "jobs", "lookup", "release", "supervisor", "tuning")]  # fmt: skip
 
 # What the other folders of the model are built on.
-MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enums", "environment", "missing", "text", "violation")]
+MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enum_words", "enums", "environment", "missing", "text", "violation")]
 
 # Folders of ours that a folder may include beside itself; the longest prefix
 # decides. A path's children go with it.
 MAY_INCLUDE = {
     "proto/base": [],
-    "proto/model": ["proto/base"],
+    "proto/model": ["proto/base", "proto/convtune/v1"],
     "proto/model/problem": ["proto/base", *MODEL_FLOOR],
-    "proto/model/tuning": ["proto/base", *MODEL_FLOOR, "proto/model/problem"],
+    "proto/model/tuning": ["proto/base", "proto/convtune/v1", *MODEL_FLOOR, "proto/model/problem"],
     "proto/model/release": ["proto/base", *MODEL_FLOOR, "proto/model/tuning"],
     "proto": ["proto"],
     "db": ["proto"],
@@ -59,8 +59,6 @@ MAY_INCLUDE = {
                              "server/worker/device"],
     "server/metrics": ["server/tuner", *TUNER_FOLDERS, "server/rpc", "db", "proto"],
     "server/logging": ["proto"],
-    "server/fleet": ["db", "proto", "client/cli", "client/cpp", "client/report", "server/metrics",
-                     "server/decision", "server/logging", "server/lookup"],
     "server/rpc/messages": ["server/tuner", *TUNER_FOLDERS, "db", "proto"],
     "server/rpc/http2": ["server/rpc/messages", "proto", "server/logging"],
     "server/rpc/services": ["server/rpc/http2", "server/rpc/messages", "server/tuner", *TUNER_FOLDERS, "db", "proto", "server/logging"],
@@ -75,6 +73,9 @@ MAY_INCLUDE = {
     "client/cli/commands": ["proto", "db/bundle", "db/snapshot", "client/cpp", "client/report", "client/cli/output",
                             "client/cli/app", "client/cli/input", "client/cli/calls"],
     "client/cli": [],  # the program, above its folders
+    # Its agent's ranking, bans, log and metrics are the daemon's.
+    "client/fleet": ["proto", "db", "client/cpp", "client/report", "client/cli", "server/decision", "server/logging",
+                     "server/lookup", "server/metrics"],
     "client/python": ["proto", "db/snapshot", "client/cpp"],
     # The interposer's folders, lowest first.
     "client/preload/process": ["db/snapshot"],
@@ -104,7 +105,7 @@ FENCED = [
     (
         "gRPC",
         r"(grpcpp|grpc|grpc\+\+)/.*|.*\.grpc\.pb\.h",
-        [r"server/(rpc|convtuned|fleet)/.*", r"client/(cpp|cli)/.*",
+        [r"server/(rpc|convtuned)/.*", r"client/(cpp|cli|fleet)/.*",
          r"tests/(integration|fakes|bench|fuzz|gpu)/.*"],
     ),
 ]  # fmt: skip
@@ -115,7 +116,7 @@ MIRRORS = {
     "commit": "server/commit", "decision": "server/decision", "devices": "server/devices", "jobs": "server/jobs",
     "lookup": "server/lookup", "release": "server/release", "supervisor": "server/supervisor",
     "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",
-    "fleet": "server/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
+    "fleet": "client/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload", "simgpu": "tests/simgpu",
 }  # fmt: skip
 

@@ -91,7 +91,7 @@ class IncludeRulesTest(unittest.TestCase):
         self.assert_one({"db/bundle/x.cc": '#include "sqlite3.h"\n'}, "db/bundle/x.cc:1", "SQLite")
 
     def test_libpq_outside_db(self):
-        self.assert_one({"server/fleet/x.cc": "#include <libpq-fe.h>\n"}, "server/fleet/x.cc:1", "libpq")
+        self.assert_one({"client/fleet/x.cc": "#include <libpq-fe.h>\n"}, "client/fleet/x.cc:1", "libpq")
 
     def test_cuda_and_cudnn_outside_the_worker(self):
         for header in ("cudnn.h", "cudnn_graph.h", "cuda_runtime_api.h", "cuda.h", "nvrtc.h", "library_types.h"):

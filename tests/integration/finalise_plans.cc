@@ -24,8 +24,8 @@ absl::StatusOr<int64_t> Finalise(worker::DevicelessBackend& backend, const std::
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(line.substr(0, tab)));
   ASSIGN_OR_RETURN(const CandidateId id, ParseCandidateId(line.substr(tab + 1)));
   ASSIGN_OR_RETURN(const std::unique_ptr<worker::BackendProblem> opened, backend.Open(problem, 0));
-  ASSIGN_OR_RETURN(const worker::PreparedCandidate prepared, opened->Prepare(id));
-  return prepared.workspace_bytes;
+  ASSIGN_OR_RETURN(const worker::v1::Prepared prepared, opened->Prepare(id));
+  return prepared.workspace_bytes();
 }
 
 int Run(const std::string& profile_path) {

@@ -23,8 +23,11 @@ def test_the_part_runs(part):
     done = subprocess.run([sys.executable, FIGURES, "--small", "--part", part], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout.splitlines()[-1])
+    if "left out: built without cuDNN" in done.stderr:
+        pytest.skip("built without cuDNN")
     if "left out: " in done.stderr:
         missing("PostgreSQL", "postgresql")
-    assert {row["figure"] for row in rows if row["value"] > 0}, rows
-    assert all(row["value"] >= 0 for row in rows), rows
+    # A short look may see no work: a step of a tuning, CPU time of an idle daemon.
+    assert rows and all(row["value"] > 0 or row["figure"].startswith(("idle_", "tuning_")) for row in rows), rows
+    assert any(row["value"] > 0 for row in rows)
     print(figures.table(rows))

@@ -222,9 +222,8 @@ def test_only_the_fleet_ends_its_pins_and_who_has_left_it(fleet, released, cli):
     (first, _), _ = released
     (environment,), = fleet.sql("SELECT text FROM environments")
     winner, = winners(first, PROBLEMS[:1])
-    (other,), *_ = fleet.sql("SELECT c.text FROM pooled_candidates k JOIN candidates c USING (candidate_id) JOIN problems "
-                             f"q USING (problem_id) WHERE status = 1 AND q.text = '{PROBLEMS[0]}' AND c.text <> "
-                             f"'{winner}' ORDER BY 1")  # fmt: skip
+    (other,), *_ = fleet.sql("SELECT c FROM pooled JOIN problems q USING (problem_id), unnest(candidates) c WHERE "
+                             f"q.text = '{PROBLEMS[0]}' AND c <> '{winner}' ORDER BY 1")  # fmt: skip
     fleet.cli.ok("pin", PROBLEMS[0], other, "--environment", environment, "--reason", "a bug")
     wait_until(lambda: winners(first, PROBLEMS[:1]) == [other], 20, "the pin")
     run = cli(first)

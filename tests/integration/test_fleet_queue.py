@@ -52,7 +52,7 @@ def test_the_weightiest_are_tuned_first(fleet, nodes):
     batch = queue(fleet, [small, large])
     fleet.agent("node-1", daemon)
     fleet.cli.ok("tune", "--watch", batch)
-    order = fleet.sql("SELECT q.flops FROM evidence JOIN problems q USING (problem_id) ORDER BY evidence_id")
+    order = fleet.sql("SELECT t.weight FROM evidence JOIN tasks t USING (environment_id, problem_id) ORDER BY evidence_id")
     assert float(order[0][0]) > float(order[1][0])
 
 
@@ -170,7 +170,7 @@ def test_after_an_upgrade_the_most_used_are_verified_first(fleet, fake_daemon, n
     assert winners(new, [numbered(0)]) == [None]
     agent.stop()
     fleet.sql(
-        "INSERT INTO wanted SELECT e.environment_id, p.problem_id, n.node_id, 50, now(), now() FROM environments e, "
+        "INSERT INTO wanted SELECT e.environment_id, p.problem_id, n.node_id, 50 FROM environments e, "
         f"problems p, nodes n WHERE e.text LIKE '%9.20.0%' AND p.text = '{numbered(2)}' AND n.name = 'new'"
     )
     queued = fleet.cli.ok("upgrade", "--from", old_and_new("9.19.0"), "--to", old_and_new("9.20.0"), "--reason",

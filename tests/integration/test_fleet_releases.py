@@ -107,8 +107,7 @@ def test_a_pin_overrides_until_it_ends(fleet, nodes):
     fleet.wait_delivered(1)
     fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
     winner, = winners(daemons[0], [numbered(0)])
-    others = fleet.sql("SELECT text FROM pooled_candidates JOIN candidates USING (candidate_id) "
-                       f"WHERE status = 1 AND text <> '{winner}' ORDER BY text")  # fmt: skip
+    others = fleet.sql(f"SELECT c FROM pooled, unnest(candidates) c WHERE c <> '{winner}' ORDER BY c")
     environment, = fleet.sql("SELECT text FROM environments")
     fleet.cli.ok("pin", numbered(0), others[0][0], "--environment", environment[0], "--reason", "a bug")
     wait_until(lambda: all(winners(d, [numbered(0)]) == others[0] for d in daemons), 20, "the pin")
@@ -144,7 +143,7 @@ def test_a_pin_that_no_node_could_apply_is_refused_and_replaces_none(fleet, node
     tune(daemon, numbered(0))
     fleet.wait_delivered(1)
     environment, = fleet.sql("SELECT text FROM environments")[0]
-    ran = fleet.sql("SELECT text FROM pooled_candidates JOIN candidates USING (candidate_id) WHERE status = 1 ORDER BY text")
+    ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
     place = ("--environment", environment, "--reason", "x")
     fleet.cli.ok("pin", numbered(0), ran[0][0], *place)
     unknown = fleet.cli("pin", numbered(0), "graph:eng99,k2=3", *place)
@@ -159,7 +158,7 @@ def test_status_counts_the_nodes_that_could_not_apply_a_pin(fleet, nodes):
     tune(first, numbered(0))
     fleet.wait_delivered(1)
     environment, = fleet.sql("SELECT text FROM environments")[0]
-    ran = fleet.sql("SELECT text FROM pooled_candidates JOIN candidates USING (candidate_id) WHERE status = 1 ORDER BY text")
+    ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
     fleet.cli.ok("pin", numbered(0), ran[0][0], "--environment", environment, "--reason", "x")
     # Nothing was promoted: the second node does not know the problem.
     wait_until(lambda: fleet.node(second.node)["unapplied_pins"] == 1, 20, "a count")

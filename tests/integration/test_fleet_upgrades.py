@@ -38,7 +38,7 @@ def test_a_new_cudnn_is_verified_by_itself_the_most_used_first(fleet, fake_daemo
     first.stop()
     assert fleet.number("SELECT COUNT(*) FROM tasks") == 0, "nobody asked for it"
     fleet.sql(
-        "INSERT INTO wanted SELECT e.environment_id, p.problem_id, n.node_id, 50, now(), now() FROM environments e, "
+        "INSERT INTO wanted SELECT e.environment_id, p.problem_id, n.node_id, 50 FROM environments e, "
         f"problems p, nodes n WHERE e.text LIKE '%9.20.0%' AND p.text = '{numbered(2)}' AND n.name = 'node-0'"
     )
     fleet.agent("new", new, "--verify-upgrades")

@@ -118,6 +118,60 @@ def test_a_program_that_was_linked_with_an_older_glibc_is_reached(preload, serve
     assert hooked == str(preload.preload) and "libcudnn" in passed
 
 
+# A preloaded library with a dlsym of its own, as layers have that share a GPU, and with a strncmp that looks the next one up.
+LAYER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+static int answer(void) { return 4242; }
+void* dlsym(void* handle, const char* name) {
+  static void* (*next)(void*, const char*);
+  if (!next) next = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  return strcmp(name, "answer_of_the_layer") == 0 ? (void*)answer : next(handle, name);
+}
+int strncmp(const char* a, const char* b, size_t n) {
+  static int (*next)(const char*, const char*, size_t);
+  if (!next) next = (int (*)(const char*, const char*, size_t))dlsym(dlopen("libc.so.6", RTLD_LAZY), "strncmp");
+  return next(a, b, n);
+}
+"""
+ASKS_LAYER = """
+import ctypes
+print(ctypes.CDLL(None).answer_of_the_layer(), ctypes.CDLL(None).strncmp(b"a", b"a", 1))
+"""
+
+
+def test_another_librarys_dlsym_is_still_asked(preload, served, tmp_path):
+    _, folder = served
+    source, library = tmp_path / "layer.c", tmp_path / "layer.so"
+    source.write_text(LAYER)
+    subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", "-o", library, source], check=True)
+    env = preload.env(folder)
+    env["LD_PRELOAD"] += f" {library}"
+    assert preload.run([sys.executable, "-c", ASKS_LAYER], env).stdout.split() == ["4242", "0"]
+
+
+# A cuDNN of another version has functions of the same names.
+OTHER = "int cudnnBackendCreateDescriptor(int type, void** descriptor) { *descriptor = (void*)8; return 0 * type; }"
+ASKS_OTHER = """
+import ctypes, sys
+descriptor = ctypes.c_void_p()
+other = ctypes.CDLL(sys.argv[1])
+print(other.cudnnBackendCreateDescriptor(15, ctypes.byref(descriptor)), descriptor.value)
+"""
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside_cudnn_9"])
+def test_another_version_of_cudnn_is_left_alone(preload, served, tmp_path, beside):
+    _, folder = served
+    source, library = tmp_path / "other.c", tmp_path / "libcudnn.so.8"
+    source.write_text(OTHER)
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libcudnn.so.8", "-o", library, source], check=True)
+    script = f"import ctypes; ctypes.CDLL({str(preload.cudnn_library)!r})\n" * beside + ASKS_OTHER
+    done = preload.run([sys.executable, "-c", script, str(library)], preload.env(folder))
+    assert done.stdout.split() == ["0", "8"]
+
+
 HOOKS = {
     "dlsym",
     "cudnnBackendCreateDescriptor", "cudnnBackendDestroyDescriptor", "cudnnBackendSetAttribute",

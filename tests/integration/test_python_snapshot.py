@@ -93,8 +93,6 @@ def test_what_it_does_not_have_is_a_miss_when_the_time_is_up(ct, published, tmp_
     assert "not in the snapshot for nvidia-h200" in first.message
     assert second.winner is not None
     assert third.miss == "refused" and "groups: must divide C and K" in third.message
-    (weak,) = nobody(ct, tmp_path, folder).resolve([PROBLEMS[0]], min_evidence="observed", timeout=0.3)
-    assert weak.winner is not None
     (aged,) = nobody(ct, tmp_path, folder).resolve([PROBLEMS[0]], max_age_s=3600, timeout=0.3)
     assert aged.answer is None and "does not say how old its choices are" in aged.message
     (strict,) = nobody(ct, tmp_path, folder, use_snapshot=False).resolve([PROBLEMS[0]], timeout=0.3)
@@ -170,8 +168,6 @@ def test_no_choice_of_a_snapshot_is_known_to_be_exact(ct, published, tmp_path):
     client = nobody(ct, tmp_path, published[0])
     (result,) = client.resolve(PROBLEMS[:1], constraints=ct.Constraints(max_error=1.0), timeout=0.1)
     assert result.winner is None and "none keeps to max_error" in result.message
-    (result,) = client.resolve(PROBLEMS[:1], constraints=ct.Constraints(cache_state="cold"), timeout=0.1)
-    assert result.winner is not None
 
 
 def test_a_refresh_says_what_changed_and_only_that(ct, published, tmp_path):

@@ -1,7 +1,9 @@
 """The Python package, and the report's page, have the rules that C++ has: the tables of tests/data/rules."""
 
 import json
+import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -83,6 +85,37 @@ def test_a_candidate_satisfies_what_the_table_says(ct):
         data_type = ct.problem_key.parse(f"fwd,x=1x1x9x9,w=1x1x3x3,{dtype}")[1]
         kept = ct.snapshot.satisfies(choice, constraints_of(ct, constraint), data_type)
         assert kept == (keeps == "yes"), (text, dtype, notes, constraint)
+
+
+def demand_of(ct, text):
+    """What Snapshot.find is asked for in the table's words."""
+    name, _, value = text.partition("=")
+    if name == "max_age":
+        return ct.answers.Ask(max_age_s=float(value))
+    if name == "min_evidence":
+        return ct.answers.Ask(min_evidence=value)
+    if name == "cache_state":
+        return ct.answers.Ask(ct.Constraints(cache_state=value))
+    return ct.answers.Ask(constraints_of(ct, text))
+
+
+def test_a_snapshot_answers_what_the_table_says(ct, convtuned, tmp_path):
+    from convtune.v1 import record_pb2
+
+    environment, problem = "a,cc=9.0,sms=132,cudnn=9.19.0,lib=full", "fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"
+    notes = mask(record_pb2.NumericalNote, "NUMERICAL_NOTE_", "nondeterministic")
+    candidates = [
+        f"candidate=graph:eng5,k2=1;notes={notes};workspace=4096;time=10",
+        "candidate=graph:eng7;notes=0;workspace=0;time=12",
+        "candidate=legacy:algo1,math1;notes=0;workspace=64;time=9",
+    ]
+    for evidence, pinned, asked, outcome in cases("snapshot_answers.txt"):
+        line = ["choice", environment, "stable", problem, f"evidence={evidence};pinned={pinned}", *candidates]
+        maker = [pathlib.Path(convtuned).parent / "convtune-make-snapshot", tmp_path / "current.snapshot"]
+        subprocess.run(maker, input="\t".join(line) + "\n", text=True, check=True)
+        snapshot = ct.snapshot.Snapshot(tmp_path)
+        found = snapshot.find(snapshot.choose("", ct.Environment()), problem, demand_of(ct, asked))
+        assert (found.winner.text if found.winner else found.miss) == outcome, (evidence, pinned, asked)
 
 
 @pytest.mark.parametrize("case", cases("snapshot_folders.txt"), ids=" ".join)

@@ -341,7 +341,7 @@ def test_wrong_requests_are_refused_by_the_field_and_the_session_goes_on(worker_
         ({}, "kind: a request that this worker does not know"),
         ({"prepare": {"indexes": [0]}}, "open_problem: no problem is open"),
         ({"check": {"indexes": [0]}}, "open_problem: no problem is open"),
-        ({"open_problem": {**GRAPH, "listing": 0}}, "listing: must be STOCK, HEURISTICS or EXHAUSTIVE"),
+        ({"open_problem": {**GRAPH, "listing": 0}}, "listing: must be FIRST_CONFIGS, HEURISTICS or EXHAUSTIVE"),
         ({"open_problem": {**GRAPH, "graph_api": False}}, "graph_api: one of graph_api and legacy_api must be set"),
         ({"open_problem": {**GRAPH, "problem_text": "fwd"}}, "problem_text: "),
         ({"open_problem": {**GRAPH, "candidate_texts": ["graph:eng1", "graph:x"]}}, "candidate_texts[1]: "),

@@ -2,8 +2,9 @@
 //   release N [canary N permille N]
 //   environment TEXT
 //   choice ENVIRONMENT stable|canary PROBLEM FIELD...
-// where a field is "candidate=ID;notes=N;workspace=N;time=US" or
-// "stock=;notes=N;workspace=N".
+// where a field is "candidate=ID;notes=N;workspace=N;time=US",
+// "stock=;notes=N;workspace=N" or "evidence=NAME;pinned=yes|no"; without the last one the
+// evidence is measured.
 //
 // usage: convtune-make-snapshot FILE
 #include <cstdlib>
@@ -48,10 +49,15 @@ snapshot::SnapshotChoice ReadChoice(std::string_view line,
   choice.evidence = Evidence::kMeasured;
   for (size_t i = 4; i < fields.size(); ++i) {
     Values values = ReadField(fields[i]);
+    if (values.count("evidence") > 0) {
+      choice.evidence = ParseEvidence(values["evidence"]).value();
+      choice.pinned = values["pinned"] == "yes";
+      continue;
+    }
     const auto notes = static_cast<uint32_t>(std::stoul(values["notes"]));
     const int64_t workspace = std::stoll(values["workspace"]);
     if (values.count("stock") > 0) {
-      choice.stock = snapshot::StockNotes{notes, 0, workspace};
+      choice.stock = snapshot::StockChoice{1, notes, 0, 0, workspace};
       continue;
     }
     Candidate candidate;

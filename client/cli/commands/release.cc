@@ -25,13 +25,11 @@ std::string StateName(const v1::Release& release, int64_t promoted) {
   return release.number() == promoted ? "promoted" : "replaced";
 }
 
-// Returns the state for people. CSV has StateName.
-std::string StateText(const v1::Release& release, int64_t promoted) {
-  if (release.state() == v1::RELEASE_STATE_CANARY) {
-    return "canary " + ShareWord(release.canary_permille());
-  }
-  if (release.state() == v1::RELEASE_STATE_ROLLED_BACK) return "rolled back";
-  return StateName(release, promoted);
+// For people. CSV has StateName.
+std::string StateText(const v1::Release& release, const std::string& name) {
+  return name == "canary"        ? "canary " + ShareWord(release.canary_permille())
+         : name == "rolled_back" ? "rolled back"
+                                 : name;
 }
 
 std::string ChoiceWord(const v1::Portfolio& portfolio) {
@@ -62,7 +60,7 @@ output::Fields ReleaseFields(const v1::Release& release, int64_t promoted) {
     absl::StrAppend(&reason, "; ", release.end_author(), ": ", release.end_reason());
   }
   return {{"release", "RELEASE", release.number()},
-          {"state", "STATE", output::Value(state).Shown(StateText(release, promoted)).In(color)},
+          {"state", "STATE", output::Value(state).Shown(StateText(release, state)).In(color)},
           {"canary_permille", "", release.canary_permille()},
           {"restores", "", release.restores() != 0 ? absl::StrCat(release.restores()) : ""},
           {"author", "AUTHOR", release.author()},
@@ -260,7 +258,7 @@ class ReleaseCommand final : public app::Command {
       if (text->empty()) continue;
       ASSIGN_OR_RETURN(*value, output::ParseTime(option, *text));
     }
-    return ReleaseFetch(folder_).Run(context, client, wait, watch);
+    return FetchRelease(context, client, folder_, wait, watch);
   }
 
   CLI::App* diff_ = nullptr;

@@ -1,11 +1,8 @@
 #include "client/cli/commands/release_fetch.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <ostream>
@@ -16,9 +13,9 @@
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/units.h"
 #include "client/cli/output/value.h"
-#include "db/snapshot/snapshot.h"
+#include "convtune/v1/release_service.pb.h"
+#include "db/snapshot/snapshot_file.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/unique_fd.h"
 
 namespace convtune::cli::commands {
 namespace {
@@ -38,39 +35,19 @@ void SleepUnlessStopped(absl::Duration time) {
   }
 }
 
-// A file, mapped to be read.
-class Mapping {
- public:
-  Mapping(const std::string& path, size_t size) : size_(size) {
-    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.valid()) data_ = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-  }
-  ~Mapping() {
-    if (data() != nullptr) munmap(data_, size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  // Null if it could not be mapped.
-  const void* data() const { return data_ == MAP_FAILED ? nullptr : data_; }
-
- private:
-  const size_t size_;
-  void* data_ = MAP_FAILED;
-};
-
 bool MayComeYet(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsNotFound(status) || absl::IsAborted(status);
 }
 
-}  // namespace
-
-absl::Status ReleaseFetch::Fetch(app::Context& context, client::Client& client) {
-  const std::string path = absl::StrCat(folder_, "/", snapshot::kSnapshotFile);
+// Puts the daemon's snapshot in place where it is another one than `*version` (0: none is known),
+// and says so. While it comes, no more than a piece of it is in memory.
+absl::Status Fetch(app::Context& context, client::Client& client, const std::string& folder,
+                   uint64_t* version) {
+  const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
   std::unique_ptr<output::AtomicFile> file;
   int64_t size = 0;
   v1::ReadSnapshotRequest request;
-  request.set_version(version_);
+  request.set_version(*version);
   while (true) {
     request.set_offset(size);
     ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece,
@@ -80,9 +57,9 @@ absl::Status ReleaseFetch::Fetch(app::Context& context, client::Client& client) 
                                                         " bytes, more than ", kMaxSnapshotBytes));
     }
     if (file == nullptr) {
-      if (piece.chunk().empty()) return absl::OkStatus();  // it is that of version_
+      if (piece.chunk().empty()) return absl::OkStatus();  // it is that of *version
       std::error_code made;
-      std::filesystem::create_directories(folder_, made);
+      std::filesystem::create_directories(folder, made);
       ASSIGN_OR_RETURN(file, output::AtomicFile::Create(path, "FOLDER"));
     }
     RETURN_IF_ERROR(file->Write(piece.chunk()));
@@ -91,19 +68,14 @@ absl::Status ReleaseFetch::Fetch(app::Context& context, client::Client& client) 
     if (piece.chunk().empty() || size >= piece.size_bytes()) break;
   }
   // What a program would refuse must not replace what it has.
-  const Mapping mapping(file->temporary_path(), static_cast<size_t>(size));
-  if (mapping.data() == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": the new one cannot be read"));
+  snapshot::SnapshotFile read;
+  const char* reason = "";
+  if (!read.Read(file->temporary_path().c_str(), &reason)) {
+    return absl::DataLossError(absl::StrCat("the snapshot that came is not sound: ", reason));
   }
-  snapshot::SnapshotView view;
-  const snapshot::SnapshotError error =
-      snapshot::SnapshotView::Open(mapping.data(), static_cast<size_t>(size), &view);
-  if (error != snapshot::SnapshotError::kNone) {
-    return absl::DataLossError(
-        absl::StrCat("the snapshot that came is not sound: ", snapshot::Describe(error)));
-  }
+  const snapshot::SnapshotView& view = read.view();
   RETURN_IF_ERROR(file->Commit());
-  version_ = request.version();
+  *version = request.version();
   uint64_t choices = 0;
   for (uint32_t i = 0; i < view.section_count(); ++i) choices += view.section(i).entry_count;
   context.PrintJson({{"file", path},
@@ -117,8 +89,12 @@ absl::Status ReleaseFetch::Fetch(app::Context& context, client::Client& client) 
   return absl::OkStatus();
 }
 
-app::ExitCode ReleaseFetch::Run(app::Context& context, client::Client& client, absl::Duration wait,
-                                absl::Duration watch) {
+}  // namespace
+
+app::ExitCode FetchRelease(app::Context& context, client::Client& client, const std::string& folder,
+                           absl::Duration wait, absl::Duration watch) {
+  uint64_t version = 0;
+  const auto fetch = [&] { return Fetch(context, client, folder, &version); };
   const bool watching = watch > absl::ZeroDuration();
   if (watching) {
     // The first process of a container would ignore a signal without a handler.
@@ -126,16 +102,16 @@ app::ExitCode ReleaseFetch::Run(app::Context& context, client::Client& client, a
     std::signal(SIGINT, StopFetching);
   }
   const absl::Time end = absl::Now() + wait;
-  absl::Status status = Fetch(context, client);
+  absl::Status status = fetch();
   while (!status.ok() && MayComeYet(status) && absl::Now() < end && fetch_stopped == 0) {
     SleepUnlessStopped(std::min(kFetchRetry, end - absl::Now()));
-    status = Fetch(context, client);
+    status = fetch();
   }
   if (!watching) return status.ok() ? app::ExitCode::kDone : context.Fail(status);
   while (fetch_stopped == 0) {
     if (!status.ok()) context.Fail(status);
     SleepUnlessStopped(watch);
-    if (fetch_stopped == 0) status = Fetch(context, client);
+    if (fetch_stopped == 0) status = fetch();
   }
   return app::ExitCode::kDone;
 }

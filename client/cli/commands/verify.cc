@@ -73,16 +73,14 @@ class VerifyCommand final : public app::Command {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
                      db::bundle::BundleReader::Open(file));
     db::bundle::RefusalCounts refused;
-    std::vector<db::bundle::BundleRefusal> refusals;
     const absl::Time now = absl::Now();
     {
       output::ByteProgress progress(context.io(), "verifying", reader->size());
       RETURN_IF_ERROR(db::bundle::ReadWholeBundle(
           reader.get(), trusted, [&](const db::bundle::BundleEntry& entry) {
             progress.Show(entry.offset);
-            if (!db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals)) {
-              refused.Add(entry.offset, refusals);
-            }
+            const auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
+            if (!tuning.ok()) refused.Add(entry.offset, tuning.status());
           }));
     }
     for (const v1::Refusal& refusal : refused.refusals()) {

@@ -1,18 +1,16 @@
 #include "client/cli/output/units.h"
 
-#include <google/protobuf/descriptor.h>
-
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "proto/base/duration.h"
+#include "proto/model/enum_words.h"
 
 namespace convtune::cli::output {
 namespace {
@@ -47,13 +45,12 @@ absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& 
 }
 
 absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text) {
-  absl::Duration time;
-  if (!absl::ParseDuration(text, &time) || time <= absl::ZeroDuration() ||
-      time == absl::InfiniteDuration()) {
+  const std::optional<absl::Duration> time = ParseDuration(text);
+  if (!time || *time <= absl::ZeroDuration() || *time == absl::InfiniteDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        field, ": must be a positive time such as 500ms, 2s or 1h30m, is '", text, "'"));
+        field, ": must be a positive time such as 500ms, 1h30m or 30d, is '", text, "'"));
   }
-  return time;
+  return *time;
 }
 
 absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& text, int64_t least,
@@ -128,13 +125,8 @@ std::string FormatTimestamp(const google::protobuf::Timestamp& time) {
 }
 
 std::string EnumWord(const google::protobuf::EnumDescriptor& descriptor, int number, char between) {
-  constexpr size_t kSuffix = sizeof("UNSPECIFIED") - 1;
-  const auto* const value = descriptor.FindValueByNumber(number);
-  if (value == nullptr) return "unknown";
-  const size_t prefix = descriptor.FindValueByNumber(0)->name().size() - kSuffix;
-  std::string word = absl::AsciiStrToLower(value->name().substr(prefix));
-  std::replace(word.begin(), word.end(), '_', between);
-  return word;
+  const std::string word = convtune::EnumWord(descriptor, number, between);
+  return word.empty() ? "unknown" : word;
 }
 
 }  // namespace convtune::cli::output

@@ -15,7 +15,7 @@ namespace convtune::cli::output {
 // Reads "64MiB": a whole number and B, KiB, MiB, GiB, KB, MB or GB; "0" needs
 // no unit. INVALID_ARGUMENT names `field` and the rule.
 absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& text);
-// Reads "2s", "500ms", "1h30m": a positive, finite time.
+// Reads "500ms", "1h30m", "30d": a positive, finite time.
 absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text);
 // Reads a whole number of at least `least`.
 absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& text, int64_t least,

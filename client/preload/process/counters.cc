@@ -13,7 +13,7 @@ constinit std::atomic<bool> looked_up{false};
 
 void CountMiss(snapshot::UnservedReason reason) {
   const auto index = static_cast<uint32_t>(reason);
-  if (index < kMissReasons) {
+  if (index < std::size(snapshot::kUnservedReasons)) {
     Count(&counters.missed[index]);
   }
 }
@@ -70,13 +70,18 @@ struct ProcessName {
 void WriteCounters(const char* path, const char* policy, const char* snapshot, uint64_t release) {
   char line[2048];
   const Counters& c = counters;
+  char missed[512] = "";
+  for (size_t i = 1, at = 0; i < std::size(snapshot::kUnservedReasons); ++i) {
+    at += static_cast<size_t>(snprintf(missed + at, sizeof missed - at, "%s\"%s\":%llu",
+                                       i == 1 ? "" : ",", snapshot::kUnservedReasons[i],
+                                       Value(c.missed[i])));
+  }
   const int size = snprintf(
       line, sizeof line,
       "{\"pid\":%d,\"name\":\"%s\",\"reached\":\"%s\",\"policy\":\"%s\",\"snapshot\":\"%s\","
       "\"release\":%llu,\"problems\":%llu,"
       "\"queries\":%llu,\"served\":%llu,\"observed\":%llu,\"fallbacks\":%llu,\"passed\":%llu,"
-      "\"missed\":{\"no_entry\":%llu,\"no_environment\":%llu,\"no_snapshot\":%llu,"
-      "\"not_neutral\":%llu,\"refused\":%llu},"
+      "\"missed\":{%s},"
       "\"limited\":%llu,\"over_limit\":%llu,"
       "\"plans\":%llu,\"plans_served\":%llu,\"plans_own\":%llu,"
       "\"executions\":%llu,\"executions_served\":%llu,\"captured\":%llu,\"captured_served\":%llu,"
@@ -85,12 +90,11 @@ void WriteCounters(const char* path, const char* policy, const char* snapshot, u
       static_cast<int>(getpid()), ProcessName().text,
       looked_up.load(std::memory_order_relaxed) ? "dlsym" : "linked", policy, snapshot,
       static_cast<Printed>(release), Value(c.problems), Value(c.queries), Value(c.served),
-      Value(c.observed), Value(c.fallbacks), Value(c.passed), Value(c.missed[1]),
-      Value(c.missed[2]), Value(c.missed[3]), Value(c.missed[4]), Value(c.missed[5]),
-      Value(c.limited), Value(c.over_limit), Value(c.plans), Value(c.plans_served),
-      Value(c.plans_own), Value(c.executions), Value(c.executions_served), Value(c.captured),
-      Value(c.captured_served), Value(c.legacy_calls), Value(c.legacy_served), Value(c.learned),
-      Value(c.datagrams), Value(c.dropped));
+      Value(c.observed), Value(c.fallbacks), Value(c.passed), missed, Value(c.limited),
+      Value(c.over_limit), Value(c.plans), Value(c.plans_served), Value(c.plans_own),
+      Value(c.executions), Value(c.executions_served), Value(c.captured), Value(c.captured_served),
+      Value(c.legacy_calls), Value(c.legacy_served), Value(c.learned), Value(c.datagrams),
+      Value(c.dropped));
   if (size > 0 && static_cast<size_t>(size) < sizeof line) {
     Append(path, line, static_cast<size_t>(size));
   }

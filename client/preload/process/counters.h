@@ -4,12 +4,11 @@
 #include <stdint.h>
 
 #include <atomic>
+#include <iterator>
 
 #include "db/snapshot/datagram.h"
 
 namespace convtune::preload::process {
-
-constexpr int kMissReasons = 6;  // by MissReason; 0 is not used
 
 struct Counters {
   std::atomic<uint64_t> queries;   // heuristics asked for a known form
@@ -22,12 +21,12 @@ struct Counters {
   // that can be built keeps to it.
   std::atomic<uint64_t> limited;
   std::atomic<uint64_t> over_limit;
-  std::atomic<uint64_t> missed[kMissReasons];
-  std::atomic<uint64_t> problems;      // distinct
-  std::atomic<uint64_t> plans;         // finalised by the program
-  std::atomic<uint64_t> plans_served;  // of a stored winner
-  std::atomic<uint64_t> plans_own;     // that we built to know the stock choice
-  std::atomic<uint64_t> executions;    // of plans whose problem is known
+  std::atomic<uint64_t> missed[std::size(snapshot::kUnservedReasons)];  // [0] is not used
+  std::atomic<uint64_t> problems;                                       // distinct
+  std::atomic<uint64_t> plans;                                          // finalised by the program
+  std::atomic<uint64_t> plans_served;                                   // of a stored winner
+  std::atomic<uint64_t> plans_own;   // that we built to know the stock choice
+  std::atomic<uint64_t> executions;  // of plans whose problem is known
   std::atomic<uint64_t> executions_served;
   std::atomic<uint64_t> captured;  // of those plans, recorded into a CUDA graph instead
   std::atomic<uint64_t> captured_served;

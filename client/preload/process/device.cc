@@ -6,9 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <atomic>
-
-#include "client/preload/process/mutex.h"
 #include "client/preload/process/once.h"
 #include "client/preload/process/real_cudnn.h"
 
@@ -22,6 +19,7 @@ struct Driver {
   int (*GetDevice)(int*, int);
   int (*GetName)(char*, int, int);
   int (*GetAttribute)(int*, int, int);
+  int (*StreamIsCapturing)(void* stream, int* status);  // null: an old driver has none
 };
 constexpr int kMultiprocessorCount = 16;  // CUdevice_attribute
 constexpr int kCapabilityMajor = 75;
@@ -38,21 +36,14 @@ const Driver* GetDriver() {
   static Once<Driver> driver;
   return driver.Get([](Driver* found) {
     void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    return handle != nullptr && Fill(handle, "cuCtxGetDevice", &found->GetCurrentDevice) &&
+    if (handle == nullptr) {
+      return false;
+    }
+    Fill(handle, "cuStreamIsCapturing", &found->StreamIsCapturing);
+    return Fill(handle, "cuCtxGetDevice", &found->GetCurrentDevice) &&
            Fill(handle, "cuDeviceGet", &found->GetDevice) &&
            Fill(handle, "cuDeviceGetName", &found->GetName) &&
            Fill(handle, "cuDeviceGetAttribute", &found->GetAttribute);
-  });
-}
-
-using StreamIsCapturing = int (*)(void* stream, int* status);
-
-// Null until a driver is loaded.
-const StreamIsCapturing* GetStreamIsCapturing() {
-  static Once<StreamIsCapturing> function;
-  return function.Get([](StreamIsCapturing* found) {
-    void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    return handle != nullptr && Fill(handle, "cuStreamIsCapturing", found);
   });
 }
 
@@ -73,18 +64,17 @@ uint8_t LibraryConfiguration() {
 
 // The part that is the same for every device of the process, asked once.
 bool SetLibrary(snapshot::EnvironmentKey* key) {
-  static std::atomic<int> library{-1};
+  static Once<uint8_t> library;
   const RealCudnn& real = Real();
   if (real.GetVersion == nullptr) {
     return false;
   }
-  int known = library.load(std::memory_order_relaxed);
-  if (known < 0) {
-    known = LibraryConfiguration();
-    library.store(known, std::memory_order_relaxed);
-  }
   key->cudnn_version = static_cast<uint32_t>(real.GetVersion());
-  key->library = static_cast<uint8_t>(known);
+  const uint8_t* known = library.Get([](uint8_t* found) {
+    *found = LibraryConfiguration();
+    return true;
+  });
+  key->library = known == nullptr ? 0 : *known;
   return true;
 }
 
@@ -107,32 +97,18 @@ bool AskDriver(const Driver& driver, int device, snapshot::EnvironmentKey* key) 
 }
 
 constexpr int kMaxDevices = 64;
-struct Known {
-  bool asked;
-  bool good;
-  snapshot::EnvironmentKey key;
-};
-Known devices[kMaxDevices];
-constinit Mutex devices_mutex;
+constinit Once<snapshot::EnvironmentKey> devices[kMaxDevices];
 
 bool Remembered(const Driver& driver, int device, snapshot::EnvironmentKey* environment) {
   if (device < 0 || device >= kMaxDevices) {
     return false;
   }
-  {
-    const Locked locked(&devices_mutex);
-    if (devices[device].asked) {
-      *environment = devices[device].key;
-      return devices[device].good;
-    }
+  const snapshot::EnvironmentKey* known = devices[device].Get(
+      [&](snapshot::EnvironmentKey* found) { return AskDriver(driver, device, found); });
+  if (known != nullptr) {
+    *environment = *known;
   }
-  Known known = {};
-  known.asked = true;
-  known.good = AskDriver(driver, device, &known.key);
-  *environment = known.key;
-  const Locked locked(&devices_mutex);
-  devices[device] = known;
-  return known.good;
+  return known != nullptr;
 }
 
 // A place in a text whose end is known.
@@ -186,7 +162,32 @@ bool ReadNumber(const char* json, size_t size, const char* name, uint32_t most, 
   return true;
 }
 
-bool ReadProperties(const char* json, size_t size, snapshot::EnvironmentKey* environment) {
+}  // namespace
+
+bool IsCapturing(void* stream) {
+  constexpr int kNone = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+  const Driver* driver = GetDriver();
+  int status = kNone;
+  // The legacy stream gives an error while another one captures; it does not.
+  return driver != nullptr && driver->StreamIsCapturing != nullptr &&
+         driver->StreamIsCapturing(stream, &status) == 0 && status != kNone;
+}
+
+bool CurrentEnvironment(snapshot::EnvironmentKey* environment) {
+  const Driver* driver = GetDriver();
+  int device = 0;
+  return driver != nullptr && driver->GetCurrentDevice(&device) == 0 &&
+         Remembered(*driver, device, environment);
+}
+
+bool EnvironmentOfDevice(int ordinal, snapshot::EnvironmentKey* environment) {
+  const Driver* driver = GetDriver();
+  int device = 0;
+  return driver != nullptr && driver->GetDevice(&device, ordinal) == 0 &&
+         Remembered(*driver, device, environment);
+}
+
+bool EnvironmentOfProperties(const char* json, size_t size, snapshot::EnvironmentKey* environment) {
   *environment = {};
   environment->profile = 1;
   uint32_t version = 0;
@@ -205,66 +206,6 @@ bool ReadProperties(const char* json, size_t size, snapshot::EnvironmentKey* env
   return name.at < name.end && *name.at == '"' &&
          snapshot::SetModelSlug(begin, static_cast<size_t>(name.at - begin), environment) &&
          SetLibrary(environment);
-}
-
-// The text that was read last, since programs give the same one each time.
-constexpr size_t kMaxKept = 8192;
-char kept_text[kMaxKept];
-size_t kept_size = 0;
-snapshot::EnvironmentKey kept_environment;
-constinit Mutex kept_mutex;
-
-bool Recall(const char* json, size_t size, snapshot::EnvironmentKey* environment) {
-  const Locked locked(&kept_mutex);
-  if (size != kept_size || memcmp(json, kept_text, size) != 0) {
-    return false;
-  }
-  *environment = kept_environment;
-  return true;
-}
-
-void Keep(const char* json, size_t size, const snapshot::EnvironmentKey& environment) {
-  if (size <= kMaxKept) {
-    const Locked locked(&kept_mutex);
-    memcpy(kept_text, json, size);
-    kept_size = size;
-    kept_environment = environment;
-  }
-}
-
-}  // namespace
-
-bool IsCapturing(void* stream) {
-  constexpr int kNone = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
-  const StreamIsCapturing* function = GetStreamIsCapturing();
-  int status = kNone;
-  // The legacy stream gives an error while another one captures; it does not.
-  return function != nullptr && (*function)(stream, &status) == 0 && status != kNone;
-}
-
-bool CurrentEnvironment(snapshot::EnvironmentKey* environment) {
-  const Driver* driver = GetDriver();
-  int device = 0;
-  return driver != nullptr && driver->GetCurrentDevice(&device) == 0 &&
-         Remembered(*driver, device, environment);
-}
-
-bool EnvironmentOfDevice(int ordinal, snapshot::EnvironmentKey* environment) {
-  const Driver* driver = GetDriver();
-  int device = 0;
-  return driver != nullptr && driver->GetDevice(&device, ordinal) == 0 &&
-         Remembered(*driver, device, environment);
-}
-
-bool EnvironmentOfProperties(const char* json, size_t size, snapshot::EnvironmentKey* environment) {
-  if (Recall(json, size, environment)) {
-    return true;
-  }
-  if (!ReadProperties(json, size, environment)) {
-    return false;
-  }
-  Keep(json, size, *environment);
-  return true;
 }
 
 }  // namespace convtune::preload::process

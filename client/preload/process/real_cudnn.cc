@@ -117,6 +117,10 @@ Dlsym RealDlsym() {
     found = libc == nullptr ? nullptr : dlvsym(libc, "dlsym", kVersion);
   }
   real = found == nullptr ? FindNothing : reinterpret_cast<Dlsym>(found);
+  // Without a version, as others define it: layers that share a GPU do.
+  if (void* next = real(RTLD_NEXT, "dlsym"); next != nullptr) {
+    real = reinterpret_cast<Dlsym>(next);
+  }
   known.store(real, std::memory_order_release);
   return real;
 }
@@ -142,6 +146,26 @@ void* RealSymbol(const char* name) {
     }
   }
   return nullptr;
+}
+
+bool IsReal(const char* name, const void* function) {
+  for (const char* library : {kMain, kGraph, "libcudnn_cnn.so.9", "libcudnn_ops.so.9"}) {
+    void* handle = Loaded(library);
+    const bool same = handle != nullptr && Symbol(handle, name) == function;
+    if (handle != nullptr) {
+      dlclose(handle);  // the program may unload it
+    }
+    if (same) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool IsCudnnNow(const void* return_address) {
+  Search search = {reinterpret_cast<uintptr_t>(return_address), false, {}};
+  dl_iterate_phdr(Match, &search);
+  return search.found && search.range.cudnn;
 }
 
 bool IsCudnn(const void* return_address) {

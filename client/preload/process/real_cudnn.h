@@ -26,9 +26,14 @@ const RealCudnn& Real();
 // The functions of libcudnn_graph.so.9: what cuDNN's own libraries call.
 const RealCudnn& RealGraph();
 
-// The C library's dlsym: by its name a call finds the hook. Thread-safe.
+// The dlsym that a program would have called: the next preloaded library's, if one has its own,
+// else the C library's. By its name a call finds the hook. Thread-safe.
 using Dlsym = void* (*)(void* handle, const char* name);
 Dlsym RealDlsym();
+
+// True if the hook of that name goes on to this function: not to that of another cuDNN of the
+// process, such as a libcudnn.so.8. Thread-safe.
+bool IsReal(const char* name, const void* function);
 
 // A function of libcudnn.so.9 (or its part that has it) by name; null if there
 // is none.
@@ -37,6 +42,8 @@ void* RealSymbol(const char* name);
 // True if the address lies in one of cuDNN's own libraries, whose calls are
 // never redirected. Thread-safe.
 bool IsCudnn(const void* return_address);
+// The same, and remembers nothing: for libraries that may be unloaded.
+bool IsCudnnNow(const void* return_address);
 
 // Path of the loaded cuDNN library; empty if it is not known.
 const char* CudnnPath();

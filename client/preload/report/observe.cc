@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "client/preload/process/counters.h"
+#include "client/preload/process/descriptor.h"
 #include "client/preload/process/device.h"
-#include "client/preload/process/real_cudnn.h"
 #include "client/preload/report/problems.h"
 #include "client/preload/report/report.h"
 #include "client/preload/shadow/engine_config.h"
@@ -24,17 +24,15 @@ bool GetInt(cudnnBackendDescriptor_t plan, cudnnBackendAttributeName_t name, int
 }
 
 bool Read(cudnnBackendDescriptor_t plan, snapshot::ObservedPlanDatagram* datagram) {
-  cudnnBackendDescriptor_t config = nullptr;
-  if (process::Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config) != CUDNN_STATUS_SUCCESS) {
-    return false;
-  }
+  process::Descriptor config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   shadow::ConfigFacts facts;
   int64_t got = 0;
   const bool read =
+      config &&
       process::Real().GetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got,
-                                   &config) == CUDNN_STATUS_SUCCESS &&
-      got == 1 && shadow::ReadConfig(config, true, &facts) &&
+                                   config.address()) == CUDNN_STATUS_SUCCESS &&
+      got == 1 && shadow::ReadConfig(config.get(), true, &facts) &&
       facts.knob_count <= static_cast<int>(snapshot::kMaxDatagramKnobs) &&
       GetInt(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, &datagram->workspace_bytes);
   if (read) {
@@ -46,7 +44,6 @@ bool Read(cudnnBackendDescriptor_t plan, snapshot::ObservedPlanDatagram* datagra
       datagram->knobs[i] = {facts.knobs[i].type, 0, facts.knobs[i].value};
     }
   }
-  process::Real().Destroy(config);
   return read;
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "client/preload/process/once.h"
 #include "db/snapshot/datagram.h"
 #include "db/snapshot/snapshot.h"
 
@@ -36,15 +37,11 @@ struct Problem {
   std::atomic<bool> served;         // to a query of another mode than FALLBACK
   std::atomic<bool> plan_told;
   std::atomic<bool> legacy_told;
-  // The state of `stock`, by mode: 0 not asked for yet, 1 known, 2 cannot be told.
-  std::atomic<int> stock_state[kModes];
-  // The stock choice of a mode, found by this process if the snapshot has none.
-  snapshot::StockChoice stock[kModes];
-  // Place of a config without numerical notes in a mode's list, plus 2; 1: there
-  // is none, 0: not asked.
-  std::atomic<int> plain[kModes];
-  // By mode, found out once; null: not asked.
-  std::atomic<WithinLimit*> within[kModes];
+  // By mode: the stock choice, if the snapshot has none; the place of a config without
+  // numerical notes in the list, -1 if there is none; what keeps to the limit.
+  process::Once<snapshot::StockChoice> stock[kModes];
+  process::Once<int> plain[kModes];
+  process::Once<WithinLimit> within[kModes];
 };
 
 // Finds the problem or makes it, looking it up in the snapshot. Null when there

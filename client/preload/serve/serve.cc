@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "client/preload/process/counters.h"
+#include "client/preload/process/descriptor.h"
 #include "client/preload/process/device.h"
-#include "client/preload/process/real_cudnn.h"
 #include "client/preload/report/problems.h"
 #include "client/preload/serve/stock.h"
 #include "client/preload/serve/workspace_limit.h"
@@ -157,33 +157,21 @@ bool FillFromList(cudnnBackendDescriptor_t heuristics, const shadow::Served& ser
   if (count == 0) {
     return true;
   }
+  const int listed = served.places[count - 1] + 1;
+  const process::Descriptors thrown_away(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, listed - count);
+  if (thrown_away.count() < listed - count) {
+    return false;
+  }
   cudnnBackendDescriptor_t all[shadow::kMaxPlaces];
-  cudnnBackendDescriptor_t thrown_away[shadow::kMaxPlaces];
-  const int last = served.places[count - 1];
-  int made = 0;
   int taken = 0;
-  bool good = true;
-  for (int place = 0; place <= last && good; ++place) {
-    if (served.places[taken] == place) {
-      all[place] = configs[taken++];
-      continue;
-    }
-    good = process::Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &all[place]) ==
-           CUDNN_STATUS_SUCCESS;
-    if (good) {
-      thrown_away[made++] = all[place];
-    }
+  for (int place = 0; place < listed; ++place) {
+    const bool wanted = served.places[taken] == place;
+    all[place] = wanted ? configs[taken++] : thrown_away[place - taken];
   }
-  if (good) {
-    int64_t got = 0;
-    good = RealResults(served.other != nullptr ? served.other : heuristics, last + 1, &got, all) ==
-               CUDNN_STATUS_SUCCESS &&
-           got > last;
-  }
-  while (made > 0) {
-    process::Real().Destroy(thrown_away[--made]);
-  }
-  return good;
+  int64_t got = 0;
+  return RealResults(served.other != nullptr ? served.other : heuristics, listed, &got, all) ==
+             CUDNN_STATUS_SUCCESS &&
+         got >= listed;
 }
 
 // Looks the query's problem up and prepares what it gives.

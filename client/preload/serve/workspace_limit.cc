@@ -5,9 +5,8 @@
 #include <algorithm>
 
 #include "client/preload/process/counters.h"
-#include "client/preload/process/real_cudnn.h"
+#include "client/preload/process/descriptor.h"
 #include "client/preload/report/problems.h"
-#include "client/preload/serve/stock_list.h"
 #include "client/preload/shadow/engine_config.h"
 
 namespace convtune::preload::serve {
@@ -15,11 +14,12 @@ namespace {
 
 void FindWithin(int64_t limit, const shadow::HeuristicsShadow& query,
                 cudnnBackendDescriptor_t heuristics, report::WithinLimit* within) {
-  static_assert(report::WithinLimit::kMost == StockList::kMost);
-  const StockList list(heuristics, StockList::kMost);
+  static_assert(report::WithinLimit::kMost == shadow::kMaxPlaces);
+  process::Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, shadow::kMaxPlaces);
+  const int count = shadow::ListConfigs(heuristics, &list);
   within->all = true;
   within->count = 0;
-  for (int i = 0; i < list.count(); ++i) {
+  for (int i = 0; i < count; ++i) {
     const int64_t workspace = shadow::ToldWorkspaceOf(query, list[i]);
     within->all = within->all && workspace <= limit;
     if (FitsInto(limit, workspace)) {
@@ -43,46 +43,36 @@ void FindWithin(int64_t limit, const shadow::HeuristicsShadow& query,
 
 // Found out once for each problem and mode, since plans are built for it. `room` is for queries
 // whose problem has no key.
-const report::WithinLimit* Within(int64_t limit, const shadow::HeuristicsShadow& query, int mode,
+const report::WithinLimit& Within(int64_t limit, const shadow::HeuristicsShadow& query, int mode,
                                   cudnnBackendDescriptor_t heuristics, report::WithinLimit* room) {
-  report::Problem* problem = query.problem;
-  if (problem == nullptr || mode < 0 || mode >= report::kModes) {
-    FindWithin(limit, query, heuristics, room);
-    return room;
+  const auto find = [&](report::WithinLimit* within) {
+    FindWithin(limit, query, heuristics, within);
+    return true;
+  };
+  const report::WithinLimit* known = nullptr;
+  if (query.problem != nullptr && mode >= 0 && mode < report::kModes) {
+    known = query.problem->within[mode].Get(find);
   }
-  std::atomic<report::WithinLimit*>& known = problem->within[mode];
-  report::WithinLimit* within = known.load(std::memory_order_acquire);
-  if (within != nullptr) {
-    return within;
+  if (known == nullptr) {
+    find(room);
+    known = room;
   }
-  auto* found = static_cast<report::WithinLimit*>(calloc(1, sizeof(report::WithinLimit)));
-  if (found == nullptr) {
-    FindWithin(limit, query, heuristics, room);
-    return room;
-  }
-  FindWithin(limit, query, heuristics, found);
-  if (!known.compare_exchange_strong(within, found, std::memory_order_acq_rel)) {
-    free(found);
-    return within;
-  }
-  return found;
+  return *known;
 }
 
-// Cuts what the query gives to its stored configs and these. Takes `other` over.
-void Cut(const report::WithinLimit& within, cudnnBackendDescriptor_t other,
+// Cuts what the query gives to its stored configs and these, which are of its own list or, where
+// it is not null, of that of `other`, which is taken over.
+void Cut(const report::WithinLimit& within, process::Descriptor* other,
          shadow::HeuristicsShadow* query) {
   if (query->served == nullptr) {
     query->served = static_cast<shadow::Served*>(calloc(1, sizeof(shadow::Served)));
   }
   shadow::Served* served = query->served;
   if (served == nullptr) {
-    if (other != nullptr) {
-      process::Real().Destroy(other);
-    }
     return;
   }
   served->cut = true;
-  served->other = other;
+  served->other = other == nullptr ? nullptr : other->Release();
   served->place_count = within.count;
   std::copy_n(within.places, within.count, served->places);
   process::Count(&process::counters.limited);
@@ -97,27 +87,28 @@ void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics,
     return;
   }
   report::WithinLimit room;
-  const report::WithinLimit* own = Within(limit, *query, query->mode, heuristics, &room);
-  if (own->all) {
+  const report::WithinLimit& own = Within(limit, *query, query->mode, heuristics, &room);
+  if (own.all) {
     return;
   }
-  if (own->count > 0 || query->served != nullptr) {
-    Cut(*own, nullptr, query);
+  if (own.count > 0 || query->served != nullptr) {
+    Cut(own, nullptr, query);
     return;
   }
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_FALLBACK, CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B}) {
-    cudnnBackendDescriptor_t other =
-        mode == query->mode ? nullptr : shadow::MakeQuery(*query, mode);
-    if (other == nullptr) {
+    if (mode == query->mode) {
       continue;
     }
-    const report::WithinLimit* within = Within(limit, *query, mode, other, &room);
-    if (within->count > 0) {
-      Cut(*within, other, query);
+    process::Descriptor other(shadow::MakeQuery(*query, mode));
+    if (!other) {
+      continue;
+    }
+    const report::WithinLimit& within = Within(limit, *query, mode, other.get(), &room);
+    if (within.count > 0) {
+      Cut(within, &other, query);
       return;
     }
-    process::Real().Destroy(other);
   }
   process::Count(&process::counters.over_limit);
 }

@@ -3,39 +3,9 @@
 #include <stdlib.h>
 
 #include "client/preload/process/counters.h"
-#include "client/preload/process/real_cudnn.h"
 
 namespace convtune::preload::shadow {
 namespace {
-
-// A descriptor of our own, made behind the hooks.
-class Own {
- public:
-  explicit Own(cudnnBackendDescriptorType_t type) {
-    if (process::Real().Create(type, &raw_) != CUDNN_STATUS_SUCCESS) {
-      raw_ = nullptr;
-    }
-  }
-  ~Own() {
-    if (raw_ != nullptr) {
-      process::Real().Destroy(raw_);
-    }
-  }
-  Own(const Own&) = delete;
-  Own& operator=(const Own&) = delete;
-
-  explicit operator bool() const { return raw_ != nullptr; }
-  cudnnBackendDescriptor_t get() const { return raw_; }
-  cudnnBackendDescriptor_t* address() { return &raw_; }
-  cudnnBackendDescriptor_t Release() {
-    cudnnBackendDescriptor_t raw = raw_;
-    raw_ = nullptr;
-    return raw;
-  }
-
- private:
-  cudnnBackendDescriptor_t raw_ = nullptr;
-};
 
 bool Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
          cudnnBackendAttributeType_t type, int64_t count, const void* values) {
@@ -55,7 +25,7 @@ int64_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t nam
 }
 
 cudnnBackendDescriptor_t MakeChoice(const snapshot::SnapshotKnob& knob) {
-  Own choice(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+  process::Descriptor choice(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
   const auto type = static_cast<cudnnBackendKnobType_t>(knob.type);
   if (!choice ||
       !Set(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) ||
@@ -66,21 +36,37 @@ cudnnBackendDescriptor_t MakeChoice(const snapshot::SnapshotKnob& knob) {
   return choice.Release();
 }
 
-cudnnBackendDescriptor_t MakeEngine(const HeuristicsShadow& query, int64_t index) {
-  Own engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+// The attributes by which a descriptor takes a query's graph and device.
+struct QueryAttributes {
+  cudnnBackendAttributeName_t graph;
+  cudnnBackendAttributeName_t sm_count_target;
+  cudnnBackendAttributeName_t device;
+};
+
+// Finalises `made`, which is the caller's then, for the query's graph and device; null if cuDNN
+// refuses it.
+cudnnBackendDescriptor_t FinaliseFor(const HeuristicsShadow& query, const QueryAttributes& names,
+                                     process::Descriptor* made) {
   const int32_t sms = query.sm_count_target;
-  if (!engine ||
-      !Set(engine.get(), CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-           &query.graph.graph) ||
-      !Set(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index) ||
-      (sms > 0 &&
-       !Set(engine.get(), CUDNN_ATTR_ENGINE_SM_COUNT_TARGET, CUDNN_TYPE_INT32, 1, &sms)) ||
-      (query.has_device && !Set(engine.get(), CUDNN_ATTR_ENGINE_DEVICEPROP,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &query.device_descriptor)) ||
-      process::Real().Finalize(engine.get()) != CUDNN_STATUS_SUCCESS) {
+  if (!Set(made->get(), names.graph, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &query.graph.graph) ||
+      (sms > 0 && !Set(made->get(), names.sm_count_target, CUDNN_TYPE_INT32, 1, &sms)) ||
+      (query.has_device && !Set(made->get(), names.device, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                &query.device_descriptor)) ||
+      process::Real().Finalize(made->get()) != CUDNN_STATUS_SUCCESS) {
     return nullptr;
   }
-  return engine.Release();
+  return made->Release();
+}
+
+cudnnBackendDescriptor_t MakeEngine(const HeuristicsShadow& query, int64_t index) {
+  process::Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  if (!engine || !Set(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index)) {
+    return nullptr;
+  }
+  return FinaliseFor(query,
+                     {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_ATTR_ENGINE_SM_COUNT_TARGET,
+                      CUDNN_ATTR_ENGINE_DEVICEPROP},
+                     &engine);
 }
 
 template <typename T>
@@ -120,30 +106,22 @@ bool ReadKnobs(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t engine,
   if (most == 0) {
     return true;
   }
-  cudnnBackendDescriptor_t choices[kMaxKnobs];
-  int64_t made = 0;
-  while (made < most && process::Real().Create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
-                                               &choices[made]) == CUDNN_STATUS_SUCCESS) {
-    ++made;
-  }
-  bool good = made == most;
-  const int64_t got = good ? Get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, most, choices)
-                           : -1;
-  good = got >= 0;
-  for (int64_t i = 0; good && i < got; ++i) {
+  process::Descriptors choices(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, static_cast<int>(most));
+  const int64_t got = choices.count() == most
+                          ? Get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                CUDNN_TYPE_BACKEND_DESCRIPTOR, most, choices.data())
+                          : -1;
+  for (int i = 0; i < got; ++i) {
     cudnnBackendKnobType_t type = {};
     snapshot::SnapshotKnob knob = {};
-    good =
-        Get(choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) == 1 &&
-        Get(choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &knob.value) == 1;
+    if (Get(choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) != 1 ||
+        Get(choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &knob.value) != 1) {
+      return false;
+    }
     knob.type = static_cast<int32_t>(type);
     Insert(knob, facts);
   }
-  while (made > 0) {
-    process::Real().Destroy(choices[--made]);
-  }
-  return good;
+  return got >= 0;
 }
 
 }  // namespace
@@ -186,13 +164,13 @@ bool FillConfig(const EngineSet& set, cudnnBackendDescriptor_t config) {
 }
 
 bool Validate(const EngineSet& set) {
-  const Own config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  const process::Descriptor config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   return config && FillConfig(set, config.get());
 }
 
 bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts) {
   facts->knob_count = 0;
-  Own engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  process::Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   if (!engine ||
       Get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
           engine.address()) != 1 ||
@@ -207,25 +185,27 @@ bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* f
   return !with_knobs || ReadKnobs(config, engine.get(), facts);
 }
 
+int ListConfigs(cudnnBackendDescriptor_t heuristics, process::Descriptors* configs) {
+  const int64_t got = configs->count() == 0
+                          ? 0
+                          : Get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                CUDNN_TYPE_BACKEND_DESCRIPTOR, configs->count(), configs->data());
+  return got < 0 ? 0 : static_cast<int>(got);
+}
+
 cudnnBackendDescriptor_t MakeQuery(const HeuristicsShadow& query, cudnnBackendHeurMode_t mode) {
-  Own other(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  const int32_t sms = query.sm_count_target;
-  if (!other ||
-      !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-           &query.graph.graph) ||
-      !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) ||
-      (sms > 0 &&
-       !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, CUDNN_TYPE_INT32, 1, &sms)) ||
-      (query.has_device && !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &query.device_descriptor)) ||
-      process::Real().Finalize(other.get()) != CUDNN_STATUS_SUCCESS) {
+  process::Descriptor other(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  if (!other || !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)) {
     return nullptr;
   }
-  return other.Release();
+  return FinaliseFor(query,
+                     {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET,
+                      CUDNN_ATTR_ENGINEHEUR_DEVICEPROP},
+                     &other);
 }
 
 int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config) {
-  const Own plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  const process::Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   if (!plan || !Set(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config)) {
     return -1;

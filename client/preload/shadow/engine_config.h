@@ -3,6 +3,7 @@
 
 #include <cudnn.h>
 
+#include "client/preload/process/descriptor.h"
 #include "client/preload/shadow/shadow.h"
 #include "db/snapshot/snapshot.h"
 
@@ -32,7 +33,7 @@ bool Validate(const EngineSet& set);
 
 constexpr int kMaxServed = 3;
 
-constexpr int kMaxPlaces = 128;
+constexpr int kMaxPlaces = process::Descriptors::kMost;
 
 // The list that a finalised heuristics descriptor returns instead of cuDNN's own:
 // `count` stored configs, then cuDNN's list. If the list is cut, only the configs at
@@ -59,6 +60,10 @@ struct ConfigFacts {
   snapshot::SnapshotKnob knobs[kMaxKnobs];  // ordered by type
 };
 bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts);
+
+// Fills `configs`, which are engine configs, with the first ones of a finalised query's own list.
+// Returns how many; 0 on an error, too.
+int ListConfigs(cudnnBackendDescriptor_t heuristics, process::Descriptors* configs);
 
 // A finalised query for the same graph and device in another mode, which is the
 // caller's to destroy; null if cuDNN refuses it.

@@ -37,15 +37,16 @@ void ReadBool(const char* name, bool* target, Settings* settings) {
 void ReadPolicy(Settings* settings) {
   constexpr char kName[] = "CONVTUNE_PRELOAD_POLICY";
   const char* value = Variable(kName);
-  if (value == nullptr || strcmp(value, "reorder") == 0) {
-    settings->policy = Policy::kReorder;
-  } else if (strcmp(value, "observe") == 0) {
-    settings->policy = Policy::kObserve;
-  } else if (strcmp(value, "truncate") == 0) {
-    settings->policy = Policy::kTruncate;
-  } else {
-    Refuse(settings, kName, "must be observe, reorder or truncate", value);
+  if (value == nullptr) {
+    return;
   }
+  for (const Policy policy : {Policy::kObserve, Policy::kReorder, Policy::kTruncate}) {
+    if (strcmp(value, kPolicyNames[static_cast<int>(policy)]) == 0) {
+      settings->policy = policy;
+      return;
+    }
+  }
+  Refuse(settings, kName, "must be observe, reorder or truncate", value);
 }
 
 void ReadAllowed(Settings* settings) {

@@ -6,6 +6,7 @@
 namespace convtune::preload::state {
 
 enum class Policy { kObserve, kReorder, kTruncate };
+constexpr const char* kPolicyNames[] = {"observe", "reorder", "truncate"};  // by Policy
 
 constexpr int kMaxPath = 4096;
 

@@ -14,7 +14,6 @@
 #include "client/preload/process/mutex.h"
 #include "client/preload/process/real_cudnn.h"
 #include "client/preload/shadow/shadow.h"
-#include "client/preload/state/snapshot_file.h"
 
 namespace convtune::preload::state {
 namespace {
@@ -27,17 +26,11 @@ constinit std::atomic<bool> initialised{false};
 
 State& Mutable() { return *reinterpret_cast<State*>(storage); }
 
-const char* PolicyName(Policy policy) {
-  return policy == Policy::kObserve    ? "observe"
-         : policy == Policy::kTruncate ? "truncate"
-                                       : "reorder";
-}
-
 void AtExit() {
   const State& state = Mutable();
   for (const char* path : {state.settings.counters, state.settings.run_counters}) {
     if (path[0] != '\0') {
-      process::WriteCounters(path, PolicyName(state.settings.policy),
+      process::WriteCounters(path, kPolicyNames[static_cast<int>(state.settings.policy)],
                              state.has_snapshot ? "valid" : state.snapshot_reason,
                              state.has_snapshot ? state.view.header().release : 0);
     }
@@ -84,8 +77,9 @@ void Init() {
     return;
   }
   state.active = true;
-  state.has_snapshot = LoadSnapshot(state.settings.snapshot, &state.view, &state.snapshot_reason);
+  state.has_snapshot = state.file.Read(state.settings.snapshot, &state.snapshot_reason);
   if (state.has_snapshot) {
+    state.view = state.file.view();
     state.canary = state.settings.canary >= 0 ? state.settings.canary == 1
                                               : DrawCanary(state.view.header().canary_permille);
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "client/preload/state/settings.h"
-#include "db/snapshot/snapshot.h"
+#include "db/snapshot/snapshot_file.h"
 
 namespace convtune::preload::state {
 
@@ -11,8 +11,9 @@ struct State {
   bool active = false;  // false: everything passes through
   bool has_snapshot = false;
   const char* snapshot_reason = "";  // why there is none
-  snapshot::SnapshotView view;
-  bool canary = false;  // this process is of the canary's share
+  snapshot::SnapshotFile file;
+  snapshot::SnapshotView view;  // of the file
+  bool canary = false;          // this process is of the canary's share
 };
 
 // The first call reads the variables and the snapshot and installs the fork and

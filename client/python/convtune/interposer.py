@@ -16,8 +16,8 @@ KILL_SWITCH = "disabled"  # a file in the snapshot folder
 _loaded: str | None = None
 
 
-class NotServed(Exception):
-    """The message says why no process is served from a snapshot."""
+class NotEnabled(RuntimeError):
+    """The message says why this process is not served. It runs as it would without convtune."""
 
 
 def _folders() -> Iterator[pathlib.Path]:
@@ -62,25 +62,29 @@ def active() -> bool:
     return _loaded is not None or mapped(LIBRARY) is not None
 
 
-def load(path: str) -> None:
-    """So that libraries loaded later bind cuDNN's functions to it. Raises OSError."""
+def load() -> str:
+    """So that libraries loaded later bind cuDNN's functions to it. Returns its path. Raises NotEnabled."""
     global _loaded
-    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    path = find_library()
+    if path is None:
+        raise NotEnabled(f"{LIBRARY} was not found; name it with CONVTUNE_PRELOAD_LIBRARY")
+    try:
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise NotEnabled(str(error)) from None
     _loaded = path
+    return path
 
 
-def check_switch() -> None:
-    """Raises NotServed where this process has the interposer switched off."""
+def check(folder: str, policy: str) -> str:
+    """Raises NotEnabled where the interposer is switched off, or no process is served from the folder. Returns what else
+    is worth a warning, or nothing."""
     off = os.environ.get("CONVTUNE_PRELOAD_OFF", "")
     if off not in ("", "0"):
-        raise NotServed(f"CONVTUNE_PRELOAD_OFF is {off!r}, which switches the interposer off")
-
-
-def check_snapshot(folder: str, policy: str) -> str:
-    """Raises NotServed where no process is served from the folder. Returns what else is worth a warning, or nothing."""
+        raise NotEnabled(f"CONVTUNE_PRELOAD_OFF is {off!r}, which switches the interposer off")
     switch = os.path.join(folder, KILL_SWITCH)
     if os.path.exists(switch):
-        raise NotServed(f"{switch} is there, which switches the interposer off")
+        raise NotEnabled(f"{switch} is there, which switches the interposer off")
     if policy == "observe":
         return ""  # which serves nothing
     path = os.path.join(folder, defaults.SNAPSHOT)
@@ -88,7 +92,7 @@ def check_snapshot(folder: str, policy: str) -> str:
         with open(path, "rb"):
             pass
     except OSError as error:
-        raise NotServed(
+        raise NotEnabled(
             f"{path}: {error.strerror}; name the snapshot's folder with CONVTUNE_SNAPSHOT; `convtune doctor` prints it"
         ) from None
     from convtune.snapshot import Snapshot, SnapshotError
@@ -96,7 +100,7 @@ def check_snapshot(folder: str, policy: str) -> str:
     try:
         choices = Snapshot(folder).choices
     except SnapshotError as error:
-        raise NotServed(str(error)) from None
+        raise NotEnabled(str(error)) from None
     return "" if choices else f"{path}: the snapshot holds 0 choices"
 
 

@@ -87,12 +87,16 @@ def problems(
     ONNX Runtime's FusedConv counts as the Conv that it was made of, with its tail.
     A symbolic batch that was read as 1, what is left out, a convolution whose batch does not follow the model's, and
     one of dequantized inputs is in the workload's `notices`; `left_out` counts the
-    convolutions that cuDNN cannot run, and those whose shape nobody here knows. Raises ModelError, naming the model and the
+    convolutions that cuDNN cannot run. Raises ModelError, naming the model and the
     node; also where no convolution's batch follows."""
     name = "model" if isinstance(model, onnx.ModelProto) else os.fspath(model)
     check_runtime(runtime)
     choices = _choices_of_dims(name, dims)
     _check_batch_sizes(name, batch_sizes)
+    try:  # what is wrong with these is so for every node
+        Problem("fwd", *[(1, 1, 1, 1)] * 2, *[(0, 0)] * 2, *[(1, 1)] * 2, dtype=dtype or "f32", layout=layout)
+    except ValueError as error:
+        raise ModelError(f"{name}: {error}") from None
     loaded = _load(model, name)
     reader = _Reader(loaded, name, dtype, layout)
     for chosen in choices:
@@ -101,7 +105,8 @@ def problems(
     first = True
     for chosen, batch in itertools.product(choices, [None] if batch_sizes is None else batch_sizes):
         found, notices = reader.read(batch, chosen)
-        workload.notices += [text for text in notices.texts if text not in workload.notices]
+        known = {text.split(": left out, ")[0] for text in workload.notices}
+        workload.notices += [text for text in notices.texts if text.split(": left out, ")[0] not in known]
         workload.left_out = max(workload.left_out, notices.left_out)
         if first:
             if batch is None and reader.has_open_batch(chosen):
@@ -458,7 +463,7 @@ class _Graph:
     def _shape(self, name: str) -> list[int] | None:
         try:
             return self._tensor(name, "")[0]
-        except (ModelError, _LeftOut):
+        except ModelError:
             return None
 
     def _tensor(self, name: str, where: str) -> tuple[list[int], int]:
@@ -475,11 +480,9 @@ class _Graph:
         elif self._outer is not None:
             return self._outer._tensor(name, where)
         maker = self._makers.get(name)
-        if maker is not None and maker.domain not in _DOMAINS:
-            raise _LeftOut(
-                f"the shape of {name} is not known: {maker.op_type} writes it, of which only {maker.domain} knows what it does"
-            )
-        raise ModelError(f"{where}: the shape of {name} is not known")
+        foreign = maker is not None and maker.domain not in _DOMAINS
+        why = f": {maker.op_type} writes it, of which only {maker.domain} knows what it does" if maker and foreign else ""
+        raise ModelError(f"{where}: the shape of {name} is not known{why}")
 
     def _problem(self, node: onnx.NodeProto, where: str, dtype: str | None, layout: str) -> Problem:
         if len(node.input) < 2 or not node.input[0] or not node.input[1]:

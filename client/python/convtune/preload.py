@@ -29,18 +29,10 @@ def _reason() -> str:
         return ""  # LD_PRELOAD was first
     if interposer.mapped("libcudnn.so") or interposer.mapped("libcudnn_graph.so"):
         return "cuDNN is loaded already, so that nothing is served; import it before torch"
-    path = find_library()
-    if path is None:
-        return f"{LIBRARY} was not found, so that nothing is served; name it with CONVTUNE_PRELOAD_LIBRARY"
     try:
-        interposer.load(path)
-    except OSError as error:
-        return f"{error}; nothing is served"
-    # The library stays: it reports what the program misses.
-    try:
-        interposer.check_switch()
-        return interposer.check_snapshot(defaults.snapshot_folder(), os.environ.get("CONVTUNE_PRELOAD_POLICY", ""))
-    except interposer.NotServed as why:
+        interposer.load()  # it stays, and reports what the program misses, where nothing is served
+        return interposer.check(defaults.snapshot_folder(), os.environ.get("CONVTUNE_PRELOAD_POLICY", ""))
+    except interposer.NotEnabled as why:
         return f"{why}; nothing is served"
     except ImportError:
         return ""  # the interposer needs none of the packages that read a snapshot here

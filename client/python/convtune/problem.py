@@ -144,7 +144,7 @@ class Workload(Sequence[Problem]):
         for part in (self, other):
             for problem, count in part.items():
                 both.add(problem, count)
-            both.notices += part.notices
+            both.notices += [notice for notice in part.notices if notice not in both.notices]
             both.left_out += part.left_out
         return both
 

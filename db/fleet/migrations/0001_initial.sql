@@ -15,36 +15,14 @@ CREATE TABLE environments (
   environment_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   text text NOT NULL UNIQUE,
   name text NOT NULL,
-  profile boolean NOT NULL,
   gpu_model text NOT NULL,
-  cc_major smallint NOT NULL,
-  cc_minor smallint NOT NULL,
-  sm_count integer NOT NULL,
-  mig_profile text NOT NULL,
-  cudnn_major smallint NOT NULL,
-  cudnn_minor smallint NOT NULL,
-  cudnn_patch smallint NOT NULL,
-  library smallint NOT NULL,
   create_time timestamptz NOT NULL DEFAULT now()
 );
 
 CREATE TABLE problems (
   problem_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   text text NOT NULL UNIQUE,
-  operation smallint NOT NULL,
-  data_type smallint NOT NULL,
-  layout smallint NOT NULL,
-  flops double precision NOT NULL,
-  tensor_bytes bigint NOT NULL,
   create_time timestamptz NOT NULL DEFAULT now()
-);
-
-CREATE TABLE candidates (
-  candidate_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  text text NOT NULL UNIQUE,
-  api smallint NOT NULL,
-  -- The engine's index, or the legacy algorithm's number.
-  engine integer NOT NULL
 );
 
 CREATE TABLE nodes (
@@ -61,13 +39,11 @@ CREATE TABLE nodes (
   tuning_count bigint NOT NULL DEFAULT 0,
   lookups bigint NOT NULL DEFAULT 0,
   hits bigint NOT NULL DEFAULT 0,
-  queue_depth bigint NOT NULL DEFAULT 0,
   outbox_depth bigint NOT NULL DEFAULT 0,
   -- For how long tunings have waited on the node without a delivery, as of the last
   -- heartbeat.
   outbox_lag_seconds real NOT NULL DEFAULT 0,
   outbox_dropped bigint NOT NULL DEFAULT 0,
-  outbox_superseded bigint NOT NULL DEFAULT 0,
   duplicate_count bigint NOT NULL DEFAULT 0,
   -- Number of the fleet release that the node serves; 0: none yet.
   release_number bigint NOT NULL DEFAULT 0,
@@ -103,13 +79,7 @@ CREATE TABLE node_devices (
   node_id integer NOT NULL REFERENCES nodes,
   device text NOT NULL,
   environment_id integer NOT NULL REFERENCES environments,
-  state smallint NOT NULL,
   driver_version text NOT NULL,
-  cuda_version text NOT NULL,
-  cublaslt_build text NOT NULL,
-  nvrtc_build text NOT NULL,
-  gpu_uuid text NOT NULL,
-  memory_bytes bigint NOT NULL,
   current boolean NOT NULL,
   last_seen timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (node_id, device, environment_id)
@@ -138,103 +108,47 @@ CREATE TABLE evidence (
   evidence_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   node_id integer NOT NULL REFERENCES nodes,
   epoch_ordinal integer NOT NULL,
-  environment_id integer NOT NULL REFERENCES environments,
   sequence bigint NOT NULL,
+  environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
   provenance_id integer NOT NULL REFERENCES provenances,
-  winner_id integer REFERENCES candidates,
-  tune_time timestamptz NOT NULL,
   receive_time timestamptz NOT NULL DEFAULT now(),
-  stock_id integer REFERENCES candidates,
-  winner_us real,
-  winner_low_us real,
-  winner_high_us real,
-  winner_samples integer,
-  stock_us real,
-  stock_low_us real,
-  stock_high_us real,
-  sm_clock_mhz real,
-  power_limit_watts real,
-  clock_reasons integer,
-  elapsed_ms integer NOT NULL,
-  other_processes integer,
-  temperature_celsius smallint,
-  candidate_count smallint NOT NULL,
   evidence smallint NOT NULL,
-  stop_reason smallint NOT NULL,
   full_listing boolean NOT NULL,
   clean boolean NOT NULL,
-  throttled boolean NOT NULL,
   current boolean NOT NULL,
-  digest bytea NOT NULL CHECK (length(digest) = 16),
-  incomplete_message text NOT NULL,
   -- The tuning came from the fleet, which lost it; this node did not measure it.
   relayed boolean NOT NULL DEFAULT false,
+  digest bytea NOT NULL CHECK (length(digest) = 16),
+  -- The whole tuning, without samples: convtune.v1.Tuning. NULL: not current.
+  payload bytea CHECK (current = (payload IS NOT NULL)),
   UNIQUE (node_id, epoch_ordinal, sequence)
 );
 CREATE UNIQUE INDEX evidence_current ON evidence (environment_id, problem_id, node_id) WHERE current;
 -- For thinning.
 CREATE INDEX evidence_superseded ON evidence (receive_time) WHERE NOT current;
 
--- The whole tuning, without samples, of current rows: convtune.v1.Tuning.
-CREATE TABLE evidence_payloads (
-  evidence_id bigint PRIMARY KEY REFERENCES evidence ON DELETE CASCADE,
-  payload bytea NOT NULL
-);
-
--- Times of the candidates of a current row, as far as they were timed.
-CREATE TABLE measurements (
-  evidence_id bigint NOT NULL REFERENCES evidence ON DELETE CASCADE,
-  candidate_id integer NOT NULL REFERENCES candidates,
-  position smallint NOT NULL,
-  sample_count integer NOT NULL,
-  median_us real NOT NULL,
-  low_us real NOT NULL,
-  high_us real NOT NULL,
-  workspace_bytes bigint NOT NULL,
-  PRIMARY KEY (evidence_id, candidate_id)
-);
-
 -- One row for each problem and environment: the pooled tuning of all nodes' current
--- evidence; see server/fleet/README.md, "Pooling".
+-- evidence; see client/fleet/README.md, "Pooling".
 CREATE TABLE pooled (
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
-  winner_id integer REFERENCES candidates,
-  stock_id integer REFERENCES candidates,
+  winner text,
+  winner_us double precision,
+  winner_high_us double precision,
+  -- Those that can be an answer, the best first, and the low end of each one's interval
+  -- (Infinity: not timed).
+  candidates text[] NOT NULL,
+  lows_us double precision[] NOT NULL,
   node_count integer NOT NULL,
-  disagreeing_nodes integer NOT NULL,
-  sample_count bigint NOT NULL,
-  winner_us real,
-  winner_low_us real,
-  winner_high_us real,
-  stock_us real,
-  stock_low_us real,
-  stock_high_us real,
   evidence smallint NOT NULL,
-  candidate_count smallint NOT NULL,
-  pool_time timestamptz NOT NULL DEFAULT now(),
   digest bytea NOT NULL CHECK (length(digest) = 16),
+  -- The input of reports: all nodes' current rows in one.
+  report_rows bytea NOT NULL,
   PRIMARY KEY (environment_id, problem_id)
 );
-
-CREATE TABLE pooled_candidates (
-  environment_id integer NOT NULL,
-  problem_id integer NOT NULL,
-  candidate_id integer NOT NULL REFERENCES candidates,
-  position smallint NOT NULL,
-  status smallint NOT NULL,
-  node_count integer NOT NULL,
-  sample_count bigint NOT NULL,
-  median_us real NOT NULL,
-  low_us real NOT NULL,
-  high_us real NOT NULL,
-  workspace_bytes bigint NOT NULL,
-  numerical_notes integer NOT NULL,
-  behavior_notes integer NOT NULL,
-  PRIMARY KEY (environment_id, problem_id, candidate_id),
-  FOREIGN KEY (environment_id, problem_id) REFERENCES pooled ON DELETE CASCADE
-);
+-- Report rows are numbers that do not compress, and are always read whole.
+ALTER TABLE pooled ALTER COLUMN report_rows SET STORAGE EXTERNAL;
 
 -- Keys whose evidence changed since it was pooled.
 CREATE TABLE pool_queue (
@@ -279,10 +193,8 @@ CREATE TABLE release_choices (
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
   release_number bigint NOT NULL REFERENCES releases,
-  winner_id integer REFERENCES candidates,
-  stock_id integer REFERENCES candidates,
-  winner_us real,
-  stock_us real,
+  winner text,
+  winner_us double precision,
   node_count integer NOT NULL,
   evidence smallint NOT NULL,
   digest bytea REFERENCES pooled_payloads,
@@ -295,7 +207,7 @@ CREATE TABLE pins (
   pin_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
-  candidate_id integer NOT NULL REFERENCES candidates,
+  candidate text NOT NULL,
   author text NOT NULL,
   reason text NOT NULL,
   create_time timestamptz NOT NULL DEFAULT now(),
@@ -351,9 +263,7 @@ CREATE TABLE tasks (
   lease_token bigint NOT NULL DEFAULT 0,
   lease_until timestamptz,
   not_before timestamptz NOT NULL DEFAULT '-infinity',
-  claim_time timestamptz,
   end_time timestamptz,
-  last_error text NOT NULL DEFAULT '',
   UNIQUE (batch_id, environment_id, problem_id)
 );
 -- Tasks that may be claimed, the one with the greatest weight first.
@@ -378,22 +288,8 @@ CREATE TABLE wanted (
   problem_id integer NOT NULL REFERENCES problems,
   node_id integer NOT NULL REFERENCES nodes,
   misses bigint NOT NULL,
-  first_seen timestamptz NOT NULL,
-  last_seen timestamptz NOT NULL,
   PRIMARY KEY (environment_id, problem_id, node_id)
 );
-
--- The input of reports: for each key all nodes' current rows in one, written in each
--- transaction that pools the key.
-CREATE TABLE report_groups (
-  environment_id integer NOT NULL REFERENCES environments,
-  problem_id integer NOT NULL REFERENCES problems,
-  row_count integer NOT NULL,
-  rows bytea NOT NULL,
-  PRIMARY KEY (environment_id, problem_id)
-);
--- Report rows are numbers that do not compress, and are always read whole.
-ALTER TABLE report_groups ALTER COLUMN rows SET STORAGE EXTERNAL;
 
 -- Recurring work of the fleet, each with the time when an agent did it last. The
 -- first agent that finds it due does it.

@@ -10,48 +10,38 @@
 namespace convtune {
 namespace {
 
-bool CheckLayout(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
+void CheckLayout(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
   const bool x = !spec.x_strides.empty();
   const bool w = !spec.w_strides.empty();
   const bool y = !spec.y_strides.empty();
-  bool ok = true;
   if (x || w || y) {
     constexpr std::string_view kAllOrNone =
         "required: x_strides, w_strides and y_strides go together";
     if (!x) rules::Add(violations, "x_strides", kAllOrNone);
     if (!w) rules::Add(violations, "w_strides", kAllOrNone);
     if (!y) rules::Add(violations, "y_strides", kAllOrNone);
-    ok = x && w && y;
     if (spec.layout && *spec.layout != TensorLayout::kStrided) {
       rules::Add(violations, "layout",
                  Concat("must be left out with strides, is ", Name(*spec.layout)));
-      ok = false;
     }
   } else if (spec.layout == TensorLayout::kStrided) {
     rules::Add(violations, "layout", "strided needs x_strides, w_strides and y_strides");
-    ok = false;
   }
-  return ok;
 }
 
-bool CheckScalars(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
-  bool ok = true;
+void CheckScalars(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
   if (!spec.operation) {
     rules::Add(violations, "operation", "required: fwd, bwd_data or bwd_filter");
-    ok = false;
   }
   const int64_t alignment = spec.alignment_bytes.value_or(kDefaultAlignmentBytes);
   if (alignment < 1 || alignment > 256 || (alignment & (alignment - 1)) != 0) {
     rules::Add(violations, "alignment_bytes",
                Concat("must be a power of two from 1 to 256, is ", alignment));
-    ok = false;
   }
   const int64_t sms = spec.sm_count_target.value_or(0);
   if (sms < 0 || sms > 1024) {
     rules::Add(violations, "sm_count_target", Concat("must be from 0 to 1024, is ", sms));
-    ok = false;
   }
-  return ok;
 }
 
 absl::Status InvalidProblem(const std::vector<Violation>& violations) {
@@ -62,17 +52,16 @@ absl::Status InvalidProblem(const std::vector<Violation>& violations) {
 
 std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
                                                std::vector<Violation>* violations) {
-  bool ok = CheckScalars(spec, violations);
-  ok &= CheckLayout(spec, violations);
+  const size_t before = violations->size();
+  CheckScalars(spec, violations);
+  CheckLayout(spec, violations);
   const std::optional<rules::Types> types = rules::ResolveTypes(spec, violations);
-  ok &= types.has_value();
 
   ConvProblem p;
   const size_t typed_entries = spec.x_dims.size();
   p.x_dims_ = std::move(spec.x_dims);
   p.w_dims_ = std::move(spec.w_dims);
   const bool dims_ok = rules::CheckDims(&p.x_dims_, &p.w_dims_, violations);
-  ok &= dims_ok;
   const bool rank_ok = typed_entries >= 3 && typed_entries <= 5;
   const int typed_rank = rank_ok ? static_cast<int>(typed_entries) - 2 : 0;
   if (rank_ok) {
@@ -88,15 +77,11 @@ std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
     }
     window_ok &= rules::SpreadSpatial(&p.strides_, "strides", typed_rank, 1, 1, violations);
     window_ok &= rules::SpreadSpatial(&p.dilations_, "dilations", typed_rank, 1, 1, violations);
-    ok &= window_ok;
     p.groups_ = spec.groups.value_or(1);
-    if (dims_ok) ok &= rules::CheckGroups(p.groups_, p.x_dims_, p.w_dims_, violations);
+    if (dims_ok) rules::CheckGroups(p.groups_, p.x_dims_, p.w_dims_, violations);
     if (dims_ok && window_ok) {
-      std::optional<std::vector<int64_t>> y_dims =
-          rules::OutputDims(p.x_dims_, p.w_dims_, p.pad_low_, p.pad_high_, p.strides_, p.dilations_,
-                            typed_rank, violations);
-      ok &= y_dims.has_value();
-      if (y_dims) p.y_dims_ = *std::move(y_dims);
+      p.y_dims_ = rules::OutputDims(p.x_dims_, p.w_dims_, p.pad_low_, p.pad_high_, p.strides_,
+                                    p.dilations_, typed_rank, violations);
     }
   }
 
@@ -105,19 +90,19 @@ std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
     p.w_strides_ = std::move(spec.w_strides);
     p.y_strides_ = std::move(spec.y_strides);
     if (dims_ok) {
-      ok &= rules::CheckStrides(&p.x_strides_, "x_strides", p.x_dims_, typed_rank, violations);
-      ok &= rules::CheckStrides(&p.w_strides_, "w_strides", p.w_dims_, typed_rank, violations);
+      rules::CheckStrides(&p.x_strides_, "x_strides", p.x_dims_, typed_rank, violations);
+      rules::CheckStrides(&p.w_strides_, "w_strides", p.w_dims_, typed_rank, violations);
     }
     if (!p.y_dims_.empty()) {
-      ok &= rules::CheckStrides(&p.y_strides_, "y_strides", p.y_dims_, typed_rank, violations);
+      rules::CheckStrides(&p.y_strides_, "y_strides", p.y_dims_, typed_rank, violations);
     }
-  } else if (ok) {
+  } else if (violations->size() == before) {
     const TensorLayout layout = spec.layout.value_or(TensorLayout::kNchw);
     p.x_strides_ = rules::PackedStrides(p.x_dims_, layout);
     p.w_strides_ = rules::PackedStrides(p.w_dims_, layout);
     p.y_strides_ = rules::PackedStrides(p.y_dims_, layout);
   }
-  if (!ok) return std::nullopt;
+  if (violations->size() != before) return std::nullopt;
 
   const Packing packing = CanonicalizeStrides({{p.x_dims_.data(), p.x_strides_.data()},
                                                {p.w_dims_.data(), p.w_strides_.data()},

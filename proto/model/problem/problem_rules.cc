@@ -97,38 +97,32 @@ bool SpreadSpatial(std::vector<int64_t>* values, std::string_view field, int typ
   return true;
 }
 
-bool CheckGroups(int64_t groups, const std::vector<int64_t>& x_dims,
+void CheckGroups(int64_t groups, const std::vector<int64_t>& x_dims,
                  const std::vector<int64_t>& w_dims, std::vector<Violation>* violations) {
   if (groups < 1 || groups > kMaxDim) {
-    Add(violations, "groups", Concat("must be from 1 to 2^31-1, is ", groups));
-    return false;
+    return Add(violations, "groups", Concat("must be from 1 to 2^31-1, is ", groups));
   }
-  bool ok = true;
   if (x_dims[1] % groups != 0) {
     Add(violations, "groups",
         Concat("must divide the ", x_dims[1], " channels of x_dims[1], is ", groups));
-    ok = false;
   } else if (w_dims[1] != x_dims[1] / groups) {
     Add(violations, "w_dims[1]",
         Concat("must be C/groups = ", x_dims[1], "/", groups, " = ", x_dims[1] / groups, ", is ",
                w_dims[1]));
-    ok = false;
   }
   if (w_dims[0] % groups != 0) {
     Add(violations, "groups",
         Concat("must divide the ", w_dims[0], " filters of w_dims[0], is ", groups));
-    ok = false;
   }
-  return ok;
 }
 
-std::optional<std::vector<int64_t>> OutputDims(const std::vector<int64_t>& x_dims,
-                                               const std::vector<int64_t>& w_dims,
-                                               const std::vector<int64_t>& pad_low,
-                                               const std::vector<int64_t>& pad_high,
-                                               const std::vector<int64_t>& strides,
-                                               const std::vector<int64_t>& dilations,
-                                               int typed_rank, std::vector<Violation>* violations) {
+std::vector<int64_t> OutputDims(const std::vector<int64_t>& x_dims,
+                                const std::vector<int64_t>& w_dims,
+                                const std::vector<int64_t>& pad_low,
+                                const std::vector<int64_t>& pad_high,
+                                const std::vector<int64_t>& strides,
+                                const std::vector<int64_t>& dilations, int typed_rank,
+                                std::vector<Violation>* violations) {
   std::vector<int64_t> y_dims = {x_dims[0], w_dims[0]};
   // Indexes in messages are those of the list that the caller typed.
   const size_t inserted = typed_rank == 1 ? 1 : 0;
@@ -150,25 +144,24 @@ std::optional<std::vector<int64_t>> OutputDims(const std::vector<int64_t>& x_dim
     }
     y_dims.push_back(size);
   }
-  if (!ok) return std::nullopt;
-  if (ElementCount(y_dims) > kMaxElements) {
+  if (ok && ElementCount(y_dims) > kMaxElements) {
     Add(violations, "x_dims", "output must hold at most 2^48 elements");
-    return std::nullopt;
+    ok = false;
   }
+  if (!ok) y_dims.clear();
   return y_dims;
 }
 
-bool CheckStrides(std::vector<int64_t>* strides, std::string_view field,
+void CheckStrides(std::vector<int64_t>* strides, std::string_view field,
                   const std::vector<int64_t>& dims, int typed_rank,
                   std::vector<Violation>* violations) {
   const auto typed = static_cast<size_t>(typed_rank) + 2;
   if (strides->size() != typed) {
-    Add(violations, field,
-        Concat("must have one entry for each of the ", typed, " dimensions, has ",
-               strides->size()));
-    return false;
+    return Add(violations, field,
+               Concat("must have one entry for each of the ", typed, " dimensions, has ",
+                      strides->size()));
   }
-  if (!CheckRange(*strides, field, 1, kMaxElements, "2^48", violations)) return false;
+  if (!CheckRange(*strides, field, 1, kMaxElements, "2^48", violations)) return;
   if (typed_rank == 1) strides->insert(strides->begin() + 2, 1);
 
   std::vector<size_t> order;
@@ -180,17 +173,14 @@ bool CheckStrides(std::vector<int64_t>* strides, std::string_view field,
   for (size_t i = 1; i < order.size(); ++i) {
     const size_t inner = order[i - 1];
     if ((*strides)[order[i]] < CappedProduct((*strides)[inner], dims[inner])) {
-      Add(violations, field,
-          Concat("must not overlap: stride ", (*strides)[order[i]], " is less than ",
-                 (*strides)[inner], " times the size ", dims[inner]));
-      return false;
+      return Add(violations, field,
+                 Concat("must not overlap: stride ", (*strides)[order[i]], " is less than ",
+                        (*strides)[inner], " times the size ", dims[inner]));
     }
   }
   if (Extent(dims, *strides) > kMaxElements) {
     Add(violations, field, "must span at most 2^48 elements");
-    return false;
   }
-  return true;
 }
 
 std::vector<int64_t> PackedStrides(const std::vector<int64_t>& dims, TensorLayout layout) {

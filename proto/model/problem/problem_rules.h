@@ -1,5 +1,5 @@
-// The rules behind ConvProblem::Create, in parts. Each function adds what is
-// broken to `violations` and says whether its part holds.
+// The rules behind ConvProblem::Create, in parts. Each function adds what is broken to
+// `violations`; those that others build on say whether their part holds.
 #pragma once
 
 #include <cstdint>
@@ -32,21 +32,21 @@ bool CheckDims(std::vector<int64_t>* x_dims, std::vector<int64_t>* w_dims,
 bool SpreadSpatial(std::vector<int64_t>* values, std::string_view field, int typed_rank,
                    int64_t absent, int64_t min, std::vector<Violation>* violations);
 
-bool CheckGroups(int64_t groups, const std::vector<int64_t>& x_dims,
+void CheckGroups(int64_t groups, const std::vector<int64_t>& x_dims,
                  const std::vector<int64_t>& w_dims, std::vector<Violation>* violations);
 
-// N, K, spatial; nothing if the output vanishes or is too large.
-std::optional<std::vector<int64_t>> OutputDims(const std::vector<int64_t>& x_dims,
-                                               const std::vector<int64_t>& w_dims,
-                                               const std::vector<int64_t>& pad_low,
-                                               const std::vector<int64_t>& pad_high,
-                                               const std::vector<int64_t>& strides,
-                                               const std::vector<int64_t>& dilations,
-                                               int typed_rank, std::vector<Violation>* violations);
+// N, K, spatial; empty if the output vanishes or is too large.
+std::vector<int64_t> OutputDims(const std::vector<int64_t>& x_dims,
+                                const std::vector<int64_t>& w_dims,
+                                const std::vector<int64_t>& pad_low,
+                                const std::vector<int64_t>& pad_high,
+                                const std::vector<int64_t>& strides,
+                                const std::vector<int64_t>& dilations, int typed_rank,
+                                std::vector<Violation>* violations);
 
 // Explicit strides of one tensor whose canonical dimensions are `dims`. Where
 // it holds, the list has an entry for each of them.
-bool CheckStrides(std::vector<int64_t>* strides, std::string_view field,
+void CheckStrides(std::vector<int64_t>* strides, std::string_view field,
                   const std::vector<int64_t>& dims, int typed_rank,
                   std::vector<Violation>* violations);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -27,6 +28,30 @@ std::optional<std::string_view> VectorizedInt8Reason(std::string_view token) {
 
 constexpr size_t kMaxTextBytes = 4096;
 constexpr std::string_view kTypeNames = "f64, f32, f16, bf16, i8, i32, e4m3 or e5m2";
+
+// The fields of a spec by the names of their tokens; "pad" sets two.
+template <typename T>
+using Member = T ConvProblemSpec::*;
+using Field = std::variant<Member<std::vector<int64_t>>, Member<std::optional<int64_t>>,
+                           Member<std::optional<DataType>>, Member<std::optional<ConvolutionMode>>,
+                           Member<std::vector<EpilogueOp>>>;
+constexpr std::pair<std::string_view, Field> kFields[] = {
+    {"x", &ConvProblemSpec::x_dims},
+    {"w", &ConvProblemSpec::w_dims},
+    {"stride", &ConvProblemSpec::strides},
+    {"dilation", &ConvProblemSpec::dilations},
+    {"groups", &ConvProblemSpec::groups},
+    {"xstrides", &ConvProblemSpec::x_strides},
+    {"wstrides", &ConvProblemSpec::w_strides},
+    {"ystrides", &ConvProblemSpec::y_strides},
+    {"out", &ConvProblemSpec::output_type},
+    {"acc", &ConvProblemSpec::compute_type},
+    {"mid", &ConvProblemSpec::intermediate_type},
+    {"mode", &ConvProblemSpec::mode},
+    {"epilogue", &ConvProblemSpec::epilogue},
+    {"align", &ConvProblemSpec::alignment_bytes},
+    {"sms", &ConvProblemSpec::sm_count_target},
+};
 
 // Reads token by token into a spec.
 class TokenReader {
@@ -87,49 +112,14 @@ class TokenReader {
     if (key.empty()) {
       return Fail("text", Concat("must have a name before each '=', has ", Quote(token)));
     }
-    std::vector<int64_t>* const list = ListFor(key);
-    std::optional<int64_t>* const number = NumberFor(key);
-    std::optional<DataType>* const type = TypeFor(key);
-    const bool known = list != nullptr || number != nullptr || type != nullptr || key == "pad" ||
-                       key == "mode" || key == "epilogue";
-    if (!known) return Fail(Excerpt(key), Concat("unknown token ", Quote(token)));
-    if (!Once(key, key)) return;
-    if (list != nullptr) return ReadList(key, value, list);
-    if (key == "pad") return ReadPad(value);
-    if (key == "mode") return ReadMode(value);
-    if (key == "epilogue") return ReadEpilogue(value);
-    if (number != nullptr) {
-      int64_t read = 0;
-      if (ReadNumber(key, value, &read)) *number = read;
-    } else if (type != nullptr) {
-      *type = ParseLooseDataType(value);
-      if (!*type) Fail(key, Concat("must be ", kTypeNames, ", is ", Quote(value)));
+    const auto* const field = std::find_if(std::begin(kFields), std::end(kFields),
+                                           [key](const auto& f) { return f.first == key; });
+    if (field == std::end(kFields) && key != "pad") {
+      return Fail(Excerpt(key), Concat("unknown token ", Quote(token)));
     }
-  }
-
-  std::vector<int64_t>* ListFor(std::string_view key) {
-    if (key == "x") return &spec_.x_dims;
-    if (key == "w") return &spec_.w_dims;
-    if (key == "stride") return &spec_.strides;
-    if (key == "dilation") return &spec_.dilations;
-    if (key == "xstrides") return &spec_.x_strides;
-    if (key == "wstrides") return &spec_.w_strides;
-    if (key == "ystrides") return &spec_.y_strides;
-    return nullptr;
-  }
-
-  std::optional<int64_t>* NumberFor(std::string_view key) {
-    if (key == "groups") return &spec_.groups;
-    if (key == "align") return &spec_.alignment_bytes;
-    if (key == "sms") return &spec_.sm_count_target;
-    return nullptr;
-  }
-
-  std::optional<DataType>* TypeFor(std::string_view key) {
-    if (key == "out") return &spec_.output_type;
-    if (key == "acc") return &spec_.compute_type;
-    if (key == "mid") return &spec_.intermediate_type;
-    return nullptr;
+    if (!Once(key, key)) return;
+    if (key == "pad") return ReadPad(value);
+    std::visit([&](auto member) { ReadInto(key, value, &(spec_.*member)); }, field->second);
   }
 
   bool ReadNumber(std::string_view key, std::string_view text, int64_t* value) {
@@ -138,13 +128,41 @@ class TokenReader {
     return error == NumberError::kNone;
   }
 
-  void ReadList(std::string_view key, std::string_view value, std::vector<int64_t>* list) {
+  void ReadInto(std::string_view key, std::string_view value, std::optional<int64_t>* number) {
+    if (!ReadNumber(key, value, &number->emplace())) number->reset();
+  }
+
+  void ReadInto(std::string_view key, std::string_view value, std::vector<int64_t>* list) {
     const std::vector<std::string_view> parts = Split(value, 'x');
     list->reserve(parts.size());
     for (const std::string_view part : parts) {
-      int64_t number = 0;
-      if (!ReadNumber(key, part, &number)) return;
-      list->push_back(number);
+      if (!ReadNumber(key, part, &list->emplace_back())) return;
+    }
+  }
+
+  void ReadInto(std::string_view key, std::string_view value, std::optional<DataType>* type) {
+    *type = ParseLooseDataType(value);
+    if (!*type) Fail(key, Concat("must be ", kTypeNames, ", is ", Quote(value)));
+  }
+
+  void ReadInto(std::string_view key, std::string_view value,
+                std::optional<ConvolutionMode>* mode) {
+    if (value == "conv") {
+      *mode = ConvolutionMode::kConvolution;
+    } else if (value == "xcorr") {
+      *mode = ConvolutionMode::kCrossCorrelation;
+    } else {
+      Fail(key, Concat("must be conv or xcorr, is ", Quote(value)));
+    }
+  }
+
+  void ReadInto(std::string_view key, std::string_view value, std::vector<EpilogueOp>* epilogue) {
+    for (const std::string_view part : Split(value, '+')) {
+      const std::optional<EpilogueOp> op = ParseEpilogueOp(part);
+      if (!op) {
+        return Fail(key, Concat("must be of add, bias and relu joined by +, has ", Quote(part)));
+      }
+      epilogue->push_back(*op);
     }
   }
 
@@ -159,27 +177,6 @@ class TokenReader {
       if (!ReadNumber("pad", two ? part.substr(colon + 1) : part, &high)) return;
       spec_.pad_low.push_back(low);
       if (asymmetric) spec_.pad_high.push_back(high);
-    }
-  }
-
-  void ReadMode(std::string_view value) {
-    if (value == "conv") {
-      spec_.mode = ConvolutionMode::kConvolution;
-    } else if (value == "xcorr") {
-      spec_.mode = ConvolutionMode::kCrossCorrelation;
-    } else {
-      Fail("mode", Concat("must be conv or xcorr, is ", Quote(value)));
-    }
-  }
-
-  void ReadEpilogue(std::string_view value) {
-    for (const std::string_view part : Split(value, '+')) {
-      const std::optional<EpilogueOp> op = ParseEpilogueOp(part);
-      if (!op) {
-        return Fail("epilogue",
-                    Concat("must be of add, bias and relu joined by +, has ", Quote(part)));
-      }
-      spec_.epilogue.push_back(*op);
     }
   }
 
@@ -244,7 +241,7 @@ std::string ConvProblem::ToText() const {
   if (output_type_ != default_output) AppendTo(&text, ",out=", Name(output_type_));
   AppendTo(&text, ",acc=", Name(compute_type_));
   if (!epilogue_.empty()) AppendTo(&text, ",mid=", Name(intermediate_type_));
-  if (mode_ == ConvolutionMode::kConvolution) AppendTo(&text, ",mode=", Name(mode_));
+  if (mode_ == ConvolutionMode::kConvolution) AppendTo(&text, ",mode=conv");
   for (size_t i = 0; i < epilogue_.size(); ++i) {
     AppendTo(&text, i == 0 ? ",epilogue=" : "+", Name(epilogue_[i]));
   }

@@ -32,36 +32,32 @@ const TypeRule* FindRule(DataType type) {
   return rule == kRules->end() ? nullptr : &*rule;
 }
 
-bool CheckIn(DataType type, const std::vector<DataType>& allowed, std::string_view field,
+void CheckIn(DataType type, const std::vector<DataType>& allowed, std::string_view field,
              DataType data, std::vector<Violation>* violations) {
-  if (std::find(allowed.begin(), allowed.end(), type) != allowed.end()) return true;
+  if (std::find(allowed.begin(), allowed.end(), type) != allowed.end()) return;
   std::string names;
   for (const DataType t : allowed) AppendTo(&names, names.empty() ? "" : " or ", Name(t));
   Add(violations, field, Concat("must be ", names, " for ", Name(data), ", is ", Name(type)));
-  return false;
 }
 
-bool CheckEpilogue(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
+void CheckEpilogue(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
   using enum EpilogueOp;
-  if (spec.epilogue.empty()) return true;
-  bool ok = true;
+  if (spec.epilogue.empty()) return;
   const std::vector<EpilogueOp> forms[] = {{kBias}, {kBias, kRelu}, {kAdd, kBias, kRelu}};
   if (std::find(std::begin(forms), std::end(forms), spec.epilogue) == std::end(forms)) {
     Add(violations, "epilogue", "must be bias, bias+relu or add+bias+relu");
-    ok = false;
   }
   if (spec.operation && *spec.operation != Operation::kFwd) {
     Add(violations, "epilogue",
         Concat("must be left out for ", Name(*spec.operation), ": forward only"));
-    ok = false;
   }
-  return ok;
 }
 
 }  // namespace
 
 std::optional<Types> ResolveTypes(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
-  bool ok = CheckEpilogue(spec, violations);
+  const size_t before = violations->size();
+  CheckEpilogue(spec, violations);
   const bool epilogue = !spec.epilogue.empty();
   const DataType data = spec.data_type.value_or(kF32);
   const TypeRule* const rule = FindRule(data);
@@ -73,7 +69,6 @@ std::optional<Types> ResolveTypes(const ConvProblemSpec& spec, std::vector<Viola
   if (data == kI8 && spec.operation && *spec.operation != Operation::kFwd) {
     Add(violations, "data_type",
         Concat("i8 must be forward only, operation is ", Name(*spec.operation)));
-    ok = false;
   }
 
   Types types;
@@ -81,18 +76,16 @@ std::optional<Types> ResolveTypes(const ConvProblemSpec& spec, std::vector<Viola
   types.output = spec.output_type.value_or(data == kI8 && epilogue ? kI8 : rule->outputs.front());
   types.compute = spec.compute_type.value_or(rule->computes.front());
   types.intermediate = spec.intermediate_type.value_or(data == kF64 ? kF64 : kF32);
-  ok &= CheckIn(types.output, rule->outputs, "output_type", data, violations);
-  ok &= CheckIn(types.compute, rule->computes, "compute_type", data, violations);
+  CheckIn(types.output, rule->outputs, "output_type", data, violations);
+  CheckIn(types.compute, rule->computes, "compute_type", data, violations);
   if (spec.intermediate_type && !epilogue) {
     Add(violations, "intermediate_type", "must be left out without an epilogue");
-    ok = false;
   } else if (data == kF64) {
-    ok &= CheckIn(types.intermediate, {kF64}, "intermediate_type", data, violations);
+    CheckIn(types.intermediate, {kF64}, "intermediate_type", data, violations);
   } else if (types.intermediate != data) {
-    ok &= CheckIn(types.intermediate, {kF32, data}, "intermediate_type", data, violations);
+    CheckIn(types.intermediate, {kF32, data}, "intermediate_type", data, violations);
   }
-  if (!ok) return std::nullopt;
-  return types;
+  return violations->size() == before ? std::optional(types) : std::nullopt;
 }
 
 }  // namespace convtune::rules

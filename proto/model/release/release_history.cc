@@ -6,6 +6,18 @@
 #include "proto/model/missing.h"
 
 namespace convtune {
+namespace {
+
+// `running`, a canary, as the decision ends it.
+Release Ended(Release running, ReleaseState state, const ReleaseDecision& decision) {
+  running.state = state;
+  running.end_author = decision.author;
+  running.end_reason = decision.reason;
+  running.end_time = decision.time;
+  return running;
+}
+
+}  // namespace
 
 void ReleaseHistory::Put(const Release& release) {
   const auto at =
@@ -73,54 +85,41 @@ int64_t ReleaseHistory::Before(const Release& release) const {
   return before;
 }
 
-Release ReleaseHistory::First(absl::Time now) const {
+Release ReleaseHistory::Next(const ReleaseDecision& decision) const {
   Release release;
-  release.number = Next();
-  release.author = "convtuned";
-  release.reason = "first choices";
-  release.create_time = now;
-  return release;
-}
-
-absl::StatusOr<Release> ReleaseHistory::Promote(const ReleaseDecision& decision,
-                                                int canary_permille, bool has_changes) const {
-  if (const Release* running = canary()) {
-    Release release = *running;
-    if (canary_permille > 0) {
-      release.canary_permille = canary_permille;
-      return release;
-    }
-    release.state = ReleaseState::kPromoted;
-    release.end_author = decision.author;
-    release.end_reason = decision.reason;
-    release.end_time = decision.time;
-    return release;
-  }
-  if (!has_changes) {
-    return absl::FailedPreconditionError(
-        "there is nothing to promote: every problem is served what is best known");
-  }
-  Release release;
-  release.number = Next();
-  release.state = canary_permille > 0 ? ReleaseState::kCanary : ReleaseState::kPromoted;
-  release.canary_permille = canary_permille;
+  release.number = releases_.empty() ? 1 : releases_.back().number + 1;
   release.author = decision.author;
   release.reason = decision.reason;
   release.create_time = decision.time;
   return release;
 }
 
+Release ReleaseHistory::First(absl::Time now) const {
+  return Next({"convtuned", "first choices", now});
+}
+
+absl::StatusOr<Release> ReleaseHistory::Promote(const ReleaseDecision& decision,
+                                                int canary_permille, bool has_changes) const {
+  if (const Release* running = canary()) {
+    if (canary_permille <= 0) return Ended(*running, ReleaseState::kPromoted, decision);
+    Release release = *running;
+    release.canary_permille = canary_permille;
+    return release;
+  }
+  if (!has_changes) {
+    return absl::FailedPreconditionError(
+        "there is nothing to promote: every problem is served what is best known");
+  }
+  Release release = Next(decision);
+  release.state = canary_permille > 0 ? ReleaseState::kCanary : ReleaseState::kPromoted;
+  release.canary_permille = canary_permille;
+  return release;
+}
+
 absl::StatusOr<Release> ReleaseHistory::RollBack(const ReleaseDecision& decision,
                                                  int64_t to) const {
   const Release* running = canary();
-  if (running != nullptr && to == 0) {
-    Release release = *running;
-    release.state = ReleaseState::kRolledBack;
-    release.end_author = decision.author;
-    release.end_reason = decision.reason;
-    release.end_time = decision.time;
-    return release;
-  }
+  if (running != nullptr && to == 0) return Ended(*running, ReleaseState::kRolledBack, decision);
   if (running != nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("release: roll the canary ", running->number,
@@ -155,12 +154,8 @@ absl::StatusOr<Release> ReleaseHistory::RollBack(const ReleaseDecision& decision
                                                       " are not kept any more; the oldest kept is ",
                                                       oldest_kept()));
   }
-  Release release;
-  release.number = Next();
+  Release release = Next(decision);
   release.restores = target;
-  release.author = decision.author;
-  release.reason = decision.reason;
-  release.create_time = decision.time;
   return release;
 }
 

@@ -66,7 +66,8 @@ class ReleaseHistory {
   int64_t Before(const Release& release) const;
 
  private:
-  int64_t Next() const { return releases_.empty() ? 1 : releases_.back().number + 1; }
+  // A promoted one behind all.
+  Release Next(const ReleaseDecision& decision) const;
   // The release whose choices `release` has: itself, unless it restores another.
   const Release& Origin(const Release& release) const;
 

@@ -1,7 +1,8 @@
 #include "proto/model/tuning/ban.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
-#include <tuple>
 
 #include "absl/status/status.h"
 #include "proto/base/status_macros.h"
@@ -12,89 +13,7 @@
 namespace convtune {
 namespace {
 
-constexpr size_t kMostText = 1024;
 constexpr size_t kMostNumbers = 3;  // of a version
-
-auto Order(const CudnnVersion& version) {
-  return std::tie(version.major, version.minor, version.patch);
-}
-
-// Numbers of knob types, algorithms and math types have at most kShort bits, of engines kLong.
-constexpr int kShort = 31;
-constexpr int kLong = 63;
-
-// The number behind `name`; nullopt: `*`.
-absl::StatusOr<std::optional<int64_t>> ReadNumberAfter(std::string_view text, std::string_view name,
-                                                       int bits) {
-  std::string_view rest = text;
-  int64_t value = 0;
-  if (ConsumeFront(&rest, name)) {
-    if (rest == "*") return std::nullopt;
-    const auto most = static_cast<int64_t>((uint64_t{1} << bits) - 1);
-    if (ReadInt64(rest, &value) == NumberError::kNone && value >= 0 && value <= most) return value;
-  }
-  return absl::InvalidArgumentError(Concat("expected ", name, " and a number from 0 to 2^", bits,
-                                           "-1 or *, found ", Quote(text)));
-}
-
-absl::Status ReadKnob(std::string_view text, CandidatePattern* pattern) {
-  const size_t equals = text.find('=');
-  if (equals == std::string_view::npos) {
-    return absl::InvalidArgumentError(
-        Concat("expected k<type>=<number or *>, found ", Quote(text)));
-  }
-  ASSIGN_OR_RETURN(const std::optional<int64_t> type,
-                   ReadNumberAfter(text.substr(0, equals), "k", kShort));
-  if (!type) return absl::InvalidArgumentError("the type of a knob must be a number");
-  const std::string_view setting = text.substr(equals + 1);
-  std::optional<int64_t>& value = pattern->knobs.emplace_back(static_cast<int>(*type), 0).second;
-  if (setting == "*") {
-    value.reset();
-  } else if (ReadInt64(setting, &*value) != NumberError::kNone) {
-    return absl::InvalidArgumentError(
-        Concat("expected k", *type, "=<number of 64 bits or *>, found ", Quote(text)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadLegacy(std::string_view text, CandidatePattern* pattern) {
-  pattern->api = Api::kLegacy;
-  const std::vector<std::string_view> tokens = Split(text, ',');
-  if (tokens.size() > 2) {
-    return absl::InvalidArgumentError(Concat("expected algo<n>,math<n>, found ", Quote(text)));
-  }
-  if (tokens[0] != "*") {
-    ASSIGN_OR_RETURN(pattern->number, ReadNumberAfter(tokens[0], "algo", kShort));
-  }
-  if (tokens.size() == 2) {
-    ASSIGN_OR_RETURN(pattern->math_type, ReadNumberAfter(tokens[1], "math", kShort));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadGraph(std::string_view text, CandidatePattern* pattern) {
-  const std::vector<std::string_view> tokens = Split(text, ',');
-  if (tokens[0] != "*") {
-    ASSIGN_OR_RETURN(pattern->number, ReadNumberAfter(tokens[0], "eng", kLong));
-  }
-  for (size_t i = 1; i < tokens.size(); ++i) RETURN_IF_ERROR(ReadKnob(tokens[i], pattern));
-  std::sort(pattern->knobs.begin(), pattern->knobs.end());
-  const auto doubled =
-      std::adjacent_find(pattern->knobs.begin(), pattern->knobs.end(),
-                         [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (doubled == pattern->knobs.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(Concat("k", doubled->first, " is given twice"));
-}
-
-absl::Status ReadPattern(std::string_view text, CandidatePattern* pattern) {
-  if (ConsumeFront(&text, "legacy:")) return ReadLegacy(text, pattern);
-  if (ConsumeFront(&text, "graph:") || text.starts_with("eng")) return ReadGraph(text, pattern);
-  return absl::InvalidArgumentError("expected eng, graph: or legacy: in front");
-}
-
-std::string NumberText(const std::optional<int64_t>& number) {
-  return number ? Concat(*number) : "*";
-}
 
 // The numbers of "9.20", 1 to 3 of them.
 absl::StatusOr<std::vector<int>> ReadVersion(std::string_view text) {
@@ -122,18 +41,6 @@ CudnnVersion Behind(std::vector<int> numbers) {
   return VersionOf(std::move(numbers));
 }
 
-bool GlobFits(std::string_view glob, std::string_view text) {
-  if (glob.empty()) return text.empty();
-  if (glob[0] == '*') {
-    for (size_t skipped = 0; skipped <= text.size(); ++skipped) {
-      if (GlobFits(glob.substr(1), text.substr(skipped))) return true;
-    }
-    return false;
-  }
-  return !text.empty() && (glob[0] == '?' || glob[0] == text[0]) &&
-         GlobFits(glob.substr(1), text.substr(1));
-}
-
 bool HoldsFor(const Ban& ban, const ConvProblem& problem) {
   return (!ban.operation || *ban.operation == problem.operation()) &&
          (!ban.data_type || *ban.data_type == problem.data_type()) &&
@@ -142,47 +49,10 @@ bool HoldsFor(const Ban& ban, const ConvProblem& problem) {
 
 bool HoldsFor(const Ban& ban, const Environment& environment) {
   return ban.cudnn.Has(environment.cudnn) &&
-         (ban.gpu.empty() || GlobFits(ban.gpu, Slug(environment.gpu_model)));
+         (ban.gpu.empty() || fnmatch(ban.gpu.c_str(), Slug(environment.gpu_model).c_str(), 0) == 0);
 }
 
 }  // namespace
-
-absl::StatusOr<CandidatePattern> CandidatePattern::Parse(std::string_view text) {
-  if (text.size() > kMostText) return absl::InvalidArgumentError("must be at most 1024 bytes");
-  CandidatePattern pattern;
-  const absl::Status read = ReadPattern(text, &pattern);
-  if (read.ok()) return pattern;
-  return absl::InvalidArgumentError(
-      Concat("must be a candidate in which * stands for any number, such as eng47, eng47,k2=* or "
-             "legacy:*, is ",
-             Quote(text), ": ", std::string(read.message())));
-}
-
-std::string CandidatePattern::ToText() const {
-  if (api == Api::kLegacy) {
-    std::string text = number ? Concat("legacy:algo", *number) : "legacy:*";
-    if (math_type) AppendTo(&text, ",math", *math_type);
-    return text;
-  }
-  std::string text = number ? Concat("graph:eng", *number) : "graph:*";
-  for (const auto& [type, setting] : knobs) AppendTo(&text, ",k", type, "=", NumberText(setting));
-  return text;
-}
-
-bool CandidatePattern::Fits(const CandidateId& candidate) const {
-  if (ApiOf(candidate) != api) return false;
-  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&candidate)) {
-    return (!number || *number == legacy->algorithm) &&
-           (!math_type || *math_type == legacy->math_type);
-  }
-  const EngineConfig& config = std::get<EngineConfig>(candidate);
-  if (number && *number != config.engine_index) return false;
-  return std::all_of(knobs.begin(), knobs.end(), [&config](const auto& knob) {
-    return std::any_of(config.knobs.begin(), config.knobs.end(), [&knob](const auto& set) {
-      return set.first == knob.first && (!knob.second || *knob.second == set.second);
-    });
-  });
-}
 
 absl::StatusOr<CudnnRange> CudnnRange::Parse(std::string_view text) {
   constexpr size_t kMostRange = 64;
@@ -190,10 +60,10 @@ absl::StatusOr<CudnnRange> CudnnRange::Parse(std::string_view text) {
   if (text.empty()) return range;
   if (text.size() > kMostRange) return absl::InvalidArgumentError("must be at most 64 bytes");
   const auto from = [&range](const CudnnVersion& version) {
-    if (Order(range.start) < Order(version)) range.start = version;
+    if (range.start < version) range.start = version;
   };
   const auto until = [&range](const CudnnVersion& version) {
-    if (!range.end || Order(version) < Order(*range.end)) range.end = version;
+    if (!range.end || version < *range.end) range.end = version;
   };
   for (std::string_view part : Split(text, ',')) {
     part = Strip(part);
@@ -215,7 +85,7 @@ absl::StatusOr<CudnnRange> CudnnRange::Parse(std::string_view text) {
     if (relation == kLess) until(VersionOf(numbers));
     if (relation == kLessOrEqual || relation == kEqual) until(Behind(numbers));
   }
-  if (range.end && Order(*range.end) <= Order(range.start)) {
+  if (range.end && *range.end <= range.start) {
     return absl::InvalidArgumentError(Concat("no version is ", Quote(text)));
   }
   return range;
@@ -229,7 +99,7 @@ std::string CudnnRange::ToText() const {
 }
 
 bool CudnnRange::Has(const CudnnVersion& version) const {
-  return Order(start) <= Order(version) && (!end || Order(version) < Order(*end));
+  return start <= version && (!end || version < *end);
 }
 
 absl::StatusOr<std::string> ReadGpuGlob(std::string_view text) {

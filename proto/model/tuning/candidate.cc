@@ -27,26 +27,6 @@ std::string NameOrNumber(const std::string_view (&names)[N], int algorithm) {
   return Concat("ALGO_", algorithm);
 }
 
-absl::Status InvalidCandidate(std::string_view field, std::string_view rule) {
-  return absl::InvalidArgumentError(Concat("candidate: ", field, ": ", rule));
-}
-
-// Reads the number behind `prefix`, which must be there.
-absl::StatusOr<int64_t> ReadAfter(std::string_view token, std::string_view prefix, int64_t max) {
-  std::string_view digits = token;
-  if (!ConsumeFront(&digits, prefix)) {
-    return InvalidCandidate(prefix,
-                            Concat("expected ", prefix, " and a number, found ", Quote(token)));
-  }
-  int64_t value = 0;
-  const NumberError error = ReadInt64(digits, &value);
-  if (error != NumberError::kNone) return InvalidCandidate(prefix, NumberRule(error, digits));
-  if (value < 0 || value > max) {
-    return InvalidCandidate(prefix, Concat("must be from 0 to ", max, ", is ", value));
-  }
-  return value;
-}
-
 // What comes before the separator, or all; takes it and the separator off `text`.
 std::string_view TakeToken(std::string_view* text, char separator) {
   const size_t end = text->find(separator);
@@ -55,47 +35,98 @@ std::string_view TakeToken(std::string_view* text, char separator) {
   return token;
 }
 
-absl::StatusOr<CandidateId> ParseEngineConfig(std::string_view text) {
-  EngineConfig config;
-  config.knobs.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), ',')));
-  bool more = text.find(',') != std::string_view::npos;
-  ASSIGN_OR_RETURN(config.engine_index,
-                   ReadAfter(TakeToken(&text, ','), "eng", std::numeric_limits<int64_t>::max()));
-  while (more) {
-    more = text.find(',') != std::string_view::npos;
-    const std::string_view knob = TakeToken(&text, ',');
-    const size_t equals = knob.find('=');
-    if (equals == std::string_view::npos || knob.find('=', equals + 1) != std::string_view::npos) {
-      return InvalidCandidate("knob", Concat("expected k<type>=<setting>, found ", Quote(knob)));
-    }
-    const std::string_view name = knob.substr(0, equals);
-    const std::string_view digits = knob.substr(equals + 1);
-    ASSIGN_OR_RETURN(const int64_t type, ReadAfter(name, "k", std::numeric_limits<int>::max()));
-    int64_t setting = 0;
-    const NumberError error = ReadInt64(digits, &setting);
-    if (error != NumberError::kNone) return InvalidCandidate(name, NumberRule(error, digits));
-    config.knobs.emplace_back(static_cast<int>(type), setting);
-  }
-  std::sort(config.knobs.begin(), config.knobs.end());
-  const auto doubled =
-      std::adjacent_find(config.knobs.begin(), config.knobs.end(),
-                         [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (doubled != config.knobs.end()) {
-    return InvalidCandidate(Concat("k", doubled->first), "given twice");
-  }
-  return config;
-}
+// Reads the text form of a candidate, in which numbers may be `*` for patterns alone.
+class TextReader {
+ public:
+  explicit TextReader(bool patterns) : patterns_(patterns) {}
 
-absl::StatusOr<CandidateId> ParseLegacyAlgorithm(std::string_view text) {
-  const std::vector<std::string_view> tokens = Split(text, ',');
-  if (tokens.size() != 2) {
-    return InvalidCandidate("legacy", Concat("expected algo<n>,math<n>, found ", Quote(text)));
+  absl::Status Read(std::string_view text, CandidatePattern* out) const {
+    if (ConsumeFront(&text, "legacy:")) return ReadLegacy(text, out);
+    if (ConsumeFront(&text, "graph:") || (patterns_ && text.starts_with("eng"))) {
+      return ReadGraph(text, out);
+    }
+    return absl::InvalidArgumentError(patterns_ ? "expected eng, graph: or legacy: in front"
+                                                : "expected graph: or legacy: in front");
   }
-  constexpr int64_t kMax = std::numeric_limits<int>::max();
-  ASSIGN_OR_RETURN(const int64_t algorithm, ReadAfter(tokens[0], "algo", kMax));
-  ASSIGN_OR_RETURN(const int64_t math_type, ReadAfter(tokens[1], "math", kMax));
-  return LegacyAlgorithm{static_cast<int>(algorithm), static_cast<int>(math_type)};
-}
+
+ private:
+  // Numbers of knob types, algorithms and math types have at most kShort bits, of engines kLong.
+  static constexpr int kShort = 31;
+  static constexpr int kLong = 63;
+
+  std::string_view OrAny() const { return patterns_ ? " or *" : ""; }
+
+  // The number behind `name`; nullopt: `*`.
+  absl::Status ReadNumber(std::string_view text, std::string_view name, int bits,
+                          std::optional<int64_t>* out) const {
+    std::string_view rest = text;
+    if (ConsumeFront(&rest, name)) {
+      if (patterns_ && rest == "*") return absl::OkStatus();
+      int64_t value = 0;
+      const auto most = static_cast<int64_t>((uint64_t{1} << bits) - 1);
+      if (ReadInt64(rest, &value) == NumberError::kNone && value >= 0 && value <= most) {
+        *out = value;
+        return absl::OkStatus();
+      }
+    }
+    return absl::InvalidArgumentError(Concat("expected ", name, " and a number from 0 to 2^", bits,
+                                             "-1", OrAny(), ", found ", Quote(text)));
+  }
+
+  absl::Status ReadKnob(std::string_view text, CandidatePattern* out) const {
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos) {
+      return absl::InvalidArgumentError(
+          Concat("expected k<type>=<number", OrAny(), ">, found ", Quote(text)));
+    }
+    std::optional<int64_t> type;
+    RETURN_IF_ERROR(ReadNumber(text.substr(0, equals), "k", kShort, &type));
+    if (!type) return absl::InvalidArgumentError("the type of a knob must be a number");
+    const std::string_view setting = text.substr(equals + 1);
+    std::optional<int64_t>& value = out->knobs.emplace_back(static_cast<int>(*type), 0).second;
+    if (patterns_ && setting == "*") {
+      value.reset();
+    } else if (ReadInt64(setting, &*value) != NumberError::kNone) {
+      return absl::InvalidArgumentError(
+          Concat("expected k", *type, "=<number of 64 bits", OrAny(), ">, found ", Quote(text)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadGraph(std::string_view text, CandidatePattern* out) const {
+    out->knobs.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), ',')));
+    bool more = text.find(',') != std::string_view::npos;
+    const std::string_view engine = TakeToken(&text, ',');
+    if (!patterns_ || engine != "*") {
+      RETURN_IF_ERROR(ReadNumber(engine, "eng", kLong, &out->number));
+    }
+    while (more) {
+      more = text.find(',') != std::string_view::npos;
+      RETURN_IF_ERROR(ReadKnob(TakeToken(&text, ','), out));
+    }
+    std::sort(out->knobs.begin(), out->knobs.end());
+    const auto doubled =
+        std::adjacent_find(out->knobs.begin(), out->knobs.end(),
+                           [](const auto& a, const auto& b) { return a.first == b.first; });
+    if (doubled == out->knobs.end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(Concat("k", doubled->first, " is given twice"));
+  }
+
+  absl::Status ReadLegacy(std::string_view text, CandidatePattern* out) const {
+    out->api = Api::kLegacy;
+    const auto commas = std::count(text.begin(), text.end(), ',');
+    if (commas > 1 || (!patterns_ && commas == 0)) {
+      return absl::InvalidArgumentError(Concat("expected algo<n>,math<n>, found ", Quote(text)));
+    }
+    const std::string_view algorithm = TakeToken(&text, ',');
+    if (!patterns_ || algorithm != "*") {
+      RETURN_IF_ERROR(ReadNumber(algorithm, "algo", kShort, &out->number));
+    }
+    return commas == 0 ? absl::OkStatus() : ReadNumber(text, "math", kShort, &out->math_type);
+  }
+
+  const bool patterns_;
+};
 
 bool IsListed(const Candidate& candidate, Api api) {
   return candidate.heuristic_rank >= 0 && (api == Api::kAny || ApiOf(candidate.id) == api);
@@ -114,11 +145,62 @@ std::string ToText(const CandidateId& id) {
 }
 
 absl::StatusOr<CandidateId> ParseCandidateId(std::string_view text) {
-  if (text.size() > 4096) return InvalidCandidate("text", "must be at most 4096 bytes");
-  std::string_view rest = text;
-  if (ConsumeFront(&rest, "graph:")) return ParseEngineConfig(rest);
-  if (ConsumeFront(&rest, "legacy:")) return ParseLegacyAlgorithm(rest);
-  return InvalidCandidate("text", Concat("must start with graph: or legacy:, is ", Quote(text)));
+  constexpr size_t kMostText = 4096;
+  CandidatePattern read;
+  const absl::Status status = text.size() <= kMostText
+                                  ? TextReader(/*patterns=*/false).Read(text, &read)
+                                  : absl::InvalidArgumentError("must be at most 4096 bytes");
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(
+        Concat("candidate: is ", Quote(text), ": ", status.message()));
+  }
+  if (read.api == Api::kLegacy) {
+    return LegacyAlgorithm{static_cast<int>(*read.number), static_cast<int>(*read.math_type)};
+  }
+  EngineConfig config{*read.number, {}};
+  config.knobs.reserve(read.knobs.size());
+  for (const auto& [type, setting] : read.knobs) config.knobs.emplace_back(type, *setting);
+  return config;
+}
+
+absl::StatusOr<CandidatePattern> CandidatePattern::Parse(std::string_view text) {
+  constexpr size_t kMostText = 1024;
+  if (text.size() > kMostText) return absl::InvalidArgumentError("must be at most 1024 bytes");
+  CandidatePattern pattern;
+  const absl::Status read = TextReader(/*patterns=*/true).Read(text, &pattern);
+  if (read.ok()) return pattern;
+  return absl::InvalidArgumentError(
+      Concat("must be a candidate in which * stands for any number, such as eng47, eng47,k2=* or "
+             "legacy:*, is ",
+             Quote(text), ": ", read.message()));
+}
+
+std::string CandidatePattern::ToText() const {
+  if (api == Api::kLegacy) {
+    std::string text = number ? Concat("legacy:algo", *number) : "legacy:*";
+    if (math_type) AppendTo(&text, ",math", *math_type);
+    return text;
+  }
+  std::string text = number ? Concat("graph:eng", *number) : "graph:*";
+  for (const auto& [type, setting] : knobs) {
+    AppendTo(&text, ",k", type, "=", setting ? Concat(*setting) : "*");
+  }
+  return text;
+}
+
+bool CandidatePattern::Fits(const CandidateId& candidate) const {
+  if (ApiOf(candidate) != api) return false;
+  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&candidate)) {
+    return (!number || *number == legacy->algorithm) &&
+           (!math_type || *math_type == legacy->math_type);
+  }
+  const EngineConfig& config = std::get<EngineConfig>(candidate);
+  if (number && *number != config.engine_index) return false;
+  return std::all_of(knobs.begin(), knobs.end(), [&config](const auto& knob) {
+    return std::any_of(config.knobs.begin(), config.knobs.end(), [&knob](const auto& set) {
+      return set.first == knob.first && (!knob.second || *knob.second == set.second);
+    });
+  });
 }
 
 std::string LegacyAlgorithmName(Operation operation, int algorithm) {

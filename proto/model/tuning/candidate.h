@@ -43,6 +43,22 @@ inline Api ApiOf(const CandidateId& id) {
   return std::holds_alternative<EngineConfig>(id) ? Api::kGraph : Api::kLegacy;
 }
 
+// Candidates by the start of their text form, in which any number may be `*`. A knob
+// that is not named may be anything, and so may a math type. Value type.
+struct CandidatePattern {
+  Api api = Api::kGraph;                                      // never kAny
+  std::optional<int64_t> number;                              // engine or algorithm; nullopt: any
+  std::vector<std::pair<int, std::optional<int64_t>>> knobs;  // by type; nullopt: any setting
+  std::optional<int64_t> math_type;                           // legacy API alone; nullopt: any
+
+  // Reads "eng47", "graph:eng47,k2=*,k3=0", "graph:*", "legacy:algo1", "legacy:*,math2".
+  static absl::StatusOr<CandidatePattern> Parse(std::string_view text);
+  // With "graph:" or "legacy:" in front, knobs by ascending type.
+  std::string ToText() const;
+  bool Fits(const CandidateId& candidate) const;
+  friend bool operator==(const CandidatePattern&, const CandidatePattern&) = default;
+};
+
 // The time of a candidate in one launch mode and cache state, in microseconds. Value
 // type.
 struct TimeSummary {

@@ -2,18 +2,12 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
+#include "convtune/v1/record.pb.h"
 #include "proto/base/strings.h"
+#include "proto/model/enum_words.h"
 
 namespace convtune {
-namespace {
-
-std::string Join(const std::vector<std::string>& parts) {
-  std::string joined;
-  for (const std::string& part : parts) AppendTo(&joined, joined.empty() ? "" : ", ", part);
-  return joined;
-}
-
-}  // namespace
 
 void Merge(const Conditions& look, Conditions* conditions) {
   conditions->self_check |= look.self_check;
@@ -43,7 +37,8 @@ std::vector<std::string> Marks(const Conditions& conditions) {
   if (conditions.mps) marks.push_back("contended: an MPS server has the GPU");
   if (conditions.throttled()) {
     marks.push_back(
-        Concat("throttled: ", Join(ClockReasonNames(conditions.clock_reasons & kThrottleReasons))));
+        Concat("throttled: ",
+               absl::StrJoin(ClockReasonNames(conditions.clock_reasons & kThrottleReasons), ", ")));
   }
   if (conditions.ecc_errors > 0) {
     marks.push_back(Concat("uncorrected ECC errors: ", conditions.ecc_errors));
@@ -52,21 +47,11 @@ std::vector<std::string> Marks(const Conditions& conditions) {
 }
 
 std::vector<std::string> ClockReasonNames(uint32_t reasons) {
-  static constexpr struct {
-    ClockReason reason;
-    const char* name;
-  } kNames[] = {{ClockReason::kIdle, "idle"},
-                {ClockReason::kApplicationClocks, "application clocks"},
-                {ClockReason::kPowerCap, "power cap"},
-                {ClockReason::kHardwareSlowdown, "hardware slowdown"},
-                {ClockReason::kSyncBoost, "sync boost"},
-                {ClockReason::kThermalSlowdown, "thermal slowdown"},
-                {ClockReason::kHardwareThermalSlowdown, "hardware thermal slowdown"},
-                {ClockReason::kPowerBrake, "power brake"},
-                {ClockReason::kDisplayClocks, "display clocks"}};
+  const google::protobuf::EnumDescriptor& type = *v1::ClockReason_descriptor();
   std::vector<std::string> names;
-  for (const auto& [reason, name] : kNames) {
-    if ((reasons & static_cast<uint32_t>(reason)) != 0) names.emplace_back(name);
+  for (int i = 0; i < type.value_count(); ++i) {
+    const int bit = type.value(i)->number();
+    if ((reasons & static_cast<uint32_t>(bit)) != 0) names.push_back(EnumWord(type, bit, ' '));
   }
   return names;
 }

@@ -1,6 +1,5 @@
 #include "proto/model/tuning/self_check.h"
 
-#include <array>
 #include <utility>
 
 #include "proto/base/strings.h"
@@ -8,12 +7,18 @@
 namespace convtune {
 namespace {
 
-constexpr std::array<std::pair<SelfCheckBit, const char*>, 5> kInstruments = {
-    {{SelfCheckBit::kBlockingKernel, "blocking_kernel"},
-     {SelfCheckBit::kClock, "clock"},
-     {SelfCheckBit::kCaches, "caches"},
-     {SelfCheckBit::kChecker, "checker"},
-     {SelfCheckBit::kCaptures, "captures"}}};
+struct Instrument {
+  SelfCheckBit bit;
+  const char* name;
+  bool SelfCheck::*works;
+};
+
+constexpr Instrument kInstruments[] = {
+    {SelfCheckBit::kBlockingKernel, "blocking_kernel", &SelfCheck::blocking_kernel},
+    {SelfCheckBit::kClock, "clock", &SelfCheck::clock},
+    {SelfCheckBit::kCaches, "caches", &SelfCheck::caches},
+    {SelfCheckBit::kChecker, "checker", &SelfCheck::checker},
+    {SelfCheckBit::kCaptures, "captures", &SelfCheck::captures}};
 
 constexpr uint32_t Bit(SelfCheckBit bit) { return static_cast<uint32_t>(bit); }
 
@@ -21,7 +26,7 @@ using NamedBits = std::vector<std::pair<uint32_t, std::string>>;
 
 NamedBits MakeNames() {
   NamedBits names;
-  for (const auto& [bit, name] : kInstruments) names.emplace_back(Bit(bit), name);
+  for (const Instrument& one : kInstruments) names.emplace_back(Bit(one.bit), one.name);
   for (const Api api : {Api::kGraph, Api::kLegacy}) {
     for (const Operation operation :
          {Operation::kFwd, Operation::kBwdData, Operation::kBwdFilter}) {
@@ -46,24 +51,18 @@ const NamedBits& Names() {
 uint32_t ToMask(const SelfCheck& check) {
   if (!check.known) return 0;
   uint32_t mask = Bit(SelfCheckBit::kRun);
-  if (!check.blocking_kernel) mask |= Bit(SelfCheckBit::kBlockingKernel);
-  if (!check.clock) mask |= Bit(SelfCheckBit::kClock);
-  if (!check.caches) mask |= Bit(SelfCheckBit::kCaches);
-  if (!check.checker) mask |= Bit(SelfCheckBit::kChecker);
-  if (!check.captures) mask |= Bit(SelfCheckBit::kCaptures);
+  for (const Instrument& one : kInstruments) {
+    if (!(check.*one.works)) mask |= Bit(one.bit);
+  }
   return mask;
 }
 
 SelfCheck SelfCheckOfMask(uint32_t mask) {
   SelfCheck check;
-  if ((mask & Bit(SelfCheckBit::kRun)) == 0) return check;
-  const auto works = [mask](SelfCheckBit bit) { return (mask & Bit(bit)) == 0; };
-  check.known = true;
-  check.blocking_kernel = works(SelfCheckBit::kBlockingKernel);
-  check.clock = works(SelfCheckBit::kClock);
-  check.caches = works(SelfCheckBit::kCaches);
-  check.checker = works(SelfCheckBit::kChecker);
-  check.captures = works(SelfCheckBit::kCaptures);
+  check.known = (mask & Bit(SelfCheckBit::kRun)) != 0;
+  for (const Instrument& one : kInstruments) {
+    if (check.known) check.*one.works = (mask & Bit(one.bit)) == 0;
+  }
   return check;
 }
 
@@ -75,7 +74,7 @@ uint32_t SelfCheckBits() {
 
 uint32_t SelfCheckSteps() {
   uint32_t bits = 0;
-  for (const auto& [bit, name] : kInstruments) bits |= Bit(bit);
+  for (const Instrument& one : kInstruments) bits |= Bit(one.bit);
   return bits;
 }
 

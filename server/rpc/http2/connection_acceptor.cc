@@ -1,8 +1,6 @@
 #include "server/rpc/http2/connection_acceptor.h"
 
 #include <grpc/grpc_security.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <utility>
@@ -71,9 +69,6 @@ absl::Status ConnectionAcceptor::Prepare(const std::vector<ListenAddress>& addre
     } else {
       ASSIGN_OR_RETURN(std::string bound,
                        listener_.AddTcp(address.target, {false, [this, by_certificate](int fd) {
-                                                           const int on = 1;
-                                                           setsockopt(fd, IPPROTO_TCP, TCP_NODELAY,
-                                                                      &on, sizeof(on));
                                                            Give(fd, by_certificate);
                                                          }}));
       addresses_.push_back(std::move(bound));

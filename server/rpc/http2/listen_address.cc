@@ -129,8 +129,4 @@ absl::Status PrepareSocketPath(const std::string& path) {
   return absl::OkStatus();
 }
 
-ScopedSocketUmask::ScopedSocketUmask() : previous_(umask(0117)) {}
-
-ScopedSocketUmask::~ScopedSocketUmask() { umask(previous_); }
-
 }  // namespace convtune::rpc::http2

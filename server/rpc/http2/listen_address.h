@@ -30,19 +30,4 @@ struct ListenAddress {
 // one's (sticky, as /tmp) subfolder that belongs to another user.
 absl::Status PrepareSocketPath(const std::string& path);
 
-// Files made while this lives get no permissions for other users, and those of
-// a socket (0660) none to execute: a socket thus never exists with more. The
-// mask is the whole process's: other threads' files get less too. Not
-// thread-safe.
-class ScopedSocketUmask {
- public:
-  ScopedSocketUmask();
-  ~ScopedSocketUmask();
-  ScopedSocketUmask(const ScopedSocketUmask&) = delete;
-  ScopedSocketUmask& operator=(const ScopedSocketUmask&) = delete;
-
- private:
-  unsigned previous_;
-};
-
 }  // namespace convtune::rpc::http2

@@ -22,7 +22,6 @@
 #include "absl/time/time.h"
 #include "proto/base/status_macros.h"
 #include "server/logging/log.h"
-#include "server/rpc/http2/listen_address.h"
 
 namespace convtune::rpc::http2 {
 namespace {
@@ -72,6 +71,7 @@ int Bind(const addrinfo& info, UniqueFd* out) {
   const int only_v6 = 0;
   if (fd.get() < 0) return errno;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  // Its connections inherit it.
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   if (info.ai_family == AF_INET6) {
     setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof(only_v6));
@@ -108,13 +108,13 @@ absl::Status Listener::AddUnix(const std::string& path, mode_t mode, Target targ
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  {
-    const ScopedSocketUmask mask;
-    if (bind(made->fd.get(), reinterpret_cast<const sockaddr*>(&address),  // NOLINT
-             sizeof(address)) != 0) {
-      return CannotListen(path, errno);
-    }
-  }
+  // The file never exists with more permissions. The mask is the whole process's.
+  const mode_t before = umask(0117);
+  const int bound = bind(made->fd.get(), reinterpret_cast<const sockaddr*>(&address),  // NOLINT
+                         sizeof(address));
+  const int error = errno;
+  umask(before);
+  if (bound != 0) return CannotListen(path, error);
   struct stat info {};
   if (chmod(path.c_str(), mode) != 0 || lstat(path.c_str(), &info) != 0 ||
       listen(made->fd.get(), kBacklog) != 0) {

@@ -55,18 +55,10 @@ Environment FieldChecker::Program(const v1::Environment& program) {
   CheckEnum("program.library_configuration",
             *google::protobuf::GetEnumDescriptor<v1::LibraryConfiguration>(),
             static_cast<int>(program.library_configuration()));
-  ProgramTexts texts;
-  texts.profile = program.profile();
-  texts.gpu_model = program.gpu_model();
-  texts.compute_capability = program.compute_capability();
-  texts.sm_count = program.sm_count();
-  texts.mig_profile = program.mig_profile();
-  texts.cudnn_version = program.cudnn_version();
-  texts.library = static_cast<LibraryConfiguration>(program.library_configuration());
-  Length("program.gpu_model", texts.gpu_model, 0, kMaxModelLength);
-  Length("program.mig_profile", texts.mig_profile, 0, kMaxModelLength);
+  Length("program.gpu_model", program.gpu_model(), 0, kMaxModelLength);
+  Length("program.mig_profile", program.mig_profile(), 0, kMaxModelLength);
   std::vector<Violation> violations;
-  std::optional<Environment> read = ReadProgram(texts, &violations);
+  std::optional<Environment> read = ReadProgram(program, &violations);
   for (Violation& violation : violations) {
     Add(absl::StrCat("program.", violation.field), std::move(violation.rule));
   }
@@ -81,18 +73,9 @@ void FieldChecker::JobName(std::string_view value) {
   }
 }
 
-int FieldChecker::PageSize(int value) {
-  Require(value >= 0, "page_size", absl::StrCat("must not be negative, is ", value));
-  return value == 0 ? kDefaultPageSize : std::min(value, kMaxPageSize);
-}
-
-PageArgs FieldChecker::Page(int size, const std::string& token) {
-  PageSize(size);
+void FieldChecker::Page(int size, std::string_view token) {
+  Require(size >= 0, "page_size", absl::StrCat("must not be negative, is ", size));
   PageToken(token);
-  PageArgs page;
-  if (size > 0) page.size = static_cast<size_t>(size);
-  page.token = token;
-  return page;
 }
 
 void FieldChecker::PageToken(std::string_view value) {

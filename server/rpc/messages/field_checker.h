@@ -16,13 +16,10 @@
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/violation.h"
-#include "server/rpc/messages/page.h"
 
 namespace convtune::rpc::messages {
 
 inline constexpr int kMaxProblemsPerRequest = 10000;
-inline constexpr int kDefaultPageSize = 100;
-inline constexpr int kMaxPageSize = 1000;
 
 // Collects the violations of one request. `field` is always the path that a
 // violation is to name. Not thread-safe.
@@ -36,12 +33,10 @@ class FieldChecker : public FieldRules {
   Environment Program(const v1::Environment& program);
   // Field "name".
   void JobName(std::string_view value);
-  // Field "page_size"; returns the size to use: at most kMaxPageSize.
-  int PageSize(int value);
-  // Field "page_size" of a list whose pages have no most; "page_token".
-  PageArgs Page(int size, const std::string& token);
   // Field "page_token".
   void PageToken(std::string_view value);
+  // Fields "page_size" and "page_token".
+  void Page(int size, std::string_view token);
   std::optional<absl::Duration> Duration(std::string_view field,
                                          const google::protobuf::Duration& value,
                                          absl::Duration low, absl::Duration high);

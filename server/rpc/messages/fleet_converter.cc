@@ -26,23 +26,22 @@ v1::OutboxId OutboxIdToProto(const db::OutboxId& id) {
 
 }  // namespace
 
-std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,
-                                       std::vector<Violation>* violations) {
-  FieldChecker checker(violations);
-  checker.Range("max_rows", request.max_rows(), 0, kMostRows);
-  if (!checker.ok()) return std::nullopt;
-  const int rows = request.max_rows() == 0 ? kDefaultRows : request.max_rows();
-  return ReadOutboxArgs{static_cast<size_t>(rows)};
+void CheckRules(const v1::ReadOutboxRequest& request, FieldChecker* check) {
+  check->Range("max_rows", request.max_rows(), 0, kMostRows);
 }
 
-std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,
-                                      std::vector<Violation>* violations) {
-  FieldChecker checker(violations);
-  checker.Require(request.ids_size() <= kMostIds, "ids", "must be at most 10,000");
-  if (!checker.ok()) return std::nullopt;
-  AckOutboxArgs args;
-  for (const v1::OutboxId& id : request.ids()) args.ids.push_back({id.epoch(), id.sequence()});
-  return args;
+void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check) {
+  check->Require(request.ids_size() <= kMostIds, "ids", "must be at most 10,000");
+}
+
+size_t OutboxRowsOf(const v1::ReadOutboxRequest& request) {
+  return static_cast<size_t>(request.max_rows() == 0 ? kDefaultRows : request.max_rows());
+}
+
+std::vector<db::OutboxId> OutboxIdsOf(const v1::AckOutboxRequest& request) {
+  std::vector<db::OutboxId> ids;
+  for (const v1::OutboxId& id : request.ids()) ids.push_back({id.epoch(), id.sequence()});
+  return ids;
 }
 
 std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
@@ -60,7 +59,6 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
       args.refused.push_back(absl::StrCat("tunings[", index, "].", why));
     }
   };
-  std::vector<db::bundle::BundleRefusal> refusals;
   for (int i = 0; i < request.tunings_size(); ++i) {
     const v1::Tuning& row = request.tunings(i);
     if (row.environment_number() < 1 || row.environment_number() > request.environments_size()) {
@@ -69,13 +67,11 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
     }
     const db::bundle::BundleEnvironmentRow& environment =
         environments[static_cast<size_t>(row.environment_number()) - 1];
-    refusals.clear();
     // Times are the fleet server's: this node's clock may be behind it.
-    std::optional<Tuning> tuning =
-        db::bundle::FromBundleTuning(row, environment, absl::InfiniteFuture(), &refusals);
-    if (!tuning.has_value()) {
-      const Violation& first = refusals.front().violation;
-      refuse(i, absl::StrCat(first.field, ": ", first.rule));
+    absl::StatusOr<Tuning> tuning =
+        db::bundle::FromBundleTuning(row, environment, absl::InfiniteFuture());
+    if (!tuning.ok()) {
+      refuse(i, std::string(tuning.status().message()));
       continue;
     }
     tuning->origin = Origin::kFleet;

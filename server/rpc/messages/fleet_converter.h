@@ -15,14 +15,6 @@
 
 namespace convtune::rpc::messages {
 
-struct ReadOutboxArgs {
-  size_t max_rows = 0;
-};
-
-struct AckOutboxArgs {
-  std::vector<db::OutboxId> ids;
-};
-
 // Tunings that keep every rule, of origin FLEET; and the others, in words.
 struct ApplyTuningsArgs {
   std::vector<db::TuningRecord> records;
@@ -32,13 +24,14 @@ struct ApplyTuningsArgs {
 inline void CheckRules(const v1::GetFleetStateRequest&, FieldChecker*) {}
 inline void CheckRules(const v1::RequeueOutboxRequest&, FieldChecker*) {}
 void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check);
-std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,
-                                       std::vector<Violation>* violations);
-std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,
-                                      std::vector<Violation>* violations);
+void CheckRules(const v1::ReadOutboxRequest& request, FieldChecker* check);
+void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check);
 std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
                                          std::vector<Violation>* violations);
 
+// The rows that a ReadOutbox asks for.
+size_t OutboxRowsOf(const v1::ReadOutboxRequest& request);
+std::vector<db::OutboxId> OutboxIdsOf(const v1::AckOutboxRequest& request);
 v1::FleetState ToProto(const db::OutboxStatus& status);
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page);
 v1::ApplyTuningsResponse ToProto(const commit::FleetCounts& counts,

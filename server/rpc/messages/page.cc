@@ -29,18 +29,28 @@ absl::StatusOr<std::vector<std::string>> ReadPageToken(const std::string& token,
   return texts;
 }
 
+std::string KeyToken(const TuningKey& last) {
+  return PageToken({last.environment_text, last.problem_text});
+}
+
+absl::StatusOr<TuningKey> ReadKeyToken(const std::string& token) {
+  if (token.empty()) return TuningKey();
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, ReadPageToken(token, 2));
+  return TuningKey{.problem_text = texts[1], .environment_text = texts[0]};
+}
+
 absl::StatusOr<size_t> FirstOfPage(const std::string& token, size_t rows,
                                    const std::function<std::string(size_t)>& key) {
   if (token.empty()) return 0;
   ASSIGN_OR_RETURN(const std::vector<std::string> texts, ReadPageToken(token, 2));
-  uint64_t place = 0;
-  if (!absl::SimpleAtoi(texts[0], &place) || place == 0) return BadToken();
+  uint64_t seen = 0;
+  if (!absl::SimpleAtoi(texts[0], &seen) || seen == 0) return BadToken();
   const std::string& last = texts[1];
-  if (place <= rows && key(place - 1) == last) return place;
+  if (seen <= rows && key(seen - 1) == last) return seen;
   for (size_t i = 0; i < rows; ++i) {
     if (key(i) == last) return i + 1;
   }
-  return std::min<size_t>(place - 1, rows);
+  return std::min<size_t>(seen - 1, rows);
 }
 
 }  // namespace convtune::rpc::messages

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/repeated_field.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/tuning/digest.h"
 
 namespace convtune::rpc::messages {
 
@@ -26,10 +27,19 @@ struct PageArgs {
   std::string token;                                 // empty: the first page
 };
 
+// A request's page. `size` 0: all that there is room for.
+inline PageArgs PageOf(int size, const std::string& token) {
+  return {size > 0 ? static_cast<size_t>(size) : PageArgs().size, token};
+}
+
 // Any texts without newlines as a token, and back. INVALID_ARGUMENT: it is none of
 // `count` texts.
 std::string PageToken(const std::vector<std::string>& texts);
 absl::StatusOr<std::vector<std::string>> ReadPageToken(const std::string& token, size_t count);
+
+// The token of the page behind a tuning's key, and back: an empty key for the first page.
+std::string KeyToken(const TuningKey& last);
+absl::StatusOr<TuningKey> ReadKeyToken(const std::string& token);
 
 // Puts `make(0)`, `make(1)`, ... into a reply, up to `rows` of them or up to
 // kMaxPageBytes, one at least. Returns how many it put.
@@ -47,8 +57,8 @@ size_t AddRows(size_t rows, const Make& make, google::protobuf::RepeatedPtrField
 }
 
 // The index of the first row of the page. `key(i)` tells a row from all others: a
-// page begins behind the row that the last one ended with, or at its place where
-// that row is gone.
+// page begins behind the row that the last one ended with. Where that row is gone, it
+// begins with the row that now has its index.
 absl::StatusOr<size_t> FirstOfPage(const std::string& token, size_t rows,
                                    const std::function<std::string(size_t)>& key);
 

@@ -15,6 +15,19 @@
 namespace convtune::rpc::messages {
 namespace {
 
+constexpr bool IsSame(lookup::MissReason ours, v1::MissReason theirs) {
+  return static_cast<int>(ours) == static_cast<int>(theirs);
+}
+static_assert(IsSame(lookup::MissReason::kNotFound, v1::MISS_REASON_NOT_FOUND));
+static_assert(IsSame(lookup::MissReason::kInsufficientEvidence,
+                     v1::MISS_REASON_INSUFFICIENT_EVIDENCE));
+static_assert(IsSame(lookup::MissReason::kNoCandidate, v1::MISS_REASON_NO_CANDIDATE));
+static_assert(IsSame(lookup::MissReason::kTuningFailed, v1::MISS_REASON_TUNING_FAILED));
+static_assert(IsSame(lookup::MissReason::kNoDevice, v1::MISS_REASON_NO_DEVICE));
+static_assert(IsSame(lookup::MissReason::kOtherEnvironment, v1::MISS_REASON_OTHER_ENVIRONMENT));
+static_assert(IsSame(lookup::MissReason::kTooOld, v1::MISS_REASON_TOO_OLD));
+static_assert(lookup::kMissReasons == v1::MissReason_ARRAYSIZE, "and there is no other");
+
 void AddOutput(const Candidate& candidate, Operation operation, v1::Candidate* message) {
   message->set_text(ToText(candidate.id));
   message->set_deterministic(candidate.deterministic());
@@ -29,6 +42,10 @@ void AddOutput(const Candidate& candidate, Operation operation, v1::Candidate* m
 Operation OperationOf(const TuningKey& key) {
   const std::string_view text = key.problem_text;
   return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
+}
+
+std::string EnvironmentName(const TuningKey& key) {
+  return Environment::Parse(key.environment_text).value_or(Environment()).Name();
 }
 
 tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
@@ -179,19 +196,21 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
   return out;
 }
 
-v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::EnvironmentInfo& environment) {
+v1::Tuning ToProto(const lookup::IndexedTuning& indexed,
+                   const tuner::EnvironmentInfo& environment) {
+  const lookup::KeptTuning& kept = indexed.tuning;
   Tuning listed;
-  listed.evidence = summary.evidence;
-  listed.origin = summary.origin;
-  listed.tune_time = summary.tune_time;
-  listed.elapsed = summary.elapsed;
-  listed.incomplete_reasons = summary.incomplete_reasons;
-  listed.incomplete_message = summary.incomplete_message;
+  listed.evidence = kept.evidence;
+  listed.origin = kept.origin;
+  listed.tune_time = kept.tune_time;
+  listed.elapsed = kept.elapsed;
+  listed.incomplete_reasons = kept.incomplete_reasons;
+  listed.incomplete_message = kept.incomplete_message;
   v1::Tuning out;
   convtune::Fill(listed, /*with_samples=*/false, &out);
-  AddKey(summary.key, environment, &out);
-  out.set_candidate_count(summary.candidate_count);
-  out.set_winner(summary.winner);
+  AddKey(kept.key.Whole(), environment, &out);
+  out.set_candidate_count(indexed.candidate_count);
+  out.set_winner(indexed.Winner());
   return out;
 }
 
@@ -230,10 +249,10 @@ v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page) {
   return out;
 }
 
-v1::PinRecord ToProto(const Pin& pin, std::string_view environment) {
+v1::PinRecord ToProto(const Pin& pin) {
   v1::PinRecord out;
   out.set_problem_text(pin.key.problem_text);
-  out.set_environment(std::string(environment));
+  out.set_environment(EnvironmentName(pin.key));
   out.set_candidate(ToText(pin.candidate));
   out.set_reason(pin.reason);
   *out.mutable_create_time() = ToProto(pin.create_time);

@@ -20,6 +20,8 @@ using convtune::ToProto;
 
 // The problem's text begins with it.
 Operation OperationOf(const TuningKey& key);
+// The short name of the key's environment; that of an empty one if the text cannot be read.
+std::string EnvironmentName(const TuningKey& key);
 
 // The one of `known` with that key text; what the text says if there is none.
 tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
@@ -33,11 +35,11 @@ v1::Quarantine ToProto(const QuarantineEntry& entry);
 void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message);
 // With all candidates and samples.
 v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment);
-v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::EnvironmentInfo& environment);
+// Without candidates.
+v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const tuner::EnvironmentInfo& environment);
 v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
 v1::TuningJob ToProto(const jobs::JobSnapshot& job);
-// `environment` is the environment's name.
-v1::PinRecord ToProto(const Pin& pin, std::string_view environment);
+v1::PinRecord ToProto(const Pin& pin);
 v1::CreateBanResponse ToProto(const tuner::CreatedBan& created);
 // Adds what `bans`, those of the tuning's key, make of it.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);

@@ -7,10 +7,6 @@
 namespace convtune::rpc::messages {
 namespace {
 
-std::string EnvironmentName(const TuningKey& key) {
-  return Environment::Parse(key.environment_text).value_or(Environment()).Name();
-}
-
 v1::Portfolio PortfolioToProto(const Portfolio& portfolio) {
   constexpr struct {
     uint32_t bit;
@@ -82,19 +78,9 @@ v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
   };
   const size_t added = AddRows(diff.changes.size(), make, out.mutable_changes());
   if (added > 0 && (added < diff.changes.size() || diff.more)) {
-    const TuningKey& last = diff.changes[added - 1].after.key;
-    out.set_next_page_token(PageToken({last.environment_text, last.problem_text}));
+    out.set_next_page_token(KeyToken(diff.changes[added - 1].after.key));
   }
   return out;
-}
-
-absl::StatusOr<TuningKey> ReadDiffToken(const std::string& token) {
-  if (token.empty()) return TuningKey();
-  ASSIGN_OR_RETURN(std::vector<std::string> texts, ReadPageToken(token, 2));
-  TuningKey key;
-  key.environment_text = std::move(texts[0]);
-  key.problem_text = std::move(texts[1]);
-  return key;
 }
 
 absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,
@@ -121,31 +107,6 @@ absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page
         return wanted[i].key.environment_text + " " + wanted[i].key.problem_text;
       },
       make, out->mutable_wanted(), out->mutable_next_page_token());
-}
-
-v1::Publication ToProto(const release::PublicationStatus& status) {
-  v1::Publication out;
-  out.set_folder(status.folder);
-  if (status.publish_time.has_value()) *out.mutable_publish_time() = ToProto(*status.publish_time);
-  out.set_error(status.error);
-  out.set_release(status.release);
-  out.set_canary_release(status.canary_release);
-  out.set_canary_permille(status.canary_permille);
-  out.set_choice_count(status.choice_count);
-  out.set_carried_count(status.carried_count);
-  out.set_waiting_changes(status.waiting_changes);
-  out.set_auto_promote_held(status.auto_promote_held);
-  out.set_publish_evidence(static_cast<v1::Evidence>(status.floor));
-  out.set_below_evidence_count(status.below_floor_count);
-  out.set_wanted_count(status.wanted_count);
-  out.set_wanted_elsewhere_count(status.wanted_elsewhere_count);
-  out.set_socket(status.socket);
-  out.set_socket_error(status.socket_error);
-  out.set_datagrams_received(status.datagrams.received);
-  out.set_datagrams_malformed(status.datagrams.malformed);
-  out.set_misses(status.datagrams.misses);
-  out.set_observed(status.datagrams.observed);
-  return out;
 }
 
 }  // namespace convtune::rpc::messages

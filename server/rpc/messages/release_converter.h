@@ -20,8 +20,5 @@ absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page
                   const std::function<bool(const std::string&)>& has_device,
                   v1::ListWantedResponse* out);
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
-// The change that a page of DiffReleases begins behind; an empty key for the first.
-absl::StatusOr<TuningKey> ReadDiffToken(const std::string& token);
-v1::Publication ToProto(const release::PublicationStatus& status);
 
 }  // namespace convtune::rpc::messages

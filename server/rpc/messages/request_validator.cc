@@ -1,5 +1,6 @@
 #include "server/rpc/messages/request_validator.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -16,6 +17,8 @@ namespace {
 constexpr size_t kMaxRequestIdLength = 128;
 constexpr int kMaxRows = 10000;
 constexpr int kDefaultRows = 1000;
+constexpr int kDefaultPageSize = 100;
+constexpr int kMaxPageSize = 1000;
 constexpr int kMaxCanaryPermille = 999;
 constexpr size_t kMaxFilterLength = 4096;
 constexpr size_t kMaxPathLength = 4095;  // PATH_MAX less the final NUL
@@ -83,15 +86,16 @@ std::optional<OneProblemArgs> ValidateProblem(const Request& request,
   if (!check.ok()) {
     return std::nullopt;
   }
-  return OneProblemArgs{request.environment(), *std::move(problem)};
-}
-
-size_t ReadRows(std::string_view field, int value, FieldChecker* check) {
-  check->Range(field, value, 0, kMaxRows);
-  return static_cast<size_t>(value == 0 ? kDefaultRows : value);
+  return OneProblemArgs{request.environment(), *std::move(problem), 0};
 }
 
 }  // namespace
+
+int PageSizeOf(int page_size) {
+  return page_size == 0 ? kDefaultPageSize : std::min(page_size, kMaxPageSize);
+}
+
+size_t RowsOf(int max_rows) { return static_cast<size_t>(max_rows == 0 ? kDefaultRows : max_rows); }
 
 std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
                                               std::vector<Violation>* violations) {
@@ -112,7 +116,6 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
   out.program = check.Program(request.program());
   out.demand.constraints = ReadConstraints(request.constraints(), &check);
   check.Require(request.max_reply_bytes() >= 0, "max_reply_bytes", "must not be negative");
-  out.max_reply_bytes = request.max_reply_bytes();
   check.Enum<jobs::OnMiss>("on_miss", request.on_miss(), &out.demand.on_miss);
   check.KnownEnum("min_evidence", request.min_evidence());
   out.demand.min_evidence = static_cast<Evidence>(request.min_evidence());
@@ -143,42 +146,25 @@ std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& reque
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
-std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
-                                     std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  ListJobsArgs out;
-  out.page_size = check.PageSize(request.page_size());
-  check.PageToken(request.page_token());
-  out.page_token = request.page_token();
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
 std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
                                        std::vector<Violation>* violations) {
   return ValidateProblem(request, violations);
 }
 
-std::optional<UnpinArgs> Validate(const v1::UnpinRequest& request,
-                                  std::vector<Violation>* violations) {
+std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
+                                       std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.Require(request.fleet_pin() >= 0, "fleet_pin", "must not be negative");
-  std::optional<OneProblemArgs> problem = ValidateProblem(request, violations);
+  std::optional<OneProblemArgs> args = ValidateProblem(request, violations);
   if (!check.ok()) return std::nullopt;
-  return UnpinArgs{*std::move(problem), request.fleet_pin()};
+  args->fleet_pin = request.fleet_pin();
+  return args;
 }
 
-std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
-                                        std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  ListTuningsArgs out;
-  check.EnvironmentName(request.environment());
-  out.environment = request.environment();
-  out.page_size = check.PageSize(request.page_size());
-  check.PageToken(request.page_token());
-  out.page_token = request.page_token();
-  check.Length("text_filter", request.text_filter(), 0, kMaxFilterLength);
-  out.text_filter = request.text_filter();
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+void CheckRules(const v1::ListTuningsRequest& request, FieldChecker* check) {
+  check->EnvironmentName(request.environment());
+  check->Page(request.page_size(), request.page_token());
+  check->Length("text_filter", request.text_filter(), 0, kMaxFilterLength);
 }
 
 std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
@@ -212,13 +198,9 @@ std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Viola
       request.fleet_pin()};
 }
 
-std::optional<EnvironmentPageArgs> Validate(const v1::ListPinsRequest& request,
-                                            std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.EnvironmentName(request.environment());
-  EnvironmentPageArgs out{request.environment(),
-                          check.Page(request.page_size(), request.page_token())};
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+void CheckRules(const v1::ListPinsRequest& request, FieldChecker* check) {
+  check->EnvironmentName(request.environment());
+  check->Page(request.page_size(), request.page_token());
 }
 
 std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
@@ -227,7 +209,8 @@ std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
   check.Require(request.has_ban(), "ban", "must be given");
   CreateBanArgs out;
   if (request.has_ban()) out.ban = BanFromProto(request.ban(), "ban", violations);
-  out.max_changes = ReadRows("max_changes", request.max_changes(), &check);
+  check.Range("max_changes", request.max_changes(), 0, kMaxRows);
+  out.max_changes = RowsOf(request.max_changes());
   out.dry_run = request.dry_run();
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
@@ -260,16 +243,12 @@ void CheckRules(const v1::ReadSnapshotRequest& request, FieldChecker* check) {
   check->Range("offset", request.offset(), 0, kMaxInt64);
 }
 
-std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
-                                 std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.Range("from", request.from(), 0, kMaxInt64);
-  check.Range("to", request.to(), 0, kMaxInt64);
-  check.EnvironmentName(request.environment());
-  check.PageToken(request.page_token());
-  DiffArgs out{request.from(), request.to(), request.environment(),
-               ReadRows("max_changes", request.max_changes(), &check), request.page_token()};
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+void CheckRules(const v1::DiffReleasesRequest& request, FieldChecker* check) {
+  check->Range("from", request.from(), 0, kMaxInt64);
+  check->Range("to", request.to(), 0, kMaxInt64);
+  check->EnvironmentName(request.environment());
+  check->PageToken(request.page_token());
+  check->Range("max_changes", request.max_changes(), 0, kMaxRows);
 }
 
 void CheckRules(const v1::PromoteReleaseRequest& request, FieldChecker* check) {
@@ -282,15 +261,10 @@ void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check) 
   check->Range("release", request.release(), 0, kMaxInt64);
 }
 
-std::optional<EnvironmentPageArgs> Validate(const v1::ListWantedRequest& request,
-                                            std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.EnvironmentName(request.environment());
-  check.PageToken(request.page_token());
-  EnvironmentPageArgs out{
-      request.environment(),
-      {ReadRows("max_problems", request.max_problems(), &check), request.page_token()}};
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+void CheckRules(const v1::ListWantedRequest& request, FieldChecker* check) {
+  check->EnvironmentName(request.environment());
+  check->PageToken(request.page_token());
+  check->Range("max_problems", request.max_problems(), 0, kMaxRows);
 }
 
 }  // namespace convtune::rpc::messages

@@ -23,21 +23,15 @@
 
 namespace convtune::rpc::messages {
 
-struct ListJobsArgs {
-  int page_size = kDefaultPageSize;
-  std::string page_token;
-};
+// A list's page_size, where it has a default and a most.
+int PageSizeOf(int page_size);
+// The rows that max_changes and max_problems ask for, where 0 is the default.
+size_t RowsOf(int max_rows);
 
 struct OneProblemArgs {
   std::string environment;
   ConvProblem problem;
-};
-
-struct ListTuningsArgs {
-  std::string environment;
-  int page_size = kDefaultPageSize;
-  std::string page_token;
-  std::string text_filter;
+  int64_t fleet_pin = 0;  // of Unpin
 };
 
 struct DeleteTuningArgs {
@@ -55,11 +49,6 @@ struct PinArgs {
   int64_t fleet_pin = 0;
 };
 
-struct UnpinArgs {
-  OneProblemArgs problem;
-  int64_t fleet_pin = 0;
-};
-
 struct CreateBanArgs {
   Ban ban;
   size_t max_changes = 0;
@@ -71,20 +60,6 @@ struct DeleteBanArgs {
   int64_t fleet_ban = 0;
 };
 
-struct DiffArgs {
-  int64_t from = 0;
-  int64_t to = 0;
-  std::string environment;
-  size_t max_changes = 0;
-  std::string page_token;
-};
-
-// Of ListPins and ListWanted.
-struct EnvironmentPageArgs {
-  std::string environment;
-  PageArgs page;
-};
-
 std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
                                               std::vector<Violation>* violations);
 // All but `problems`, which is not read.
@@ -92,45 +67,36 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
                                                              std::vector<Violation>* violations);
 std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& request,
                                          std::vector<Violation>* violations);
-std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
-                                     std::vector<Violation>* violations);
 std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
                                        std::vector<Violation>* violations);
-std::optional<UnpinArgs> Validate(const v1::UnpinRequest& request,
-                                  std::vector<Violation>* violations);
-std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
-                                        std::vector<Violation>* violations);
+std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
+                                       std::vector<Violation>* violations);
 std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
                                          std::vector<Violation>* violations);
 std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Violation>* violations);
-std::optional<EnvironmentPageArgs> Validate(const v1::ListPinsRequest& request,
-                                            std::vector<Violation>* violations);
 std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
                                       std::vector<Violation>* violations);
 std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
                                       std::vector<Violation>* violations);
 
-std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
-                                 std::vector<Violation>* violations);
-std::optional<EnvironmentPageArgs> Validate(const v1::ListWantedRequest& request,
-                                            std::vector<Violation>* violations);
-
-// Requests for a page of all that there is.
-template <typename Request>
-requires(std::same_as<Request, v1::ListEnvironmentsRequest> ||
-         std::same_as<Request, v1::ListReleasesRequest>)
-    std::optional<PageArgs> Validate(const Request& request, std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  PageArgs out = check.Page(request.page_size(), request.page_token());
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
 // Requests that are taken as they are.
+void CheckRules(const v1::ListTuningsRequest& request, FieldChecker* check);
+void CheckRules(const v1::ListPinsRequest& request, FieldChecker* check);
+void CheckRules(const v1::ListWantedRequest& request, FieldChecker* check);
+void CheckRules(const v1::DiffReleasesRequest& request, FieldChecker* check);
 void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check);
 void CheckRules(const v1::ExportBundleRequest& request, FieldChecker* check);
 void CheckRules(const v1::PromoteReleaseRequest& request, FieldChecker* check);
 void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check);
 void CheckRules(const v1::ReadSnapshotRequest& request, FieldChecker* check);
+
+template <typename Request>
+requires(std::same_as<Request, v1::ListTuningJobsRequest> ||
+         std::same_as<Request, v1::ListEnvironmentsRequest> ||
+         std::same_as<Request, v1::ListReleasesRequest>) void CheckRules(const Request& request,
+                                                                         FieldChecker* check) {
+  check->Page(request.page_size(), request.page_token());
+}
 
 template <typename Request>
 requires(std::same_as<Request, v1::GetTuningJobRequest> ||

@@ -29,8 +29,8 @@ using std::chrono::system_clock;
 
 // 60,000 answers with ten candidates each, more or less.
 constexpr size_t kMaxReadyBytes = size_t{64} << 20;
-constexpr size_t kMaxContexts = 256;
-constexpr size_t kMaxContextBytes = 4096;
+constexpr size_t kMaxTerms = 256;
+constexpr size_t kMaxTermsBytes = 4096;
 
 // A client's cancel at its deadline arrives before the server's own deadline:
 // on the wire a timeout is rounded up, by at most a hundredth.
@@ -65,16 +65,29 @@ bool TakeApart(std::string_view request, std::vector<std::string_view>* problems
     }
     uint32_t size = 0;
     if (!in.ReadVarint32(&size) || size > request.size()) return false;
-    const auto place = static_cast<size_t>(in.CurrentPosition());
+    const auto offset = static_cast<size_t>(in.CurrentPosition());
     if (!in.Skip(static_cast<int>(size))) return false;
-    problems->push_back(request.substr(place, size));
+    problems->push_back(request.substr(offset, size));
   }
   return in.ConsumedEntireMessage();
 }
 
-grpc::Status WriteBatch(const Batch& batch, grpc::ByteBuffer* out) {
-  return WriteReply(
-      batch.ReplySize(), [&batch](uint8_t* bytes) { batch.WriteReply(bytes); }, out);
+// What a row's key begins with.
+std::string PrefixOf(const BatchTerms& terms) {
+  return std::string(reinterpret_cast<const char*>(&terms.number), sizeof(terms.number));
+}
+
+grpc::Status WriteBatch(Batch* batch, grpc::ByteBuffer* out) {
+  const std::vector<std::string_view> reply = batch->Reply();
+  size_t size = 0;
+  for (const std::string_view piece : reply) size += piece.size();
+  const auto write = [&reply](uint8_t* bytes) {
+    for (const std::string_view piece : reply) {
+      std::memcpy(bytes, piece.data(), piece.size());
+      bytes += piece.size();
+    }
+  };
+  return WriteReply(size, write, out);
 }
 
 // Reads the request into `*batch`, as far as it takes with what is ready.
@@ -90,209 +103,164 @@ grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchGetHandler* handler, Bat
       return grpc::Status::OK;
     }
   }
+  // Read again as a whole, which names every rule that it breaks.
   std::optional<lookup::LookupRequest> request;
-  grpc::Status read = ReadRequest<v1::BatchGetRequest>(in, &request);
-  if (read.ok()) *batch = BatchGetHandler::Whole(*std::move(request));
-  return read;
+  const grpc::Status read = ReadRequest<v1::BatchGetRequest>(in, &request);
+  return read.ok() ? ExceptionStatus("BatchGet", "a valid request was refused") : read;
 }
 
-jobs::OnMiss OnMissOf(const Batch& batch) {
-  return batch.complete() ? batch.context->request.demand.on_miss : batch.missing.demand.on_miss;
-}
-
-// A call that needs the tuner.
-class LookupReactor : public grpc::ServerUnaryReactor {
+// A call that needs the tuner. It owns itself until gRPC is done with it, and the tuner's
+// callback owns it too: that may come later.
+class LookupReactor final : public grpc::ServerUnaryReactor,
+                            public std::enable_shared_from_this<LookupReactor> {
  public:
   LookupReactor(tuner::Tuner* tuner, BatchGetHandler* handler, grpc::CallbackServerContext* context,
                 RequestLog log, Batch batch, grpc::ByteBuffer* out)
-      : context_(context),
+      : tuner_(tuner),
+        handler_(handler),
+        context_(context),
+        out_(out),
         log_(std::move(log)),
-        state_(std::make_shared<State>(tuner, handler, std::move(batch), this, out)) {}
+        batch_(std::move(batch)) {}
 
+  // Returns before OnCancel or OnDone is called.
   void Start() {
-    const std::shared_ptr<State> state = state_;
+    const std::shared_ptr<LookupReactor> self = self_ = shared_from_this();
     const grpc::Status started = CatchAll("BatchGet", [&] {
-      state->SetToken(state->tuner->Lookup(
-          std::move(state->batch.missing),
-          [state](absl::StatusOr<lookup::LookupResponse> response) { state->Answer(response); }));
+      const uint64_t token =
+          tuner_->Lookup(std::move(batch_.missing),
+                         [self](const absl::StatusOr<lookup::LookupResponse>& response) {
+                           self->Answer(response);
+                         });
+      MutexLock lock(mutex_);
+      token_ = token;
       return grpc::Status::OK;
     });
-    if (!started.ok()) {
-      state->Finish(started);
-    }
+    if (!started.ok()) End(started);
   }
 
   void OnCancel() override {
-    const std::shared_ptr<State> state = state_;  // Finish may end this
-    if (DeadlineHasPassed(*context_, start_)) {
-      state->Finish(
-          grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the caller's deadline has passed"));
-      state->End(&tuner::Tuner::AbandonLookup);
+    const bool is_late = DeadlineHasPassed(*context_, start_);
+    if (is_late) {
+      End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the caller's deadline has passed"));
+    }
+    uint64_t token = 0;
+    {
+      MutexLock lock(mutex_);
+      token = token_;
+    }
+    if (is_late) {
+      tuner_->AbandonLookup(token);
     } else {
-      state->End(&tuner::Tuner::CancelLookup);
+      tuner_->CancelLookup(token);
     }
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override { self_ = nullptr; }
 
  private:
-  using EndLookup = void (tuner::Tuner::*)(uint64_t);
+  void Answer(const absl::StatusOr<lookup::LookupResponse>& response) {
+    MutexLock lock(mutex_);
+    if (ended_) return;
+    EndLocked(CatchAll("BatchGet", [&] {
+      if (!response.ok()) return messages::ToGrpcStatus(response.status());
+      handler_->Complete(*response, &batch_);
+      return WriteBatch(&batch_, out_);
+    }));
+  }
 
-  // Outlives the reactor where the tuner calls back late.
-  struct State {
-    State(tuner::Tuner* t, BatchGetHandler* h, Batch b, LookupReactor* r, grpc::ByteBuffer* o)
-        : tuner(t), handler(h), out(o), batch(std::move(b)), reactor(r) {}
+  void End(const grpc::Status& status) {
+    MutexLock lock(mutex_);
+    EndLocked(status);
+  }
 
-    void Answer(const absl::StatusOr<lookup::LookupResponse>& response) {
-      MutexLock lock(mutex);
-      if (reactor == nullptr) {
-        return;
-      }
-      FinishLocked(CatchAll("BatchGet", [&] {
-        if (!response.ok()) {
-          return messages::ToGrpcStatus(response.status());
-        }
-        handler->Complete(*response, &batch);
-        return WriteBatch(batch, out);
-      }));
-    }
+  void EndLocked(const grpc::Status& status) REQUIRES(mutex_) {
+    if (std::exchange(ended_, true)) return;
+    log_.Finished(status);
+    Finish(status);
+  }
 
-    void Finish(const grpc::Status& status) {
-      MutexLock lock(mutex);
-      FinishLocked(status);
-    }
-
-    void FinishLocked(const grpc::Status& status) REQUIRES(mutex) {
-      if (LookupReactor* const call = std::exchange(reactor, nullptr); call != nullptr) {
-        call->log_.Finished(status);
-        call->Finish(status);
-      }
-    }
-
-    void SetToken(uint64_t value) {
-      EndLookup how = nullptr;
-      {
-        MutexLock lock(mutex);
-        token = value;
-        how = end;
-      }
-      if (how != nullptr) (tuner->*how)(value);
-    }
-
-    // The caller is gone; `how` it went is a method of the tuner.
-    void End(EndLookup how) {
-      uint64_t value = 0;
-      {
-        MutexLock lock(mutex);
-        end = how;
-        if (!token.has_value()) {
-          return;
-        }
-        value = *token;
-      }
-      (tuner->*how)(value);
-    }
-
-    tuner::Tuner* const tuner;
-    BatchGetHandler* const handler;
-    grpc::ByteBuffer* const out;  // valid until the call is finished
-    Batch batch;                  // whoever answers has it for itself
-    Mutex mutex;
-    LookupReactor* reactor GUARDED_BY(mutex);  // null once the call is finished
-    std::optional<uint64_t> token GUARDED_BY(mutex);
-    EndLookup end GUARDED_BY(mutex) = nullptr;  // null: the caller waits
-  };
-
-  grpc::CallbackServerContext* const context_;
+  tuner::Tuner* const tuner_;
+  BatchGetHandler* const handler_;
+  grpc::CallbackServerContext* const context_;  // these two are valid until the call has ended
+  grpc::ByteBuffer* const out_;
   const RequestLog log_;
   const system_clock::time_point start_ = system_clock::now();
-  const std::shared_ptr<State> state_;
+  Batch batch_;  // whoever answers has it for itself
+  std::shared_ptr<LookupReactor> self_;
+  Mutex mutex_;
+  bool ended_ GUARDED_BY(mutex_) = false;
+  uint64_t token_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
 
-Batch::Shape Batch::MakeShape() const {
+std::vector<std::string_view> Batch::Reply() {
   // Tag and number of unanswered_count.
   constexpr size_t kUnansweredBytes = 6;
-  const int64_t wanted = context->request.max_reply_bytes;
-  const auto limit = static_cast<size_t>(
-      wanted == 0 ? http2::kDefaultReplyBytes : std::min<int64_t>(wanted, http2::kMaxReplyBytes));
-  Shape shape;
-  for (const auto& row : rows) shape.row_bytes += row->bytes.size();
-  shape.rows = rows.size();
-  const size_t others = EnvironmentOfReply().size();
-  if (shape.row_bytes + others <= limit) return shape;
-  while (shape.rows > 1 && shape.row_bytes + others + kUnansweredBytes > limit) {
-    shape.row_bytes -= rows[--shape.rows]->bytes.size();
+  const std::string& end = reply_end.empty() ? terms->reply_end : reply_end;
+  size_t size = end.size();
+  for (const auto& row : rows) size += row->bytes.size();
+  size_t answered = rows.size();
+  if (size > terms->max_reply_bytes) {
+    while (answered > 1 && size + kUnansweredBytes > terms->max_reply_bytes) {
+      size -= rows[--answered]->bytes.size();
+    }
+    v1::BatchGetResponse message;
+    message.set_unanswered_count(static_cast<int>(rows.size() - answered));
+    unanswered = message.SerializeAsString();
   }
-  v1::BatchGetResponse message;
-  message.set_unanswered_count(static_cast<int>(rows.size() - shape.rows));
-  shape.unanswered = message.SerializeAsString();
-  return shape;
-}
-
-size_t Batch::ReplySize() const {
-  const Shape shape = MakeShape();
-  return shape.row_bytes + EnvironmentOfReply().size() + shape.unanswered.size();
-}
-
-void Batch::WriteReply(uint8_t* out) const {
-  const auto write = [&out](const std::string& bytes) {
-    std::memcpy(out, bytes.data(), bytes.size());
-    out += bytes.size();
-  };
-  const Shape shape = MakeShape();
-  for (size_t i = 0; i < shape.rows; ++i) write(rows[i]->bytes);
-  write(EnvironmentOfReply());
-  write(shape.unanswered);
+  std::vector<std::string_view> reply;
+  reply.reserve(answered + 2);
+  for (size_t i = 0; i < answered; ++i) reply.emplace_back(rows[i]->bytes);
+  reply.emplace_back(end);
+  reply.emplace_back(unanswered);
+  return reply;
 }
 
 BatchGetHandler::BatchGetHandler(tuner::Tuner* tuner) : tuner_(tuner), cache_(kMaxReadyBytes) {}
 
-uint32_t BatchGetHandler::ScopeOf(const std::string& text) {
-  MutexLock lock(mutex_);
-  // Numbers are not used again, so rows of those that are forgotten are not
-  // found any more.
-  if (scopes_.size() >= kMaxContexts) scopes_.clear();
-  uint32_t& number = scopes_[text];
-  if (number == 0) number = ++last_scope_;
-  return number;
-}
-
-std::shared_ptr<const BatchContext> BatchGetHandler::MakeContext(const std::string& rest) {
-  auto context = std::make_shared<BatchContext>();
-  context->version = tuner_->EnvironmentsVersion();
+std::shared_ptr<const BatchTerms> BatchGetHandler::MakeTerms(const std::string& bytes,
+                                                             const BatchTerms* before) {
+  auto terms = std::make_shared<BatchTerms>();
+  terms->version = tuner_->EnvironmentsVersion();
   google::protobuf::Arena arena;
   auto* request = google::protobuf::Arena::CreateMessage<v1::BatchGetRequest>(&arena);
-  if (!request->ParseFromString(rest)) return nullptr;
+  if (!request->ParseFromString(bytes)) return nullptr;
   std::vector<Violation> violations;
   std::optional<lookup::LookupRequest> valid =
       messages::ValidateWithoutProblems(*request, &violations);
   if (!valid.has_value()) return nullptr;
-  context->request = *std::move(valid);
+  terms->request = *std::move(valid);
+  const int64_t wanted = request->max_reply_bytes();
+  terms->max_reply_bytes = static_cast<size_t>(
+      wanted == 0 ? http2::kDefaultReplyBytes : std::min<int64_t>(wanted, http2::kMaxReplyBytes));
   const absl::StatusOr<Environment> environment =
-      tuner_->ResolveEnvironment(context->request.environment, context->request.program);
-  if (!environment.ok()) return nullptr;
-  const std::string text = environment->ToText();
-  context->scope = ScopeOf(absl::StrCat(text, "\n", request->constraints().SerializeAsString()));
-  context->environment = EnvironmentBytes(text, context->request.demand);
-  return context;
+      tuner_->ResolveEnvironment(terms->request.environment, terms->request.program);
+  if (!environment.ok() || bytes.size() > kMaxTermsBytes) return terms;
+  terms->environment_text = environment->ToText();
+  terms->reply_end = ReplyEnd(terms->environment_text, terms->request.demand);
+  const bool same = before != nullptr && before->environment_text == terms->environment_text;
+  terms->number = same ? before->number : ++last_number_;
+  return terms;
 }
 
-std::shared_ptr<const BatchContext> BatchGetHandler::ContextOf(const std::string& rest) {
-  if (rest.size() > kMaxContextBytes) return nullptr;
+std::shared_ptr<const BatchTerms> BatchGetHandler::TermsOf(const std::string& bytes) {
   const uint64_t version = tuner_->EnvironmentsVersion();
+  std::shared_ptr<const BatchTerms> before;
   {
     MutexLock lock(mutex_);
-    const auto found = contexts_.find(rest);
-    if (found != contexts_.end() && found->second->version == version) return found->second;
+    const auto found = terms_.find(bytes);
+    if (found != terms_.end()) before = found->second;
   }
-  std::shared_ptr<const BatchContext> context = MakeContext(rest);
-  if (context == nullptr) return nullptr;
+  if (before != nullptr && before->version == version) return before;
+  std::shared_ptr<const BatchTerms> terms = MakeTerms(bytes, before.get());
+  if (terms == nullptr || terms->number == 0) return terms;
   MutexLock lock(mutex_);
-  if (contexts_.size() >= kMaxContexts) contexts_.clear();
-  contexts_[rest] = context;
-  return context;
+  // Numbers are not used again: rows of terms that are forgotten are not found any more.
+  if (terms_.size() >= kMaxTerms) terms_.clear();
+  terms_[bytes] = terms;
+  return terms;
 }
 
 std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
@@ -303,9 +271,12 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
     return std::nullopt;
   }
   Batch batch;
-  batch.context = ContextOf(rest);
-  if (batch.context == nullptr) return std::nullopt;
+  batch.terms = TermsOf(rest);
+  if (batch.terms == nullptr) return std::nullopt;
   batch.rows.resize(problems.size());
+  const bool is_kept = batch.terms->number != 0;
+  std::string key = PrefixOf(*batch.terms);
+  const size_t prefix = key.size();
   google::protobuf::Arena arena;
   v1::ProblemSpec* spec = nullptr;
   std::vector<Violation> violations;
@@ -313,16 +284,17 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
   absl::Duration saved;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const std::string_view bytes = problems[i];
-    auto row = cache_.Find(batch.context->scope, bytes);
-    if (row != nullptr && tuner_->StillHolds(row->source, batch.context->request.demand)) {
-      saved += row->source.facts.elapsed;
+    key.replace(prefix, std::string::npos, bytes);
+    auto row = is_kept ? cache_.Find(key) : nullptr;
+    if (row != nullptr && row->stamp.unchanged()) {
+      saved += row->tuning_took;
       batch.rows[i] = std::move(row);
       ++hits;
       continue;
     }
     if (spec == nullptr) {
       spec = google::protobuf::Arena::CreateMessage<v1::ProblemSpec>(&arena);
-      batch.missing = batch.context->request;
+      batch.missing = batch.terms->request;
     }
     if (!spec->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return std::nullopt;
     std::optional<ConvProblem> problem = ProblemFromProto(*spec, "", &violations);
@@ -334,47 +306,34 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
   return batch;
 }
 
-Batch BatchGetHandler::Whole(lookup::LookupRequest request) {
-  Batch batch;
-  auto context = std::make_shared<BatchContext>();
-  context->request.max_reply_bytes = request.max_reply_bytes;
-  context->request.demand = request.demand;
-  batch.context = std::move(context);
-  batch.rows.resize(request.problems.size());
-  batch.missing = std::move(request);
-  return batch;
-}
-
 void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* batch) {
+  const BatchTerms& terms = *batch->terms;
+  const std::string environment_text = response.environment.ToText();
+  const bool is_kept = terms.number != 0 && environment_text == terms.environment_text;
   google::protobuf::Arena arena;
   auto* message = google::protobuf::Arena::CreateMessage<v1::BatchGetResponse>(&arena);
   size_t next = 0;
   for (auto& row : batch->rows) {
     if (row != nullptr) continue;
-    const size_t place = next++;
-    const lookup::LookupResult& result = response.results[place];
+    const size_t missing = next++;
+    const lookup::LookupResult& result = response.results[missing];
     message->Clear();
     messages::Fill(result, message->add_results());
-    auto made = std::make_shared<CachedRow>();
-    made->bytes = message->SerializeAsString();
-    const auto* answer = std::get_if<lookup::Answer>(&result.outcome);
-    if (batch->context->scope != 0 && answer != nullptr && !answer->fresh &&
-        tuner_->StillHolds(result.source, batch->context->request.demand)) {
-      made->source = result.source;
-      cache_.Put(batch->context->scope, batch->missing_bytes[place], made);
+    row = std::make_shared<const CachedRow>(
+        CachedRow{message->SerializeAsString(), result.tuning_took, result.stamp});
+    if (is_kept && result.stamp.unchanged()) {
+      cache_.Put(absl::StrCat(PrefixOf(terms), batch->missing_bytes[missing]), row);
     }
-    row = std::move(made);
   }
-  batch->environment =
-      EnvironmentBytes(response.environment.ToText(), batch->context->request.demand);
+  batch->reply_end = ReplyEnd(environment_text, terms.request.demand);
 }
 
-std::string BatchGetHandler::EnvironmentBytes(const std::string& text,
-                                              const jobs::Demand& demand) const {
+std::string BatchGetHandler::ReplyEnd(const std::string& environment_text,
+                                      const jobs::Demand& demand) const {
   v1::BatchGetResponse message;
   if (demand.limits_age()) *message.mutable_max_age() = convtune::ToProto(demand.max_age);
   *message.mutable_environment() =
-      messages::ToProto(messages::FindEnvironment(tuner_->ListEnvironments(), text));
+      messages::ToProto(messages::FindEnvironment(tuner_->ListEnvironments(), environment_text));
   return message.SerializeAsString();
 }
 
@@ -386,17 +345,18 @@ grpc::ServerUnaryReactor* BatchGetHandler::Handle(grpc::CallbackServerContext* c
   Batch batch;
   grpc::Status status = CatchAll("BatchGet", [&] {
     grpc::Status read = ReadBatch(*in, this, &batch);
-    return read.ok() && OnMissOf(batch) != jobs::OnMiss::kNone
+    return read.ok() && batch.terms->request.demand.on_miss != jobs::OnMiss::kNone
                ? http2::RequireRole(*context, http2::Role::kTune, "on_miss: anything but NONE")
                : read;
   });
   if (status.ok() && !batch.complete()) {
-    auto* reactor = new LookupReactor(tuner_, this, context, log, std::move(batch), out);
+    const auto reactor =
+        std::make_shared<LookupReactor>(tuner_, this, context, log, std::move(batch), out);
     reactor->Start();
-    return reactor;
+    return reactor.get();
   }
   if (status.ok()) {
-    status = CatchAll("BatchGet", [&] { return WriteBatch(batch, out); });
+    status = CatchAll("BatchGet", [&] { return WriteBatch(&batch, out); });
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   log.Finished(status);

@@ -1,7 +1,8 @@
 // A BatchGetHandler answers BatchGet. It keeps the answers that it made as
-// bytes, and gives them again while the tuner says that they hold.
+// bytes, and gives them again until what is known of their problems changes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,43 +24,36 @@ class ServerUnaryReactor;
 
 namespace convtune::rpc::services {
 
-// A BatchContext is the content of a request beside its problems. Immutable.
-struct BatchContext {
+// BatchTerms are a request without its problems. Immutable.
+struct BatchTerms {
   lookup::LookupRequest request;  // valid, without problems
-  uint32_t scope = 0;             // of environment and constraints, see ScopeOf; 0: nothing is kept
-  uint64_t version = 0;           // Tuner::EnvironmentsVersion
-  std::string environment;        // the end of a reply, see EnvironmentBytes, as of `version`
+  size_t max_reply_bytes = 0;
+  // Tells these terms and their environment from others in the cache; 0: their answers are
+  // not kept.
+  uint32_t number = 0;
+  uint64_t version = 0;          // Tuner::EnvironmentsVersion
+  std::string environment_text;  // empty if `number` is 0
+  std::string reply_end;         // see ReplyEnd, as of `version`
 };
 
 // One call of BatchGet.
 struct Batch {
-  std::shared_ptr<const BatchContext> context;
-  // In request order; null ones are still to be asked for.
+  std::shared_ptr<const BatchTerms> terms;
+  // In request order; the tuner has to be asked for those that are nullptr.
   std::vector<std::shared_ptr<const CachedRow>> rows;
   // The request to the tuner, for the null rows in their order.
   lookup::LookupRequest missing;
-  std::vector<std::string> missing_bytes;  // as they were asked for; empty: nothing is kept
-  std::string environment;                 // of the reply, as BatchContext's; empty: the context's
+  std::vector<std::string> missing_bytes;  // as they were asked for
+  std::string reply_end;                   // empty: the terms'
 
   bool complete() const { return missing.problems.empty(); }
 
-  // The reply's bytes, once no row is null: messages one after the other are one message.
-  // Rows that would make it longer than the request allows are left out from the
+  // The reply, once no row is null: messages one after the other are one message. Points into
+  // the batch. Rows that would make it longer than the request allows are left out from the
   // end, and counted in it; the first one never is.
-  size_t ReplySize() const;
-  void WriteReply(uint8_t* out) const;
+  std::vector<std::string_view> Reply();
 
- private:
-  // The number and the size of the reply's rows, and the message behind them.
-  struct Shape {
-    size_t rows = 0;
-    size_t row_bytes = 0;
-    std::string unanswered;  // a BatchGetResponse with that alone
-  };
-  Shape MakeShape() const;
-  const std::string& EnvironmentOfReply() const {
-    return environment.empty() ? context->environment : environment;
-  }
+  std::string unanswered;  // the reply's count of rows that are left out, as a BatchGetResponse
 };
 
 // Thread-safe.
@@ -77,31 +71,25 @@ class BatchGetHandler {
 
   // The steps of Handle, from bytes to bytes.
   //
-  // Finds what is ready. Nullopt: the request has to be read and validated as a
-  // whole, be it to say what is wrong with it; then see Whole.
+  // Finds what is ready. nullopt if the request is not valid.
   std::optional<Batch> FindReady(std::string_view request);
-  // A request that was read as a whole: all is to be asked for.
-  static Batch Whole(lookup::LookupRequest request);
   // Fills the null rows with the tuner's answers to `missing`, and keeps them.
   void Complete(const lookup::LookupResponse& response, Batch* batch);
 
  private:
-  std::shared_ptr<const BatchContext> ContextOf(const std::string& rest);
-  // Nullptr if `rest` is not valid, the environment is not known, or the program
-  // does not fit it.
-  std::shared_ptr<const BatchContext> MakeContext(const std::string& rest);
-  // The number by which the cache knows an environment and constraints, given as one text.
-  uint32_t ScopeOf(const std::string& text);
+  // The terms in the bytes of a request without problems. nullptr if they are not valid.
+  std::shared_ptr<const BatchTerms> TermsOf(const std::string& bytes);
+  // Makes them anew; `before` are those of the same bytes and an older version, or nullptr.
+  std::shared_ptr<const BatchTerms> MakeTerms(const std::string& bytes, const BatchTerms* before);
   // The end of a reply: the environment, and the age that was demanded.
-  std::string EnvironmentBytes(const std::string& text, const jobs::Demand& demand) const;
+  std::string ReplyEnd(const std::string& environment_text, const jobs::Demand& demand) const;
 
   tuner::Tuner* const tuner_;
   ResponseCache cache_;
   Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<const BatchContext>> contexts_
-      GUARDED_BY(mutex_);  // by the request's bytes
-  absl::flat_hash_map<std::string, uint32_t> scopes_ GUARDED_BY(mutex_);
-  uint32_t last_scope_ GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<std::string, std::shared_ptr<const BatchTerms>> terms_
+      GUARDED_BY(mutex_);  // by their bytes
+  std::atomic<uint32_t> last_number_{0};
 };
 
 }  // namespace convtune::rpc::services

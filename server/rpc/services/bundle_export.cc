@@ -25,13 +25,14 @@ BundleExport::BundleExport(tuner::Tuner* tuner, std::string environment, bool wi
       }) {}
 
 absl::Status BundleExport::NextPage() {
-  ASSIGN_OR_RETURN(page_, tuner_->ListTunings(environment_, kPageSize, page_.next_page_token, ""));
-  place_ = 0;
+  const TuningKey after = page_.more ? page_.last() : TuningKey();
+  ASSIGN_OR_RETURN(page_, tuner_->ListTunings(environment_, kPageSize, after, ""));
+  next_ = 0;
   return absl::OkStatus();
 }
 
 absl::Status BundleExport::AddNext() {
-  const TuningKey& key = page_.tunings[place_++].key;
+  const TuningKey key = page_.tunings[next_++]->tuning.key.Whole();
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(key.problem_text));
   absl::StatusOr<Tuning> tuning = tuner_->GetTuning(key.environment_text, problem);
   // It may have been deleted since, and another alignment's found in its place.
@@ -48,9 +49,9 @@ absl::Status BundleExport::AddNext() {
 absl::StatusOr<std::string> BundleExport::NextPiece() {
   if (!finished_ && writer_.offset() == 0 && page_.tunings.empty()) RETURN_IF_ERROR(NextPage());
   while (!finished_ && piece_.size() < kPieceBytes) {
-    if (place_ < page_.tunings.size()) {
+    if (next_ < page_.tunings.size()) {
       RETURN_IF_ERROR(AddNext());
-    } else if (!page_.next_page_token.empty()) {
+    } else if (page_.more) {
       RETURN_IF_ERROR(NextPage());
     } else {
       RETURN_IF_ERROR(writer_.Finish());

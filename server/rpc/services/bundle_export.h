@@ -31,8 +31,8 @@ class BundleExport {
   const bool with_simulated_;
   const std::string environment_;
   std::vector<tuner::EnvironmentInfo> known_;
-  tuner::TuningPage page_;
-  size_t place_ = 0;
+  lookup::TuningPage page_;
+  size_t next_ = 0;  // in page_
   bool finished_ = false;
   std::string piece_;
   db::bundle::BundleWriter writer_;

@@ -92,7 +92,6 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
   const absl::Time now = options_.clock->Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
   db::bundle::BundleEntry entry;
-  std::vector<db::bundle::BundleRefusal> refusals;
   return options_.tuner->ImportTunings([&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     while (true) {
       ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
@@ -100,12 +99,12 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
       const bool in_vain = refused->rows() > 0 && !skip_refused;
       if (!more && in_vain) return absl::AbortedError("a row was refused");
       if (!more) return std::nullopt;
-      auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
+      auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
       if (entry.environment->environment.simulated()) {
         response->set_simulated_count(response->simulated_count() + 1);
       }
-      if (!tuning.has_value()) {
-        refused->Add(entry.offset, refusals);
+      if (!tuning.ok()) {
+        refused->Add(entry.offset, tuning.status());
       } else if (!in_vain) {
         return db::TuningRecord{*std::move(tuning), entry.environment->environment};
       }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "google/protobuf/arena.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
@@ -69,45 +70,6 @@ grpc::Status ReadRequest(const grpc::ByteBuffer& bytes, std::optional<Args>* arg
   return args->has_value() ? grpc::Status::OK : messages::ToGrpcStatus(violations);
 }
 
-// A unary method that computes its reply by itself: `fn` takes what Validate()
-// gives for a `Request`, and a `Reply*` to fill. It runs on `queue`, or at once
-// if that is null, which is for work that waits for nothing. What `fn` refers
-// to outlives the server.
-template <typename Request, typename Reply, typename Fn>
-grpc::ServerUnaryReactor* HandleUnary(std::string_view method, WorkQueue* queue,
-                                      grpc::CallbackServerContext* context,
-                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out, Fn fn) {
-  using Args =
-      typename decltype(messages::Validate(std::declval<const Request&>(), nullptr))::value_type;
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const RequestLog log(method, context);
-  const auto finish = [reactor, log](const grpc::Status& status) {
-    log.Finished(status);
-    reactor->Finish(status);
-  };
-  auto args = std::make_shared<std::optional<Args>>();
-  const grpc::Status read = CatchAll(method, [&] { return ReadRequest<Request>(*in, args.get()); });
-  if (!read.ok()) {
-    finish(read);
-    return reactor;
-  }
-  auto work = [=] {
-    const ScopedRequestId scope(log.request_id());
-    finish(CatchAll(method, [&]() -> grpc::Status {
-      Reply reply;
-      grpc::Status status = fn(**args, &reply);
-      return status.ok() ? WriteMessage(reply, out) : status;
-    }));
-  };
-  if (queue == nullptr) {
-    work();
-  } else if (!queue->Post(work)) {
-    finish(messages::ToGrpcStatus(
-        absl::ResourceExhaustedError("too many calls wait for the database; try again")));
-  }
-  return reactor;
-}
-
 // A RawService gives each of its methods the request's bytes. The generated
 // WithRawCallbackMethod classes do the same with an override for each method.
 class RawService : public grpc::Service {
@@ -124,13 +86,42 @@ class RawService : public grpc::Service {
 
   // Takes ownership of `handler`.
   void Add(std::string_view method, Type type, grpc::internal::MethodHandler* handler);
-  // See HandleUnary.
-  template <typename Request, typename Reply, typename Fn>
+  // A method whose `fn` takes what Validate() gives for a `Request`, and returns an
+  // absl::StatusOr of the reply. It runs on `queue`, or at once if that is nullptr, which is
+  // for work that waits for nothing. `queue` and what `fn` refers to outlive the server.
+  template <typename Request, typename Fn>
   void Unary(std::string_view method, WorkQueue* queue, Fn fn) {
+    using Args =
+        typename decltype(messages::Validate(std::declval<const Request&>(), nullptr))::value_type;
     Add(method, Type::NORMAL_RPC,
         new UnaryHandler([=](grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
-                             grpc::ByteBuffer* out) {
-          return HandleUnary<Request, Reply>(method, queue, context, in, out, fn);
+                             grpc::ByteBuffer* out) -> grpc::ServerUnaryReactor* {
+          grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+          const RequestLog log(method, context);
+          const auto finish = [reactor, log](const grpc::Status& status) {
+            log.Finished(status);
+            reactor->Finish(status);
+          };
+          auto args = std::make_shared<std::optional<Args>>();
+          const grpc::Status read =
+              CatchAll(method, [&] { return ReadRequest<Request>(*in, args.get()); });
+          const auto work = [=] {
+            const ScopedRequestId scope(log.request_id());
+            finish(CatchAll(method, [&] {
+              const auto reply = fn(**args);
+              return reply.ok() ? WriteMessage(*reply, out)
+                                : messages::ToGrpcStatus(reply.status());
+            }));
+          };
+          if (!read.ok()) {
+            finish(read);
+          } else if (queue == nullptr) {
+            work();
+          } else if (!queue->Post(work)) {
+            finish(messages::ToGrpcStatus(
+                absl::ResourceExhaustedError("too many calls wait for the database; try again")));
+          }
+          return reactor;
         }));
   }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/base/histogram.h"
+#include "proto/base/mutex.h"
 
 namespace convtune::rpc::services {
 
@@ -25,7 +26,7 @@ struct MethodStats {
   std::vector<Ended> ended;  // statuses that occurred, in the order of their numbers
 };
 
-// Thread-safe; counting takes no lock.
+// Thread-safe.
 class CallStats {
  public:
   // The process's own, which handlers count in; never destroyed.
@@ -33,7 +34,6 @@ class CallStats {
 
   // For the methods of these services, whose descriptors are linked in.
   explicit CallStats(const std::vector<std::string>& services);
-  ~CallStats();
 
   // `method` is a simple name such as "BatchGet"; unknown ones are counted
   // together as "other".
@@ -44,11 +44,16 @@ class CallStats {
   std::vector<MethodStats> Snapshot() const;
 
  private:
-  struct Method;
-  Method& Find(std::string_view method) const;
+  struct Method {
+    int64_t started = 0;
+    std::map<absl::StatusCode, Histogram> ended;  // of statuses that occurred
+  };
 
-  std::vector<std::unique_ptr<Method>> methods_;  // the last is "other"
-  absl::flat_hash_map<std::string, Method*> by_name_;
+  Method& Find(std::string_view method) REQUIRES(mutex_);
+
+  absl::flat_hash_map<std::string, std::string> full_names_;  // by simple name; not changed
+  mutable Mutex mutex_;
+  std::map<std::string, Method> methods_ GUARDED_BY(mutex_);  // that were called, by full name
 };
 
 }  // namespace convtune::rpc::services

@@ -1,5 +1,3 @@
-#include "server/rpc/services/fleet_service.h"
-
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -9,8 +7,10 @@
 #include "server/rpc/messages/fleet_converter.h"
 // clang-format on
 #include "absl/time/time.h"
+#include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "server/rpc/services/call.h"
+#include "server/rpc/services/services.h"
 
 namespace convtune::rpc::services {
 namespace {
@@ -21,76 +21,78 @@ class FleetService final : public RawService {
  public:
   explicit FleetService(const FleetServiceOptions& options)
       : RawService(kFleetServiceName), options_(options), disk_(kMaxWaitingForDisk) {
-    Unary<v1::GetFleetStateRequest, v1::FleetState>(
+    Unary<v1::GetFleetStateRequest>(
         "GetFleetState", &disk_,
-        [this](const v1::GetFleetStateRequest& request, v1::FleetState* reply) {
+        [this](const v1::GetFleetStateRequest& request) -> absl::StatusOr<v1::FleetState> {
           if (!request.observer()) HearAgent();
-          const auto status = options_.outbox->GetOutboxStatus();
-          if (status.ok()) {
-            *reply = messages::ToProto(*status);
-            *reply->mutable_agent_silence() =
-                convtune::ToProto(absl::FromChrono(std::chrono::steady_clock::now() - heard_));
-          }
-          return messages::ToGrpcStatus(status.status());
+          ASSIGN_OR_RETURN(const db::OutboxStatus status, options_.outbox->GetOutboxStatus());
+          v1::FleetState reply = messages::ToProto(status);
+          *reply.mutable_agent_silence() =
+              convtune::ToProto(absl::FromChrono(std::chrono::steady_clock::now() - heard_));
+          return reply;
         });
 
-    Unary<v1::ReadOutboxRequest, v1::ReadOutboxResponse>(
+    Unary<v1::ReadOutboxRequest>(
         "ReadOutbox", &disk_,
-        [this](const messages::ReadOutboxArgs& args, v1::ReadOutboxResponse* reply) {
+        [this](const v1::ReadOutboxRequest& request) -> absl::StatusOr<v1::ReadOutboxResponse> {
           HearAgent();
-          const auto page = options_.outbox->ReadOutbox(args.max_rows);
-          if (page.ok()) *reply = messages::ToProto(*page);
-          return messages::ToGrpcStatus(page.status());
+          ASSIGN_OR_RETURN(const db::OutboxPage page,
+                           options_.outbox->ReadOutbox(messages::OutboxRowsOf(request)));
+          return messages::ToProto(page);
         });
 
-    Unary<v1::AckOutboxRequest, v1::AckOutboxResponse>(
-        "AckOutbox", &disk_, [this](const messages::AckOutboxArgs& args, v1::AckOutboxResponse*) {
-          return messages::ToGrpcStatus(options_.outbox->AckOutbox(args.ids));
+    Unary<v1::AckOutboxRequest>(
+        "AckOutbox", &disk_,
+        [this](const v1::AckOutboxRequest& request) -> absl::StatusOr<v1::AckOutboxResponse> {
+          RETURN_IF_ERROR(options_.outbox->AckOutbox(messages::OutboxIdsOf(request)));
+          return v1::AckOutboxResponse();
         });
 
-    Unary<v1::RequeueOutboxRequest, v1::RequeueOutboxResponse>(
+    Unary<v1::RequeueOutboxRequest>(
         "RequeueOutbox", &disk_,
-        [this](const v1::RequeueOutboxRequest& request, v1::RequeueOutboxResponse* reply) {
-          const absl::StatusOr<int64_t> queued =
-              options_.outbox->RequeueOutbox(request.include_fleet());
-          if (queued.ok()) reply->set_queued_count(*queued);
-          return messages::ToGrpcStatus(queued.status());
+        [this](
+            const v1::RequeueOutboxRequest& request) -> absl::StatusOr<v1::RequeueOutboxResponse> {
+          ASSIGN_OR_RETURN(const int64_t queued,
+                           options_.outbox->RequeueOutbox(request.include_fleet()));
+          v1::RequeueOutboxResponse reply;
+          reply.set_queued_count(queued);
+          return reply;
         });
 
-    Unary<v1::ApplyTuningsRequest, v1::ApplyTuningsResponse>(
+    Unary<v1::ApplyTuningsRequest>(
         "ApplyTunings", &disk_,
-        [this](const messages::ApplyTuningsArgs& args, v1::ApplyTuningsResponse* reply) {
+        [this](const messages::ApplyTuningsArgs& args) -> absl::StatusOr<v1::ApplyTuningsResponse> {
           HearAgent();
-          size_t place = 0;
+          size_t given = 0;
           const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
-            if (place == args.records.size()) return std::nullopt;
-            return args.records[place++];
+            if (given == args.records.size()) return std::nullopt;
+            return args.records[given++];
           };
-          const auto counts = options_.tuner->ApplyFleetTunings(
-              next, [this](const TuningKey& key) { return options_.outbox->IsInOutbox(key); });
-          if (counts.ok()) *reply = messages::ToProto(*counts, args.refused);
-          return messages::ToGrpcStatus(counts.status());
+          ASSIGN_OR_RETURN(const commit::FleetCounts counts,
+                           options_.tuner->ApplyFleetTunings(next, [this](const TuningKey& key) {
+                             return options_.outbox->IsInOutbox(key);
+                           }));
+          return messages::ToProto(counts, args.refused);
         });
 
-    Unary<v1::FollowReleaseRequest, v1::FollowReleaseResponse>(
+    Unary<v1::FollowReleaseRequest>(
         "FollowRelease", &disk_,
-        [this](const v1::FollowReleaseRequest& request, v1::FollowReleaseResponse* reply) {
-          return messages::ToGrpcStatus(Follow(request, reply));
+        [this](
+            const v1::FollowReleaseRequest& request) -> absl::StatusOr<v1::FollowReleaseResponse> {
+          v1::FollowReleaseResponse reply;
+          if (options_.releases != nullptr) {
+            ASSIGN_OR_RETURN(const std::optional<Release> made,
+                             options_.releases->FollowFleet(request.author(), request.reason()));
+            if (made.has_value()) reply.set_node_release(made->number);
+          }
+          RETURN_IF_ERROR(options_.outbox->SetFleetRelease(request.release()));
+          return reply;
         });
   }
 
  private:
   // In the one thread of the handlers.
   void HearAgent() { heard_ = std::chrono::steady_clock::now(); }
-
-  absl::Status Follow(const v1::FollowReleaseRequest& request, v1::FollowReleaseResponse* reply) {
-    if (options_.releases != nullptr) {
-      const auto made = options_.releases->FollowFleet(request.author(), request.reason());
-      if (!made.ok()) return made.status();
-      if (made->has_value()) reply->set_node_release((*made)->number);
-    }
-    return options_.outbox->SetFleetRelease(request.release());
-  }
 
   const FleetServiceOptions options_;
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();

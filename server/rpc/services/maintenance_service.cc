@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/call.h"
 #include "server/rpc/services/services.h"
@@ -37,50 +38,48 @@ class MaintenanceService final : public RawService {
         options_(std::move(options)),
         start_time_(options_.clock->Now()),
         disk_(kMaxMaintenanceCalls) {
-    Unary<v1::GetServerInfoRequest, v1::ServerInfo>(
-        "GetServerInfo", nullptr, [this](const v1::GetServerInfoRequest&, v1::ServerInfo* reply) {
-          reply->set_version(CONVTUNE_VERSION);
-          reply->set_pid(getpid());
-          *reply->mutable_start_time() = messages::ToProto(start_time_);
-          reply->set_state_dir(options_.state_dir);
-          reply->set_schema_version(options_.store->SchemaVersion());
-          reply->set_database_bytes(options_.store->SizeBytes());
-          reply->set_threads(CountThreads());
-          messages::AddStats(options_.tuner->Stats(), reply);
-          reply->set_metrics_state(!options_.metrics.built        ? v1::METRICS_STATE_NOT_BUILT
-                                   : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
-                                                                  : v1::METRICS_STATE_ON);
-          reply->set_metrics_url(options_.metrics.url);
-          return grpc::Status::OK;
+    Unary<v1::GetServerInfoRequest>(
+        "GetServerInfo", nullptr,
+        [this](const v1::GetServerInfoRequest&) -> absl::StatusOr<v1::ServerInfo> {
+          v1::ServerInfo info;
+          info.set_version(CONVTUNE_VERSION);
+          info.set_pid(getpid());
+          *info.mutable_start_time() = messages::ToProto(start_time_);
+          info.set_state_dir(options_.state_dir);
+          info.set_schema_version(options_.store->SchemaVersion());
+          info.set_database_bytes(options_.store->SizeBytes());
+          info.set_threads(CountThreads());
+          messages::AddStats(options_.tuner->Stats(), &info);
+          info.set_metrics_state(!options_.metrics.built        ? v1::METRICS_STATE_NOT_BUILT
+                                 : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
+                                                                : v1::METRICS_STATE_ON);
+          info.set_metrics_url(options_.metrics.url);
+          return info;
         });
 
-    Unary<v1::CheckDatabaseRequest, v1::CheckDatabaseResponse>(
+    Unary<v1::CheckDatabaseRequest>(
         "CheckDatabase", &disk_,
-        [this](const v1::CheckDatabaseRequest&, v1::CheckDatabaseResponse* reply) {
+        [this](const v1::CheckDatabaseRequest&) -> absl::StatusOr<v1::CheckDatabaseResponse> {
           const absl::Time start = options_.clock->Now();
-          const absl::StatusOr<db::StoreCheck> check = options_.store->Check();
-          if (check.ok()) {
-            *reply = messages::ToProto(*check, options_.clock->Now() - start);
-          }
-          return messages::ToGrpcStatus(check.status());
+          ASSIGN_OR_RETURN(const db::StoreCheck check, options_.store->Check());
+          return messages::ToProto(check, options_.clock->Now() - start);
         });
 
-    Unary<v1::BackupDatabaseRequest, v1::BackupDatabaseResponse>(
-        "BackupDatabase", &disk_,
-        [this](const v1::BackupDatabaseRequest& request, v1::BackupDatabaseResponse* reply) {
-          const absl::StatusOr<int64_t> bytes = options_.store->Backup(request.path());
-          reply->set_bytes(bytes.value_or(0));
-          return messages::ToGrpcStatus(bytes.status());
-        });
+    Unary<v1::BackupDatabaseRequest>("BackupDatabase", &disk_,
+                                     [this](const v1::BackupDatabaseRequest& request)
+                                         -> absl::StatusOr<v1::BackupDatabaseResponse> {
+                                       v1::BackupDatabaseResponse reply;
+                                       ASSIGN_OR_RETURN(const int64_t bytes,
+                                                        options_.store->Backup(request.path()));
+                                       reply.set_bytes(bytes);
+                                       return reply;
+                                     });
 
-    Unary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(
+    Unary<v1::CompactDatabaseRequest>(
         "CompactDatabase", &disk_,
-        [this](const v1::CompactDatabaseRequest&, v1::CompactDatabaseResponse* reply) {
-          const absl::StatusOr<db::StoreCompaction> compaction = options_.store->Compact();
-          if (compaction.ok()) {
-            *reply = messages::ToProto(*compaction);
-          }
-          return messages::ToGrpcStatus(compaction.status());
+        [this](const v1::CompactDatabaseRequest&) -> absl::StatusOr<v1::CompactDatabaseResponse> {
+          ASSIGN_OR_RETURN(const db::StoreCompaction compaction, options_.store->Compact());
+          return messages::ToProto(compaction);
         });
   }
 

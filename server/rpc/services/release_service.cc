@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/base/status_macros.h"
 #include "server/release/snapshot_piece.h"
 #include "server/rpc/messages/release_converter.h"
 #include "server/rpc/services/call.h"
@@ -16,76 +17,78 @@ class ReleaseService final : public RawService {
  public:
   explicit ReleaseService(release::ReleaseManager* releases)
       : RawService(kReleaseServiceName), releases_(releases), disk_(kMaxReleaseCalls) {
-    Unary<v1::ListReleasesRequest, v1::ListReleasesResponse>(
+    Unary<v1::ListReleasesRequest>(
         "ListReleases", &disk_,
-        [this](const messages::PageArgs& page, v1::ListReleasesResponse* reply) {
-          return messages::ToGrpcStatus(messages::Fill(releases_->ListReleases(), page, reply));
+        [this](const v1::ListReleasesRequest& request) -> absl::StatusOr<v1::ListReleasesResponse> {
+          v1::ListReleasesResponse reply;
+          RETURN_IF_ERROR(
+              messages::Fill(releases_->ListReleases(),
+                             messages::PageOf(request.page_size(), request.page_token()), &reply));
+          return reply;
         });
 
-    Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(
+    Unary<v1::DiffReleasesRequest>(
         "DiffReleases", &disk_,
-        [this](const messages::DiffArgs& args, v1::DiffReleasesResponse* reply) {
-          const absl::StatusOr<TuningKey> after = messages::ReadDiffToken(args.page_token);
-          if (!after.ok()) return messages::ToGrpcStatus(after.status());
-          const absl::StatusOr<release::ReleaseDiff> diff = releases_->DiffReleases(
-              args.from, args.to, args.environment, *after, args.max_changes);
-          if (diff.ok()) *reply = messages::ToProto(*diff);
-          return messages::ToGrpcStatus(diff.status());
+        [this](const v1::DiffReleasesRequest& request) -> absl::StatusOr<v1::DiffReleasesResponse> {
+          ASSIGN_OR_RETURN(const TuningKey after, messages::ReadKeyToken(request.page_token()));
+          ASSIGN_OR_RETURN(
+              const release::ReleaseDiff diff,
+              releases_->DiffReleases(request.from(), request.to(), request.environment(), after,
+                                      messages::RowsOf(request.max_changes())));
+          return messages::ToProto(diff);
         });
 
-    Unary<v1::PromoteReleaseRequest, v1::Release>(
+    Unary<v1::PromoteReleaseRequest>(
         "PromoteRelease", &disk_,
-        [this](const v1::PromoteReleaseRequest& request, v1::Release* reply) {
-          return Fill(releases_->PromoteRelease(request.author(), request.reason(),
-                                                request.canary_permille()),
-                      reply);
+        [this](const v1::PromoteReleaseRequest& request) -> absl::StatusOr<v1::Release> {
+          ASSIGN_OR_RETURN(const Release release,
+                           releases_->PromoteRelease(request.author(), request.reason(),
+                                                     request.canary_permille()));
+          return messages::ToProto(release);
         });
 
-    Unary<v1::RollBackReleaseRequest, v1::Release>(
+    Unary<v1::RollBackReleaseRequest>(
         "RollBackRelease", &disk_,
-        [this](const v1::RollBackReleaseRequest& request, v1::Release* reply) {
-          return Fill(
-              releases_->RollBackRelease(request.author(), request.reason(), request.release()),
-              reply);
+        [this](const v1::RollBackReleaseRequest& request) -> absl::StatusOr<v1::Release> {
+          ASSIGN_OR_RETURN(
+              const Release release,
+              releases_->RollBackRelease(request.author(), request.reason(), request.release()));
+          return messages::ToProto(release);
         });
 
-    Unary<v1::ListWantedRequest, v1::ListWantedResponse>(
+    Unary<v1::ListWantedRequest>(
         "ListWanted", &disk_,
-        [this](const messages::EnvironmentPageArgs& args, v1::ListWantedResponse* reply) {
-          const auto wanted = releases_->ListWanted(args.environment);
-          if (!wanted.ok()) return messages::ToGrpcStatus(wanted.status());
-          const absl::Status filled = messages::Fill(
-              *wanted, args.page,
-              [this](const std::string& text) { return releases_->HasDevice(text); }, reply);
-          return messages::ToGrpcStatus(filled);
+        [this](const v1::ListWantedRequest& request) -> absl::StatusOr<v1::ListWantedResponse> {
+          ASSIGN_OR_RETURN(const std::vector<WantedProblem> wanted,
+                           releases_->ListWanted(request.environment()));
+          v1::ListWantedResponse reply;
+          RETURN_IF_ERROR(messages::Fill(
+              wanted, {messages::RowsOf(request.max_problems()), request.page_token()},
+              [this](const std::string& text) { return releases_->HasDevice(text); }, &reply));
+          return reply;
         });
 
-    Unary<v1::GetPublicationRequest, v1::Publication>(
-        "GetPublication", &disk_, [this](const v1::GetPublicationRequest&, v1::Publication* reply) {
-          *reply = messages::ToProto(releases_->Status());
-          return grpc::Status::OK;
+    Unary<v1::GetPublicationRequest>(
+        "GetPublication", &disk_,
+        [this](const v1::GetPublicationRequest&) -> absl::StatusOr<v1::Publication> {
+          return releases_->Status();
         });
 
-    Unary<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(
+    Unary<v1::ReadSnapshotRequest>(
         "ReadSnapshot", &disk_,
-        [this](const v1::ReadSnapshotRequest& request, v1::ReadSnapshotResponse* reply) {
-          absl::StatusOr<release::SnapshotPiece> piece = release::ReadSnapshotPiece(
-              releases_->Status().folder, request.offset(), request.version());
-          if (piece.ok()) {
-            reply->set_chunk(std::move(piece->bytes));
-            reply->set_version(piece->version);
-            reply->set_size_bytes(piece->size_bytes);
-          }
-          return messages::ToGrpcStatus(piece.status());
+        [this](const v1::ReadSnapshotRequest& request) -> absl::StatusOr<v1::ReadSnapshotResponse> {
+          ASSIGN_OR_RETURN(release::SnapshotPiece piece,
+                           release::ReadSnapshotPiece(releases_->Status().folder(), request.offset(),
+                                                      request.version()));
+          v1::ReadSnapshotResponse reply;
+          reply.set_chunk(std::move(piece.bytes));
+          reply.set_version(piece.version);
+          reply.set_size_bytes(piece.size_bytes);
+          return reply;
         });
   }
 
  private:
-  static grpc::Status Fill(const absl::StatusOr<Release>& release, v1::Release* reply) {
-    if (release.ok()) *reply = messages::ToProto(*release);
-    return messages::ToGrpcStatus(release.status());
-  }
-
   release::ReleaseManager* const releases_;
   WorkQueue disk_;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "db/outbox_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "server/release/release_manager.h"
@@ -22,8 +23,8 @@ namespace convtune::rpc::services {
 inline constexpr char kTuningServiceName[] = "convtune.v1.TuningService";
 inline constexpr char kReleaseServiceName[] = "convtune.v1.ReleaseService";
 inline constexpr char kMaintenanceServiceName[] = "convtune.v1.MaintenanceService";
-
 inline constexpr char kBundleServiceName[] = "convtune.v1.BundleService";
+inline constexpr char kFleetServiceName[] = "convtune.v1.FleetService";
 
 struct BundleOptions {
   tuner::Tuner* tuner = nullptr;
@@ -48,6 +49,12 @@ struct MaintenanceOptions {
   MetricsInfo metrics;
 };
 
+struct FleetServiceOptions {
+  tuner::Tuner* tuner = nullptr;
+  db::OutboxStore* outbox = nullptr;
+  release::ReleaseManager* releases = nullptr;  // may be nullptr: nothing is served to programs
+};
+
 // Thin handlers over the tuner. Its look-ups and watches take no thread; what
 // reads or writes the disk shares one. `tuner` outlives the service.
 std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner);
@@ -63,5 +70,9 @@ std::unique_ptr<grpc::Service> NewReleaseService(release::ReleaseManager* releas
 // Bundles in and out, on two threads. Everything in the options outlives the
 // service.
 std::unique_ptr<grpc::Service> NewBundleService(BundleOptions options);
+
+// What convtune-fleet calls: thin handlers over the outbox and the tuner, on one thread.
+// Everything in the options outlives the service.
+std::unique_ptr<grpc::Service> NewFleetService(FleetServiceOptions options);
 
 }  // namespace convtune::rpc::services

@@ -1,6 +1,5 @@
 #include "server/rpc/services/watch_call.h"
 
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -11,141 +10,101 @@
 namespace convtune::rpc::services {
 namespace {
 
-class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+// gRPC's operations are started under the lock, so that none follows Finish; their
+// reactions never run inside the call that started them.
+class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   WatchReactor(tuner::Tuner* tuner, grpc::CallbackServerContext* context)
-      : log_("WatchTuningJob", context), state_(std::make_shared<State>(tuner, this)) {}
+      : tuner_(tuner), log_("WatchTuningJob", context) {}
 
+  // Returns before OnDone is called.
   void Start(const grpc::ByteBuffer& in) {
-    const std::shared_ptr<State> state = state_;
     const ScopedRequestId scope(log_.request_id());
     std::optional<v1::WatchTuningJobRequest> request;
     const grpc::Status started = CatchAll("WatchTuningJob", [&] {
-      const grpc::Status read = ReadRequest<v1::WatchTuningJobRequest>(in, &request);
-      if (!read.ok()) {
-        return read;
-      }
-      const absl::StatusOr<uint64_t> token = state->tuner->WatchJob(
-          request->name(), [state](const jobs::JobSnapshot& job) { state->Changed(job); });
-      if (!token.ok()) {
-        return messages::ToGrpcStatus(token.status());
-      }
-      state->SetToken(*token);
-      return grpc::Status::OK;
+      grpc::Status read = ReadRequest<v1::WatchTuningJobRequest>(in, &request);
+      if (!read.ok()) return read;
+      const absl::StatusOr<uint64_t> token =
+          tuner_->WatchJob(request->name(), [this](const jobs::JobSnapshot& job) { Changed(job); });
+      MutexLock lock(mutex_);
+      token_ = token.value_or(0);
+      return messages::ToGrpcStatus(token.status());
     });
-    if (!started.ok()) {
-      state->Finish(started);
+    if (!started.ok()) End(started);
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(mutex_);
+    writing_ = false;
+    if (!ok) {
+      EndLocked(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+    } else if (newest_.has_value()) {
+      WriteLocked();
+    } else if (job_ended_) {
+      EndLocked(grpc::Status::OK);
     }
   }
 
-  void OnWriteDone(bool ok) override { state_->Written(ok); }
-
   void OnCancel() override {
-    state_->Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+    End(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
   }
 
   void OnDone() override {
-    state_->Done();
+    uint64_t token = 0;
+    {
+      MutexLock lock(mutex_);
+      token = token_;
+    }
+    tuner_->StopWatching(token);  // and no callback comes any more
     delete this;
   }
 
  private:
-  // Outlives the reactor where the tuner calls back late. gRPC's operations are
-  // started under the lock, so that none follows Finish; their reactions never
-  // run inside the call that started them.
-  struct State {
-    State(tuner::Tuner* t, WatchReactor* r) : tuner(t), reactor(r) {}
+  void Changed(const jobs::JobSnapshot& job) {
+    MutexLock lock(mutex_);
+    newest_ = job;
+    WriteLocked();
+  }
 
-    void Changed(const jobs::JobSnapshot& job) {
-      MutexLock lock(mutex);
-      if (reactor != nullptr) {
-        newest = job;
-        WriteLocked();
-      }
+  void WriteLocked() REQUIRES(mutex_) {
+    if (writing_ || call_ended_) return;
+    const jobs::JobSnapshot job = *std::exchange(newest_, std::nullopt);
+    job_ended_ = job.ended();
+    if (job.interrupted) {
+      EndLocked(messages::ToGrpcStatus(absl::UnavailableError(
+          "the daemon is draining: the job did not end; what it tuned is kept")));
+      return;
     }
-
-    void Written(bool ok) {
-      MutexLock lock(mutex);
-      writing = false;
-      if (!ok) {
-        FinishLocked(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
-      } else if (newest.has_value()) {
-        WriteLocked();
-      } else if (ended) {
-        FinishLocked(grpc::Status::OK);
-      }
+    const grpc::Status written =
+        CatchAll("WatchTuningJob", [&] { return WriteMessage(messages::ToProto(job), &message_); });
+    if (!written.ok()) {
+      EndLocked(written);
+      return;
     }
+    writing_ = true;
+    StartWrite(&message_);
+  }
 
-    void Finish(const grpc::Status& status) {
-      MutexLock lock(mutex);
-      FinishLocked(status);
-    }
+  void End(const grpc::Status& status) {
+    MutexLock lock(mutex_);
+    EndLocked(status);
+  }
 
-    void SetToken(uint64_t value) {
-      {
-        MutexLock lock(mutex);
-        token = value;
-        if (!done) {
-          return;
-        }
-      }
-      tuner->StopWatching(value);
-    }
+  void EndLocked(const grpc::Status& status) REQUIRES(mutex_) {
+    if (std::exchange(call_ended_, true)) return;
+    log_.Finished(status);
+    Finish(status);
+  }
 
-    void Done() {
-      uint64_t value = 0;
-      {
-        MutexLock lock(mutex);
-        done = true;
-        if (!token.has_value()) {
-          return;
-        }
-        value = *token;
-      }
-      tuner->StopWatching(value);
-    }
-
-    void WriteLocked() REQUIRES(mutex) {
-      if (writing || reactor == nullptr) {
-        return;
-      }
-      const jobs::JobSnapshot job = *std::exchange(newest, std::nullopt);
-      ended = job.ended();
-      if (job.interrupted) {
-        FinishLocked(messages::ToGrpcStatus(absl::UnavailableError(
-            "the daemon is draining: the job did not end; what it tuned is kept")));
-        return;
-      }
-      const grpc::Status status = CatchAll(
-          "WatchTuningJob", [&] { return WriteMessage(messages::ToProto(job), &message); });
-      if (!status.ok()) {
-        FinishLocked(status);
-        return;
-      }
-      writing = true;
-      reactor->StartWrite(&message);
-    }
-
-    void FinishLocked(const grpc::Status& status) REQUIRES(mutex) {
-      if (WatchReactor* const call = std::exchange(reactor, nullptr); call != nullptr) {
-        call->log_.Finished(status);
-        call->Finish(status);
-      }
-    }
-
-    tuner::Tuner* const tuner;
-    Mutex mutex;
-    WatchReactor* reactor GUARDED_BY(mutex);  // null once the call is finished
-    std::optional<jobs::JobSnapshot> newest GUARDED_BY(mutex);
-    grpc::ByteBuffer message GUARDED_BY(mutex);  // gRPC's while `writing`
-    bool writing GUARDED_BY(mutex) = false;
-    bool ended GUARDED_BY(mutex) = false;
-    bool done GUARDED_BY(mutex) = false;
-    std::optional<uint64_t> token GUARDED_BY(mutex);
-  };
-
+  tuner::Tuner* const tuner_;
   const RequestLog log_;
-  const std::shared_ptr<State> state_;
+  Mutex mutex_;
+  bool call_ended_ GUARDED_BY(mutex_) = false;
+  std::optional<jobs::JobSnapshot> newest_ GUARDED_BY(mutex_);
+  grpc::ByteBuffer message_ GUARDED_BY(mutex_);  // gRPC's while `writing_`
+  bool writing_ GUARDED_BY(mutex_) = false;
+  bool job_ended_ GUARDED_BY(mutex_) = false;
+  uint64_t token_ GUARDED_BY(mutex_) = 0;  // 0: nothing is watched
 };
 
 }  // namespace

@@ -154,37 +154,25 @@ CudaLibraries LocateCudaLibraries() {
   // As the libraries of cuDNN's engines say in their RUNPATH; then where Debian
   // and NVIDIA's packages have them.
   std::vector<std::string> folders;
-  for (const std::filesystem::path& place :
+  for (const std::filesystem::path& where :
        {folder, folder / "../../cublas/lib", folder / "../../cuda_nvrtc/lib",
         folder / absl::StrCat("../../cu", major, "/lib"),
         std::filesystem::path("/usr/lib/x86_64-linux-gnu"),
         std::filesystem::path("/usr/lib/aarch64-linux-gnu"),
         std::filesystem::path("/usr/local/cuda/lib64")}) {
-    folders.push_back(place.string());
+    folders.push_back(where.string());
   }
   found.cublaslt = FindLibrary(absl::StrCat("libcublasLt.so.", major), folders);
   found.nvrtc = FindLibrary(absl::StrCat("libnvrtc.so.", major), folders);
   return found;
 }
 
-void FindCudaLibraries(Provenance* provenance) {
-  const CudaLibraries found = LocateCudaLibraries();
-  if (!found.cublaslt.empty()) provenance->cublaslt_build = ElfBuildId(found.cublaslt);
-  if (!found.nvrtc.empty()) provenance->nvrtc_build = ElfBuildId(found.nvrtc);
-}
-
 void KeepNvrtcLoaded() {
-  const int major = static_cast<int>(cudnnGetCudartVersion()) / 1000;
-  const std::string name = absl::StrCat("libnvrtc.so.", major);
-  const std::filesystem::path folder = LibraryFolder();
-  // Beside cuDNN, then where the wheels have it, then where the loader looks.
-  for (const std::filesystem::path& path :
-       {folder / name, folder / absl::StrCat("../../cu", major, "/lib") / name,
-        folder / "../../cuda_nvrtc/lib" / name, std::filesystem::path(name)}) {
-    if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) != nullptr) {
-      return;
-    }
-  }
+  const CudaLibraries found = LocateCudaLibraries();
+  constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  if (!found.nvrtc.empty() && dlopen(found.nvrtc.c_str(), kFlags) != nullptr) return;
+  // Else from where the loader looks.
+  dlopen(absl::StrCat("libnvrtc.so.", found.cuda_major).c_str(), kFlags);
 }
 
 }  // namespace convtune::worker::cudnn

@@ -41,10 +41,6 @@ struct CudaLibraries {
 // Looks for them where cuDNN would. Loads neither.
 CudaLibraries LocateCudaLibraries();
 
-// The builds of the libraries that cuDNN would load by itself, where they are
-// found, into `provenance`. Loads neither.
-void FindCudaLibraries(Provenance* provenance);
-
 // Loads NVRTC for the life of the process, from where cuDNN would. cuDNN opens
 // and closes it for every operation graph, and relocating it takes ten times
 // as long as the heuristics themselves. Nothing else changes if it is not

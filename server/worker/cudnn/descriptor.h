@@ -4,16 +4,39 @@
 #include <cudnn.h>
 
 #include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "proto/base/status_macros.h"
+#include "server/worker/cudnn/owned.h"
 
 namespace convtune::worker::cudnn {
+
+// The types that attributes have, by that of their elements.
+using AttributeType = cudnnBackendAttributeType_t;
+constexpr AttributeType TypeOf(const int64_t*) { return CUDNN_TYPE_INT64; }
+constexpr AttributeType TypeOf(const int32_t*) { return CUDNN_TYPE_INT32; }
+constexpr AttributeType TypeOf(const bool*) { return CUDNN_TYPE_BOOLEAN; }
+constexpr AttributeType TypeOf(const float*) { return CUDNN_TYPE_FLOAT; }
+constexpr AttributeType TypeOf(const double*) { return CUDNN_TYPE_DOUBLE; }
+constexpr AttributeType TypeOf(const char*) { return CUDNN_TYPE_CHAR; }
+constexpr AttributeType TypeOf(void* const*) { return CUDNN_TYPE_VOID_PTR; }
+constexpr AttributeType TypeOf(const cudnnHandle_t*) { return CUDNN_TYPE_HANDLE; }
+constexpr AttributeType TypeOf(const cudnnDataType_t*) { return CUDNN_TYPE_DATA_TYPE; }
+constexpr AttributeType TypeOf(const cudnnConvolutionMode_t*) {
+  return CUDNN_TYPE_CONVOLUTION_MODE;
+}
+constexpr AttributeType TypeOf(const cudnnPointwiseMode_t*) { return CUDNN_TYPE_POINTWISE_MODE; }
+constexpr AttributeType TypeOf(const cudnnBackendKnobType_t*) { return CUDNN_TYPE_KNOB_TYPE; }
+constexpr AttributeType TypeOf(const cudnnBackendHeurMode_t*) { return CUDNN_TYPE_HEUR_MODE; }
+constexpr AttributeType TypeOf(const cudnnBackendNumericalNote_t*) {
+  return CUDNN_TYPE_NUMERICAL_NOTE;
+}
+constexpr AttributeType TypeOf(const cudnnBackendBehaviorNote_t*) {
+  return CUDNN_TYPE_BEHAVIOR_NOTE;
+}
 
 // Owns one cudnnBackendDescriptor_t. Move-only; not thread-safe. All errors
 // are those of cudnn_status.h, with cuDNN's own text.
@@ -23,57 +46,46 @@ class Descriptor {
 
   // Empty; get() is null.
   Descriptor() = default;
-  Descriptor(Descriptor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(raw_, other.raw_);
-    return *this;
-  }
-  ~Descriptor();
 
-  cudnnBackendDescriptor_t get() const { return raw_; }
+  cudnnBackendDescriptor_t get() const { return raw_.get(); }
 
-  absl::Status SetInt64(cudnnBackendAttributeName_t name, int64_t value);
-  absl::Status SetInt64s(cudnnBackendAttributeName_t name, absl::Span<const int64_t> values);
-  absl::Status SetInt32(cudnnBackendAttributeName_t name, int32_t value);
-  absl::Status SetBool(cudnnBackendAttributeName_t name, bool value);
-  absl::Status SetFloat(cudnnBackendAttributeName_t name, float value);
-  absl::Status SetDouble(cudnnBackendAttributeName_t name, double value);
-  absl::Status SetDataType(cudnnBackendAttributeName_t name, cudnnDataType_t value);
-  absl::Status SetText(cudnnBackendAttributeName_t name, std::string_view value);
-  absl::Status SetPointers(cudnnBackendAttributeName_t name, absl::Span<void* const> values);
-  absl::Status SetHandle(cudnnBackendAttributeName_t name, cudnnHandle_t value);
-  absl::Status SetDescriptor(cudnnBackendAttributeName_t name, const Descriptor& value);
-  absl::Status SetDescriptors(cudnnBackendAttributeName_t name,
-                              absl::Span<const Descriptor> values);
-  // For the enumerations that have a type of their own.
+  // Sets an attribute to one element, or to those of a container. The first error is what
+  // Finalize() returns.
   template <typename T>
-  absl::Status SetEnum(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                       T value) {
-    return Set(name, type, 1, &value);
+  void Set(cudnnBackendAttributeName_t name, const T& value) {
+    if constexpr (requires { value.data(); }) {
+      SetElements(name, TypeOf(value.data()), value.size(), value.data());
+    } else {
+      SetElements(name, TypeOf(&value), 1, &value);
+    }
   }
+  void Set(cudnnBackendAttributeName_t name, const Descriptor& value);
+  void Set(cudnnBackendAttributeName_t name, const std::vector<Descriptor>& values);
 
   absl::Status Finalize();
 
-  absl::StatusOr<int64_t> GetInt64(cudnnBackendAttributeName_t name) const;
-  // Number of elements that Get* of a list would give.
-  absl::StatusOr<int64_t> Count(cudnnBackendAttributeName_t name,
-                                cudnnBackendAttributeType_t type) const;
-  // One or all of an attribute that is made of enumerators.
+  // The one element of an attribute. INTERNAL if an enumerator is not there; of numbers that
+  // is not asked.
   template <typename T>
-  absl::StatusOr<std::vector<T>> GetEnums(cudnnBackendAttributeName_t name,
-                                          cudnnBackendAttributeType_t type) const {
-    absl::StatusOr<int64_t> count = Count(name, type);
-    if (!count.ok()) {
-      return count.status();
-    }
-    std::vector<T> values(static_cast<size_t>(*count));
-    absl::StatusOr<int64_t> got = Get(name, type, *count, values.data());
-    if (!got.ok()) {
-      return got.status();
-    }
-    values.resize(static_cast<size_t>(*got));
+  absl::StatusOr<T> Get(cudnnBackendAttributeName_t name) const {
+    T value = {};
+    ASSIGN_OR_RETURN(const int64_t count, GetElements(name, TypeOf(&value), 1, &value));
+    if (std::is_enum_v<T> && count != 1) return absl::InternalError("an attribute without a value");
+    return value;
+  }
+  // All of an attribute that is made of enumerators.
+  template <typename T>
+  absl::StatusOr<std::vector<T>> GetAll(cudnnBackendAttributeName_t name) const {
+    std::vector<T> values;
+    ASSIGN_OR_RETURN(const int64_t count, Count(name, TypeOf(values.data())));
+    values.resize(static_cast<size_t>(count));
+    ASSIGN_OR_RETURN(const int64_t got,
+                     GetElements(name, TypeOf(values.data()), count, values.data()));
+    values.resize(static_cast<size_t>(got));
     return values;
   }
+  // Number of elements that Get* of a list would give.
+  absl::StatusOr<int64_t> Count(cudnnBackendAttributeName_t name, AttributeType type) const;
   // The descriptors of a list whose elements are of type `element`. With `most`
   // up to so many are asked for, without asking for their count first.
   absl::StatusOr<std::vector<Descriptor>> GetDescriptors(
@@ -86,15 +98,14 @@ class Descriptor {
                                            cudnnBackendDescriptorType_t element) const;
 
  private:
-  explicit Descriptor(cudnnBackendDescriptor_t raw) : raw_(raw) {}
-
-  absl::Status Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                   int64_t count, const void* values);
+  void SetElements(cudnnBackendAttributeName_t name, AttributeType type, size_t count,
+                   const void* values);
   // Returns how many elements were written.
-  absl::StatusOr<int64_t> Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                              int64_t count, void* values) const;
+  absl::StatusOr<int64_t> GetElements(cudnnBackendAttributeName_t name, AttributeType type,
+                                      int64_t count, void* values) const;
 
-  cudnnBackendDescriptor_t raw_ = nullptr;
+  Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor> raw_;
+  absl::Status status_;  // of what was set
 };
 
 }  // namespace convtune::worker::cudnn

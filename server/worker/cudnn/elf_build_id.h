@@ -11,7 +11,7 @@ namespace convtune::worker::cudnn {
 // one without. Empty if the file cannot be read or is none.
 std::string ElfBuildId(const std::string& path);
 
-// Of the first of `folders` that has a file `name`, after those of
+// Returns the path of `name` in the first of `folders` that has it, after those of
 // $LD_LIBRARY_PATH, which the loader asks before them; empty if there is none.
 std::string FindLibrary(const std::string& name, const std::vector<std::string>& folders);
 

@@ -100,29 +100,27 @@ class GraphBuilder {
       RETURN_IF_ERROR(AddPointwise(problem_.epilogue()[i], i + 1 == problem_.epilogue().size()));
     }
     ASSIGN_OR_RETURN(graph_.graph_, Descriptor::Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
-    RETURN_IF_ERROR(
-        graph_.graph_.SetDescriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, graph_.operations_));
+    graph_.graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, graph_.operations_);
     if (graph_.target_.handle != nullptr) {
-      RETURN_IF_ERROR(
-          graph_.graph_.SetHandle(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, graph_.target_.handle));
+      graph_.graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, graph_.target_.handle);
     }
     RETURN_IF_ERROR(graph_.graph_.Finalize());
     return std::move(graph_);
   }
 
  private:
-  // Returns the tensor's place in parts_.
+  // Returns the tensor's index in parts_.
   absl::StatusOr<size_t> AddTensor(const std::vector<int64_t>& dims,
                                    const std::vector<int64_t>& strides, DataType type,
                                    bool is_virtual) {
     ASSIGN_OR_RETURN(Descriptor tensor, Descriptor::Create(CUDNN_BACKEND_TENSOR_DESCRIPTOR));
-    RETURN_IF_ERROR(tensor.SetInt64(CUDNN_ATTR_TENSOR_UNIQUE_ID, ++last_uid_));
-    RETURN_IF_ERROR(tensor.SetDataType(CUDNN_ATTR_TENSOR_DATA_TYPE, ToCudnn(type)));
-    RETURN_IF_ERROR(tensor.SetInt64s(CUDNN_ATTR_TENSOR_DIMENSIONS, dims));
-    RETURN_IF_ERROR(tensor.SetInt64s(CUDNN_ATTR_TENSOR_STRIDES, strides));
-    RETURN_IF_ERROR(tensor.SetInt64(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, problem_.alignment_bytes()));
+    tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, ++last_uid_);
+    tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, ToCudnn(type));
+    tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
+    tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, strides);
+    tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{problem_.alignment_bytes()});
     if (is_virtual) {
-      RETURN_IF_ERROR(tensor.SetBool(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true));
+      tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
     }
     RETURN_IF_ERROR(tensor.Finalize());
     graph_.parts_.push_back(std::move(tensor));
@@ -163,29 +161,27 @@ class GraphBuilder {
     }
 
     ASSIGN_OR_RETURN(Descriptor conv, Descriptor::Create(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
-    RETURN_IF_ERROR(conv.SetInt64(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, problem_.spatial_rank()));
-    RETURN_IF_ERROR(
-        conv.SetDataType(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, ToCudnn(problem_.compute_type())));
-    RETURN_IF_ERROR(conv.SetEnum(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
-                                 ToCudnn(problem_.mode())));
-    RETURN_IF_ERROR(conv.SetInt64s(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem_.pad_low()));
-    RETURN_IF_ERROR(conv.SetInt64s(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem_.pad_high()));
-    RETURN_IF_ERROR(conv.SetInt64s(CUDNN_ATTR_CONVOLUTION_DILATIONS, problem_.dilations()));
-    RETURN_IF_ERROR(conv.SetInt64s(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, problem_.strides()));
+    conv.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{problem_.spatial_rank()});
+    conv.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, ToCudnn(problem_.compute_type()));
+    conv.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, ToCudnn(problem_.mode()));
+    conv.Set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem_.pad_low());
+    conv.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem_.pad_high());
+    conv.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, problem_.dilations());
+    conv.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, problem_.strides());
     RETURN_IF_ERROR(conv.Finalize());
 
     const ConvAttributes names = AttributesOf(op);
     ASSIGN_OR_RETURN(Descriptor operation, Descriptor::Create(names.operation));
-    RETURN_IF_ERROR(operation.SetDescriptor(names.conv, conv));
-    RETURN_IF_ERROR(operation.SetDescriptor(names.x, graph_.parts_[x]));
-    RETURN_IF_ERROR(operation.SetDescriptor(names.w, graph_.parts_[w]));
-    RETURN_IF_ERROR(operation.SetDescriptor(names.y, graph_.parts_[y]));
+    operation.Set(names.conv, conv);
+    operation.Set(names.x, graph_.parts_[x]);
+    operation.Set(names.w, graph_.parts_[w]);
+    operation.Set(names.y, graph_.parts_[y]);
     if (problem_.compute_type() == DataType::kF64) {
-      RETURN_IF_ERROR(operation.SetDouble(names.alpha, 1.0));
-      RETURN_IF_ERROR(operation.SetDouble(names.beta, 0.0));
+      operation.Set(names.alpha, 1.0);
+      operation.Set(names.beta, 0.0);
     } else {
-      RETURN_IF_ERROR(operation.SetFloat(names.alpha, 1.0F));
-      RETURN_IF_ERROR(operation.SetFloat(names.beta, 0.0F));
+      operation.Set(names.alpha, 1.0F);
+      operation.Set(names.beta, 0.0F);
     }
     RETURN_IF_ERROR(operation.Finalize());
     graph_.parts_.push_back(std::move(conv));
@@ -208,33 +204,28 @@ class GraphBuilder {
 
   absl::Status AddPointwise(EpilogueOp op, bool last) {
     ASSIGN_OR_RETURN(Descriptor pointwise, Descriptor::Create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
-    RETURN_IF_ERROR(
-        pointwise.SetEnum(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, ModeOf(op)));
+    pointwise.Set(CUDNN_ATTR_POINTWISE_MODE, ModeOf(op));
     // The arithmetic of a pointwise operation is floating point even where
     // the convolution's is not.
     const DataType math =
         problem_.intermediate_type() == DataType::kF64 ? DataType::kF64 : DataType::kF32;
-    RETURN_IF_ERROR(pointwise.SetDataType(CUDNN_ATTR_POINTWISE_MATH_PREC, ToCudnn(math)));
+    pointwise.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, ToCudnn(math));
     RETURN_IF_ERROR(pointwise.Finalize());
 
     ASSIGN_OR_RETURN(Descriptor operation,
                      Descriptor::Create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
-    RETURN_IF_ERROR(
-        operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise));
-    RETURN_IF_ERROR(
-        operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, graph_.parts_[value_]));
+    operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, graph_.parts_[value_]);
     if (op != EpilogueOp::kRelu) {
       absl::StatusOr<size_t> other =
           op == EpilogueOp::kBias
               ? AddBias()
               : AddInterface(TensorRole::kResidual, problem_.y_dims(), problem_.y_strides(), false);
       RETURN_IF_ERROR(other.status());
-      RETURN_IF_ERROR(
-          operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, graph_.parts_[*other]));
+      operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, graph_.parts_[*other]);
     }
     ASSIGN_OR_RETURN(const size_t y, AddY(last));
-    RETURN_IF_ERROR(
-        operation.SetDescriptor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, graph_.parts_[y]));
+    operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, graph_.parts_[y]);
     RETURN_IF_ERROR(operation.Finalize());
     graph_.parts_.push_back(std::move(pointwise));
     graph_.operations_.push_back(std::move(operation));

@@ -1,4 +1,4 @@
-// Builds cuDNN's operation graph of a ConvProblem.
+// An OperationGraph is cuDNN's operation graph of a ConvProblem.
 #pragma once
 
 #include <cudnn.h>
@@ -35,7 +35,7 @@ struct GraphTensor {
 
 // The operation graph of one problem and the tensors that it needs. With an
 // epilogue it is conv -> add -> bias -> relu (those that the problem has), with
-// virtual tensors of the intermediate type between. Move-only.
+// virtual tensors of the intermediate type between. Move-only; not thread-safe.
 class OperationGraph {
  public:
   // Errors are cuDNN's, when it refuses the graph as such.

@@ -1,7 +1,9 @@
 #include "server/worker/cudnn/legacy_convolution.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/cudnn/graph_builder.h"
@@ -13,43 +15,100 @@ std::vector<int> ToInts(const std::vector<int64_t>& values) {
   return {values.begin(), values.end()};
 }
 
-template <typename Perf>
-FoundAlgorithm FromPerf(const Perf& perf) {
-  FoundAlgorithm found;
-  found.id = {static_cast<int>(perf.algo), static_cast<int>(perf.mathType)};
-  found.status = perf.status;
-  // cudnnGet*_v7 gives no time.
-  found.time_us = perf.status == CUDNN_STATUS_SUCCESS && perf.time > 0 ? perf.time * 1000.0 : 0.0;
-  found.workspace_bytes = static_cast<int64_t>(perf.memory);
-  found.deterministic = perf.determinism == CUDNN_DETERMINISTIC;
-  return found;
-}
+// What cuDNN has for each operation.
+struct Forward {
+  using Algorithm = cudnnConvolutionFwdAlgo_t;
+  using Perf = cudnnConvolutionFwdAlgoPerf_t;
+  static constexpr int kAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+  static constexpr char kName[] = "Forward";
+  static constexpr auto kWorkspaceSize = cudnnGetConvolutionForwardWorkspaceSize;
+  static constexpr auto kGet = cudnnGetConvolutionForwardAlgorithm_v7;
+  static constexpr auto kFind = cudnnFindConvolutionForwardAlgorithmEx;
+  static constexpr auto kRun = cudnnConvolutionForward;
+  static constexpr char kRunName[] = "cudnnConvolutionForward";
+};
+struct BackwardData {
+  using Algorithm = cudnnConvolutionBwdDataAlgo_t;
+  using Perf = cudnnConvolutionBwdDataAlgoPerf_t;
+  static constexpr int kAlgorithms = CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
+  static constexpr char kName[] = "BackwardData";
+  static constexpr auto kWorkspaceSize = cudnnGetConvolutionBackwardDataWorkspaceSize;
+  static constexpr auto kGet = cudnnGetConvolutionBackwardDataAlgorithm_v7;
+  static constexpr auto kFind = cudnnFindConvolutionBackwardDataAlgorithmEx;
+  static constexpr auto kRun = cudnnConvolutionBackwardData;
+  static constexpr char kRunName[] = "cudnnConvolutionBackwardData";
+};
+struct BackwardFilter {
+  using Algorithm = cudnnConvolutionBwdFilterAlgo_t;
+  using Perf = cudnnConvolutionBwdFilterAlgoPerf_t;
+  static constexpr int kAlgorithms = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
+  static constexpr char kName[] = "BackwardFilter";
+  static constexpr auto kWorkspaceSize = cudnnGetConvolutionBackwardFilterWorkspaceSize;
+  static constexpr auto kGet = cudnnGetConvolutionBackwardFilterAlgorithm_v7;
+  static constexpr auto kFind = cudnnFindConvolutionBackwardFilterAlgorithmEx;
+  static constexpr auto kRun = cudnnConvolutionBackwardFilter;
+  static constexpr char kRunName[] = "cudnnConvolutionBackwardFilter";
+};
 
-template <typename Perf>
-std::vector<FoundAlgorithm> FromPerfs(const std::vector<Perf>& perfs, int count) {
-  std::vector<FoundAlgorithm> found;
-  for (int i = 0; i < std::min(count, static_cast<int>(perfs.size())); ++i) {
-    found.push_back(FromPerf(perfs[static_cast<size_t>(i)]));
-  }
-  return found;
-}
-
-int AlgorithmCount(Operation operation) {
-  switch (operation) {
-    case Operation::kBwdData:
-      return CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
-    case Operation::kBwdFilter:
-      return CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
-    case Operation::kFwd:
-      break;
-  }
-  return CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
-}
+// A tensor of the convolution: its descriptor and its memory.
+template <typename Descriptor>
+struct Operand {
+  Descriptor descriptor;
+  void* data;
+};
 
 // Each search and list has an entry for each algorithm and math type.
 constexpr int kMathTypes = 4;
 
+// The list that `ask` is given room for; `function` is what it calls.
+template <typename Api, typename Ask>
+absl::StatusOr<std::vector<FoundAlgorithm>> ListAlgorithms(const std::string& function,
+                                                           const Ask& ask) {
+  std::vector<typename Api::Perf> perfs(size_t{Api::kAlgorithms} * kMathTypes);
+  int count = 0;
+  RETURN_IF_ERROR(ToStatus(ask(static_cast<int>(perfs.size()), &count, perfs.data()), function));
+  perfs.resize(std::min(perfs.size(), static_cast<size_t>(std::max(0, count))));
+  std::vector<FoundAlgorithm> list;
+  for (const auto& perf : perfs) {
+    const bool timed = perf.status == CUDNN_STATUS_SUCCESS && perf.time > 0;
+    list.push_back({{static_cast<int>(perf.algo), static_cast<int>(perf.mathType)},
+                    perf.status,
+                    timed ? perf.time * 1000.0 : 0.0,
+                    static_cast<int64_t>(perf.memory),
+                    perf.determinism == CUDNN_DETERMINISTIC});
+  }
+  return list;
+}
+
 }  // namespace
+
+std::string LegacyObstacle(const ConvProblem& problem) {
+  if (!problem.epilogue().empty()) {
+    return "the legacy API is asked for no epilogue";
+  }
+  if (problem.data_type() == DataType::kE4M3 || problem.data_type() == DataType::kE5M2) {
+    return "the legacy API has no fp8";
+  }
+  if (!problem.symmetric_padding()) {
+    return "the legacy API has no asymmetric padding";
+  }
+  if (problem.layout() == TensorLayout::kStrided) {
+    return "the legacy API's filters are packed NCHW or NHWC";
+  }
+  if (problem.sm_count_target() != 0) {
+    return "the legacy API has no SM-count target";
+  }
+  for (const std::vector<int64_t>* values :
+       {&problem.x_dims(), &problem.w_dims(), &problem.y_dims(), &problem.x_strides(),
+        &problem.y_strides(), &problem.pad_low(), &problem.strides(), &problem.dilations()}) {
+    for (const int64_t value : *values) {
+      if (value > std::numeric_limits<int>::max()) {
+        return "the legacy API's sizes and strides are 32-bit";
+      }
+    }
+  }
+  return "";
+}
 
 absl::StatusOr<std::unique_ptr<LegacyConvolution>> LegacyConvolution::Create(
     const ConvProblem& problem, cudnnHandle_t handle) {
@@ -106,37 +165,43 @@ absl::Status LegacyConvolution::SetMathType(int math_type) {
                   "set the math type");
 }
 
-absl::StatusOr<int64_t> LegacyConvolution::WorkspaceOf(int algorithm) {
-  size_t bytes = 0;
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+template <typename Visit>
+auto LegacyConvolution::ForOperation(const ConvPointers& tensors, const Visit& visit) const {
+  const Operand<cudnnTensorDescriptor_t> x = {x_.get(), tensors.x};
+  const Operand<cudnnTensorDescriptor_t> y = {y_.get(), tensors.y};
+  const Operand<cudnnFilterDescriptor_t> w = {w_.get(), tensors.w};
   switch (operation_) {
-    case Operation::kFwd:
-      status = cudnnGetConvolutionForwardWorkspaceSize(
-          handle_, x_.get(), w_.get(), conv_.get(), y_.get(),
-          static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), &bytes);
-      break;
     case Operation::kBwdData:
-      status = cudnnGetConvolutionBackwardDataWorkspaceSize(
-          handle_, w_.get(), y_.get(), conv_.get(), x_.get(),
-          static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm), &bytes);
-      break;
+      return visit(BackwardData(), w, y, x);
     case Operation::kBwdFilter:
-      status = cudnnGetConvolutionBackwardFilterWorkspaceSize(
-          handle_, x_.get(), y_.get(), conv_.get(), w_.get(),
-          static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm), &bytes);
+      return visit(BackwardFilter(), x, y, w);
+    case Operation::kFwd:
       break;
   }
-  RETURN_IF_ERROR(ToStatus(status, "workspace size"));
-  return static_cast<int64_t>(bytes);
+  return visit(Forward(), x, w, y);
+}
+
+absl::StatusOr<int64_t> LegacyConvolution::WorkspaceOf(int algorithm) {
+  return ForOperation({}, [&](auto api, auto a, auto b, auto out) -> absl::StatusOr<int64_t> {
+    using Api = decltype(api);
+    size_t bytes = 0;
+    RETURN_IF_ERROR(ToStatus(
+        Api::kWorkspaceSize(handle_, a.descriptor, b.descriptor, conv_.get(), out.descriptor,
+                            static_cast<typename Api::Algorithm>(algorithm), &bytes),
+        "workspace size"));
+    return static_cast<int64_t>(bytes);
+  });
 }
 
 absl::StatusOr<int64_t> LegacyConvolution::LargestWorkspace(cudnnMathType_t math_type,
                                                             int64_t limit) {
+  const int algorithms =
+      ForOperation({}, [](auto api, auto, auto, auto) { return decltype(api)::kAlgorithms; });
   int64_t largest = 0;
   // cudnnFind* also tries DEFAULT_MATH, whatever it is given.
   for (const cudnnMathType_t tried : {math_type, CUDNN_DEFAULT_MATH}) {
     RETURN_IF_ERROR(SetMathType(tried));
-    for (int algorithm = 0; algorithm < AlgorithmCount(operation_); ++algorithm) {
+    for (int algorithm = 0; algorithm < algorithms; ++algorithm) {
       const absl::StatusOr<int64_t> bytes = WorkspaceOf(algorithm);
       if (bytes.ok() && *bytes <= limit) {
         largest = std::max(largest, *bytes);
@@ -148,36 +213,14 @@ absl::StatusOr<int64_t> LegacyConvolution::LargestWorkspace(cudnnMathType_t math
 
 absl::StatusOr<std::vector<FoundAlgorithm>> LegacyConvolution::Expected(cudnnMathType_t math_type) {
   RETURN_IF_ERROR(SetMathType(math_type));
-  const int most = AlgorithmCount(operation_) * kMathTypes;
-  const auto size = static_cast<size_t>(most);
-  int count = 0;
-  switch (operation_) {
-    case Operation::kFwd: {
-      std::vector<cudnnConvolutionFwdAlgoPerf_t> perfs(size);
-      RETURN_IF_ERROR(
-          ToStatus(cudnnGetConvolutionForwardAlgorithm_v7(handle_, x_.get(), w_.get(), conv_.get(),
-                                                          y_.get(), most, &count, perfs.data()),
-                   "cudnnGetConvolutionForwardAlgorithm_v7"));
-      return FromPerfs(perfs, count);
-    }
-    case Operation::kBwdData: {
-      std::vector<cudnnConvolutionBwdDataAlgoPerf_t> perfs(size);
-      RETURN_IF_ERROR(ToStatus(
-          cudnnGetConvolutionBackwardDataAlgorithm_v7(handle_, w_.get(), y_.get(), conv_.get(),
-                                                      x_.get(), most, &count, perfs.data()),
-          "cudnnGetConvolutionBackwardDataAlgorithm_v7"));
-      return FromPerfs(perfs, count);
-    }
-    case Operation::kBwdFilter: {
-      std::vector<cudnnConvolutionBwdFilterAlgoPerf_t> perfs(size);
-      RETURN_IF_ERROR(ToStatus(
-          cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle_, x_.get(), y_.get(), conv_.get(),
-                                                        w_.get(), most, &count, perfs.data()),
-          "cudnnGetConvolutionBackwardFilterAlgorithm_v7"));
-      return FromPerfs(perfs, count);
-    }
-  }
-  return absl::InternalError("operation");
+  return ForOperation({}, [&](auto api, auto a, auto b, auto out) {
+    using Api = decltype(api);
+    return ListAlgorithms<Api>(absl::StrCat("cudnnGetConvolution", Api::kName, "Algorithm_v7"),
+                               [&](int most, int* count, auto* perfs) {
+                                 return Api::kGet(handle_, a.descriptor, b.descriptor, conv_.get(),
+                                                  out.descriptor, most, count, perfs);
+                               });
+  });
 }
 
 absl::StatusOr<std::vector<FoundAlgorithm>> LegacyConvolution::Find(cudnnMathType_t math_type,
@@ -185,40 +228,16 @@ absl::StatusOr<std::vector<FoundAlgorithm>> LegacyConvolution::Find(cudnnMathTyp
                                                                     void* workspace,
                                                                     int64_t workspace_bytes) {
   RETURN_IF_ERROR(SetMathType(math_type));
-  const int most = AlgorithmCount(operation_) * kMathTypes;
-  const auto size = static_cast<size_t>(most);
-  const auto bytes = static_cast<size_t>(workspace_bytes);
-  int count = 0;
-  switch (operation_) {
-    case Operation::kFwd: {
-      std::vector<cudnnConvolutionFwdAlgoPerf_t> perfs(size);
-      RETURN_IF_ERROR(ToStatus(
-          cudnnFindConvolutionForwardAlgorithmEx(handle_, x_.get(), tensors.x, w_.get(), tensors.w,
-                                                 conv_.get(), y_.get(), tensors.y, most, &count,
-                                                 perfs.data(), workspace, bytes),
-          "cudnnFindConvolutionForwardAlgorithmEx"));
-      return FromPerfs(perfs, count);
-    }
-    case Operation::kBwdData: {
-      std::vector<cudnnConvolutionBwdDataAlgoPerf_t> perfs(size);
-      RETURN_IF_ERROR(ToStatus(
-          cudnnFindConvolutionBackwardDataAlgorithmEx(handle_, w_.get(), tensors.w, y_.get(),
-                                                      tensors.y, conv_.get(), x_.get(), tensors.x,
-                                                      most, &count, perfs.data(), workspace, bytes),
-          "cudnnFindConvolutionBackwardDataAlgorithmEx"));
-      return FromPerfs(perfs, count);
-    }
-    case Operation::kBwdFilter: {
-      std::vector<cudnnConvolutionBwdFilterAlgoPerf_t> perfs(size);
-      RETURN_IF_ERROR(
-          ToStatus(cudnnFindConvolutionBackwardFilterAlgorithmEx(
-                       handle_, x_.get(), tensors.x, y_.get(), tensors.y, conv_.get(), w_.get(),
-                       tensors.w, most, &count, perfs.data(), workspace, bytes),
-                   "cudnnFindConvolutionBackwardFilterAlgorithmEx"));
-      return FromPerfs(perfs, count);
-    }
-  }
-  return absl::InternalError("operation");
+  return ForOperation(tensors, [&](auto api, auto a, auto b, auto out) {
+    using Api = decltype(api);
+    return ListAlgorithms<Api>(absl::StrCat("cudnnFindConvolution", Api::kName, "AlgorithmEx"),
+                               [&](int most, int* count, auto* perfs) {
+                                 return Api::kFind(handle_, a.descriptor, a.data, b.descriptor,
+                                                   b.data, conv_.get(), out.descriptor, out.data,
+                                                   most, count, perfs, workspace,
+                                                   static_cast<size_t>(workspace_bytes));
+                               });
+  });
 }
 
 absl::StatusOr<int64_t> LegacyConvolution::WorkspaceBytes(const LegacyAlgorithm& algorithm) {
@@ -236,28 +255,14 @@ absl::Status LegacyConvolution::Launch(const LegacyAlgorithm& algorithm,
   const double zero_d = 0.0;
   const void* alpha = double_scale_ ? static_cast<const void*>(&one_d) : &one_f;
   const void* beta = double_scale_ ? static_cast<const void*>(&zero_d) : &zero_f;
-  const auto bytes = static_cast<size_t>(workspace_bytes);
-  switch (operation_) {
-    case Operation::kFwd:
-      return ToStatus(cudnnConvolutionForward(
-                          handle_, alpha, x_.get(), tensors.x, w_.get(), tensors.w, conv_.get(),
-                          static_cast<cudnnConvolutionFwdAlgo_t>(algorithm.algorithm), workspace,
-                          bytes, beta, y_.get(), tensors.y),
-                      "cudnnConvolutionForward");
-    case Operation::kBwdData:
-      return ToStatus(cudnnConvolutionBackwardData(
-                          handle_, alpha, w_.get(), tensors.w, y_.get(), tensors.y, conv_.get(),
-                          static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm.algorithm),
-                          workspace, bytes, beta, x_.get(), tensors.x),
-                      "cudnnConvolutionBackwardData");
-    case Operation::kBwdFilter:
-      return ToStatus(cudnnConvolutionBackwardFilter(
-                          handle_, alpha, x_.get(), tensors.x, y_.get(), tensors.y, conv_.get(),
-                          static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm.algorithm),
-                          workspace, bytes, beta, w_.get(), tensors.w),
-                      "cudnnConvolutionBackwardFilter");
-  }
-  return absl::InternalError("operation");
+  return ForOperation(tensors, [&](auto api, auto a, auto b, auto out) {
+    using Api = decltype(api);
+    return ToStatus(
+        Api::kRun(handle_, alpha, a.descriptor, a.data, b.descriptor, b.data, conv_.get(),
+                  static_cast<typename Api::Algorithm>(algorithm.algorithm), workspace,
+                  static_cast<size_t>(workspace_bytes), beta, out.descriptor, out.data),
+        Api::kRunName);
+  });
 }
 
 }  // namespace convtune::worker::cudnn

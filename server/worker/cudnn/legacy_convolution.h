@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
+#include "server/worker/cudnn/owned.h"
 
 namespace convtune::worker::cudnn {
 
@@ -48,6 +50,9 @@ class LegacyApi {
   virtual absl::StatusOr<int64_t> WorkspaceBytes(const LegacyAlgorithm& algorithm) = 0;
 };
 
+// Says why the legacy API cannot express the problem; empty if it can.
+std::string LegacyObstacle(const ConvProblem& problem);
+
 // Needs a GPU. Not thread-safe.
 class LegacyConvolution : public LegacyApi {
  public:
@@ -66,18 +71,7 @@ class LegacyConvolution : public LegacyApi {
                       void* workspace, int64_t workspace_bytes);
 
  private:
-  template <typename T, cudnnStatus_t (*Destroy)(T)>
-  struct Deleter {
-    using pointer = T;
-    void operator()(T raw) const { Destroy(raw); }
-  };
-  using TensorPtr =
-      std::unique_ptr<void, Deleter<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>>;
-  using FilterPtr =
-      std::unique_ptr<void, Deleter<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>>;
-  using ConvPtr =
-      std::unique_ptr<void,
-                      Deleter<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>>;
+  using TensorPtr = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 
   LegacyConvolution(const ConvProblem& problem, cudnnHandle_t handle)
       : operation_(problem.operation()),
@@ -86,14 +80,18 @@ class LegacyConvolution : public LegacyApi {
 
   absl::Status Init(const ConvProblem& problem);
   absl::Status SetMathType(int math_type);
+  // Calls `visit` with what cuDNN has for the operation, the tensors that it reads, in the
+  // order in which cuDNN's functions take them, and the one that it writes.
+  template <typename Visit>
+  auto ForOperation(const ConvPointers& tensors, const Visit& visit) const;
   absl::StatusOr<int64_t> WorkspaceOf(int algorithm);
 
   const Operation operation_;
   const bool double_scale_;  // alpha and beta are doubles
   const cudnnHandle_t handle_;
   TensorPtr x_, y_;
-  FilterPtr w_;
-  ConvPtr conv_;
+  Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor> w_;
+  Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor> conv_;
 };
 
 }  // namespace convtune::worker::cudnn

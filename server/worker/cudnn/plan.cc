@@ -9,14 +9,13 @@ namespace convtune::worker::cudnn {
 
 absl::StatusOr<Descriptor> MakeEngine(const OperationGraph& graph, int64_t index) {
   ASSIGN_OR_RETURN(Descriptor engine, Descriptor::Create(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
-  RETURN_IF_ERROR(engine.SetDescriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph.descriptor()));
-  RETURN_IF_ERROR(engine.SetInt64(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, index));
+  engine.Set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph.descriptor());
+  engine.Set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, index);
   if (graph.sm_count_target() > 0) {
-    RETURN_IF_ERROR(engine.SetInt32(CUDNN_ATTR_ENGINE_SM_COUNT_TARGET, graph.sm_count_target()));
+    engine.Set(CUDNN_ATTR_ENGINE_SM_COUNT_TARGET, graph.sm_count_target());
   }
   if (graph.target().device_properties != nullptr) {
-    RETURN_IF_ERROR(
-        engine.SetDescriptor(CUDNN_ATTR_ENGINE_DEVICEPROP, *graph.target().device_properties));
+    engine.Set(CUDNN_ATTR_ENGINE_DEVICEPROP, *graph.target().device_properties);
   }
   RETURN_IF_ERROR(engine.Finalize());
   return engine;
@@ -28,32 +27,30 @@ absl::StatusOr<ExecutionPlan> ExecutionPlan::Create(const OperationGraph& graph,
   std::vector<Descriptor> choices;
   for (const auto& [type, value] : config.knobs) {
     ASSIGN_OR_RETURN(Descriptor choice, Descriptor::Create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
-    RETURN_IF_ERROR(choice.SetEnum(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE,
-                                   static_cast<cudnnBackendKnobType_t>(type)));
-    RETURN_IF_ERROR(choice.SetInt64(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, value));
+    choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, static_cast<cudnnBackendKnobType_t>(type));
+    choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, value);
     RETURN_IF_ERROR(choice.Finalize());
     choices.push_back(std::move(choice));
   }
   ASSIGN_OR_RETURN(Descriptor engine_config,
                    Descriptor::Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-  RETURN_IF_ERROR(engine_config.SetDescriptor(CUDNN_ATTR_ENGINECFG_ENGINE, engine));
+  engine_config.Set(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
   if (!choices.empty()) {
-    RETURN_IF_ERROR(engine_config.SetDescriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choices));
+    engine_config.Set(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choices);
   }
   RETURN_IF_ERROR(engine_config.Finalize());
 
   ExecutionPlan plan;
   ASSIGN_OR_RETURN(plan.plan_, Descriptor::Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-  RETURN_IF_ERROR(plan.plan_.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine_config));
+  plan.plan_.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine_config);
   if (graph.target().handle != nullptr) {
-    RETURN_IF_ERROR(plan.plan_.SetHandle(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, graph.target().handle));
+    plan.plan_.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, graph.target().handle);
   } else {
-    RETURN_IF_ERROR(plan.plan_.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
-                                             *graph.target().device_properties));
+    plan.plan_.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *graph.target().device_properties);
   }
   RETURN_IF_ERROR(plan.plan_.Finalize());
   ASSIGN_OR_RETURN(plan.workspace_bytes_,
-                   plan.plan_.GetInt64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+                   plan.plan_.Get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
   return plan;
 }
 

@@ -12,34 +12,26 @@ absl::StatusOr<CapturedGraph> CapturedGraph::Capture(cudaStream_t stream,
   RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                                   "begin a capture"));
   const absl::Status launched = launch();
-  cudaGraph_t graph = nullptr;
+  cudaGraph_t raw = nullptr;
   // Always, since it is what ends the capture; of a capture that was spoilt it
   // gives an error and no graph.
-  const absl::Status ended = cudnn::ToStatus(cudaStreamEndCapture(stream, &graph), "end a capture");
+  const absl::Status ended = cudnn::ToStatus(cudaStreamEndCapture(stream, &raw), "end a capture");
+  const cudnn::Owned<cudaGraph_t, cudaGraphDestroy> graph(raw);
+  RETURN_IF_ERROR(launched);
+  RETURN_IF_ERROR(ended);
   cudaGraphExec_t exec = nullptr;
-  absl::Status status = launched.ok() ? ended : launched;
-  if (status.ok()) {
-    status = cudnn::ToStatus(cudaGraphInstantiateWithFlags(&exec, graph, 0), "instantiate a graph");
-  }
-  if (graph != nullptr) {
-    cudaGraphDestroy(graph);
-  }
-  RETURN_IF_ERROR(status);
-  CapturedGraph captured(exec);
+  RETURN_IF_ERROR(
+      cudnn::ToStatus(cudaGraphInstantiateWithFlags(&exec, raw, 0), "instantiate a graph"));
+  CapturedGraph captured;
+  captured.exec_.reset(exec);
   // Else the first launch would do it.
   RETURN_IF_ERROR(cudnn::ToStatus(cudaGraphUpload(exec, stream), "upload a graph"));
   RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(stream), "upload a graph"));
   return captured;
 }
 
-CapturedGraph::~CapturedGraph() {
-  if (exec_ != nullptr) {
-    cudaGraphExecDestroy(exec_);
-  }
-}
-
 absl::Status CapturedGraph::Launch(cudaStream_t stream) const {
-  return cudnn::ToStatus(cudaGraphLaunch(exec_, stream), "replay a graph");
+  return cudnn::ToStatus(cudaGraphLaunch(exec_.get(), stream), "replay a graph");
 }
 
 }  // namespace convtune::worker::device

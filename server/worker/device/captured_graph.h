@@ -4,14 +4,14 @@
 #include <cuda_runtime_api.h>
 
 #include <functional>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/worker/cudnn/owned.h"
 
 namespace convtune::worker::device {
 
-// Move-only.
+// Move-only; not thread-safe.
 class CapturedGraph {
  public:
   // Captures what `launch` puts on `stream`, which is put there by this thread
@@ -20,20 +20,13 @@ class CapturedGraph {
   static absl::StatusOr<CapturedGraph> Capture(cudaStream_t stream,
                                                const std::function<absl::Status()>& launch);
 
-  CapturedGraph(CapturedGraph&& other) noexcept : exec_(std::exchange(other.exec_, nullptr)) {}
-  CapturedGraph& operator=(CapturedGraph&& other) noexcept {
-    std::swap(exec_, other.exec_);
-    return *this;
-  }
-  ~CapturedGraph();
-
   // Puts one replay on the stream.
   absl::Status Launch(cudaStream_t stream) const;
 
  private:
-  explicit CapturedGraph(cudaGraphExec_t exec) : exec_(exec) {}
+  CapturedGraph() = default;
 
-  cudaGraphExec_t exec_ = nullptr;
+  cudnn::Owned<cudaGraphExec_t, cudaGraphExecDestroy> exec_;
 };
 
 }  // namespace convtune::worker::device

@@ -14,11 +14,14 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(cudaStream_t stre
   void* host = nullptr;
   RETURN_IF_ERROR(cudnn::ToStatus(cudaHostAlloc(&host, sizeof(Shared), cudaHostAllocMapped),
                                   "allocate memory that the GPU sees"));
+  created->host_memory_.reset(host);
   created->shared_ = new (host) Shared();
   RETURN_IF_ERROR(cudnn::ToStatus(cudaHostGetDevicePointer(&created->shared_on_device_, host, 0),
                                   "find memory that the GPU sees"));
-  for (cudaEvent_t& event : created->events_) {
-    RETURN_IF_ERROR(cudnn::ToStatus(cudaEventCreate(&event), "create an event"));
+  for (auto& event : created->events_) {
+    cudaEvent_t raw = nullptr;
+    RETURN_IF_ERROR(cudnn::ToStatus(cudaEventCreate(&raw), "create an event"));
+    event.reset(raw);
   }
   ASSIGN_OR_RETURN(created->flush_, DeviceBuffer::Allocate(timing::FlushBytes(l2_bytes)));
   if (created->flush_.bytes() > 0) {
@@ -30,17 +33,6 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(cudaStream_t stre
   return created;
 }
 
-CudaStream::~CudaStream() {
-  for (cudaEvent_t event : events_) {
-    if (event != nullptr) {
-      cudaEventDestroy(event);
-    }
-  }
-  if (shared_ != nullptr) {
-    cudaFreeHost(const_cast<Shared*>(shared_));
-  }
-}
-
 void* CudaStream::OnDevice(const volatile void* field) const {
   const auto offset =
       static_cast<const volatile char*>(field) - reinterpret_cast<const volatile char*>(shared_);
@@ -50,8 +42,8 @@ void* CudaStream::OnDevice(const volatile void* field) const {
 absl::Status CudaStream::Block(absl::Duration limit) {
   shared_->open = 0;
   shared_->gave_up = 0;
-  for (int place = 0; place < kStamps; ++place) {
-    shared_->stamps[place].timer_ns = 0;
+  for (int slot = 0; slot < kStamps; ++slot) {
+    shared_->stamps[slot].timer_ns = 0;
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return kernels_->Block(OnDevice(&shared_->open),
@@ -69,12 +61,12 @@ absl::Status CudaStream::Synchronize() {
 
 bool CudaStream::GaveUp() const { return shared_->gave_up != 0; }
 
-absl::Status CudaStream::PutStamp(int place) {
-  return kernels_->PutStamp(OnDevice(&shared_->stamps[place]));
+absl::Status CudaStream::PutStamp(int slot) {
+  return kernels_->PutStamp(OnDevice(&shared_->stamps[slot]));
 }
 
-Stamp CudaStream::ReadStamp(int place) const {
-  const volatile Stamp& stamp = shared_->stamps[place];
+Stamp CudaStream::ReadStamp(int slot) const {
+  const volatile Stamp& stamp = shared_->stamps[slot];
   return {stamp.timer_ns, stamp.cycles};
 }
 
@@ -87,15 +79,15 @@ absl::Status CudaStream::Read(const void* data, int64_t bytes) {
 }
 
 absl::Status CudaStream::Record(int event) {
-  return cudnn::ToStatus(cudaEventRecord(events_[static_cast<size_t>(event)], stream_),
+  return cudnn::ToStatus(cudaEventRecord(events_[static_cast<size_t>(event)].get(), stream_),
                          "record an event");
 }
 
 absl::StatusOr<double> CudaStream::ElapsedUs(int first, int second) {
   float milliseconds = 0;
   RETURN_IF_ERROR(
-      cudnn::ToStatus(cudaEventElapsedTime(&milliseconds, events_[static_cast<size_t>(first)],
-                                           events_[static_cast<size_t>(second)]),
+      cudnn::ToStatus(cudaEventElapsedTime(&milliseconds, events_[static_cast<size_t>(first)].get(),
+                                           events_[static_cast<size_t>(second)].get()),
                       "read the time"));
   return static_cast<double>(milliseconds) * 1000.0;
 }

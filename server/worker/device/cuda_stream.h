@@ -6,28 +6,27 @@
 #include <array>
 #include <memory>
 
+#include "server/worker/cudnn/owned.h"
 #include "server/worker/device/device_memory.h"
 #include "server/worker/device/kernels.h"
 #include "server/worker/timing/timed_stream.h"
 
 namespace convtune::worker::device {
 
+// Not thread-safe. Times are in microseconds, sizes in bytes.
 class CudaStream : public timing::TimedStream {
  public:
   // Allocates all that it will ever need, the memory that Flush() reads
   // included. `stream` and `kernels` outlive it. `l2_bytes`: of the GPU.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Create(cudaStream_t stream, Kernels* kernels,
                                                             int64_t l2_bytes);
-  ~CudaStream() override;
-  CudaStream(const CudaStream&) = delete;
-  CudaStream& operator=(const CudaStream&) = delete;
 
   absl::Status Block(absl::Duration limit) override;
   void Release() override;
   absl::Status Synchronize() override;
   bool GaveUp() const override;
-  absl::Status PutStamp(int place) override;
-  Stamp ReadStamp(int place) const override;
+  absl::Status PutStamp(int slot) override;
+  Stamp ReadStamp(int slot) const override;
   absl::Status Flush(int64_t read_next) override;
   absl::Status Read(const void* data, int64_t bytes) override;
   absl::Status Record(int event) override;
@@ -49,9 +48,10 @@ class CudaStream : public timing::TimedStream {
   const cudaStream_t stream_;
   Kernels* const kernels_;
   DeviceBuffer flush_;
-  volatile Shared* shared_ = nullptr;
+  cudnn::Owned<void*, cudaFreeHost> host_memory_;
+  volatile Shared* shared_ = nullptr;  // in it
   void* shared_on_device_ = nullptr;
-  std::array<cudaEvent_t, kEvents> events_ = {};
+  std::array<cudnn::Owned<cudaEvent_t, cudaEventDestroy>, kEvents> events_;
 };
 
 }  // namespace convtune::worker::device

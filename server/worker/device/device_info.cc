@@ -2,11 +2,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/cudnn/cudnn_status.h"
+#include "server/worker/cudnn/elf_build_id.h"
 
 namespace convtune::worker::device {
 namespace {
@@ -19,12 +22,15 @@ std::string CudaVersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-std::string RuntimeVersion() {
-  int version = CUDART_VERSION;
-  if (cudaRuntimeGetVersion(&version) != cudaSuccess) {
-    version = CUDART_VERSION;
-  }
-  return CudaVersionText(version);
+void DescribeLibraries(DeviceInfo* info) {
+  info->environment.cudnn = cudnn::LoadedCudnnVersion();
+  info->environment.library = cudnn::LoadedLibraryConfiguration();
+  int version = 0;
+  const bool known = cudaRuntimeGetVersion(&version) == cudaSuccess;
+  info->provenance.cuda_version = CudaVersionText(known ? version : CUDART_VERSION);
+  const cudnn::CudaLibraries found = cudnn::LocateCudaLibraries();
+  info->provenance.cublaslt_build = cudnn::ElfBuildId(found.cublaslt);
+  info->provenance.nvrtc_build = cudnn::ElfBuildId(found.nvrtc);
 }
 
 std::string UuidText(const cudaUUID_t& uuid) {
@@ -83,14 +89,11 @@ absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal) {
   info.environment.cc_major = properties.major;
   info.environment.cc_minor = properties.minor;
   info.environment.sm_count = properties.multiProcessorCount;
-  info.environment.cudnn = cudnn::LoadedCudnnVersion();
-  info.environment.library = cudnn::LoadedLibraryConfiguration();
+  DescribeLibraries(&info);
   int driver = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
     info.provenance.driver_version = CudaVersionText(driver);
   }
-  info.provenance.cuda_version = RuntimeVersion();
-  cudnn::FindCudaLibraries(&info.provenance);
   info.provenance.gpu_uuid = UuidText(properties.uuid);
   char pci_bus_id[32] = "";
   if (cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal) == cudaSuccess) {
@@ -108,10 +111,7 @@ DeviceInfo DescribeProfile(const DeviceProfile& profile) {
   info.environment.cc_major = profile.cc_major;
   info.environment.cc_minor = profile.cc_minor;
   info.environment.sm_count = profile.sm_count;
-  info.environment.cudnn = cudnn::LoadedCudnnVersion();
-  info.environment.library = cudnn::LoadedLibraryConfiguration();
-  info.provenance.cuda_version = RuntimeVersion();
-  cudnn::FindCudaLibraries(&info.provenance);
+  DescribeLibraries(&info);
   info.provenance.memory_bytes = profile.memory_bytes;
   return info;
 }
@@ -127,50 +127,45 @@ absl::StatusOr<std::string> DumpDeviceProperties(int ordinal) {
   ASSIGN_OR_RETURN(const int cooperative, Attribute(cudaDevAttrCooperativeLaunch, ordinal));
   int driver = 0;
   RETURN_IF_ERROR(cudnn::ToStatus(cudaDriverGetVersion(&driver), "driver version"));
-  // Keys in the order of the alphabet; cudaDeviceId is the GPU's place on this
-  // machine, which is no property of the model.
-  return absl::StrCat("{\"cudaDeviceId\":0",                            //
-                      ",\"deviceName\":", JsonQuote(p.name),            //
-                      ",\"deviceVer\":", p.major * 100 + p.minor * 10,  //
-                      ",\"driverVer\":", driver,                        //
-                      ",\"isTccDriver\":", p.tccDriver,                 //
-                      ",\"l2CacheSize\":", p.l2CacheSize,               //
-                      ",\"maxBlockSize\":[", p.maxThreadsDim[0], ",", p.maxThreadsDim[1], ",",
-                      p.maxThreadsDim[2], "]",                             //
-                      ",\"maxCtasPerSM\":", p.maxBlocksPerMultiProcessor,  //
-                      ",\"maxGridSize\":[", p.maxGridSize[0], ",", p.maxGridSize[1], ",",
-                      p.maxGridSize[2],
-                      "]",                                                                //
-                      ",\"maxRegistersPerSM\":", p.regsPerMultiprocessor,                 //
-                      ",\"maxSharedMemoryPerBlock\":", p.sharedMemPerBlock,               //
-                      ",\"maxSharedMemoryPerBlockOptin\":", p.sharedMemPerBlockOptin,     //
-                      ",\"maxThreadsPerBlock\":", p.maxThreadsPerBlock,                   //
-                      ",\"maxThreadsPerSM\":", p.maxThreadsPerMultiProcessor,             //
-                      ",\"memClockRateKHz\":", memory_clock,                              //
-                      ",\"memoryBusWidth\":", memory_bus,                                 //
-                      ",\"multiProcessorCount\":", p.multiProcessorCount,                 //
-                      ",\"pciDeviceId\":", p.pciDeviceID,                                 //
-                      ",\"regsPerBlock\":", p.regsPerBlock,                               //
-                      ",\"reservedSharedMemoryPerBlock\":", p.reservedSharedMemPerBlock,  //
-                      ",\"smClockRateKHz\":", sm_clock,                                   //
-                      ",\"supportCoopLaunch\":", cooperative,                             //
-                      ",\"totalGlobalMem\":", p.totalGlobalMem,                           //
-                      ",\"warpSize\":", p.warpSize, "}");
+  // cudaDeviceId is the GPU's number on this machine, which is no property of the model.
+  return ToLine({{"cudaDeviceId", 0},
+                 {"deviceName", p.name},
+                 {"deviceVer", p.major * 100 + p.minor * 10},
+                 {"driverVer", driver},
+                 {"isTccDriver", p.tccDriver},
+                 {"l2CacheSize", p.l2CacheSize},
+                 {"maxBlockSize", p.maxThreadsDim},
+                 {"maxCtasPerSM", p.maxBlocksPerMultiProcessor},
+                 {"maxGridSize", p.maxGridSize},
+                 {"maxRegistersPerSM", p.regsPerMultiprocessor},
+                 {"maxSharedMemoryPerBlock", p.sharedMemPerBlock},
+                 {"maxSharedMemoryPerBlockOptin", p.sharedMemPerBlockOptin},
+                 {"maxThreadsPerBlock", p.maxThreadsPerBlock},
+                 {"maxThreadsPerSM", p.maxThreadsPerMultiProcessor},
+                 {"memClockRateKHz", memory_clock},
+                 {"memoryBusWidth", memory_bus},
+                 {"multiProcessorCount", p.multiProcessorCount},
+                 {"pciDeviceId", p.pciDeviceID},
+                 {"regsPerBlock", p.regsPerBlock},
+                 {"reservedSharedMemoryPerBlock", p.reservedSharedMemPerBlock},
+                 {"smClockRateKHz", sm_clock},
+                 {"supportCoopLaunch", cooperative},
+                 {"totalGlobalMem", p.totalGlobalMem},
+                 {"warpSize", p.warpSize}});
 }
 
 std::string ToProbeJson(const DeviceInfo& info, const std::string& error) {
-  const bool known = error.empty();
-  return absl::StrCat("{\"name\":", JsonQuote(info.name),
-                      ",\"environment\":", JsonQuote(known ? info.environment.ToText() : ""),
-                      ",\"gpu_model\":", JsonQuote(info.environment.gpu_model),
-                      ",\"driver_version\":", JsonQuote(info.provenance.driver_version),
-                      ",\"cuda_version\":", JsonQuote(info.provenance.cuda_version),
-                      ",\"cublaslt_build\":", JsonQuote(info.provenance.cublaslt_build),
-                      ",\"nvrtc_build\":", JsonQuote(info.provenance.nvrtc_build),
-                      ",\"gpu_uuid\":", JsonQuote(info.provenance.gpu_uuid),
-                      ",\"pci_bus_id\":", JsonQuote(info.pci_bus_id),
-                      ",\"memory_bytes\":", info.provenance.memory_bytes,
-                      ",\"error\":", JsonQuote(error), "}");
+  return ToLine({{"name", info.name},
+                 {"environment", error.empty() ? info.environment.ToText() : ""},
+                 {"gpu_model", info.environment.gpu_model},
+                 {"driver_version", info.provenance.driver_version},
+                 {"cuda_version", info.provenance.cuda_version},
+                 {"cublaslt_build", info.provenance.cublaslt_build},
+                 {"nvrtc_build", info.provenance.nvrtc_build},
+                 {"gpu_uuid", info.provenance.gpu_uuid},
+                 {"pci_bus_id", info.pci_bus_id},
+                 {"memory_bytes", info.provenance.memory_bytes},
+                 {"error", error}});
 }
 
 }  // namespace convtune::worker::device

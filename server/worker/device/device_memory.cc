@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,17 +15,13 @@ namespace convtune::worker::device {
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(int64_t bytes) {
   DeviceBuffer buffer;
   if (bytes > 0) {
-    RETURN_IF_ERROR(cudnn::ToStatus(cudaMalloc(&buffer.data_, static_cast<size_t>(bytes)),
+    void* data = nullptr;
+    RETURN_IF_ERROR(cudnn::ToStatus(cudaMalloc(&data, static_cast<size_t>(bytes)),
                                     absl::StrCat("allocate ", bytes, " bytes")));
+    buffer.data_.reset(data);
     buffer.bytes_ = bytes;
   }
   return buffer;
-}
-
-DeviceBuffer::~DeviceBuffer() {
-  if (data_ != nullptr) {
-    cudaFree(data_);
-  }
 }
 
 absl::StatusOr<GuardedBuffer> GuardedBuffer::Allocate(int64_t bytes) {

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/worker/cudnn/owned.h"
 
 namespace convtune::worker::device {
 
@@ -28,20 +28,12 @@ class DeviceBuffer {
   static absl::StatusOr<DeviceBuffer> Allocate(int64_t bytes);
 
   DeviceBuffer() = default;
-  DeviceBuffer(DeviceBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~DeviceBuffer();
 
-  void* data() const { return data_; }
+  void* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
 
  private:
-  void* data_ = nullptr;
+  cudnn::Owned<void*, cudaFree> data_;
   int64_t bytes_ = 0;
 };
 

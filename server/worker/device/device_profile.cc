@@ -112,8 +112,8 @@ absl::StatusOr<DeviceProfile> DeviceProfile::Load(const std::string& path) {
   return profile;
 }
 
-std::string JsonQuote(std::string_view text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string ToLine(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace convtune::worker::device

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -28,7 +29,7 @@ struct DeviceProfile {
   static absl::StatusOr<DeviceProfile> Load(const std::string& path);
 };
 
-// The text as a JSON string, quotes included. Bytes that are no UTF-8 become U+FFFD.
-std::string JsonQuote(std::string_view text);
+// JSON in one line. Bytes of its texts that are no UTF-8 become U+FFFD.
+std::string ToLine(const nlohmann::json& json);
 
 }  // namespace convtune::worker::device

@@ -13,7 +13,7 @@
 
 namespace convtune::worker::device {
 
-// Of the file that embed_stub.cmake writes.
+// Both are in the file that embed.cmake writes.
 extern const unsigned char kDriverStub[];
 extern const size_t kDriverStubBytes;
 

@@ -56,6 +56,16 @@ struct Kernels::Driver {
     return absl::OkStatus();
   }
 
+  // Puts a kernel with these arguments on the stream.
+  template <typename... Arguments>
+  absl::Status Launch(const char* what, CUfunction kernel, unsigned int blocks,
+                      unsigned int threads, cudaStream_t stream, Arguments... arguments) const {
+    std::array<void*, sizeof...(arguments)> pointers = {&arguments...};
+    const CUresult launched =
+        launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, pointers.data(), nullptr);
+    return launched == CUDA_SUCCESS ? absl::OkStatus() : Check(launched, what);
+  }
+
   absl::Status Check(CUresult result, const std::string& what) const {
     if (result == CUDA_SUCCESS) return absl::OkStatus();
     const char* name = nullptr;
@@ -130,48 +140,32 @@ absl::Status Kernels::RunEachOnce() {
 }
 
 absl::Status Kernels::Block(void* gate, uint64_t limit_ns) {
-  std::array<void*, 2> arguments = {&gate, &limit_ns};
-  return driver_->Check(driver_->launch_kernel(driver_->blocking, 1, 1, 1, 1, 1, 1, 0, stream_,
-                                               arguments.data(), nullptr),
-                        "block the stream");
+  return driver_->Launch("block the stream", driver_->blocking, 1, 1, stream_, gate, limit_ns);
 }
 
 absl::Status Kernels::PutStamp(void* stamp) {
-  std::array<void*, 1> arguments = {&stamp};
-  // As many blocks as there are SMs: one of them is on SM 0.
-  return driver_->Check(driver_->launch_kernel(driver_->stamp, sm_count_, 1, 1, 1, 1, 1, 0, stream_,
-                                               arguments.data(), nullptr),
-                        "read the clocks");
+  // There are as many blocks as SMs, so that one of them is on SM 0.
+  return driver_->Launch("read the clocks", driver_->stamp, sm_count_, 1, stream_, stamp);
 }
 
 absl::Status Kernels::Sweep(const void* data, int64_t bytes) {
-  uint64_t count = static_cast<uint64_t>(bytes) / 16;
+  const uint64_t count = static_cast<uint64_t>(bytes) / 16;
   if (count == 0) return absl::OkStatus();
-  void* sink = sink_.data();
-  std::array<void*, 3> arguments = {&data, &count, &sink};
-  return driver_->Check(
-      driver_->launch_kernel(driver_->sweep, sm_count_ * kBlocksPerSm, 1, 1, kThreads, 1, 1, 0,
-                             stream_, arguments.data(), nullptr),
-      "read memory into the cache");
+  return driver_->Launch("read memory into the cache", driver_->sweep, sm_count_ * kBlocksPerSm,
+                         kThreads, stream_, data, count, sink_.data());
 }
 
 absl::Status Kernels::Gather(const void* data, const void* offsets, uint32_t count, uint32_t size,
                              void* out) {
   if (count == 0) return absl::OkStatus();
-  std::array<void*, 5> arguments = {&data, &offsets, &count, &size, &out};
-  return driver_->Check(
-      driver_->launch_kernel(driver_->gather, (count + kThreads - 1) / kThreads, 1, 1, kThreads, 1,
-                             1, 0, stream_, arguments.data(), nullptr),
-      "gather elements");
+  return driver_->Launch("gather elements", driver_->gather, (count + kThreads - 1) / kThreads,
+                         kThreads, stream_, data, offsets, count, size, out);
 }
 
 absl::Status Kernels::Scan(const void* data, uint64_t count, uint32_t size, uint64_t mask,
                            void* counter) {
-  std::array<void*, 5> arguments = {&data, &count, &size, &mask, &counter};
-  return driver_->Check(
-      driver_->launch_kernel(driver_->scan, sm_count_ * kBlocksPerSm, 1, 1, kThreads, 1, 1, 0,
-                             stream_, arguments.data(), nullptr),
-      "scan an output");
+  return driver_->Launch("scan an output", driver_->scan, sm_count_ * kBlocksPerSm, kThreads,
+                         stream_, data, count, size, mask, counter);
 }
 
 }  // namespace convtune::worker::device

@@ -6,19 +6,16 @@
 
 #include "absl/status/statusor.h"
 #include "server/worker/backend.h"
+#include "server/worker/device/nvml_library.h"
 
 namespace convtune::worker::device {
 
-// One GPU in libnvidia-ml.so.1, which is loaded at run time: the driver brings
-// it, and a machine without a driver has none. Not thread-safe.
+// One GPU in libnvidia-ml.so.1. Not thread-safe.
 class Nvml {
  public:
-  // `pci_bus_id` as cudaDeviceGetPCIBusId writes it. UNAVAILABLE, with NVML's
-  // or the loader's words, if the GPU cannot be asked for.
+  // `pci_bus_id` as cudaDeviceGetPCIBusId writes it. Errors, with NVML's or the
+  // loader's words, are NvmlLibrary's.
   static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& pci_bus_id);
-  ~Nvml();
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
 
   // Asks anew for what changes seldom: MIG, the compute mode, the power limit
   // and the ECC errors. Open() has asked.
@@ -31,16 +28,13 @@ class Nvml {
   ConditionsLook Look() const;
 
  private:
-  struct Functions;
-
-  Nvml(void* library, std::unique_ptr<Functions> functions, void* device);
+  Nvml(std::unique_ptr<NvmlLibrary> nvml, NvmlDevice device);
 
   // 0 where it cannot be told.
   int64_t Violation(int policy) const;
 
-  void* const library_;
-  const std::unique_ptr<Functions> functions_;
-  void* const device_;
+  const std::unique_ptr<NvmlLibrary> nvml_;
+  const NvmlDevice device_;
   Conditions settings_;
 };
 

@@ -1,6 +1,5 @@
 #include "server/worker/device/nvml_watch.h"
 
-#include <dlfcn.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,22 +13,16 @@
 namespace convtune::worker::device {
 namespace {
 
-// Of NVML's API (nvml.h), as far as it is used; its numbers are fixed.
-using Return = int;
-using Device = void*;
+// These are of NVML's API, see nvml_library.h.
 using EventSet = void*;
-constexpr Return kSuccess = 0;
-constexpr Return kNotSupported = 3;
-constexpr Return kTimeout = 10;
-constexpr Return kGpuIsLost = 15;
-constexpr Return kResetRequired = 16;
-constexpr uint64_t kXidEvent = 8;
+using Wide = unsigned long long;  // NOLINT(google-runtime-int): NVML's
+constexpr Wide kXidEvent = 8;
 constexpr unsigned kRecoveryActionField = 230;  // from driver 570 on
 
 struct EventData {
-  Device device;
-  unsigned long long type;  // NOLINT(google-runtime-int): NVML's, as those below
-  unsigned long long data;
+  NvmlDevice device;
+  Wide type;
+  Wide data;
   unsigned gpu_instance_id;
   unsigned compute_instance_id;
 };
@@ -37,14 +30,14 @@ struct EventData {
 struct FieldValue {
   unsigned field;
   unsigned scope;
-  long long timestamp;
-  long long latency_us;
+  long long timestamp;   // NOLINT(google-runtime-int): NVML's
+  long long latency_us;  // NOLINT(google-runtime-int): NVML's
   int value_type;
-  Return result;
+  NvmlReturn result;
   union {
     double real;
     unsigned number;
-    unsigned long long wide;
+    Wide wide;
   } value;
 };
 
@@ -71,109 +64,47 @@ constexpr int kMostErrors = 10;  // in a row
 
 }  // namespace
 
-struct NvmlWatch::Functions {
-  Return (*init)() = nullptr;
-  Return (*shutdown)() = nullptr;
-  const char* (*error_string)(Return) = nullptr;
-  Return (*handle_by_pci_bus_id)(const char*, Device*) = nullptr;
-  Return (*field_values)(Device, int, FieldValue*) = nullptr;
-  Return (*create_events)(EventSet*) = nullptr;
-  Return (*free_events)(EventSet) = nullptr;
-  Return (*supported_events)(Device,
-                             unsigned long long*) = nullptr;  // NOLINT(google-runtime-int): NVML's
-  Return (*register_events)(Device, unsigned long long,       // NOLINT(google-runtime-int): NVML's
-                            EventSet) = nullptr;
-  Return (*wait)(EventSet, EventData*, unsigned) = nullptr;
-
-  // Those that the library does not have stay null.
-  explicit Functions(void* library) {
-    Load(library, "nvmlInit_v2", &init);
-    Load(library, "nvmlShutdown", &shutdown);
-    Load(library, "nvmlErrorString", &error_string);
-    Load(library, "nvmlDeviceGetHandleByPciBusId_v2", &handle_by_pci_bus_id);
-    Load(library, "nvmlDeviceGetFieldValues", &field_values);
-    Load(library, "nvmlEventSetCreate", &create_events);
-    Load(library, "nvmlEventSetFree", &free_events);
-    Load(library, "nvmlDeviceGetSupportedEventTypes", &supported_events);
-    Load(library, "nvmlDeviceRegisterEvents", &register_events);
-    Load(library, "nvmlEventSetWait_v2", &wait);
-  }
-
-  template <typename Function>
-  static void Load(void* library, const char* name, Function* function) {
-    *function = reinterpret_cast<Function>(dlsym(library, name));
-  }
-
-  bool complete() const {
-    return init != nullptr && shutdown != nullptr && handle_by_pci_bus_id != nullptr &&
-           create_events != nullptr && free_events != nullptr && register_events != nullptr &&
-           wait != nullptr;
-  }
-
-  absl::Status ToStatus(Return result, const char* what) const {
-    if (result == kSuccess) return absl::OkStatus();
-    const std::string words =
-        absl::StrCat("NVML: ", what, ": ",
-                     error_string != nullptr ? error_string(result) : absl::StrCat(result));
-    if (result == kGpuIsLost || result == kResetRequired) return absl::DataLossError(words);
-    return result == kNotSupported ? absl::UnimplementedError(words)
-                                   : absl::UnavailableError(words);
-  }
-};
-
-NvmlWatch::NvmlWatch(std::string pci_bus_id) : pci_bus_id_(std::move(pci_bus_id)) {}
-
 absl::StatusOr<std::unique_ptr<NvmlWatch>> NvmlWatch::Open(const std::string& pci_bus_id) {
-  std::unique_ptr<NvmlWatch> watch(new NvmlWatch(pci_bus_id));
+  ASSIGN_OR_RETURN(std::unique_ptr<NvmlLibrary> nvml, NvmlLibrary::Open());
+  std::unique_ptr<NvmlWatch> watch(new NvmlWatch(std::move(nvml), pci_bus_id));
   RETURN_IF_ERROR(watch->Start());
   return watch;
 }
 
 absl::Status NvmlWatch::Start() {
-  library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library_ == nullptr) return absl::UnimplementedError(absl::StrCat("NVML: ", dlerror()));
-  auto functions = std::make_unique<Functions>(library_);
-  if (!functions->complete()) return absl::UnimplementedError("NVML: the library is too old");
-  RETURN_IF_ERROR(functions->ToStatus(functions->init(), "start"));
-  functions_ = std::move(functions);
   RETURN_IF_ERROR(Look());
-  unsigned long long supported = kXidEvent;  // NOLINT(google-runtime-int): NVML's
-  if (functions_->supported_events != nullptr) {
-    RETURN_IF_ERROR(functions_->ToStatus(functions_->supported_events(device_, &supported),
-                                         "ask for its events"));
+  ASSIGN_OR_RETURN(const NvmlDevice device, nvml_->FindDevice(pci_bus_id_));
+  if (!nvml_->Has("nvmlEventSetWait_v2")) {
+    return nvml_->ToStatus(kNvmlFunctionNotFound, "wait for events");
+  }
+  Wide supported = kXidEvent;
+  const NvmlReturn asked = nvml_->Call("nvmlDeviceGetSupportedEventTypes", device, &supported);
+  if (asked != kNvmlFunctionNotFound) {
+    RETURN_IF_ERROR(nvml_->ToStatus(asked, "ask for its events"));
   }
   if ((supported & kXidEvent) == 0) {
     return absl::UnimplementedError("NVML: the GPU does not report its errors");
   }
   RETURN_IF_ERROR(
-      functions_->ToStatus(functions_->create_events(&events_), "make a set of events"));
-  return functions_->ToStatus(functions_->register_events(device_, kXidEvent, events_),
-                              "register for events");
+      nvml_->ToStatus(nvml_->Call("nvmlEventSetCreate", &events_), "make a set of events"));
+  return nvml_->ToStatus(nvml_->Call("nvmlDeviceRegisterEvents", device, kXidEvent, events_),
+                         "register for events");
 }
 
 NvmlWatch::~NvmlWatch() {
-  if (functions_ != nullptr) {
-    if (events_ != nullptr) functions_->free_events(events_);
-    functions_->shutdown();
-  }
-  if (library_ != nullptr) dlclose(library_);
-}
-
-absl::Status NvmlWatch::FindDevice() const {
-  return functions_->ToStatus(functions_->handle_by_pci_bus_id(pci_bus_id_.c_str(), &device_),
-                              pci_bus_id_.c_str());
+  if (events_ != nullptr) nvml_->Call("nvmlEventSetFree", events_);
 }
 
 absl::Status NvmlWatch::Look() const {
-  RETURN_IF_ERROR(FindDevice());
-  if (functions_->field_values == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const NvmlDevice device, nvml_->FindDevice(pci_bus_id_));
   FieldValue field = {};
   field.field = kRecoveryActionField;
-  const Return result = functions_->field_values(device_, 1, &field);
-  if (result == kGpuIsLost || result == kResetRequired) {
-    return functions_->ToStatus(result, "ask for its recovery action");
+  const NvmlReturn result = nvml_->Call("nvmlDeviceGetFieldValues", device, 1, &field);
+  if (result == kNvmlGpuIsLost || result == kNvmlResetRequired) {
+    return nvml_->ToStatus(result, "ask for its recovery action");
   }
-  if (result != kSuccess || field.result != kSuccess) return absl::OkStatus();  // an older driver
+  // An older driver.
+  if (result != kNvmlSuccess || field.result != kNvmlSuccess) return absl::OkStatus();
   const char* action = RecoveryAction(field.value.number);
   return action == nullptr ? absl::OkStatus()
                            : absl::DataLossError(absl::StrCat("the driver says that it ", action));
@@ -181,11 +112,11 @@ absl::Status NvmlWatch::Look() const {
 
 absl::StatusOr<int64_t> NvmlWatch::NextXid(absl::Duration timeout) {
   EventData event = {};
-  const Return result = functions_->wait(
-      events_, &event,
-      static_cast<unsigned>(std::max<int64_t>(absl::ToInt64Milliseconds(timeout), 1)));
-  if (result == kTimeout) return 0;
-  RETURN_IF_ERROR(functions_->ToStatus(result, "wait for events"));
+  const NvmlReturn result =
+      nvml_->Call("nvmlEventSetWait_v2", events_, &event,
+                  static_cast<unsigned>(std::max<int64_t>(absl::ToInt64Milliseconds(timeout), 1)));
+  if (result == kNvmlTimeout) return 0;
+  RETURN_IF_ERROR(nvml_->ToStatus(result, "wait for events"));
   return event.type == kXidEvent ? static_cast<int64_t>(event.data) : 0;
 }
 

@@ -6,14 +6,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/worker/device/nvml_library.h"
 
 namespace convtune::worker::device {
 
-// One GPU in libnvidia-ml.so.1, which is loaded at run time. Needs neither
-// CUDA nor cuDNN. Not thread-safe.
+// One GPU in libnvidia-ml.so.1. Needs neither CUDA nor cuDNN. Not thread-safe.
 class NvmlWatch {
  public:
   // UNIMPLEMENTED: there is no such library, it is too old, or the GPU reports
@@ -31,16 +32,12 @@ class NvmlWatch {
   absl::StatusOr<int64_t> NextXid(absl::Duration timeout);
 
  private:
-  struct Functions;
-
-  explicit NvmlWatch(std::string pci_bus_id);
+  NvmlWatch(std::unique_ptr<NvmlLibrary> nvml, std::string pci_bus_id)
+      : nvml_(std::move(nvml)), pci_bus_id_(std::move(pci_bus_id)) {}
   absl::Status Start();
-  absl::Status FindDevice() const;
 
+  const std::unique_ptr<NvmlLibrary> nvml_;
   const std::string pci_bus_id_;
-  void* library_ = nullptr;
-  std::unique_ptr<Functions> functions_;  // set once NVML is started
-  mutable void* device_ = nullptr;
   void* events_ = nullptr;
 };
 

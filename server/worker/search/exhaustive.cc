@@ -6,7 +6,7 @@
 
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/plan.h"
-#include "server/worker/search/heuristics.h"
+#include "server/worker/search/graph_listing.h"
 
 namespace convtune::worker::search {
 namespace {
@@ -28,15 +28,11 @@ absl::StatusOr<EngineSpace> ReadEngine(const cudnn::OperationGraph& graph, int64
   std::vector<KnobRange> ranges;
   for (const cudnn::Descriptor& info : infos) {
     KnobRange range;
-    ASSIGN_OR_RETURN(const auto type, info.GetEnums<cudnnBackendKnobType_t>(
-                                          CUDNN_ATTR_KNOB_INFO_TYPE, CUDNN_TYPE_KNOB_TYPE));
-    if (type.size() != 1) {
-      return absl::InternalError("a knob without a type");
-    }
-    range.type = static_cast<int>(type[0]);
-    ASSIGN_OR_RETURN(range.minimum, info.GetInt64(CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE));
-    ASSIGN_OR_RETURN(range.maximum, info.GetInt64(CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE));
-    ASSIGN_OR_RETURN(range.stride, info.GetInt64(CUDNN_ATTR_KNOB_INFO_STRIDE));
+    ASSIGN_OR_RETURN(const auto type, info.Get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_INFO_TYPE));
+    range.type = static_cast<int>(type);
+    ASSIGN_OR_RETURN(range.minimum, info.Get<int64_t>(CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE));
+    ASSIGN_OR_RETURN(range.maximum, info.Get<int64_t>(CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE));
+    ASSIGN_OR_RETURN(range.stride, info.Get<int64_t>(CUDNN_ATTR_KNOB_INFO_STRIDE));
     ranges.push_back(range);
   }
   return EngineSpace{index, notes, KnobSpace(std::move(ranges))};
@@ -63,22 +59,22 @@ KnobSpace::KnobSpace(std::vector<KnobRange> ranges) : ranges_(std::move(ranges))
 
 std::vector<std::pair<int, int64_t>> KnobSpace::At(int64_t i) const {
   // size_ is at most 2^40, so the product needs more than 64 bits.
-  int64_t place = static_cast<int64_t>(static_cast<unsigned __int128>(i) *
-                                       static_cast<unsigned __int128>(step_) %
-                                       static_cast<unsigned __int128>(size_));
+  int64_t rest = static_cast<int64_t>(static_cast<unsigned __int128>(i) *
+                                      static_cast<unsigned __int128>(step_) %
+                                      static_cast<unsigned __int128>(size_));
   std::vector<std::pair<int, int64_t>> knobs;
   knobs.reserve(ranges_.size());
   for (const KnobRange& range : ranges_) {
     const int64_t count = range.Count();
-    knobs.emplace_back(range.type, range.minimum + place % count * range.stride);
-    place /= count;
+    knobs.emplace_back(range.type, range.minimum + rest % count * range.stride);
+    rest /= count;
   }
   return knobs;
 }
 
 absl::Status ListEngines(const cudnn::OperationGraph& graph, ListingSink* sink) {
   ASSIGN_OR_RETURN(const int64_t count,
-                   graph.descriptor().GetInt64(CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT));
+                   graph.descriptor().Get<int64_t>(CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT));
   std::vector<EngineSpace> engines;
   for (int64_t index = 0; index < count; ++index) {
     if (sink->Over()) {

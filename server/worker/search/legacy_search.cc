@@ -9,10 +9,9 @@
 
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/reduction_length.h"
+#include "proto/model/tuning/legacy_notes.h"
 #include "server/worker/cudnn/cudnn_status.h"
-#include "server/worker/cudnn/legacy_notes.h"
 #include "server/worker/device/device_memory.h"
-#include "server/worker/search/legacy_ranks.h"
 
 namespace convtune::worker::search {
 namespace {
@@ -31,25 +30,35 @@ std::vector<cudnnMathType_t> MathTypesOfSearch(DataType type) {
   }
 }
 
-LegacyRanks AskHeuristic(const ConvProblem& problem, cudnn::LegacyApi* cudnn, ListingSink* sink) {
-  LegacyRanks ranks;
+using Algorithms = std::vector<cudnn::FoundAlgorithm>;
+
+// What cuDNN's heuristic lists; an algorithm's rank is its number in this list.
+Algorithms AskHeuristic(const ConvProblem& problem, cudnn::LegacyApi* cudnn, ListingSink* sink) {
+  Algorithms expected;
   for (const cudnnMathType_t math_type : MathTypesOfHeuristic(problem.data_type())) {
-    const absl::StatusOr<std::vector<cudnn::FoundAlgorithm>> expected = cudnn->Expected(math_type);
-    if (!expected.ok()) {
-      // Places of another math type's list are not those of this one.
-      sink->AddRefusal(expected.status());
+    const absl::StatusOr<Algorithms> list = cudnn->Expected(math_type);
+    if (!list.ok()) {
+      // Ranks of another math type's list are not those of this one.
+      sink->AddRefusal(list.status());
       break;
     }
-    ranks.Add(*expected);
+    AddExpected(*list, &expected);
   }
-  return ranks;
+  return expected;
 }
 
-Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
+auto FindIn(const Algorithms& list, const LegacyAlgorithm& id) {
+  return std::find_if(list.begin(), list.end(),
+                      [&id](const cudnn::FoundAlgorithm& entry) { return entry.id == id; });
+}
+
+Candidate ToCandidate(const ConvProblem& problem, const Algorithms& expected,
                       const cudnn::FoundAlgorithm& found) {
   Candidate candidate;
   candidate.id = found.id;
-  candidate.heuristic_rank = ranks.Of(found.id);
+  const auto rank = FindIn(expected, found.id);
+  candidate.heuristic_rank =
+      rank == expected.end() ? -1 : static_cast<int>(rank - expected.begin());
   candidate.numerical_notes = LegacyNumericalNotes(problem, found.id, found.deterministic);
   candidate.workspace_bytes = found.workspace_bytes;
   candidate.find_us = found.time_us;
@@ -64,7 +73,7 @@ Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
 bool IsRefused(const Candidate& candidate) { return !candidate.error_message.empty(); }
 
 // Adds what cudnnFind* found to `found`. `out_of_time`: something was left out for it.
-absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks, cudnn::LegacyApi* cudnn,
+absl::Status Search(const ConvProblem& problem, const Algorithms& expected, cudnn::LegacyApi* cudnn,
                     const cudnn::ConvPointers& tensors, int64_t workspace_limit,
                     const ListingSink& sink, std::vector<Candidate>* found, bool* out_of_time) {
   for (const cudnnMathType_t math_type : MathTypesOfSearch(problem.data_type())) {
@@ -74,10 +83,10 @@ absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks, cudnn:
     }
     ASSIGN_OR_RETURN(const int64_t bytes, cudnn->LargestWorkspace(math_type, workspace_limit));
     ASSIGN_OR_RETURN(const device::DeviceBuffer workspace, device::DeviceBuffer::Allocate(bytes));
-    ASSIGN_OR_RETURN(const std::vector<cudnn::FoundAlgorithm> entries,
+    ASSIGN_OR_RETURN(const Algorithms entries,
                      cudnn->Find(math_type, tensors, workspace.data(), bytes));
     for (const cudnn::FoundAlgorithm& entry : entries) {
-      found->push_back(ToCandidate(problem, ranks, entry));
+      found->push_back(ToCandidate(problem, expected, entry));
       Candidate& candidate = found->back();
       if (!IsRefused(candidate)) continue;
       const absl::StatusOr<int64_t> needed =
@@ -107,15 +116,35 @@ void OfferAll(std::vector<Candidate> found, ListingSink* sink) {
 
 }  // namespace
 
+std::vector<cudnnMathType_t> MathTypesOfHeuristic(DataType type) {
+  switch (type) {
+    case DataType::kF16:
+      return {CUDNN_TENSOR_OP_MATH};
+    case DataType::kF32:
+      return {CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION};
+    case DataType::kF64:
+      return {CUDNN_DEFAULT_MATH};
+    default:
+      return {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH};
+  }
+}
+
+void AddExpected(const Algorithms& list, Algorithms* expected) {
+  for (const cudnn::FoundAlgorithm& entry : list) {
+    const bool known = FindIn(*expected, entry.id) != expected->end();
+    if (entry.status == CUDNN_STATUS_SUCCESS && !known) expected->push_back(entry);
+  }
+}
+
 bool FindIsAffordable(const ConvProblem& problem) {
   return MultiplyAdds(problem) <= kMostMultiplyAdds;
 }
 
 void ListExpectedAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
                             ListingSink* sink) {
-  const LegacyRanks ranks = AskHeuristic(problem, cudnn, sink);
-  for (const cudnn::FoundAlgorithm& entry : ranks.ranked()) {
-    if (!sink->Offer(ToCandidate(problem, ranks, entry))) {
+  const Algorithms expected = AskHeuristic(problem, cudnn, sink);
+  for (const cudnn::FoundAlgorithm& entry : expected) {
+    if (!sink->Offer(ToCandidate(problem, expected, entry))) {
       break;
     }
   }
@@ -124,21 +153,22 @@ void ListExpectedAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
                                   const cudnn::ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink) {
-  const LegacyRanks ranks = AskHeuristic(problem, cudnn, sink);
+  const Algorithms expected = AskHeuristic(problem, cudnn, sink);
   bool out_of_time = false;
   std::vector<Candidate> found;
   absl::Status searched;
   if (FindIsAffordable(problem)) {
-    searched = Search(problem, ranks, cudnn, tensors, workspace_limit, *sink, &found, &out_of_time);
+    searched =
+        Search(problem, expected, cudnn, tensors, workspace_limit, *sink, &found, &out_of_time);
   } else {
     sink->MarkFindLeftOut();
   }
   // Where the search was refused, left out or cut off, too: the stock choice is one of these.
-  for (const cudnn::FoundAlgorithm& entry : ranks.ranked()) {
+  for (const cudnn::FoundAlgorithm& entry : expected) {
     const bool known = std::any_of(found.begin(), found.end(), [&entry](const Candidate& c) {
       return c.id == CandidateId(entry.id);
     });
-    if (!known) found.push_back(ToCandidate(problem, ranks, entry));
+    if (!known) found.push_back(ToCandidate(problem, expected, entry));
   }
   OfferAll(std::move(found), sink);
   if (out_of_time) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/model/problem/conv_problem.h"
@@ -14,6 +15,17 @@ namespace convtune::worker::search {
 // interrupted. The limit is 10^11 multiply-adds. An algorithm at 10^12 a second,
 // a thirtieth of an H200's FMA rate, takes 0.1 s for that.
 bool FindIsAffordable(const ConvProblem& problem);
+
+// The math types whose lists are asked for, in the order in which they count:
+// first what programs have without asking for anything else, as PyTorch's and
+// ONNX Runtime's descriptors do. That is TENSOR_OP_MATH for f16, and
+// DEFAULT_MATH for the rest, which allows TF32 for f32.
+std::vector<cudnnMathType_t> MathTypesOfHeuristic(DataType type);
+
+// Adds a list of cudnnGetConvolution*Algorithm_v7, fastest expected first, to those before it.
+// Entries that did not succeed, and algorithms that are there already, are left out.
+void AddExpected(const std::vector<cudnn::FoundAlgorithm>& list,
+                 std::vector<cudnn::FoundAlgorithm>* expected);
 
 // Passes what cudnnGet*_v7 lists to the sink, in its order, as ListLegacyAlgorithms
 // does with what no search had. Runs nothing.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::worker::search {
 
@@ -25,7 +26,7 @@ bool ListingSink::Offer(Candidate candidate) {
     return true;
   }
   if (options_.max_candidates > 0 && count() >= options_.max_candidates) {
-    end_.truncated = true;
+    MarkTruncated();
     stopped_ = true;
     return false;
   }
@@ -43,15 +44,13 @@ bool ListingSink::Late(int about_to_be) const {
 }
 
 bool ListingSink::Over() {
-  if (!stopped_ && Late()) {
-    end_.out_of_time = true;
-    stopped_ = true;
-  }
+  if (!stopped_ && Late()) MarkOutOfTime();
   return stopped_;
 }
 
 void ListingSink::AddRefusal(const absl::Status& status) {
-  absl::StrAppend(&end_.refusals, end_.refusals.empty() ? "" : "; ", status.message());
+  absl::StrAppend(end_.mutable_message(), end_.message().empty() ? "" : "; ",
+                  Utf8(std::string(status.message())));
 }
 
 }  // namespace convtune::worker::search

@@ -30,9 +30,9 @@ class TimedStream {
   // True if the last blocking kernel ended by its limit. REQUIRES: Synchronize() since.
   virtual bool GaveUp() const = 0;
 
-  // `place` is below kStamps. A stamp that was not put is {0, 0}.
-  virtual absl::Status PutStamp(int place) = 0;
-  virtual Stamp ReadStamp(int place) const = 0;
+  // `slot` is below kStamps. A stamp that was not put is {0, 0}.
+  virtual absl::Status PutStamp(int slot) = 0;
+  virtual Stamp ReadStamp(int slot) const = 0;
 
   // Leaves nothing of earlier work in the L2 cache, together with `read_next` bytes that
   // Read() is called for behind it. At least half of a flush is read all the same.

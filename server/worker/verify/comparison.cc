@@ -58,10 +58,9 @@ Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataT
   return result;
 }
 
-std::string Disagreement(DataType type, const Comparison& first, int64_t first_nonfinite,
-                         const Comparison& second, int64_t second_nonfinite) {
-  if (first_nonfinite != second_nonfinite) {
-    return absl::StrCat(second_nonfinite, " elements are not finite, and ", first_nonfinite,
+std::string Disagreement(DataType type, const Comparison& first, const Comparison& second) {
+  if (first.nonfinite != second.nonfinite) {
+    return absl::StrCat(second.nonfinite, " elements are not finite, and ", first.nonfinite,
                         " were");
   }
   if (first.error.has_value() != second.error.has_value()) {

@@ -23,6 +23,8 @@ struct Comparison {
   // that no element has a reason not to be finite.
   bool must_be_finite = false;
   int elements = 0;  // that were compared
+  // Elements of the whole output that are not finite, where they must be; see OutputCheck.
+  int64_t nonfinite = 0;
 };
 
 // Compares elements of type `type`, one behind the other in `bytes` in the
@@ -39,8 +41,7 @@ Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataT
 // largest of twice that of the first (8 times, where fewer than 64 elements were
 // compared, since the largest of few varies), twice the rounding of `type`,
 // 2^-20 of the magnitude (16 roundings of an f32 sum at its largest) and 1e-6.
-std::string Disagreement(DataType type, const Comparison& first, int64_t first_nonfinite,
-                         const Comparison& second, int64_t second_nonfinite);
+std::string Disagreement(DataType type, const Comparison& first, const Comparison& second);
 
 // The bits of an element that are all set if it is NaN or infinite; 0 for
 // integers.

@@ -8,20 +8,6 @@
 #include "server/worker/cudnn/cudnn_status.h"
 
 namespace convtune::worker::verify {
-namespace {
-
-int64_t OutputElements(const ConvProblem& problem) {
-  const std::vector<int64_t>& dims = problem.operation() == Operation::kFwd ? problem.y_dims()
-                                     : problem.operation() == Operation::kBwdData
-                                         ? problem.x_dims()
-                                         : problem.w_dims();
-  int64_t elements = 1;
-  for (const int64_t dim : dims) elements *= dim;
-  return elements;
-}
-
-}  // namespace
-
 absl::StatusOr<OutputCheck> OutputCheck::Create(const ConvProblem& problem,
                                                 std::vector<ReferenceElement> reference,
                                                 int64_t output_elements, device::Kernels* kernels,
@@ -32,7 +18,9 @@ absl::StatusOr<OutputCheck> OutputCheck::Create(const ConvProblem& problem,
   for (const ReferenceElement& element : check.reference_) {
     offsets.push_back(static_cast<uint64_t>(element.offset * SizeOf(check.type_)));
   }
-  if (output_elements == OutputElements(problem) && NonfiniteMask(check.type_) != 0) {
+  int64_t elements = 1;
+  for (const int64_t dim : OutputDims(problem)) elements *= dim;
+  if (output_elements == elements && NonfiniteMask(check.type_) != 0) {
     check.scanned_elements_ = output_elements;
   }
   const auto offset_bytes = static_cast<int64_t>(offsets.size() * sizeof(uint64_t));
@@ -45,7 +33,7 @@ absl::StatusOr<OutputCheck> OutputCheck::Create(const ConvProblem& problem,
   return check;
 }
 
-absl::StatusOr<OutputCheck::Result> OutputCheck::Look(const void* output) {
+absl::StatusOr<Comparison> OutputCheck::Look(const void* output) {
   const auto count = static_cast<uint32_t>(reference_.size());
   const auto size = static_cast<uint32_t>(SizeOf(type_));
   uint64_t nonfinite = 0;
@@ -67,10 +55,9 @@ absl::StatusOr<OutputCheck::Result> OutputCheck::Look(const void* output) {
                                                   cudaMemcpyDeviceToHost, stream_),
                                   "read a counter"));
   RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(stream_), "read the output"));
-  Result result;
-  result.comparison = CompareElements(reference_, type_, bytes);
-  result.nonfinite = result.comparison.must_be_finite ? static_cast<int64_t>(nonfinite) : 0;
-  return result;
+  Comparison comparison = CompareElements(reference_, type_, bytes);
+  if (comparison.must_be_finite) comparison.nonfinite = static_cast<int64_t>(nonfinite);
+  return comparison;
 }
 
 }  // namespace convtune::worker::verify

@@ -28,7 +28,7 @@ class ProblemTensors {
 
   const device::GuardedBuffer& output() const { return output_; }
   int64_t output_elements() const { return output_elements_; }
-  // Of graph.tensors(), in their order.
+  // The numbers of graph.tensors(), in their order.
   const std::vector<int64_t>& uids() const { return uids_; }
 
   // Memory of the GPU that a further copy takes at most.
@@ -38,9 +38,9 @@ class ProblemTensors {
   absl::Status AddCopies(int count);
   void RemoveCopies() { copies_.erase(copies_.begin() + 1, copies_.end()); }
   int copies() const { return static_cast<int>(copies_.size()); }
-  // Of graph.tensors(), in their order.
+  // The memory of graph.tensors(), in their order.
   const std::vector<void*>& data(int copy) const { return copies_[static_cast<size_t>(copy)].data; }
-  // For the legacy API.
+  // The same memory for the legacy API.
   cudnn::ConvPointers pointers(int copy) const;
   // The tensors that the layer before has just written: x, or the gradient of y.
   std::vector<timing::MemorySpan> fresh_inputs(int copy) const;

@@ -16,7 +16,7 @@ constexpr size_t kSpatial = 3;
 
 using Triple = std::array<int64_t, kSpatial>;
 
-// With three spatial dimensions, the first of which may be 1.
+// A Shape is the problem's with three spatial dimensions, the first of which may be 1.
 struct Shape {
   explicit Shape(const ConvProblem& p)
       : x(Behind(p.x_dims(), 2, 1)),
@@ -50,7 +50,7 @@ int64_t TapOf(const ConvProblem& problem, int64_t size, int64_t t) {
 // one dimension.
 class Accumulator {
  public:
-  Accumulator(const TensorValues& a, const TensorValues& b) : a_(a.block), b_(b.block) {}
+  Accumulator(const TensorValues& a, const TensorValues& b) : a_(a), b_(b) {}
 
   // Adds `count` products, the first of the elements at these offsets, each
   // next one further by the steps.
@@ -76,8 +76,8 @@ class Accumulator {
   double magnitude() const { return magnitude_; }
 
  private:
-  const std::vector<double>& a_;
-  const std::vector<double>& b_;
+  const TensorValues& a_;
+  const TensorValues& b_;
   double sum_ = 0;
   double magnitude_ = 0;
 };
@@ -134,13 +134,13 @@ void BackwardData(const ConvProblem& p, const Shape& s, int64_t n, int64_t c, co
   });
 }
 
-// dw[k,c,tap]: over all places of all images.
+// dw[k,c,tap]: over all positions in all images.
 void BackwardFilter(const ConvProblem& p, const Shape& s, int64_t k, int64_t c, const Triple& tap,
                     Accumulator* sum) {
   const int64_t group = k / (p.w_dims()[0] / p.groups());
   const int64_t channel = group * p.w_dims()[1] + c;
   Triple first, count;
-  Triple at;  // of x, for the first place
+  Triple at;  // of x, for the first position
   for (size_t d = 0; d < kSpatial; ++d) {
     const int64_t begin = TapOf(p, s.w[d], tap[d]) * s.dilation[d] - s.pad[d];
     first[d] = begin < 0 ? (-begin + s.stride[d] - 1) / s.stride[d] : 0;
@@ -166,18 +166,6 @@ void BackwardFilter(const ConvProblem& p, const Shape& s, int64_t k, int64_t c, 
   }
 }
 
-const std::vector<int64_t>& OutputDims(const ConvProblem& problem) {
-  switch (problem.operation()) {
-    case Operation::kBwdData:
-      return problem.x_dims();
-    case Operation::kBwdFilter:
-      return problem.w_dims();
-    case Operation::kFwd:
-      break;
-  }
-  return problem.y_dims();
-}
-
 const std::vector<int64_t>& OutputStrides(const ConvProblem& problem) {
   switch (problem.operation()) {
     case Operation::kBwdData:
@@ -197,10 +185,22 @@ int64_t Product(const std::vector<int64_t>& values, size_t first) {
 }
 
 double At(const TensorValues& values, int64_t offset) {
-  return values.block[static_cast<size_t>(offset) % values.block.size()];
+  return values[static_cast<size_t>(offset) % values.size()];
 }
 
 }  // namespace
+
+const std::vector<int64_t>& OutputDims(const ConvProblem& problem) {
+  switch (problem.operation()) {
+    case Operation::kBwdData:
+      return problem.x_dims();
+    case Operation::kBwdFilter:
+      return problem.w_dims();
+    case Operation::kFwd:
+      break;
+  }
+  return problem.y_dims();
+}
 
 std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int64_t max_products,
                                                  uint64_t seed) {
@@ -231,9 +231,9 @@ std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int
     for (size_t d = 0; d < dims.size(); ++d) {
       const auto size = static_cast<uint64_t>(dims[d]);
       const uint64_t kind = random() % 8;
-      const uint64_t place = random() % size;
+      const uint64_t inside = random() % size;
       const bool at_end = d >= 2 && kind < 2;
-      coordinates.push_back(static_cast<int64_t>(!at_end     ? place
+      coordinates.push_back(static_cast<int64_t>(!at_end     ? inside
                                                  : kind == 0 ? uint64_t{0}
                                                              : size - 1));
     }
@@ -245,19 +245,19 @@ std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int
 ReferenceElement ComputeElement(const ConvProblem& problem, const ReferenceInputs& inputs,
                                 const std::vector<int64_t>& coordinates) {
   const Shape shape(problem);
-  const Triple place = Shape::Behind(coordinates, 2, 0);
+  const Triple position = Shape::Behind(coordinates, 2, 0);
   const Operation operation = problem.operation();
   Accumulator sum(operation == Operation::kBwdData ? inputs.y : inputs.x,
                   operation == Operation::kBwdFilter ? inputs.y : inputs.w);
   switch (operation) {
     case Operation::kFwd:
-      Forward(problem, shape, coordinates[0], coordinates[1], place, &sum);
+      Forward(problem, shape, coordinates[0], coordinates[1], position, &sum);
       break;
     case Operation::kBwdData:
-      BackwardData(problem, shape, coordinates[0], coordinates[1], place, &sum);
+      BackwardData(problem, shape, coordinates[0], coordinates[1], position, &sum);
       break;
     case Operation::kBwdFilter:
-      BackwardFilter(problem, shape, coordinates[0], coordinates[1], place, &sum);
+      BackwardFilter(problem, shape, coordinates[0], coordinates[1], position, &sum);
       break;
   }
   ReferenceElement element;

@@ -9,9 +9,7 @@
 namespace convtune::worker::verify {
 
 // The values of a tensor in memory order; they repeat where memory is longer.
-struct TensorValues {
-  std::vector<double> block;
-};
+using TensorValues = std::vector<double>;
 
 // Inputs of a problem; those that it does not read are empty. x, w and y name
 // the forward tensors, so y is the gradient that the backward operations read.
@@ -24,16 +22,19 @@ struct ReferenceInputs {
 };
 
 struct ReferenceElement {
-  int64_t offset = 0;    // place in the output's memory, in elements
+  int64_t offset = 0;    // in the output's memory, in elements
   double value = 0;      // epilogue included
   double magnitude = 0;  // sum of the absolute values of its products
 };
+
+// The dimensions of what the problem's operation writes.
+const std::vector<int64_t>& OutputDims(const ConvProblem& problem);
 
 // Elements of the output to compare: as many as cost about `max_products`
 // multiplications, 2048 at most (all of a smaller output); where these are fewer
 // than 8, up to 8 for eight times the cost. None if that is not enough for one.
 // `max_products` is below 2^60. Chosen at random,
-// the same for the same seed; of each spatial place, a quarter of the
+// the same for the same seed; of each spatial position, a quarter of the
 // coordinates lie at an end of their dimension, where padding is. Coordinates
 // in the order of the dimensions.
 std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int64_t max_products,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <system_error>
+#include <thread>
 
 #include "proto/model/problem/reduction_length.h"
 #include "server/worker/verify/tensor_data.h"
@@ -88,48 +89,45 @@ int ReferenceData::ThreadCount() {
 ReferenceData::ReferenceData(const ConvProblem& problem,
                              const std::vector<cudnn::GraphTensor>& tensors, int threads,
                              InputValues inputs)
-    : problem_(problem),
-      threads_(threads),
-      input_values_(inputs),
-      inputs_end_(inputs_made_.get_future()),
-      all_end_(all_made_.get_future()) {
+    : problem_(problem), threads_(threads), input_values_(inputs) {
   for (const cudnn::GraphTensor& tensor : tensors) {
     if (!tensor.output) inputs_.push_back({tensor, ""});
   }
-  try {
-    thread_ = std::thread([this] { Make(); });
-  } catch (const std::system_error&) {
-    Make();
-  }
+  // Where the system gives no thread, whoever waits for it does it.
+  constexpr auto kIfPossible = std::launch::async | std::launch::deferred;
+  inputs_made_ = std::async(kIfPossible, [this] {
+    SpreadOver(threads_, inputs_.size(), [this](size_t i) { MakeInput(&inputs_[i]); });
+  });
+  all_made_ = std::async(kIfPossible, [this] {
+    inputs_made_.wait();
+    MakeReference();
+  });
 }
 
 ReferenceData::~ReferenceData() {
   stop_ = true;
-  if (thread_.joinable()) thread_.join();
+  all_made_.wait();
 }
 
 const std::string& ReferenceData::Block(int64_t uid) {
-  inputs_end_.wait();
+  inputs_made_.wait();
   return std::find_if(inputs_.begin(), inputs_.end(),
                       [uid](const Input& input) { return input.tensor.uid == uid; })
       ->block;
 }
 
 const std::vector<ReferenceElement>& ReferenceData::Reference() {
-  all_end_.wait();
+  all_made_.wait();
   return reference_;
 }
 
-void ReferenceData::Make() {
-  SpreadOver(threads_, inputs_.size(), [this](size_t i) { MakeInput(&inputs_[i]); });
-  inputs_made_.set_value();
+void ReferenceData::MakeReference() {
   const auto elements = ChooseElements(problem_, kMaxProducts, kElementSeed);
   reference_.resize(elements.size());
   SpreadOver(threads_, elements.size(), [&](size_t i) {
     if (!stop_) reference_[i] = ComputeElement(problem_, values_, elements[i]);
   });
   values_ = ReferenceInputs();
-  all_made_.set_value();
 }
 
 void ReferenceData::MakeInput(Input* input) {
@@ -140,7 +138,7 @@ void ReferenceData::MakeInput(Input* input) {
       input_values_ == InputValues::kSmallIntegers ? TensorContent::kSmallIntegers
                                                    : ContentOf(tensor.role),
       kInputSeed + static_cast<uint64_t>(tensor.uid), IntegerScale(problem_, tensor.role));
-  PlaceOf(tensor.role, &values_)->block = DecodeElements(tensor.type, input->block);
+  *PlaceOf(tensor.role, &values_) = DecodeElements(tensor.type, input->block);
 }
 
 }  // namespace convtune::worker::verify

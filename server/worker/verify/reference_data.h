@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <future>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "proto/model/problem/conv_problem.h"
@@ -38,7 +37,7 @@ class ReferenceData {
   // Returns the values of the input `uid`, in its type. The memory of a longer tensor
   // repeats them. Waits for them. REQUIRES: there is such an input.
   const std::string& Block(int64_t uid);
-  // For elements of the output. Waits for it.
+  // Returns what elements of the output should be. Waits for it.
   const std::vector<ReferenceElement>& Reference();
 
  private:
@@ -47,7 +46,7 @@ class ReferenceData {
     std::string block;
   };
 
-  void Make();
+  void MakeReference();
   void MakeInput(Input* input);
 
   const ConvProblem problem_;
@@ -57,11 +56,8 @@ class ReferenceData {
   ReferenceInputs values_;
   std::vector<ReferenceElement> reference_;
   std::atomic<bool> stop_ = false;
-  std::promise<void> inputs_made_;
-  std::promise<void> all_made_;
-  std::future<void> inputs_end_;
-  std::future<void> all_end_;
-  std::thread thread_;
+  std::shared_future<void> inputs_made_;
+  std::future<void> all_made_;
 };
 
 }  // namespace convtune::worker::verify

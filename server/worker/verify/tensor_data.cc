@@ -10,8 +10,8 @@ namespace convtune::worker::verify {
 namespace {
 
 template <typename T>
-void Put(T value, int64_t place, std::string* bytes) {
-  std::memcpy(bytes->data() + static_cast<size_t>(place) * sizeof(T), &value, sizeof(T));
+void Put(T value, int64_t element, std::string* bytes) {
+  std::memcpy(bytes->data() + static_cast<size_t>(element) * sizeof(T), &value, sizeof(T));
 }
 
 template <typename T>
@@ -21,33 +21,33 @@ T Get(const char* bytes) {
   return value;
 }
 
-void PutElement(DataType type, float value, float integer_scale, int64_t place,
+void PutElement(DataType type, float value, float integer_scale, int64_t element,
                 std::string* bytes) {
   switch (type) {
     case DataType::kF64:
-      Put(static_cast<double>(value), place, bytes);
+      Put(static_cast<double>(value), element, bytes);
       break;
     case DataType::kF32:
-      Put(value, place, bytes);
+      Put(value, element, bytes);
       break;
     case DataType::kF16:
-      Put(EncodeSmallFloat(value, 5, 10, true), place, bytes);
+      Put(EncodeSmallFloat(value, 5, 10, true), element, bytes);
       break;
     case DataType::kBF16:
-      Put(EncodeSmallFloat(value, 8, 7, true), place, bytes);
+      Put(EncodeSmallFloat(value, 8, 7, true), element, bytes);
       break;
     case DataType::kE4M3:
-      Put(static_cast<uint8_t>(EncodeSmallFloat(value, 4, 3, false)), place, bytes);
+      Put(static_cast<uint8_t>(EncodeSmallFloat(value, 4, 3, false)), element, bytes);
       break;
     case DataType::kE5M2:
-      Put(static_cast<uint8_t>(EncodeSmallFloat(value, 5, 2, true)), place, bytes);
+      Put(static_cast<uint8_t>(EncodeSmallFloat(value, 5, 2, true)), element, bytes);
       break;
     case DataType::kI8:
       Put(static_cast<int8_t>(std::clamp(std::nearbyint(value * integer_scale), -127.0F, 127.0F)),
-          place, bytes);
+          element, bytes);
       break;
     case DataType::kI32:
-      Put(static_cast<int32_t>(std::nearbyint(value * integer_scale)), place, bytes);
+      Put(static_cast<int32_t>(std::nearbyint(value * integer_scale)), element, bytes);
       break;
   }
 }
@@ -70,7 +70,7 @@ uint16_t EncodeSmallFloat(float value, int exponent_bits, int mantissa_bits, boo
   int exponent = 0;
   std::frexp(magnitude, &exponent);  // magnitude is in [2^(exponent-1), 2^exponent)
   const int biased = std::max(exponent - 1 + bias, 1);
-  // In units of the last place; a carry runs into the exponent by itself.
+  // The number of units in the last place; a carry runs into the exponent by itself.
   const double units = std::nearbyint(std::ldexp(magnitude, mantissa_bits + bias - biased));
   const double pattern = units + static_cast<double>(biased - 1) * mantissa_size;
   return static_cast<uint16_t>(
@@ -124,7 +124,7 @@ std::vector<double> DecodeElements(DataType type, std::string_view bytes) {
   if (size == sizeof(uint16_t) && values.size() > kPatterns) {
     std::vector<double> table(kPatterns);
     for (uint32_t bits = 0; bits < kPatterns; ++bits) {
-      // As long as the longest element: DecodeElement can read that much.
+      // It is as long as the longest element, since DecodeElement can read that much.
       char element[sizeof(double)] = {};
       const auto pattern = static_cast<uint16_t>(bits);
       std::memcpy(element, &pattern, sizeof(pattern));

@@ -29,8 +29,8 @@ std::vector<double> DecodeElements(DataType type, std::string_view bytes);
 double LargestOf(DataType type);
 
 // The values of random tensors. kNormal: normally distributed. kRectified: normal, with
-// zeros for those below zero, as after a ReLU. kMasked: normal, with zeros at half of
-// the places, as gradients that come back through a ReLU. kSmallIntegers: from -2 to 2.
+// zeros for those below zero, as after a ReLU. kMasked: normal, with zeros in half of
+// the elements, as gradients that come back through a ReLU. kSmallIntegers: from -2 to 2.
 enum class TensorContent { kNormal, kRectified, kMasked, kSmallIntegers };
 
 // Integers of the largest tensors in which sums have room enough: nearly all of

@@ -1,12 +1,11 @@
 // convtune-bench-fleet-rows FOLDER NODES PROBLEMS PER_NODE: the rows of a simulated
 // fleet (tests/unit/report/simulated_fleet.h), as COPY in text form reads them:
-// FOLDER/{environments,problems,candidates,nodes,provenances,evidence,report_groups}
-// are files, or pipes that are opened one after the other, the last two together.
+// FOLDER/{environments,problems,nodes,provenances,pooled} are files, or pipes that are
+// opened one after the other.
 // FOLDER/facts.json says what a report has to find.
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -16,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/report/report_group.h"
-#include "proto/convert/problem_order.h"
 #include "tests/unit/report/simulated_fleet.h"
 
 namespace convtune {
@@ -63,11 +61,10 @@ class Rows {
   void Write() {
     Names();
     {
-      Table evidence(folder_, "evidence");
-      Table groups(folder_, "report_groups");
+      Table groups(folder_, "pooled");
       for (size_t e = 0; e < fleet_.environments().size(); ++e) {
         for (size_t p = 0; p < fleet_.problems().size(); ++p) {
-          Group(static_cast<int>(e), static_cast<int>(p), &evidence, &groups);
+          Group(static_cast<int>(e), static_cast<int>(p), &groups);
         }
       }
     }
@@ -80,28 +77,15 @@ class Rows {
       Table table(folder_, "environments");
       int id = 0;
       for (const Environment& e : fleet_.environments()) {
-        table.Print("%d\t%s\t%s\tf\t%s\t%d\t%d\t%d\t\t%d\t%d\t%d\t1\n", ++id, e.ToText().c_str(),
-                    e.Name().c_str(), e.gpu_model.c_str(), e.cc_major, e.cc_minor, e.sm_count,
-                    e.cudnn.major, e.cudnn.minor, e.cudnn.patch);
+        table.Print("%d\t%s\t%s\t%s\n", ++id, e.ToText().c_str(), e.Name().c_str(),
+                    e.gpu_model.c_str());
       }
     }
     {
       Table table(folder_, "problems");
       int id = 0;
       for (const ConvProblem& p : fleet_.problems()) {
-        table.Print("%d\t%s\t%d\t%d\t%d\t%.17g\t%lld\n", ++id, p.ToText().c_str(),
-                    static_cast<int>(p.operation()), static_cast<int>(p.data_type()),
-                    static_cast<int>(p.layout()), EstimatedFlops(p),
-                    static_cast<long long>(p.TensorBytes()));
-      }
-    }
-    {
-      // Whatever any node lists: every candidate that the generator can make.
-      Table table(folder_, "candidates");
-      for (int engine = 20; engine < 44; ++engine) {
-        const std::string text = ToText(EngineConfig{engine, {{2, (engine - 20) % 4}}});
-        candidates_[text] = engine - 19;
-        table.Print("%d\t%s\t2\t%d\n", engine - 19, text.c_str(), engine);
+        table.Print("%d\t%s\n", ++id, p.ToText().c_str());
       }
     }
     {
@@ -121,7 +105,7 @@ class Rows {
     }
   }
 
-  void Group(int e, int p, Table* evidence, Table* groups) {
+  void Group(int e, int p, Table* groups) {
     std::vector<int> nodes;
     std::vector<Tuning> tunings;
     for (int n = 0; n < fleet_.nodes(); ++n) {
@@ -136,34 +120,13 @@ class Rows {
     std::vector<report::GroupTuning> group;
     for (size_t i = 0; i < tunings.size(); ++i) {
       group.push_back({nodes[i] + 1, &tunings[i]});
-      Evidence(nodes[i], e, p, tunings[i], evidence);
     }
-    groups->Print("%d\t%d\t%zu\t\\\\x", e + 1, p + 1, group.size());
+    rows_ += std::ssize(group);
+    groups->Print("%d\t%d\t{}\t{}\t%zu\t40\t\\\\x%032d\t\\\\x", e + 1, p + 1, group.size(), 0);
     groups->Write(absl::BytesToHexString(
         report::PackGroup(group, fleet_.environments()[static_cast<size_t>(e)])));
     groups->Write("\n");
   }
-
-  void Evidence(int node, int e, int p, const Tuning& tuning, Table* table) {
-    const Candidate& winner = tuning.candidates.front();
-    const Candidate* stock = &winner;
-    for (const Candidate& c : tuning.candidates) {
-      if (c.heuristic_rank == 0) stock = &c;
-    }
-    const int64_t sequence = ++rows_;
-    table->Print(
-        "%d\t1\t%d\t%lld\t%d\t%d\t%d\t%s\t%d\t%.9g\t%.9g\t%.9g\t%d\t%.9g\t%.9g\t%.9g\t%.9g\t%lld"
-        "\t%zu\t40\t1\tt\t%c\t%c\tt\t\\\\x%032llx\t\n",
-        node + 1, e + 1, static_cast<long long>(sequence), p + 1, node + 1, Id(winner),
-        absl::FormatTime("%Y-%m-%d %H:%M:%E6S+00", tuning.tune_time, absl::UTCTimeZone()).c_str(),
-        Id(*stock), winner.median_us, winner.low_us, winner.high_us, winner.sample_count,
-        stock->median_us, stock->low_us, stock->high_us, winner.sm_clock_mhz,
-        static_cast<long long>(absl::ToInt64Milliseconds(tuning.elapsed)), tuning.candidates.size(),
-        tuning.conditions.clean() ? 't' : 'f', tuning.conditions.throttled() ? 't' : 'f',
-        static_cast<unsigned long long>(sequence));
-  }
-
-  int Id(const Candidate& candidate) { return candidates_.at(ToText(candidate.id)); }
 
   static std::string Json(const std::set<report::SimulatedFleet::Finding>& findings) {
     std::string text;
@@ -191,7 +154,6 @@ class Rows {
   const report::SimulatedFleet fleet_;
   std::vector<std::vector<bool>> has_problem_;
   std::vector<std::vector<int>> environments_of_;
-  std::map<std::string, int> candidates_;
   int64_t rows_ = 0;
 };
 

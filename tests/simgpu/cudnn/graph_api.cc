@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "proto/model/tuning/candidate.h"
-#include "server/worker/search/heuristics.h"
+#include "server/worker/search/graph_listing.h"
 #include "tests/simgpu/cudnn/execution.h"
 #include "tests/simgpu/runtime/gpu.h"
 

@@ -185,14 +185,14 @@ TEST_F(OutdatedTest, AGuessIsServedInsteadAndWhatWasMeasuredStaysOnDisk) {
   EXPECT_EQ(OnDisk(), measured_);
   EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
   EXPECT_FALSE(Served()->persisted);
-  ASSERT_NE(Served()->stands_in_for, nullptr);
-  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng0");
+  ASSERT_NE(Served()->stand_in, nullptr);
+  EXPECT_EQ(Served()->stand_in->outdated->Winner(), "graph:eng0");
   EXPECT_TRUE(committer_.writable());
   // And a better one instead of that.
   EXPECT_TRUE(committer_.Commit(TuningOf({Finalized(1), Finalized(2), Finalized(3)}), environment_,
                                 /*forced=*/false));
   EXPECT_EQ(Served()->candidate_count, 3);
-  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng0");
+  EXPECT_EQ(Served()->stand_in->outdated->Winner(), "graph:eng0");
   EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
   EXPECT_EQ(Served()->candidate_count, 3);
   EXPECT_EQ(OnDisk(), measured_);
@@ -204,7 +204,7 @@ TEST_F(OutdatedTest, WhatIsMeasuredAnewTakesItsPlace) {
   ASSERT_EQ(anew.evidence, Evidence::kIncomplete);
   EXPECT_TRUE(committer_.Commit(anew, environment_, /*forced=*/false));
   EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
-  EXPECT_EQ(Served()->stands_in_for, nullptr);
+  EXPECT_EQ(Served()->stand_in, nullptr);
   EXPECT_TRUE(Served()->persisted);
   EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
   EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
@@ -260,7 +260,7 @@ TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
                          absl::Now(),
                          {}});
   EXPECT_EQ(Served()->Winner(), "graph:eng1");
-  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng1");
+  EXPECT_EQ(Served()->stand_in->outdated->Winner(), "graph:eng1");
   EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
 }
@@ -280,7 +280,7 @@ TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsSer
   EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
   EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
-  EXPECT_NE(Served()->stands_in_for, nullptr);
+  EXPECT_NE(Served()->stand_in, nullptr);
 }
 
 TEST_F(OutdatedTest, APinAndADeletionKnowWhatIsServed) {
@@ -290,7 +290,7 @@ TEST_F(OutdatedTest, APinAndADeletionKnowWhatIsServed) {
   pin.reason = "why";
   const std::string pinned = ToText(guess_.candidates[1].id);
   EXPECT_TRUE(committer_.PutPin(CandidatePattern::Parse(pinned).value(), &pin).ok());
-  EXPECT_NE(Served()->stands_in_for, nullptr);
+  EXPECT_NE(Served()->stand_in, nullptr);
   EXPECT_EQ(committer_.Delete({measured_.key}).value(), 1);
   EXPECT_EQ(Served(), nullptr);
   EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));

@@ -202,6 +202,19 @@ TEST_F(FlagsTest, HelpAndVersionSucceed) {
   }
 }
 
+TEST_F(FlagsTest, HelpHasWhatIsSetOftenFirst) {
+  const std::string help = ParseFlags({"--help"}).text;
+  const size_t seldom = help.find("Most people leave this alone:");
+  ASSERT_NE(seldom, std::string::npos);
+  for (const char* flag : {"--listen ", "--devices ", "--publish-evidence ", "--log-level "}) {
+    EXPECT_LT(help.find(flag), seldom) << flag;
+  }
+  for (const char* flag : {"--hang-timeout ", "--worker ", "--wanted-budget "}) {
+    EXPECT_GT(help.find(flag), seldom) << flag;
+    EXPECT_LT(help.find(flag), help.find("With --once:")) << flag;
+  }
+}
+
 TEST_F(FlagsTest, PublishingIsCautiousByDefault) {
   const Flags flags = Parse({});
   EXPECT_EQ(flags.publish.floor, Evidence::kObserved);

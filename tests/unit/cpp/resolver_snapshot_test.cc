@@ -111,45 +111,11 @@ TEST_F(ResolverSnapshotTest, AnswersWithTheFasterApisFirstChoice) {
   EXPECT_EQ(result.portfolio[1].knobs, (std::vector<std::pair<int, std::int64_t>>{{2, 1}}));
 }
 
-TEST_F(ResolverSnapshotTest, ChoicesKeepToTheConstraints) {
-  Publish({"a"}, Choices());
-  Constraints graph;
-  graph.api = Api::kGraph;
-  EXPECT_EQ(Ask(NobodyThere(), graph).winner.text, "graph:eng5,k2=1");
-  graph.deterministic = true;
-  EXPECT_EQ(Ask(NobodyThere(), graph).winner.text, "graph:eng7");
-  Constraints capture;
-  capture.launch = LaunchMode::kGraphCapture;
-  EXPECT_THAT(Ask(NobodyThere(), capture).message, HasSubstr("keeps to the constraints"));
-}
-
 TEST_F(ResolverSnapshotTest, TheFirstChoiceOfUntimedOnesStaysFirst) {
   snapshot::SnapshotChoice choice = Choices();
   for (convtune::Candidate& candidate : choice.candidates) candidate.median_us = 0;
   Publish({"a"}, choice);
   EXPECT_EQ(Ask(NobodyThere()).winner.text, "graph:eng5,k2=1");
-}
-
-TEST_F(ResolverSnapshotTest, LessEvidenceThanAskedForIsNoAnswer) {
-  snapshot::SnapshotChoice choice = Choices();
-  choice.evidence = convtune::Evidence::kHeuristic;
-  Publish({"a"}, choice);
-  Constraints measured;
-  measured.min_evidence = Evidence::kMeasured;
-  EXPECT_THAT(Ask(NobodyThere(), measured).message, HasSubstr("less evidence"));
-  EXPECT_TRUE(Ask(NobodyThere()).found);
-}
-
-TEST_F(ResolverSnapshotTest, OfAChoiceThatIsNotPinnedNobodyKnowsTheAge) {
-  snapshot::SnapshotChoice choice = Choices();
-  Constraints young;
-  young.max_age = std::chrono::hours(1);
-  choice.pinned = false;
-  Publish({"a"}, choice);
-  EXPECT_THAT(Ask(NobodyThere(), young).message, HasSubstr("does not say how old"));
-  choice.pinned = true;
-  Publish({"a"}, choice);
-  EXPECT_TRUE(Ask(NobodyThere(), young).found);
 }
 
 TEST_F(ResolverSnapshotTest, WhatItDoesNotHaveSaysWhy) {
@@ -224,6 +190,16 @@ TEST_F(ResolverSnapshotTest, WhatNobodyKnowsIsCanonicalToo) {
   EXPECT_EQ(result.miss, MissReason::kUnavailable);
   EXPECT_EQ(result.problem, ConvProblem::Parse(kProblem)->ToText());
   EXPECT_EQ(Ask(NobodyThere(), {}, "nonsense").problem, "nonsense");
+}
+
+TEST_F(ResolverSnapshotTest, WhatItCannotSatisfySaysWhy) {
+  Publish({"a"}, Choices());
+  Constraints young;
+  young.max_age = std::chrono::hours(1);
+  EXPECT_THAT(Ask(NobodyThere(), young).message, HasSubstr("does not say how old"));
+  Constraints capture;
+  capture.launch = LaunchMode::kGraphCapture;
+  EXPECT_THAT(Ask(NobodyThere(), capture).message, HasSubstr("keeps to the constraints"));
 }
 
 TEST_F(ResolverSnapshotTest, ADamagedFileIsNoAnswer) {

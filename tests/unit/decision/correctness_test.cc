@@ -12,10 +12,21 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "convtune/worker/worker.pb.h"
 #include "proto/model/tuning/legacy_notes.h"
 
 namespace convtune::decision {
 namespace {
+
+worker::v1::Checked Report(std::optional<double> error, double magnitude, int64_t nonfinite = 0,
+                           const std::string& out_of_bounds = "") {
+  worker::v1::Checked report;
+  if (error) report.set_error(*error);
+  report.set_magnitude(magnitude);
+  report.set_nonfinite(nonfinite);
+  report.set_out_of_bounds(out_of_bounds);
+  return report;
+}
 
 using testing::HasSubstr;
 
@@ -185,7 +196,7 @@ TEST(LegacyNotes, CoverAtomicsInHalf) {
     const ConvProblem problem = Problem(text);
     const Candidate legacy = Legacy(problem, algorithm, false);
     const Simulated simulated = SimulateAtomics(products, 32);
-    const OutputReport report{simulated.error, simulated.magnitude, 0, ""};
+    const worker::v1::Checked report = Report(simulated.error, simulated.magnitude);
     EXPECT_FALSE(JudgeOutput(problem, legacy, report).fault) << text << " " << simulated.error;
     // It is the note that explains it.
     Candidate without = legacy;
@@ -253,10 +264,10 @@ TEST_F(ReducedPrecisionTest, AnEighthOfTheLargestValueIsFoundMissing) {
     // Of 64 parts one is lost.
     const Simulated simulated = SimulatePartialSums(6272, 64, 11, 6272 / 64);
     EXPECT_LT(simulated.error, 0.2);
-    EXPECT_EQ(JudgeOutput(problem, Legacy(problem, 1, true),
-                          {simulated.error, simulated.magnitude, 0, ""})
-                  .fault,
-              QuarantineReason::kWrongResult)
+    EXPECT_EQ(
+        JudgeOutput(problem, Legacy(problem, 1, true), Report(simulated.error, simulated.magnitude))
+            .fault,
+        QuarantineReason::kWrongResult)
         << type << " " << simulated.error << " "
         << ErrorBound(problem, Legacy(problem, 1, true), simulated.magnitude);
   }
@@ -269,22 +280,22 @@ TEST_F(ReducedPrecisionTest, TheBoundIsNoLicenceForLongSums) {
 
 TEST(JudgeOutputTest, SmallErrorsAreRight) {
   const ConvProblem problem = Problem(absl::StrCat(kShape, "f16"));
-  EXPECT_FALSE(JudgeOutput(problem, {}, {1e-4, 9, 0, ""}).fault);
-  EXPECT_FALSE(JudgeOutput(problem, {}, {std::nullopt, 0, 0, ""}).fault);
+  EXPECT_FALSE(JudgeOutput(problem, {}, Report(1e-4, 9)).fault);
+  EXPECT_FALSE(JudgeOutput(problem, {}, Report(std::nullopt, 0)).fault);
 }
 
 TEST(JudgeOutputTest, LargeErrorsNonfiniteOnesAndWritesOutOfBoundsAreWrong) {
   const ConvProblem problem = Problem(absl::StrCat(kShape, "f16"));
   for (const double error : {0.3, std::numeric_limits<double>::infinity(), std::nan("")}) {
-    const OutputVerdict finding = JudgeOutput(problem, {}, {error, 9, 0, ""});
+    const OutputVerdict finding = JudgeOutput(problem, {}, Report(error, 9));
     EXPECT_EQ(finding.fault, QuarantineReason::kWrongResult);
     EXPECT_THAT(finding.message, HasSubstr("differs from the reference by"));
   }
-  const OutputVerdict nonfinite = JudgeOutput(problem, {}, {1e-4, 9, 12, ""});
+  const OutputVerdict nonfinite = JudgeOutput(problem, {}, Report(1e-4, 9, 12));
   EXPECT_EQ(nonfinite.fault, QuarantineReason::kNotFinite);
   EXPECT_THAT(nonfinite.message, HasSubstr("12 elements"));
   const OutputVerdict overwrites =
-      JudgeOutput(problem, {}, {1e-4, 9, 0, "workspace: 4 bytes behind its end"});
+      JudgeOutput(problem, {}, Report(1e-4, 9, 0, "workspace: 4 bytes behind its end"));
   EXPECT_EQ(overwrites.fault, QuarantineReason::kOutOfBounds);
   EXPECT_THAT(overwrites.message, HasSubstr("workspace: 4 bytes behind its end"));
 }
@@ -294,7 +305,7 @@ TEST(JudgeOutputTest, AnErrorThatTf32ExplainsIsNoFaultButANote) {
       512 * 9, 24, [](double in) { return Keep(in, 11, true); },
       [](double sum) { return Keep(sum, 23, true); },
       [](double out) { return Keep(out, 24, false); });
-  const OutputReport report{tf32.error, tf32.magnitude, 0, ""};
+  const worker::v1::Checked report = Report(tf32.error, tf32.magnitude);
   const ConvProblem f32 = Problem(absl::StrCat(kShape, "f32"));
   ASSERT_GT(tf32.error, ErrorBound(f32, {}, tf32.magnitude));
   const OutputVerdict unsaid = JudgeOutput(f32, {}, report);
@@ -305,7 +316,7 @@ TEST(JudgeOutputTest, AnErrorThatTf32ExplainsIsNoFaultButANote) {
   EXPECT_FALSE(said.uses_tf32);
   // A larger error is wrong, and f64 has no such excuse.
   const double beyond = 1.01 * ErrorBound(f32, With({NumericalNote::kTensorCore}), tf32.magnitude);
-  EXPECT_EQ(JudgeOutput(f32, {}, {beyond, tf32.magnitude, 0, ""}).fault,
+  EXPECT_EQ(JudgeOutput(f32, {}, Report(beyond, tf32.magnitude)).fault,
             QuarantineReason::kWrongResult);
   EXPECT_EQ(JudgeOutput(Problem(absl::StrCat(kShape, "f64")), {}, report).fault,
             QuarantineReason::kWrongResult);

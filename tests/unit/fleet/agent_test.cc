@@ -1,4 +1,4 @@
-#include "server/fleet/agent.h"
+#include "client/fleet/agent.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,8 @@
 #include "server/jobs/job_table.h"
 
+#include <atomic>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -164,29 +166,23 @@ TEST_F(JobTableTest, BadNamesAndTokensAreRefused) {
 }
 
 TEST_F(JobTableTest, WatcherSeesTheStateAtOnceAndTheEndLast) {
-  Mutex mutex;
   std::vector<JobSnapshot> seen;
   const std::string name = Create(1);
-  ASSERT_TRUE(table_
-                  .Watch(name,
-                         [&](const JobSnapshot& job) {
-                           MutexLock lock(mutex);
-                           seen.push_back(job);
-                         })
-                  .ok());
+  ASSERT_TRUE(table_.Watch(name, [&](const JobSnapshot& job) { seen.push_back(job); }).ok());
+  EXPECT_EQ(seen.size(), 1U);
   table_.Progress(name, "a", {1, 4});
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen.back().current_candidates_done, 1);
   table_.ProblemDone(name, "a", {});
-  table_.Stop();
-  MutexLock lock(mutex);
-  ASSERT_FALSE(seen.empty());
   EXPECT_EQ(seen.back().state, JobState::kSucceeded);
   for (size_t i = 0; i + 1 < seen.size(); ++i) EXPECT_FALSE(seen[i].ended());
 }
 
 TEST_F(JobTableTest, WatcherOfAnEndedJobIsCalledOnce) {
-  std::atomic<int> calls = 0;
-  ASSERT_TRUE(table_.Watch(Create(1, 1), [&calls](const JobSnapshot&) { ++calls; }).ok());
-  table_.Stop();
+  int calls = 0;
+  const std::string name = Create(1, 1);
+  ASSERT_TRUE(table_.Watch(name, [&calls](const JobSnapshot&) { ++calls; }).ok());
+  ASSERT_TRUE(table_.Cancel(name).ok());
   EXPECT_EQ(calls, 1);
 }
 
@@ -196,13 +192,21 @@ TEST_F(JobTableTest, StoppedWatcherIsNotCalledAgain) {
   const std::string name = Create(2);
   const uint64_t token =
       table_.Watch(name, [&](const JobSnapshot&) { called_late = stopped.load(); }).value();
-  for (int i = 0; i < 1000; ++i) table_.Progress(name, "a", {i, 1000});
+  std::thread device([&] {
+    for (int i = 0; i < 1000; ++i) table_.Progress(name, "a", {i, 1000});
+  });
   table_.StopWatching(token);
   stopped = true;
+  device.join();
   table_.ProblemDone(name, "a", {});
   table_.ProblemDone(name, "b", {});
-  table_.Stop();
   EXPECT_FALSE(called_late);
+}
+
+TEST_F(JobTableTest, NobodyWatchesOnceItIsStopped) {
+  const std::string name = Create(1);
+  table_.Stop();
+  EXPECT_TRUE(absl::IsUnavailable(table_.Watch(name, [](const JobSnapshot&) {}).status()));
 }
 
 }  // namespace

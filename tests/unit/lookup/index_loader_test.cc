@@ -89,7 +89,7 @@ class IndexLoaderTest : public testing::Test {
     const IndexHit hit = index_.Find({text, kH200});
     return hit.tuning == nullptr ? 0 : hit.tuning->tuning.candidates.at(0).median_us;
   }
-  size_t Listed() const { return index_.List("", 100, "", "")->first.size(); }
+  size_t Listed() const { return index_.List("", 100, {}, "").tunings.size(); }
 
   SlowStore store_;
   TuningIndex index_;
@@ -122,7 +122,7 @@ TEST_F(IndexLoaderTest, ManyArePutInBesideLookUps) {
   ASSERT_TRUE(loader_.Await(kLong).ok());
   asks.join();
   EXPECT_EQ(index_.Counts().at(kH200), kMany);
-  EXPECT_EQ(index_.List("", 2 * kMany, "", "")->first.size(), size_t{kMany});
+  EXPECT_EQ(index_.List("", 2 * kMany, {}, "").tunings.size(), size_t{kMany});
   for (int n = 1; n <= kMany; ++n) EXPECT_EQ(TimeOf(Text(n)), 10 * n);
 }
 

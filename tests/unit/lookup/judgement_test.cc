@@ -13,13 +13,6 @@ using ::testing::Optional;
 
 const absl::Time kJudgedAt = absl::FromUnixSeconds(1'000'000);
 
-AnswerFacts Facts(Evidence evidence, absl::Duration age = absl::Hours(1)) {
-  AnswerFacts facts;
-  facts.evidence = evidence;
-  facts.tune_time = kJudgedAt - age;
-  return facts;
-}
-
 jobs::Demand DemandOf(jobs::OnMiss on_miss, Evidence min_evidence = Evidence::kNone,
                       absl::Duration max_age = absl::InfiniteDuration()) {
   jobs::Demand demand;
@@ -33,7 +26,7 @@ IndexHit HitOf(Evidence evidence, absl::Duration age = absl::Hours(1)) {
   Tuning tuning = TuningOf({Timed(0, 10)});
   tuning.evidence = evidence;
   tuning.tune_time = kJudgedAt - age;
-  return {std::make_shared<IndexedTuning>(KeepAll(tuning)), nullptr, {}};
+  return {std::make_shared<IndexedTuning>(KeepAll(tuning)), nullptr};
 }
 
 LookupDecision DecisionOf(const IndexHit& known, const jobs::Demand& demand) {
@@ -41,35 +34,47 @@ LookupDecision DecisionOf(const IndexHit& known, const jobs::Demand& demand) {
                 kJudgedAt);
 }
 
+// On an hour-old answer.
+Verdict VerdictOn(Evidence evidence, const jobs::Demand& demand, absl::Time now = kJudgedAt) {
+  Answer answer;
+  answer.evidence = evidence;
+  return Judge(answer, HitOf(evidence).tuning->tuning, demand, /*profile=*/false, now);
+}
+
 TEST(Judge, TheLeastEvidenceIsWhatIsDemandedElseTheDefaultOfOnMiss) {
   using enum jobs::OnMiss;
-  const auto judge = [](Evidence evidence, const jobs::Demand& demand) {
-    return Judge(Facts(evidence), demand, kJudgedAt);
-  };
-  EXPECT_EQ(judge(Evidence::kHeuristic, DemandOf(kNone)), Verdict::kHit);
-  EXPECT_EQ(judge(Evidence::kHeuristic, DemandOf(kHeuristic)), Verdict::kHit);
-  EXPECT_EQ(judge(Evidence::kHeuristic, DemandOf(kEnqueue)), Verdict::kTooWeak);
-  EXPECT_EQ(judge(Evidence::kIncomplete, DemandOf(kTune)), Verdict::kHit);
-  EXPECT_EQ(judge(Evidence::kIncomplete, DemandOf(kNone, Evidence::kMeasured)), Verdict::kTooWeak);
-  EXPECT_EQ(judge(Evidence::kMeasured, DemandOf(kNone, Evidence::kMeasured)), Verdict::kHit);
+  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kNone)), Verdict::kHit);
+  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kHeuristic)), Verdict::kHit);
+  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kEnqueue)), Verdict::kTooWeak);
+  EXPECT_EQ(VerdictOn(Evidence::kIncomplete, DemandOf(kTune)), Verdict::kHit);
+  EXPECT_EQ(VerdictOn(Evidence::kIncomplete, DemandOf(kNone, Evidence::kMeasured)),
+            Verdict::kTooWeak);
+  EXPECT_EQ(VerdictOn(Evidence::kMeasured, DemandOf(kNone, Evidence::kMeasured)), Verdict::kHit);
 }
 
 TEST(Judge, AProfileHasNoBetterThanAWholeList) {
-  AnswerFacts facts = Facts(Evidence::kHeuristic);
-  facts.profile = true;
-  EXPECT_EQ(Judge(facts, DemandOf(jobs::OnMiss::kTune), kJudgedAt), Verdict::kHit);
-  facts.first_configs_only = true;
-  EXPECT_EQ(Judge(facts, DemandOf(jobs::OnMiss::kTune), kJudgedAt), Verdict::kTooWeak);
-  EXPECT_EQ(Judge(facts, DemandOf(jobs::OnMiss::kHeuristic), kJudgedAt), Verdict::kHit);
+  using enum jobs::OnMiss;
+  Tuning listed = TuningOf({Timed(0, 10)});
+  Answer answer;
+  answer.evidence = Evidence::kHeuristic;
+  const auto judge = [&](jobs::OnMiss on_miss) {
+    return Judge(answer, KeptTuning(listed), DemandOf(on_miss), /*profile=*/true, kJudgedAt);
+  };
+  EXPECT_EQ(judge(kTune), Verdict::kHit);
+  listed.incomplete_reasons = ReasonBit(IncompleteReason::kFirstConfigsOnly);
+  EXPECT_EQ(judge(kTune), Verdict::kTooWeak);
+  EXPECT_EQ(judge(kHeuristic), Verdict::kHit);
 }
 
 TEST(Judge, AnAnswerOfTheDemandedAgeIsTooOldUnlessItIsPinned) {
   const jobs::Demand demand = DemandOf(jobs::OnMiss::kNone, Evidence::kNone, absl::Hours(1));
-  AnswerFacts facts = Facts(Evidence::kMeasured);
-  EXPECT_EQ(Judge(facts, demand, kJudgedAt), Verdict::kTooOld);
-  EXPECT_EQ(Judge(facts, demand, kJudgedAt - absl::Nanoseconds(1)), Verdict::kHit);
-  facts.pinned = true;
-  EXPECT_EQ(Judge(facts, demand, kJudgedAt), Verdict::kHit);
+  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand), Verdict::kTooOld);
+  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand, kJudgedAt - absl::Nanoseconds(1)),
+            Verdict::kHit);
+  Answer pinned;
+  pinned.pinned = true;
+  EXPECT_EQ(Judge(pinned, HitOf(Evidence::kMeasured).tuning->tuning, demand, false, kJudgedAt),
+            Verdict::kHit);
 }
 
 TEST(BetterWork, WhatIsKnownIsTunedAgainWhereMoreIsDemanded) {
@@ -117,12 +122,22 @@ TEST(Decide, AGuessThatIsTooOldMakesWayForAGuessAndAMeasurementDoesNot) {
   EXPECT_EQ(DecisionOf(HitOf(Evidence::kMeasured), demand).work, std::nullopt);
 }
 
-TEST(Decide, AnAnswerHasItsFactsAndNoWork) {
-  const LookupDecision hit = DecisionOf(HitOf(Evidence::kMeasured), DemandOf(jobs::OnMiss::kTune));
+TEST(Decide, AnAnswerHasNoWorkAndSaysWhetherItDependsOnTime) {
+  IndexHit known = HitOf(Evidence::kMeasured);
+  jobs::Demand demand = DemandOf(jobs::OnMiss::kTune);
+  const LookupDecision hit = DecisionOf(known, demand);
   EXPECT_TRUE(std::holds_alternative<Answer>(hit.outcome));
   EXPECT_EQ(hit.work, std::nullopt);
-  EXPECT_EQ(hit.facts.evidence, Evidence::kMeasured);
-  EXPECT_EQ(hit.facts.tune_time, kJudgedAt - absl::Hours(1));
+  EXPECT_FALSE(hit.depends_on_time);
+  Pin pin;
+  known.pin = std::make_shared<const Pin>(pin);
+  EXPECT_FALSE(DecisionOf(known, demand).depends_on_time);
+  pin.expire_time = kJudgedAt + absl::Hours(1);
+  known.pin = std::make_shared<const Pin>(pin);
+  EXPECT_TRUE(DecisionOf(known, demand).depends_on_time);
+  known.pin = nullptr;
+  demand.max_age = absl::Hours(2);
+  EXPECT_TRUE(DecisionOf(known, demand).depends_on_time);
 }
 
 }  // namespace

@@ -11,25 +11,26 @@ namespace {
 // Tunings made at given minutes, one page each.
 class PagedTuner : public rpc::FakeTuner {
  public:
-  std::vector<tuner::TuningSummary> tunings;
+  std::vector<std::shared_ptr<const lookup::IndexedTuning>> tunings;
   int calls = 0;
 
-  absl::StatusOr<tuner::TuningPage> ListTunings(const std::string&, int, const std::string& token,
-                                                const std::string&) override {
+  absl::StatusOr<lookup::TuningPage> ListTunings(const std::string&, int, const TuningKey& after,
+                                                 const std::string&) override {
     ++calls;
-    tuner::TuningPage page;
-    const size_t index = token.empty() ? 0 : static_cast<size_t>(std::stoi(token));
+    lookup::TuningPage page;
+    const size_t index = after.problem_text.empty() ? 0 : std::stoul(after.problem_text);
     if (index < tunings.size()) page.tunings.push_back(tunings[index]);
-    if (index + 1 < tunings.size()) page.next_page_token = std::to_string(index + 1);
+    page.more = index + 1 < tunings.size();
     return page;
   }
 
   void Add(const std::string& environment, Evidence evidence, int64_t minute) {
-    tuner::TuningSummary summary;
-    summary.environment_name = environment;
-    summary.evidence = evidence;
-    summary.tune_time = absl::FromUnixSeconds(minute * 60);
-    tunings.push_back(summary);
+    Tuning tuning;
+    tuning.key.problem_text = std::to_string(tunings.size() + 1);
+    tuning.key.environment_text = environment + ",cc=9.0,sms=132,cudnn=9.19.0,lib=full";
+    tuning.evidence = evidence;
+    tuning.tune_time = absl::FromUnixSeconds(minute * 60);
+    tunings.push_back(std::make_shared<const lookup::IndexedTuning>(lookup::KeepAll(tuning)));
   }
 };
 

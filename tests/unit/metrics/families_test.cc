@@ -71,7 +71,7 @@ TEST(Families, HistogramsAreCumulativeAndInSeconds) {
 TEST(Families, EveryNameIsThereOnceAndHasItsHelp) {
   MetricsInput input;
   input.publication.emplace();
-  input.publication->publish_time = absl::UnixEpoch();
+  input.publication->mutable_publish_time();
   std::set<std::string> names;
   for (const prometheus::MetricFamily& family : MakeFamilies(input)) {
     EXPECT_TRUE(names.insert(family.name).second) << family.name;

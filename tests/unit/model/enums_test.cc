@@ -32,6 +32,8 @@ TEST(EnumsTest, OtherSpellingsAreRefused) {
   EXPECT_FALSE(ParseDataType("float"));
   EXPECT_FALSE(ParseApi("graph "));
   EXPECT_FALSE(ParseEvidence("invalid"));
+  EXPECT_FALSE(ParseEvidence("unspecified"));
+  EXPECT_FALSE(ParseOperation("none"));
 }
 
 TEST(EnumsTest, EveryNoteHasAName) {
@@ -39,7 +41,21 @@ TEST(EnumsTest, EveryNoteHasAName) {
   for (int i = 1; i <= 5; ++i) EXPECT_NE(Name(static_cast<BehaviorNote>(i)), "invalid");
   for (int i = 1; i <= 8; ++i) EXPECT_NE(Name(static_cast<CandidateStatus>(i)), "invalid");
   for (int i = 1; i <= 5; ++i) EXPECT_NE(Name(static_cast<QuarantineReason>(i)), "invalid");
-  for (int i = 1; i <= 16; ++i) EXPECT_NE(Name(static_cast<IncompleteReason>(i)), "invalid");
+  EXPECT_EQ(Name(static_cast<CandidateStatus>(9)), "invalid");
+}
+
+// They are in text forms that files have.
+TEST(EnumsTest, WordsAreWhatFilesHave) {
+  EXPECT_EQ(Name(Operation::kBwdFilter), "bwd_filter");
+  EXPECT_EQ(Name(DataType::kE4M3), "e4m3");
+  EXPECT_EQ(Name(DataType::kBF16), "bf16");
+  EXPECT_EQ(Name(TensorLayout::kNhwc), "nhwc");
+  EXPECT_EQ(Name(EpilogueOp::kRelu), "relu");
+  EXPECT_EQ(Name(LibraryConfiguration::kGraphJitOnly), "graph_jit_only");
+  EXPECT_EQ(Name(LibraryConfiguration::kUnknown), "unknown");
+  EXPECT_EQ(Name(Evidence::kNone), "none");
+  EXPECT_EQ(Name(NumericalNote::kWinogradTile13x13), "winograd_tile_13x13");
+  EXPECT_EQ(Name(BehaviorNote::kCublasLtDependency), "cublaslt_dependency");
 }
 
 TEST(EnumsTest, SizesAreInBytes) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "convtune/v1/record.pb.h"
+
 namespace convtune {
 namespace {
 
@@ -88,9 +90,9 @@ TEST(EnvironmentTest, MalformedTextsAreRefusedByField) {
   }
 }
 
-std::optional<Environment> Read(const ProgramTexts& texts, std::string* why) {
+std::optional<Environment> Read(const v1::Environment& message, std::string* why) {
   std::vector<Violation> violations;
-  std::optional<Environment> read = ReadProgram(texts, &violations);
+  std::optional<Environment> read = ReadProgram(message, &violations);
   *why = ToString(violations);
   return read;
 }
@@ -99,14 +101,14 @@ TEST(ProgramTest, OnlyWhatIsKnownOfItIsCompared) {
   EXPECT_TRUE(Fits(Environment(), H200()));
   EXPECT_EQ(KnownText(Environment()), "");
   std::string why;
-  ProgramTexts texts;
-  texts.cudnn_version = "9.19.0";
-  EXPECT_TRUE(Fits(Read(texts, &why).value(), H200()));
-  texts.gpu_model = "NVIDIA  H200";
-  texts.compute_capability = "9.0";
-  texts.sm_count = 132;
-  texts.library = LibraryConfiguration::kFull;
-  const Environment all = Read(texts, &why).value();
+  v1::Environment message;
+  message.set_cudnn_version("9.19.0");
+  EXPECT_TRUE(Fits(Read(message, &why).value(), H200()));
+  message.set_gpu_model("NVIDIA  H200");
+  message.set_compute_capability("9.0");
+  message.set_sm_count(132);
+  message.set_library_configuration(v1::LIBRARY_CONFIGURATION_FULL);
+  const Environment all = Read(message, &why).value();
   EXPECT_TRUE(Fits(all, H200()));
   EXPECT_EQ(KnownText(all), H200().ToText());
 }
@@ -133,14 +135,14 @@ TEST(ProgramTest, EveryFieldTellsAnotherEnvironment) {
 }
 
 TEST(ProgramTest, MalformedTextsAreRefusedByField) {
-  ProgramTexts texts;
-  texts.gpu_model = "--";
-  texts.compute_capability = "9";
-  texts.sm_count = -1;
-  texts.mig_profile = "1G";
-  texts.cudnn_version = "91900";
+  v1::Environment message;
+  message.set_gpu_model("--");
+  message.set_compute_capability("9");
+  message.set_sm_count(-1);
+  message.set_mig_profile("1G");
+  message.set_cudnn_version("91900");
   std::string why;
-  EXPECT_FALSE(Read(texts, &why).has_value());
+  EXPECT_FALSE(Read(message, &why).has_value());
   EXPECT_EQ(why,
             "gpu_model: must have a letter or a digit, is \"--\"; compute_capability: must be 2 "
             "numbers separated by '.', is \"9\"; sm_count: must be from 0 to 2^31-1, is -1; "

@@ -70,7 +70,7 @@ class PublisherTest : public tuner::TunerTest {
         static_cast<ssize_t>(size));
     close(fd);
   }
-  DatagramCounts Counts() { return tuner_->releases()->Status().datagrams; }
+  v1::Publication Status() { return tuner_->releases()->Status(); }
 
   MemoryReleaseStore releases_;
 };
@@ -105,7 +105,7 @@ TEST_F(PublisherTest, WhatIsServedIsWhatGetAnswers) {
   }
   EXPECT_EQ(Snapshot().header().release, 1U);
   // The file is there a moment before the daemon says so.
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().choice_count == 2; }));
+  EXPECT_TRUE(Eventually([&] { return Status().choice_count() == 2; }));
 }
 
 TEST_F(PublisherTest, StoppingPublishesWhatWasCommittedLast) {
@@ -176,7 +176,7 @@ TEST_F(PublisherTest, MissesAreCountedAndMostWantedFirst) {
   Send(MissOf(Text(1), kH200, 2));
   Send(MissOf(Text(2), kH200, 5));
   Send(MissOf(Text(3), kH200, 9, snapshot::UnservedReason::kNotNeutral));
-  EXPECT_TRUE(Eventually([&] { return Counts().misses == 16; }));
+  EXPECT_TRUE(Eventually([&] { return Status().misses() == 16; }));
   const auto wanted = tuner_->releases()->ListWanted("");
   ASSERT_TRUE(wanted.ok());
   ASSERT_THAT(*wanted, SizeIs(2));
@@ -189,7 +189,7 @@ TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnAreListedByTheNameThatBothHave
   const std::string other = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full";
   Send(MissOf(Text(1), kH200, 2));
   Send(MissOf(Text(2), other, 5));
-  ASSERT_TRUE(Eventually([&] { return Counts().misses == 7; }));
+  ASSERT_TRUE(Eventually([&] { return Status().misses() == 7; }));
   release::ReleaseManager& releases = *tuner_->releases();
   ASSERT_THAT(*releases.ListWanted("nvidia-h200"), SizeIs(2));
   EXPECT_EQ((*releases.ListWanted("nvidia-h200"))[0].key.environment_text, other);
@@ -198,14 +198,14 @@ TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnAreListedByTheNameThatBothHave
   EXPECT_TRUE(absl::IsNotFound(releases.ListWanted("nvidia-l4").status()));
   EXPECT_TRUE(releases.HasDevice(kH200));
   EXPECT_FALSE(releases.HasDevice(other));
-  EXPECT_EQ(releases.Status().wanted_count, 2);
-  EXPECT_EQ(releases.Status().wanted_elsewhere_count, 1);
+  EXPECT_EQ(releases.Status().wanted_count(), 2);
+  EXPECT_EQ(releases.Status().wanted_elsewhere_count(), 1);
 }
 
 TEST_F(PublisherTest, WantedProblemsOutliveTheDaemonAndEndWithAChoice) {
   Start("");
   Send(MissOf(Text(1), kH200, 2));
-  EXPECT_TRUE(Eventually([&] { return Counts().misses == 2; }));
+  EXPECT_TRUE(Eventually([&] { return Status().misses() == 2; }));
   tuner_.reset();
   Start();
   EXPECT_THAT(*tuner_->releases()->ListWanted(""), SizeIs(1));
@@ -213,7 +213,7 @@ TEST_F(PublisherTest, WantedProblemsOutliveTheDaemonAndEndWithAChoice) {
   WaitForChoice(1);
   EXPECT_TRUE(Eventually([&] { return tuner_->releases()->ListWanted("")->empty(); }));
   Send(MissOf(Text(1), kH200));  // a program that started before
-  EXPECT_TRUE(Eventually([&] { return Counts().misses == 1; }));
+  EXPECT_TRUE(Eventually([&] { return Status().misses() == 1; }));
   EXPECT_THAT(*tuner_->releases()->ListWanted(""), IsEmpty());
 }
 
@@ -228,11 +228,11 @@ TEST_F(PublisherTest, ANewDatabaseKeepsTheChoicesOfTheLastSnapshotThatItLacks) {
   options_.store = &store;
   options_.release_store = &releases;
   Start();
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 2; }));
+  EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 2; }));
   Tune({Problem(2), Problem(3)});
   WaitForChoice(3);
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 1; }));
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().choice_count == 3; }));
+  EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return Status().choice_count() == 3; }));
   EXPECT_EQ(Served(1), before);
   // A deletion is no damage, even while something is carried over.
   ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(3)}).ok());
@@ -240,9 +240,9 @@ TEST_F(PublisherTest, ANewDatabaseKeepsTheChoicesOfTheLastSnapshotThatItLacks) {
   EXPECT_EQ(Served(1), before);
   tuner_.reset();
   Start();
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 1; }));
+  EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 1; }));
   Tune({Problem(1)});
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 0; }));
+  EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 0; }));
   EXPECT_FALSE(*releases.CarriesOver());
   EXPECT_THAT(Served(1), Not(IsEmpty()));
 }
@@ -267,8 +267,8 @@ TEST_F(PublisherTest, AChoiceIsNotCarriedOverAgainstAQuarantineOrAfterItsPin) {
   options_.store = &store;
   options_.release_store = &releases;
   Start();
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count > 0; }));
-  EXPECT_EQ(tuner_->releases()->Status().carried_count, 1);
+  EXPECT_TRUE(Eventually([&] { return Status().carried_count() > 0; }));
+  EXPECT_EQ(Status().carried_count(), 1);
   EXPECT_THAT(Served(1), Not(IsEmpty()));
   EXPECT_THAT(Served(2), IsEmpty());
   EXPECT_THAT(Served(3), IsEmpty());
@@ -289,7 +289,7 @@ TEST_F(PublisherTest, ABannedCandidateIsNotCarriedOver) {
   options_.store = &store;
   options_.release_store = &releases;
   Start();
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 2; }));
+  EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 2; }));
   EXPECT_EQ(Served(1), std::vector<std::string>(before.begin() + 1, before.end()));
   // One that is made while it is carried over, and leaves nothing of one API.
   ban.candidate = CandidatePattern::Parse("graph:*").value();
@@ -301,7 +301,7 @@ TEST_F(PublisherTest, ABannedCandidateIsNotCarriedOver) {
   }));
   ban.candidate = CandidatePattern::Parse("legacy:*").value();
   ASSERT_TRUE(tuner_->CreateBan(ban, 10, /*dry_run=*/false).ok());
-  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 0; }));
+  EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 0; }));
   EXPECT_THAT(Served(1), IsEmpty());
   EXPECT_THAT(Served(2), IsEmpty());
   tuner_.reset();  // before its stores
@@ -316,8 +316,8 @@ TEST_F(PublisherTest, MalformedDatagramsAreCountedAndIgnored) {
   auto lying = MissOf(Text(1), kH200);
   lying.header.problem.spatial_rank = 9;
   Send(lying);
-  EXPECT_TRUE(Eventually([&] { return Counts().malformed == 3; }));
-  EXPECT_EQ(Counts().received, 3);
+  EXPECT_TRUE(Eventually([&] { return Status().datagrams_malformed() == 3; }));
+  EXPECT_EQ(Status().datagrams_received(), 3);
   EXPECT_THAT(*tuner_->releases()->ListWanted(""), IsEmpty());
 }
 
@@ -339,8 +339,8 @@ TEST_F(PublisherTest, AFloodIsShedAtItsSendersAndNobodyElseSuffers) {
   close(fd);
   EXPECT_LT(taken, kFlood);
   EXPECT_EQ(Tune({Problem(2)}).state, jobs::JobState::kSucceeded);
-  EXPECT_TRUE(Eventually([&] { return Counts().received == taken; }));
-  EXPECT_EQ(Counts().malformed, 0);
+  EXPECT_TRUE(Eventually([&] { return Status().datagrams_received() == taken; }));
+  EXPECT_EQ(Status().datagrams_malformed(), 0);
 }
 
 TEST_F(PublisherTest, ObservedPlansAreKeptUnlessSomethingBetterIsKnown) {
@@ -350,8 +350,8 @@ TEST_F(PublisherTest, ObservedPlansAreKeptUnlessSomethingBetterIsKnown) {
   Send(PlanOf(Text(2), kH200, 77));
   Send(LegacyOf(Text(2), kH200));
   Send(PlanOf(Text(2), kH200, 77));
-  EXPECT_TRUE(Eventually([&] { return Counts().received == 4; }));
-  EXPECT_EQ(Counts().observed, 2);
+  EXPECT_TRUE(Eventually([&] { return Status().datagrams_received() == 4; }));
+  EXPECT_EQ(Status().observed(), 2);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
   const Tuning observed = tuner_->GetTuning("", Problem(2)).value();
   EXPECT_EQ(observed.evidence, Evidence::kObserved);
@@ -408,8 +408,8 @@ TEST_F(PublisherTest, AWantedProblemThatCannotBeTunedSaysWhyAndIsLeftForAWhile) 
 TEST_F(PublisherTest, AFolderThatCannotBeWrittenIsReportedAndNothingElseSuffers) {
   options_.publish.folder = "/proc/convtune-nowhere";
   Start("");
-  EXPECT_TRUE(Eventually([&] { return !tuner_->releases()->Status().error.empty(); }));
-  EXPECT_FALSE(tuner_->releases()->Status().socket_error.empty());
+  EXPECT_TRUE(Eventually([&] { return !Status().error().empty(); }));
+  EXPECT_FALSE(Status().socket_error().empty());
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
 }
 
@@ -419,7 +419,7 @@ TEST_F(PublisherTest, WhereTheDiskRefusesWhatIsServedStays) {
   const auto before = WaitForChoice(1);
   releases_.FailWith(absl::ResourceExhaustedError("disk full"));
   Tune({Problem(2)});
-  EXPECT_TRUE(Eventually([&] { return !tuner_->releases()->Status().error.empty(); }));
+  EXPECT_TRUE(Eventually([&] { return !Status().error().empty(); }));
   EXPECT_EQ(Served(1), before);
   EXPECT_TRUE(Served(2).empty());
   releases_.FailWith(absl::OkStatus());

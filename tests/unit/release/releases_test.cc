@@ -23,8 +23,9 @@ class ReleasesTest : public ::testing::Test {
   ReleasesTest() { Start(); }
 
   void Start(bool auto_promote = false, Evidence floor = Evidence::kObserved) {
-    releases_ = std::make_unique<Releases>(
-        Releases::Options{&store_, &index_, &clock_, &validity_, floor, auto_promote});
+    releases_ = std::make_unique<Releases>(Releases::Options{
+        &store_, &index_, &clock_, [this](const TuningKey& key) { return tunings_.GetTuning(key); },
+        floor, auto_promote});
     ASSERT_TRUE(releases_->Load().ok());
     ASSERT_TRUE(releases_->ReadChoices().ok());
   }
@@ -80,8 +81,6 @@ class ReleasesTest : public ::testing::Test {
   MemoryReleaseStore store_;
   MemoryStore tunings_;
   lookup::TuningIndex index_{decision::LibrariesByEnvironment{{kH200, {"", "new"}}}};
-  ReleaseValidity validity_{&index_,
-                            [this](const TuningKey& key) { return tunings_.GetTuning(key); }};
   std::unique_ptr<Releases> releases_;
 };
 

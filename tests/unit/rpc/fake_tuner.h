@@ -210,18 +210,17 @@ class FakeTuner : public tuner::Tuner {
                           4};
     return {entry};
   }
-  absl::StatusOr<tuner::TuningPage> ListTunings(const std::string&, int, const std::string&,
-                                                const std::string& text_filter) override {
+  absl::StatusOr<lookup::TuningPage> ListTunings(const std::string&, int, const TuningKey&,
+                                                 const std::string& text_filter) override {
     if (!failure.ok()) return failure;
-    tuner::TuningPage page;
-    tuner::TuningSummary summary;
-    summary.key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
-    summary.winner = "graph:eng1";
-    summary.incomplete_message = text_filter;
-    page.tunings.assign(rows, summary);
-    for (size_t i = 1; i < rows; ++i) {
-      page.tunings[i].key = Row(i);
-      page.tunings[i].incomplete_message = std::string(5000, 'r');
+    lookup::TuningPage page;
+    for (size_t i = 0; i < rows; ++i) {
+      Tuning tuning;
+      tuning.key = i == 0 ? Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value()) : Row(i);
+      tuning.candidates = {TestCandidate("graph:eng1", 12.5)};
+      tuning.incomplete_message = i == 0 ? text_filter : std::string(5000, 'r');
+      page.tunings.push_back(
+          std::make_shared<const lookup::IndexedTuning>(lookup::KeepAll(tuning)));
     }
     return page;
   }

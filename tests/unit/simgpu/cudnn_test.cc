@@ -18,13 +18,13 @@
 #include <utility>
 #include <vector>
 
-#include "server/worker/cudnn/cudnn_handle.h"
+#include "absl/strings/match.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
-#include "server/worker/cudnn/legacy_notes.h"
+#include "server/worker/cudnn/owned.h"
 #include "server/worker/cudnn/plan.h"
 #include "server/worker/device/device_profile.h"
-#include "server/worker/search/heuristics.h"
+#include "server/worker/search/graph_listing.h"
 #include "tests/simgpu/cudnn/cost_model.h"
 #include "tests/simgpu/cudnn/element.h"
 #include "tests/simgpu/cudnn/legacy_algorithms.h"
@@ -106,7 +106,10 @@ class Problem {
   Problem(const std::string& text, bool small_integers = true)
       : problem(ConvProblem::Parse(text).value()), conv(ToConvolution(problem)) {
     EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-    handle = worker::cudnn::CudnnHandle::Create(stream).value();
+    cudnnHandle_t made = nullptr;
+    EXPECT_EQ(cudnnCreate(&made), CUDNN_STATUS_SUCCESS);
+    handle.reset(made);
+    EXPECT_EQ(cudnnSetStream(made, stream), CUDNN_STATUS_SUCCESS);
     worker::cudnn::CudnnTarget target;
     target.handle = handle.get();
     graph.emplace(worker::cudnn::OperationGraph::Create(problem, target).value());
@@ -166,15 +169,15 @@ class Problem {
   // Without a workspace.
   Descriptor Pack() const {
     Descriptor pack = Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR).value();
-    EXPECT_TRUE(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids).ok());
-    EXPECT_TRUE(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, allocated).ok());
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids);
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, allocated);
     return pack;
   }
 
   cudnnStatus_t Execute(const worker::cudnn::ExecutionPlan& plan) {
     Descriptor pack = Pack();
     void* const work = plan.workspace_bytes() > 0 ? workspace : nullptr;
-    EXPECT_TRUE(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {work}).ok());
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, work);
     EXPECT_TRUE(pack.Finalize().ok());
     return cudnnBackendExecute(handle.get(), plan.descriptor().get(), pack.get());
   }
@@ -239,7 +242,7 @@ class Problem {
   ConvProblem problem;
   Convolution conv;
   cudaStream_t stream = nullptr;
-  worker::cudnn::CudnnHandle handle;
+  worker::cudnn::Owned<cudnnHandle_t, cudnnDestroy> handle;
   std::optional<worker::cudnn::OperationGraph> graph;
   std::vector<void*> allocated;
   std::vector<int64_t> uids;
@@ -352,8 +355,7 @@ TEST(Program, AProfileKeepsItsOwnProperties) {
   const auto profile =
       worker::device::DeviceProfile::Load(CONVTUNE_PROFILES "/nvidia-l4.json").value();
   Descriptor properties = Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).value();
-  ASSERT_TRUE(
-      properties.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json).ok());
+  properties.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json);
   ASSERT_TRUE(properties.Finalize().ok());
   worker::cudnn::CudnnTarget target;
   target.device_properties = &properties;
@@ -491,15 +493,18 @@ TEST(Engines, PlansAndGraphsNeedWhatIsFinalisedAndAHandle) {
   EXPECT_EQ(cudnnBackendExecute(problem.handle.get(), plan.get(), pack.get()),
             CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
   Descriptor graph = Descriptor::Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).value();
-  EXPECT_FALSE(graph.SetHandle(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, nullptr).ok());
-  EXPECT_FALSE(graph.SetInt64(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 1).ok());
+  graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, cudnnHandle_t{});
+  EXPECT_TRUE(absl::StartsWith(graph.Finalize().message(), "set attribute"));
+  graph = Descriptor::Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).value();
+  graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, int64_t{1});
+  EXPECT_TRUE(absl::StartsWith(graph.Finalize().message(), "set attribute"));
   EXPECT_EQ(cudnnCreate(nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
 }
 
 TEST(Engines, DestroyingAHandleSynchronisesWhichACaptureForbids) {
   Problem problem(kHalf);
   ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  problem.handle = worker::cudnn::CudnnHandle();
+  problem.handle.reset();
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
   cudaGetLastError();

@@ -196,29 +196,26 @@ class SelfCheckedTest : public ::testing::Test {
          .hang_timeout = absl::Seconds(30),
          .cancel = cancel->get()});
     ASSERT_TRUE(client.ok()) << client.status();
-    worker::v1::OpenProblem open;
+    worker::v1::Request opening;
+    worker::v1::OpenProblem& open = *opening.mutable_open_problem();
     open.set_problem_text(problem_.ToText());
     open.set_listing(worker::v1::LISTING_HEURISTICS);
     open.set_graph_api(true);
     open.set_legacy_api(true);
     open.set_time_budget_ms(10'000);
-    worker::v1::Prepare prepare;
-    ASSERT_TRUE((*client)
-                    ->OpenProblem(open,
-                                  [&](const worker::v1::Listed& listed) {
-                                    candidates_.emplace(listed.index(),
-                                                        *tuning::ReadListed(listed.candidate()));
-                                    prepare.add_indexes(listed.index());
-                                  })
-                    .ok());
+    worker::v1::Request preparing;
+    worker::v1::Prepare& prepare = *preparing.mutable_prepare();
+    const auto take_listed = [&](const worker::v1::Reply& reply) {
+      const worker::v1::Listed& listed = reply.listed();
+      candidates_.emplace(listed.index(), *tuning::ReadListed(listed.candidate()));
+      prepare.add_indexes(listed.index());
+    };
+    ASSERT_TRUE((*client)->Call(opening, take_listed).ok());
     prepare.set_time_budget_ms(10'000);
-    ASSERT_TRUE((*client)
-                    ->Prepare(prepare,
-                              [&](const worker::v1::Prepared& prepared) {
-                                candidates_.at(prepared.index()).status =
-                                    CandidateStatus::kFinalized;
-                              })
-                    .ok());
+    const auto take_prepared = [&](const worker::v1::Reply& reply) {
+      candidates_.at(reply.prepared().index()).status = CandidateStatus::kFinalized;
+    };
+    ASSERT_TRUE((*client)->Call(preparing, take_prepared).ok());
     tuning::CheckRunner runner(problem_, quarantined_, self_check, &candidates_, client->get());
     ASSERT_TRUE(runner.Run(absl::Now() + absl::Seconds(10)).ok());
     passed_ = runner.passed();

@@ -54,12 +54,12 @@ std::unique_ptr<BackendProblem> Open(const std::string& text, int64_t memory_bud
 
 struct Listing {
   std::vector<Candidate> candidates;
-  ListingEnd end;
+  worker::v1::Outcome end;
 };
 
 Listing List(BackendProblem* problem, const ListingOptions& options = {}) {
   Listing listing;
-  const absl::StatusOr<ListingEnd> end =
+  const absl::StatusOr<worker::v1::Outcome> end =
       problem->List(options, [&listing](const Candidate& candidate) {
         listing.candidates.push_back(candidate);
         return true;
@@ -71,7 +71,7 @@ Listing List(BackendProblem* problem, const ListingOptions& options = {}) {
   return listing;
 }
 
-ListingOptions Depth(ListingDepth depth) {
+ListingOptions Depth(worker::v1::Listing depth) {
   ListingOptions options;
   options.depth = depth;
   return options;
@@ -85,15 +85,15 @@ TEST_P(DevicelessListing, EachConfigIsListedOnceInRankOrder) {
   const std::unique_ptr<BackendProblem> problem = Open(GetParam());
   ASSERT_NE(problem, nullptr);
   const Listing listing = List(problem.get());
-  ASSERT_THAT(listing.candidates, Not(IsEmpty())) << listing.end.refusals;
+  ASSERT_THAT(listing.candidates, Not(IsEmpty())) << listing.end.message();
   std::set<CandidateId> ids;
   int rank = 0;
   for (const Candidate& candidate : listing.candidates) {
     EXPECT_TRUE(ids.insert(candidate.id).second) << ToText(candidate.id);
     EXPECT_EQ(candidate.heuristic_rank, rank++);
   }
-  EXPECT_FALSE(listing.end.out_of_time);
-  EXPECT_FALSE(listing.end.truncated);
+  EXPECT_FALSE(listing.end.out_of_time());
+  EXPECT_FALSE(listing.end.truncated());
 }
 
 TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
@@ -120,7 +120,7 @@ TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
     for (const auto& [place, count] : *places) EXPECT_EQ(count, 1) << place;
   }
   for (const Candidate& candidate :
-       List(Open(GetParam()).get(), Depth(ListingDepth::kFirstConfigs)).candidates) {
+       List(Open(GetParam()).get(), Depth(worker::v1::LISTING_FIRST_CONFIGS)).candidates) {
     EXPECT_EQ(candidate.places.mode_b, 0);
   }
 }
@@ -128,10 +128,10 @@ TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
 TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
   const std::unique_ptr<BackendProblem> problem = Open(GetParam());
   ASSERT_NE(problem, nullptr);
-  const Listing listing = List(problem.get(), Depth(ListingDepth::kFirstConfigs));
+  const Listing listing = List(problem.get(), Depth(worker::v1::LISTING_FIRST_CONFIGS));
   std::string refusals;
   for (const Candidate& candidate : listing.candidates) {
-    const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id);
+    const absl::StatusOr<worker::v1::Prepared> prepared = problem->Prepare(candidate.id);
     if (!prepared.ok()) {
       EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
       refusals += std::string(prepared.status().message()) + "\n";
@@ -140,9 +140,9 @@ TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
     const std::unique_ptr<BackendProblem> again = Open(GetParam());
     const absl::StatusOr<CandidateId> id = ParseCandidateId(ToText(candidate.id));
     ASSERT_TRUE(id.ok()) << id.status();
-    const absl::StatusOr<PreparedCandidate> from_text = again->Prepare(*id);
+    const absl::StatusOr<worker::v1::Prepared> from_text = again->Prepare(*id);
     ASSERT_TRUE(from_text.ok()) << from_text.status();
-    EXPECT_EQ(from_text->workspace_bytes, prepared->workspace_bytes);
+    EXPECT_EQ(from_text->workspace_bytes(), prepared->workspace_bytes());
     return;
   }
   ADD_FAILURE() << "no config could be finalised:\n" << refusals;
@@ -208,7 +208,7 @@ TEST(DevicelessBackendTest, WhatIsListedIsFinalisedOrRefusedInCudnnsWords) {
     const std::unique_ptr<BackendProblem> problem = Open(text);
     ASSERT_NE(problem, nullptr);
     for (const Candidate& candidate : List(problem.get()).candidates) {
-      const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id);
+      const absl::StatusOr<worker::v1::Prepared> prepared = problem->Prepare(candidate.id);
       if (!prepared.ok()) {
         EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
       }
@@ -223,7 +223,7 @@ TEST(DevicelessBackendTest, HeuristicsListsAtLeastWhatStockLists) {
   for (const Candidate& candidate : List(problem.get()).candidates) {
     all.insert(candidate.id);
   }
-  const Listing stock = List(problem.get(), Depth(ListingDepth::kFirstConfigs));
+  const Listing stock = List(problem.get(), Depth(worker::v1::LISTING_FIRST_CONFIGS));
   EXPECT_GE(all.size(), stock.candidates.size());
   EXPECT_THAT(stock.candidates, Not(IsEmpty()));
   for (const Candidate& candidate : stock.candidates) {
@@ -235,7 +235,7 @@ TEST(DevicelessBackendTest, ExhaustiveListsTheHeuristicsFirstAndThenMore) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
   const size_t heuristics = List(problem.get()).candidates.size();
-  const Listing exhaustive = List(problem.get(), Depth(ListingDepth::kExhaustive));
+  const Listing exhaustive = List(problem.get(), Depth(worker::v1::LISTING_EXHAUSTIVE));
   ASSERT_GT(exhaustive.candidates.size(), heuristics);
   std::set<CandidateId> ids;
   for (size_t i = 0; i < exhaustive.candidates.size(); ++i) {
@@ -248,11 +248,11 @@ TEST(DevicelessBackendTest, ExhaustiveListsTheHeuristicsFirstAndThenMore) {
 TEST(DevicelessBackendTest, ExhaustiveKeepsToItsLimits) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
-  ListingOptions options = Depth(ListingDepth::kExhaustive);
+  ListingOptions options = Depth(worker::v1::LISTING_EXHAUSTIVE);
   options.max_candidates = 150;
   const Listing listing = List(problem.get(), options);
   EXPECT_EQ(listing.candidates.size(), 150U);
-  EXPECT_TRUE(listing.end.truncated);
+  EXPECT_TRUE(listing.end.truncated());
 }
 
 TEST(DevicelessBackendTest, APassedDeadlineEndsTheListingBehindItsFirstCandidateAndSaysSo) {
@@ -262,13 +262,13 @@ TEST(DevicelessBackendTest, APassedDeadlineEndsTheListingBehindItsFirstCandidate
   options.deadline = absl::InfinitePast();
   const Listing listing = List(problem.get(), options);
   EXPECT_EQ(listing.candidates.size(), 1U);
-  EXPECT_TRUE(listing.end.out_of_time);
+  EXPECT_TRUE(listing.end.out_of_time());
 }
 
 TEST(DevicelessBackendTest, AnEngineThatDoesNotExistIsRefusedInCudnnsWords) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
-  const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(EngineConfig{99999, {}});
+  const absl::StatusOr<worker::v1::Prepared> prepared = problem->Prepare(EngineConfig{99999, {}});
   ASSERT_FALSE(prepared.ok());
   EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
 }
@@ -280,7 +280,7 @@ TEST(DevicelessBackendTest, AConfigOfAnotherProblemIsRefusedInCudnnsWords) {
   ASSERT_NE(twice, nullptr);
   int refused = 0;
   for (const Candidate& candidate : List(half.get()).candidates) {
-    const absl::StatusOr<PreparedCandidate> prepared = twice->Prepare(candidate.id);
+    const absl::StatusOr<worker::v1::Prepared> prepared = twice->Prepare(candidate.id);
     if (!prepared.ok()) {
       EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
       ++refused;
@@ -297,13 +297,13 @@ TEST(DevicelessBackendTest, WorkspaceAboveTheBudgetIsOverMemory) {
   ASSERT_NE(tight, nullptr);
   int over = 0;
   for (const Candidate& candidate : List(roomy.get()).candidates) {
-    const absl::StatusOr<PreparedCandidate> prepared = roomy->Prepare(candidate.id);
+    const absl::StatusOr<worker::v1::Prepared> prepared = roomy->Prepare(candidate.id);
     if (prepared.ok()) {
-      EXPECT_FALSE(prepared->over_memory);
-      const absl::StatusOr<PreparedCandidate> again = tight->Prepare(candidate.id);
+      EXPECT_FALSE(prepared->over_memory());
+      const absl::StatusOr<worker::v1::Prepared> again = tight->Prepare(candidate.id);
       ASSERT_TRUE(again.ok()) << again.status();
-      EXPECT_EQ(again->over_memory, prepared->workspace_bytes > 0);
-      over += again->over_memory ? 1 : 0;
+      EXPECT_EQ(again->over_memory(), prepared->workspace_bytes() > 0);
+      over += again->over_memory() ? 1 : 0;
     }
   }
   EXPECT_GT(over, 0);
@@ -330,7 +330,7 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
 TEST(DevicelessBackendTest, TheKnownConvolutionHasAStockChoice) {
   const std::unique_ptr<BackendProblem> problem = Open(kKnownProblem);
   ListingOptions options;
-  options.depth = ListingDepth::kFirstConfigs;
+  options.depth = worker::v1::LISTING_FIRST_CONFIGS;
   const Listing listing = List(problem.get(), options);
   EXPECT_TRUE(
       std::any_of(listing.candidates.begin(), listing.candidates.end(),
@@ -343,7 +343,7 @@ TEST(DevicelessListingTest, WhereTheHeuristicsListNothingItIsSaid) {
   ASSERT_NE(problem, nullptr);
   const Listing listing = List(problem.get());
   ASSERT_THAT(listing.candidates, IsEmpty());
-  EXPECT_THAT(listing.end.refusals, HasSubstr("the graph API's heuristics list no engine"));
+  EXPECT_THAT(listing.end.message(), HasSubstr("the graph API's heuristics list no engine"));
 }
 
 }  // namespace

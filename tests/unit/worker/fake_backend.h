@@ -14,9 +14,9 @@ namespace convtune::worker {
 struct FakeCandidate {
   Candidate candidate;
   absl::Status prepare = absl::OkStatus();
-  PreparedCandidate prepared;
+  worker::v1::Prepared prepared;
   int runs_until_failure = -1;  // -1: never fails
-  absl::StatusOr<CheckedRun> checked = CheckedRun();
+  absl::StatusOr<worker::v1::Checked> checked = worker::v1::Checked();
 };
 
 class FakeBackend : public Backend {
@@ -70,7 +70,7 @@ class FakeBackend : public Backend {
   RunMode mode;               // of the last one
   std::vector<int64_t> checks;
   ListingOptions options;  // of the last listing
-  ListingEnd end;
+  worker::v1::Outcome end;
   int open_problems = 0;
   int prepared = 0;  // calls of Prepare
   ConditionsLook look = {{}, "there is no GPU"};
@@ -89,8 +89,8 @@ class FakeProblem : public BackendProblem {
   explicit FakeProblem(FakeBackend* backend) : backend_(backend) { ++backend_->open_problems; }
   ~FakeProblem() override { --backend_->open_problems; }
 
-  absl::StatusOr<ListingEnd> List(const ListingOptions& options,
-                                  const OnListed& on_listed) override {
+  absl::StatusOr<worker::v1::Outcome> List(const ListingOptions& options,
+                                           const OnListed& on_listed) override {
     backend_->options = options;
     for (const FakeCandidate& candidate : backend_->candidates) {
       if (!on_listed(candidate.candidate)) {
@@ -99,7 +99,7 @@ class FakeProblem : public BackendProblem {
     }
     return backend_->end;
   }
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override {
+  absl::StatusOr<worker::v1::Prepared> Prepare(const CandidateId& id) override {
     ++backend_->prepared;
     const FakeCandidate& candidate = Find(id);
     if (!candidate.prepare.ok()) {
@@ -114,7 +114,7 @@ class FakeProblem : public BackendProblem {
     conditions->retried_runs = backend_->retried_runs;
     conditions->unblocked = backend_->unblocked;
   }
-  absl::StatusOr<CheckedRun> Check(const CandidateId& id) override {
+  absl::StatusOr<worker::v1::Checked> Check(const CandidateId& id) override {
     backend_->checks.push_back(std::get<EngineConfig>(id).engine_index);
     return Find(id).checked;
   }

@@ -57,12 +57,12 @@ class SessionTest : public testing::Test {
     return Ask(request);
   }
 
-  std::vector<worker::v1::Reply> Measure(std::vector<int> indexes) {
+  std::vector<worker::v1::Reply> Measure(std::vector<int> indexes, int rounds = 1) {
     worker::v1::Request request;
     for (const int index : indexes) {
       request.mutable_measure()->add_indexes(index);
     }
-    request.mutable_measure()->set_rounds(1);
+    request.mutable_measure()->set_rounds(rounds);
     return Ask(request);
   }
 

@@ -67,8 +67,8 @@ class TraceTest : public testing::Test {
 
 TEST_F(TraceTest, ASessionPutsAllThatItMeasured) {
   FakeBackend backend;
-  backend.Add(5).checked->capture = CaptureSupport::kNo;
-  backend.candidates[0].checked->capture_refusal = "begin a capture: \"no\"";
+  backend.Add(5).checked->set_capture(convtune::v1::CAPTURE_SUPPORT_NO);
+  backend.candidates[0].checked->set_capture_refusal("begin a capture: \"no\"");
   const std::unique_ptr<Trace> trace = Open();
   Session session(&backend, trace.get());
   std::vector<worker::v1::Request> requests(5);
@@ -123,9 +123,9 @@ TEST_F(TraceTest, WhatIsKnownOfTheCardIsThereWhereItsProcessesAreNotSeen) {
 }
 
 TEST_F(TraceTest, WhatWasGivenUpHasNoSecondRun) {
-  CheckedRun slow;
-  slow.hopeless = true;
-  slow.first.gpu_us = slow.run.gpu_us = 90'000;
+  worker::v1::Checked slow;
+  slow.set_hopeless(true);
+  slow.set_first_gpu_us(90'000);
   const std::unique_ptr<Trace> trace = Open();
   trace->PutChecked(0, EngineConfig{5, {}}, slow);
   auto lines = Lines();
@@ -162,17 +162,19 @@ TEST_F(TraceTest, ASampleHasWhatTheTimerSaw) {
 }
 
 TEST_F(TraceTest, ACheckHasWhatWasComputedAndBothTimes) {
-  CheckedRun checked;
-  checked.first = {5000, 4000};
-  checked.run = {20, 6};
-  checked.error = std::numeric_limits<double>::infinity();
-  checked.magnitude = 2;
-  checked.nonfinite = 9;
-  checked.out_of_bounds = "output: 2 bytes";
-  checked.capture = CaptureSupport::kYes;
+  worker::v1::Checked checked;
+  checked.set_first_gpu_us(5000);
+  checked.set_first_host_us(4000);
+  checked.set_gpu_us(20);
+  checked.set_host_us(6);
+  checked.set_error(std::numeric_limits<double>::infinity());
+  checked.set_magnitude(2);
+  checked.set_nonfinite(9);
+  checked.set_out_of_bounds("output: 2 bytes");
+  checked.set_capture(convtune::v1::CAPTURE_SUPPORT_YES);
   const std::unique_ptr<Trace> trace = Open();
   trace->PutChecked(0, EngineConfig{5, {}}, checked);
-  checked.error = std::nullopt;
+  checked.clear_error();
   trace->PutChecked(0, EngineConfig{5, {}}, checked);
   auto lines = Lines();
   ASSERT_THAT(lines, SizeIs(2));

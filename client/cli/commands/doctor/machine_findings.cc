@@ -9,14 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands/run/preload_library.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/text.h"
 
 namespace convtune::cli::commands::doctor {
 namespace {
@@ -37,16 +36,6 @@ SeenFile See(const std::string& path, int mode) {
 bool InContainer() {
   return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
          std::getenv("KUBERNETES_SERVICE_HOST") != nullptr || std::getenv("container") != nullptr;
-}
-
-std::vector<int> Numbers(const std::string& version) {
-  std::vector<int> numbers;
-  for (const absl::string_view part : absl::StrSplit(version, '.')) {
-    int number = 0;
-    if (!absl::SimpleAtoi(part, &number)) break;
-    numbers.push_back(number);
-  }
-  return numbers;
 }
 
 }  // namespace
@@ -160,9 +149,9 @@ std::vector<app::Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& e
   for (const v1::Environment& environment : environments.environments()) {
     if (!environment.current()) continue;
     const v1::Provenance& from = environment.provenance();
-    const std::vector<int> cudnn = Numbers(environment.cudnn_version());
-    const std::vector<int> driver = Numbers(from.driver_version());
-    const std::vector<int> cuda = Numbers(from.cuda_version());
+    const std::vector<int> cudnn = VersionNumbers(environment.cudnn_version());
+    const std::vector<int> driver = VersionNumbers(from.driver_version());
+    const std::vector<int> cuda = VersionNumbers(from.cuda_version());
     const std::string what = absl::StrCat(
         environment.name(), ": ",
         driver.empty() ? "" : absl::StrCat("driver for CUDA ", from.driver_version(), ", "),

@@ -60,10 +60,9 @@ class ReportCommand final : public app::Command {
     while (true) {
       ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
       if (!more) break;
-      std::vector<db::bundle::BundleRefusal> refusals;
-      const std::optional<Tuning> tuning =
-          db::bundle::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
-      if (tuning) {
+      const absl::StatusOr<Tuning> tuning =
+          db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
+      if (tuning.ok()) {
         data->Add(*tuning, entry.environment->environment);
       } else {
         ++refused;

@@ -304,9 +304,10 @@ output::Fields RowFields(const ReportRow& row, const ReportData& data) {
 
 output::Fields ReportColumns() {
   ReportData any;
-  const ReportRow row{.environment = any.AddEnvironment("", {}),
-                      .problem = any.AddProblem("fwd,x=1x1x1x1,w=1x1x1x1"),
-                      .place = any.AddPlace({})};
+  ReportRow row;
+  row.environment = any.AddEnvironment("", {});
+  row.problem = any.AddProblem("fwd,x=1x1x1x1,w=1x1x1x1");
+  row.place = any.AddPlace({});
   return RowFields(row, any);
 }
 

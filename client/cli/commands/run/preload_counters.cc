@@ -31,7 +31,7 @@ std::string Text(const Struct& object, const char* name) {
 }
 
 std::string How(const PreloadProcess& process) {
-  return process.reached.empty()      ? "cuDNN was loaded and never asked"
+  return process.reached.empty()      ? "cuDNN was loaded and never asked through convtune"
          : process.reached == "dlsym" ? "cuDNN looked up by dlsym"
                                       : "cuDNN linked";
 }
@@ -45,8 +45,9 @@ std::string Line(const PreloadProcess& process) {
 }
 
 std::string Sums(const PreloadCounters& counters, const std::string& snapshot) {
-  if (counters.each.empty()) return "no process of it that came to its end loaded cuDNN";
-  if (counters.processes == 0) return "no process of it asked cuDNN for an algorithm";
+  if (counters.each.empty())
+    return "no process reported a cuDNN; one that is killed or leaves by _exit reports nothing";
+  if (counters.processes == 0) return "no process asked cuDNN for an algorithm through convtune";
   std::vector<std::string> reasons;
   for (const auto& [reason, count] : counters.missed) {
     reasons.push_back(absl::StrCat(absl::StrReplaceAll(reason, {{"_", " "}}), " ", count));

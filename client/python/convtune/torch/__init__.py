@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from convtune import defaults, interposer
+from convtune.interposer import NotEnabled
 from convtune.problem import ModelError
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ __all__ = ["ModelError", "NotEnabled", "enable", "problems"]
 
 POLICIES = ("observe", "reorder", "truncate")
 ALLOWED = ("notes", "workspace")
-
-
-class NotEnabled(RuntimeError):
-    """The message says why this process is not served. It runs as it would without convtune."""
 
 
 def enable(
@@ -55,21 +52,11 @@ def enable(
             raise NotEnabled(f"the interposer is in this process already, with another {', '.join(differing)}")
         return interposer.mapped(interposer.LIBRARY) or interposer.LIBRARY
     _require_time(interposer.mapped("libcudnn"))
-    try:
-        interposer.check_switch()
-        warning = interposer.check_snapshot(
-            wanted.get("CONVTUNE_SNAPSHOT") or defaults.snapshot_folder(),
-            wanted.get("CONVTUNE_PRELOAD_POLICY") or os.environ.get("CONVTUNE_PRELOAD_POLICY", ""),
-        )
-    except interposer.NotServed as why:
-        raise NotEnabled(str(why)) from None
-    path = interposer.find_library()
-    if path is None:
-        raise NotEnabled(f"{interposer.LIBRARY} was not found; name it with CONVTUNE_PRELOAD_LIBRARY")
-    try:
-        interposer.load(path)
-    except OSError as error:
-        raise NotEnabled(str(error)) from None
+    warning = interposer.check(
+        wanted.get("CONVTUNE_SNAPSHOT") or defaults.snapshot_folder(),
+        wanted.get("CONVTUNE_PRELOAD_POLICY") or os.environ.get("CONVTUNE_PRELOAD_POLICY", ""),
+    )
+    path = interposer.load()
     os.environ.update(wanted)  # read at cuDNN's first call
     if warning:
         warnings.warn(f"convtune.torch: {warning}", RuntimeWarning, stacklevel=2)

@@ -232,7 +232,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         layouts = collections.Counter(run.problem.layout for run in self._runs if not _fit_both(run.problem.x, run.problem.w, run.problem.y))
         if len(layouts) > 1:
             counts = " and ".join(f"{count} {layout}" for layout, count in sorted(layouts.items()))
-            found.notices.append(f"model: its convolutions lie in two layouts, {counts}: layout= gives all of them one")
+            found.notices.append(
+                f"model: its convolutions lie in two layouts, {counts}: model.to(memory_format=torch.channels_last) makes that one; "
+                "layout= does here, for a program that has it so"
+            )
         for run in self._runs:
             problem = run.problem
             known = [PLAIN]
@@ -277,10 +280,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         transposed: bool,
         groups: int,
     ) -> None:
-        if self._dtype is None and x.dtype == torch.float32 and _autocast_is_lost(x):
+        if self._dtype is None and x.dtype == torch.float32 and _autocast_may_be_lost(x):
             raise ModelError(
-                "dtype: the model runs under torch.autocast, which changes no type of tensors on the meta device or of fake ones: "
-                'name the type that it would give, such as dtype="f16"'
+                f"dtype: a convolution is f32 on {x.device}, within torch.autocast, which may give it another type on a GPU: name "
+                'the type that it has there, such as dtype="f16", or dtype="f32" where autocast is disabled'
             )
         spatial = x.dim() - 2
         # The output of a transposed convolution is the forward input.
@@ -309,9 +312,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
 def _as_cudnn_writes(y: Any, x: Any, w: Any) -> Any:
     """The output of a convolution in the layout that torch's call of cuDNN gives it. Elsewhere than on a GPU torch may look at the
     input alone, and what stands behind would be read in another layout."""
-    if not (_is_channels_last(x) or _is_channels_last(w)):
+    if not _runs_channels_last(x, w) or _is_channels_last(y):
         return y
-    return y.contiguous(memory_format=torch.channels_last if y.dim() == 4 else torch.channels_last_3d)
+    return torch.empty_like(y, memory_format=torch.channels_last if y.dim() == 4 else torch.channels_last_3d).copy_(y)
 
 
 def _meta_gradients(x: Any, w: Any, bias: Any, mask: Sequence[bool]) -> tuple[Any, Any, Any]:
@@ -327,11 +330,10 @@ def _spread(values: Sequence[int], spatial: int) -> tuple[int, ...]:
     return tuple(values) * spatial if len(values) == 1 else tuple(values)
 
 
-def _autocast_is_lost(x: Any) -> bool:
-    """True within torch.autocast for a tensor that it leaves alone: one without memory. Without CUDA torch switches autocast for CUDA
-    off, so that its state says nothing; the depth of the nesting is kept all the same."""
-    without_memory = x.device.type == "meta" or (type(x).__name__ == "FakeTensor" and not torch.cuda.is_available())
-    if not without_memory:
+def _autocast_may_be_lost(x: Any) -> bool:
+    """True within torch.autocast for a tensor elsewhere than on a GPU, whose types autocast for CUDA leaves alone. Within a dispatch
+    its state says nothing, and without CUDA torch switches it off; the depth of the nesting is kept all the same."""
+    if x.device.type == "cuda" and torch.cuda.is_available():
         return False
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting() > 0
@@ -349,11 +351,14 @@ def _is_channels_last(tensor: Any) -> bool:
     return True
 
 
+def _runs_channels_last(x: Any, w: Any) -> bool:
+    """As cudnn_conv_suggest_memory_format of ATen/native/ConvUtils.h: not in f64."""
+    return x.dtype != torch.float64 and (_is_channels_last(x) or _is_channels_last(w))
+
+
 def _layout_of(x: Any, w: Any, y: Any) -> str:
-    """torch gives cuDNN all three channels-last where the input or the filter lies so. nchw where all three lie as both."""
-    if not (_is_channels_last(x) or _is_channels_last(w)):
-        return "nchw"
-    return "nchw" if _fit_both(x.shape, w.shape, y.shape) else "nhwc"
+    """torch gives cuDNN all three tensors in one layout. nchw where all three lie as both."""
+    return "nchw" if not _runs_channels_last(x, w) or _fit_both(x.shape, w.shape, y.shape) else "nhwc"
 
 
 def _fit_both(*shapes: Any) -> bool:

@@ -268,7 +268,7 @@ TEST(PreloadCountersTest, ProcessesAreSummedAndNonsenseIsLeftOut) {
 
 TEST(PreloadCountersTest, NoProcessSaysSo) {
   EXPECT_THAT(run::Describe(run::PreloadCounters(), "/s"),
-              testing::ElementsAre("no process of it that came to its end loaded cuDNN"));
+              testing::ElementsAre("no process reported a cuDNN; one that is killed or leaves by _exit reports nothing"));
 }
 
 TEST(PreloadCountersTest, EachProcessSaysHowCudnnWasReached) {
@@ -285,13 +285,13 @@ TEST(PreloadCountersTest, EachProcessSaysHowCudnnWasReached) {
               testing::ElementsAre("4 served, 2 missed (no entry 2), 0 learned, in 2 processes",
                                    "process 7 (python3): cuDNN linked: 3 served, 2 missed",
                                    "process 8 (ort): cuDNN looked up by dlsym: 1 served, 0 missed",
-                                   "process 9 (sh): cuDNN was loaded and never asked"));
+                                   "process 9 (sh): cuDNN was loaded and never asked through convtune"));
   std::istringstream one("{\"pid\":8,\"name\":\"ort\",\"reached\":\"dlsym\",\"served\":1}\n");
   EXPECT_THAT(run::Describe(run::ReadPreloadCounters(one), "/s"),
               testing::ElementsAre("1 served, 0 missed, 0 learned, cuDNN looked up by dlsym"));
   std::istringstream none(bypassed);
   EXPECT_EQ(run::Describe(run::ReadPreloadCounters(none), "/s").front(),
-            "no process of it asked cuDNN for an algorithm");
+            "no process asked cuDNN for an algorithm through convtune");
   for (int i = 0; i < 20; ++i) lines += bypassed;
   std::istringstream many(lines);
   const std::vector<std::string> described = run::Describe(run::ReadPreloadCounters(many), "/s");

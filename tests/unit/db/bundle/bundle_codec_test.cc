@@ -8,6 +8,7 @@
 
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/self_check.h"
+#include "proto/model/violation.h"
 #include "tests/unit/db/bundle/bundle_files.h"
 
 namespace convtune::db::bundle {
@@ -15,15 +16,22 @@ namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'767'225'600);
 
-// What is wrong with a row that was changed so; UNSPECIFIED: nothing.
-v1::RefusalReason ReasonOf(const std::function<void(v1::Tuning*)>& change) {
+absl::StatusOr<Tuning> ReadRow(const v1::Tuning& row) {
+  return FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow);
+}
+
+absl::Status StatusOf(const std::function<void(v1::Tuning*)>& change) {
   v1::Tuning row = SampleRow(1);
   change(&row);
-  std::vector<BundleRefusal> refusals;
-  const auto tuning =
-      FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
-  EXPECT_EQ(tuning.has_value(), refusals.empty());
-  return refusals.empty() ? v1::REFUSAL_REASON_UNSPECIFIED : refusals[0].reason;
+  return ReadRow(row).status();
+}
+
+// What is wrong with a row that was changed so; UNSPECIFIED: nothing.
+v1::RefusalReason ReasonOf(const std::function<void(v1::Tuning*)>& change) {
+  const absl::Status status = StatusOf(change);
+  EXPECT_EQ(status.ok(), RefusalReasonOf(status) == v1::REFUSAL_REASON_UNSPECIFIED) << status;
+  EXPECT_EQ(status.ok(), !ViolationIn(status).has_value()) << status;
+  return RefusalReasonOf(status);
 }
 
 v1::Candidate* First(v1::Tuning* row) { return row->mutable_candidates(0); }
@@ -100,13 +108,11 @@ TEST(BundleCodecTest, NumbersMustBeSuchAsAMeasurementGives) {
 
 TEST(BundleCodecTest, IntervalsErrorsAndOtherTimesGoAlong) {
   const Tuning made = SampleMeasuredTuning(1);
-  std::vector<BundleRefusal> refusals;
   v1::Tuning row = ToBundleTuning(made, 1, true);
   row.set_problem_text(SampleRow(1).problem_text());
   row.set_evidence(v1::EVIDENCE_INCOMPLETE);  // as its conditions are
-  const auto read =
-      FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
-  ASSERT_TRUE(read.has_value()) << refusals[0].violation.rule;
+  const auto read = ReadRow(row);
+  ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->candidates[0], made.candidates[0]);
   EXPECT_EQ(read->stop_reason, made.stop_reason);
   EXPECT_EQ(read->rounds, made.rounds);
@@ -120,12 +126,10 @@ TEST(BundleCodecTest, TheSelfCheckGoesAlongWithAndWithoutConditions) {
     Tuning made = SampleTuning(1);
     made.conditions.known = known;
     made.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kCaches);
-    std::vector<BundleRefusal> refusals;
     v1::Tuning row = ToBundleTuning(made, 1, true);
     row.set_problem_text(SampleRow(1).problem_text());
-    const auto read =
-        FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
-    ASSERT_TRUE(read.has_value()) << refusals[0].violation.rule;
+    const auto read = ReadRow(row);
+    ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(read->conditions, made.conditions);
   }
   // Not run, and failed all the same; an instrument that there is not.
@@ -218,31 +222,26 @@ TEST(BundleCodecTest, EvidenceMustNotClaimMoreThanTheCandidatesShow) {
 }
 
 TEST(BundleCodecTest, WhatCallsItselfContendedIsNotMeasured) {
-  const auto refusals = [](const std::function<void(v1::Tuning*)>& change) {
-    v1::Tuning row = SampleRow(1);
-    row.mutable_conditions()->set_known(true);
-    change(&row);
-    std::vector<BundleRefusal> found;
-    FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &found);
-    return found;
+  const auto status = [](const std::function<void(v1::Tuning*)>& change) {
+    return StatusOf([&change](v1::Tuning* row) {
+      row->mutable_conditions()->set_known(true);
+      change(row);
+    });
   };
-  const auto contended =
-      refusals([](auto* row) { row->mutable_conditions()->set_other_processes(2); });
-  ASSERT_EQ(contended.size(), 1U);
-  EXPECT_EQ(contended[0].reason, v1::REFUSAL_REASON_EVIDENCE);
-  EXPECT_EQ(contended[0].violation.field, "conditions");
-  EXPECT_EQ(contended[0].violation.rule,
-            "must be clean for MEASURED, say contended: 2 other processes on the GPU");
-  EXPECT_EQ(refusals([](auto* row) { row->mutable_conditions()->set_ecc_errors(1); }).size(), 1U);
-  EXPECT_EQ(refusals([](auto* row) {
-              row->mutable_conditions()->add_clock_reasons(v1::CLOCK_REASON_THERMAL_SLOWDOWN);
-            }).size(),
-            1U);
-  EXPECT_TRUE(refusals([](auto* row) {
+  const absl::Status contended =
+      status([](auto* row) { row->mutable_conditions()->set_other_processes(2); });
+  EXPECT_EQ(RefusalReasonOf(contended), v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(contended.message(),
+            "conditions: must be clean for MEASURED, say contended: 2 other processes on the GPU");
+  EXPECT_FALSE(status([](auto* row) { row->mutable_conditions()->set_ecc_errors(1); }).ok());
+  EXPECT_FALSE(status([](auto* row) {
+                 row->mutable_conditions()->add_clock_reasons(v1::CLOCK_REASON_THERMAL_SLOWDOWN);
+               }).ok());
+  EXPECT_TRUE(status([](auto* row) {
                 row->mutable_conditions()->set_other_processes(2);
                 row->set_evidence(v1::EVIDENCE_INCOMPLETE);
                 row->set_incomplete_message("contended: 2 other processes on the GPU");
-              }).empty());
+              }).ok());
 }
 
 TEST(BundleCodecTest, ReasonsTravelAsNumbers) {
@@ -252,10 +251,8 @@ TEST(BundleCodecTest, ReasonsTravelAsNumbers) {
   AddReason(IncompleteReason::kStockFailed, "the stock choice failed", &tuning);
   tuning.candidates.back().status = CandidateStatus::kUnjudged;
   const auto read = [](const v1::Tuning& row) {
-    std::vector<BundleRefusal> refusals;
-    const auto found =
-        FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
-    EXPECT_TRUE(found.has_value()) << refusals[0].violation.rule;
+    const auto found = ReadRow(row);
+    EXPECT_TRUE(found.ok()) << found.status();
     return found.value_or(Tuning());
   };
   const v1::Tuning row = ToBundleTuning(tuning, 1, true);
@@ -286,13 +283,11 @@ TEST(BundleCodecTest, ReasonsMustBeKnownAndAgreeWithTheEvidence) {
 
 TEST(BundleCodecTest, ARefusalNamesTheFieldThatIsWrong) {
   const auto violation = [](const std::function<void(v1::Tuning*)>& change) {
-    v1::Tuning row = SampleRow(1);
-    row.set_evidence(v1::EVIDENCE_INCOMPLETE);
-    change(&row);
-    std::vector<BundleRefusal> found;
-    FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &found);
-    if (found.size() != 1) return Violation{"count", std::to_string(found.size())};
-    return found[0].violation;
+    const absl::Status status = StatusOf([&change](v1::Tuning* row) {
+      row->set_evidence(v1::EVIDENCE_INCOMPLETE);
+      change(row);
+    });
+    return ViolationIn(status).value_or(Violation());
   };
   EXPECT_EQ(violation([](auto* row) { row->set_origin(static_cast<v1::Origin>(4)); }).field,
             "origin");
@@ -309,11 +304,9 @@ TEST(BundleCodecTest, ARefusalNamesTheFieldThatIsWrong) {
 TEST(BundleCodecTest, NothingIsTimedOnAProfile) {
   Environment profile = SampleEnvironment();
   profile.profile = true;
-  std::vector<BundleRefusal> refusals;
-  FromBundleTuning(SampleRow(1), FromBundleEnvironment(ToBundleEnvironment(1, profile, {})), kNow,
-                   &refusals);
-  ASSERT_FALSE(refusals.empty());
-  EXPECT_EQ(refusals[0].reason, v1::REFUSAL_REASON_EVIDENCE);
+  const auto read = FromBundleTuning(
+      SampleRow(1), FromBundleEnvironment(ToBundleEnvironment(1, profile, {})), kNow);
+  EXPECT_EQ(RefusalReasonOf(read.status()), v1::REFUSAL_REASON_EVIDENCE);
 }
 
 TEST(BundleCodecTest, TimesMustHaveCome) {
@@ -346,18 +339,22 @@ TEST(BundleCodecTest, TimesMustHaveAJsonForm) {
 }
 
 TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
-  const auto violations = [](const std::function<void(v1::BundleEnvironment*)>& change) {
+  const auto field = [](const std::function<void(v1::BundleEnvironment*)>& change) {
     v1::BundleEnvironment environment = SampleBundleEnvironment();
     change(&environment);
-    return FromBundleEnvironment(environment).violations.size();
+    const BundleEnvironmentRow row = FromBundleEnvironment(environment);
+    EXPECT_EQ(row.status.ok(), FromBundleTuning(SampleRow(1), row, kNow).ok());
+    return ViolationIn(row.status).value_or(Violation()).field;
   };
-  EXPECT_EQ(violations([](auto*) {}), 0U);
-  EXPECT_EQ(violations([](auto* e) { e->set_gpu_model("NVIDIA A100"); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->set_text("nvidia-h200"); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_node(std::string(300, 'n')); }),
-            1U);
-  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_gpu_uuid("a\nb"); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_memory_bytes(-1); }), 1U);
+  EXPECT_EQ(field([](auto*) {}), "");
+  EXPECT_EQ(field([](auto* e) { e->set_gpu_model("NVIDIA A100"); }), "gpu_model");
+  EXPECT_EQ(field([](auto* e) { e->set_text("nvidia-h200"); }), "text");
+  EXPECT_EQ(field([](auto* e) { e->mutable_provenance()->set_node(std::string(300, 'n')); }),
+            "provenance.node");
+  EXPECT_EQ(field([](auto* e) { e->mutable_provenance()->set_gpu_uuid("a\nb"); }),
+            "provenance.gpu_uuid");
+  EXPECT_EQ(field([](auto* e) { e->mutable_provenance()->set_memory_bytes(-1); }),
+            "provenance.memory_bytes");
 }
 
 }  // namespace

@@ -31,14 +31,12 @@ TEST(BundleTest, GivesBackEveryTuningAsItWas) {
   WriteWholeFile(folder.File("b"), BundleOf(tunings));
   auto reader = BundleReader::Open(folder.File("b"));
   ASSERT_TRUE(reader.ok()) << reader.status();
-  std::vector<BundleRefusal> refusals;
   std::vector<Tuning> got;
-  ASSERT_TRUE(
-      ReadWholeBundle(reader->get(), {}, [&](const BundleEntry& entry) {
-        got.push_back(
-            FromBundleTuning(*entry.row, *entry.environment, kNow, &refusals).value_or(Tuning()));
-        EXPECT_EQ(entry.environment->environment, SampleEnvironment());
-      }).ok());
+  ASSERT_TRUE(ReadWholeBundle(reader->get(), {}, [&](const BundleEntry& entry) {
+                got.push_back(
+                    FromBundleTuning(*entry.row, *entry.environment, kNow).value_or(Tuning()));
+                EXPECT_EQ(entry.environment->environment, SampleEnvironment());
+              }).ok());
   ASSERT_EQ(got.size(), 3U);
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], Imported(tunings[i]));
 }

@@ -13,16 +13,14 @@ namespace convtune::db::fleet {
 namespace {
 
 constexpr char kSelect[] =
-    "SELECT y.payload, v.text, v.gpu_model, q.text FROM evidence e JOIN evidence_payloads y USING "
-    "(evidence_id) JOIN environments v USING (environment_id) JOIN problems q USING (problem_id) "
-    "WHERE e.current AND e.node_id = $1";
+    "SELECT e.payload, v.text, v.gpu_model, q.text FROM evidence e JOIN environments v USING "
+    "(environment_id) JOIN problems q USING (problem_id) WHERE e.current AND e.node_id = $1";
 
-absl::StatusOr<Tuning> Decode(const postgres::Result& rows, int row) {
-  const std::string name = absl::StrCat(rows.Text(row, 3), " in ", rows.Text(row, 1));
-  std::optional<StoredEvidence> stored =
-      ParseEvidence(rows.Bytes(row, 0), rows.Text(row, 1), rows.Text(row, 2));
+absl::StatusOr<Tuning> Decode(const postgres::Row& row) {
+  std::optional<StoredEvidence> stored = ParseEvidence(row[0], row[1], row[2]);
   if (!stored.has_value()) {
-    return absl::DataLossError(absl::StrCat("evidence_payloads: breaks a rule: ", name));
+    return absl::DataLossError(absl::StrCat("evidence: breaks a rule: ", std::string(row[3]),
+                                            " in ", std::string(row[1])));
   }
   return std::move(stored->tuning);
 }
@@ -31,15 +29,13 @@ absl::StatusOr<Tuning> Decode(const postgres::Result& rows, int row) {
 
 absl::StatusOr<Tuning> GetDelivered(postgres::Connection& postgres, int64_t node_id,
                                     const TuningKey& key) {
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      postgres.Query(
-          absl::StrCat(kSelect, " AND v.text = $2 AND q.text = $3"),
-          postgres::Params().Int(node_id).Text(key.environment_text).Text(key.problem_text)));
-  if (rows.rows() == 0) {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   postgres.Query(absl::StrCat(kSelect, " AND v.text = $2 AND q.text = $3"),
+                                  {node_id, key.environment_text, key.problem_text}));
+  if (rows.empty()) {
     return absl::NotFoundError(absl::StrCat("the node has delivered no ", key.problem_text));
   }
-  return Decode(rows, 0);
+  return Decode(rows[0]);
 }
 
 absl::Status ForEachDelivered(postgres::Connection& postgres, int64_t node_id,
@@ -49,9 +45,9 @@ absl::Status ForEachDelivered(postgres::Connection& postgres, int64_t node_id,
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(absl::StrCat(kSelect, " ORDER BY v.text COLLATE \"C\", q.text COLLATE \"C\""),
-                     postgres::Params().Int(node_id)));
-  for (int row = 0; row < rows.rows(); ++row) {
-    absl::StatusOr<Tuning> tuning = Decode(rows, row);
+                     {node_id}));
+  for (const postgres::Row row : rows) {
+    absl::StatusOr<Tuning> tuning = Decode(row);
     if (tuning.ok()) {
       visit(*std::move(tuning));
     } else {
@@ -67,10 +63,7 @@ absl::StatusOr<int64_t> ForgetDelivered(postgres::Connection& postgres, int64_t 
   std::set<std::pair<std::string, std::string>> ordered;
   for (const TuningKey& key : keys) ordered.emplace(key.environment_text, key.problem_text);
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres
-                      .Query("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE",
-                             postgres::Params().Int(node_id))
-                      .status());
+  RETURN_IF_ERROR(postgres.Execute("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE", {node_id}));
   int64_t forgotten = 0;
   for (const auto& [environment, problem] : ordered) {
     ASSIGN_OR_RETURN(
@@ -79,15 +72,13 @@ absl::StatusOr<int64_t> ForgetDelivered(postgres::Connection& postgres, int64_t 
                        "$1 AND e.environment_id = v.environment_id AND v.text = $2 AND "
                        "e.problem_id = q.problem_id AND q.text = $3 RETURNING e.environment_id, "
                        "e.problem_id, e.current",
-                       postgres::Params().Int(node_id).Text(environment).Text(problem)));
-    if (deleted.rows() == 0) continue;
+                       {node_id, environment, problem}));
+    if (deleted.empty()) continue;
     ++forgotten;
-    RETURN_IF_ERROR(postgres
-                        .Query("INSERT INTO pool_queue (environment_id, problem_id) VALUES ($1, "
-                               "$2) ON CONFLICT (environment_id, problem_id) DO UPDATE SET "
-                               "queue_time = now()",
-                               postgres::Params().Int(deleted.Int(0, 0)).Int(deleted.Int(0, 1)))
-                        .status());
+    RETURN_IF_ERROR(postgres.Execute(
+        "INSERT INTO pool_queue (environment_id, problem_id) VALUES ($1, $2) ON CONFLICT "
+        "(environment_id, problem_id) DO UPDATE SET queue_time = now()",
+        {int64_t{deleted[0][0]}, int64_t{deleted[0][1]}}));
   }
   RETURN_IF_ERROR(transaction.Commit());
   return forgotten;

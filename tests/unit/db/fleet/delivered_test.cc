@@ -46,7 +46,6 @@ struct FleetEngine {
     delivery.tuning = tuning;
     for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_ns.clear();
     delivery.environment = environment;
-    delivery.winner = 0;
     return Deliver(*postgres, *names, node, {delivery}).status();
   }
   absl::StatusOr<Tuning> Get(const TuningKey& key) { return GetDelivered(*postgres, node, key); }
@@ -71,7 +70,7 @@ class FleetDelivered : public DeliveredConformance<FleetEngine> {
   int64_t Number(const std::string& sql) {
     const auto rows = engine_.postgres->Query(sql);
     EXPECT_TRUE(rows.ok()) << rows.status();
-    return rows.ok() ? rows->Int(0, 0) : -1;
+    return rows.ok() ? int64_t{(*rows)[0][0]} : -1;
   }
 };
 
@@ -90,16 +89,13 @@ TEST_F(FleetDelivered, WhatNobodySaysAnyMoreIsNoPooledTuning) {
   const PoolFunction first = [](const std::vector<NodeEvidence>& evidence) {
     PooledTuning pooled;
     pooled.tuning = evidence.front().tuning;
-    pooled.winner = 0;
-    pooled.node_counts.assign(pooled.tuning.candidates.size(), 1);
     return pooled;
   };
   ASSERT_TRUE(PoolQueued(*engine_.postgres, *engine_.names, 10, first).ok());
-  EXPECT_EQ(Number("SELECT COUNT(*) FROM pooled JOIN report_groups USING (problem_id)"), 1);
+  EXPECT_EQ(Number("SELECT COUNT(*) FROM pooled"), 1);
   ASSERT_TRUE(engine_.Delete({ValidSampleTuning(1).key}).ok());
   ASSERT_TRUE(PoolQueued(*engine_.postgres, *engine_.names, 10, first).ok());
   EXPECT_EQ(Number("SELECT COUNT(*) FROM pooled"), 0);
-  EXPECT_EQ(Number("SELECT COUNT(*) FROM report_groups"), 0);
 }
 
 TEST_F(FleetDelivered, ThinningTakesWhatWasSupersededAndNothingElse) {

@@ -29,8 +29,6 @@ using ::testing::SizeIs;
 PooledTuning TakeFirst(const std::vector<NodeEvidence>& evidence) {
   PooledTuning pooled;
   pooled.tuning = evidence.front().tuning;
-  pooled.winner = 0;
-  pooled.node_counts.assign(pooled.tuning.candidates.size(), 1);
   return pooled;
 }
 
@@ -63,8 +61,6 @@ class FleetStoreTest : public ::testing::Test {
     delivery.tuning.elapsed += absl::Seconds(version);
     for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_ns.clear();
     delivery.environment = SampleEnvironment();
-    delivery.winner = 0;
-    delivery.stock = 3;
     return delivery;
   }
 
@@ -78,17 +74,17 @@ class FleetStoreTest : public ::testing::Test {
     const auto rows = postgres_->Query(sql);
     EXPECT_TRUE(rows.ok()) << rows.status();
     std::string text;
-    for (int row = 0; rows.ok() && row < rows->rows(); ++row) text += rows->Text(row, 0) + ";";
+    if (!rows.ok()) return text;
+    for (const std::string& value : rows->Column<std::string>()) text += value + ";";
     return text;
   }
 
   // What every order of deliveries must lead to.
   std::string State() {
     return Text(
-        "SELECT problem_id || ' ' || sequence || ' ' || current || ' ' || (p.evidence_id IS NOT "
-        "NULL) || ' ' || (SELECT COUNT(*) FROM measurements m WHERE m.evidence_id = "
-        "e.evidence_id) FROM evidence e LEFT JOIN evidence_payloads p USING (evidence_id) "
-        "JOIN problems q USING (problem_id) ORDER BY q.text, epoch_ordinal, sequence");
+        "SELECT problem_id || ' ' || sequence || ' ' || current || ' ' || (payload IS NOT NULL) "
+        "FROM evidence JOIN problems q USING (problem_id) ORDER BY q.text, epoch_ordinal, "
+        "sequence");
   }
 
   postgres::Connection::Options options_;
@@ -139,10 +135,7 @@ TEST_F(FleetStoreTest, EveryOrderOfDeliveriesComesToTheSame) {
   const std::string expected = State();
   std::mt19937 random(5);
   for (int round = 0; round < 6; ++round) {
-    ASSERT_TRUE(postgres_
-                    ->Execute("TRUNCATE evidence, evidence_payloads, measurements, node_epochs, "
-                              "pool_queue")
-                    .ok());
+    ASSERT_TRUE(postgres_->Execute("TRUNCATE evidence, node_epochs, pool_queue").ok());
     std::vector<FleetDelivery> shuffled = all;
     shuffled.insert(shuffled.end(), all.begin(), all.begin() + 5);  // some twice
     std::shuffle(shuffled.begin(), shuffled.end(), random);
@@ -228,14 +221,6 @@ TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrRolledBack) {
   EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "again", 0, {})->release.number, 2);
   EXPECT_TRUE(absl::IsFailedPrecondition(
       PromoteFleetRelease(*postgres_, "ann", "nothing", 0, {}).status()));
-}
-
-TEST_F(FleetStoreTest, AMeasurementsRowTellsWhatTheNodeSaid) {
-  Take({Delivery(1, 1)});
-  EXPECT_EQ(Text("SELECT COUNT(*) FROM measurements"), "4;");
-  EXPECT_EQ(Text("SELECT c.text FROM evidence e JOIN candidates c ON c.candidate_id = winner_id"),
-            ToText(ValidSampleTuning(1).candidates[0].id) + ";");
-  EXPECT_EQ(Text("SELECT winner_us FROM evidence"), "11.75;");
 }
 
 TEST_F(FleetStoreTest, PoolsWhatChangedAndOnlyThat) {
@@ -369,18 +354,6 @@ TEST_F(FleetStoreTest, TheLastDeliveryIsThatOfOneEpoch) {
   EXPECT_EQ(*LastDelivered(*postgres_, node_, 0), 5000);
 }
 
-TEST_F(FleetStoreTest, EveryStatusIsUsableInSqlWhereItIsInMemory) {
-  for (int status = 1; status <= static_cast<int>(CandidateStatus::kUnjudged); ++status) {
-    Candidate candidate;
-    candidate.status = static_cast<CandidateStatus>(status);
-    const auto row = postgres_->Query(
-        absl::StrCat("SELECT ", UsableSql("k"), " FROM (SELECT $1::smallint AS status) k"),
-        postgres::Params().Int(status));
-    ASSERT_TRUE(row.ok()) << row.status();
-    EXPECT_EQ(row->Bool(0, 0), candidate.usable()) << status;
-  }
-}
-
 Ban BanOfPattern(const std::string& pattern) {
   Ban ban;
   ban.candidate = CandidatePattern::Parse(pattern).value();
@@ -503,10 +476,14 @@ TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
   look(elsewhere);
   EXPECT_THAT(seen, SizeIs(0));
   // A candidate that did not run is no answer anyway.
-  ASSERT_TRUE(postgres_
-                  ->Execute("UPDATE pooled_candidates SET status = 3 WHERE problem_id = (SELECT "
-                            "MIN(problem_id) FROM pooled)")
-                  .ok());
+  Take({Delivery(1, 4, 77, 1)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, [](const std::vector<NodeEvidence>& evidence) {
+                PooledTuning pooled = TakeFirst(evidence);
+                for (Candidate& candidate : pooled.tuning.candidates) {
+                  candidate.status = CandidateStatus::kFailed;
+                }
+                return pooled;
+              }).ok());
   look(BanOfPattern("graph:*"));
   EXPECT_THAT(seen, SizeIs(2));
 }
@@ -624,18 +601,37 @@ TEST_F(FleetStoreTest, AStatementHasTheTimeOfTheServerAndAStopEndsIt) {
 TEST_F(FleetStoreTest, ParametersAndResultsOfMegabytesGoThrough) {
   // More than the socket takes at once, in both directions.
   const std::string much(32 << 20, 'x');
-  const auto echo = postgres_->Query("SELECT $1::text", postgres::Params().Text(much));
+  const auto echo = postgres_->QueryValue<std::string>("SELECT $1::text", {much});
   ASSERT_TRUE(echo.ok()) << echo.status();
-  EXPECT_EQ(echo->Text(0, 0), much);
+  EXPECT_EQ(*echo, much);
   int64_t rows = 0;
   ASSERT_TRUE(postgres_
                   ->Stream("SELECT repeat('x', 1000) FROM generate_series(1, 20000)", {},
-                           [&](const postgres::BinaryRow& row) {
-                             rows += static_cast<int64_t>(row.Bytes(0).size()) / 1000;
+                           [&](const postgres::Row& row) {
+                             rows += static_cast<int64_t>(row[0].bytes().size()) / 1000;
                              return absl::OkStatus();
                            })
                   .ok());
   EXPECT_EQ(rows, 20'000);
+}
+
+TEST_F(FleetStoreTest, AParameterComesBackAsItWas) {
+  const absl::Time time = absl::FromUnixMicros(1'764'167'296'123'456);
+  EXPECT_EQ(*postgres_->QueryValue<absl::Time>("SELECT $1::timestamptz", {time}), time);
+  EXPECT_EQ(*postgres_->QueryValue<absl::Duration>("SELECT $1::float8", {absl::Milliseconds(2500)}),
+            absl::Milliseconds(2500));
+  EXPECT_EQ(*postgres_->QueryValue<bool>("SELECT NOT $1::boolean", {false}), true);
+  EXPECT_EQ(*postgres_->QueryValue<double>("SELECT $1::float8", {0.1}), 0.1);
+  const std::string bytes("\0\xff\\x", 4);
+  EXPECT_EQ(*postgres_->QueryValue<std::string>("SELECT $1::bytea", {postgres::Bytes{bytes}}),
+            bytes);
+  const std::vector<std::string> texts = {"", "a,\"b\"\\", "{}"};
+  EXPECT_EQ(postgres_->Query("SELECT unnest($1::text[])", {texts})->Column<std::string>(), texts);
+  const auto none = postgres_->Query("SELECT $1::bigint, $2::bigint",
+                                     {std::optional<int64_t>(), std::optional<int64_t>(7)});
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ((*none)[0][0].Maybe<int64_t>(), std::nullopt);
+  EXPECT_EQ((*none)[0][1].Maybe<int64_t>(), 7);
 }
 
 TEST_F(FleetStoreTest, SaysWhatIsWrongWithAConnection) {

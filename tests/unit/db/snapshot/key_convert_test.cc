@@ -117,9 +117,13 @@ TEST(ProblemKey, FromOutsideNamesTheField) {
     return std::string(ToProblem(bad).status().message());
   };
   EXPECT_THAT(message([](ProblemKey* k) { k->operation = 9; }), HasSubstr("operation"));
-  EXPECT_THAT(message([](ProblemKey* k) { k->data_type = 200; }), HasSubstr("type 200"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->data_type = 200; }),
+              HasSubstr("data_type: must be from 1 to 8, is 200"));
   EXPECT_THAT(message([](ProblemKey* k) { k->spatial_rank = 77; }), HasSubstr("spatial_rank"));
   EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 99; }), HasSubstr("epilogue_count"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 1; }),
+              HasSubstr("intermediate_type"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->mode = 3; }), HasSubstr("mode: must be from 1 to 2"));
   EXPECT_THAT(message([](ProblemKey* k) { k->pad_low[2] = 5; }), HasSubstr("canonical"));
   EXPECT_THAT(message([](ProblemKey* k) { k->alignment = 3; }), HasSubstr("alignment_bytes"));
 }

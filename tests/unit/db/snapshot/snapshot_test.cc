@@ -104,7 +104,7 @@ TEST(Snapshot, KeepsBothApisAndTheStockChoice) {
   choice.candidates.push_back({});
   choice.candidates.back().id = LegacyAlgorithm{1, 2};
   choice.candidates.back().numerical_notes = NoteBit(NumericalNote::kNondeterministic);
-  choice.stock = StockNotes{2, 4, 4096};
+  choice.stock = StockChoice{1, 2, 4, 0, 4096};
   choice.pinned = true;
   SnapshotWriter writer({});
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, choice).ok());

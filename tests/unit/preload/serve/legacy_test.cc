@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/worker/cudnn/legacy_notes.h"
+#include "proto/model/tuning/legacy_notes.h"
 
 namespace convtune::preload::serve {
 namespace {

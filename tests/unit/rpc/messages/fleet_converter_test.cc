@@ -65,7 +65,7 @@ TEST(FleetConverterTest, EveryBadFieldOfFollowReleaseIsNamed) {
 TEST(FleetConverterTest, ReadOutboxHasABoundAndADefault) {
   std::vector<Violation> violations;
   v1::ReadOutboxRequest request;
-  EXPECT_EQ(Validate(request, &violations)->max_rows, 100U);
+  EXPECT_EQ(OutboxRowsOf(request), 100U);
   request.set_max_rows(1001);
   EXPECT_FALSE(Validate(request, &violations).has_value());
   EXPECT_THAT(Fields(violations), ElementsAre("max_rows"));

@@ -231,7 +231,7 @@ TEST(ProtoConverter, PinWithoutEndHasNoExpireTime) {
           absl::UnixEpoch(),
           std::nullopt,
           5};
-  const v1::PinRecord out = ToProto(pin, "nvidia-h200");
+  const v1::PinRecord out = ToProto(pin);
   EXPECT_EQ(out.candidate(), "legacy:algo1,math0");
   EXPECT_EQ(out.environment(), "nvidia-h200");
   EXPECT_EQ(out.reason(), "why");

@@ -396,19 +396,12 @@ TEST(Accepted, DefaultsAreThoseOfTheApi) {
   EXPECT_EQ(out->demand.options.search, jobs::Search::kHeuristics);
 }
 
-TEST(Accepted, APageSizeBeyondTheMostIsTheMost) {
-  v1::ListTuningJobsRequest jobs;
-  jobs.set_page_size(kMaxPageSize + 1);
-  v1::ListTuningsRequest tunings;
-  tunings.set_page_size(1 << 30);
-  std::vector<Violation> violations;
-  EXPECT_EQ(Validate(jobs, &violations)->page_size, kMaxPageSize);
-  EXPECT_EQ(Validate(tunings, &violations)->page_size, kMaxPageSize);
-}
-
-TEST(Accepted, PageSizeZeroIsTheDefault) {
-  std::vector<Violation> violations;
-  EXPECT_EQ(Validate(v1::ListTuningJobsRequest(), &violations)->page_size, kDefaultPageSize);
+TEST(Accepted, APageSizeBeyondTheMostIsTheMostAndZeroTheDefault) {
+  EXPECT_EQ(PageSizeOf(0), 100);
+  EXPECT_EQ(PageSizeOf(7), 7);
+  EXPECT_EQ(PageSizeOf(1 << 30), 1000);
+  EXPECT_EQ(RowsOf(0), 1000U);
+  EXPECT_EQ(RowsOf(7), 7U);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(CallStats, ACodeThatGrpcDoesNotHaveIsUnknown) {
   EXPECT_EQ(stats.Snapshot()[0].ended[0].status, "UNKNOWN");
 }
 
-TEST(CallStats, TheFirstOfAStatusMayComeFromSeveralThreads) {
+TEST(CallStats, CallsEndOnSeveralThreads) {
   for (int round = 0; round < 50; ++round) {
     CallStats stats({kTuningServiceName});
     std::vector<std::thread> threads;

@@ -107,14 +107,14 @@ class FakeReleases : public release::ReleaseManager {
   bool HasDevice(const std::string& environment_text) override {
     return environment_text == TestPortfolio("graph:eng1").key.environment_text;
   }
-  release::PublicationStatus Status() override {
-    release::PublicationStatus status;
-    status.floor = Evidence::kMeasured;
-    status.below_floor_count = 4;
-    status.wanted_elsewhere_count = 5;
-    status.folder = "/state/snapshot";
-    status.choice_count = 9;
-    status.datagrams.malformed = 2;
+  v1::Publication Status() override {
+    v1::Publication status;
+    status.set_publish_evidence(v1::EVIDENCE_MEASURED);
+    status.set_below_evidence_count(4);
+    status.set_wanted_elsewhere_count(5);
+    status.set_folder("/state/snapshot");
+    status.set_choice_count(9);
+    status.set_datagrams_malformed(2);
     return status;
   }
 };

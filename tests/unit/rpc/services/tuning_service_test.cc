@@ -13,8 +13,8 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "server/lookup/tuning_index.h"
 #include "server/rpc/http2/limits.h"
+#include "server/rpc/messages/page.h"
 #include "tests/unit/rpc/rpc_test_server.h"
 
 namespace convtune::rpc::services {
@@ -413,7 +413,7 @@ TEST(Pages, OfTuningsEndBehindTheLastThatTheReplyHasRoomFor) {
   EXPECT_GT(page.tunings_size(), 700);
   EXPECT_LT(page.tunings_size(), 1000);
   EXPECT_EQ(page.next_page_token(),
-            lookup::TuningIndex::PageTokenOf(FakeTuner::Row(page.tunings_size() - 1)));
+            messages::KeyToken(FakeTuner::Row(static_cast<size_t>(page.tunings_size()) - 1)));
 }
 
 TEST(Pages, ATokenOfAnotherListIsRefused) {
@@ -422,6 +422,11 @@ TEST(Pages, ATokenOfAnotherListIsRefused) {
   request.set_page_token("not a token");
   v1::ListPinsResponse page;
   EXPECT_THAT(BadFields(Invoke(server, &Stub::ListPins, request, &page)),
+              testing::ElementsAre("page_token"));
+  v1::ListTuningsRequest tunings;
+  tunings.set_page_token("not a token");
+  v1::ListTuningsResponse listed;
+  EXPECT_THAT(BadFields(Invoke(server, &Stub::ListTunings, tunings, &listed)),
               testing::ElementsAre("page_token"));
 }
 

@@ -1,8 +1,10 @@
-#include "server/worker/cudnn/legacy_notes.h"
+#include "proto/model/tuning/legacy_notes.h"
 
 #include <cudnn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "server/worker/cudnn/legacy_convolution.h"
 
 namespace convtune::worker::cudnn {
 namespace {

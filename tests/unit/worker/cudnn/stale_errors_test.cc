@@ -38,17 +38,17 @@ class StaleErrorsTest : public testing::Test {
 };
 
 TEST_F(StaleErrorsTest, ARefusedCaptureLeavesNothingToTheNextCandidate) {
-  const absl::Status captured = CaptureOrThrowAway([this] { return RefuseCapture(); },
-                                                   [this] { return Launch("a"); }, clear());
+  const absl::Status captured = OrThrowAway(
+      RefuseCapture(), [this] { return Launch("a"); }, clear());
   EXPECT_EQ(captured.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(Launch("stock").ok());
   EXPECT_THAT(calls_, ElementsAre("capture", "clear", "a", "clear", "stock"));
 }
 
 TEST_F(StaleErrorsTest, ACaptureThatWorksLaunchesNothing) {
-  EXPECT_TRUE(
-      CaptureOrThrowAway([] { return absl::OkStatus(); }, [this] { return Launch("a"); }, clear())
-          .ok());
+  EXPECT_TRUE(OrThrowAway(
+                  absl::OkStatus(), [this] { return Launch("a"); }, clear())
+                  .ok());
   EXPECT_THAT(calls_, ElementsAre());
 }
 
@@ -59,7 +59,7 @@ TEST_F(StaleErrorsTest, AFirstFailureOfASampleIsTriedOnceMore) {
   work.launch = [this](int) { return Launch("a"); };
   stale_ = absl::InternalError("stale");
   const absl::StatusOr<TimedRun> run =
-      TryTwice<TimedRun>([&] { return timer.Time(work); }, clear(), &retried_);
+      TryTwice([&] { return timer.Time(work); }, clear(), &retried_);
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_DOUBLE_EQ(run->gpu_us, 100);
   EXPECT_THAT(calls_, ElementsAre("a", "clear", "a"));
@@ -69,7 +69,7 @@ TEST_F(StaleErrorsTest, AFirstFailureOfASampleIsTriedOnceMore) {
 
 TEST_F(StaleErrorsTest, WhatFailsTwiceHasFailed) {
   int attempts = 0;
-  const absl::StatusOr<int> result = TryTwice<int>(
+  const absl::StatusOr<int> result = TryTwice(
       [&attempts]() -> absl::StatusOr<int> {
         return absl::InternalError(std::to_string(++attempts));
       },
@@ -87,7 +87,7 @@ TEST_F(StaleErrorsTest, EachRunHasARetryOfItsOwn) {
     return attempts;
   };
   for (int run = 1; run <= 3; ++run) {
-    EXPECT_TRUE(TryTwice<int>(every_second_fails, clear(), &retried_).ok());
+    EXPECT_TRUE(TryTwice(every_second_fails, clear(), &retried_).ok());
     EXPECT_EQ(retried_, run);
   }
 }
@@ -98,8 +98,8 @@ TEST_F(StaleErrorsTest, AFailedExecuteLeavesNothingToTheNextCandidate) {
     stale_ = absl::InternalError("stale");
     return absl::InternalError("failed");
   };
-  const absl::StatusOr<int> result = OrThrowAway<int>(
-      TryTwice<int>(execute, clear(), &retried_), [this] { return Launch("sound"); }, clear());
+  const absl::StatusOr<int> result = OrThrowAway(
+      TryTwice(execute, clear(), &retried_), [this] { return Launch("sound"); }, clear());
   EXPECT_EQ(result.status().message(), "failed");
   EXPECT_TRUE(Launch("next").ok());
   EXPECT_THAT(calls_,
@@ -108,11 +108,11 @@ TEST_F(StaleErrorsTest, AFailedExecuteLeavesNothingToTheNextCandidate) {
 
 TEST_F(StaleErrorsTest, WhatWorksIsTriedOnce) {
   int attempts = 0;
-  EXPECT_EQ(*OrThrowAway<int>(
-                TryTwice<int>([&attempts]() -> absl::StatusOr<int> { return ++attempts; }, clear(),
-                              &retried_),
-                [this] { return Launch("sound"); }, clear()),
-            1);
+  EXPECT_EQ(
+      *OrThrowAway(
+          TryTwice([&attempts]() -> absl::StatusOr<int> { return ++attempts; }, clear(), &retried_),
+          [this] { return Launch("sound"); }, clear()),
+      1);
   EXPECT_THAT(calls_, ElementsAre());
   EXPECT_EQ(retried_, 0);
 }

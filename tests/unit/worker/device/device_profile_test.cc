@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include <string>
 
 #include "absl/strings/str_replace.h"
@@ -97,9 +99,9 @@ TEST(DeviceProfileTest, MissingFileIsNotFound) {
             absl::StatusCode::kNotFound);
 }
 
-TEST(JsonQuoteTest, EscapesWhatJsonForbids) {
-  EXPECT_EQ(JsonQuote("a\"b\\c\n\x01"), R"("a\"b\\c\n\u0001")");
-  EXPECT_EQ(JsonQuote("a\xff"), "\"a\xef\xbf\xbd\"");
+TEST(ToLineTest, EscapesWhatJsonForbids) {
+  EXPECT_EQ(ToLine("a\"b\\c\n\x01"), R"("a\"b\\c\n\u0001")");
+  EXPECT_EQ(ToLine("a\xff"), "\"a\xef\xbf\xbd\"");
 }
 
 TEST(DeviceInfoTest, ProfileIsAnEnvironmentOfItsOwn) {
@@ -117,8 +119,8 @@ TEST(DeviceInfoTest, ProbeLineOfAFailedDeviceHasItsError) {
   info.name = "gpu:7";
   EXPECT_EQ(
       ToProbeJson(info, "no \"such\" GPU"),
-      R"({"name":"gpu:7","environment":"","gpu_model":"","driver_version":"",)"
-      R"("cuda_version":"","cublaslt_build":"","nvrtc_build":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" GPU"})");
+      R"({"cublaslt_build":"","cuda_version":"","driver_version":"","environment":"",)"
+      R"("error":"no \"such\" GPU","gpu_model":"","gpu_uuid":"","memory_bytes":0,"name":"gpu:7","nvrtc_build":"","pci_bus_id":""})");
 }
 
 }  // namespace

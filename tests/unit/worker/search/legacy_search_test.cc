@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "proto/model/tuning/legacy_notes.h"
 
 namespace convtune::worker::search {
 namespace {
@@ -35,6 +38,63 @@ cudnn::FoundAlgorithm Found(int algorithm, cudnnMathType_t math_type,
   found.time_us = status == CUDNN_STATUS_SUCCESS ? 10 : 0;
   found.id = LegacyAlgorithm{algorithm, static_cast<int>(math_type)};
   return found;
+}
+
+cudnn::FoundAlgorithm Expected(int algorithm, int math_type,
+                               cudnnStatus_t status = CUDNN_STATUS_SUCCESS) {
+  cudnn::FoundAlgorithm found;
+  found.id = {algorithm, math_type};
+  found.status = status;
+  return found;
+}
+
+std::vector<LegacyAlgorithm> Ranked(const std::vector<std::vector<cudnn::FoundAlgorithm>>& lists) {
+  std::vector<cudnn::FoundAlgorithm> expected;
+  for (const auto& list : lists) AddExpected(list, &expected);
+  std::vector<LegacyAlgorithm> ids;
+  for (const cudnn::FoundAlgorithm& entry : expected) ids.push_back(entry.id);
+  return ids;
+}
+
+TEST(AddExpectedTest, RanksAreThoseOfTheListWithoutWhatDoesNotRun) {
+  EXPECT_THAT(
+      Ranked({{Expected(7, 1), Expected(2, 1, CUDNN_STATUS_NOT_SUPPORTED), Expected(1, 1)}}),
+      ElementsAre(LegacyAlgorithm{7, 1}, LegacyAlgorithm{1, 1}));
+}
+
+TEST(AddExpectedTest, TheSameAlgorithmWithAnotherMathTypeIsAnother) {
+  EXPECT_THAT(Ranked({{Expected(1, 0), Expected(1, 3)}}),
+              ElementsAre(LegacyAlgorithm{1, 0}, LegacyAlgorithm{1, 3}));
+}
+
+TEST(AddExpectedTest, ALaterListComesBehindAndMovesNothing) {
+  EXPECT_THAT(
+      Ranked({{Expected(1, 0), Expected(6, 0)}, {Expected(6, 0), Expected(1, 3), Expected(1, 0)}}),
+      ElementsAre(LegacyAlgorithm{1, 0}, LegacyAlgorithm{6, 0}, LegacyAlgorithm{1, 3}));
+}
+
+TEST(AddExpectedTest, TheFirstListIsThatOfProgramsWhichAskForNothingElse) {
+  EXPECT_EQ(MathTypesOfHeuristic(DataType::kF16).front(), CUDNN_TENSOR_OP_MATH);
+  for (const DataType type :
+       {DataType::kF64, DataType::kF32, DataType::kBF16, DataType::kI8, DataType::kE4M3}) {
+    EXPECT_EQ(MathTypesOfHeuristic(type).front(), CUDNN_DEFAULT_MATH);
+  }
+}
+
+// Who takes no TF32 leaves out whatever DEFAULT_MATH lists, and gets the first
+// of the list of FMA_MATH.
+TEST(AddExpectedTest, WithoutTf32ItIsWhatFmaMathListsFirst) {
+  std::vector<std::vector<cudnn::FoundAlgorithm>> lists;
+  for (const cudnnMathType_t math : MathTypesOfHeuristic(DataType::kF32)) {
+    lists.push_back({Expected(math == CUDNN_FMA_MATH ? 6 : 1, math), Expected(0, math)});
+  }
+  const std::vector<LegacyAlgorithm> ranked = Ranked(lists);
+  const auto first = std::find_if(ranked.begin(), ranked.end(), [](const LegacyAlgorithm& id) {
+    const uint32_t notes = LegacyNumericalNotes(Operation::kFwd, DataType::kF32, 3, id, true);
+    return (notes & NoteBit(NumericalNote::kTensorCore)) == 0;
+  });
+  ASSERT_NE(first, ranked.end());
+  EXPECT_EQ(*first, (LegacyAlgorithm{6, CUDNN_FMA_MATH}));
 }
 
 // cuDNN, of which the heuristic lists two algorithms, and a search finds a third.
@@ -79,13 +139,13 @@ class ListLegacyTest : public testing::Test {
   std::vector<std::string> refused_;
   std::vector<std::string> listed_;
   std::vector<int> ranks_;
-  ListingEnd end_;
+  worker::v1::Outcome end_;
 };
 
 TEST_F(ListLegacyTest, WhatIsSmallIsSearched) {
   List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f16");
   EXPECT_EQ(cudnn_.finds, 1);
-  EXPECT_FALSE(end_.find_left_out);
+  EXPECT_FALSE(end_.find_left_out());
   EXPECT_THAT(listed_,
               ElementsAre("legacy:algo1,math1", "legacy:algo0,math1", "legacy:algo6,math1"));
   EXPECT_THAT(ranks_, ElementsAre(0, 1, -1));
@@ -117,7 +177,7 @@ TEST_F(ListLegacyTest, ALimitOnCandidatesCostsTheStockChoiceLast) {
   cudnn_.status_of_0 = CUDNN_STATUS_NOT_SUPPORTED;
   List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f16");
   EXPECT_THAT(listed_, ElementsAre("legacy:algo1,math1", "legacy:algo6,math1"));
-  EXPECT_TRUE(end_.truncated);
+  EXPECT_TRUE(end_.truncated());
 }
 
 // The deadline has passed; the first search is run all the same, with nothing listed.
@@ -125,14 +185,14 @@ TEST_F(ListLegacyTest, WhatIsLateIsSearchedOnce) {
   options_.deadline = absl::InfinitePast();
   List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f32");
   EXPECT_EQ(cudnn_.finds, 1);
-  EXPECT_TRUE(end_.out_of_time);
+  EXPECT_TRUE(end_.out_of_time());
 }
 
 TEST_F(ListLegacyTest, OfWhatIsLargeTheHeuristicsListIsTakenAndTheListingSaysSo) {
   List("fwd,x=1x512x1024x1024,w=512x512x3x3,pad=1,f16");
   EXPECT_EQ(cudnn_.finds, 0);
-  EXPECT_TRUE(end_.find_left_out);
-  EXPECT_FALSE(end_.out_of_time);
+  EXPECT_TRUE(end_.find_left_out());
+  EXPECT_FALSE(end_.out_of_time());
   EXPECT_THAT(listed_, ElementsAre("legacy:algo1,math1", "legacy:algo0,math1"));
   EXPECT_THAT(ranks_, ElementsAre(0, 1));
 }

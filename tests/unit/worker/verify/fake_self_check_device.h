@@ -23,15 +23,15 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
   }
   int64_t flush_bytes() const override { return flush_size; }
   double memory_bytes_per_second() const override { return memory_rate; }
-  absl::StatusOr<OutputLook> Look(PlantedFault fault) override {
-    OutputLook look;
+  absl::StatusOr<worker::v1::Checked> Look(PlantedFault fault) override {
+    worker::v1::Checked look;
     if (blind_to.contains(fault)) return look;
-    look.out_of_bounds = fault == PlantedFault::kByteBehind;
-    look.nonfinite = fault == PlantedFault::kNan ? 1 : 0;
-    look.error = fault == PlantedFault::kWrongElement ? 0.5 : unfounded_error;
+    if (fault == PlantedFault::kByteBehind) look.set_out_of_bounds("1 bytes behind its end");
+    look.set_nonfinite(fault == PlantedFault::kNan ? 1 : 0);
+    look.set_error(fault == PlantedFault::kWrongElement ? 0.5 : unfounded_error);
     return look;
   }
-  absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() override {
+  absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() override {
     capture_was_spoilt = true;
     return after_capture;
   }
@@ -95,9 +95,9 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
            event_rate;
   }
 
-  static CheckedRun Exact() {
-    CheckedRun run;
-    run.error = 0.0;
+  static worker::v1::Checked Exact() {
+    worker::v1::Checked run;
+    run.set_error(0);
     return run;
   }
 
@@ -115,7 +115,7 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
   double memory_rate = 3.35e12;  // bytes in a second
   std::set<PlantedFault> blind_to;
   double unfounded_error = 0;
-  absl::StatusOr<CheckedRun> after_capture = Exact();
+  absl::StatusOr<worker::v1::Checked> after_capture = Exact();
   bool capture_was_spoilt = false;
   absl::Status read_status;
   absl::Status wait_status;

@@ -23,7 +23,7 @@ ConvProblem Problem(const std::string& text) {
 // goes on as it began where memory is longer.
 TensorValues Pattern(int a, int b) {
   TensorValues values;
-  for (int i = 0; i < 17 * 5; ++i) values.block.push_back((i * a + b) % 17 - 8);
+  for (int i = 0; i < 17 * 5; ++i) values.push_back((i * a + b) % 17 - 8);
   return values;
 }
 
@@ -60,9 +60,9 @@ TEST(ReferenceTest, GivesWhatNumpyGives) {
 TEST(ReferenceTest, MagnitudeIsTheSumOfTheProductsWithoutTheirSigns) {
   const ConvProblem problem = Problem("fwd,x=1x2x1x1,w=1x2x1x1,epilogue=bias+relu");
   ReferenceInputs inputs;
-  inputs.x.block = {2, 3};
-  inputs.w.block = {5, -7};
-  inputs.bias.block = {-4};
+  inputs.x = {2, 3};
+  inputs.w = {5, -7};
+  inputs.bias = {-4};
   const ReferenceElement element = ComputeElement(problem, inputs, {0, 0, 0, 0});
   EXPECT_EQ(element.value, 0);  // 10 - 21 - 4, cut
   EXPECT_EQ(element.magnitude, 35);

@@ -163,15 +163,16 @@ TEST_F(SelfCheckTest, ARightOutputThatIsFoundWrongFailsTheChecker) {
 }
 
 TEST_F(SelfCheckTest, AStreamThatAFailedCaptureSpoilsTurnsCapturesOffAndNothingElse) {
-  CheckedRun wrong = FakeSelfCheckDevice::Exact();
-  wrong.error = 0.5;
-  CheckedRun nonfinite = FakeSelfCheckDevice::Exact();
-  nonfinite.nonfinite = 1;
-  CheckedRun beyond = FakeSelfCheckDevice::Exact();
-  beyond.out_of_bounds = "output: 1 bytes";
-  const absl::StatusOr<CheckedRun> runs[] = {absl::InternalError("CUDNN_STATUS_EXECUTION_FAILED"),
-                                             wrong, nonfinite, beyond, CheckedRun()};
-  for (const absl::StatusOr<CheckedRun>& run : runs) {
+  worker::v1::Checked wrong = FakeSelfCheckDevice::Exact();
+  wrong.set_error(0.5);
+  worker::v1::Checked nonfinite = FakeSelfCheckDevice::Exact();
+  nonfinite.set_nonfinite(1);
+  worker::v1::Checked beyond = FakeSelfCheckDevice::Exact();
+  beyond.set_out_of_bounds("output: 1 bytes");
+  const absl::StatusOr<worker::v1::Checked> runs[] = {
+      absl::InternalError("CUDNN_STATUS_EXECUTION_FAILED"), wrong, nonfinite, beyond,
+      worker::v1::Checked()};
+  for (const absl::StatusOr<worker::v1::Checked>& run : runs) {
     card_.after_capture = run;
     const SelfCheck check = Checked();
     EXPECT_THAT(FailedInstruments(ToMask(check)), ElementsAre("captures")) << check.details;

@@ -1,0 +1,873 @@
+#include "client/fleet/agent.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/fleet/pooling.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_environment.h"
+#include "db/fleet/bans.h"
+#include "db/fleet/evidence.h"
+#include "db/fleet/fleet_migrator.h"
+#include "db/fleet/retention.h"
+#include "db/fleet/upgrades.h"
+#include "proto/base/status_macros.h"
+#include "proto/convert/ban_proto.h"
+#include "proto/convert/record_codec.h"
+#include "proto/model/text.h"
+#include "proto/model/tuning/digest.h"
+#include "server/logging/log.h"
+
+namespace convtune::fleet {
+namespace {
+
+constexpr int kPage = 200;
+constexpr int64_t kPoolAtOnce = 50;
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(250);
+constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
+// While a task runs its end is looked for this often.
+constexpr absl::Duration kTaskPoll = absl::Milliseconds(20);
+constexpr int kRenewals = 3;  // within a lease
+constexpr absl::Duration kReconnectSpread = absl::Seconds(5);
+constexpr absl::Duration kUpkeepEvery = absl::Minutes(10);
+constexpr absl::Duration kCompareEvery = absl::Hours(1);
+// Below the daemon's limit of 4 MiB for a request.
+constexpr size_t kMostRequestBytes = 2 << 20;
+constexpr size_t kMostReason = 480;
+// A daemon looks through all its tunings for a ban. What takes longer it finishes by itself,
+// and the next turn finds it.
+constexpr absl::Duration kBanTimeout = absl::Seconds(8);
+// A daemon refuses a ban that would expire sooner than a second from when it comes.
+constexpr absl::Duration kShortestLeft = absl::Seconds(2);
+
+// Nothing if a rule is broken, which the daemon itself would not store.
+std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
+  const db::bundle::BundleEnvironmentRow environment =
+      db::bundle::FromBundleEnvironment(row.environment());
+  // Nothing is judged by the node's clock.
+  absl::StatusOr<Tuning> tuning =
+      db::bundle::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture());
+  if (!tuning.ok()) return std::nullopt;
+  db::fleet::FleetDelivery delivery;
+  delivery.id = {row.id().epoch(), row.id().sequence()};
+  delivery.environment = environment.environment;
+  delivery.tuning = *std::move(tuning);
+  delivery.tuning.provenance = environment.provenance;
+  delivery.relayed = row.relayed();
+  return delivery;
+}
+
+// One that PostgreSQL refuses, which none should be, must not hold up the others
+// for ever: it is said and left out.
+absl::Status DeliverAll(db::postgres::Connection& postgres, db::fleet::FleetNames& names,
+                        int64_t node_id, const std::vector<db::fleet::FleetDelivery>& deliveries) {
+  if (deliveries.empty()) return absl::OkStatus();
+  const auto is_refusal = [](const absl::Status& status) {
+    return absl::IsInvalidArgument(status) || absl::IsInternal(status);
+  };
+  const absl::Status all = db::fleet::Deliver(postgres, names, node_id, deliveries).status();
+  if (!is_refusal(all)) return all;
+  for (const db::fleet::FleetDelivery& delivery : deliveries) {
+    const absl::Status one = db::fleet::Deliver(postgres, names, node_id, {delivery}).status();
+    if (!one.ok() && !is_refusal(one)) return one;
+    if (!one.ok()) {
+      log::Warn("not delivered: $0: $1", delivery.tuning.key.problem_text,
+                std::string(one.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// At random, each agent for itself.
+absl::Duration Uniform(absl::Duration least, absl::Duration most) {
+  static std::mt19937_64 random{std::random_device()()};
+  return least + (most - least) * std::uniform_real_distribution<double>(0, 1)(random);
+}
+
+// Whether the fleet has that ban of it, to the word: the numbers of a fleet that was restored
+// mean something else.
+bool IsAmong(const Ban& kept, const std::vector<db::fleet::FleetBan>& bans) {
+  return std::any_of(bans.begin(), bans.end(), [&kept](const db::fleet::FleetBan& one) {
+    return one.ban.fleet_ban == kept.fleet_ban && one.ban.HasRuleOf(kept) &&
+           one.ban.author == kept.author && one.ban.reason == kept.reason &&
+           one.left.has_value() == kept.expire_time.has_value();
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
+  if (const std::string rule = CheckNodeName(options.node); !rule.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("node: ", rule));
+  }
+  if (options.lease < absl::Seconds(1) || options.lease > absl::Hours(24)) {
+    return absl::InvalidArgumentError("lease: must be from 1s to 24h");
+  }
+  std::unique_ptr<Agent> agent(new Agent(std::move(options)));
+  RETURN_IF_ERROR(agent->OpenClients());
+  return agent;
+}
+
+absl::Status Agent::OpenClients() {
+  ASSIGN_OR_RETURN(daemon_, client::Client::Create(options_.daemon));
+  return absl::OkStatus();
+}
+
+bool Agent::ReloadIfAsked() {
+  if (!options_.reload || !options_.reload()) return false;
+  const absl::Status opened = OpenClients();
+  const absl::StatusOr<std::string> conninfo = options_.read_conninfo();
+  if (conninfo.ok()) options_.postgres.conninfo = *conninfo;
+  absl::Status status = opened;
+  status.Update(conninfo.status());
+  if (status.ok()) {
+    log::Info("SIGHUP: the TLS files and --postgres-file are read anew");
+  } else {
+    log::Error("SIGHUP: what cannot be read stays as it was: $0", std::string(status.message()));
+  }
+  // libpq reads its own certificates where it connects.
+  postgres_.reset();
+  return true;
+}
+
+void Agent::Run() {
+  backoff_ = kFirstBackoff;
+  while (!options_.stop()) {
+    ReloadIfAsked();
+    const bool was_connected = postgres_ != nullptr;
+    const absl::Status status = Turn();
+    if (!status.ok()) ++counts_.failed_turns;
+    if (status.ok()) counts_.last_exchange = absl::Now();
+    ShowMetrics();
+    const std::string error = status.ok() ? "" : std::string(status.message());
+    if (error != heartbeat_.last_error) {
+      error.empty() ? log::Info("all is well again") : log::Warn("$0", error);
+      heartbeat_.last_error = error;
+    }
+    if (status.ok()) {
+      backoff_ = kFirstBackoff;
+      const auto notified =
+          postgres_->WaitForNotification(running_.empty() ? options_.poll : kTaskPoll);
+      if (notified.value_or(false)) announced_ = true;
+      continue;
+    }
+    const bool lost = postgres_ != nullptr ? !IsRegistered() : was_connected;
+    if (lost) postgres_.reset();
+    // Where one server ends all agents lose it at the same moment.
+    const absl::Duration pause =
+        lost ? Uniform(absl::ZeroDuration(), kReconnectSpread) : Uniform(backoff_ / 2, backoff_);
+    if (lost) log::Info("connects again in $0", absl::FormatDuration(pause));
+    Wait(pause);
+    backoff_ = std::min(backoff_ * 2, options_.backoff_most);
+  }
+  GiveTasksBack();
+}
+
+bool Agent::IsRegistered() {
+  if (!postgres_->ok() || absl::IsAborted(names_->CheckFleet())) return false;
+  return postgres_->ok();
+}
+
+void Agent::Wait(absl::Duration time) {
+  const absl::Time end = absl::Now() + time;
+  while (!options_.stop() && !ReloadIfAsked() && absl::Now() < end) {
+    absl::SleepFor(std::min(kStopPoll, end - absl::Now()));
+  }
+}
+
+absl::Status Agent::Turn() {
+  ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(v1::GetFleetStateRequest()));
+  if (state_.outbox_depth() == 0) waiting_since_ = absl::InfiniteFuture();
+  if (state_.outbox_depth() > 0) waiting_since_ = std::min(waiting_since_, absl::Now());
+  // From here on the turn may wait for PostgreSQL.
+  ShowMetrics();
+  RETURN_IF_ERROR(EnsureConnected());
+  const bool may_have_delivered = state_.outbox_depth() > 0 || !running_.empty();
+  const bool refresh = announced_ || absl::Now() >= next_refresh_;
+  if (absl::Now() >= next_refresh_) {
+    RETURN_IF_ERROR(Heartbeat());
+    RETURN_IF_ERROR(Wanted());
+    RETURN_IF_ERROR(Upkeep());
+    next_refresh_ = absl::Now() + options_.refresh;
+  }
+  if (state_.outbox_depth() > 0) RETURN_IF_ERROR(Push());
+  if (refresh) {
+    announced_ = false;
+    absl::Status followed = FollowBans();
+    if (followed.ok()) followed = Follow();
+    followed.Update(FollowPins());
+    if (followed.ok()) followed = Compare();
+    if (!followed.ok()) {
+      announced_ = true;  // again in the next turn, however late that is
+      return followed;
+    }
+    next_claim_ = absl::InfinitePast();
+  }
+  RETURN_IF_ERROR(WorkOnTasks());
+  // An idle agent asks for nothing but at its refresh.
+  int64_t pooled = may_have_delivered || refresh ? kPoolAtOnce : 0;
+  while (pooled == kPoolAtOnce && !options_.stop()) {
+    ASSIGN_OR_RETURN(pooled, db::fleet::PoolQueued(*postgres_, *names_, kPoolAtOnce, PoolEvidence));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Agent::EnsureConnected() {
+  if (postgres_ != nullptr && postgres_->ok()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::unique_ptr<db::postgres::Connection> connected,
+                   db::postgres::Connection::Connect(options_.postgres));
+  RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*connected));
+  auto names = std::make_unique<db::fleet::FleetNames>(connected.get());
+  RETURN_IF_ERROR(names->CheckFleet());
+  // Tasks of another fleet are nobody's here, though their numbers come again.
+  if (names->fleet_id() != fleet_id_) GiveTasksBack();
+  fleet_id_ = names->fleet_id();
+  ASSIGN_OR_RETURN(node_id_, db::fleet::RegisterNode(*connected, options_.node));
+  RETURN_IF_ERROR(connected->Execute(absl::StrCat("LISTEN ", db::fleet::kFleetChannel)));
+  // Another than the one that was followed: of a fleet that was lost, or restored
+  // from before it.
+  ASSIGN_OR_RETURN(const absl::Time made, db::fleet::ReadReleaseTime(*connected, state_.release()));
+  if (made != followed_time_) follow_all_ = true;
+  const bool known = made == followed_time_ || followed_time_ == absl::InfinitePast();
+  // Once: until the fleet has a release, every connection finds it lost.
+  const std::string lost = absl::StrCat(fleet_id_, " ", state_.release());
+  const bool release_lost =
+      state_.release() > 0 && (made == absl::InfinitePast() || !known) && lost != requeued_;
+  RETURN_IF_ERROR(DeliverWhatWasLost(*connected, release_lost));
+  if (release_lost) requeued_ = lost;
+  postgres_ = std::move(connected);
+  names_ = std::move(names);
+  announced_ = true;
+  next_refresh_ = absl::InfinitePast();
+  log::Info("connected as $0", options_.node);
+  return absl::OkStatus();
+}
+
+absl::Status Agent::DeliverWhatWasLost(db::postgres::Connection& postgres, bool release_lost) {
+  int64_t acknowledged = state_.last_sequence();
+  if (state_.outbox_depth() > 0) {
+    v1::ReadOutboxRequest request;
+    request.set_max_rows(1);
+    ASSIGN_OR_RETURN(const v1::ReadOutboxResponse first,
+                     daemon_->Call<v1::ReadOutboxResponse>(request));
+    if (first.rows_size() > 0) acknowledged = first.rows(0).id().sequence() - 1;
+  }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> ever,
+                   db::fleet::LastDelivered(postgres, node_id_, 0));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> delivered,
+                   db::fleet::LastDelivered(postgres, node_id_, state_.acknowledged_epoch()));
+  const bool lost = !delivered.has_value() || *delivered < acknowledged;
+  if (!lost && !release_lost) return absl::OkStatus();
+  v1::RequeueOutboxRequest again;
+  // A node that never delivered anything has nothing to bring back to a fleet that
+  // knows its release.
+  again.set_include_fleet(release_lost || (!ever.has_value() && acknowledged > 0));
+  ASSIGN_OR_RETURN(const v1::RequeueOutboxResponse queued,
+                   daemon_->Call<v1::RequeueOutboxResponse>(again));
+  if (queued.queued_count() > 0) {
+    log::Info("$0 tunings of this node are new to the fleet", queued.queued_count());
+  }
+  ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(v1::GetFleetStateRequest()));
+  return absl::OkStatus();
+}
+
+absl::Status Agent::ReadPlaces() {
+  ASSIGN_OR_RETURN(const v1::ListEnvironmentsResponse environments,
+                   daemon_->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest()));
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
+                   daemon_->Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()));
+  std::map<std::string, Place> places;
+  for (const v1::Environment& proto : environments.environments()) {
+    if (!proto.current()) continue;
+    ASSIGN_OR_RETURN(Environment environment, Environment::Parse(proto.text()));
+    // The fleet is one of cards: it neither asks nor gives a simulated GPU anything.
+    if (environment.simulated()) continue;
+    environment.gpu_model = proto.gpu_model();
+    ASSIGN_OR_RETURN(const int64_t id, names_->Environment(environment));
+    Place place{id, proto.name(), environment, proto.provenance().driver_version(), {}};
+    for (const v1::Device& device : devices.devices()) {
+      if (device.environment() == proto.name()) place.devices.push_back(device.name());
+    }
+    places.emplace(proto.text(), std::move(place));
+  }
+  places_ = std::move(places);
+  return absl::OkStatus();
+}
+
+std::vector<int64_t> Agent::PlaceIds() const {
+  std::vector<int64_t> ids;
+  for (const auto& [text, place] : places_) ids.push_back(place.id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+absl::Status Agent::Heartbeat() {
+  RETURN_IF_ERROR(ReadPlaces());
+  ASSIGN_OR_RETURN(const v1::ServerInfo info,
+                   daemon_->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
+  db::fleet::Heartbeat& heartbeat = heartbeat_;
+  heartbeat.node_time = options_.clock->Now();
+  heartbeat.agent_version = options_.version;
+  heartbeat.daemon_version = info.version();
+  heartbeat.daemon_start_time = absl::FromUnixSeconds(info.start_time().seconds());
+  heartbeat.tuning_count = info.tuning_count();
+  heartbeat.lookups = info.lookups();
+  heartbeat.hits = info.hits();
+  heartbeat.outbox_depth = state_.outbox_depth();
+  heartbeat.outbox_dropped = state_.outbox_dropped();
+  heartbeat.outbox_lag = OutboxLag();
+  heartbeat.release = state_.release();
+  heartbeat.devices.clear();
+  for (const auto& [text, place] : places_) {
+    for (const std::string& device : place.devices) {
+      heartbeat.devices.push_back({device, place.environment, place.driver_version});
+    }
+  }
+  const absl::Status written = db::fleet::WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
+  if (absl::IsAborted(written)) postgres_.reset();  // the node registers again
+  return written;
+}
+
+absl::Status Agent::Wanted() {
+  v1::ListWantedRequest request;
+  request.set_max_problems(1000);
+  const absl::StatusOr<v1::ListWantedResponse> response =
+      daemon_->CallPages<v1::ListWantedResponse>(request, request.max_problems());
+  // A daemon without releases serves programs nothing, and misses nothing.
+  if (absl::IsUnimplemented(response.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(response.status());
+  std::vector<WantedProblem> wanted;
+  for (const v1::WantedProblem& proto : response->wanted()) {
+    for (const auto& [text, place] : places_) {
+      // Several environments may have one name; an earlier daemon says nothing else.
+      const bool here = proto.environment_text().empty() ? place.name == proto.environment()
+                                                         : text == proto.environment_text();
+      if (!here) continue;
+      WantedProblem each;
+      each.key = {proto.problem_text(), text};
+      each.misses = proto.miss_count();
+      each.first_seen = absl::FromUnixSeconds(proto.first_seen_time().seconds());
+      each.last_seen = absl::FromUnixSeconds(proto.last_seen_time().seconds());
+      wanted.push_back(std::move(each));
+    }
+  }
+  return WriteWanted(*postgres_, *names_, node_id_, wanted);
+}
+
+absl::StatusOr<bool> Agent::PushPage() {
+  v1::ReadOutboxRequest request;
+  request.set_max_rows(kPage);
+  ASSIGN_OR_RETURN(const v1::ReadOutboxResponse page,
+                   daemon_->Call<v1::ReadOutboxResponse>(request));
+  std::vector<db::fleet::FleetDelivery> deliveries;
+  v1::AckOutboxRequest ack;
+  std::map<std::string, std::vector<std::string>> delivered;
+  for (const v1::OutboxRow& row : page.rows()) {
+    *ack.add_ids() = row.id();
+    if (IsSimulated(row.environment().gpu_model())) continue;
+    if (std::optional<db::fleet::FleetDelivery> delivery = ToDelivery(row)) {
+      delivered[delivery->tuning.key.environment_text].push_back(delivery->tuning.key.problem_text);
+      deliveries.push_back(*std::move(delivery));
+    } else {
+      log::Warn("not delivered, since it breaks a rule: $0", row.tuning().problem_text());
+    }
+  }
+  for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
+  RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries));
+  if (ack.ids_size() > 0) {
+    RETURN_IF_ERROR(daemon_->Call<v1::AckOutboxResponse>(ack).status());
+    waiting_since_ = absl::InfiniteFuture();
+  }
+  counts_.delivered += static_cast<int64_t>(deliveries.size());
+  RETURN_IF_ERROR(Restore(delivered));
+  return page.more();
+}
+
+absl::Status Agent::Push() {
+  bool more = true;
+  while (more && !options_.stop()) {
+    ASSIGN_OR_RETURN(more, PushPage());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>>& delivered) {
+  if (state_.release() == 0) return absl::OkStatus();
+  for (const auto& [environment_text, problems] : delivered) {
+    const Place* const place = FindPlace(environment_text);
+    if (place == nullptr) continue;
+    ASSIGN_OR_RETURN(
+        const std::vector<db::fleet::ReleasedTuning> choices,
+        db::fleet::ReadReleaseChoices(*postgres_, place->id, problems, state_.release()));
+    // A tuning that changed again meanwhile is delivered, and put back, in its turn.
+    RETURN_IF_ERROR(Apply(choices).status());
+  }
+  return absl::OkStatus();
+}
+
+bool TakesCanary(const std::string& node, int64_t release, int permille) {
+  return Checksum64(absl::StrCat("convtune.canary\n", release, "\n", node)) % 1000 <
+         static_cast<uint64_t>(permille);
+}
+
+const Agent::Place* Agent::FindPlace(int64_t id) const {
+  for (const auto& [text, place] : places_) {
+    if (place.id == id) return &place;
+  }
+  return nullptr;
+}
+
+const Agent::Place* Agent::FindPlace(const std::string& environment_text) const {
+  const auto found = places_.find(environment_text);
+  return found != places_.end() ? &found->second : nullptr;
+}
+
+absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
+  if (request.tunings_size() == 0) return 0;
+  ASSIGN_OR_RETURN(const v1::ApplyTuningsResponse response,
+                   daemon_->Call<v1::ApplyTuningsResponse>(request));
+  for (const std::string& why : response.refused()) {
+    log::Warn("the daemon refused a tuning of the fleet: $0", why);
+  }
+  return response.deferred_size();
+}
+
+absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text) {
+  v1::GetTuningRequest request;
+  request.set_environment(place.name);
+  request.mutable_problem()->set_text(problem_text);
+  const absl::StatusOr<v1::Tuning> here = daemon_->Call<v1::Tuning>(request);
+  if (absl::IsNotFound(here.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(here.status());
+  // A tuning that the node measured is its own. A daemon that knows only_from_fleet looks
+  // at it again: another tuning may have been committed meanwhile.
+  if (here->origin() != v1::ORIGIN_FLEET) return absl::OkStatus();
+  v1::DeleteTuningRequest gone;
+  gone.set_environment(place.name);
+  gone.add_problems()->set_text(problem_text);
+  gone.set_only_from_fleet(true);
+  const absl::Status deleted = daemon_->Call<v1::DeleteTuningResponse>(gone).status();
+  return absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
+}
+
+absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning>& tunings) {
+  v1::ApplyTuningsRequest empty;
+  std::map<int64_t, int> numbers;
+  for (const auto& [text, place] : places_) {
+    Provenance provenance;
+    provenance.node = "fleet";
+    const int number = empty.environments_size() + 1;
+    numbers[place.id] = number;
+    *empty.add_environments() =
+        db::bundle::ToBundleEnvironment(number, place.environment, provenance);
+  }
+  int64_t deferred = 0;
+  size_t bytes = 0;
+  v1::ApplyTuningsRequest request = empty;
+  for (const db::fleet::ReleasedTuning& tuning : tunings) {
+    const auto number = numbers.find(tuning.environment_id);
+    v1::Tuning proto;
+    if (number == numbers.end()) continue;
+    if (tuning.payload.empty()) {
+      const Place* const place = FindPlace(tuning.environment_id);
+      RETURN_IF_ERROR(Withdraw(*place, tuning.problem_text));
+      continue;
+    }
+    if (!proto.ParseFromString(tuning.payload)) continue;
+    proto.set_environment_number(number->second);
+    bytes += tuning.payload.size();
+    if (bytes > kMostRequestBytes) {
+      ASSIGN_OR_RETURN(const int64_t waiting, Send(request));
+      deferred += waiting;
+      request = empty;
+      bytes = tuning.payload.size();
+    }
+    *request.add_tunings() = std::move(proto);
+  }
+  ASSIGN_OR_RETURN(const int64_t waiting, Send(request));
+  return deferred + waiting;
+}
+
+absl::Status Agent::Follow() {
+  ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres_));
+  const Release* const running = served.canary();
+  const bool canary =
+      running != nullptr && TakesCanary(options_.node, running->number, running->canary_permille);
+  const Release* const target = canary ? running : served.promoted();
+  if (target == nullptr) return absl::OkStatus();
+  const std::vector<int64_t> environments = PlaceIds();
+  // After a start, and for environments that are new, everything.
+  const bool all = follow_all_ || environments != followed_;
+  const int64_t from = all ? 0 : state_.release();
+  if (from == target->number && !ban_ended_) return absl::OkStatus();
+  // A tuning of this node that waits would keep its place.
+  RETURN_IF_ERROR(Push());
+  int64_t deferred = 0;
+  RETURN_IF_ERROR(db::fleet::ReadReleaseChanges(
+      *postgres_, *names_, environments, from, target->number, kPage,
+      [&](std::vector<db::fleet::ReleasedTuning> page) -> absl::Status {
+        ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
+        deferred += waiting;
+        return absl::OkStatus();
+      }));
+  if (deferred > 0) {
+    announced_ = true;  // in the next turn, after what waits
+    return absl::OkStatus();
+  }
+  v1::FollowReleaseRequest request;
+  request.set_release(target->number);
+  request.set_author(std::string(CutUtf8(target->author, 128)));
+  request.set_reason(std::string(
+      CutUtf8(absl::StrCat("fleet release ", target->number, ": ", target->reason), kMostReason)));
+  RETURN_IF_ERROR(daemon_->Call<v1::FollowReleaseResponse>(request).status());
+  ban_ended_ = false;
+  const bool is_new = state_.release() != target->number;
+  followed_time_ = target->create_time;
+  next_compare_ = absl::InfinitePast();
+  state_.set_release(target->number);
+  followed_ = environments;
+  follow_all_ = false;
+  if (!is_new) return absl::OkStatus();
+  refetch_ = {};
+  log::Info("serves fleet release $0$1", target->number, canary ? " as a canary" : "");
+  return db::fleet::WriteServedRelease(*postgres_, *names_, node_id_, target->number);
+}
+
+bool Refetch::Decide(int64_t missing) {
+  const bool again = missing > 0 && !done_;
+  done_ = missing > 0;
+  return again;
+}
+
+absl::Status Agent::Compare() {
+  if (absl::Now() < next_compare_) return absl::OkStatus();
+  next_compare_ = absl::Now() + Uniform(kCompareEvery / 2, kCompareEvery);
+  heartbeat_.release_missing = 0;
+  heartbeat_.release_extra = 0;
+  for (const auto& [text, place] : places_) {
+    ASSIGN_OR_RETURN(std::set<std::string> released,
+                     db::fleet::ReadReleaseProblems(*postgres_, place.id, state_.release()));
+    v1::ListTuningsRequest request;
+    request.set_environment(place.name);
+    request.set_page_size(1000);
+    do {
+      ASSIGN_OR_RETURN(const v1::ListTuningsResponse page,
+                       daemon_->Call<v1::ListTuningsResponse>(request));
+      for (const v1::Tuning& tuning : page.tunings()) {
+        const bool wanted = released.erase(tuning.problem_text()) > 0;
+        if (!wanted && tuning.origin() == v1::ORIGIN_FLEET) ++heartbeat_.release_extra;
+      }
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty() && !options_.stop());
+    heartbeat_.release_missing += static_cast<int64_t>(released.size());
+  }
+  if (!refetch_.Decide(heartbeat_.release_missing)) return absl::OkStatus();
+  log::Warn("the daemon lacks $0 problems of fleet release $1: it gets the release again",
+            heartbeat_.release_missing, state_.release());
+  follow_all_ = true;
+  announced_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Agent::FollowPins() {
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
+                   db::fleet::ListFleetPins(*postgres_, PlaceIds()));
+  ASSIGN_OR_RETURN(const v1::ListPinsResponse here,
+                   daemon_->CallPages<v1::ListPinsResponse>(v1::ListPinsRequest()));
+  // By environment name and problem: what the daemon has of the fleet's.
+  std::map<std::pair<std::string, std::string>, const v1::PinRecord*> kept;
+  for (const v1::PinRecord& pin : here.pins()) {
+    if (pin.fleet_pin() != 0) kept[{pin.environment(), pin.problem_text()}] = &pin;
+  }
+  absl::Status status;
+  heartbeat_.unapplied_pins = 0;
+  heartbeat_.pin_error.clear();
+  for (const db::fleet::FleetPin& pin : pins) {
+    const Place* const place = FindPlace(pin.environment_id);
+    if (place == nullptr) continue;
+    const std::string reason(CutUtf8(
+        absl::StrCat("fleet pin ", pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason));
+    const auto found = kept.find({place->name, pin.problem_text});
+    if (found != kept.end()) {
+      // The numbers of a fleet that was restored mean something else.
+      const v1::PinRecord& held = *found->second;
+      const bool same = held.fleet_pin() == pin.pin_id && held.candidate() == pin.candidate &&
+                        held.reason() == reason;
+      if (same) {
+        kept.erase(found);
+        continue;
+      }
+    }
+    v1::PinRequest request;
+    request.set_environment(place->name);
+    request.mutable_problem()->set_text(pin.problem_text);
+    request.set_candidate(pin.candidate);
+    request.set_reason(reason);
+    request.set_fleet_pin(pin.pin_id);
+    if (pin.left.has_value()) {
+      request.mutable_ttl()->set_seconds(std::max<int64_t>(1, absl::ToInt64Seconds(*pin.left)));
+    }
+    const absl::Status pinned = daemon_->Call<v1::PinRecord>(request).status();
+    // A node that does not know the problem or the candidate has it pinned once
+    // it does.
+    const bool refused = absl::IsNotFound(pinned) || absl::IsFailedPrecondition(pinned);
+    // The pin that it was to replace is the fleet's no more.
+    if (!refused && found != kept.end()) kept.erase(found);
+    if (pinned.ok()) continue;
+    if (!refused) {
+      status.Update(pinned);
+      continue;
+    }
+    if (heartbeat_.unapplied_pins++ > 0) continue;
+    heartbeat_.pin_error = absl::StrCat("pin ", pin.pin_id, ": ", std::string(pinned.message()));
+  }
+  for (const auto& [key, pin] : kept) {
+    v1::UnpinRequest request;
+    request.set_environment(key.first);
+    request.mutable_problem()->set_text(key.second);
+    request.set_fleet_pin(pin->fleet_pin());
+    const absl::Status unpinned = daemon_->Call<v1::UnpinResponse>(request).status();
+    if (!absl::IsNotFound(unpinned)) status.Update(unpinned);
+  }
+  return status;
+}
+
+absl::Status Agent::FollowBans() {
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> bans,
+                   db::fleet::ListFleetBans(*postgres_));
+  ASSIGN_OR_RETURN(const v1::ListBansResponse here,
+                   daemon_->Call<v1::ListBansResponse>(v1::ListBansRequest()));
+  absl::Status status;
+  std::vector<Ban> kept;
+  std::set<int64_t> gone = std::exchange(held_bans_, {});
+  for (const v1::Ban& proto : here.bans()) {
+    if (options_.stop()) return status;
+    std::vector<Violation> violations;
+    Ban ban = BanFromProto(proto, "ban", &violations);
+    const bool holds = ban.fleet_ban == 0 || IsAmong(ban, bans);
+    if (!holds) {
+      ban_ended_ = true;
+      v1::DeleteBanRequest request;
+      request.set_name(proto.name());
+      request.set_fleet_ban(ban.fleet_ban);
+      const absl::Status deleted =
+          daemon_->Call<v1::DeleteBanResponse>(request, kBanTimeout).status();
+      if (!absl::IsNotFound(deleted)) status.Update(deleted);
+    } else {
+      if (ban.fleet_ban != 0) held_bans_.insert(ban.fleet_ban);
+      gone.erase(ban.fleet_ban);
+      // One that this program cannot read is another rule here.
+      if (violations.empty()) kept.push_back(std::move(ban));
+    }
+  }
+  // What expired, the daemon ended by itself.
+  if (!gone.empty()) ban_ended_ = true;
+  heartbeat_.unapplied_bans = 0;
+  heartbeat_.ban_error.clear();
+  const auto count_unapplied = [this](const Ban& ban, const std::string& why) {
+    if (heartbeat_.unapplied_bans++ == 0)
+      heartbeat_.ban_error = absl::StrCat(ban.Name(), ": ", why);
+  };
+  for (const db::fleet::FleetBan& one : bans) {
+    if (options_.stop()) return status;
+    if (!one.error.empty()) {
+      count_unapplied(one.ban, one.error);
+      continue;
+    }
+    // A ban of this daemon's own with that rule does as well, for as long as it is there.
+    const bool has_rule = std::any_of(kept.begin(), kept.end(),
+                                      [&one](const Ban& ban) { return ban.HasRuleOf(one.ban); });
+    if (has_rule) continue;
+    v1::CreateBanRequest request;
+    *request.mutable_ban() = ToProto(one.ban);
+    if (one.left.has_value()) {
+      *request.mutable_ban()->mutable_expire_time() =
+          ToProto(options_.clock->Now() + std::max(*one.left, kShortestLeft));
+    }
+    request.set_max_changes(1);
+    const absl::Status made = daemon_->Call<v1::CreateBanResponse>(request, kBanTimeout).status();
+    if (made.ok()) held_bans_.insert(one.ban.fleet_ban);
+    if (made.ok() || absl::IsAlreadyExists(made)) continue;
+    if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
+      status.Update(made);
+    } else {
+      count_unapplied(one.ban, std::string(made.message()));
+    }
+  }
+  return status;
+}
+
+absl::Status Agent::WorkOnTasks() {
+  for (size_t i = 0; i < running_.size();) {
+    bool ended = false;
+    RETURN_IF_ERROR(TendTask(&running_[i], &ended));
+    if (ended) {
+      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      next_claim_ = absl::InfinitePast();
+    } else {
+      ++i;
+    }
+  }
+  if (!options_.tune || absl::Now() < next_claim_) return absl::OkStatus();
+  // Where nothing is announced: work of a node that did not come back.
+  next_claim_ = absl::Now() + options_.refresh;
+  return ClaimMore();
+}
+
+absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
+  v1::GetTuningJobRequest request;
+  request.set_name(running->job);
+  const absl::StatusOr<v1::TuningJob> job = daemon_->Call<v1::TuningJob>(request);
+  if (absl::IsNotFound(job.status())) {
+    // Another daemon than the one that was asked: it was started again.
+    *ended = true;
+    return db::fleet::ReturnTask(*postgres_, running->task).status();
+  }
+  RETURN_IF_ERROR(job.status());
+  switch (job->state()) {
+    case v1::JOB_STATE_SUCCEEDED:
+      // The fleet has the result before the task is done.
+      RETURN_IF_ERROR(Push());
+      RETURN_IF_ERROR(db::fleet::CompleteTask(*postgres_, running->task).status());
+      *ended = true;
+      ++counts_.tasks_done;
+      return absl::OkStatus();
+    case v1::JOB_STATE_FAILED:
+      *ended = true;
+      ++counts_.tasks_failed;
+      return db::fleet::FailTask(
+                 *postgres_, running->task,
+                 job->failures_size() > 0 ? job->failures(0).reason() : "no candidate ran")
+          .status();
+    case v1::JOB_STATE_CANCELLED:
+      *ended = true;
+      return db::fleet::ReturnTask(*postgres_, running->task).status();
+    default:
+      break;
+  }
+  if (absl::Now() < running->renew) return absl::OkStatus();
+  running->renew = absl::Now() + options_.lease / kRenewals;
+  ASSIGN_OR_RETURN(const bool still_ours,
+                   db::fleet::RenewTask(*postgres_, running->task, options_.lease));
+  if (still_ours) return absl::OkStatus();
+  *ended = true;
+  v1::CancelTuningJobRequest cancel;
+  cancel.set_name(running->job);
+  return daemon_->Call<v1::TuningJob>(cancel).status();
+}
+
+absl::Status Agent::ClaimMore() {
+  std::vector<int64_t> environments;
+  int64_t room = 0;
+  for (const auto& entry : places_) {
+    const Place& place = entry.second;
+    const auto busy = std::count_if(running_.begin(), running_.end(), [&](const auto& running) {
+      return running.task.environment_id == place.id;
+    });
+    const auto devices = std::ssize(place.devices);
+    if (busy >= devices) continue;
+    environments.push_back(place.id);
+    room += devices - busy;
+  }
+  if (environments.empty()) return absl::OkStatus();
+  // This node's own callers go first.
+  ASSIGN_OR_RETURN(const v1::ServerInfo info,
+                   daemon_->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
+  if (info.queue_depth() > 0 || info.waiting_callers() > 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      const std::vector<db::fleet::FleetTask> tasks,
+      db::fleet::ClaimTasks(*postgres_, *names_, node_id_, environments, room, options_.lease));
+  counts_.tasks_claimed += static_cast<int64_t>(tasks.size());
+  for (const db::fleet::FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
+  return absl::OkStatus();
+}
+
+absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
+  const Place* const place = FindPlace(task.environment_id);
+  if (place == nullptr) return db::fleet::ReturnTask(*postgres_, task).status();
+  v1::CreateTuningJobRequest request;
+  request.set_environment(place->name);
+  request.add_problems()->set_text(task.problem_text);
+  request.set_priority(v1::PRIORITY_BACKGROUND);
+  request.set_force(task.kind == db::fleet::BatchKind::kVerify);
+  request.set_request_id(absl::StrCat("fleet-", absl::Hex(Checksum64(task.fleet)), "-",
+                                      task.task_id, "-", task.token));
+  *request.mutable_options()->mutable_time_budget() = ToProto(task.budget);
+  const absl::StatusOr<v1::TuningJob> job = daemon_->Call<v1::TuningJob>(request);
+  if (!job.ok()) {
+    if (absl::IsUnavailable(job.status())) return db::fleet::ReturnTask(*postgres_, task).status();
+    return db::fleet::FailTask(*postgres_, task, std::string(job.status().message())).status();
+  }
+  running_.push_back({task, job->name(), absl::Now() + options_.lease / kRenewals});
+  return absl::OkStatus();
+}
+
+void Agent::GiveTasksBack() {
+  for (const RunningTask& running : running_) {
+    v1::CancelTuningJobRequest cancel;
+    cancel.set_name(running.job);
+    daemon_->Call<v1::TuningJob>(cancel).status().IgnoreError();
+    // Without a word its lease runs out.
+    if (postgres_ != nullptr && postgres_->ok()) {
+      db::fleet::ReturnTask(*postgres_, running.task).status().IgnoreError();
+    }
+  }
+  running_.clear();
+}
+
+absl::Status Agent::Upkeep() {
+  std::string here;
+  for (const auto& [text, place] : places_)
+    absl::StrAppend(&here, text, " ", place.driver_version, "\n");
+  const bool changed = here != verified_;
+  if (!changed && absl::Now() < next_upkeep_) return absl::OkStatus();
+  if (options_.verify_upgrades) RETURN_IF_ERROR(VerifyUpgrades());
+  verified_ = here;
+  next_upkeep_ = absl::Now() + kUpkeepEvery;
+  ASSIGN_OR_RETURN(const std::optional<db::fleet::Thinned> thinned,
+                   db::fleet::ThinFleetDaily(*postgres_, options_.keep));
+  if (thinned.has_value()) {
+    log::Info(
+        "thinned: $0 superseded tunings, $1 ended tasks, $2 pooled tunings that nothing refers to",
+        thinned->evidence, thinned->tasks, thinned->payloads);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Agent::VerifyUpgrades() {
+  for (const auto& [text, place] : places_) {
+    ASSIGN_OR_RETURN(
+        const int64_t queued,
+        db::fleet::QueueVerification(*postgres_, *names_, place.environment, place.driver_version));
+    if (queued > 0) {
+      log::Info("$0 problems of $1 are to be verified", queued, place.name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Duration Agent::OutboxLag() const {
+  return std::max(absl::Now() - waiting_since_, absl::ZeroDuration());
+}
+
+void Agent::ShowMetrics() {
+  counts_.connected = postgres_ != nullptr && postgres_->ok();
+  counts_.outbox_depth = state_.outbox_depth();
+  counts_.outbox_dropped = state_.outbox_dropped();
+  counts_.waiting_since = waiting_since_;
+  counts_.tasks_running = static_cast<int64_t>(running_.size());
+  counts_.release = state_.release();
+  const MutexLock lock(metrics_mutex_);
+  metrics_ = counts_;
+}
+
+metrics::AgentMetrics Agent::Metrics() const {
+  const MutexLock lock(metrics_mutex_);
+  return metrics_;
+}
+
+}  // namespace convtune::fleet

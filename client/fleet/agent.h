@@ -1,0 +1,186 @@
+// An Agent works beside a daemon: it delivers the node's tunings to the fleet, and
+// brings the fleet's releases, pins, bans and queued problems to the node. README.md
+// says what it promises.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/client.h"
+#include "convtune/v1/fleet_service.pb.h"
+#include "convtune/v1/release_service.pb.h"
+#include "db/fleet/names.h"
+#include "db/fleet/nodes.h"
+#include "db/fleet/queue.h"
+#include "db/fleet/releases.h"
+#include "db/postgres/connection.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+#include "proto/model/environment.h"
+#include "server/metrics/agent_metrics.h"
+
+namespace convtune::fleet {
+
+// A Refetch decides whether a release, of which the daemon lacks problems, is fetched
+// whole again. That helps once: a tuning that cannot be applied here, which was made
+// with another cuBLASLt, say, cannot be applied the next time. One for each release.
+class Refetch {
+ public:
+  bool Decide(int64_t missing);
+
+ private:
+  bool done_ = false;  // the release was fetched again once
+};
+
+// Not thread-safe: one thread runs it.
+class Agent {
+ public:
+  struct Options {
+    db::postgres::Connection::Options postgres;
+    client::Client::Options daemon;
+    std::string node;  // its name in the fleet
+    std::string version;
+    bool tune = true;  // take problems that the fleet has queued
+    // Queue what has to be verified when the node comes to another cuDNN or driver.
+    bool verify_upgrades = false;
+    absl::Duration keep = absl::Hours(24 * 90);  // what was superseded, in the fleet
+    absl::Duration lease = absl::Seconds(60);
+    absl::Duration poll = absl::Milliseconds(250);    // of the outbox
+    absl::Duration refresh = absl::Seconds(10);       // heartbeat, and all that is announced
+    absl::Duration backoff_most = absl::Seconds(30);  // between attempts that fail
+    const Clock* clock = nullptr;                     // outlives it
+    // Asked wherever the agent waits, at least every half minute.
+    std::function<bool()> stop;
+    // True once: what is kept in files is to be read anew.
+    std::function<bool()> reload;
+    // For that: the connection string of PostgreSQL as it is now.
+    std::function<absl::StatusOr<std::string>()> read_conninfo;
+  };
+
+  // INVALID_ARGUMENT names the option.
+  static absl::StatusOr<std::unique_ptr<Agent>> Create(Options options);
+
+  // Works until stop(). Whatever cannot be reached is tried again for ever, less
+  // and less often; what cannot be mended by waiting (another agent has the
+  // node's name, the schema is not known, the password is wrong) is tried again,
+  // too, and said once.
+  void Run();
+
+  // Thread-safe; as of the last turn.
+  metrics::AgentMetrics Metrics() const;
+
+ private:
+  // An environment that a device of the node has.
+  struct Place {
+    int64_t id = 0;
+    std::string name;  // by which the daemon is asked
+    Environment environment;
+    std::string driver_version;
+    std::vector<std::string> devices;  // their names
+  };
+  struct RunningTask {
+    db::fleet::FleetTask task;
+    std::string job;
+    absl::Time renew;
+  };
+
+  explicit Agent(Options options) : options_(std::move(options)) {}
+
+  // Reads the daemon's TLS files.
+  absl::Status OpenClients();
+  // Reads the TLS files and the connection string anew if a reload is asked for; keeps
+  // those that cannot be read as they were. Returns whether a reload was asked for.
+  bool ReloadIfAsked();
+  absl::Status Turn();
+  absl::Status EnsureConnected();
+  absl::Status ReadPlaces();
+  // Reads the places anew, too.
+  absl::Status Heartbeat();
+  absl::Status Wanted();
+  // Delivers what waits, and puts the fleet's choice back where a tuning of this
+  // node replaced it.
+  absl::Status Push();
+  absl::StatusOr<bool> PushPage();
+  absl::Status Restore(const std::map<std::string, std::vector<std::string>>& delivered);
+
+  absl::Status Upkeep();
+  absl::Status VerifyUpgrades();
+  absl::Duration OutboxLag() const;
+  void ShowMetrics();
+
+  absl::Status Follow();
+  // Counts the problems of the release that the daemon has not, and those that it
+  // has from a fleet and the release has not. Now and then, and after a release.
+  absl::Status Compare();
+  absl::Status FollowPins();
+  // Before releases: what is banned is no answer from the release on that brings it.
+  absl::Status FollowBans();
+  // Returns how many this node has to deliver its own of first. A problem whose
+  // choice was withdrawn loses the fleet's tuning.
+  absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
+  absl::Status Withdraw(const Place& place, const std::string& problem_text);
+  absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
+  // Puts the node's tunings into the outbox where the fleet does not have all that
+  // was delivered, and those of the release where it lost that.
+  absl::Status DeliverWhatWasLost(db::postgres::Connection& postgres, bool release_lost);
+  // Whether the connection is good, and still one to the fleet that the node
+  // registered with.
+  bool IsRegistered();
+  const Place* FindPlace(int64_t id) const;
+  const Place* FindPlace(const std::string& environment_text) const;
+
+  absl::Status WorkOnTasks();
+  absl::Status TendTask(RunningTask* running, bool* ended);
+  absl::Status ClaimMore();
+  absl::Status StartTask(const db::fleet::FleetTask& task);
+  void GiveTasksBack();
+
+  std::vector<int64_t> PlaceIds() const;
+  void Wait(absl::Duration time);
+
+  Options options_;  // its connection string is replaced by a reload
+  std::unique_ptr<client::Client> daemon_;
+  std::unique_ptr<db::postgres::Connection> postgres_;  // nullptr: not connected
+  std::unique_ptr<db::fleet::FleetNames> names_;
+  int64_t node_id_ = 0;
+  std::string fleet_id_;  // that was connected to last; see FleetNames::fleet_id
+  std::string requeued_;  // fleet and release for which all was put into the outbox
+  // The last one, and what has been found out for the next.
+  db::fleet::Heartbeat heartbeat_;
+  std::set<int64_t> held_bans_;  // the fleet's that the daemon has
+  // A ban that kept back choices of the release has ended: the release is followed again.
+  bool ban_ended_ = false;
+  std::map<std::string, Place> places_;              // by environment text
+  std::vector<int64_t> followed_;                    // environments that were followed last
+  bool follow_all_ = true;                           // whatever the node says it serves
+  absl::Time followed_time_ = absl::InfinitePast();  // when that release was made
+  absl::Time next_compare_ = absl::InfinitePast();
+  Refetch refetch_;
+  v1::FleetState state_;
+  std::vector<RunningTask> running_;
+  absl::Time next_refresh_ = absl::InfinitePast();
+  absl::Time next_claim_ = absl::InfinitePast();
+  bool announced_ = true;
+  absl::Duration backoff_;
+  absl::Time waiting_since_ = absl::InfiniteFuture();  // that something is in the outbox
+  absl::Time next_upkeep_ = absl::InfinitePast();
+  std::string verified_;  // environments and drivers that were looked at last
+  metrics::AgentMetrics counts_;
+  mutable Mutex metrics_mutex_;
+  metrics::AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
+};
+
+// True if the node serves a canary with that share: the same nodes for as long as
+// it runs, and others for the next. Pure.
+bool TakesCanary(const std::string& node, int64_t release, int permille);
+
+}  // namespace convtune::fleet

@@ -1,0 +1,240 @@
+// The verb agent, and the probe that asks whether one is alive.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/output/units.h"
+#include "client/fleet/agent.h"
+#include "client/fleet/commands.h"
+#include "proto/base/default_paths.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/systemd.h"
+#include "proto/base/unique_fd.h"
+#include "server/logging/log.h"
+#include "server/logging/logging.h"
+
+namespace convtune::fleet {
+namespace {
+
+// A stop comes within ten seconds, even where two addresses say nothing.
+constexpr absl::Duration kAgentConnectTimeout = absl::Seconds(4);
+// After so many heartbeats without a word the server frees the node's name.
+constexpr int kAgentIdleRefreshes = 4;
+constexpr absl::Duration kBetweenSigns = absl::Seconds(1);  // of life
+
+volatile std::sig_atomic_t stop_requested = 0;
+volatile std::sig_atomic_t reload_requested = 0;
+
+// From then on SIGINT and SIGTERM ask for a stop, and SIGHUP for a reload.
+void CatchSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = [](int) { reload_requested = 1; };
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+// An AliveSign says that the agent goes on: to systemd's watchdog, and to the probe of a pod by
+// the time of a file. For one thread.
+class AliveSign {
+ public:
+  // Makes the file, for its owner alone, unless `path` is empty. INVALID_ARGUMENT:
+  // it cannot be made.
+  static absl::StatusOr<AliveSign> Create(const std::string& path) {
+    if (path.empty()) return AliveSign(path);
+    const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    if (file.get() >= 0) return AliveSign(path);
+    return absl::InvalidArgumentError(
+        absl::StrCat("--alive-file: cannot make ", path, ": ", std::strerror(errno)));
+  }
+
+  // At most one sign a second, so it may be called as often as one likes.
+  void Give() {
+    const absl::Time now = absl::Now();
+    // Also after the clock was set back.
+    if (now < next_ && next_ - now <= kBetweenSigns) return;
+    next_ = now + kBetweenSigns;
+    TellWatchdog();
+    // A sign that cannot be given is one that the probe misses.
+    if (!path_.empty()) utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+  }
+
+ private:
+  explicit AliveSign(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+  absl::Time next_ = absl::InfinitePast();
+};
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+CLI::Option* AddAliveFile(CLI::App* app, std::string* file) {
+  return app->add_option("--alive-file", *file, "file whose time says that the agent goes on")
+      ->envname("CONVTUNE_FLEET_ALIVE_FILE");
+}
+
+class AgentCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    CLI::App* const app =
+        AddVerb(root, "agent", "work beside a daemon until SIGTERM", cli::app::Rows::kNo);
+    app->add_option("--node", node_, "name of this node in the fleet; default: the host's")
+        ->envname("CONVTUNE_NODE");
+    app->add_option("--address", address_, "the daemon: unix:PATH or HOST:PORT")
+        ->envname("CONVTUNE_ADDRESS");
+    app->add_option("--tls-ca", tls_.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
+    app->add_option("--tls-cert", tls_.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
+    app->add_option("--tls-key", tls_.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
+    app->add_flag("--no-tune", no_tune_, "take no problems that the fleet has queued");
+    app->add_option("--lease", lease_, "how long a problem is this node's without a word")
+        ->capture_default_str();
+    app->add_option("--refresh", refresh_, "between heartbeats")->capture_default_str();
+    app->add_flag("--verify-upgrades", verify_upgrades_,
+                  "queue what has to be verified when the node has another cuDNN or driver")
+        ->envname("CONVTUNE_VERIFY_UPGRADES");
+    app->add_option("--keep-superseded", keep_, "what newer tunings replaced stays this long")
+        ->envname("CONVTUNE_KEEP_SUPERSEDED")
+        ->capture_default_str();
+    app->add_option("--metrics-address", metrics_address_,
+                    "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
+        ->envname("CONVTUNE_FLEET_METRICS_ADDRESS");
+    AddAliveFile(app, &alive_file_);
+    // As the daemon's.
+    app->add_option("--log-format", log_format_, "text or json")
+        ->envname("CONVTUNE_LOG_FORMAT")
+        ->check(CLI::IsMember({"text", "json"}))
+        ->capture_default_str();
+    app->add_option("--log-level", log_level_, "debug, info, warn or error")
+        ->envname("CONVTUNE_LOG_LEVEL")
+        ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+        ->capture_default_str();
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& /*context*/) override {
+    CatchSignals();
+    logging::InitLogging(log_format_ == "json", log_level_);
+    const SystemClock clock;
+    Agent::Options options;
+    ASSIGN_OR_RETURN(options.postgres, flags().Resolve());
+    ASSIGN_OR_RETURN(
+        options.daemon.address,
+        client::Address::Parse(
+            address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths())) : address_,
+            "--address"));
+    options.daemon.tls = tls_;
+    options.node = node_.empty() ? HostName() : node_;
+    options.version = CONVTUNE_VERSION;
+    options.tune = !no_tune_;
+    ASSIGN_OR_RETURN(options.lease, cli::output::ParseTime("--lease", lease_));
+    ASSIGN_OR_RETURN(options.refresh, cli::output::ParseTime("--refresh", refresh_));
+    ASSIGN_OR_RETURN(options.keep, cli::output::ParseTime("--keep-superseded", keep_));
+    options.verify_upgrades = verify_upgrades_;
+    options.clock = &clock;
+    ASSIGN_OR_RETURN(AliveSign alive, AliveSign::Create(alive_file_));
+    // Asked wherever the agent waits, so being asked is the sign that it goes on.
+    options.stop = [&alive] {
+      alive.Give();
+      return stop_requested != 0;
+    };
+    options.reload = [] {
+      if (reload_requested == 0) return false;
+      reload_requested = 0;
+      return true;
+    };
+    options.read_conninfo = [this,
+                             first = options.postgres.conninfo]() -> absl::StatusOr<std::string> {
+      // Standard input has been read to its end.
+      if (flags().file == "-") return first;
+      ASSIGN_OR_RETURN(db::postgres::Connection::Options anew, flags().Resolve());
+      return std::move(anew.conninfo);
+    };
+    options.postgres.stop = options.stop;
+    options.postgres.connect_timeout = kAgentConnectTimeout;
+    options.postgres.idle_timeout =
+        std::max(options.postgres.statement_timeout, kAgentIdleRefreshes * options.refresh);
+    ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
+    std::unique_ptr<metrics::MetricsServer> metrics;
+    if (!metrics_address_.empty()) {
+      ASSIGN_OR_RETURN(
+          metrics, metrics::MetricsServer::Create(
+                       metrics_address_, metrics::AgentFamilies([&] { return agent->Metrics(); })));
+      log::Info("metrics at $0", metrics->url());
+    }
+    NotifySystemd("READY=1");
+    agent->Run();
+    NotifySystemd("STOPPING=1");
+    return cli::app::ExitCode::kDone;
+  }
+
+ private:
+  std::string node_;
+  std::string address_;
+  client::TlsFiles tls_;
+  bool no_tune_ = false;
+  std::string lease_ = "60s";
+  std::string refresh_ = "10s";
+  bool verify_upgrades_ = false;
+  std::string keep_ = "2160h";
+  std::string metrics_address_;
+  std::string alive_file_;
+  std::string log_format_ = "text";
+  std::string log_level_ = "info";
+};
+
+class ProbeCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    CLI::App* const app =
+        AddVerb(root, "probe", "0 if this machine's agent goes on, else 1", cli::app::Rows::kNo);
+    AddAliveFile(app, &alive_file_)->required();
+    app->add_option("--within", within_, "the last sign of life is younger")->capture_default_str();
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    ASSIGN_OR_RETURN(const absl::Duration within, cli::output::ParseTime("--within", within_));
+    struct stat info {};
+    if (stat(alive_file_.c_str(), &info) != 0) {
+      return absl::UnknownError(
+          absl::StrCat("--alive-file: ", alive_file_, ": ", std::strerror(errno)));
+    }
+    const absl::Duration silence =
+        std::max(absl::Now() - absl::TimeFromTimespec(info.st_mtim), absl::ZeroDuration());
+    context.io().out << "the agent's last sign of life is " << cli::output::FormatAge(silence)
+                     << " old\n";
+    return silence < within ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
+  }
+
+ private:
+  std::string alive_file_;
+  std::string within_ = "2m";
+};
+
+}  // namespace
+
+std::unique_ptr<cli::app::Command> NewAgentCommand(const PostgresFlags& flags) {
+  return std::make_unique<AgentCommand>(flags);
+}
+std::unique_ptr<cli::app::Command> NewProbeCommand(const PostgresFlags& flags) {
+  return std::make_unique<ProbeCommand>(flags);
+}
+
+}  // namespace convtune::fleet

@@ -1,0 +1,134 @@
+// The verb that keeps candidates from being an answer on every node: ban.
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands/ban/ban_output.h"
+#include "client/fleet/commands.h"
+#include "db/fleet/bans.h"
+#include "proto/base/status_macros.h"
+#include "proto/convert/ban_proto.h"
+#include "server/lookup/answer.h"
+
+namespace convtune::fleet {
+namespace {
+
+constexpr size_t kMostBanChanges = 1000;
+
+class FleetBanCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    CLI::App* const app =
+        AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete",
+                cli::app::Rows::kNo);
+    args_.Register(*app);
+    list_ = AddVerbBelow(app, "list", "the fleet's bans, oldest first", cli::app::Rows::kYes);
+    list_->add_flag("--errata", as_errata_,
+                    "as JSON errata, which cudnn-frontend and PyTorch read");
+    delete_ = AddVerbBelow(app, "delete", "end a ban of the fleet", cli::app::Rows::kNo);
+    delete_->add_option("ban", number_, "its number")->type_name("BAN")->required();
+    end_.RegisterAuthor(*delete_);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    if (list_->parsed() || delete_->parsed()) RETURN_IF_ERROR(CheckNothingBefore());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    if (list_->parsed()) return List(context, *postgres);
+    if (delete_->parsed()) {
+      RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, end_.author));
+      context.PrintJson({{"deleted", number_}});
+      context.Say(absl::StrCat("deleted fleet ban ", number_));
+      return cli::app::ExitCode::kDone;
+    }
+    cli::commands::ban::BanKeeper keeper;
+    keeper.create = [&](const v1::Ban& ban) { return Create(context, *postgres, ban); };
+    keeper.fail = [&](const absl::Status& status) { return FailFleet(context, status); };
+    return cli::commands::ban::MakeBans(context, args_, keeper);
+  }
+
+ private:
+  // List and delete have their own options: those before them would be ignored.
+  absl::Status CheckNothingBefore() {
+    for (const CLI::Option* const option : verb().get_options()) {
+      if (option->count() == 0) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(option->get_name(), ": does not belong before list or delete"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<v1::CreateBanResponse> Create(cli::app::Context& context,
+                                               db::postgres::Connection& postgres,
+                                               const v1::Ban& proto) const {
+    std::vector<Violation> violations;
+    Ban ban = BanFromProto(proto, "ban", &violations);
+    if (!violations.empty()) return absl::InvalidArgumentError(ToString(violations));
+    ban.create_time = absl::Now();
+    RETURN_IF_ERROR(ban.CheckExpiry(ban.create_time));
+    if (args_.dry_run()) RETURN_IF_ERROR(PoolEverything(postgres));
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> known,
+                     db::fleet::ListFleetBans(postgres));
+    if (!args_.dry_run()) {
+      std::optional<absl::Duration> left;
+      if (ban.expire_time.has_value()) left = *ban.expire_time - ban.create_time;
+      ASSIGN_OR_RETURN(ban.fleet_ban, db::fleet::PutFleetBan(postgres, ban, left));
+    }
+    const Bans before = db::fleet::ReadableBans(known);
+    const Bans after = before.With(ban);
+    BanEffects effects;
+    const absl::Status read =
+        db::fleet::ForEachUnderBan(postgres, ban, [&](const Tuning& tuning, const Pin* pin) {
+          lookup::AddBanEffect(tuning, pin, before, after, ban.create_time, kMostBanChanges,
+                               &effects);
+        });
+    if (args_.dry_run()) RETURN_IF_ERROR(read);
+    // A ban that was made holds, whether or not its effects can be read.
+    if (!read.ok()) {
+      context.Say(
+          absl::StrCat("warning: what it changes cannot be read: ", std::string(read.message())));
+    }
+    return ToProto(ban, effects);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> List(cli::app::Context& context,
+                                          db::postgres::Connection& postgres) const {
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
+                     db::fleet::ListFleetBans(postgres));
+    std::vector<v1::Ban> bans;
+    std::vector<cli::output::Json> documents;
+    cli::app::ExitCode code = cli::app::ExitCode::kDone;
+    for (const db::fleet::FleetBan& one : listed) {
+      if (!one.error.empty()) {
+        context.SayError(absl::StrCat(one.ban.Name(), ": ", one.error));
+        code = cli::app::ExitCode::kFailed;
+        continue;
+      }
+      v1::Ban ban = ToProto(one.ban);
+      documents.push_back(cli::output::JsonMerged(cli::output::JsonMessage(ban),
+                                                  cli::output::JsonObject({{"login", one.login}})));
+      if (one.login != ban.author())
+        absl::StrAppend(ban.mutable_author(), " (login ", one.login, ")");
+      bans.push_back(std::move(ban));
+    }
+    if (as_errata_) return cli::app::Worse(code, cli::commands::ban::PrintErrata(context, bans));
+    context.PrintJson({{"bans", documents}});
+    cli::commands::ban::PrintBans(context, bans, cli::commands::ban::TuningCounts::kNo);
+    return code;
+  }
+
+  cli::commands::ban::BanArgs args_;
+  CLI::App* list_ = nullptr;
+  CLI::App* delete_ = nullptr;
+  DecisionArgs end_;
+  int64_t number_ = 0;
+  bool as_errata_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<cli::app::Command> NewFleetBanCommand(const PostgresFlags& flags) {
+  return std::make_unique<FleetBanCommand>(flags);
+}
+
+}  // namespace convtune::fleet

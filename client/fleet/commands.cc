@@ -1,0 +1,155 @@
+#include "client/fleet/commands.h"
+
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/input/author.h"
+#include "client/cli/output/units.h"
+#include "client/fleet/pooling.h"
+#include "db/fleet/evidence.h"
+#include "db/fleet/fleet_migrator.h"
+#include "db/fleet/retention.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::fleet {
+namespace {
+
+// Of a text that others read.
+CLI::Validator ShortText(size_t most) {
+  return CLI::Validator(
+      [most](const std::string& text) -> std::string {
+        if (text.empty() || text.size() > most)
+          return absl::StrCat("must be 1 to ", most, " bytes");
+        for (const char c : text) {
+          if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+            return "must have no control characters";
+          }
+        }
+        return "";
+      },
+      "");
+}
+
+class MigrateCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    CLI::App* const app = AddVerb(
+        root, "migrate", "make the fleet's tables, or bring them up to date", cli::app::Rows::kNo);
+    app->add_option("--agent-role", roles_.agents,
+                    "role of PostgreSQL that gets the rights of agents; made if it is not there");
+    app->add_option("--operator-role", roles_.operators,
+                    "the same for operators, who also decide on releases, pins and bans");
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    ASSIGN_OR_RETURN(const db::postgres::Connection::Options options, flags().Resolve());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres,
+                     db::postgres::Connection::Connect(options));
+    ASSIGN_OR_RETURN(const int applied, db::fleet::MigrateFleet(*postgres));
+    RETURN_IF_ERROR(db::fleet::GrantFleetRoles(*postgres, roles_));
+    ASSIGN_OR_RETURN(const int version, db::fleet::FleetSchemaVersion(*postgres));
+    return PrintOutcome(
+        context, {{"applied", applied}, {"schema_version", version}},
+        absl::StrCat("schema version ", version, ", ", applied, " migrations applied"));
+  }
+
+ private:
+  db::fleet::FleetRoles roles_;
+};
+
+class PruneCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to",
+            cli::app::Rows::kNo)
+        ->add_option("--keep", keep_, "what is younger stays")
+        ->capture_default_str();
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    ASSIGN_OR_RETURN(const absl::Duration keep, cli::output::ParseTime("--keep", keep_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const db::fleet::Thinned thinned, db::fleet::ThinFleet(*postgres, keep));
+    return PrintOutcome(
+        context,
+        {{"evidence", thinned.evidence}, {"tasks", thinned.tasks}, {"payloads", thinned.payloads}},
+        absl::StrCat(thinned.evidence, " superseded tunings, ", thinned.tasks, " ended tasks and ",
+                     thinned.payloads, " unused pooled tunings removed"));
+  }
+
+ private:
+  std::string keep_ = "2160h";
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<db::postgres::Connection>> FleetCommand::Connect() const {
+  ASSIGN_OR_RETURN(const db::postgres::Connection::Options options, flags_.Resolve());
+  ASSIGN_OR_RETURN(std::unique_ptr<db::postgres::Connection> postgres,
+                   db::postgres::Connection::Connect(options));
+  RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*postgres));
+  return postgres;
+}
+
+std::vector<std::unique_ptr<cli::app::Command>> RegisterFleetCommands(const PostgresFlags& flags,
+                                                                      CLI::App& root) {
+  std::vector<std::unique_ptr<cli::app::Command>> commands;
+  for (NewFleetVerb* const make :
+       {NewAgentCommand, NewProbeCommand, NewStatusCommand, NewFleetTuneCommand,
+        NewFleetReleaseCommand, NewFleetPinCommand, NewFleetUnpinCommand, NewFleetPinsCommand,
+        NewFleetBanCommand, NewUpgradeCommand, NewFleetReportCommand, NewExportNodesCommand,
+        NewPruneCommand, NewMigrateCommand}) {
+    commands.push_back(make(flags));
+    commands.back()->Register(root);
+  }
+  return commands;
+}
+
+cli::app::ExitCode FailFleet(cli::app::Context& context, const absl::Status& status) {
+  context.SayError(std::string(status.message()));
+  return cli::app::ExitCodeOf(status);
+}
+
+void DecisionArgs::RegisterAuthor(CLI::App& app) {
+  author = cli::input::AuthorOf("");
+  app.add_option("--author", author, "who decides it")
+      ->check(ShortText(128))
+      ->capture_default_str();
+}
+
+void DecisionArgs::Register(CLI::App& app) {
+  RegisterAuthor(app);
+  app.add_option("--reason", reason, "why")->check(ShortText(400))->required();
+}
+
+cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,
+                                const std::string& text) {
+  context.PrintJson(document);
+  if (context.format() != cli::app::Format::kJson) context.io().out << text << '\n';
+  return cli::app::ExitCode::kDone;
+}
+
+absl::Status PoolEverything(db::postgres::Connection& postgres) {
+  db::fleet::FleetNames names(&postgres);
+  while (true) {
+    ASSIGN_OR_RETURN(const int64_t pooled,
+                     db::fleet::PoolQueued(postgres, names, 100, PoolEvidence));
+    if (pooled > 0) continue;
+    ASSIGN_OR_RETURN(const int64_t left, db::fleet::CountPoolQueue(postgres));
+    if (left == 0) return absl::OkStatus();
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+}
+
+std::unique_ptr<cli::app::Command> NewMigrateCommand(const PostgresFlags& flags) {
+  return std::make_unique<MigrateCommand>(flags);
+}
+std::unique_ptr<cli::app::Command> NewPruneCommand(const PostgresFlags& flags) {
+  return std::make_unique<PruneCommand>(flags);
+}
+
+}  // namespace convtune::fleet

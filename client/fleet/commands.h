@@ -1,0 +1,74 @@
+// A FleetCommand is a verb of convtune-fleet. Context, output, exit codes and usage errors are
+// those of the command line (client/cli).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/app/command.h"
+#include "client/fleet/settings.h"
+#include "db/postgres/connection.h"
+
+namespace convtune::fleet {
+
+class FleetCommand : public cli::app::Command {
+ public:
+  // `flags` must outlive *this.
+  explicit FleetCommand(const PostgresFlags& flags) : flags_(flags) {}
+
+ protected:
+  // A connection to a database whose schema this program knows. Errors as PostgresFlags::Resolve
+  // and Connection::Connect.
+  absl::StatusOr<std::unique_ptr<db::postgres::Connection>> Connect() const;
+  const PostgresFlags& flags() const { return flags_; }
+
+ private:
+  const PostgresFlags& flags_;
+};
+
+// The verbs of convtune-fleet, registered with `root`. `flags` must outlive them.
+std::vector<std::unique_ptr<cli::app::Command>> RegisterFleetCommands(const PostgresFlags& flags,
+                                                                      CLI::App& root);
+
+using NewFleetVerb = std::unique_ptr<cli::app::Command>(const PostgresFlags& flags);
+NewFleetVerb NewAgentCommand, NewProbeCommand, NewMigrateCommand, NewStatusCommand,
+    NewFleetTuneCommand, NewUpgradeCommand, NewFleetReportCommand, NewExportNodesCommand,
+    NewPruneCommand, NewFleetReleaseCommand, NewFleetPinCommand, NewFleetUnpinCommand,
+    NewFleetPinsCommand, NewFleetBanCommand;
+
+// Says the error, which names its subject itself.
+cli::app::ExitCode FailFleet(cli::app::Context& context, const absl::Status& status);
+
+// Who decides something for the fleet, and why. Its address is registered.
+struct DecisionArgs {
+  std::string author;
+  std::string reason;
+
+  // Adds --author (default: the user's name, or "uid 1000").
+  void RegisterAuthor(CLI::App& app);
+  // The same and --reason, which is required.
+  void Register(CLI::App& app);
+};
+
+// Writes a line: the document with --json, else the text.
+cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,
+                                const std::string& text);
+
+// An array with --json, else CSV or a table; see cli::output::Fields.
+template <typename Rows, typename FieldsOf>
+cli::app::ExitCode PrintFleetRows(cli::app::Context& context, const Rows& rows,
+                                  const FieldsOf& fields_of) {
+  if (context.format() == cli::app::Format::kJson) {
+    context.io().out << cli::output::JsonRows(rows, fields_of).text << '\n';
+  }
+  context.PrintRows(rows, fields_of);
+  return cli::app::ExitCode::kDone;
+}
+
+// Pools all that is queued, so that what was delivered until now counts. Waits
+// for others who are at it.
+absl::Status PoolEverything(db::postgres::Connection& postgres);
+
+}  // namespace convtune::fleet

@@ -1,0 +1,131 @@
+// The verbs pin, unpin and pins.
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/output/units.h"
+#include "client/fleet/commands.h"
+#include "db/fleet/releases.h"
+#include "proto/base/status_macros.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
+
+namespace convtune::fleet {
+namespace {
+
+cli::output::Fields PinFields(const db::fleet::FleetPin& pin) {
+  std::optional<double> seconds;
+  if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
+  return {{"", "PIN", absl::StrCat(pin.pin_id)},
+          {"pin", "", pin.pin_id},
+          {"problem", "PROBLEM", pin.problem_text},
+          {"environment", "ENVIRONMENT", pin.environment_text},
+          {"candidate", "CANDIDATE", pin.candidate},
+          {"seconds_left", "LEFT",
+           cli::output::Value(seconds).Shown(
+               pin.left.has_value() ? cli::output::FormatAge(*pin.left) : "-")},
+          {"author", "AUTHOR", pin.author},
+          {"reason", "REASON", pin.reason},
+          {"login", "", pin.login}};
+}
+
+// The problem of a pin.
+struct PinArgs {
+  std::string problem;
+  std::string environment;
+
+  void Register(CLI::App& app) {
+    app.add_option("PROBLEM", problem)->required();
+    app.add_option("--environment", environment, "name or text")->required();
+  }
+};
+
+class FleetPinCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    CLI::App* const app = AddVerb(
+        root, "pin", "make one candidate every node's answer to a problem", cli::app::Rows::kNo);
+    args_.Register(*app);
+    app->add_option("CANDIDATE", candidate_, "its text form")->required();
+    app->add_option("--ttl", ttl_, "how long, for example 24h; without it until unpin");
+    decision_.Register(*app);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(args_.problem));
+    ASSIGN_OR_RETURN(const CandidateId candidate, ParseCandidateId(candidate_));
+    std::optional<absl::Duration> ttl;
+    if (!ttl_.empty()) {
+      ASSIGN_OR_RETURN(ttl, cli::output::ParseTime("--ttl", ttl_));
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::string environment,
+                     db::fleet::ResolveFleetEnvironment(*postgres, args_.environment));
+    RETURN_IF_ERROR(PoolEverything(*postgres));
+    db::fleet::FleetNames names(postgres.get());
+    ASSIGN_OR_RETURN(
+        const int64_t id,
+        db::fleet::PutFleetPin(*postgres, names, environment, problem.ToText(), ToText(candidate),
+                               decision_.author, decision_.reason, ttl));
+    return PrintOutcome(context, {{"pin", id}}, absl::StrCat("pin ", id));
+  }
+
+ private:
+  PinArgs args_;
+  DecisionArgs decision_;
+  std::string candidate_;
+  std::string ttl_;
+};
+
+class FleetUnpinCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    CLI::App* const app = AddVerb(root, "unpin", "end a pin", cli::app::Rows::kNo);
+    args_.Register(*app);
+    decision_.RegisterAuthor(*app);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& /*context*/) override {
+    ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(args_.problem));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::string environment,
+                     db::fleet::ResolveFleetEnvironment(*postgres, args_.environment));
+    RETURN_IF_ERROR(
+        db::fleet::EndFleetPin(*postgres, environment, problem.ToText(), decision_.author));
+    return cli::app::ExitCode::kDone;
+  }
+
+ private:
+  PinArgs args_;
+  DecisionArgs decision_;
+};
+
+class FleetPinsCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    AddVerb(root, "pins", "every pin", cli::app::Rows::kYes);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
+                     db::fleet::ListFleetPins(*postgres, {}));
+    return PrintFleetRows(context, pins, PinFields);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<cli::app::Command> NewFleetPinCommand(const PostgresFlags& flags) {
+  return std::make_unique<FleetPinCommand>(flags);
+}
+std::unique_ptr<cli::app::Command> NewFleetUnpinCommand(const PostgresFlags& flags) {
+  return std::make_unique<FleetUnpinCommand>(flags);
+}
+std::unique_ptr<cli::app::Command> NewFleetPinsCommand(const PostgresFlags& flags) {
+  return std::make_unique<FleetPinsCommand>(flags);
+}
+
+}  // namespace convtune::fleet

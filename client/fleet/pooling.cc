@@ -1,0 +1,236 @@
+#include "client/fleet/pooling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "client/report/report_group.h"
+#include "server/decision/ranking.h"
+
+namespace convtune::fleet {
+namespace {
+
+// With fewer nodes the sign test's interval at 95% is none, or the extremes, which
+// one node can move.
+constexpr size_t kSignTestNodes = 9;
+constexpr double kTail = 0.025;
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+// The order statistics x[k] and x[n-1-k] between which the median lies.
+size_t SignTestRank(size_t nodes) {
+  const auto n = static_cast<double>(nodes);
+  double below = 0;
+  size_t rank = 0;
+  for (size_t k = 0; k < nodes / 2; ++k) {
+    const double term = std::exp(std::lgamma(n + 1) - std::lgamma(static_cast<double>(k) + 1) -
+                                 std::lgamma(n - static_cast<double>(k) + 1) - n * std::log(2.0));
+    below += term;
+    if (below > kTail) break;
+    rank = k;
+  }
+  return rank;
+}
+
+// What the nodes say of one candidate, in the order of the nodes.
+struct Voices {
+  std::vector<const Candidate*> all;
+  std::vector<std::pair<size_t, const Candidate*>> timed;  // node, its own
+};
+
+using VoicesById = std::map<CandidateId, Voices>;
+
+VoicesById Collect(const std::vector<const Tuning*>& tunings) {
+  VoicesById voices;
+  for (size_t node = 0; node < tunings.size(); ++node) {
+    for (const Candidate& candidate : tunings[node]->candidates) {
+      Voices& of = voices[candidate.id];
+      of.all.push_back(&candidate);
+      if (candidate.timed() && candidate.median_us > 0) of.timed.emplace_back(node, &candidate);
+    }
+  }
+  return voices;
+}
+
+// How slow each node is; 1 is the model's own.
+std::vector<double> Speeds(const VoicesById& voices, size_t nodes) {
+  std::vector<std::vector<double>> ratios(nodes);
+  for (const auto& [id, of] : voices) {
+    if (of.timed.size() < 2) continue;
+    std::vector<double> medians;
+    for (const auto& [node, candidate] : of.timed) medians.push_back(candidate->median_us);
+    const double middle = Median(medians);
+    for (const auto& [node, candidate] : of.timed) {
+      ratios[node].push_back(candidate->median_us / middle);
+    }
+  }
+  std::vector<double> speeds;
+  for (const std::vector<double>& of_node : ratios) {
+    speeds.push_back(of_node.empty() ? 1 : Median(of_node));
+  }
+  return speeds;
+}
+
+double MedianOf(const Voices& voices, const std::vector<double>& speeds, double Candidate::*field) {
+  std::vector<double> values;
+  for (const auto& [node, candidate] : voices.timed) {
+    values.push_back(candidate->*field / speeds[node]);
+  }
+  return Median(std::move(values));
+}
+
+void PoolTimes(const Voices& voices, const std::vector<double>& speeds, Candidate* pooled) {
+  pooled->median_us = MedianOf(voices, speeds, &Candidate::median_us);
+  pooled->q1_us = MedianOf(voices, speeds, &Candidate::q1_us);
+  pooled->q3_us = MedianOf(voices, speeds, &Candidate::q3_us);
+  pooled->low_us = MedianOf(voices, speeds, &Candidate::low_us);
+  pooled->high_us = MedianOf(voices, speeds, &Candidate::high_us);
+  if (voices.timed.size() >= kSignTestNodes) {
+    std::vector<double> medians;
+    for (const auto& [node, candidate] : voices.timed) {
+      medians.push_back(candidate->median_us / speeds[node]);
+    }
+    std::sort(medians.begin(), medians.end());
+    const size_t rank = SignTestRank(medians.size());
+    pooled->low_us = medians[rank];
+    pooled->high_us = medians[medians.size() - 1 - rank];
+  }
+  pooled->q1_us = std::min(pooled->q1_us, pooled->median_us);
+  pooled->q3_us = std::max(pooled->q3_us, pooled->median_us);
+  pooled->low_us = std::min(pooled->low_us, pooled->median_us);
+  pooled->high_us = std::max(pooled->high_us, pooled->median_us);
+  int64_t samples = 0;
+  std::vector<double> host, clock;
+  for (const auto& [node, candidate] : voices.timed) {
+    samples += candidate->sample_count;
+    if (candidate->host_us > 0) host.push_back(candidate->host_us);
+    if (candidate->sm_clock_mhz > 0) clock.push_back(candidate->sm_clock_mhz);
+    if (candidate->error.has_value()) {
+      pooled->error = std::max(pooled->error.value_or(0), *candidate->error);
+    }
+  }
+  pooled->sample_count =
+      static_cast<int>(std::min<int64_t>(samples, std::numeric_limits<int>::max()));
+  pooled->host_us = Median(host);
+  pooled->sm_clock_mhz = Median(clock);
+}
+
+// Times in other cache states, each the median over the nodes that have it.
+void PoolOtherTimes(const Voices& voices, const std::vector<double>& speeds, Candidate* pooled) {
+  struct Values {
+    std::vector<double> median, low, high;
+    int64_t samples = 0;
+  };
+  std::map<std::pair<LaunchMode, CacheState>, Values> by_kind;
+  for (const auto& [node, candidate] : voices.timed) {
+    for (const TimeSummary& time : candidate->other_times) {
+      Values& values = by_kind[{time.launch, time.cache_state}];
+      values.median.push_back(time.median_us / speeds[node]);
+      values.low.push_back(time.low_us / speeds[node]);
+      values.high.push_back(time.high_us / speeds[node]);
+      values.samples += time.sample_count;
+    }
+  }
+  pooled->other_times.clear();
+  for (auto& [kind, values] : by_kind) {
+    TimeSummary time{kind.first, kind.second, Median(values.median), 0, 0, 0};
+    time.low_us = std::min(Median(values.low), time.median_us);
+    time.high_us = std::max(Median(values.high), time.median_us);
+    time.sample_count =
+        static_cast<int>(std::min<int64_t>(values.samples, std::numeric_limits<int>::max()));
+    pooled->other_times.push_back(time);
+  }
+}
+
+Candidate PoolCandidate(const Voices& voices, const std::vector<double>& speeds) {
+  // What more nodes say of it, running it counts for more where they are even.
+  const size_t others = voices.all.size() - voices.timed.size();
+  const bool timed = !voices.timed.empty() && voices.timed.size() >= others;
+  const Candidate* like = voices.all.front();
+  for (const Candidate* candidate : voices.all) {
+    if (candidate->timed() == timed) {
+      like = candidate;
+      break;
+    }
+  }
+  Candidate pooled = *like;
+  pooled.samples_ns.clear();
+  for (const Candidate* candidate : voices.all) {
+    pooled.workspace_bytes = std::max(pooled.workspace_bytes, candidate->workspace_bytes);
+    pooled.numerical_notes |= candidate->numerical_notes;
+    if (ListPlace(candidate->heuristic_rank) < ListPlace(pooled.heuristic_rank)) {
+      pooled.heuristic_rank = candidate->heuristic_rank;
+    }
+    if (candidate->capture == CaptureSupport::kNo) pooled.capture = CaptureSupport::kNo;
+  }
+  if (!timed) return pooled;
+  if (voices.timed.size() == 1 && voices.all.size() == 1) return pooled;  // as it is
+  PoolTimes(voices, speeds, &pooled);
+  PoolOtherTimes(voices, speeds, &pooled);
+  return pooled;
+}
+
+// The tunings that count: those of the best standing, in the cache state that
+// most of them have.
+std::vector<const Tuning*> Best(const std::vector<db::fleet::NodeEvidence>& evidence) {
+  TuningStanding best_standing;
+  for (const db::fleet::NodeEvidence& each : evidence) {
+    best_standing = std::max(best_standing, StandingOf(each.tuning));
+  }
+  std::map<CacheState, int> states;
+  for (const db::fleet::NodeEvidence& each : evidence) {
+    if (StandingOf(each.tuning) == best_standing) ++states[each.tuning.cache_state];
+  }
+  const CacheState state =
+      std::max_element(states.begin(), states.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      })->first;
+  std::vector<const Tuning*> best;
+  for (const db::fleet::NodeEvidence& each : evidence) {
+    if (StandingOf(each.tuning) == best_standing && each.tuning.cache_state == state) {
+      best.push_back(&each.tuning);
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>& evidence) {
+  const std::vector<const Tuning*> tunings = Best(evidence);
+  const VoicesById voices = Collect(tunings);
+  const std::vector<double> speeds = Speeds(voices, tunings.size());
+  db::fleet::PooledTuning pooled;
+  pooled.tuning = *tunings.front();
+  pooled.tuning.provenance = Provenance();
+  pooled.tuning.conditions = Conditions();
+  pooled.tuning.candidates.clear();
+  for (const Tuning* tuning : tunings) {
+    pooled.tuning.rounds = std::max(pooled.tuning.rounds, tuning->rounds);
+    pooled.tuning.elapsed = std::max(pooled.tuning.elapsed, tuning->elapsed);
+  }
+  for (const db::fleet::NodeEvidence& each : evidence) {
+    pooled.tuning.tune_time = &each == &evidence.front()
+                                  ? each.receive_time
+                                  : std::max(pooled.tuning.tune_time, each.receive_time);
+  }
+  for (const auto& [id, of] : voices) {
+    pooled.tuning.candidates.push_back(PoolCandidate(of, speeds));
+  }
+  decision::RankCandidates(&pooled.tuning.candidates);
+  std::vector<report::GroupTuning> group;
+  for (const db::fleet::NodeEvidence& each : evidence)
+    group.push_back({each.provenance_id, &each.tuning});
+  pooled.report_rows = report::PackGroup(group, evidence.front().environment);
+  return pooled;
+}
+
+}  // namespace convtune::fleet

@@ -1,0 +1,336 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <ostream>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/output/fields.h"
+#include "client/cli/output/units.h"
+#include "client/fleet/agent.h"
+#include "client/fleet/commands.h"
+#include "db/fleet/bans.h"
+#include "db/fleet/nodes.h"
+#include "db/fleet/releases.h"
+#include "proto/base/status_macros.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
+
+namespace convtune::fleet {
+namespace {
+
+constexpr int64_t kMostChanges = 10'000;
+
+const char* StateName(ReleaseState state) {
+  return state == ReleaseState::kPromoted ? "promoted"
+         : state == ReleaseState::kCanary ? "canary"
+                                          : "rolled_back";
+}
+
+// Returns the state for people. JSON has StateName.
+std::string StateText(const db::fleet::FleetRelease& one) {
+  const Release& release = one.release;
+  if (release.state == ReleaseState::kRolledBack) return "rolled back";
+  if (one.withdrawal) return "withdrawal";
+  std::string text = StateName(release.state);
+  if (release.restores != 0) absl::StrAppend(&text, ", as ", release.restores);
+  return text;
+}
+
+// "12.3"; "-" for nothing.
+std::string Micros(std::optional<double> us) {
+  return us.has_value() ? absl::StrFormat("%.1f", *us) : "-";
+}
+
+// "ann" and "ann (login fleet_ops)"; for a canary that ended, both who decided.
+std::string Deciders(const db::fleet::FleetRelease& one) {
+  const auto named = [](const std::string& author, const std::string& login) {
+    return author == login ? author : absl::StrCat(author, " (login ", login, ")");
+  };
+  std::string text = named(one.release.author, one.login);
+  if (one.release.end_author.empty()) return text;
+  const bool rolled_back = one.release.state == ReleaseState::kRolledBack;
+  return absl::StrCat(text, rolled_back ? "; rolled back by " : "; promoted by ",
+                      named(one.release.end_author, one.end_login));
+}
+
+std::string Reasons(const Release& release) {
+  if (release.end_reason.empty()) return release.reason;
+  return absl::StrCat(release.reason, "; ", release.end_reason);
+}
+
+cli::output::Fields ReleaseFields(const db::fleet::FleetRelease& one) {
+  const Release& release = one.release;
+  std::string state = StateText(one);
+  if (release.state == ReleaseState::kCanary) {
+    absl::StrAppendFormat(&state, " %.4g%%", release.canary_permille / 10.0);
+  }
+  return {{"", "RELEASE", absl::StrCat(release.number)},
+          {"release", "", release.number},
+          {"state", "STATE", cli::output::Value(StateName(release.state)).Shown(state)},
+          {"canary_permille", "", release.canary_permille},
+          {"restores", "", release.restores},
+          {"withdrawal", "", one.withdrawal},
+          {"nodes", "NODES", one.node_count},
+          {"changes", "CHANGES", one.change_count},
+          {"create_time", "",
+           absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone())},
+          {"", "WHEN", cli::output::FormatTimestamp(release.create_time)},
+          {"author", "", release.author},
+          {"", "AUTHOR", Deciders(one)},
+          {"reason", "REASON", cli::output::Value(release.reason).Shown(Reasons(release))},
+          {"end_author", "", release.end_author},
+          {"end_reason", "", release.end_reason},
+          {"login", "", one.login},
+          {"end_login", "", one.end_login}};
+}
+
+// The fleet's ban that takes the change's new choice away; nullptr if no ban does.
+Bans::Shared BanOf(const Bans& bans, const db::fleet::FleetChange& change) {
+  const absl::StatusOr<CandidateId> candidate = ParseCandidateId(change.after);
+  if (!candidate.ok()) return nullptr;
+  return bans.Find(*candidate, {change.problem_text, change.environment_text});
+}
+
+cli::output::Fields ChangeFields(const db::fleet::FleetChange& change, const Bans& bans) {
+  const Bans::Shared ban = BanOf(bans, change);
+  const std::string banned = ban != nullptr ? absl::StrCat(" (", ban->Name(), ")") : "";
+  using cli::output::Value;
+  return {{"problem", "PROBLEM", change.problem_text},
+          {"environment", "ENVIRONMENT", change.environment_text},
+          {"before", "BEFORE",
+           Value(change.before).Shown(change.before.empty() ? "(none)" : change.before)},
+          {"before_us", "us", Value(change.before_us).Shown(Micros(change.before_us))},
+          {"after", "AFTER",
+           Value(change.after).Shown(change.after.empty() ? "(none)" : change.after + banned)},
+          {"after_us", "us", Value(change.after_us).Shown(Micros(change.after_us))},
+          {"nodes", "NODES", change.node_count},
+          {"fleet_ban", "", ban != nullptr ? ban->fleet_ban : 0}};
+}
+
+// Counts the new choices that each ban takes away: a line for each.
+void SayBanned(cli::app::Context& context, const Bans& bans,
+               const std::vector<db::fleet::FleetChange>& changes) {
+  std::map<std::string, int64_t> counts;
+  for (const db::fleet::FleetChange& change : changes) {
+    if (const Bans::Shared ban = BanOf(bans, change)) ++counts[ban->NameAndReason()];
+  }
+  for (const auto& [ban, count] : counts) {
+    context.Say(absl::StrCat(count, count == 1 ? " choice is" : " choices are", " banned by ", ban,
+                             ": nodes serve the next best that is left"));
+  }
+}
+
+cli::app::ExitCode PrintMade(cli::app::Context& context, const db::fleet::FleetRelease& made) {
+  std::string share;
+  if (made.release.state == ReleaseState::kCanary) {
+    share = absl::StrFormat(" for %.4g%% of the nodes", made.release.canary_permille / 10.0);
+  }
+  if (context.format() == cli::app::Format::kJson) {
+    context.io().out << cli::output::JsonRow(ReleaseFields(made)).text << '\n';
+  } else {
+    context.io().out << absl::StrCat("fleet release ", made.release.number, ": ", StateText(made),
+                                     share, ", ", made.change_count, " changes\n");
+  }
+  return cli::app::ExitCode::kDone;
+}
+
+class FleetReleaseCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    using cli::app::Rows;
+    CLI::App* const app = AddVerbGroup(root, "release", "what the fleet's nodes serve");
+    AddVerbBelow(app, "list", "every release, newest first", Rows::kYes);
+    diff_ = AddVerbBelow(app, "diff", "what a promotion would bring, or how two releases differ",
+                         Rows::kYes);
+    diff_->add_option("FROM", from_, "number of the first release; 0: nothing");
+    diff_->add_option("TO", to_, "number of the second");
+    promote_ =
+        AddVerbBelow(app, "promote", "serve what is best known, or the canary to all", Rows::kNo);
+    promote_->add_option("--canary", canary_, "share of the nodes, for example 5%");
+    rollback_ =
+        AddVerbBelow(app, "rollback", "roll the canary back, or go back to a release", Rows::kNo);
+    rollback_->add_option("RELEASE", target_, "number; without it the one before");
+    withdraw_ = AddVerbBelow(app, "withdraw", "stop serving the fleet's choices for these problems",
+                             Rows::kNo);
+    withdraw_->add_option("PROBLEM", problems_, "problems in the text form");
+    withdraw_->add_flag("--every-problem", every_problem_, "all that the environment is served");
+    withdraw_->add_option("--environment", environment_, "name or text")->required();
+    for (CLI::App* const verb : {promote_, rollback_, withdraw_}) decision_.Register(*verb);
+    for (CLI::App* const verb : {diff_, promote_}) {
+      verb->add_flag("--all", scope_.all,
+                     "also where numbers alone changed, and what was withdrawn");
+      verb->add_option(
+              "--min-evidence", min_evidence_,
+              "heuristic, observed, incomplete or measured: skip changes with weaker evidence")
+          ->capture_default_str();
+    }
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    const std::optional<Evidence> least = ParseEvidence(min_evidence_);
+    if (!least.has_value() || *least == Evidence::kNone) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--min-evidence: must be heuristic, observed, incomplete or measured, is \"",
+                       min_evidence_, "\""));
+    }
+    scope_.min_evidence = *least;
+    if (diff_->parsed()) return Diff(context);
+    if (promote_->parsed()) return Promote(context);
+    if (rollback_->parsed()) return RollBack(context);
+    if (withdraw_->parsed()) return Withdraw(context);
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetRelease> releases,
+                     db::fleet::ListFleetReleases(*postgres));
+    return PrintFleetRows(context, releases, ReleaseFields);
+  }
+
+ private:
+  absl::StatusOr<cli::app::ExitCode> Diff(cli::app::Context& context) const {
+    if ((from_ >= 0) != (to_ >= 0)) {
+      return absl::InvalidArgumentError("release diff: must have two numbers, or none");
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    db::fleet::FleetDiff diff;
+    if (from_ >= 0) {
+      ASSIGN_OR_RETURN(diff, db::fleet::DiffFleetReleases(*postgres, from_, to_, kMostChanges));
+    } else {
+      RETURN_IF_ERROR(PoolEverything(*postgres));
+      ASSIGN_OR_RETURN(diff, db::fleet::DiffPooled(*postgres, scope_, kMostChanges));
+    }
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
+                     db::fleet::ListFleetBans(*postgres));
+    const Bans bans = db::fleet::ReadableBans(listed);
+    const auto fields_of = [&bans](const db::fleet::FleetChange& change) {
+      return ChangeFields(change, bans);
+    };
+    context.PrintJson({{"change_count", diff.change_count},
+                       {"lesser_evidence_count", diff.lesser_count},
+                       {"changes", cli::output::JsonRows(diff.changes, fields_of)}});
+    context.PrintRows(diff.changes, fields_of);
+    if (context.format() == cli::app::Format::kJson) return cli::app::ExitCode::kDone;
+    context.Say(absl::StrCat(
+        diff.change_count, " changes",
+        diff.lesser_count == 0
+            ? ""
+            : absl::StrCat(", and ",
+                           db::fleet::LesserEvidence(diff.lesser_count, scope_.min_evidence))));
+    SayBanned(context, bans, diff.changes);
+    return cli::app::ExitCode::kDone;
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Promote(cli::app::Context& context) const {
+    int permille = 0;
+    if (!canary_.empty()) {
+      ASSIGN_OR_RETURN(permille, cli::output::ParsePermille("--canary", canary_));
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    RETURN_IF_ERROR(PoolEverything(*postgres));
+    ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
+    const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+                     db::fleet::PromoteFleetRelease(*postgres, decision_.author, decision_.reason,
+                                                    permille, scope_));
+    PrintMade(context, made);
+    // The release holds, whether or not this can be read.
+    if (const absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
+        !read.ok()) {
+      context.Say(
+          absl::StrCat("warning: banned choices cannot be read: ", std::string(read.message())));
+    }
+    if (made.release.state == ReleaseState::kCanary) {
+      RETURN_IF_ERROR(WarnOfNoCanary(context, *postgres, made.release));
+    }
+    return cli::app::ExitCode::kDone;
+  }
+
+  // A release keeps a choice that is banned: it is served where the ban ends.
+  static absl::Status WarnOfBanned(cli::app::Context& context, db::postgres::Connection& postgres,
+                                   int64_t before, int64_t made) {
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> bans,
+                     db::fleet::ListFleetBans(postgres));
+    if (bans.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const db::fleet::FleetDiff diff,
+                     db::fleet::DiffFleetReleases(postgres, before, made, kMostChanges));
+    SayBanned(context, db::fleet::ReadableBans(bans), diff.changes);
+    return absl::OkStatus();
+  }
+
+  // The share is of a draw: of a few nodes it may be none.
+  static absl::Status WarnOfNoCanary(cli::app::Context& context, db::postgres::Connection& postgres,
+                                     const Release& canary) {
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
+                     db::fleet::ListNodes(postgres));
+    const bool taken = std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+      return TakesCanary(node.name, canary.number, canary.canary_permille);
+    });
+    if (taken) return absl::OkStatus();
+    context.Say(absl::StrCat("warning: none of ", nodes.size(),
+                             " nodes is drawn for this canary: promote again with a greater "
+                             "--canary"));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Withdraw(cli::app::Context& context) const {
+    if (problems_.empty() != every_problem_) {
+      return absl::InvalidArgumentError("PROBLEM or --every-problem: one of them is required");
+    }
+    std::set<std::string> texts;
+    for (const std::string& text : problems_) {
+      ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(text));
+      texts.insert(problem.ToText());
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::string environment,
+                     db::fleet::ResolveFleetEnvironment(*postgres, environment_));
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+                     db::fleet::WithdrawFleetChoices(*postgres, decision_.author, decision_.reason,
+                                                     environment, {texts.begin(), texts.end()}));
+    return PrintMade(context, made);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> RollBack(cli::app::Context& context) const {
+    if (target_ < 0) return absl::InvalidArgumentError("RELEASE: must be a number from 1");
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(
+        const db::fleet::FleetRollback back,
+        db::fleet::RollBackFleetRelease(*postgres, decision_.author, decision_.reason, target_));
+    PrintMade(context, back.made);
+    if (back.kept_count > 0) {
+      context.Say(absl::StrCat(back.kept_count,
+                               " problems keep their first choice, which came after release ",
+                               back.made.release.restores, "; `release withdraw` takes them away"));
+    }
+    if (back.returned_count > 0) {
+      context.Say(absl::StrCat("warning: ", back.returned_count,
+                               " choices that were withdrawn are served again; `release withdraw` "
+                               "takes them away"));
+    }
+    return cli::app::ExitCode::kDone;
+  }
+
+  CLI::App* diff_ = nullptr;
+  CLI::App* promote_ = nullptr;
+  CLI::App* rollback_ = nullptr;
+  CLI::App* withdraw_ = nullptr;
+  DecisionArgs decision_;
+  db::fleet::PromotionScope scope_;
+  int64_t from_ = -1;
+  int64_t to_ = -1;
+  int64_t target_ = 0;
+  std::string canary_;
+  std::string min_evidence_ = "measured";
+  std::vector<std::string> problems_;
+  std::string environment_;
+  bool every_problem_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<cli::app::Command> NewFleetReleaseCommand(const PostgresFlags& flags) {
+  return std::make_unique<FleetReleaseCommand>(flags);
+}
+
+}  // namespace convtune::fleet

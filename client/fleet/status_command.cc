@@ -1,0 +1,136 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/output/units.h"
+#include "client/fleet/commands.h"
+#include "db/fleet/nodes.h"
+#include "db/fleet/releases.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::fleet {
+namespace {
+
+// An agent writes a heartbeat every ten seconds, unless --refresh says otherwise.
+constexpr absl::Duration kSilent = absl::Minutes(1);
+
+// "5", and how what the node has differs from it.
+std::string ReleaseOf(const db::fleet::NodeStatus& node) {
+  std::string text = absl::StrCat(node.last.release);
+  if (node.last.release_missing > 0) absl::StrAppend(&text, " -", node.last.release_missing);
+  if (node.last.release_extra > 0) absl::StrAppend(&text, " +", node.last.release_extra);
+  return text;
+}
+
+cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
+  const auto age = [](absl::Duration time, const std::string& shown) {
+    return cli::output::Value(absl::ToDoubleSeconds(time)).Shown(shown);
+  };
+  const absl::Duration offset = absl::AbsDuration(node.clock_offset);
+  return {{"name", "NODE", node.name},
+          {"silent_seconds", "SEEN",
+           age(node.silence, absl::StrCat(node.silence > kSilent ? "silent " : "",
+                                          cli::output::FormatAge(node.silence)))},
+          {"release", "RELEASE", cli::output::Value(node.last.release).Shown(ReleaseOf(node))},
+          {"release_missing", "", node.last.release_missing},
+          {"release_extra", "", node.last.release_extra},
+          {"outbox_depth", "OUTBOX", node.last.outbox_depth},
+          {"outbox_lag_seconds", "LAG",
+           age(node.last.outbox_lag,
+               node.last.outbox_depth == 0 ? "-" : cli::output::FormatAge(node.last.outbox_lag))},
+          {"outbox_dropped", "DROPPED", node.last.outbox_dropped},
+          {"tuning_count", "TUNINGS", node.last.tuning_count},
+          {"clock_offset_seconds", "", absl::ToDoubleSeconds(node.clock_offset)},
+          {"", "CLOCK",
+           offset < absl::Seconds(1)
+               ? "ok"
+               : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
+                              cli::output::FormatAge(offset))},
+          {"", "VERSION", absl::StrCat(node.last.daemon_version, "/", node.last.agent_version)},
+          {"agent_version", "", node.last.agent_version},
+          {"daemon_version", "", node.last.daemon_version},
+          {"devices", "DEVICES", node.devices},
+          {"unapplied_pins", "", node.last.unapplied_pins},
+          {"pin_error", "", node.last.pin_error},
+          {"unapplied_bans", "", node.last.unapplied_bans},
+          {"ban_error", "", node.last.ban_error},
+          {"last_error", "", node.last.last_error},
+          {"", "ERROR",
+           !node.last.last_error.empty()  ? node.last.last_error
+           : !node.last.ban_error.empty() ? node.last.ban_error
+                                          : node.last.pin_error}};
+}
+
+class StatusCommand final : public FleetCommand {
+ public:
+  using FleetCommand::FleetCommand;
+  void Register(CLI::App& root) override {
+    AddVerb(root, "status", "nodes, lag, versions, releases and the queue", cli::app::Rows::kYes);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const db::fleet::FleetCountsStatus counts, db::fleet::CountFleet(*postgres));
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
+                     db::fleet::ListNodes(*postgres));
+    ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
+    ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting, db::fleet::DiffPooled(*postgres, {}, 1));
+    const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
+    const int64_t canary = served.canary() != nullptr ? served.canary()->number : 0;
+    context.PrintJson({{"promoted", promoted},
+                       {"canary", canary},
+                       {"waiting_changes", waiting.change_count},
+                       {"lesser_evidence_changes", waiting.lesser_count},
+                       {"environments", counts.environments},
+                       {"problems", counts.problems},
+                       {"evidence", counts.evidence},
+                       {"pooled", counts.pooled},
+                       {"waiting_to_pool", counts.waiting_to_pool},
+                       {"tasks_queued", counts.tasks_queued},
+                       {"tasks_leased", counts.tasks_leased},
+                       {"tasks_dead", counts.tasks_dead},
+                       {"pins", counts.pins},
+                       {"bans", counts.bans},
+                       {"nodes", cli::output::JsonRows(nodes, NodeFields)}});
+    context.PrintRows(nodes, NodeFields);
+    if (context.format() != cli::app::Format::kTable) return cli::app::ExitCode::kDone;
+    int64_t without_pin = 0;
+    int64_t without_ban = 0;
+    int64_t silent = 0;
+    for (const db::fleet::NodeStatus& node : nodes) {
+      without_pin += node.last.unapplied_pins > 0 ? 1 : 0;
+      without_ban += node.last.unapplied_bans > 0 ? 1 : 0;
+      silent += node.silence > kSilent ? 1 : 0;
+    }
+    std::ostream& out = context.io().out;
+    out << nodes.size() << " nodes";
+    if (silent > 0) out << ", " << silent << " silent";
+    out << "; fleet release " << promoted;
+    if (canary != 0) out << ", canary " << canary;
+    out << "; " << waiting.change_count << " changes wait for a promotion";
+    if (waiting.lesser_count > 0) {
+      out << ", and "
+          << db::fleet::LesserEvidence(waiting.lesser_count,
+                                       db::fleet::PromotionScope().min_evidence);
+    }
+    out << "; " << counts.pins << " pins";
+    if (without_pin > 0) out << ", not applied on " << without_pin << " nodes";
+    out << "; " << counts.bans << " bans";
+    if (without_ban > 0) out << ", not applied on " << without_ban << " nodes";
+    out << '\n'
+        << counts.evidence << " tunings of " << counts.problems << " problems in "
+        << counts.environments << " environments, " << counts.pooled << " pooled, "
+        << counts.waiting_to_pool << " to be\n"
+        << "queue: " << counts.tasks_queued << " waiting, " << counts.tasks_leased
+        << " being tuned, " << counts.tasks_dead << " dead\n";
+    return cli::app::ExitCode::kDone;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<cli::app::Command> NewStatusCommand(const PostgresFlags& flags) {
+  return std::make_unique<StatusCommand>(flags);
+}
+
+}  // namespace convtune::fleet

@@ -1,0 +1,105 @@
+#include "client/cpp/snapshot_answers.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "db/snapshot/snapshot_writer.h"
+#include "tests/unit/rule_cases.h"
+
+namespace convtune::client {
+namespace {
+
+constexpr char kEnvironment[] = "a,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
+constexpr char kProblem[] = "fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
+
+Evidence EvidenceOf(const std::string& name) {
+  return static_cast<Evidence>(ParseEvidence(name).value());
+}
+
+// Of the table's column.
+Constraints Asked(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '=');
+  const std::string& name = parts[0];
+  const std::string value = parts.size() > 1 ? parts[1] : "";
+  int64_t number = 0;
+  const bool is_number = absl::SimpleAtoi(value, &number);
+  Constraints asked;
+  if (name == "api") {
+    asked.api = value == "graph" ? Api::kGraph : Api::kLegacy;
+  } else if (name == "deterministic") {
+    asked.deterministic = true;
+  } else if (name == "launch") {
+    asked.launch = LaunchMode::kGraphCapture;
+  } else if (name == "cache_state") {
+    asked.cache_state = CacheState::kCold;
+  } else if (name == "min_evidence") {
+    asked.min_evidence = EvidenceOf(value);
+  } else if (name == "max_workspace_bytes") {
+    asked.max_workspace_bytes = number;
+  } else if (name == "max_error") {
+    asked.max_error = static_cast<double>(number);
+  } else if (name == "max_age") {
+    asked.max_age = std::chrono::seconds(number);
+  } else {
+    EXPECT_EQ(text, "-");
+  }
+  EXPECT_EQ(is_number, absl::StartsWith(name, "max_")) << text;
+  return asked;
+}
+
+std::string Outcome(const Result& result) {
+  if (result.found) return result.winner.text;
+  switch (result.miss) {
+    case MissReason::kInsufficientEvidence:
+      return "insufficient_evidence";
+    case MissReason::kNoCandidate:
+      return "no_candidate";
+    case MissReason::kTooOld:
+      return "too_old";
+    default:
+      return "another miss";
+  }
+}
+
+convtune::Candidate CandidateOf(const std::string& id, double us, int64_t workspace,
+                                uint32_t notes) {
+  convtune::Candidate candidate;
+  candidate.id = ParseCandidateId(id).value();
+  candidate.median_us = us;
+  candidate.workspace_bytes = workspace;
+  candidate.numerical_notes = notes;
+  return candidate;
+}
+
+TEST(SnapshotAnswers, AnswersWhatTheTableSays) {
+  const std::string folder = ::testing::TempDir() + "snapshot_answers_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  for (const std::vector<std::string>& row : RuleCases("snapshot_answers.txt")) {
+    ASSERT_EQ(row.size(), 4U);
+    snapshot::SnapshotChoice choice(ConvProblem::Parse(kProblem).value());
+    choice.candidates = {
+        CandidateOf("graph:eng5,k2=1", 10, 4096, NoteBit(NumericalNote::kNondeterministic)),
+        CandidateOf("graph:eng7", 12, 0, 0), CandidateOf("legacy:algo1,math1", 9, 64, 0)};
+    choice.evidence = ParseEvidence(row[0]).value();
+    choice.pinned = row[1] == "yes";
+    snapshot::SnapshotWriter writer({});
+    const auto environment = convtune::Environment::Parse(kEnvironment);
+    ASSERT_TRUE(writer.Add(*environment, snapshot::Channel::kStable, choice).ok());
+    ASSERT_TRUE(writer.Write(folder + "/current.snapshot").ok());
+    const auto answers = SnapshotAnswers::Open(folder);
+    ASSERT_TRUE(answers.ok()) << answers.status();
+    const auto part = (*answers)->Choose("", {});
+    ASSERT_TRUE(part.ok()) << part.status();
+    EXPECT_EQ(Outcome((*answers)->Find(**part, kProblem, Asked(row[2]))), row[3])
+        << row[0] << " " << row[1] << " " << row[2];
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace convtune::client

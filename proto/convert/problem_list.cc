@@ -7,7 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -165,6 +167,10 @@ class ListReader {
       const bool is_header = names && std::any_of(names->begin(), names->end(), IsProblemColumn);
       form_ = is_header ? Form::kCsv : Form::kLines;
       if (is_header) return ReadHeader(*names);
+      if (names && IsTableOfSizes(*names)) {
+        Fail("header: a table must have the column problem, with problems in the text form");
+        return false;
+      }
     }
     form_ == Form::kCsv ? ReadRow(text) : ReadLineOfProblems(text);
     return true;
@@ -172,9 +178,17 @@ class ListReader {
 
   static bool IsProblemColumn(const std::string& name) { return LowerCase(name) == "problem"; }
 
+  // A column for each size, as other programs write.
+  static bool IsTableOfSizes(const std::vector<std::string>& names) {
+    constexpr std::string_view kSizes[] = {"n", "c", "h", "w", "k"};
+    return std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+             return std::count(std::begin(kSizes), std::end(kSizes), LowerCase(name)) > 0;
+           }) >= 3;
+  }
+
   // False if the header is wrong.
   bool ReadHeader(const std::vector<std::string>& names) {
-    csv_.size = names.size();
+    csv_.names = names;
     std::string ignored;
     for (size_t i = 0; i < names.size(); ++i) {
       const std::string name = LowerCase(names[i]);
@@ -201,16 +215,16 @@ class ListReader {
   void ReadRow(std::string_view text) {
     const std::optional<std::vector<std::string>> fields = SplitCsvLine(text);
     if (!fields) return Fail("row: a quoted field must be closed and end at a comma");
-    if (fields->size() != csv_.size) {
-      return Fail(
-          Concat("row: must have ", csv_.size, " columns as the header, has ", fields->size()));
+    if (fields->size() != csv_.names.size()) {
+      return Fail(Concat("row: must have ", csv_.names.size(), " columns as the header, has ",
+                         fields->size()));
     }
     int64_t count = 1;
     if (const std::string given = csv_.count ? (*fields)[*csv_.count] : ""; !given.empty()) {
       const NumberError error = ReadInt64(given, &count);
-      if (error != NumberError::kNone)
-        return Fail(Concat("column count: ", NumberRule(error, given)));
-      if (count < 1) return Fail(Concat("column count: must be at least 1, is ", count));
+      const std::string column = Concat("column ", Excerpt(csv_.names[*csv_.count]), ": ");
+      if (error != NumberError::kNone) return Fail(Concat(column, NumberRule(error, given)));
+      if (count < 1) return Fail(Concat(column, "must be at least 1, is ", count));
     }
     std::vector<Violation> violations;
     AddProblems(ParseProblemTokens((*fields)[*csv_.problem], &violations), &violations, count,
@@ -219,8 +233,13 @@ class ListReader {
   }
 
   // Says which field of the line has bytes that are not text.
-  static std::string BadBytes(std::string_view text) {
-    const std::vector<std::string_view> fields = Split(text, ',');
+  std::string BadBytes(std::string_view text) const {
+    std::vector<std::string> fields;
+    if (const auto row = form_ == Form::kCsv ? SplitCsvLine(text) : std::nullopt) {
+      fields = *row;
+    } else {
+      for (const std::string_view field : Split(text, ',')) fields.emplace_back(field);
+    }
     for (size_t i = 0; i < fields.size(); ++i) {
       const bool utf8 = IsValidUtf8(fields[i]);
       if (utf8 && !HasControlCharacter(fields[i])) continue;
@@ -276,7 +295,7 @@ class ListReader {
   ProblemList list_;
   // Places of the columns in a row.
   struct {
-    size_t size = 0;
+    std::vector<std::string> names;
     std::optional<size_t> problem, count, environment;
   } csv_;
   Form form_ = Form::kUnknown;

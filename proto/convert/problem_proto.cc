@@ -1,5 +1,6 @@
 #include "proto/convert/problem_proto.h"
 
+#include <set>
 #include <string>
 #include <utility>
 
@@ -85,13 +86,16 @@ std::optional<ConvProblem> ProblemFromProto(const v1::ConvProblem& proto, std::s
                                             std::vector<Violation>* violations) {
   const size_t before = violations->size();
   ConvProblemSpec spec = SpecFromProto(proto, prefix, violations);
-  if (violations->size() != before) return std::nullopt;
+  std::set<std::string> unread;
+  for (size_t i = before; i < violations->size(); ++i) unread.insert((*violations)[i].field);
   std::vector<Violation> broken;
   std::optional<ConvProblem> problem = ConvProblem::Create(std::move(spec), &broken);
   for (Violation& violation : broken) {
-    violations->push_back({Path(prefix, violation.field), std::move(violation.rule)});
+    violation.field = Path(prefix, violation.field);
+    // What could not be read is not also missing.
+    if (!unread.contains(violation.field)) violations->push_back(std::move(violation));
   }
-  return problem;
+  return violations->size() == before ? std::move(problem) : std::nullopt;
 }
 
 std::optional<ConvProblem> ProblemFromProto(const v1::ProblemSpec& proto, std::string_view prefix,

@@ -17,8 +17,7 @@ namespace convtune {
 ConvProblemSpec SpecFromProto(const v1::ConvProblem& proto, std::string_view prefix,
                               std::vector<Violation>* violations);
 
-// The problem, or nullopt and at least one violation. `prefix` as above. While an enum number is
-// not known, the problem that the other fields make is not judged.
+// The problem, or nullopt and at least one violation. `prefix` as above.
 std::optional<ConvProblem> ProblemFromProto(const v1::ConvProblem& proto, std::string_view prefix,
                                             std::vector<Violation>* violations);
 

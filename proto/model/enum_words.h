@@ -7,8 +7,8 @@
 
 namespace convtune {
 
-// OPERATION_BWD_DATA as "bwd_data", with `between` for the underscores; "" for a number that the
-// enumeration has not.
+// OPERATION_BWD_DATA as "bwd_data", with `between` for the underscores; "" for a number that is
+// not in the enumeration.
 std::string EnumWord(const google::protobuf::EnumDescriptor& type, int number, char between = '_');
 
 }  // namespace convtune

@@ -41,7 +41,8 @@ enum class NumberError { kNone, kNotANumber, kOverflow };
 // Reads a plain decimal: an optional '-' and digits, nothing else.
 NumberError ReadInt64(std::string_view text, int64_t* value);
 
-// The numbers of a version of any length, "580.65.06", up to what is none.
+// The numbers of a version such as "580.65.06"; stops at the first part that does not begin with a
+// number.
 std::vector<int> VersionNumbers(std::string_view version);
 
 // Says why ReadInt64 refused `text`, for a message: "\"1e3\" is not a whole number".

@@ -23,6 +23,7 @@ struct Running {
   std::unique_ptr<supervisor::WorkerProcess> process;
   supervisor::StartTimeout timeout;
   ChildOutput* output;
+  bool at_end = false;  // its output is closed; it may live on
 };
 
 // False once all was read.
@@ -35,19 +36,17 @@ bool ReadSome(int fd, std::string* text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
-// Of a program that has closed its output.
-absl::Status EndOf(supervisor::WorkerProcess* process) {
-  const supervisor::WorkerExit end = process->Wait();
-  return end.success ? absl::OkStatus()
-                     : absl::InternalError(absl::StrCat("it ended with ", end.description));
-}
-
 // True if the program has ended or is not waited for any more.
 bool IsOver(bool readable, bool stopped, Running* one) {
   ChildOutput* output = one->output;
-  if (readable && !ReadSome(one->process->fd(), &output->text)) {
-    output->status = EndOf(one->process.get());
-    return true;
+  if (readable && !one->at_end) one->at_end = !ReadSome(one->process->fd(), &output->text);
+  if (one->at_end) {
+    if (const auto end = one->process->Poll()) {
+      if (!end->success) {
+        output->status = absl::InternalError(absl::StrCat("it ended with ", end->description));
+      }
+      return true;
+    }
   }
   one->timeout.Saw(supervisor::WorkDone(one->process->pid()) + output->text.size(), absl::Now());
   if (stopped) {
@@ -68,11 +67,14 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
   for (size_t i = 0; i < commands.size(); ++i) {
     auto process = supervisor::WorkerProcess::StartPrinting(commands[i]);
     outputs[i].status = process.status();
-    if (process.ok()) running.push_back({*std::move(process), {limits, absl::Now()}, &outputs[i]});
+    if (process.ok())
+      running.push_back({*std::move(process), {limits, absl::Now()}, &outputs[i], false});
   }
   while (!running.empty()) {
     std::vector<pollfd> polled;
-    for (const Running& one : running) polled.push_back({one.process->fd(), POLLIN, 0});
+    for (const Running& one : running) {
+      polled.push_back({one.at_end ? -1 : one.process->fd(), POLLIN, 0});
+    }
     poll(polled.data(), polled.size(), kPollMs);
     const bool stopped = stop();
     size_t i = 0;

@@ -149,9 +149,13 @@ bool GpuAppeared(const Flags& flags, StopSignals* signals) {
 // whether all have, until the listener is taken away. Liveness and readiness have nothing to do
 // with it: what is known is answered without a device.
 void ReportHealth(devices::GpuHealth* gpus, rpc::Server* server) {
-  server->SetServing("devices", true);
+  std::set<std::string> known;
+  for (const devices::GpuStatus& gpu : gpus->List()) {
+    if (!gpu.lost.empty()) known.insert(gpu.device);
+  }
+  server->SetServing("devices", known.empty());
   gpus->SetListener(
-      [server, lost = std::set<std::string>()](const std::string& device, bool is_lost) mutable {
+      [server, lost = std::move(known)](const std::string& device, bool is_lost) mutable {
         if (is_lost) {
           lost.insert(device);
         } else {

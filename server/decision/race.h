@@ -81,7 +81,7 @@ class Race {
   RaceStep Next();
 
   int rounds() const { return rounds_; }
-  // The number behind that of the last step's last round.
+  // One more than the number of the last step's last round.
   int end_round() const { return rounds_ + step_rounds_; }
   // The numbers of the last step's runners that did not leave.
   const std::vector<size_t>& runners() const { return runners_; }

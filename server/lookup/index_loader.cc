@@ -20,7 +20,7 @@ namespace {
 constexpr absl::Duration kWorthSaying = absl::Seconds(1);
 // Reading rows is one thread's; more helpers than these would wait for it.
 constexpr unsigned kMostHelpers = 3;
-constexpr size_t kBatch = 1024;
+constexpr size_t kBatch = 256;
 
 // Helpers put batches of rows that one thread reads where they belong, on the other cores. Not
 // thread-safe.
@@ -49,6 +49,7 @@ class Helpers {
 
  private:
   void Start() {
+    if (batch_.empty()) return;
     auto batch = std::make_shared<const Batch>(std::exchange(batch_, {}));
     const auto put = [this, batch] {
       for (const db::StoredTuning& row : *batch) put_(row);

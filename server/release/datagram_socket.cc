@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<DatagramSocket>> DatagramSocket::Create(Options o
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return SocketError(path, "making the socket");
+  ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
   struct stat there {};
   if (lstat(path.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode)) {
@@ -52,7 +53,6 @@ absl::StatusOr<std::unique_ptr<DatagramSocket>> DatagramSocket::Create(Options o
   if (chmod(path.c_str(), options.open_to_all ? 0666 : 0660) != 0) {
     return SocketError(path, "setting the socket's mode");
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
   return std::unique_ptr<DatagramSocket>(
       new DatagramSocket(std::move(options), std::move(socket), std::move(stop)));
 }

@@ -152,10 +152,13 @@ absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input,
                                                const std::string& path) {
   Builder builder(input);
   SnapshotContents contents;
+  // Copied, since the releases are locked meanwhile, and programs' reports wait for them.
+  std::vector<Portfolio> stable, canary;
   ASSIGN_OR_RETURN(contents.served,
-                   input.releases->ForEachServed(
-                       [&](const Portfolio& p) { builder.Add(snapshot::Channel::kStable, p); },
-                       [&](const Portfolio& p) { builder.Add(snapshot::Channel::kCanary, p); }));
+                   input.releases->ForEachServed([&](const Portfolio& p) { stable.push_back(p); },
+                                                 [&](const Portfolio& p) { canary.push_back(p); }));
+  for (const Portfolio& portfolio : stable) builder.Add(snapshot::Channel::kStable, portfolio);
+  for (const Portfolio& portfolio : canary) builder.Add(snapshot::Channel::kCanary, portfolio);
   builder.AddPinsAlone();
   RETURN_IF_ERROR(builder.Finish(path, &contents));
   return contents;

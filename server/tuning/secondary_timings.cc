@@ -1,6 +1,7 @@
 #include "server/tuning/secondary_timings.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "absl/time/clock.h"
@@ -72,6 +73,7 @@ class Takes {
       }
       return;
     }
+    if (!std::isfinite(sample.sm_clock_mhz())) return;
     const std::optional<decision::RunSample> run = ReadSample(sample);
     if (!run || sample.round() < 0 || sample.round() >= kRounds) return;
     series_[number][static_cast<size_t>(sample.round())] = *run;

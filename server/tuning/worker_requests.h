@@ -1,5 +1,5 @@
-// What is asked of a worker, and what it says, with everything out of it that cannot be.
-// Plain functions.
+// Functions that build requests to a worker, and read its replies, leaving out values that are
+// impossible.
 #pragma once
 
 #include <cstdint>

@@ -248,9 +248,11 @@ absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Se
 
 absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& send) {
   const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
-  std::string error = CheckIndexes(request.indexes(), true);
-  if (error.empty()) error = Begin(request.indexes());
+  const std::string error = CheckIndexes(request.indexes(), true);
   if (!error.empty()) return Finish(send, false, error);
+  if (const absl::Status begun = Begin(request.indexes()); !begun.ok()) {
+    return Finish(send, false, std::string(begun.message()));
+  }
   const auto check = [&](int index, Listed* listed) -> absl::StatusOr<bool> {
     const absl::StatusOr<worker::v1::Checked> result = problem_->Check(listed->id);
     const bool failed = Failed(result.status());
@@ -270,14 +272,15 @@ absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& 
 
 absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Send& send) {
   const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
-  std::string error = CheckIndexes(request.indexes(), true);
+  const std::string error = CheckIndexes(request.indexes(), true);
   if (!error.empty()) return Finish(send, false, error);
   const std::optional<RunMode> mode = ModeOf(request);
   if (!mode.has_value()) {
     return Finish(send, false, "launch, cache_state: must be numbers of their enumerations");
   }
-  error = Begin(request.indexes());
-  if (!error.empty()) return Finish(send, false, error);
+  if (const absl::Status begun = Begin(request.indexes()); !begun.ok()) {
+    return Finish(send, false, std::string(begun.message()));
+  }
   const ConditionsLook before = backend_->LookAtConditions();
   RETURN_IF_ERROR(SendConditions(before, send));
   ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(request, *mode, deadline, send));
@@ -325,11 +328,12 @@ absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, cons
   return false;
 }
 
-std::string Session::Begin(const google::protobuf::RepeatedField<int>& indexes) {
+absl::Status Session::Begin(const google::protobuf::RepeatedField<int>& indexes) {
   std::vector<CandidateId> ids;
   for (const int index : indexes) ids.push_back(candidates_[static_cast<size_t>(index)].id);
   const absl::Status begun = problem_->BeginMeasure(ids);
-  return Failed(begun) ? std::string(begun.message()) : "";
+  Failed(begun);
+  return begun;
 }
 
 bool Session::Failed(const absl::Status& status) {

@@ -53,7 +53,7 @@ class Session {
   absl::StatusOr<bool> RunRounds(const worker::v1::Measure& request, const RunMode& mode,
                                  absl::Time deadline, const Send& send);
   // BackendProblem::BeginMeasure of these; a reason for people if it fails, else empty.
-  std::string Begin(const google::protobuf::RepeatedField<int>& indexes);
+  absl::Status Begin(const google::protobuf::RepeatedField<int>& indexes);
   // Where every failure of the backend comes by before it is reported.
   bool Failed(const absl::Status& status);
   // Adds what there is to say of the problem's runs.

@@ -18,7 +18,7 @@ ROUNDS = 7
 
 
 def problem_text(row):
-    kept = [part for part in row["problem"].split(",") if part not in ("nchw", "nhwc", "f16")]
+    kept = [part for part in row["problem"].split(",") if part not in ("nchw", "nhwc", "f16", "i8")]
     return re.sub("x=[0-9]+x", f"x={BATCH}x", ",".join(kept), count=1) + ",nhwc,f16"
 
 

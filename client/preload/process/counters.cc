@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace convtune::preload::process {
@@ -53,16 +52,20 @@ void Append(const char* pattern, const char* line, size_t size) {
 // The process's name as the kernel has it, without what JSON would have to quote.
 struct ProcessName {
   ProcessName() {
-    if (prctl(PR_GET_NAME, text) != 0) {
-      text[0] = '\0';
+    // Not the calling thread's, which prctl gives.
+    const int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    const ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) {
+      close(fd);
     }
+    text[size > 0 ? size - 1 : 0] = '\0';  // in the place of the line's end
     for (char* c = text; *c != '\0'; ++c) {
       if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\') {
         *c = '?';
       }
     }
   }
-  char text[16] = {};
+  char text[32] = {};
 };
 
 }  // namespace

@@ -96,19 +96,24 @@ bool AskDriver(const Driver& driver, int device, snapshot::EnvironmentKey* key) 
   return snapshot::SetModelSlug(name, strlen(name), key) && SetLibrary(key);
 }
 
+// A device that cannot be identified is not asked again.
+struct KnownDevice {
+  bool identified;
+  snapshot::EnvironmentKey key;
+};
 constexpr int kMaxDevices = 64;
-constinit Once<snapshot::EnvironmentKey> devices[kMaxDevices];
+constinit Once<KnownDevice> devices[kMaxDevices];
 
 bool Remembered(const Driver& driver, int device, snapshot::EnvironmentKey* environment) {
   if (device < 0 || device >= kMaxDevices) {
     return false;
   }
-  const snapshot::EnvironmentKey* known = devices[device].Get(
-      [&](snapshot::EnvironmentKey* found) { return AskDriver(driver, device, found); });
-  if (known != nullptr) {
-    *environment = *known;
-  }
-  return known != nullptr;
+  const KnownDevice* known = devices[device].Get([&](KnownDevice* found) {
+    found->identified = AskDriver(driver, device, &found->key);
+    return true;
+  });
+  *environment = known->key;
+  return known->identified;
 }
 
 // A place in a text whose end is known.

@@ -94,7 +94,7 @@ def problems(
     choices = _choices_of_dims(name, dims)
     _check_batch_sizes(name, batch_sizes)
     try:  # what is wrong with these is so for every node
-        Problem("fwd", *[(1, 1, 1, 1)] * 2, *[(0, 0)] * 2, *[(1, 1)] * 2, dtype=dtype or "f32", layout=layout)
+        Problem("fwd", (1, 1, 1, 1), (1, 1, 1, 1), (0, 0), (0, 0), (1, 1), (1, 1), dtype=dtype or "f32", layout=layout)
     except ValueError as error:
         raise ModelError(f"{name}: {error}") from None
     loaded = _load(model, name)
@@ -102,12 +102,13 @@ def problems(
     for chosen in choices:
         reader.check_dims(chosen)
     workload = Workload()
+    left_out: set[str] = set()
     first = True
     for chosen, batch in itertools.product(choices, [None] if batch_sizes is None else batch_sizes):
         found, notices = reader.read(batch, chosen)
         known = {text.split(": left out, ")[0] for text in workload.notices}
         workload.notices += [text for text in notices.texts if text.split(": left out, ")[0] not in known]
-        workload.left_out = max(workload.left_out, notices.left_out)
+        left_out |= notices.left_out
         if first:
             if batch is None and reader.has_open_batch(chosen):
                 workload.notices.append(
@@ -121,6 +122,7 @@ def problems(
                 workload.add(problem)
             for operation in _backward(one.problem.operation) if backward else ():
                 workload.add(_in_runtimes_rank(dataclasses.replace(one.problem, operation=operation), runtime))
+    workload.left_out = len(left_out)
     if not workload:
         workload.notices.append(workload.nothing_to_tune(name))
     return workload
@@ -383,12 +385,12 @@ class _Notices:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self.left_out = 0
+        self.left_out: set[str] = set()  # where
         self.dequantized: list[str] = []  # where they are
 
     def leave_out(self, where: str, why: str) -> None:
         self.texts.append(f"{where}: left out, {why}")
-        self.left_out += 1
+        self.left_out.add(where)
 
     def add_dequantized(self) -> None:
         if self.dequantized:

@@ -66,7 +66,7 @@ class ReleaseHistory {
   int64_t Before(const Release& release) const;
 
  private:
-  // A promoted one behind all.
+  // A new release, promoted, with the number after the last one's.
   Release Next(const ReleaseDecision& decision) const;
   // The release whose choices `release` has: itself, unless it restores another.
   const Release& Origin(const Release& release) const;

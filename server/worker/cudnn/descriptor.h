@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/owned.h"
 
@@ -70,7 +71,10 @@ class Descriptor {
   absl::StatusOr<T> Get(cudnnBackendAttributeName_t name) const {
     T value = {};
     ASSIGN_OR_RETURN(const int64_t count, GetElements(name, TypeOf(&value), 1, &value));
-    if (std::is_enum_v<T> && count != 1) return absl::InternalError("an attribute without a value");
+    if (std::is_enum_v<T> && count != 1) {
+      return absl::InternalError(
+          absl::StrCat("attribute ", static_cast<int>(name), " has no value"));
+    }
     return value;
   }
   // All of an attribute that is made of enumerators.

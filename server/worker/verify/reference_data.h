@@ -57,7 +57,7 @@ class ReferenceData {
   std::vector<ReferenceElement> reference_;
   std::atomic<bool> stop_ = false;
   std::shared_future<void> inputs_made_;
-  std::future<void> all_made_;
+  std::shared_future<void> all_made_;
 };
 
 }  // namespace convtune::worker::verify

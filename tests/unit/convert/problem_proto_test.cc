@@ -26,6 +26,17 @@ std::vector<Violation> Broken(const v1::ConvProblem& proto, std::string_view pre
   return violations;
 }
 
+TEST(ProblemProtoTest, AnUnknownNumberHidesNoOtherViolation) {
+  v1::ConvProblem proto = Valid();
+  proto.set_data_type(static_cast<v1::DataType>(99));
+  proto.set_strides(0, -1);
+  std::vector<Violation> violations;
+  EXPECT_FALSE(ProblemFromProto(proto, "", &violations));
+  std::vector<std::string> fields;
+  for (const Violation& violation : violations) fields.push_back(violation.field);
+  EXPECT_THAT(fields, testing::ElementsAre("data_type", "strides[0]"));
+}
+
 TEST(ProblemProtoTest, ReadsEveryForm) {
   for (const char* text :
        {"fwd,x=8x16x9x9,w=32x16x3x3", "bwd_data,x=8x16x9x9,w=32x8x3x3,groups=2,nhwc,bf16,out=f32",

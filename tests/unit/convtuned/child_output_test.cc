@@ -26,6 +26,14 @@ TEST(RunPrograms, SaysWhichSignalEndedOne) {
   EXPECT_THAT(std::string(outputs[0].status.message()), testing::HasSubstr("signal 11"));
 }
 
+TEST(RunPrograms, WaitsForOneThatClosesItsOutputFirst) {
+  const auto outputs =
+      RunPrograms({Shell("echo a; exec >&-; sleep 7"), Shell("echo b")}, kLong, Never);
+  EXPECT_TRUE(outputs[0].status.ok()) << outputs[0].status;
+  EXPECT_EQ(outputs[0].text, "a\n");
+  EXPECT_EQ(outputs[1].text, "b\n");
+}
+
 TEST(RunPrograms, MissingProgramIsNotFound) {
   const auto outputs = RunPrograms({{"/no/such/program"}}, kLong, Never);
   EXPECT_EQ(outputs[0].status.code(), absl::StatusCode::kNotFound);

@@ -46,12 +46,17 @@ TEST(EnumsTest, EveryNoteHasAName) {
 
 // They are in text forms that files have.
 TEST(EnumsTest, WordsAreWhatFilesHave) {
-  EXPECT_EQ(Name(Operation::kBwdFilter), "bwd_filter");
-  EXPECT_EQ(Name(DataType::kE4M3), "e4m3");
-  EXPECT_EQ(Name(DataType::kBF16), "bf16");
-  EXPECT_EQ(Name(TensorLayout::kNhwc), "nhwc");
-  EXPECT_EQ(Name(EpilogueOp::kRelu), "relu");
-  EXPECT_EQ(Name(LibraryConfiguration::kGraphJitOnly), "graph_jit_only");
+  const auto words = []<typename T>(T, int count) {
+    std::string all;
+    for (int i = 1; i <= count; ++i)
+      all += (i > 1 ? " " : "") + std::string(Name(static_cast<T>(i)));
+    return all;
+  };
+  EXPECT_EQ(words(Operation::kFwd, 3), "fwd bwd_data bwd_filter");
+  EXPECT_EQ(words(DataType::kF64, 8), "f64 f32 f16 bf16 i8 i32 e4m3 e5m2");
+  EXPECT_EQ(words(TensorLayout::kNchw, 3), "nchw nhwc strided");
+  EXPECT_EQ(words(EpilogueOp::kAdd, 3), "add bias relu");
+  EXPECT_EQ(words(LibraryConfiguration::kFull, 2), "full graph_jit_only");
   EXPECT_EQ(Name(LibraryConfiguration::kUnknown), "unknown");
   EXPECT_EQ(Name(Evidence::kNone), "none");
   EXPECT_EQ(Name(NumericalNote::kWinogradTile13x13), "winograd_tile_13x13");

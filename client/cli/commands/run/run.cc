@@ -93,6 +93,8 @@ class RunCommand final : public app::Command {
                     "~/.local/state/convtune/snapshot and /var/lib/convtune/snapshot")
         ->type_name("DIR");
     app->add_option("--library", library_, "the library libconvtune_preload.so")->type_name("FILE");
+    // LD_AUDIT, which programs that look cuDNN up needed before.
+    app->add_flag("--audit")->group("");
     app->add_flag("--quiet", quiet_, "say nothing at the end");
     app->add_option("command", command_, "the program and its arguments, behind --")
         ->type_name("PROGRAM...")

@@ -336,7 +336,7 @@ def _autocast_may_be_lost(x: Any) -> bool:
     if x.device.type == "cuda" and torch.cuda.is_available():
         return False
     torch.autocast_increment_nesting()
-    return torch.autocast_decrement_nesting() > 0
+    return bool(torch.autocast_decrement_nesting() > 0)
 
 
 def _is_channels_last(tensor: Any) -> bool:
@@ -353,7 +353,7 @@ def _is_channels_last(tensor: Any) -> bool:
 
 def _runs_channels_last(x: Any, w: Any) -> bool:
     """As cudnn_conv_suggest_memory_format of ATen/native/ConvUtils.h: not in f64."""
-    return x.dtype != torch.float64 and (_is_channels_last(x) or _is_channels_last(w))
+    return bool(x.dtype != torch.float64) and (_is_channels_last(x) or _is_channels_last(w))
 
 
 def _layout_of(x: Any, w: Any, y: Any) -> str:

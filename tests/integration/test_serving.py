@@ -473,7 +473,7 @@ def test_run_ends_as_the_program_does(cli, preload):
     run = cli(None)
     code = run("run", "--", sys.executable, "-c", "import sys; print('out'); sys.exit(37)")
     assert code.code == 37 and code.out == "out\n"
-    assert "no process reported a cuDNN" in code.err
+    assert "no process said that it loaded cuDNN" in code.err
     assert run("run", "--quiet", "--", "true").err == ""
     killed = run("run", "--", sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert killed.code == -signal.SIGKILL

@@ -26,6 +26,8 @@ class Command {
   virtual void Register(CLI::App& root) = 0;
   // Does what the options say, once they are parsed. An error is for Context::Fail.
   virtual absl::StatusOr<ExitCode> Run(Context& context) = 0;
+  // False for a verb that asks no daemon, and so runs with settings that are wrong, too.
+  virtual bool needs_settings() const { return true; }
 
   // True if the command line names this verb.
   bool chosen() const;

@@ -69,7 +69,9 @@ ExitCode RunProgram(const Program& program, const std::vector<std::string>& argu
     context.SayError("--csv: this command prints no rows");
     return ExitCode::kUsage;
   }
-  if (!settings.ok()) return program.fail(context, settings.status());
+  if (!settings.ok() && (*command)->needs_settings()) {
+    return program.fail(context, settings.status());
+  }
   const absl::StatusOr<ExitCode> code = (*command)->Run(context);
   return code.ok() ? *code : program.fail(context, code.status());
 }

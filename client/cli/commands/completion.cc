@@ -64,8 +64,9 @@ std::vector<const CLI::Option*> PositionalsOf(const CLI::App& app) {
 // word.
 constexpr char kBash[] = R"(# convtune completion for bash: source <(convtune completion bash)
 _convtune() {
-  local IFS=$'\n' current=${COMP_WORDS[COMP_CWORD]} found
-  found=$("${COMP_WORDS[0]}" completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  local IFS=$'\n' current=${COMP_WORDS[COMP_CWORD]} found program=${COMP_WORDS[0]/#\~/$HOME}
+  type -P "$program" >/dev/null || program=convtune  # an alias
+  found=$("$program" completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
   if [ "$found" = FILES ]; then
     compopt -o filenames 2>/dev/null
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
@@ -80,7 +81,9 @@ constexpr char kZsh[] = R"(#compdef convtune
 # convtune completion for zsh: source <(convtune completion zsh)
 _convtune() {
   local -a found
-  found=("${(@f)$("${words[1]}" completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  local program=${words[1]/#\~/$HOME}
+  whence -p "$program" >/dev/null || program=convtune  # an alias
+  found=("${(@f)$("$program" completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
   if [ "${found[1]}" = FILES ]; then _files; else compadd -- "${found[@]}"; fi
 }
 # A file that zsh loads for the first completion is to complete, too.
@@ -170,6 +173,7 @@ class CompletionCommand final : public app::Command {
     }
     return app::ExitCode::kDone;
   }
+  bool needs_settings() const override { return false; }
 
  private:
   std::string shell_;

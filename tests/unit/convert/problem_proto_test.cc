@@ -29,7 +29,8 @@ std::vector<Violation> Broken(const v1::ConvProblem& proto, std::string_view pre
 TEST(ProblemProtoTest, AnUnknownNumberHidesNoOtherViolation) {
   v1::ConvProblem proto = Valid();
   proto.set_data_type(static_cast<v1::DataType>(99));
-  proto.set_strides(0, -1);
+  proto.add_strides(-1);
+  proto.add_strides(1);
   std::vector<Violation> violations;
   EXPECT_FALSE(ProblemFromProto(proto, "", &violations));
   std::vector<std::string> fields;

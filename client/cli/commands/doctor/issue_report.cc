@@ -41,9 +41,8 @@ constexpr std::pair<const char*, const char*> kWords[] = {
 // the end.
 std::string ReplaceWords(const std::string& text, const std::string& pattern,
                          const std::string& instead) {
-  const std::string in_word = absl::StrReplaceAll(pattern, {{"~", R"([^ \n\t,;()'"=])"}});
   const std::regex words(
-      absl::StrCat(R"((^|[ \n\t,;()'"=])(?:)", in_word, R"()(?=[:.]*(?:[ \n\t,;()'"=]|$)))"));
+      absl::StrCat(R"((^|[ \n\t,;()'"=])(?:)", pattern, R"()(?=[:.]*(?:[ \n\t,;()'"=]|$)))"));
   return std::regex_replace(text, words, "$1" + instead);
 }
 
@@ -132,7 +131,10 @@ std::string Redact(std::string text, std::vector<std::string> secrets) {
     names.push_back(std::regex_replace(secret, std::regex(R"([^\w])"), R"(\$&)"));
   }
   if (!names.empty()) text = ReplaceWords(text, absl::StrJoin(names, "|"), "NAME");
-  for (const auto& [instead, pattern] : kWords) text = ReplaceWords(text, pattern, instead);
+  for (const auto& [instead, pattern] : kWords) {
+    const std::string in_word = absl::StrReplaceAll(pattern, {{"~", R"([^ \n\t,;()'"=])"}});
+    text = ReplaceWords(text, in_word, instead);
+  }
   return text;
 }
 

@@ -268,7 +268,8 @@ TEST(PreloadCountersTest, ProcessesAreSummedAndNonsenseIsLeftOut) {
 
 TEST(PreloadCountersTest, NoProcessSaysSo) {
   EXPECT_THAT(run::Describe(run::PreloadCounters(), "/s"),
-              testing::ElementsAre("no process reported a cuDNN; one that is killed or leaves by _exit reports nothing"));
+              testing::ElementsAre("no process said that it loaded cuDNN; one that is killed or "
+                                   "leaves by _exit says nothing"));
 }
 
 TEST(PreloadCountersTest, EachProcessSaysHowCudnnWasReached) {
@@ -281,11 +282,12 @@ TEST(PreloadCountersTest, EachProcessSaysHowCudnnWasReached) {
   const run::PreloadCounters counters = run::ReadPreloadCounters(in);
   EXPECT_EQ(counters.processes, 2);
   EXPECT_EQ(counters.bypassed, 1);
-  EXPECT_THAT(run::Describe(counters, "/s"),
-              testing::ElementsAre("4 served, 2 missed (no entry 2), 0 learned, in 2 processes",
-                                   "process 7 (python3): cuDNN linked: 3 served, 2 missed",
-                                   "process 8 (ort): cuDNN looked up by dlsym: 1 served, 0 missed",
-                                   "process 9 (sh): cuDNN was loaded and never asked through convtune"));
+  EXPECT_THAT(
+      run::Describe(counters, "/s"),
+      testing::ElementsAre("4 served, 2 missed (no entry 2), 0 learned, in 2 processes",
+                           "process 7 (python3): cuDNN linked: 3 served, 2 missed",
+                           "process 8 (ort): cuDNN looked up by dlsym: 1 served, 0 missed",
+                           "process 9 (sh): cuDNN was loaded and never asked through convtune"));
   std::istringstream one("{\"pid\":8,\"name\":\"ort\",\"reached\":\"dlsym\",\"served\":1}\n");
   EXPECT_THAT(run::Describe(run::ReadPreloadCounters(one), "/s"),
               testing::ElementsAre("1 served, 0 missed, 0 learned, cuDNN looked up by dlsym"));

@@ -40,7 +40,7 @@ absl::StatusOr<bool> IsNewestDriver(postgres::Connection& postgres, int64_t envi
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT DISTINCT driver_version FROM node_devices WHERE "
                                   "environment_id = $1 AND driver_version <> ''",
-                                   {environment_id}));
+                                  {environment_id}));
   const std::vector<std::string> all = rows.Column<std::string>();
   return std::none_of(all.begin(), all.end(), [&](const std::string& other) {
     return VersionNumbers(driver) < VersionNumbers(other);

@@ -67,8 +67,9 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
   for (size_t i = 0; i < commands.size(); ++i) {
     auto process = supervisor::WorkerProcess::StartPrinting(commands[i]);
     outputs[i].status = process.status();
-    if (process.ok())
+    if (process.ok()) {
       running.push_back({*std::move(process), {limits, absl::Now()}, &outputs[i], false});
+    }
   }
   while (!running.empty()) {
     std::vector<pollfd> polled;

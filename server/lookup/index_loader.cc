@@ -77,7 +77,7 @@ class Helpers {
 absl::Status IndexLoader::Start(absl::Duration timeout) {
   index_->BeginLoading([this](const TuningKey& key) { return tunings_.GetTuning(key); });
   thread_ = std::thread([this] { Run(); });
-  const absl::Status whole = Await(timeout);
+  absl::Status whole = Await(timeout);
   if (!absl::IsUnavailable(whole)) return whole;
   MutexLock lock(mutex_);
   return done_ ? status_ : absl::OkStatus();

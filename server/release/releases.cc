@@ -38,7 +38,7 @@ bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) cons
 }
 
 void Releases::ForEachIndexed(const std::string& environment_text,
-                               const std::function<void(const Known&)>& visit) const {
+                              const std::function<void(const Known&)>& visit) const {
   lookup::TuningPage page;
   do {
     const TuningKey after = page.more ? page.last() : TuningKey();

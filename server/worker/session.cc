@@ -118,7 +118,7 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
   }
   // Where the self-check was kept, too: the libraries may be others than those that it was of.
-  if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
+  if (absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
     RETURN_IF_ERROR(Finish(send, false, mixture.message()));
     return mixture;
   }
@@ -331,7 +331,7 @@ absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, cons
 absl::Status Session::Begin(const google::protobuf::RepeatedField<int>& indexes) {
   std::vector<CandidateId> ids;
   for (const int index : indexes) ids.push_back(candidates_[static_cast<size_t>(index)].id);
-  const absl::Status begun = problem_->BeginMeasure(ids);
+  absl::Status begun = problem_->BeginMeasure(ids);
   Failed(begun);
   return begun;
 }

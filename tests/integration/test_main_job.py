@@ -216,7 +216,8 @@ def test_bash_completes_words_files_and_shells(cli, convtune, tmp_path):
     assert complete("get", "--on-miss", "e") == ["enqueue"]
     # Settings that are wrong are no reason to say nothing.
     (tmp_path / "bad.toml").write_text("address = [")
-    assert cli(None, env={"CONVTUNE_CONFIG": str(tmp_path / "bad.toml")}).ok("completion", "bash", "--", "comp").out == "completion\n"
+    bad = cli(None, env={"CONVTUNE_CONFIG": str(tmp_path / "bad.toml")})
+    assert "completion" in bad.ok("completion", "bash", "--", "comp").out.splitlines()
 
 
 def test_exit_codes(warm, cli, tmp_path):

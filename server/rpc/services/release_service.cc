@@ -78,8 +78,8 @@ class ReleaseService final : public RawService {
         "ReadSnapshot", &disk_,
         [this](const v1::ReadSnapshotRequest& request) -> absl::StatusOr<v1::ReadSnapshotResponse> {
           ASSIGN_OR_RETURN(release::SnapshotPiece piece,
-                           release::ReadSnapshotPiece(releases_->Status().folder(), request.offset(),
-                                                      request.version()));
+                           release::ReadSnapshotPiece(releases_->Status().folder(),
+                                                      request.offset(), request.version()));
           v1::ReadSnapshotResponse reply;
           reply.set_chunk(std::move(piece.bytes));
           reply.set_version(piece.version);

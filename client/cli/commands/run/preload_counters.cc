@@ -45,9 +45,10 @@ std::string Line(const PreloadProcess& process) {
 }
 
 std::string Sums(const PreloadCounters& counters, const std::string& snapshot) {
-  if (counters.each.empty())
+  if (counters.each.empty()) {
     return "no process said that it loaded cuDNN; one that is killed or leaves by _exit says "
            "nothing";
+  }
   if (counters.processes == 0) return "no process asked cuDNN for an algorithm through convtune";
   std::vector<std::string> reasons;
   for (const auto& [reason, count] : counters.missed) {

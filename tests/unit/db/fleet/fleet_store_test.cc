@@ -634,6 +634,17 @@ TEST_F(FleetStoreTest, AParameterComesBackAsItWas) {
   EXPECT_EQ((*none)[0][1].Maybe<int64_t>(), 7);
 }
 
+TEST_F(FleetStoreTest, TimesAndBytesComeBackWhateverStyleTheStringAsksFor) {
+  absl::StrAppend(&options_.conninfo,
+                  " options='-c datestyle=German -c bytea_output=escape -c timezone=Asia/Tokyo'");
+  const std::unique_ptr<postgres::Connection> other = Connect();
+  ASSERT_NE(other, nullptr);
+  const absl::Time time = absl::FromUnixMicros(1'764'167'296'123'456);
+  EXPECT_EQ(*other->QueryValue<absl::Time>("SELECT $1::timestamptz", {time}), time);
+  const std::string bytes("\0\xff\\x", 4);
+  EXPECT_EQ(*other->QueryValue<std::string>("SELECT $1::bytea", {postgres::Bytes{bytes}}), bytes);
+}
+
 TEST_F(FleetStoreTest, SaysWhatIsWrongWithAConnection) {
   options_.conninfo = "nonsense";
   EXPECT_TRUE(absl::IsInvalidArgument(postgres::Connection::Connect(options_).status()));

@@ -19,7 +19,8 @@ class FleetCommand : public cli::app::Command {
   explicit FleetCommand(const PostgresFlags& flags) : flags_(flags) {}
 
  protected:
-  // A connection to a database whose schema this program knows. Errors as PostgresFlags::Resolve
+  // A connection to a database whose schema this program knows, which FleetStopRequested ends.
+  // Errors as PostgresFlags::Resolve
   // and Connection::Connect.
   absl::StatusOr<std::unique_ptr<db::postgres::Connection>> Connect() const;
   const PostgresFlags& flags() const { return flags_; }
@@ -37,6 +38,12 @@ NewFleetVerb NewAgentCommand, NewProbeCommand, NewMigrateCommand, NewStatusComma
     NewFleetTuneCommand, NewUpgradeCommand, NewFleetReportCommand, NewExportNodesCommand,
     NewPruneCommand, NewFleetReleaseCommand, NewFleetPinCommand, NewFleetUnpinCommand,
     NewFleetPinsCommand, NewFleetBanCommand;
+
+// From then on SIGINT and SIGTERM ask for a stop instead of ending the process. Connections that
+// wait for a server then have Connection::kStopGrace.
+void CatchFleetSignals();
+// True once one of them came. Thread-safe.
+bool FleetStopRequested();
 
 // Says the error, which names its subject itself.
 cli::app::ExitCode FailFleet(cli::app::Context& context, const absl::Status& status);

@@ -1,14 +1,12 @@
 // The verbs that give the fleet work: tune and upgrade.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "client/cli/app/interrupt.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
@@ -120,9 +118,7 @@ class FleetTuneCommand final : public FleetCommand {
   static absl::StatusOr<cli::app::ExitCode> Watch(cli::app::Context& context,
                                                   db::postgres::Connection& postgres,
                                                   int64_t batch) {
-    std::atomic<bool> interrupted = false;
-    ASSIGN_OR_RETURN(const std::unique_ptr<cli::app::Interrupt> interrupt,
-                     cli::app::Interrupt::Create([&] { interrupted = true; }));
+    CatchFleetSignals();
     const absl::Time start = absl::Now();
     db::fleet::BatchProgress progress;
     {
@@ -130,7 +126,7 @@ class FleetTuneCommand final : public FleetCommand {
       while (true) {
         ASSIGN_OR_RETURN(progress, db::fleet::ReadProgress(postgres, batch));
         bar.Show(ProgressLine(progress, absl::Now() - start));
-        if (progress.ended() || interrupted) break;
+        if (progress.ended() || FleetStopRequested()) break;
         absl::SleepFor(kLook);
       }
     }

@@ -488,6 +488,39 @@ TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
   EXPECT_THAT(seen, SizeIs(2));
 }
 
+TEST_F(FleetStoreTest, ABansTuningsAreReadInPagesBetweenWhichTheTimeStartsAnew) {
+  constexpr int kTunings = 410;  // two pages, and some
+  std::vector<FleetDelivery> deliveries;
+  for (int n = 1; n <= kTunings; ++n) deliveries.push_back(Delivery(n, n));
+  ASSERT_EQ(Take(deliveries).taken, kTunings);
+  while (*PoolQueued(*postgres_, *names_, 100, TakeFirst) > 0) {
+  }
+  options_.statement_timeout = absl::Seconds(1);
+  const std::unique_ptr<postgres::Connection> quick = Connect();
+  std::vector<std::string> seen;
+  const auto look = [&] {
+    return ForEachUnderBan(*quick, BanOfPattern("graph:*"), [&](const Tuning& tuning, const Pin*) {
+      seen.push_back(tuning.key.problem_text);
+      absl::SleepFor(absl::Milliseconds(4));  // 1.6 s in all
+    });
+  };
+  ASSERT_TRUE(look().ok());
+  EXPECT_THAT(seen, SizeIs(kTunings));
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  // A pin of the second page that cannot be read.
+  ASSERT_TRUE(postgres_
+                  ->Execute("INSERT INTO pins (environment_id, problem_id, candidate, author, "
+                            "reason) SELECT environment_id, problem_id, 'nonsense', 'ann', 'why' "
+                            "FROM pooled JOIN problems USING (problem_id) ORDER BY text COLLATE "
+                            "\"C\" LIMIT 1 OFFSET 300")
+                  .ok());
+  seen.clear();
+  EXPECT_FALSE(look().ok());
+  EXPECT_THAT(seen, SizeIs(300));
+  EXPECT_TRUE(quick->ok());
+  EXPECT_TRUE(quick->Execute("SELECT 1").ok());
+}
+
 // The tables are made anew under a program's feet, and its numbers are others' now.
 class TablesMadeAnewTest : public FleetStoreTest {
  protected:

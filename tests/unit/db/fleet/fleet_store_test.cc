@@ -112,6 +112,19 @@ TEST_F(FleetStoreTest, RefusesASchemaThatItDoesNotKnow) {
   EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("migrate"));
 }
 
+TEST_F(FleetStoreTest, RefusesASchemaOfABuildBeforeTheFirstRelease) {
+  ASSERT_TRUE(postgres_->Execute("CREATE TABLE report_groups (rows bytea)").ok());
+  for (const absl::Status& status :
+       {CheckFleetSchema(*postgres_), MigrateFleet(*postgres_).status()}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("the schema convtune was made by a build before 0.1.0: drop it"));
+  }
+  ASSERT_TRUE(postgres_->Execute("DROP SCHEMA convtune CASCADE").ok());
+  EXPECT_EQ(*MigrateFleet(*postgres_), 1);
+  EXPECT_TRUE(CheckFleetSchema(*postgres_).ok());
+}
+
 TEST_F(FleetStoreTest, KeepsADeliveryOnceHoweverOftenItComes) {
   EXPECT_EQ(Take({Delivery(1, 1), Delivery(2, 2)}).taken, 2);
   const std::string state = State();

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <ostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -214,9 +213,11 @@ class ProbeCommand final : public FleetCommand {
     }
     const absl::Duration silence =
         std::max(absl::Now() - absl::TimeFromTimespec(info.st_mtim), absl::ZeroDuration());
-    context.io().out << "the agent's last sign of life is " << cli::output::FormatAge(silence)
-                     << " old\n";
-    return silence < within ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
+    const bool alive = silence < within;
+    PrintOutcome(
+        context, {{"alive", alive}, {"silent_seconds", absl::ToDoubleSeconds(silence)}},
+        absl::StrCat("the agent's last sign of life is ", cli::output::FormatAge(silence), " old"));
+    return alive ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
   }
 
  private:

@@ -20,8 +20,7 @@ class FleetCommand : public cli::app::Command {
 
  protected:
   // A connection to a database whose schema this program knows, which FleetStopRequested ends.
-  // Errors as PostgresFlags::Resolve
-  // and Connection::Connect.
+  // Errors as PostgresFlags::Resolve and Connection::Connect.
   absl::StatusOr<std::unique_ptr<db::postgres::Connection>> Connect() const;
   const PostgresFlags& flags() const { return flags_; }
 

@@ -78,8 +78,8 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     if (cancel_ != 0) {
       ASSIGN_OR_RETURN(const int64_t cancelled, db::fleet::CancelBatch(*postgres, cancel_));
-      context.io().out << cancelled << " cancelled\n";
-      return cli::app::ExitCode::kDone;
+      return PrintOutcome(context, {{"batch", cancel_}, {"cancelled", cancelled}},
+                          absl::StrCat(cancelled, " cancelled"));
     }
     if (dead_) return ListDead(context, *postgres);
     if (watch_ != 0) return Watch(context, *postgres, watch_);
@@ -92,6 +92,7 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t batch, db::fleet::QueueBatch(*postgres, names, request));
     if (batch == 0) {
       context.Say("every one of them is queued already");
+      context.PrintJson({{"batch", 0}});
       return cli::app::ExitCode::kDone;
     }
     context.Say(absl::StrCat("batch ", batch));

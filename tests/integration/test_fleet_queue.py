@@ -81,6 +81,7 @@ def test_a_batch_that_is_cancelled_is_left_alone(fleet, nodes):
     daemon.agent.stop()
     batch = queue(fleet, numbered_list(0, 5))
     assert "5 cancelled" in fleet.cli.ok("tune", "--cancel", batch).out
+    assert fleet.cli.ok("tune", "--cancel", batch, "--json").json() == {"batch": batch, "cancelled": 0}
     fleet.agent("node-0", daemon)
     again = fleet.cli.ok("tune", numbered(9), "--environment", name, "--json").json()
     assert again["done"] == 1
@@ -115,6 +116,7 @@ def test_what_is_queued_already_is_not_queued_again(fleet, nodes):
     queue(fleet, numbered_list(0, 3))
     batch = queue(fleet, numbered_list(0, 5))
     assert fleet.number(f"SELECT COUNT(*) FROM tasks WHERE batch_id = {batch}") == 2
+    assert queue(fleet, numbered_list(0, 5)) == 0
 
 
 def test_an_agent_that_ends_gives_its_work_back_at_once(fleet, nodes):

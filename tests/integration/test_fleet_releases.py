@@ -113,7 +113,8 @@ def test_a_pin_overrides_until_it_ends(fleet, nodes):
     wait_until(lambda: all(winners(d, [numbered(0)]) == others[0] for d in daemons), 20, "the pin")
     pins = fleet.cli.ok("pins", "--json").json()
     assert [(p["candidate"], p["reason"]) for p in pins] == [(others[0][0], "a bug")]
-    fleet.cli.ok("unpin", numbered(0), "--environment", environment[0])
+    ended = fleet.cli.ok("unpin", numbered(0), "--environment", environment[0], "--json").json()
+    assert ended == {"unpinned": numbered(0), "environment": environment[0]}
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "the end of the pin")
     fleet.cli.ok(
         "pin", numbered(0), others[0][0], "--environment", environment[0], "--reason", "for a while", "--ttl", "4s"

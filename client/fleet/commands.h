@@ -62,14 +62,16 @@ struct DecisionArgs {
 cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,
                                 const std::string& text);
 
-// An array with --json, else CSV or a table; see cli::output::Fields.
+// An array with --json, else CSV or a table; see cli::output::Fields. Without a row, a table is
+// the words `nothing`.
 template <typename Rows, typename FieldsOf>
 cli::app::ExitCode PrintFleetRows(cli::app::Context& context, const Rows& rows,
-                                  const FieldsOf& fields_of) {
+                                  const FieldsOf& fields_of, const std::string& nothing) {
   if (context.format() == cli::app::Format::kJson) {
     context.io().out << cli::output::JsonRows(rows, fields_of).text << '\n';
   }
   context.PrintRows(rows, fields_of);
+  if (rows.empty() && context.format() == cli::app::Format::kTable) context.Say(nothing);
   return cli::app::ExitCode::kDone;
 }
 

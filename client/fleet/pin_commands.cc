@@ -113,7 +113,7 @@ class FleetPinsCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
                      db::fleet::ListFleetPins(*postgres, {}));
-    return PrintFleetRows(context, pins, PinFields);
+    return PrintFleetRows(context, pins, PinFields, "nothing is pinned");
   }
 };
 

@@ -106,8 +106,8 @@ class FleetTuneCommand final : public FleetCommand {
                                               db::postgres::Connection& postgres) const {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
                      db::fleet::ListDeadTasks(postgres, watch_, 10'000));
-    if (context.format() == cli::app::Format::kJson) {
-      return PrintFleetRows(context, dead, DeadFields);
+    if (context.format() == cli::app::Format::kJson || dead.empty()) {
+      return PrintFleetRows(context, dead, DeadFields, "nothing is dead");
     }
     for (const db::fleet::DeadTask& task : dead) {
       context.io().out << task.problem_text << " in " << task.environment_text << '\n';

@@ -123,6 +123,19 @@ def test_a_pin_overrides_until_it_ends(fleet, nodes):
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "its expiry")
 
 
+def test_lists_without_a_row_say_so(fleet):
+    for verb, words in (
+        (["pins"], "nothing is pinned\n"),
+        (["release", "list"], "there is no release\n"),
+        (["tune", "--dead"], "nothing is dead\n"),
+    ):
+        empty = fleet.cli.ok(*verb)
+        assert (empty.out, empty.err) == ("", words), empty
+        said = fleet.cli.ok(*verb, "--json")
+        assert (said.json(), said.err) == ([], ""), said
+    assert fleet.cli.ok("pins", "--csv").err == ""
+
+
 def test_what_is_wrong_with_a_decision_is_said_by_its_name(fleet):
     for args, flag in (
         (["promote", "--reason", ""], "--reason"),

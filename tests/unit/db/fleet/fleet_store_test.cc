@@ -16,6 +16,7 @@
 #include "db/fleet/nodes.h"
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
+#include "db/fleet/reports.h"
 #include "tests/unit/db/valid_tunings.h"
 
 namespace convtune::db::fleet {
@@ -532,6 +533,43 @@ TEST_F(FleetStoreTest, ABansTuningsAreReadInPagesBetweenWhichTheTimeStartsAnew) 
   EXPECT_THAT(seen, SizeIs(300));
   EXPECT_TRUE(quick->ok());
   EXPECT_TRUE(quick->Execute("SELECT 1").ok());
+}
+
+TEST_F(FleetStoreTest, AReportReadsTheGroupsThatItSelects) {
+  Take({Delivery(1, 1), Delivery(2, 2), Delivery(3, 3)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, [](const std::vector<NodeEvidence>& evidence) {
+                PooledTuning pooled = TakeFirst(evidence);
+                pooled.report_rows = pooled.tuning.key.problem_text;
+                return pooled;
+              }).ok());
+  const auto environments = ListPooledEnvironments(*postgres_);
+  ASSERT_TRUE(environments.ok()) << environments.status();
+  ASSERT_THAT(*environments, SizeIs(1));
+  const int64_t environment = environments->front().id;
+  const auto problems = ListPooledProblems(*postgres_);
+  ASSERT_TRUE(problems.ok()) << problems.status();
+  ASSERT_THAT(*problems, SizeIs(3));
+  const int64_t all_rows = *CountReportRows(*postgres_, {});
+  const auto read = [&](const ReportSelection& selection) {
+    std::vector<std::string> rows;
+    const absl::Status status =
+        ReadReportGroups(*postgres_, selection, [&](const ReportGroup& group) {
+          EXPECT_EQ(group.environment_id, environment);
+          EXPECT_TRUE(std::any_of(problems->begin(), problems->end(), [&](const auto& problem) {
+            return problem.id == group.problem_id && problem.text == group.rows;
+          }));
+          rows.emplace_back(group.rows);
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(*CountReportRows(*postgres_, selection) * 3,
+              all_rows * static_cast<int64_t>(rows.size()));
+    return rows;
+  };
+  EXPECT_THAT(read({}), SizeIs(3));
+  EXPECT_THAT(read({{environment}, {}}), SizeIs(3));
+  EXPECT_THAT(read({{}, {problems->at(1).id}}), ElementsAre(problems->at(1).text));
+  EXPECT_THAT(read({{environment + 1}, {}}), SizeIs(0));
 }
 
 // The tables are made anew under a program's feet, and its numbers are others' now.

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <ostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,19 +31,14 @@ constexpr absl::Duration kAgentConnectTimeout = absl::Seconds(4);
 constexpr int kAgentIdleRefreshes = 4;
 constexpr absl::Duration kBetweenSigns = absl::Seconds(1);  // of life
 
-volatile std::sig_atomic_t stop_requested = 0;
 volatile std::sig_atomic_t reload_requested = 0;
 
-// From then on SIGINT and SIGTERM ask for a stop, and SIGHUP for a reload.
-void CatchSignals() {
+// From then on SIGHUP asks for a reload.
+void CatchReload() {
   struct sigaction action {};
-  action.sa_handler = [](int) { stop_requested = 1; };
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
   action.sa_handler = [](int) { reload_requested = 1; };
   action.sa_flags = SA_RESTART;
   sigaction(SIGHUP, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
 }
 
 // An AliveSign says that the agent goes on: to systemd's watchdog, and to the probe of a pod by
@@ -129,7 +123,8 @@ class AgentCommand final : public FleetCommand {
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& /*context*/) override {
-    CatchSignals();
+    CatchFleetSignals();
+    CatchReload();
     logging::InitLogging(log_format_ == "json", log_level_);
     const SystemClock clock;
     Agent::Options options;
@@ -152,7 +147,7 @@ class AgentCommand final : public FleetCommand {
     // Asked wherever the agent waits, so being asked is the sign that it goes on.
     options.stop = [&alive] {
       alive.Give();
-      return stop_requested != 0;
+      return FleetStopRequested();
     };
     options.reload = [] {
       if (reload_requested == 0) return false;
@@ -218,9 +213,11 @@ class ProbeCommand final : public FleetCommand {
     }
     const absl::Duration silence =
         std::max(absl::Now() - absl::TimeFromTimespec(info.st_mtim), absl::ZeroDuration());
-    context.io().out << "the agent's last sign of life is " << cli::output::FormatAge(silence)
-                     << " old\n";
-    return silence < within ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
+    const bool alive = silence < within;
+    PrintOutcome(
+        context, {{"alive", alive}, {"silent_seconds", absl::ToDoubleSeconds(silence)}},
+        absl::StrCat("the agent's last sign of life is ", cli::output::FormatAge(silence), " old"));
+    return alive ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
   }
 
  private:

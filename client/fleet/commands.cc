@@ -1,6 +1,7 @@
 #include "client/fleet/commands.h"
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,8 @@
 
 namespace convtune::fleet {
 namespace {
+
+volatile std::sig_atomic_t stop_requested = 0;
 
 // Of a text that others read.
 CLI::Validator ShortText(size_t most) {
@@ -88,7 +91,8 @@ class PruneCommand final : public FleetCommand {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<db::postgres::Connection>> FleetCommand::Connect() const {
-  ASSIGN_OR_RETURN(const db::postgres::Connection::Options options, flags_.Resolve());
+  ASSIGN_OR_RETURN(db::postgres::Connection::Options options, flags_.Resolve());
+  options.stop = FleetStopRequested;
   ASSIGN_OR_RETURN(std::unique_ptr<db::postgres::Connection> postgres,
                    db::postgres::Connection::Connect(options));
   RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*postgres));
@@ -108,6 +112,16 @@ std::vector<std::unique_ptr<cli::app::Command>> RegisterFleetCommands(const Post
   }
   return commands;
 }
+
+void CatchFleetSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool FleetStopRequested() { return stop_requested != 0; }
 
 cli::app::ExitCode FailFleet(cli::app::Context& context, const absl::Status& status) {
   context.SayError(std::string(status.message()));

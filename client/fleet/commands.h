@@ -19,8 +19,8 @@ class FleetCommand : public cli::app::Command {
   explicit FleetCommand(const PostgresFlags& flags) : flags_(flags) {}
 
  protected:
-  // A connection to a database whose schema this program knows. Errors as PostgresFlags::Resolve
-  // and Connection::Connect.
+  // A connection to a database whose schema this program knows, which FleetStopRequested ends.
+  // Errors as PostgresFlags::Resolve and Connection::Connect.
   absl::StatusOr<std::unique_ptr<db::postgres::Connection>> Connect() const;
   const PostgresFlags& flags() const { return flags_; }
 
@@ -37,6 +37,12 @@ NewFleetVerb NewAgentCommand, NewProbeCommand, NewMigrateCommand, NewStatusComma
     NewFleetTuneCommand, NewUpgradeCommand, NewFleetReportCommand, NewExportNodesCommand,
     NewPruneCommand, NewFleetReleaseCommand, NewFleetPinCommand, NewFleetUnpinCommand,
     NewFleetPinsCommand, NewFleetBanCommand;
+
+// From then on SIGINT and SIGTERM ask for a stop instead of ending the process. Connections that
+// wait for a server then have Connection::kStopGrace.
+void CatchFleetSignals();
+// True once one of them came. Thread-safe.
+bool FleetStopRequested();
 
 // Says the error, which names its subject itself.
 cli::app::ExitCode FailFleet(cli::app::Context& context, const absl::Status& status);
@@ -56,14 +62,16 @@ struct DecisionArgs {
 cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,
                                 const std::string& text);
 
-// An array with --json, else CSV or a table; see cli::output::Fields.
+// An array with --json, else CSV or a table; see cli::output::Fields. Without a row, a table is
+// the words `nothing`.
 template <typename Rows, typename FieldsOf>
 cli::app::ExitCode PrintFleetRows(cli::app::Context& context, const Rows& rows,
-                                  const FieldsOf& fields_of) {
+                                  const FieldsOf& fields_of, const std::string& nothing) {
   if (context.format() == cli::app::Format::kJson) {
     context.io().out << cli::output::JsonRows(rows, fields_of).text << '\n';
   }
   context.PrintRows(rows, fields_of);
+  if (rows.empty() && context.format() == cli::app::Format::kTable) context.Say(nothing);
   return cli::app::ExitCode::kDone;
 }
 

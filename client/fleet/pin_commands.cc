@@ -86,13 +86,14 @@ class FleetUnpinCommand final : public FleetCommand {
     decision_.RegisterAuthor(*app);
   }
 
-  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& /*context*/) override {
+  absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(args_.problem));
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, args_.environment));
     RETURN_IF_ERROR(
         db::fleet::EndFleetPin(*postgres, environment, problem.ToText(), decision_.author));
+    context.PrintJson({{"unpinned", problem.ToText()}, {"environment", environment}});
     return cli::app::ExitCode::kDone;
   }
 
@@ -112,7 +113,7 @@ class FleetPinsCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
                      db::fleet::ListFleetPins(*postgres, {}));
-    return PrintFleetRows(context, pins, PinFields);
+    return PrintFleetRows(context, pins, PinFields, "nothing is pinned");
   }
 };
 

@@ -184,7 +184,7 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetRelease> releases,
                      db::fleet::ListFleetReleases(*postgres));
-    return PrintFleetRows(context, releases, ReleaseFields);
+    return PrintFleetRows(context, releases, ReleaseFields, "there is no release");
   }
 
  private:

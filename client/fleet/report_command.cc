@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,14 @@ namespace {
 constexpr absl::Duration kShowEvery = absl::Milliseconds(100);
 constexpr int64_t kMostWanted = 1000;
 
+// Keeps the database's number of what the filter takes, with the report's; `number` is -1 for the
+// rest.
+void Select(int64_t id, int number, std::map<int64_t, int>* numbers, std::vector<int64_t>* wanted) {
+  if (number < 0) return;
+  numbers->emplace(id, number);
+  wanted->push_back(id);
+}
+
 // Adds the current measurements of all nodes, their counters and their misses, as of one
 // moment. Leaves out evidence that is not pooled yet. Calls `progress` with the number of rows
 // that are read and the number of all rows.
@@ -33,26 +42,41 @@ absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* da
     places.back() =
         data->AddPlace({from.node, from.gpu_uuid, from.driver_version, from.CudaText()});
   }
-  ASSIGN_OR_RETURN(const int64_t total, db::fleet::CountReportRows(postgres));
-  int64_t done = 0;
-  RETURN_IF_ERROR(db::fleet::ReadReportGroups(
-      postgres, [&](const db::fleet::ReportGroup& group) -> absl::Status {
-        ASSIGN_OR_RETURN(Environment environment, Environment::Parse(group.environment_text));
-        environment.gpu_model = group.gpu_model;
-        const int in = data->AddEnvironment(group.environment_text, environment);
-        const int problem = data->AddProblem(group.problem_text);
-        if (in < 0 || problem < 0) return absl::OkStatus();
-        ASSIGN_OR_RETURN(const int64_t rows,
-                         report::AddGroup(group.rows, in, problem, places, data));
-        done += rows;
-        progress(done, total);
-        return absl::OkStatus();
-      }));
+  db::fleet::ReportSelection wanted;
+  std::map<int64_t, int> environments, problems;  // as `places`
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::PooledEnvironment> pooled_environments,
+                   db::fleet::ListPooledEnvironments(postgres));
+  for (const auto& [id, text, gpu_model] : pooled_environments) {
+    ASSIGN_OR_RETURN(Environment environment, Environment::Parse(text));
+    environment.gpu_model = gpu_model;
+    Select(id, data->AddEnvironment(text, environment), &environments, &wanted.environments);
+  }
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::PooledProblem> pooled_problems,
+                   db::fleet::ListPooledProblems(postgres));
+  for (const auto& [id, text] : pooled_problems) {
+    Select(id, data->AddProblem(text), &problems, &wanted.problems);
+  }
+  if (!environments.empty() && !problems.empty()) {
+    // The database need not look up a number in a list of all.
+    if (environments.size() == pooled_environments.size()) wanted.environments.clear();
+    if (problems.size() == pooled_problems.size()) wanted.problems.clear();
+    ASSIGN_OR_RETURN(const int64_t total, db::fleet::CountReportRows(postgres, wanted));
+    int64_t done = 0;
+    RETURN_IF_ERROR(db::fleet::ReadReportGroups(
+        postgres, wanted, [&](const db::fleet::ReportGroup& group) -> absl::Status {
+          ASSIGN_OR_RETURN(const int64_t rows,
+                           report::AddGroup(group.rows, environments.at(group.environment_id),
+                                            problems.at(group.problem_id), places, data));
+          done += rows;
+          progress(done, total);
+          return absl::OkStatus();
+        }));
+  }
   ASSIGN_OR_RETURN(const db::fleet::FleetLookups lookups, db::fleet::SumLookups(postgres));
   if (lookups.nodes > 0) data->AddCounters({lookups.lookups, lookups.hits});
-  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetWanted> wanted,
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetWanted> missed,
                    db::fleet::ListFleetWanted(postgres, kMostWanted));
-  for (const db::fleet::FleetWanted& each : wanted) {
+  for (const db::fleet::FleetWanted& each : missed) {
     ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(each.environment_text));
     data->AddWanted({each.problem_text, environment.Name(), each.misses, each.nodes, ""});
   }

@@ -1,14 +1,12 @@
 // The verbs that give the fleet work: tune and upgrade.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "client/cli/app/interrupt.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
@@ -80,8 +78,8 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     if (cancel_ != 0) {
       ASSIGN_OR_RETURN(const int64_t cancelled, db::fleet::CancelBatch(*postgres, cancel_));
-      context.io().out << cancelled << " cancelled\n";
-      return cli::app::ExitCode::kDone;
+      return PrintOutcome(context, {{"batch", cancel_}, {"cancelled", cancelled}},
+                          absl::StrCat(cancelled, " cancelled"));
     }
     if (dead_) return ListDead(context, *postgres);
     if (watch_ != 0) return Watch(context, *postgres, watch_);
@@ -94,6 +92,7 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t batch, db::fleet::QueueBatch(*postgres, names, request));
     if (batch == 0) {
       context.Say("every one of them is queued already");
+      context.PrintJson({{"batch", 0}});
       return cli::app::ExitCode::kDone;
     }
     context.Say(absl::StrCat("batch ", batch));
@@ -107,8 +106,8 @@ class FleetTuneCommand final : public FleetCommand {
                                               db::postgres::Connection& postgres) const {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
                      db::fleet::ListDeadTasks(postgres, watch_, 10'000));
-    if (context.format() == cli::app::Format::kJson) {
-      return PrintFleetRows(context, dead, DeadFields);
+    if (context.format() == cli::app::Format::kJson || dead.empty()) {
+      return PrintFleetRows(context, dead, DeadFields, "nothing is dead");
     }
     for (const db::fleet::DeadTask& task : dead) {
       context.io().out << task.problem_text << " in " << task.environment_text << '\n';
@@ -120,9 +119,7 @@ class FleetTuneCommand final : public FleetCommand {
   static absl::StatusOr<cli::app::ExitCode> Watch(cli::app::Context& context,
                                                   db::postgres::Connection& postgres,
                                                   int64_t batch) {
-    std::atomic<bool> interrupted = false;
-    ASSIGN_OR_RETURN(const std::unique_ptr<cli::app::Interrupt> interrupt,
-                     cli::app::Interrupt::Create([&] { interrupted = true; }));
+    CatchFleetSignals();
     const absl::Time start = absl::Now();
     db::fleet::BatchProgress progress;
     {
@@ -130,7 +127,7 @@ class FleetTuneCommand final : public FleetCommand {
       while (true) {
         ASSIGN_OR_RETURN(progress, db::fleet::ReadProgress(postgres, batch));
         bar.Show(ProgressLine(progress, absl::Now() - start));
-        if (progress.ended() || interrupted) break;
+        if (progress.ended() || FleetStopRequested()) break;
         absl::SleepFor(kLook);
       }
     }

@@ -38,6 +38,10 @@ FleetBan ReadFleetBan(const postgres::Row& row) {
   return one;
 }
 
+// A payload is judged between two statements, so that however long that takes, no statement
+// has to last as long as all of them.
+constexpr size_t kKeysAtOnce = 200;
+
 // The candidates of the fleet's that the pattern fits.
 absl::StatusOr<std::vector<std::string>> FittingCandidates(postgres::Connection& postgres,
                                                            const CandidatePattern& pattern) {
@@ -49,6 +53,35 @@ absl::StatusOr<std::vector<std::string>> FittingCandidates(postgres::Connection&
     return !candidate.ok() || !pattern.Fits(*candidate);
   });
   return texts;
+}
+
+// Calls `visit` with the pooled tunings of these keys, in their order.
+absl::Status VisitKeys(postgres::Connection& postgres, const std::vector<int64_t>& environments,
+                       const std::vector<int64_t>& problems,
+                       const std::function<void(const Tuning&, const Pin*)>& visit) {
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query("SELECT y.payload, e.text, e.gpu_model, COALESCE(i.candidate, ''), "
+                     "COALESCE(i.reason, '') FROM unnest($1::integer[], $2::integer[]) WITH "
+                     "ORDINALITY AS w(environment_id, problem_id, place) JOIN pooled p USING "
+                     "(environment_id, problem_id) JOIN pooled_payloads y USING (digest) JOIN "
+                     "environments e USING (environment_id) LEFT JOIN pins i ON i.environment_id "
+                     "= w.environment_id AND i.problem_id = w.problem_id AND i.end_time IS NULL "
+                     "AND (i.expire_time IS NULL OR i.expire_time > now()) ORDER BY w.place",
+                     {environments, problems}));
+  for (const postgres::Row row : rows) {
+    const std::optional<StoredEvidence> stored = ParseEvidence(row[0], row[1], row[2]);
+    if (!stored.has_value()) continue;
+    Pin pin;
+    const std::string pinned = row[3];
+    if (!pinned.empty()) {
+      ASSIGN_OR_RETURN(pin.candidate, ParseCandidateId(pinned));
+      pin.key = stored->tuning.key;
+      pin.reason = row[4];
+    }
+    visit(stored->tuning, pinned.empty() ? nullptr : &pin);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -116,27 +149,26 @@ absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
   ASSIGN_OR_RETURN(const std::vector<std::string> fitting,
                    FittingCandidates(postgres, ban.candidate));
-  return postgres.Stream(
-      "SELECT y.payload, e.text, e.gpu_model, q.text, COALESCE(i.candidate, ''), "
-      "COALESCE(i.reason, '') FROM pooled p JOIN pooled_payloads y USING (digest) JOIN "
-      "environments e USING (environment_id) JOIN problems q USING (problem_id) LEFT JOIN pins i "
-      "ON i.environment_id = p.environment_id AND i.problem_id = p.problem_id AND i.end_time IS "
-      "NULL AND (i.expire_time IS NULL OR i.expire_time > now()) WHERE p.candidates && $1::text[] "
-      "ORDER BY e.text COLLATE \"C\", q.text COLLATE \"C\"",
-      {fitting}, [&](const postgres::Row& row) -> absl::Status {
-        if (only.Of({row[3], row[1]}).empty()) return absl::OkStatus();
-        const std::optional<StoredEvidence> stored = ParseEvidence(row[0], row[1], row[2]);
-        if (!stored.has_value()) return absl::OkStatus();
-        Pin pin;
-        const std::string pinned = row[4];
-        if (!pinned.empty()) {
-          ASSIGN_OR_RETURN(pin.candidate, ParseCandidateId(pinned));
-          pin.key = stored->tuning.key;
-          pin.reason = row[5];
-        }
-        visit(stored->tuning, pinned.empty() ? nullptr : &pin);
-        return absl::OkStatus();
-      });
+  ASSIGN_OR_RETURN(
+      const postgres::Result keys,
+      postgres.Query("SELECT p.environment_id, p.problem_id, e.text, q.text FROM pooled p JOIN "
+                     "environments e USING (environment_id) JOIN problems q USING (problem_id) "
+                     "WHERE p.candidates && $1::text[] ORDER BY e.text COLLATE \"C\", q.text "
+                     "COLLATE \"C\"",
+                     {fitting}));
+  std::vector<int64_t> environments, problems;
+  for (int i = 0; i < keys.size(); ++i) {
+    if (!only.Of({keys[i][3], keys[i][2]}).empty()) {
+      environments.push_back(keys[i][0]);
+      problems.push_back(keys[i][1]);
+    }
+    const bool last = i + 1 == keys.size();
+    if (environments.empty() || (!last && environments.size() < kKeysAtOnce)) continue;
+    RETURN_IF_ERROR(VisitKeys(postgres, environments, problems, visit));
+    environments.clear();
+    problems.clear();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace convtune::db::fleet

@@ -16,16 +16,17 @@ namespace convtune::db::fleet {
 std::span<const sqlite::Migration> AllFleetMigrations();
 
 // 0: nothing was ever migrated. PERMISSION_DENIED: the schema is not for the
-// connection's user.
+// connection's user. FAILED_PRECONDITION: a build before 0.1.0 made it.
 absl::StatusOr<int> FleetSchemaVersion(postgres::Connection& postgres);
 
 // FAILED_PRECONDITION, naming both versions, where the schema is older than any that
-// this program can use, or newer and not compatible with it.
+// this program can use, or newer and not compatible with it; and as FleetSchemaVersion.
 absl::Status CheckFleetSchema(postgres::Connection& postgres);
 
 // Makes the schema if need be and applies what the database lacks, each
 // migration in a transaction of its own; who migrates at the same time waits.
-// Returns how many were applied. FAILED_PRECONDITION: it is newer.
+// Returns how many were applied. FAILED_PRECONDITION: it is newer, or
+// of a build before 0.1.0.
 absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres);
 
 // PostgreSQL's roles; empty: none.

@@ -1,8 +1,17 @@
 #include "db/fleet/reports.h"
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::fleet {
+namespace {
+
+// Of a ReportSelection.
+constexpr char kSelected[] =
+    "($1::integer[] = '{}' OR environment_id = ANY($1)) AND ($2::integer[] = '{}' OR problem_id = "
+    "ANY($2))";
+
+}  // namespace
 
 absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
@@ -46,17 +55,41 @@ absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& p
   return all;
 }
 
-absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres) {
-  return postgres.QueryValue<int64_t>("SELECT COALESCE(SUM(node_count), 0)::bigint FROM pooled");
+absl::StatusOr<std::vector<PooledEnvironment>> ListPooledEnvironments(
+    postgres::Connection& postgres) {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   postgres.Query("SELECT environment_id, text, gpu_model FROM environments WHERE "
+                                  "environment_id IN (SELECT environment_id FROM pooled) ORDER BY "
+                                  "text"));
+  std::vector<PooledEnvironment> all;
+  for (const postgres::Row row : rows) all.push_back({row[0], row[1], row[2]});
+  return all;
 }
 
-absl::Status ReadReportGroups(postgres::Connection& postgres,
+absl::StatusOr<std::vector<PooledProblem>> ListPooledProblems(postgres::Connection& postgres) {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   postgres.Query("SELECT problem_id, text FROM problems WHERE problem_id IN "
+                                  "(SELECT problem_id FROM pooled) ORDER BY text"));
+  std::vector<PooledProblem> all;
+  for (const postgres::Row row : rows) all.push_back({row[0], row[1]});
+  return all;
+}
+
+absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
+                                        const ReportSelection& selection) {
+  return postgres.QueryValue<int64_t>(
+      absl::StrCat("SELECT COALESCE(SUM(node_count), 0)::bigint FROM pooled WHERE ", kSelected),
+      {selection.environments, selection.problems});
+}
+
+absl::Status ReadReportGroups(postgres::Connection& postgres, const ReportSelection& selection,
                               const std::function<absl::Status(const ReportGroup&)>& take) {
   return postgres.Stream(
-      "SELECT e.text, e.gpu_model, q.text, p.report_rows FROM pooled p JOIN environments e USING "
-      "(environment_id) JOIN problems q USING (problem_id) ORDER BY e.text, q.text",
-      {}, [&](const postgres::Row& row) {
-        return take({row[0], row[1], row[2], row[3].bytes()});
+      absl::StrCat("SELECT environment_id::text, problem_id::text, report_rows FROM pooled WHERE ",
+                   kSelected, " ORDER BY pooled.environment_id, pooled.problem_id"),
+      {selection.environments, selection.problems}, [&](const postgres::Row& row) {
+        // A text is the same in both formats of values.
+        return take({row[0], row[1], row[2].bytes()});
       });
 }
 

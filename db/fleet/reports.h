@@ -39,16 +39,35 @@ struct FleetWanted {
 absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& postgres,
                                                          int64_t limit);
 
-struct ReportGroup {
-  std::string environment_text;
+// Those that a pooled tuning is of, with their numbers, by text.
+struct PooledEnvironment {
+  int64_t id = 0;
+  std::string text;
   std::string gpu_model;
-  std::string problem_text;
+};
+struct PooledProblem {
+  int64_t id = 0;
+  std::string text;
+};
+absl::StatusOr<std::vector<PooledEnvironment>> ListPooledEnvironments(
+    postgres::Connection& postgres);
+absl::StatusOr<std::vector<PooledProblem>> ListPooledProblems(postgres::Connection& postgres);
+
+// Selects pooled tunings by the numbers of their environments and problems; of an empty list all.
+struct ReportSelection {
+  std::vector<int64_t> environments;
+  std::vector<int64_t> problems;
+};
+struct ReportGroup {
+  int64_t environment_id = 0;
+  int64_t problem_id = 0;
   std::string_view rows;  // as PooledTuning::report_rows was; until the next
 };
-// Rows that are in all groups.
-absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres);
-// All groups, by environment and problem. An error of `take` ends it.
-absl::Status ReadReportGroups(postgres::Connection& postgres,
+// Rows that are in all of its groups.
+absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
+                                        const ReportSelection& selection);
+// All of its groups, by number. An error of `take` ends it, and the connection.
+absl::Status ReadReportGroups(postgres::Connection& postgres, const ReportSelection& selection,
                               const std::function<absl::Status(const ReportGroup&)>& take);
 
 }  // namespace convtune::db::fleet

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kBinary = 1;     // a format of values
 constexpr Oid kByteaOid = 17;  // pg_type.oid of bytea
-// A timestamptz; the connection's time zone is UTC.
+// A timestamptz; Connect sets the time zone and the style.
 constexpr char kTimeFormat[] = "%Y-%m-%d %H:%M:%E*S%Ez";
 
 // The shortest text that reads back as the same number.
@@ -207,16 +207,18 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(const Options& o
   PQsetNoticeProcessor(
       postgres->connection_.get(), [](void*, const char*) {}, nullptr);
   if (PQsetnonblocking(postgres->connection_.get(), 1) != 0) return postgres->Error(nullptr);
-  // The server, too, gives up a client that it cannot hear, and its locks with it.
-  RETURN_IF_ERROR(postgres->Execute(absl::StrCat(
-      "SET search_path TO ", options.schema, "; SET statement_timeout TO ",
-      absl::ToInt64Milliseconds(options.statement_timeout),
-      "; SET idle_in_transaction_session_timeout TO ",
-      absl::ToInt64Milliseconds(2 * options.statement_timeout),
-      "; SET TimeZone TO 'UTC'; SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; "
-      "SET tcp_keepalives_count TO 3; SELECT set_config(name, '",
-      absl::ToInt64Milliseconds(options.idle_timeout),
-      "', false) FROM pg_settings WHERE name = 'idle_session_timeout'")));
+  // The server, too, gives up a client that it cannot hear, and its locks with it. Cells read
+  // times and bytes in one form, whatever the server, the role or the string prefers.
+  RETURN_IF_ERROR(postgres->Execute(
+      absl::StrCat("SET search_path TO ", options.schema, "; SET statement_timeout TO ",
+                   absl::ToInt64Milliseconds(options.statement_timeout),
+                   "; SET idle_in_transaction_session_timeout TO ",
+                   absl::ToInt64Milliseconds(2 * options.statement_timeout),
+                   "; SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO, YMD'; SET bytea_output TO "
+                   "'hex'; SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; "
+                   "SET tcp_keepalives_count TO 3; SELECT set_config(name, '",
+                   absl::ToInt64Milliseconds(options.idle_timeout),
+                   "', false) FROM pg_settings WHERE name = 'idle_session_timeout'")));
   return postgres;
 }
 

@@ -157,6 +157,8 @@ def test_the_probe_tells_a_stopped_agent_from_one_that_waits_for_postgresql(flee
     proxy.swallow()
     time.sleep(5)
     assert fleet.cli(*probe).code == 0
+    said = fleet.cli.ok(*probe, "--json").json()
+    assert said["alive"] is True and 0 <= said["silent_seconds"] < 3
     os.kill(agent.process.pid, signal.SIGSTOP)
     wait_until(lambda: fleet.cli(*probe).code == 1, 10, "a probe that fails")
     os.kill(agent.process.pid, signal.SIGCONT)

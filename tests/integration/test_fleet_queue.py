@@ -1,6 +1,10 @@
 """Tuning that idle nodes share."""
 
+import json
+import pathlib
 import random
+import re
+import signal
 import subprocess
 import time
 
@@ -77,10 +81,32 @@ def test_a_batch_that_is_cancelled_is_left_alone(fleet, nodes):
     daemon.agent.stop()
     batch = queue(fleet, numbered_list(0, 5))
     assert "5 cancelled" in fleet.cli.ok("tune", "--cancel", batch).out
+    assert fleet.cli.ok("tune", "--cancel", batch, "--json").json() == {"batch": batch, "cancelled": 0}
     fleet.agent("node-0", daemon)
     again = fleet.cli.ok("tune", numbered(9), "--environment", name, "--json").json()
     assert again["done"] == 1
     assert fleet.number("SELECT COUNT(*) FROM evidence") == 1
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_watch_that_a_signal_ends_says_how_far_it_came(fleet, nodes, number):
+    daemon, = nodes(1)
+    environment(fleet)
+    daemon.agent.stop()
+    batch = queue(fleet, numbered_list(0, 3))
+    watching = subprocess.Popen(
+        [fleet.binary, "tune", "--watch", str(batch), "--json", "--postgres", fleet.conninfo],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    caught = re.compile(r"^SigCgt:\s*(\w+)$", re.MULTILINE)
+    status = pathlib.Path(f"/proc/{watching.pid}/status")
+    wait_until(lambda: int(caught.search(status.read_text())[1], 16) >> (number - 1) & 1, 20, "a handler")
+    watching.send_signal(number)
+    out, err = watching.communicate(timeout=20)
+    assert watching.returncode == 1, err
+    summary = json.loads(out)
+    assert (summary["batch"], summary["total"], summary["done"], summary["open"]) == (batch, 3, 0, 3)
 
 
 def test_what_is_queued_already_is_not_queued_again(fleet, nodes):
@@ -90,6 +116,7 @@ def test_what_is_queued_already_is_not_queued_again(fleet, nodes):
     queue(fleet, numbered_list(0, 3))
     batch = queue(fleet, numbered_list(0, 5))
     assert fleet.number(f"SELECT COUNT(*) FROM tasks WHERE batch_id = {batch}") == 2
+    assert queue(fleet, numbered_list(0, 5)) == 0
 
 
 def test_an_agent_that_ends_gives_its_work_back_at_once(fleet, nodes):

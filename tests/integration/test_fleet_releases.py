@@ -113,13 +113,27 @@ def test_a_pin_overrides_until_it_ends(fleet, nodes):
     wait_until(lambda: all(winners(d, [numbered(0)]) == others[0] for d in daemons), 20, "the pin")
     pins = fleet.cli.ok("pins", "--json").json()
     assert [(p["candidate"], p["reason"]) for p in pins] == [(others[0][0], "a bug")]
-    fleet.cli.ok("unpin", numbered(0), "--environment", environment[0])
+    ended = fleet.cli.ok("unpin", numbered(0), "--environment", environment[0], "--json").json()
+    assert ended == {"unpinned": numbered(0), "environment": environment[0]}
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "the end of the pin")
     fleet.cli.ok(
         "pin", numbered(0), others[0][0], "--environment", environment[0], "--reason", "for a while", "--ttl", "4s"
     )
     wait_until(lambda: winners(daemons[0], [numbered(0)]) == others[0], 20, "the pin")
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "its expiry")
+
+
+def test_lists_without_a_row_say_so(fleet):
+    for verb, words in (
+        (["pins"], "nothing is pinned\n"),
+        (["release", "list"], "there is no release\n"),
+        (["tune", "--dead"], "nothing is dead\n"),
+    ):
+        empty = fleet.cli.ok(*verb)
+        assert (empty.out, empty.err) == ("", words), empty
+        said = fleet.cli.ok(*verb, "--json")
+        assert (said.json(), said.err) == ([], ""), said
+    assert fleet.cli.ok("pins", "--csv").err == ""
 
 
 def test_what_is_wrong_with_a_decision_is_said_by_its_name(fleet):

@@ -16,6 +16,7 @@
 #include "db/fleet/nodes.h"
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
+#include "db/fleet/reports.h"
 #include "tests/unit/db/valid_tunings.h"
 
 namespace convtune::db::fleet {
@@ -110,6 +111,19 @@ TEST_F(FleetStoreTest, RefusesASchemaThatItDoesNotKnow) {
   EXPECT_FALSE(MigrateFleet(*postgres_).ok());
   ASSERT_TRUE(postgres_->Execute("DELETE FROM schema_migrations").ok());
   EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("migrate"));
+}
+
+TEST_F(FleetStoreTest, RefusesASchemaOfABuildBeforeTheFirstRelease) {
+  ASSERT_TRUE(postgres_->Execute("CREATE TABLE report_groups (rows bytea)").ok());
+  for (const absl::Status& status :
+       {CheckFleetSchema(*postgres_), MigrateFleet(*postgres_).status()}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("the schema convtune was made by a build before 0.1.0: drop it"));
+  }
+  ASSERT_TRUE(postgres_->Execute("DROP SCHEMA convtune CASCADE").ok());
+  EXPECT_EQ(*MigrateFleet(*postgres_), 1);
+  EXPECT_TRUE(CheckFleetSchema(*postgres_).ok());
 }
 
 TEST_F(FleetStoreTest, KeepsADeliveryOnceHoweverOftenItComes) {
@@ -488,6 +502,76 @@ TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
   EXPECT_THAT(seen, SizeIs(2));
 }
 
+TEST_F(FleetStoreTest, ABansTuningsAreReadInPagesBetweenWhichTheTimeStartsAnew) {
+  constexpr int kTunings = 410;  // two pages, and some
+  std::vector<FleetDelivery> deliveries;
+  for (int n = 1; n <= kTunings; ++n) deliveries.push_back(Delivery(n, n));
+  ASSERT_EQ(Take(deliveries).taken, kTunings);
+  while (*PoolQueued(*postgres_, *names_, 100, TakeFirst) > 0) {
+  }
+  options_.statement_timeout = absl::Seconds(1);
+  const std::unique_ptr<postgres::Connection> quick = Connect();
+  std::vector<std::string> seen;
+  const auto look = [&] {
+    return ForEachUnderBan(*quick, BanOfPattern("graph:*"), [&](const Tuning& tuning, const Pin*) {
+      seen.push_back(tuning.key.problem_text);
+      absl::SleepFor(absl::Milliseconds(4));  // 1.6 s in all
+    });
+  };
+  ASSERT_TRUE(look().ok());
+  EXPECT_THAT(seen, SizeIs(kTunings));
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  // A pin of the second page that cannot be read.
+  ASSERT_TRUE(postgres_
+                  ->Execute("INSERT INTO pins (environment_id, problem_id, candidate, author, "
+                            "reason) SELECT environment_id, problem_id, 'nonsense', 'ann', 'why' "
+                            "FROM pooled JOIN problems USING (problem_id) ORDER BY text COLLATE "
+                            "\"C\" LIMIT 1 OFFSET 300")
+                  .ok());
+  seen.clear();
+  EXPECT_FALSE(look().ok());
+  EXPECT_THAT(seen, SizeIs(300));
+  EXPECT_TRUE(quick->ok());
+  EXPECT_TRUE(quick->Execute("SELECT 1").ok());
+}
+
+TEST_F(FleetStoreTest, AReportReadsTheGroupsThatItSelects) {
+  Take({Delivery(1, 1), Delivery(2, 2), Delivery(3, 3)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, [](const std::vector<NodeEvidence>& evidence) {
+                PooledTuning pooled = TakeFirst(evidence);
+                pooled.report_rows = pooled.tuning.key.problem_text;
+                return pooled;
+              }).ok());
+  const auto environments = ListPooledEnvironments(*postgres_);
+  ASSERT_TRUE(environments.ok()) << environments.status();
+  ASSERT_THAT(*environments, SizeIs(1));
+  const int64_t environment = environments->front().id;
+  const auto problems = ListPooledProblems(*postgres_);
+  ASSERT_TRUE(problems.ok()) << problems.status();
+  ASSERT_THAT(*problems, SizeIs(3));
+  const int64_t all_rows = *CountReportRows(*postgres_, {});
+  const auto read = [&](const ReportSelection& selection) {
+    std::vector<std::string> rows;
+    const absl::Status status =
+        ReadReportGroups(*postgres_, selection, [&](const ReportGroup& group) {
+          EXPECT_EQ(group.environment_id, environment);
+          EXPECT_TRUE(std::any_of(problems->begin(), problems->end(), [&](const auto& problem) {
+            return problem.id == group.problem_id && problem.text == group.rows;
+          }));
+          rows.emplace_back(group.rows);
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(*CountReportRows(*postgres_, selection) * 3,
+              all_rows * static_cast<int64_t>(rows.size()));
+    return rows;
+  };
+  EXPECT_THAT(read({}), SizeIs(3));
+  EXPECT_THAT(read({{environment}, {}}), SizeIs(3));
+  EXPECT_THAT(read({{}, {problems->at(1).id}}), ElementsAre(problems->at(1).text));
+  EXPECT_THAT(read({{environment + 1}, {}}), SizeIs(0));
+}
+
 // The tables are made anew under a program's feet, and its numbers are others' now.
 class TablesMadeAnewTest : public FleetStoreTest {
  protected:
@@ -632,6 +716,17 @@ TEST_F(FleetStoreTest, AParameterComesBackAsItWas) {
   ASSERT_TRUE(none.ok()) << none.status();
   EXPECT_EQ((*none)[0][0].Maybe<int64_t>(), std::nullopt);
   EXPECT_EQ((*none)[0][1].Maybe<int64_t>(), 7);
+}
+
+TEST_F(FleetStoreTest, TimesAndBytesComeBackWhateverStyleTheStringAsksFor) {
+  absl::StrAppend(&options_.conninfo,
+                  " options='-c datestyle=German -c bytea_output=escape -c timezone=Asia/Tokyo'");
+  const std::unique_ptr<postgres::Connection> other = Connect();
+  ASSERT_NE(other, nullptr);
+  const absl::Time time = absl::FromUnixMicros(1'764'167'296'123'456);
+  EXPECT_EQ(*other->QueryValue<absl::Time>("SELECT $1::timestamptz", {time}), time);
+  const std::string bytes("\0\xff\\x", 4);
+  EXPECT_EQ(*other->QueryValue<std::string>("SELECT $1::bytea", {postgres::Bytes{bytes}}), bytes);
 }
 
 TEST_F(FleetStoreTest, SaysWhatIsWrongWithAConnection) {

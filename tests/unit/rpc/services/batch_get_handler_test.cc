@@ -134,6 +134,42 @@ TEST_F(BatchGetHandlerTest, ARequestForNoMoreGetsWhatGrpcsClientsTake) {
   EXPECT_EQ(Ask(request).response.results_size(), 10'000);
 }
 
+// So a field that is added is heeded, too, unless time alone changes what it means.
+TEST_F(BatchGetHandlerTest, AKeptAnswerIsForTheSameFieldsBesideTheProblems) {
+  StartWith("");
+  Tune({Problem(1)});
+  AskKept(Problem(1));
+  const google::protobuf::Descriptor* descriptor = v1::BatchGetRequest::descriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* field = descriptor->field(i);
+    v1::BatchGetRequest request = RequestOf({Problem(1)});
+    const google::protobuf::Reflection* reflection = request.GetReflection();
+    if (field->is_repeated()) {
+      EXPECT_EQ(field->name(), "problems");
+      continue;
+    }
+    switch (field->cpp_type()) {
+      case google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE:
+        reflection->MutableMessage(&request, field);
+        break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_ENUM:
+        reflection->SetEnumValue(&request, field, 2);
+        break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_STRING:
+        reflection->SetString(&request, field, "another");
+        break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_BOOL:
+        reflection->SetBool(&request, field, true);
+        break;
+      default:
+        reflection->SetInt64(&request, field, 5000);
+    }
+    const std::optional<Batch> batch = handler_->FindReady(request.SerializeAsString());
+    EXPECT_TRUE(!batch || batch->missing.problems.size() == 1) << field->name();
+  }
+  EXPECT_EQ(Ask(Problem(1)).missing, 0U);
+}
+
 TEST_F(BatchGetHandlerTest, AnAnswerThatCanBecomeTooOldIsNotKept) {
   StartWith("");
   Tune({Problem(1)});

@@ -23,8 +23,9 @@ volatile std::sig_atomic_t stop_requested = 0;
 CLI::Validator ShortText(size_t most) {
   return CLI::Validator(
       [most](const std::string& text) -> std::string {
-        if (text.empty() || text.size() > most)
+        if (text.empty() || text.size() > most) {
           return absl::StrCat("must be 1 to ", most, " bytes");
+        }
         for (const char c : text) {
           if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
             return "must have no control characters";

@@ -138,9 +138,9 @@ class Upgrades {
     return driver_of_place_[static_cast<size_t>(row.place)];
   }
 
-  // Returns the driver version by which `before` and `after` are compared: only rows of one
-  // driver are, so that a driver's effect is not taken for cuDNN's. Of the drivers with
-  // rows on both sides it has the most on its poorer side; -1 if no driver has both.
+  // Returns the driver whose rows of `before` and `after` are compared; -1 if no driver has rows on
+  // both sides. Rows of two drivers are never compared, since their difference may be the drivers'.
+  // The driver is the one whose smaller side has the most rows.
   int CommonDriver(ReportAnalysis::Rows before, ReportAnalysis::Rows after) const {
     std::vector<std::pair<int, int>> counts(drivers_.size());
     for (const ReportRow& row : before) ++counts[static_cast<size_t>(DriverOf(row))].first;

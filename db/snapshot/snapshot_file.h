@@ -15,8 +15,8 @@ class SnapshotFile {
   SnapshotFile(const SnapshotFile&) = delete;
   SnapshotFile& operator=(const SnapshotFile&) = delete;
 
-  // Reads the file into private memory; one above kSnapshotCopyLimit is mapped. False, with a
-  // reason, if there is none or it does not hold. To be called once.
+  // Reads the file into private memory; a file above kSnapshotCopyLimit is mapped. Returns false
+  // and sets the reason if the file is missing or its verification fails. Call it once.
   bool Read(const char* path, const char** reason);
   // Of a file that was read.
   const SnapshotView& view() const { return view_; }

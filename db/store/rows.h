@@ -191,7 +191,7 @@ struct ChoiceRow {
   int64_t place = 0;
   int64_t choice_count = 0;              // 0: the problem has none
   Evidence evidence = Evidence::kNone;   // of the portfolio
-  std::optional<CandidateId> candidate;  // of the choice; nullopt: there is none
+  std::optional<CandidateId> candidate;  // of the choice; nullopt: a problem without choices
   Choice choice;                         // the other columns; median_us is 0 if it was not timed
 };
 

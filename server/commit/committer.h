@@ -131,8 +131,8 @@ class Committer {
   Tuning Whole(const lookup::IndexedTuning& known) REQUIRES(mutex_);
   // nullptr if nothing stands in for the key's stored tuning.
   std::shared_ptr<const lookup::StandIn> StandInOf(const TuningKey& key) REQUIRES(mutex_);
-  // The outdated measured tuning that this one must not replace in the store, as only a
-  // measurement may; nullptr if there is none.
+  // Returns the outdated measured tuning in the store that this tuning must not replace: only a
+  // measurement replaces a measurement. Returns nullptr if this tuning may be stored.
   std::shared_ptr<const lookup::IndexedTuning> MustLeaveOnDisk(const Tuning& tuning)
       REQUIRES(mutex_);
   // Serves it from memory, see Commit.

@@ -37,8 +37,9 @@ struct Problem {
   std::atomic<bool> served;         // to a query of another mode than FALLBACK
   std::atomic<bool> plan_told;
   std::atomic<bool> legacy_told;
-  // By mode: the stock choice, if the snapshot has none; the place of a config without
-  // numerical notes in the list, -1 if there is none; what keeps to the limit.
+  // For each mode: the stock choice where the snapshot lacks it; the index in cuDNN's list of the
+  // config without numerical notes that stands behind a winner with `truncate`, -1 if the list has
+  // none; the configs within the limit on the workspace.
   process::Once<snapshot::StockChoice> stock[kModes];
   process::Once<int> plain[kModes];
   process::Once<WithinLimit> within[kModes];

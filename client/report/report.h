@@ -117,7 +117,7 @@ struct ReportHeadline {
   int64_t compared_pairs = 0;           // with winner and stock timed
   std::optional<double> gain;           // geometric mean of stock / winner
   std::optional<double> stock_is_best;  // share of compared_pairs
-  double search_seconds = 0;            // what a restart of all nodes does not spend again
+  double search_seconds = 0;            // what the nodes spent on all tunings
   std::optional<double> stale;          // share of rows
   int disagreements = 0, slow_gpus = 0, regressions = 0;
 };

@@ -109,7 +109,6 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
     decision.outcome =
         MakeAnswer(*known.tuning, known.pin.get(), demand.constraints, problem.data_type(), now);
     if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
-      decision.tuning_took = tuning.elapsed;
       const Verdict verdict = Judge(*answer, tuning, demand, profile, asked);
       if (verdict == Verdict::kHit) return decision;
       decision.outcome = Insufficient(verdict, tuning, *answer, demand, profile, asked);

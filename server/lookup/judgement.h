@@ -32,7 +32,6 @@ struct LookupDecision {
   // The work that on_miss asks for; nullopt for an answer, and where no work
   // would help.
   std::optional<jobs::WorkKind> work;
-  absl::Duration tuning_took;  // of an answer
   // The outcome may be another at another time, though nothing else has changed.
   bool depends_on_time = false;
 };

@@ -47,7 +47,6 @@ class ChangeStamp {
 struct LookupResult {
   TuningKey key;
   std::variant<Answer, Miss> outcome;
-  absl::Duration tuning_took = absl::ZeroDuration();  // of an answer
   // While it is unchanged, an equal request gets an equal answer. Of nothing where the
   // outcome is a miss, or may change with time alone.
   ChangeStamp stamp = {};

@@ -62,7 +62,6 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   std::vector<Wait> waits;
   std::vector<size_t> to_queue;
   int64_t hits = 0;
-  absl::Duration saved;
   std::array<int64_t, kMissReasons> misses{};
   for (size_t i = 0; i < problems.size(); ++i) {
     Row& row = pending->rows[i];
@@ -79,8 +78,6 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     row.result.outcome = std::move(decision.outcome);
     if (std::holds_alternative<Answer>(row.result.outcome)) {
       ++hits;
-      saved += decision.tuning_took;
-      row.result.tuning_took = decision.tuning_took;
       if (!decision.depends_on_time) row.result.stamp = stamp;
     } else if (decision.work && environment.queue == nullptr) {
       ++misses[static_cast<size_t>(MissReason::kNoDevice)];
@@ -104,7 +101,6 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     row.wait = it->second;
   }
   hits_ += hits;
-  saved_ns_.fetch_add(absl::ToInt64Nanoseconds(saved), std::memory_order_relaxed);
   for (size_t i = 0; i < misses.size(); ++i) {
     if (misses[i] != 0) misses_[i].fetch_add(misses[i], std::memory_order_relaxed);
   }

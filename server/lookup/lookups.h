@@ -50,17 +50,14 @@ class Lookups {
   void Cancel(uint64_t token) { End(token, false); }
   void Abandon(uint64_t token) { End(token, true); }
 
-  void CountHits(int64_t count, absl::Duration saved) {
+  void CountHits(int64_t count) {
     problems_ += count;
     hits_ += count;
-    saved_ns_.fetch_add(absl::ToInt64Nanoseconds(saved), std::memory_order_relaxed);
   }
   int64_t problems() const { return problems_.load(); }
   int64_t hits() const { return hits_.load(); }
   // Of look-ups as they came in, by MissReason.
   std::array<int64_t, kMissReasons> misses() const;
-  // Time that tuning the problems that were hit had taken.
-  absl::Duration saved() const { return absl::Nanoseconds(saved_ns_.load()); }
   int64_t waiting() const;
 
  private:
@@ -109,7 +106,6 @@ class Lookups {
   std::atomic<int64_t> problems_{0};
   std::atomic<int64_t> hits_{0};
   std::array<std::atomic<int64_t>, kMissReasons> misses_{};
-  std::atomic<int64_t> saved_ns_{0};
   mutable Mutex mutex_;
   uint64_t next_token_ GUARDED_BY(mutex_) = 1;
   std::unordered_map<uint64_t, std::shared_ptr<Pending>> pending_ GUARDED_BY(mutex_);

@@ -52,9 +52,6 @@ void AddLookups(const tuner::TunerStats& stats, FamilyBuilder* families) {
   for (size_t reason = 1; reason < stats.misses.size(); ++reason) {
     families->Add(stats.misses[reason], {{"reason", MissName(reason)}});
   }
-  families->Counter("convtune_saved_seconds_total",
-                    "Tuning time of the problems that were hit, which callers did not spend again",
-                    absl::ToDoubleSeconds(stats.saved));
   families->Gauge("convtune_waiting_callers", "Callers that wait for a worker",
                   stats.waiting_callers);
 }

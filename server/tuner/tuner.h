@@ -64,7 +64,6 @@ struct TunerStats {
   int64_t queue_depth = 0;
   int64_t waiting_callers = 0;
   std::array<int64_t, lookup::kMissReasons> misses{};  // of look-ups as they came in, by MissReason
-  absl::Duration saved;                                // tuning time that hits did without
   int64_t quarantined = 0;                             // candidates that are not tried again
   std::vector<supervisor::WorkStats> work;
 };
@@ -126,7 +125,7 @@ class Tuner {
   virtual void AbandonLookup(uint64_t token) = 0;
   // Counts problems whose answers were given again without Lookup, and what tuning them had
   // taken.
-  virtual void CountHits(int64_t, absl::Duration) {}
+  virtual void CountHits(int64_t) {}
   // Changes whenever ListEnvironments or ResolveEnvironment may say something
   // else than before.
   virtual uint64_t EnvironmentsVersion() const { return 0; }

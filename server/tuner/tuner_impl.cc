@@ -395,7 +395,6 @@ TunerStats TunerImpl::Stats() {
   stats.lookups = lookups_.problems();
   stats.hits = lookups_.hits();
   stats.misses = lookups_.misses();
-  stats.saved = lookups_.saved();
   stats.waiting_callers = lookups_.waiting();
   stats.quarantined = committer_.quarantined();
   for (const auto& [name, current] : current_) stats.queue_depth += current.queue->depth();

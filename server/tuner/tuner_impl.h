@@ -35,7 +35,7 @@ class TunerImpl : public Tuner {
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override;
   void CancelLookup(uint64_t token) override { lookups_.Cancel(token); }
   void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
-  void CountHits(int64_t count, absl::Duration saved) override { lookups_.CountHits(count, saved); }
+  void CountHits(int64_t count) override { lookups_.CountHits(count); }
   uint64_t EnvironmentsVersion() const override {
     return index_.counts_version() + stored_version_;
   }

@@ -73,7 +73,6 @@ def test_look_ups_hits_and_misses_add_up(watched, cli):
     assert now["convtune_lookup_hits_total"] - before["convtune_lookup_hits_total"] == 2
     assert now['convtune_lookup_misses_total{reason="not_found"}'] >= 5
     assert now['convtune_lookup_misses_total{reason="other_environment"}'] == 1
-    assert now["convtune_saved_seconds_total"] > before["convtune_saved_seconds_total"]
     assert now['convtune_tuning_duration_seconds_count{device="gpu:0",outcome="succeeded"}'] == 2
     assert now['convtune_worker_starts_total{device="gpu:0"}'] == 1
     method = 'grpc_method="convtune.v1.TuningService/BatchGet"'

@@ -34,8 +34,7 @@ output::Fields NewestFields(const v1::Tuning& tuning) {
 class StatsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "stats", "hits, misses and what they saved; newest tunings", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "stats", "hits and misses; newest tunings", app::Rows::kNo);
     app->add_flag("--zero", zero_, "show them, and count from zero for this user from now on");
     app->add_option("--last", last_, "how many tunings to show, newest first; without it 5")
         ->type_name("N")
@@ -113,14 +112,12 @@ class StatsCommand final : public app::Command {
                     const std::vector<v1::Tuning>& newest) {
     const int64_t lookups = now.lookups() - zero.lookups();
     const int64_t hits = now.hits() - zero.hits();
-    const double saved = absl::ToDoubleSeconds(FromProto(now.saved()) - FromProto(zero.saved()));
     const int64_t requests = now.worker_requests() - zero.worker_requests();
     const int64_t starts = now.worker_starts() - zero.worker_starts();
     context.PrintJson({{"zeroed", zero.pid() != 0},
                        {"lookups", lookups},
                        {"hits", hits},
                        {"misses", lookups - hits},
-                       {"savedSeconds", saved},
                        {"workerRequests", requests},
                        {"workerStarts", starts},
                        {"tunings", now.tuning_count()},
@@ -133,8 +130,7 @@ class StatsCommand final : public app::Command {
         << "hits             " << hits;
     if (lookups > 0) out << absl::StrFormat(" (%.1f%%)", 100.0 * hits / lookups);
     out << "\nmisses           " << lookups - hits << "\n"
-        << absl::StrFormat("saved            %.1f s of tuning\n", saved) << "worker requests  "
-        << requests << "\n"
+        << "worker requests  " << requests << "\n"
         << "worker starts    " << starts << "\n"
         << "tunings stored   " << now.tuning_count() << "\n";
     if (!newest.empty()) out << "\n";

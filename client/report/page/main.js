@@ -23,7 +23,7 @@ function drawHeadline(s) {
     tile("coverage", "Coverage", percent(h.coverage), `${count(h.timed_pairs)} of ${count(h.pairs + h.wanted_pairs)} problems timed${h.wanted_pairs ? `, ${count(h.wanted_pairs)} unknown` : ""}`),
     tile("hit_ratio", "Hit ratio", percent(h.hit_ratio), none(h.hit_ratio) ? "no look-ups are known; bundles do not say" : "of look-ups since the daemons started" + (filtered() ? ", all of them" : "")),
     tile("gain", "Faster than stock", times(h.gain), gain, !none(h.gain) && h.gain > 1.005 ? "good" : ""),
-    tile("search_seconds", "Start-up time saved", seconds(h.search_seconds), "of searching, when every node starts again"),
+    tile("search_seconds", "Search time", seconds(h.search_seconds), "what the tunings took, on all nodes together"),
     tile("stale", "Stale", percent(h.stale), `older than ${seconds(D.options.stale_after_seconds)}, or of a cuDNN that its GPU has left`),
     tile("disagreements", "Disagreements", shared ? count(h.disagreements) : "-", shared ? "problems on which nodes differ beyond noise" : "no two nodes of a model timed a problem", h.disagreements ? "bad" : ""),
     tile("regressions", "Regressions", s.upgrades.length ? count(h.regressions) : "-", s.upgrades.length ? "problems that an upgrade made slower" : "nothing was timed before and after an upgrade", h.regressions ? "bad" : ""),

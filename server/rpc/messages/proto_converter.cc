@@ -319,7 +319,6 @@ void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info) {
   info->set_worker_starts(stats.worker_starts);
   info->set_queue_depth(stats.queue_depth);
   info->set_waiting_callers(stats.waiting_callers);
-  *info->mutable_saved() = ToProto(stats.saved);
 }
 
 }  // namespace convtune::rpc::messages

@@ -279,13 +279,11 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
   v1::ProblemSpec* spec = nullptr;
   std::vector<Violation> violations;
   int64_t hits = 0;
-  absl::Duration saved;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const std::string_view bytes = problems[i];
     key.replace(prefix, std::string::npos, bytes);
     auto row = is_kept ? cache_.Find(key) : nullptr;
     if (row != nullptr && row->stamp.unchanged()) {
-      saved += row->tuning_took;
       batch.rows[i] = std::move(row);
       ++hits;
       continue;
@@ -300,7 +298,7 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
     batch.missing.problems.push_back(*std::move(problem));
     batch.missing_bytes.emplace_back(bytes);
   }
-  tuner_->CountHits(hits, saved);
+  tuner_->CountHits(hits);
   return batch;
 }
 
@@ -317,8 +315,7 @@ void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* ba
     const lookup::LookupResult& result = response.results[missing];
     message->Clear();
     messages::Fill(result, message->add_results());
-    row = std::make_shared<const CachedRow>(
-        CachedRow{message->SerializeAsString(), result.tuning_took, result.stamp});
+    row = std::make_shared<const CachedRow>(CachedRow{message->SerializeAsString(), result.stamp});
     if (is_kept && result.stamp.unchanged()) {
       cache_.Put(absl::StrCat(PrefixOf(terms), batch->missing_bytes[missing]), row);
     }

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/time/time.h"
 #include "proto/base/mutex.h"
 #include "server/lookup/lookup_request.h"
 
@@ -16,9 +15,8 @@ namespace convtune::rpc::services {
 
 // An answer to one problem as it goes into a reply. Immutable.
 struct CachedRow {
-  std::string bytes;           // a BatchGetResponse with this result alone
-  absl::Duration tuning_took;  // of the answer's tuning
-  lookup::ChangeStamp stamp;   // while it is unchanged, the row may be given again
+  std::string bytes;          // a BatchGetResponse with this result alone
+  lookup::ChangeStamp stamp;  // while it is unchanged, the row may be given again
 };
 
 // Finds rows by the bytes in which they were asked for: what was validated once is known by

@@ -27,7 +27,6 @@ TEST(Families, NumbersComeWithTheirLabels) {
   input.stats.hits = 7;
   input.stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)] = 4;
   input.stats.misses[static_cast<size_t>(lookup::MissReason::kNoDevice)] = 1;
-  input.stats.saved = absl::Milliseconds(2500);
   input.devices.push_back(
       {"gpu:0", "nvidia-h200", supervisor::DeviceState::kBackingOff, "", 0, 5, 2});
   EnvironmentCensus census;
@@ -39,7 +38,7 @@ TEST(Families, NumbersComeWithTheirLabels) {
   for (const char* line :
        {R"(convtune_build_info{version="1.2.3"} 1)", "convtune_lookups_total 12",
         "convtune_lookup_hits_total 7", R"(convtune_lookup_misses_total{reason="not_found"} 4)",
-        R"(convtune_lookup_misses_total{reason="no_device"} 1)", "convtune_saved_seconds_total 2.5",
+        R"(convtune_lookup_misses_total{reason="no_device"} 1)",
         R"(convtune_worker_deaths_total{device="gpu:0"} 2)",
         R"(convtune_device_state{device="gpu:0",environment="nvidia-h200",state="backing_off"} 1)",
         R"(convtune_device_state{device="gpu:0",environment="nvidia-h200",state="ready"} 0)",

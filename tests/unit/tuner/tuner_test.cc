@@ -204,7 +204,6 @@ TEST_F(TunerTest, LookupsAreHitsAndMissesByReason) {
   EXPECT_EQ(stats.lookups, 3);
   EXPECT_EQ(stats.hits, 1);
   EXPECT_EQ(stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)], 2);
-  EXPECT_GT(stats.saved, absl::ZeroDuration());
   ASSERT_EQ(stats.work.size(), 3U);
   EXPECT_EQ(stats.work[0].outcome, "succeeded");
   EXPECT_EQ(stats.work[0].duration.count(), 1);

@@ -95,8 +95,8 @@ class Tables {
                h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
                                      " problems; stock is best in ", Percent(h.stock_is_best))
                       : "stock choice and winner were not both timed"});
-    table.Add({"start-up time saved", FormatSeconds(h.search_seconds),
-               "of searching, when every node starts again"});
+    table.Add({"search time", FormatSeconds(h.search_seconds),
+               "what the tunings took, on all nodes together"});
     table.Add({"stale", Percent(h.stale),
                absl::StrCat("older than ", output::FormatAge(report_.options.stale_after),
                             ", or of a cuDNN that its GPU has left")});

@@ -25,8 +25,6 @@ namespace convtune::cli::commands::warm {
 namespace {
 
 constexpr absl::Duration kReadyPoll = absl::Milliseconds(200);
-// Rows whose search times are asked for: about a second of calls.
-constexpr size_t kMostSearchTimes = 1000;
 // The daemon's for one problem, where none is asked for.
 constexpr int64_t kDefaultBudgetSeconds = 30;
 
@@ -87,7 +85,6 @@ class WarmCommand final : public app::Command {
       Count(after, run, &summary);
     }
     CountUnkept(context, rows, answers, &summary);
-    AddSearchTime(context, rows, &summary);
     context.PrintJson(summary.ToDocument());
     context.Say(summary.ToText());
     context.Say(!summary.warm() ? "the model is not warm"
@@ -282,30 +279,6 @@ class WarmCommand final : public app::Command {
       }
       WarmSummary::Failure& failure = summary->failures[reason];
       if (failure.count++ == 0) failure.example = input::ShortProblem(problem);
-    }
-  }
-
-  // Sums what is recorded with the tunings of `rows`, of which each is asked
-  // for by itself: whatever else the database holds does not matter.
-  static void AddSearchTime(app::Context& context, const std::vector<ProblemRow>& rows,
-                            WarmSummary* summary) {
-    const auto client = context.Connect();
-    if (!client.ok()) return;
-    const size_t count = std::min(rows.size(), kMostSearchTimes);
-    output::ProgressBar bar(context.io());
-    output::Progress progress;
-    progress.total = static_cast<int>(count);
-    for (size_t i = 0; i < count; ++i) {
-      progress.done = static_cast<int>(i);
-      bar.Show(progress);
-      v1::GetTuningRequest request;
-      request.set_environment(summary->environment);
-      request.mutable_problem()->set_text(rows[i].problem.ToText());
-      const auto tuning = (*client)->Call<v1::Tuning>(request);
-      if (!tuning.ok() && !absl::IsNotFound(tuning.status())) return;
-      if (!tuning.ok()) continue;
-      summary->search_time += FromProto(tuning->elapsed());
-      ++summary->search_time_of;
     }
   }
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 
@@ -49,11 +48,6 @@ std::string WarmSummary::ToText() const {
     absl::StrAppend(&text, "\n  and ", not_tuned.size() - named,
                     " more, which --json lists; a second run goes on with them");
   }
-  if (search_time_of > 0) {
-    absl::StrAppend(&text, absl::StrFormat("\nsaved per restart: %.1f s, what the searches of %d "
-                                           "of these problems took when they were made",
-                                           absl::ToDoubleSeconds(search_time), search_time_of));
-  }
   return text;
 }
 
@@ -71,8 +65,6 @@ output::Members WarmSummary::ToDocument() const {
           {"failures", rows},
           {"invalid", invalid},
           {"notTuned", not_tuned},
-          {"searchSeconds", absl::ToDoubleSeconds(search_time)},
-          {"searchSecondsOf", search_time_of},
           {"notOnDisk", not_on_disk},
           {"notPublished", not_published_count()},
           {"warm", warm()}};

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "client/cli/output/value.h"
 #include "convtune/v1/tuning_service.pb.h"
 
@@ -34,12 +33,6 @@ struct WarmSummary {
   // Text forms of those that the end of the total budget left out, in the order
   // in which they would have been tuned. They are failures too.
   std::vector<std::string> not_tuned;
-  // The time that the search for the answers took, by the daemon's records, and the
-  // number of problems that have such a record. A daemon that kept them need not
-  // spend that time again.
-  absl::Duration search_time;
-  int64_t search_time_of = 0;
-
   // Rows of the lists, and models, that hold no problem; each was said.
   int64_t invalid = 0;
 

@@ -70,6 +70,20 @@ def test_a_weight_that_is_an_input_gets_no_batch(ct):
     assert [p.w for p in ct.problems(made, [4], dims={"K": 16})] == [(16, 8, 3, 3)]
 
 
+def test_a_dimension_without_a_name_is_given_by_its_place(ct, tmp_path, capsys):
+    made = model([conv()], [tensor("x", [None, 8, None, None])])
+    assert refusal(ct, made).startswith("model: dims: input x needs a size for x:2")
+    assert "those that it has: x:0, x:2, x:3" in refusal(ct, made, dims={"H": 9})
+    found = ct.problems(made, [4], dims={"x:2": 9, "x:3": [7, 8]})
+    assert [p.x for p in found] == [(4, 8, 9, 7), (4, 8, 9, 8)]
+    from convtune.__main__ import main
+
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    assert main(["problems", str(path), "--dim", "x:2,x:3=9"]) == 0
+    assert capsys.readouterr().out.startswith("fwd,x=1x8x9x9,")
+
+
 def test_what_no_convolution_depends_on_needs_no_size(ct):
     nodes = [conv(), helper.make_node("Relu", ["tokens"], ["u"])]
     made = model(nodes, [tensor("x", ["N", 8, 9, 9]), tensor("tokens", ["sequence", "width"])])

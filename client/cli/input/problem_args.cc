@@ -80,7 +80,7 @@ void ProblemArgs::RegisterModelOptions(CLI::App& app) {
   const std::string group = "ONNX models";
   app.add_option("--dim", dims_,
                  "sizes of a symbolic dimension, such as height=224 or height=224..512/32; names "
-                 "with commas between have the same size")
+                 "with commas between have the same size; INPUT:2=N: of one without a name")
       ->type_name("NAME=N")
       ->allow_extra_args(false)
       ->group(group);

@@ -67,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--batch", type=_sizes, metavar="N", help="batch sizes, such as 8 or 1,8,32 or 8..64/8")
         sub.add_argument("--dim", type=_dimension, action="append", default=[], metavar="NAME=N",
                          help="sizes of another symbolic dimension, such as height=224..512/32; NAME,NAME=N: of two "
-                              "that have the same size; repeatable, and every combination is read")  # fmt: skip
+                              "that have the same size; INPUT:2=N: of one without a name; repeatable, and every "
+                              "combination is read")  # fmt: skip
         sub.add_argument("--runtime", choices=RUNTIMES, default="onnxruntime",
                          help="who runs the model, and so what is fused with a convolution (default: onnxruntime)")  # fmt: skip
         sub.add_argument("--dtype", type=data_type, choices=DATA_TYPES, help="in place of the model's own")

@@ -189,6 +189,7 @@ class _Reader:
         self._layout = layout
         self._fused = _unfuse(model.graph)
         self._roles = onnx_inputs.Roles(model)
+        onnx_inputs.name_dimensions(model)
 
     def check_dims(self, dims: Mapping[str, int]) -> None:
         inputs = onnx_inputs.of_model(self._model)
@@ -359,20 +360,16 @@ def _set_dimensions(
         first = value.type.tensor_type.shape.dim[0]
         if not onnx_inputs.is_symbolic(value):
             continue
-        if first.dim_param:
-            sizes.setdefault(first.dim_param, batch or 1)
-        else:
-            first.dim_value = batch or 1
+        sizes.setdefault(first.dim_param, batch or 1)
     for value in inputs:
-        for position, dim in enumerate(value.type.tensor_type.shape.dim):
+        for dim in value.type.tensor_type.shape.dim:
             if dim.WhichOneof("value") == "dim_value":
                 continue
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
             elif value.name in roles.data | roles.weights:
-                symbol = dim.dim_param or f"dimension {position}, which has no name"
                 why = "" if value.name in roles.data else ": it is no data, and the batch is not for it"
-                raise ModelError(f"{name}: dims: input {value.name} needs a size for {symbol}{why}")
+                raise ModelError(f"{name}: dims: input {value.name} needs a size for {dim.dim_param}{why}")
     # The shapes that the exporter wrote down for one size do not hold for another.
     del model.graph.value_info[:]
     for value in model.graph.output:

@@ -21,6 +21,14 @@ def of_model(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [i for i in model.graph.input if i.name not in initialized and i.type.HasField("tensor_type")]
 
 
+def name_dimensions(model: onnx.ModelProto) -> None:
+    """Gives the inputs' dimensions that have neither a size nor a name one by their place: "image:2"."""
+    for value in of_model(model):
+        for position, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.dim_param and dim.WhichOneof("value") != "dim_value":
+                dim.dim_param = f"{value.name}:{position}"
+
+
 def is_symbolic(value: onnx.ValueInfoProto) -> bool:
     """True if the first dimension has no size."""
     shape = value.type.tensor_type.shape.dim

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "proto/base/strings.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/sizes.h"
@@ -309,11 +310,18 @@ ProblemList ReadProblemList(std::istream& in, std::string_view name,
   return ListReader(name, overrides).Read(in);
 }
 
+bool IsOnnxFile(const std::string& path) { return absl::EndsWithIgnoreCase(path, ".onnx"); }
+
 absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
                                                 const ProblemOverrides& overrides) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return absl::InvalidArgumentError(Concat(path, ": must be a file, is a directory"));
+  }
+  if (IsOnnxFile(path)) {
+    return absl::InvalidArgumentError(Concat(
+        path, ": must be a list of problems, is an ONNX model: `python3 -m convtune problems ",
+        path, "` prints its list"));
   }
   errno = 0;
   std::ifstream in(path, std::ios::binary);

@@ -51,8 +51,11 @@ struct ProblemList {
 ProblemList ReadProblemList(std::istream& in, std::string_view name,
                             const ProblemOverrides& overrides);
 
+// By its name.
+bool IsOnnxFile(const std::string& path);
+
 // Same of a file. NOT_FOUND if it cannot be opened; INVALID_ARGUMENT if it is
-// a directory. Errors begin with the path.
+// a directory or an ONNX model. Errors begin with the path.
 absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
                                                 const ProblemOverrides& overrides);
 

@@ -8,23 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "proto/convert/problem_order.h"
+#include "proto/model/tuning/warm_summary.h"
 #include "server/logging/log.h"
 
 namespace convtune::convtuned {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
-
-// What one environment's look-up came to.
-struct Counts {
-  int answered = 0;
-  int fresh = 0;
-  int heuristic = 0;
-  int missing = 0;
-  int not_persisted = 0;
-};
 
 absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
                                                      lookup::LookupRequest request,
@@ -46,33 +37,36 @@ absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
   return response.get();
 }
 
-Counts Count(const lookup::LookupResponse& response) {
-  Counts counts;
+WarmSummary Summarize(const lookup::LookupResponse& response, int64_t invalid,
+                      Evidence publish_evidence) {
+  WarmSummary summary;
+  summary.environment = response.environment.Name();
+  summary.problems = static_cast<int64_t>(response.results.size());
+  summary.invalid = invalid;
+  summary.publish_evidence = publish_evidence;
   for (const lookup::LookupResult& result : response.results) {
     if (const auto* answer = std::get_if<lookup::Answer>(&result.outcome)) {
-      ++counts.answered;
-      counts.fresh += answer->fresh ? 1 : 0;
-      counts.heuristic += answer->evidence == Evidence::kHeuristic ? 1 : 0;
-      counts.not_persisted += answer->persisted || answer->stands_in ? 0 : 1;
+      ++(answer->fresh ? summary.tuned : summary.hits);
+      summary.AddUnkept(answer->evidence, answer->pinned, answer->persisted, answer->stands_in);
     } else {
-      ++counts.missing;
-      log::Error("no answer for $0: $1", result.key.problem_text,
-                 std::get<lookup::Miss>(result.outcome).message);
+      const std::string& reason = std::get<lookup::Miss>(result.outcome).message;
+      log::Error("no answer for $0: $1", result.key.problem_text, reason);
+      summary.AddFailure(reason, result.key.problem_text);
     }
   }
-  return counts;
+  return summary;
 }
 
-// Every distinct problem, those with the most work first; false if a file or a row of it could not
-// be read.
-bool ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
-  bool ok = true;
+// Every distinct problem, those with the most work first; returns how many files and rows could
+// not be read.
+int64_t ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
+  int64_t invalid = 0;
   std::vector<ProblemRow> rows;
   for (const std::string& file : flags.files) {
     const absl::StatusOr<ProblemList> list = ReadProblemListFile(file, flags.overrides);
     if (!list.ok()) {
       log::Error("--file: $0", std::string(list.status().message()));
-      ok = false;
+      ++invalid;
       continue;
     }
     for (const std::string& notice : list->notices) {
@@ -80,14 +74,14 @@ bool ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
     }
     for (const ProblemRowError& error : list->errors) {
       log::Error("$0: $1", error.source, error.message);
-      ok = false;
+      ++invalid;
     }
     rows.insert(rows.end(), list->rows.begin(), list->rows.end());
   }
   for (const ProblemRow& row : MostWorkFirst(rows)) {
     problems->push_back(row.problem);
   }
-  return ok;
+  return invalid;
 }
 
 std::vector<std::string> EnvironmentNames(tuner::Tuner* tuner) {
@@ -104,10 +98,11 @@ std::vector<std::string> EnvironmentNames(tuner::Tuner* tuner) {
 
 int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
   std::vector<ConvProblem> problems;
-  bool ok = ReadProblems(flags, &problems);
+  const int64_t invalid = ReadProblems(flags, &problems);
   if (problems.empty()) {
     return 1;
   }
+  bool warm = true;
   for (const std::string& environment : EnvironmentNames(tuner)) {
     lookup::LookupRequest request;
     request.environment = environment;
@@ -122,17 +117,12 @@ int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
       log::Error("$0", std::string(response.status().message()));
       return 1;
     }
-    const Counts counts = Count(*response);
-    std::printf("%s: %zu problems, %d answered (%d new, %d by heuristic alone), %d missing%s\n",
-                response->environment.Name().c_str(), problems.size(), counts.answered,
-                counts.fresh, counts.heuristic, counts.missing,
-                counts.not_persisted > 0
-                    ? absl::StrCat(", ", counts.not_persisted, " not written to disk").c_str()
-                    : "");
-    ok = ok && counts.missing == 0 && counts.not_persisted == 0;
+    const WarmSummary summary = Summarize(*response, invalid, flags.publish.floor);
+    std::printf("%s\n%s\n", summary.ToText().c_str(), summary.Verdict().c_str());
+    warm = warm && summary.warm();
   }
   std::fflush(stdout);
-  return ok ? 0 : 1;
+  return warm ? 0 : 1;
 }
 
 }  // namespace convtune::convtuned

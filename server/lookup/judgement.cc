@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/model/tuning/warm_summary.h"
 #include "server/decision/library_versions.h"
 #include "server/decision/ranking.h"
 
@@ -69,7 +70,7 @@ Miss Insufficient(Verdict verdict, const KeptTuning& tuning, const Answer& answe
 
 Evidence LeastEvidence(const jobs::Demand& demand, bool profile) {
   if (demand.min_evidence != Evidence::kNone) return demand.min_evidence;
-  return demand.wants_tuning() && !profile ? Evidence::kIncomplete : Evidence::kHeuristic;
+  return demand.wants_tuning() ? LeastTunedEvidence(profile) : Evidence::kHeuristic;
 }
 
 Verdict Judge(const Answer& answer, const KeptTuning& tuning, const jobs::Demand& demand,

@@ -229,6 +229,20 @@ def test_once_publishes_before_it_ends(serving, run, tmp_path):
     assert run(daemon, PROBLEM)[1]["served"] >= 1
 
 
+def test_once_says_of_what_it_does_not_publish_what_warm_says(daemons, tmp_path, convtuned):
+    problems = tmp_path / "problems.txt"
+    problems.write_text(f"{PROBLEM.text}\n{OTHER.text}\n")
+    daemon = daemons("--profile", "nvidia-h200", "--devices", "none")
+    command = [convtuned, "--once", "--file", problems, "--state-dir", daemon.state_dir, *daemon.args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines()[1:] == [
+        "not published: 2 of 2: heuristic < observed (--publish-evidence): without the daemon nothing is served for them",
+        "the model is warm where the daemon answers",
+    ], done
+    assert keys_in(snapshot_of(daemon)) is None
+
+
 def test_once_fails_where_the_snapshot_cannot_be_written(serving, tmp_path):
     problems = tmp_path / "problems.txt"
     problems.write_text(PROBLEM.text + "\n")

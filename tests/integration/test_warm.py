@@ -84,9 +84,9 @@ def test_once_tunes_in_the_same_order_and_only_what_is_missing(daemons, fake_wor
 
     command = [convtuned, "--once", "--file", model, "--state-dir", tmp_path / "state", "--devices", "0", "--worker", fake_worker]
     first = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert first.returncode == 0 and "3 problems, 3 answered (3 new" in first.stdout, first
+    assert first.returncode == 0 and "3 problems: 0 had an answer, 3 were tuned, 0 have none\nthe model is warm" in first.stdout, first
     second = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert second.returncode == 0 and "3 problems, 3 answered (0 new" in second.stdout, second
+    assert second.returncode == 0 and "3 problems: 3 had an answer, 0 were tuned, 0 have none\nthe model is warm" in second.stdout, second
 
 
 def test_what_list_prints_as_csv_is_a_list_of_problems(fake_daemon, cli, model):

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/child_program.h"
 
@@ -22,10 +20,6 @@ constexpr char kHowTo[] =
 constexpr int kRefused = 2;
 
 }  // namespace
-
-bool IsOnnxFile(const std::string& path) {
-  return absl::EndsWith(absl::AsciiStrToLower(path), ".onnx");
-}
 
 absl::StatusOr<std::string> OnnxProblems(const std::string& path,
                                          const std::vector<std::string>& options) {

@@ -8,9 +8,6 @@
 
 namespace convtune::cli::input {
 
-// True if the file's name ends in .onnx.
-bool IsOnnxFile(const std::string& path);
-
 // The output of `python3 -m convtune problems PATH OPTIONS`: a list in the text
 // form, empty if the model has no convolution that can be tuned. Its notices and
 // errors go to stderr. The interpreter is $CONVTUNE_PYTHON, else python3.

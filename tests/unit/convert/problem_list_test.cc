@@ -218,6 +218,12 @@ TEST(ProblemListTest, AMissingFileIsNotFound) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no/such/file"));
 }
 
+TEST(ProblemListTest, AModelIsRefusedWithTheCommandThatListsIt) {
+  EXPECT_EQ(ReadProblemListFile("nets/Model.ONNX", {}).status().message(),
+            "nets/Model.ONNX: must be a list of problems, is an ONNX model: `python3 -m convtune "
+            "problems nets/Model.ONNX` prints its list");
+}
+
 TEST(ProblemListTest, ADirectoryIsRefused) {
   EXPECT_EQ(ReadProblemListFile(testing::TempDir(), {}).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -37,7 +37,8 @@ TEST_F(OnceTest, EveryProblemAnsweredIsSuccess) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\nfwd,x=1x2x3x3,w=4x2x1x1,f16\n"), 0);
   EXPECT_EQ(testing::internal::GetCapturedStdout(),
-            "nvidia-h200: 2 problems, 2 answered (0 new, 0 by heuristic alone), 0 missing\n");
+            "nvidia-h200: 2 problems: 2 had an answer, 0 were tuned, 0 have none\n"
+            "the model is warm\n");
   const auto request = tuner_.last_request();
   ASSERT_TRUE(request.has_value());
   EXPECT_EQ(request->environment, "nvidia-h200");

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "client/cli/input/onnx_problems.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "client/cli/output/value.h"
@@ -85,8 +84,8 @@ std::string PlaceProperties(const std::string& source) {
   if (file == "stdin") return "";
   const std::string escaped = absl::StrReplaceAll(
       file, {{"%", "%25"}, {"\r", "%0D"}, {"\n", "%0A"}, {":", "%3A"}, {",", "%2C"}});
-  return input::IsOnnxFile(file) ? absl::StrCat("file=", escaped, ",")
-                                 : absl::StrCat("file=", escaped, ",line=", line, ",");
+  return IsOnnxFile(file) ? absl::StrCat("file=", escaped, ",")
+                          : absl::StrCat("file=", escaped, ",line=", line, ",");
 }
 
 }  // namespace

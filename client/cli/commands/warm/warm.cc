@@ -11,15 +11,13 @@
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/warm/expected_gain.h"
-#include "client/cli/commands/warm/warm_summary.h"
 #include "client/cli/input/budget_args.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
 #include "convtune/v1/release_service.pb.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
-#include "proto/convert/record_codec.h"
+#include "proto/model/tuning/warm_summary.h"
 
 namespace convtune::cli::commands::warm {
 namespace {
@@ -27,6 +25,51 @@ namespace {
 constexpr absl::Duration kReadyPoll = absl::Milliseconds(200);
 // The daemon's for one problem, where none is asked for.
 constexpr int64_t kDefaultBudgetSeconds = 30;
+// Problems that the budget left out and that are named for people.
+constexpr size_t kMostNamed = 10;
+
+Evidence EvidenceOf(const v1::Answer& answer) { return static_cast<Evidence>(answer.evidence()); }
+
+// Says in words why an outcome is not warm.
+std::string ColdReason(const v1::BatchGetResult& result) {
+  return result.has_answer()
+             ? absl::StrCat("only ", output::EnumWord(result.answer().evidence()), " evidence")
+             : output::EnumWord(result.miss().reason());
+}
+
+// Lines that go below the summary's.
+std::string NotTunedText(const std::vector<std::string>& not_tuned) {
+  std::string text;
+  const size_t named = std::min(not_tuned.size(), kMostNamed);
+  for (size_t i = 0; i < named; ++i) {
+    absl::StrAppend(&text, "\n  not tuned: ", input::ShortProblem(not_tuned[i]));
+  }
+  if (named < not_tuned.size()) {
+    absl::StrAppend(&text, "\n  and ", not_tuned.size() - named,
+                    " more, which --json lists; a second run goes on with them");
+  }
+  return text;
+}
+
+// The document of --json.
+output::Members ToDocument(const WarmSummary& summary, const std::vector<std::string>& not_tuned) {
+  std::vector<output::Json> rows;
+  for (const auto& [reason, failure] : summary.failures) {
+    rows.push_back(output::JsonObject(
+        {{"reason", reason}, {"count", failure.count}, {"example", failure.example}}));
+  }
+  return {{"environment", summary.environment},
+          {"problems", summary.problems},
+          {"hits", summary.hits},
+          {"tuned", summary.tuned},
+          {"failed", summary.failed()},
+          {"failures", rows},
+          {"invalid", summary.invalid},
+          {"notTuned", not_tuned},
+          {"notOnDisk", summary.not_on_disk},
+          {"notPublished", summary.not_published_count()},
+          {"warm", summary.warm()}};
+}
 
 class WarmCommand final : public app::Command {
  public:
@@ -68,6 +111,7 @@ class WarmCommand final : public app::Command {
     std::vector<ProblemRow> missing = Missing(rows, before);
     summary.problems += static_cast<int64_t>(rows.size());
     summary.hits = static_cast<int64_t>(rows.size() - missing.size());
+    std::vector<std::string> not_tuned;         // that the end of the total budget left out
     std::map<std::string, v1::Answer> answers;  // by problem
     TakeAnswers(before, &answers);
     calls::TuningRun run;
@@ -82,15 +126,12 @@ class WarmCommand final : public app::Command {
       if (run.code == app::ExitCode::kUnreachable) return run.code;
       const calls::BatchAnswers after = Ask(context, missing);
       TakeAnswers(after, &answers);
-      Count(after, run, &summary);
+      not_tuned = Count(after, run, &summary);
     }
     CountUnkept(context, rows, answers, &summary);
-    context.PrintJson(summary.ToDocument());
-    context.Say(summary.ToText());
-    context.Say(!summary.warm() ? "the model is not warm"
-                : summary.not_published_count() == 0
-                    ? "the model is warm"
-                    : "the model is warm where the daemon answers");
+    context.PrintJson(ToDocument(summary, not_tuned));
+    context.Say(absl::StrCat(summary.ToText(), NotTunedText(not_tuned)));
+    context.Say(summary.Verdict());
     return app::Worse(app::Worse(batch.code, run.code),
                       summary.warm() ? app::ExitCode::kDone : app::ExitCode::kFailed);
   }
@@ -197,8 +238,10 @@ class WarmCommand final : public app::Command {
   }
 
   bool Warm(const calls::BatchAnswers& answers, const v1::BatchGetResult& result) const {
-    const Evidence least = ParseEvidence(min_evidence_).value_or(Evidence::kNone);
-    return IsWarm(result, static_cast<v1::Evidence>(least), answers.environment.profile());
+    const Evidence least =
+        ParseEvidence(min_evidence_).value_or(LeastTunedEvidence(answers.environment.profile()));
+    return result.has_answer() &&
+           (result.answer().pinned() || EvidenceOf(result.answer()) >= least);
   }
 
   // Those that have no answer that is good enough, and were not refused.
@@ -249,21 +292,22 @@ class WarmCommand final : public app::Command {
       // A daemon older than this call, or one without releases, gives no answer.
       if (const auto publication = (*client)->Call<v1::Publication>(v1::GetPublicationRequest());
           publication.ok()) {
-        summary->publish_evidence = publication->publish_evidence();
+        summary->publish_evidence = static_cast<Evidence>(publication->publish_evidence());
       }
     }
     for (const ProblemRow& row : rows) {
       const auto answer = answers.find(row.problem.ToText());
       if (answer == answers.end()) continue;
-      if (!answer->second.persisted() && !answer->second.stands_in()) ++summary->not_on_disk;
-      if (!answer->second.pinned() && answer->second.evidence() < summary->publish_evidence) {
-        ++summary->not_published[answer->second.evidence()];
-      }
+      summary->AddUnkept(EvidenceOf(answer->second), answer->second.pinned(),
+                         answer->second.persisted(), answer->second.stands_in());
     }
   }
 
-  void Count(const calls::BatchAnswers& after, const calls::TuningRun& run,
-             WarmSummary* summary) const {
+  // Returns those that the end of the total budget left out, in the order in which they would
+  // have been tuned. They are failures too.
+  std::vector<std::string> Count(const calls::BatchAnswers& after, const calls::TuningRun& run,
+                                 WarmSummary* summary) const {
+    std::vector<std::string> not_tuned;
     const std::map<std::string, std::string> reasons = calls::FailureReasons(run);
     for (const calls::AnswerRow& row : after.rows) {
       const std::string& problem = row.result.problem_text();
@@ -275,11 +319,11 @@ class WarmCommand final : public app::Command {
       std::string reason = known != reasons.end() ? known->second : ColdReason(row.result);
       if (run.out_of_time && known == reasons.end()) {
         reason = "not tuned: --budget-total ended";
-        summary->not_tuned.push_back(problem);
+        not_tuned.push_back(problem);
       }
-      WarmSummary::Failure& failure = summary->failures[reason];
-      if (failure.count++ == 0) failure.example = input::ShortProblem(problem);
+      summary->AddFailure(reason, input::ShortProblem(problem));
     }
+    return not_tuned;
   }
 
   input::ProblemArgs problems_;

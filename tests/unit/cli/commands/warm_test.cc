@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "client/cli/commands/warm/expected_gain.h"
-#include "client/cli/commands/warm/warm_summary.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {
@@ -77,18 +76,6 @@ TEST_F(WarmTest, WhatIsWantedForAnotherEnvironmentIsNotTunedForThisOne) {
               HasSubstr("2 x wanted for nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full, which "
                         "this is not"));
   EXPECT_THAT(result.err, HasSubstr("the model is not warm"));
-}
-
-TEST(WarmSummaryTest, WhatIsNotPublishedIsCountedByEvidence) {
-  warm::WarmSummary summary;
-  summary.problems = summary.hits = 5;
-  summary.publish_evidence = v1::EVIDENCE_OBSERVED;
-  summary.not_published[v1::EVIDENCE_HEURISTIC] = 4;
-  EXPECT_TRUE(summary.warm());
-  EXPECT_EQ(summary.not_published_count(), 4);
-  EXPECT_THAT(summary.ToText(),
-              HasSubstr("not published: 4 of 5: heuristic < observed (--publish-evidence): "
-                        "without the daemon nothing is served for them"));
 }
 
 TEST_F(WarmTest, WhatATuningMayCostReachesTheDaemon) {

@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<db::store::SqliteStore>> OpenStore(const Flags& f
 absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals) {
   ProbeOptions options;
   options.worker = flags.worker;
+  options.worker_named = flags.worker != DefaultWorkerPath();
   options.devices = flags.devices;
   options.node = flags.node;
   options.stop = [signals] { return signals->stopped(); };
@@ -76,14 +77,21 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
     options.profiles.push_back(std::move(file));
   }
   ProbeResult result = ProbeDevices(options);
-  for (const std::string& finding : result.findings) {
-    log::Warn("left out: $0", finding);
+  for (const LeftOut& one : result.left_out) {
+    if (one.named && !flags.allow_missing_devices && !signals->stopped()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(one.what, " (--allow-missing-devices starts without it)"));
+    }
+    log::Warn("left out: $0", one.what);
   }
   for (const supervisor::DeviceSpec& device : result.devices) {
     log::Info("device $0: $1", device.name, device.environment.ToText());
   }
   if (result.devices.empty()) {
-    log::Warn("no device to tune on: serving what the database has");
+    log::Warn("no device to tune on: serving what the database has$0",
+              result.left_out.empty() && flags.devices == "all"
+                  ? absl::StrCat(" (", flags.worker, " found no GPU)")
+                  : "");
   }
   return result;
 }
@@ -188,7 +196,8 @@ void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
 absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::OutboxStore* outbox,
                            tuner::Tuner* tuner, const Clock* clock,
                            const std::vector<std::string>& bundle_keys, devices::GpuHealth* gpus,
-                           bool wants_gpu, StopSignals* signals) {
+                           const std::vector<LeftOut>& left_out, bool wants_gpu,
+                           StopSignals* signals) {
   rpc::Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
@@ -199,6 +208,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   options.state_dir = flags.state_dir;
   options.releases = tuner->releases();
   options.bundle_keys = bundle_keys;
+  for (const LeftOut& one : left_out) options.left_out.push_back(one.what);
   options.metrics.built = metrics::MetricsBuilt();
   std::unique_ptr<metrics::MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
@@ -306,7 +316,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     if (!tuner->releases()->Status().error().empty()) exit_status = 1;
   } else if (!signals->stopped()) {
     served = Serve(flags, database.get(), database.get(), tuner.get(), &clock, bundle_keys,
-                   &gpu_health, wants_gpu, signals);
+                   &gpu_health, found.left_out, wants_gpu, signals);
     if (served.ok() && *served) exit_status.reset();
   }
   tuner.reset();

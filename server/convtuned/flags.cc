@@ -29,9 +29,10 @@ constexpr int kUsageError = 2;
 // --help shows these in a group of their own, behind those that are set often.
 constexpr char kSeldom[] = "Most people leave this alone";
 constexpr const char* kSeldomSet[] = {
-    "--worker",         "--node",          "--idle-timeout", "--hang-timeout",
-    "--probe-interval", "--drain-timeout", "--max-db-size",  "--allow-network-fs",
-    "--log-format",     "--wanted-budget", "--open-socket"};
+    "--worker",        "--allow-missing-devices", "--node",
+    "--idle-timeout",  "--hang-timeout",          "--probe-interval",
+    "--drain-timeout", "--max-db-size",           "--allow-network-fs",
+    "--log-format",    "--wanted-budget",         "--open-socket"};
 
 std::string EnvironmentName(const std::string& flag) {
   return absl::StrCat("CONVTUNE_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
@@ -133,6 +134,9 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       "Device profile that stands in for a GPU: a name or a file; repeatable")
       ->delimiter(',');
   add("worker", flags->worker, "The program convtune-worker");
+  WithEnvironment(app->add_flag("--allow-missing-devices", flags->allow_missing_devices,
+                                "Start without a profile, a numbered GPU or a worker program that "
+                                "was asked for and cannot be used"));
   add("base", flags->bases, "Bundle to serve beneath the database, read-only; repeatable")
       ->delimiter(',');
   add("bundle-key", flags->bundle_keys,

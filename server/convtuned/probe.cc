@@ -78,6 +78,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
   const std::string node = options.node.empty() ? HostName() : options.node;
   std::vector<std::vector<std::string>> commands;
   std::vector<std::string> subjects;
+  const bool gpus_named = options.devices != "all";
   if (options.devices != "none") {
     commands.push_back({options.worker, "--probe", "--devices", options.devices});
     subjects.push_back("GPUs");
@@ -88,23 +89,29 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
   }
   const std::vector<ChildOutput> outputs = RunPrograms(commands, options.limits, options.stop);
   for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool named = i > 0 || gpus_named;
     if (!outputs[i].status.ok()) {
-      result.findings.push_back(
-          absl::StrCat(subjects[i], ": ", std::string(outputs[i].status.message())));
+      result.left_out.push_back(
+          {absl::StrCat(subjects[i], ": ", std::string(outputs[i].status.message())),
+           named || options.worker_named});
+    } else if (named && outputs[i].text.empty()) {
+      result.left_out.push_back({absl::StrCat(subjects[i], ": ", options.worker,
+                                              " --probe said nothing: is it convtune-worker?"),
+                                 true});
     }
     for (const absl::string_view line : absl::StrSplit(outputs[i].text, '\n', absl::SkipEmpty())) {
       std::string pci_bus_id;
       absl::StatusOr<supervisor::DeviceSpec> device =
           ParseProbeLine(std::string(line), &pci_bus_id);
       if (!device.ok()) {
-        result.findings.push_back(std::string(device.status().message()));
+        result.left_out.push_back({std::string(device.status().message()), named});
         continue;
       }
       const bool doubled = std::any_of(
           result.devices.begin(), result.devices.end(),
           [&](const supervisor::DeviceSpec& other) { return other.name == device->name; });
       if (doubled) {
-        result.findings.push_back(absl::StrCat(device->name, ": is there twice"));
+        result.left_out.push_back({absl::StrCat(device->name, ": is there twice"), false});
         continue;
       }
       device->provenance.node = node;

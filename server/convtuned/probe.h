@@ -15,19 +15,26 @@
 namespace convtune::convtuned {
 
 struct ProbeOptions {
-  std::string worker;                 // program
-  std::string devices;                // "all", "none" or "0,1"
-  std::vector<std::string> profiles;  // files
-  std::string node = {};              // where measurements are made; empty: the host's name
+  std::string worker;                      // program
+  bool worker_named = false;               // somebody asked for that program
+  std::string devices;                     // "all", "none" or "0,1"
+  std::vector<std::string> profiles = {};  // files
+  std::string node = {};                   // where measurements are made; empty: the host's name
   supervisor::StartLimits limits = {};
   std::function<bool()> stop = [] { return false; };
+};
+
+// A device, or all of a kind, that cannot be used.
+struct LeftOut {
+  std::string what;    // with the reason
+  bool named = false;  // it was asked for: by its number, as a profile, or by the worker's program
 };
 
 struct ProbeResult {
   std::vector<supervisor::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
   // Of those that are GPUs, by name: "0000:01:00.0".
   std::map<std::string, std::string> pci_bus_ids;
-  std::vector<std::string> findings;  // the reason for each device that is left out
+  std::vector<LeftOut> left_out;
 };
 
 // Runs the worker once for the GPUs and once for each profile. What cannot be

@@ -53,7 +53,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
 class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const Options& options)
-      : tuning_(services::NewTuningService(options.tuner)),
+      : tuning_(services::NewTuningService(options.tuner, options.left_out)),
         maintenance_(services::NewMaintenanceService(
             {options.tuner, options.store, options.clock, options.state_dir, options.metrics})),
         releases_(options.releases != nullptr ? services::NewReleaseService(options.releases)

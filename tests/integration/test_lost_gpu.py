@@ -227,10 +227,29 @@ def worker_of_a_card_to_come(folder, fake_worker):
     return worker, there
 
 
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (("--devices", "none", "--profile", "nvidia-h200", "--worker", "/bin/true"), "nvidia-h200.json: /bin/true --probe said nothing"),
+        (("--devices", "0", "--worker", "/bin/true"), "GPUs: /bin/true --probe said nothing"),
+        (("--devices", "all", "--worker", "/no/worker"), "GPUs: cannot start /no/worker: No such file or directory"),
+        (("--devices", "none", "--profile", __file__), f"profile:{__file__}: profile {__file__}: "),
+    ],
+)
+def test_what_was_asked_for_by_name_and_cannot_be_used_ends_the_start(daemons, cli, worker, args, reason):
+    refused = daemons(*args)
+    assert refused.start(wait=False).wait(30) == 1
+    assert reason in refused.log() and "(--allow-missing-devices starts without it)" in refused.log(), refused.log()
+    allowed = daemons(*args, "--allow-missing-devices").start()
+    assert re.search(f"left out: .*{re.escape(reason)}", allowed.log()), allowed.log()
+    said = cli(allowed)("doctor").out
+    assert re.search(f"notice +the daemon does without .*{re.escape(reason)}", said), said
+
+
 def test_a_gpu_that_comes_after_the_start_is_found(daemons, fake_worker, tmp_path):
     """As when the daemon starts before the driver's module is loaded."""
     worker, there = worker_of_a_card_to_come(tmp_path, fake_worker)
-    daemon = daemons("--worker", worker, "--devices", "0", "--probe-interval", "300ms").start()
+    daemon = daemons("--worker", worker, "--devices", "0", "--allow-missing-devices", "--probe-interval", "300ms").start()
     with daemon.client() as client:
         assert not client.tuning.ListDevices().devices
         there.touch()
@@ -252,7 +271,7 @@ def test_starting_anew_is_a_sign_of_life(daemons, fake_worker, short_dir):
         notify.settimeout(60)
         # An hour: within this test the watchdog is told of what happens, not of time.
         env = {"NOTIFY_SOCKET": short_dir / "n", "WATCHDOG_USEC": "3600000000"}
-        daemon = daemons("--worker", worker, "--devices", "0", "--probe-interval", "1s", env=env).start()
+        daemon = daemons("--worker", worker, "--devices", "0", "--allow-missing-devices", "--probe-interval", "1s", env=env).start()
         for _ in range(2):
             while notify.recv(100) != b"READY=1":
                 pass

@@ -56,8 +56,10 @@ struct FleetServiceOptions {
 };
 
 // Thin handlers over the tuner. Its look-ups and watches take no thread; what
-// reads or writes the disk shares one. `tuner` outlives the service.
-std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner);
+// reads or writes the disk shares one. `tuner` outlives the service. `left_out`: the devices that
+// cannot be used, each with the reason.
+std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner,
+                                                std::vector<std::string> left_out);
 
 // Thin handlers over the store, on one thread. Everything in the options
 // outlives the service, whose making is the daemon's start time.

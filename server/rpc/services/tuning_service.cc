@@ -22,9 +22,10 @@ constexpr size_t kMaxWaitingForDisk = 1000;
 
 class TuningService final : public RawService {
  public:
-  explicit TuningService(tuner::Tuner* tuner)
+  TuningService(tuner::Tuner* tuner, std::vector<std::string> left_out)
       : RawService(kTuningServiceName),
         tuner_(tuner),
+        left_out_(std::move(left_out)),
         batch_get_(tuner),
         disk_(kMaxWaitingForDisk) {
     Add("BatchGet", Type::NORMAL_RPC,
@@ -169,6 +170,7 @@ class TuningService final : public RawService {
           for (const supervisor::DeviceStatus& device : tuner_->ListDevices()) {
             *reply.add_devices() = messages::ToProto(device);
           }
+          reply.mutable_left_out()->Assign(left_out_.begin(), left_out_.end());
           return reply;
         });
   }
@@ -182,14 +184,16 @@ class TuningService final : public RawService {
   }
 
   tuner::Tuner* const tuner_;
+  const std::vector<std::string> left_out_;
   BatchGetHandler batch_get_;
   WorkQueue disk_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner) {
-  return std::make_unique<TuningService>(tuner);
+std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner,
+                                                std::vector<std::string> left_out) {
+  return std::make_unique<TuningService>(tuner, std::move(left_out));
 }
 
 }  // namespace convtune::rpc::services

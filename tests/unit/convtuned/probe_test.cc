@@ -13,8 +13,20 @@
 namespace convtune::convtuned {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::vector<std::string> WordsOf(const ProbeResult& result) {
+  std::vector<std::string> words;
+  for (const LeftOut& one : result.left_out) {
+    words.push_back(one.what + (one.named ? ", asked for" : ""));
+  }
+  return words;
+}
 
 const char kDevice[] =
     R"({"name":"gpu:0","environment":"nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full",)"
@@ -74,8 +86,9 @@ TEST(ParseProbeLine, RefusesWhatIsNotSuchAnObject) {
 
 TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
   const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
-  const ProbeResult result = ProbeDevices({worker.path(), "all", {"/p/l4.json"}});
-  EXPECT_THAT(result.findings, ElementsAre());
+  const ProbeResult result =
+      ProbeDevices({.worker = worker.path(), .devices = "all", .profiles = {"/p/l4.json"}});
+  EXPECT_THAT(result.left_out, IsEmpty());
   ASSERT_EQ(result.devices.size(), 2u);
   EXPECT_EQ(result.devices[0].name, "gpu:0");
   EXPECT_THAT(result.devices[0].worker_argv, ElementsAre(worker.path(), "--device", "gpu:0"));
@@ -84,13 +97,16 @@ TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
 
 TEST(ProbeDevices, ResultsCarryTheNodesName) {
   const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
-  const ProbeResult named = ProbeDevices({worker.path(), "all", {"/p/l4.json"}, "gpu-node-7"});
+  const ProbeResult named = ProbeDevices({.worker = worker.path(),
+                                          .devices = "all",
+                                          .profiles = {"/p/l4.json"},
+                                          .node = "gpu-node-7"});
   ASSERT_EQ(named.devices.size(), 2u);
   EXPECT_EQ(named.devices[0].provenance.node, "gpu-node-7");
   EXPECT_EQ(named.devices[1].provenance.node, "gpu-node-7");
   char host[256] = {};
   ASSERT_EQ(gethostname(host, sizeof(host) - 1), 0);
-  const ProbeResult unnamed = ProbeDevices({worker.path(), "all", {}});
+  const ProbeResult unnamed = ProbeDevices({.worker = worker.path(), .devices = "all"});
   ASSERT_EQ(unnamed.devices.size(), 1u);
   EXPECT_EQ(unnamed.devices[0].provenance.node, host);
 }
@@ -98,21 +114,47 @@ TEST(ProbeDevices, ResultsCarryTheNodesName) {
 TEST(ProbeDevices, LeavesOutWhatFailsAndSaysWhy) {
   const FakeWorker worker(std::string(R"({"name":"gpu:0","error":"broken"})") + "\n",
                           std::string(kProfile) + "\n");
-  const ProbeResult result = ProbeDevices({worker.path(), "all", {"/p/l4.json", "/p/l4.json"}});
+  const ProbeResult result = ProbeDevices(
+      {.worker = worker.path(), .devices = "all", .profiles = {"/p/l4.json", "/p/l4.json"}});
   ASSERT_EQ(result.devices.size(), 1u);
-  EXPECT_THAT(result.findings, ElementsAre("gpu:0: broken", "profile:nvidia-l4: is there twice"));
+  EXPECT_THAT(WordsOf(result), ElementsAre("gpu:0: broken", "profile:nvidia-l4: is there twice"));
+}
+
+TEST(ProbeDevices, WhatWasAskedForByNameIsToldFromWhatWasNot) {
+  const std::string broken = R"({"name":"gpu:0","error":"broken"})";
+  const FakeWorker worker(broken + "\n", R"({"name":"profile:l4","error":"no cuDNN"})");
+  ProbeOptions options{.worker = worker.path(), .devices = "0", .profiles = {"/p/l4.json"}};
+  EXPECT_THAT(WordsOf(ProbeDevices(options)),
+              ElementsAre("gpu:0: broken, asked for", "profile:l4: no cuDNN, asked for"));
+  options.devices = "none";
+  EXPECT_THAT(WordsOf(ProbeDevices(options)), ElementsAre("profile:l4: no cuDNN, asked for"));
+}
+
+TEST(ProbeDevices, AProgramThatSaysNothingIsNoWorker) {
+  ProbeOptions options{.worker = "/bin/true", .devices = "0", .profiles = {"/p/l4.json"}};
+  const std::string nothing = ": /bin/true --probe said nothing: is it convtune-worker?, asked for";
+  EXPECT_THAT(WordsOf(ProbeDevices(options)),
+              ElementsAre("GPUs" + nothing, "/p/l4.json" + nothing));
+  // Of all GPUs there may be none.
+  options.devices = "all";
+  EXPECT_THAT(WordsOf(ProbeDevices(options)), ElementsAre("/p/l4.json" + nothing));
 }
 
 TEST(ProbeDevices, WithoutAWorkerThereAreNone) {
-  const ProbeResult result = ProbeDevices({"/no/such/worker", "all", {"/p/l4.json"}});
+  ProbeOptions options{.worker = "/no/such/worker", .devices = "all", .profiles = {"/p/l4.json"}};
+  const ProbeResult result = ProbeDevices(options);
   EXPECT_TRUE(result.devices.empty());
-  EXPECT_THAT(result.findings, ElementsAre(HasSubstr("/no/such/worker"), HasSubstr("l4.json")));
+  EXPECT_THAT(WordsOf(result),
+              ElementsAre(AllOf(HasSubstr("/no/such/worker"), Not(HasSubstr("asked for"))),
+                          AllOf(HasSubstr("l4.json"), HasSubstr("asked for"))));
+  options.worker_named = true;
+  EXPECT_THAT(WordsOf(ProbeDevices(options)), Each(HasSubstr("asked for")));
 }
 
 TEST(ProbeDevices, NoneAsksForNothing) {
-  const ProbeResult result = ProbeDevices({"/no/such/worker", "none", {}});
+  const ProbeResult result = ProbeDevices({.worker = "/no/such/worker", .devices = "none"});
   EXPECT_TRUE(result.devices.empty());
-  EXPECT_TRUE(result.findings.empty());
+  EXPECT_THAT(result.left_out, IsEmpty());
 }
 
 }  // namespace

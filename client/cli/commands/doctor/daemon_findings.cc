@@ -85,13 +85,17 @@ void AddSelfCheck(const v1::Device& device, std::vector<app::Finding>* findings)
 }  // namespace
 
 std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
-  if (devices.devices().empty()) {
-    return {app::Notice(
-        "the daemon has no device: it answers what its database holds",
-        "where there is a GPU: the daemon's log says why it is left out, and it looks again by "
-        "itself unless it was started with --devices none")};
-  }
   std::vector<app::Finding> findings;
+  for (const std::string& left_out : devices.left_out()) {
+    findings.push_back(app::Notice(absl::StrCat("the daemon does without ", left_out),
+                                   "mend that and restart convtuned"));
+  }
+  if (devices.devices().empty()) {
+    findings.push_back(
+        app::Notice("the daemon has no device: it answers what its database holds",
+                    "it looks for a GPU again by itself, unless it was started with --devices "
+                    "none; a device profile (--profile NAME) needs no GPU"));
+  }
   for (const v1::Device& device : devices.devices()) {
     const std::string reason = device.reason().empty() ? "" : absl::StrCat(": ", device.reason());
     switch (device.state()) {

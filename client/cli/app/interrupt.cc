@@ -19,7 +19,7 @@ constexpr char kStop = 's';
 std::atomic<int> pipe_of_handler{-1};
 
 // A signal handler may do no more than this.
-void OnSigint(int) {
+void OnSignal(int) {
   const int saved = errno;
   [[maybe_unused]] const ssize_t written = write(pipe_of_handler.load(), &kInterrupted, 1);
   errno = saved;
@@ -44,7 +44,7 @@ bool IsReadable(int fd, absl::Time end) {
 absl::StatusOr<std::unique_ptr<Interrupt>> Interrupt::Create(std::function<void()> on_interrupt,
                                                              absl::Time end) {
   int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return absl::ResourceExhaustedError("no pipe for Ctrl-C");
+  if (pipe2(fds, O_CLOEXEC) != 0) return absl::ResourceExhaustedError("no pipe for signals");
   return std::unique_ptr<Interrupt>(new Interrupt(fds[0], fds[1], std::move(on_interrupt), end));
 }
 
@@ -52,9 +52,10 @@ Interrupt::Interrupt(int read_fd, int write_fd, std::function<void()> on_interru
     : read_fd_(read_fd), write_fd_(write_fd) {
   pipe_of_handler = write_fd;
   struct sigaction action {};
-  action.sa_handler = OnSigint;
+  action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART | SA_RESETHAND;
-  sigaction(SIGINT, &action, &previous_);
+  sigaction(SIGINT, &action, &previous_int_);
+  sigaction(SIGTERM, &action, &previous_term_);
   thread_ = std::thread([read_fd, callback = std::move(on_interrupt), end]() mutable {
     char byte = 0;
     while (true) {
@@ -69,7 +70,8 @@ Interrupt::Interrupt(int read_fd, int write_fd, std::function<void()> on_interru
 }
 
 Interrupt::~Interrupt() {
-  sigaction(SIGINT, &previous_, nullptr);
+  sigaction(SIGINT, &previous_int_, nullptr);
+  sigaction(SIGTERM, &previous_term_, nullptr);
   [[maybe_unused]] const ssize_t written = write(write_fd_, &kStop, 1);
   thread_.join();
   pipe_of_handler = -1;

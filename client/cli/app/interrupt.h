@@ -1,4 +1,4 @@
-// An Interrupt makes an event of Ctrl-C, and of the end of a time.
+// An Interrupt makes an event of Ctrl-C, of SIGTERM, and of the end of a time.
 #pragma once
 
 #include <csignal>
@@ -11,7 +11,7 @@
 
 namespace convtune::cli::app {
 
-// While it lives, the first SIGINT calls `on_interrupt` once, on a thread of
+// While it lives, the first SIGINT, and the first SIGTERM, calls `on_interrupt` on a thread of
 // its own, instead of ending the process; the second one ends it. When `end`
 // comes, that thread calls it once for that. At most one at a time.
 class Interrupt {
@@ -29,7 +29,8 @@ class Interrupt {
 
   const int read_fd_;
   const int write_fd_;
-  struct sigaction previous_ {};
+  struct sigaction previous_int_ {};
+  struct sigaction previous_term_ {};
   std::thread thread_;
 };
 

@@ -15,8 +15,8 @@ struct TuningRun {
   std::vector<v1::TuningJob> jobs;            // as they ended
   std::vector<ProblemRowError> errors;        // rows that the daemon refused
   app::ExitCode code = app::ExitCode::kDone;  // kFailed if one failed or was cancelled
-  bool cancelled = false;                     // by Ctrl-C, by the limits' end, or by somebody else
-  bool out_of_time = false;                   // cancelled, after that end
+  bool cancelled = false;    // by a signal, by the limits' end, or by somebody else
+  bool out_of_time = false;  // cancelled, after that end
 };
 
 struct TuningRunLimits {
@@ -26,7 +26,7 @@ struct TuningRunLimits {
 
 // Tunes all `rows`, one job after the other where they do not fit one request,
 // with a progress bar on a terminal. `request` gives everything but the
-// problems. Ctrl-C cancels the job, as does the limits' end. A daemon that stops
+// problems. Ctrl-C and SIGTERM cancel the job, as does the limits' end. A daemon that stops
 // meanwhile is waited for, and asked for the rest. Errors and failures are said
 // on io.err.
 TuningRun RunTuning(app::Context& context, const v1::CreateTuningJobRequest& request,

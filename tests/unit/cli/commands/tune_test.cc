@@ -99,13 +99,15 @@ TEST_F(TuneTest, ADaemonThatDoesNotComeBackEndsWithFour) {
   EXPECT_NE(result.err.find("error: "), std::string::npos) << result.err;
 }
 
-TEST_F(TuneTest, CtrlCCancelsTheJobAndSaysSo) {
-  daemon_.on_watch = [] { kill(getpid(), SIGINT); };
-  const RunResult result = Tune({});
-  EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.err.find("jobs/1 was cancelled: 1 of 2 problems"), std::string::npos)
-      << result.err;
-  EXPECT_EQ(result.out, "");
+TEST_F(TuneTest, CtrlCAndSigtermCancelTheJobAndSaySo) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    daemon_.on_watch = [number] { kill(getpid(), number); };
+    const RunResult result = Tune({});
+    EXPECT_EQ(result.code, 1);
+    EXPECT_NE(result.err.find("jobs/1 was cancelled: 1 of 2 problems"), std::string::npos)
+        << result.err;
+    EXPECT_EQ(result.out, "");
+  }
 }
 
 }  // namespace

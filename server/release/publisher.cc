@@ -30,6 +30,8 @@ constexpr absl::Duration kRetry = absl::Seconds(5);
 constexpr absl::Duration kIndexTimeout = absl::Seconds(10);
 // Of the time, what writing snapshots may take when changes do not end.
 constexpr double kMostOfTime = 0.1;
+// Between two lines of the log about publications.
+constexpr absl::Duration kPublishedPause = absl::Minutes(1);
 constexpr absl::Duration kKeepAfter = absl::Seconds(5);
 constexpr absl::Duration kLookForIdle = absl::Seconds(1);
 constexpr absl::Duration kFirstPause = absl::Minutes(10);
@@ -275,8 +277,11 @@ absl::Status Publisher::Publish() {
     const absl::Status kept = options_.store->SetCarryOver(carries_over);
     if (!kept.ok()) log::Warn("carried choices wait for the disk: $0", kept.ToString());
   }
-  log::Info("published release $0: $1 choices in $2", contents.served.release,
-            contents.choice_count, snapshot_path_);
+  // While tunings end there is a publication every debounce.
+  const bool say = start - said_published_ >= kPublishedPause;
+  if (say) said_published_ = start;
+  log::Write(say ? log::Level::kInfo : log::Level::kDebug, "published release $0: $1 choices in $2",
+             contents.served.release, contents.choice_count, snapshot_path_);
   MutexLock lock(mutex_);
   *status_.mutable_publish_time() =
       TimeUtil::MicrosecondsToTimestamp(absl::ToUnixMicros(input.now));

@@ -125,6 +125,7 @@ class Publisher : public ReleaseManager {
   // Of the last snapshot; nullopt before the first.
   std::optional<snapshot::SnapshotWriter::KeySet> carried_ GUARDED_BY(work_mutex_);
   bool said_not_published_ GUARDED_BY(work_mutex_) = false;
+  absl::Time said_published_ GUARDED_BY(work_mutex_) = absl::InfinitePast();
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;

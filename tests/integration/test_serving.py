@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 
+import grpc
 import pytest
 
 from harness import python_package
@@ -205,6 +206,19 @@ def test_wanted_problems_are_tuned_and_then_served(serving, run):
         wait_until(lambda: client.release.ListWanted().wanted_count == 0, 10, "nothing wanted")
     _, counted = run(daemon, OTHER)
     assert counted["served"] >= 1 and counted["missed"] == {}
+
+
+def test_publications_and_what_is_not_known_do_not_fill_the_log(fake_daemon):
+    daemon = fake_daemon().start()
+    for count, problem in enumerate((PROBLEM, OTHER), 1):
+        tuned(daemon, problem)
+        published(daemon, count)
+    with daemon.client() as client, pytest.raises(grpc.RpcError) as error:
+        client.tuning.GetTuning(problem={"text": "fwd,x=1x64x7x7,w=64x64x1x1"})
+    assert error.value.code() == grpc.StatusCode.NOT_FOUND
+    assert daemon.stop() == 0
+    lines = daemon.log()
+    assert lines.count("published release") == 1 and "GetTuning" not in lines, lines
 
 
 def test_choices_outlive_a_restart_and_a_killed_daemon(serving, run):

@@ -46,6 +46,7 @@ std::string ReadRequestId(const grpc::CallbackServerContext& context) {
 log::Level LevelOf(grpc::StatusCode code) {
   switch (code) {
     case grpc::StatusCode::OK:
+    case grpc::StatusCode::NOT_FOUND:  // an answer, of which there may be thousands
       return log::Level::kDebug;
     case grpc::StatusCode::UNKNOWN:
     case grpc::StatusCode::INTERNAL:

@@ -151,8 +151,8 @@ void AddPublication(const v1::Publication& status, FamilyBuilder* families) {
   families->Gauge("convtune_snapshot_choices", "Choices in the snapshot", status.choice_count());
   families->Gauge("convtune_snapshot_carried_choices",
                   "Choices in the snapshot that the database has lost", status.carried_count());
-  families->Gauge("convtune_release_waiting_changes", "Changed choices that wait for a promotion",
-                  status.waiting_changes());
+  families->Gauge("convtune_release_waiting_changes",
+                  "Changed portfolios that wait for a promotion", status.waiting_changes());
   families->Gauge("convtune_wanted_problems", "Problems that programs missed",
                   status.wanted_count());
   families->Counter("convtune_datagrams_total", "Reports of programs that came in",

@@ -41,7 +41,7 @@ struct ReleaseList {
   std::vector<Release> releases;         // newest first
   int64_t promoted = 0;                  // 0: none yet
   int64_t canary = 0;                    // 0: none runs
-  int64_t waiting_changes = 0;           // choices that wait for a promotion
+  int64_t waiting_changes = 0;           // portfolios that wait for a promotion
   bool auto_promote_held = false;        // after a rollback, until the next promotion by hand
   Evidence floor = Evidence::kObserved;  // less is not published
   int64_t below_floor_count = 0;         // problems without a choice that have less

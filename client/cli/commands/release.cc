@@ -195,9 +195,9 @@ class ReleaseCommand final : public app::Command {
   }
 
   static std::string Waiting(int64_t changes, bool held) {
-    if (changes == 0) return "no changed choice waits";
-    return absl::StrCat(changes, changes == 1 ? " changed choice waits" : " changed choices wait",
-                        " for `convtune release promote`",
+    if (changes == 0) return "no changed portfolio waits";
+    return absl::StrCat(output::Counted(changes, "changed portfolio"),
+                        changes == 1 ? " waits" : " wait", " for `convtune release promote`",
                         held ? "; --auto-promote is held since the last rollback" : "");
   }
 

@@ -201,7 +201,8 @@ std::vector<app::Finding> ExaminePublication(const v1::Publication& publication)
   }
   if (publication.waiting_changes() > 0) {
     findings.push_back(app::Notice(
-        absl::StrCat(publication.waiting_changes(), " changed choices wait for a promotion"),
+        absl::StrCat(output::Counted(publication.waiting_changes(), "changed portfolio"),
+                     publication.waiting_changes() == 1 ? " waits" : " wait", " for a promotion"),
         "see `convtune release diff`, then `convtune release promote`"));
   }
   if (publication.below_evidence_count() > 0) {

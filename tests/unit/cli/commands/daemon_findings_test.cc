@@ -217,6 +217,7 @@ TEST(DoctorTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
   for (size_t i = 1; i < findings.size(); ++i) {
     EXPECT_EQ(findings[i].severity, app::Severity::kNotice) << findings[i].what;
   }
+  EXPECT_EQ(findings[1].what, "3 changed portfolios wait for a promotion");
 }
 
 }  // namespace

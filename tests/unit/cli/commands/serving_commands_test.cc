@@ -119,7 +119,7 @@ TEST_F(ServingCommandsTest, ListSaysWhichIsServedAndWhatWaits) {
   EXPECT_TRUE(Has(result.out, "promoted")) << result.out;
   EXPECT_TRUE(Has(result.out, "replaced")) << result.out;
   EXPECT_TRUE(Has(result.out, "the choices of 1")) << result.out;
-  EXPECT_TRUE(Has(result.err, "4 changed choices wait")) << result.err;
+  EXPECT_TRUE(Has(result.err, "4 changed portfolios wait")) << result.err;
   EXPECT_TRUE(Has(Run({"release", "list", "--csv"}).out, "3,canary,50,,ann,because"));
   EXPECT_TRUE(Has(Run({"release", "list", "--json"}).out, "\"waitingChanges\":\"4\""));
 }

@@ -68,6 +68,12 @@ absl::StatusOr<const SnapshotAnswers::Part*> SnapshotAnswers::Choose(
                                             KnownText(program), "; ", path_, " has ",
                                             texts(named)));
   }
+  if (parts_.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_,
+                     ": has no environment: convtuned has no device and nothing that it "
+                     "publishes; `convtune doctor` says why"));
+  }
   std::vector<const Part*> all;
   for (const Part& part : parts_) all.push_back(&part);
   return absl::FailedPreconditionError(absl::StrCat(

@@ -238,3 +238,11 @@ def test_a_time_that_was_not_taken_is_none(ct, published, tmp_path):
 def test_an_environment_that_it_does_not_have_is_named(ct, published, tmp_path):
     (result,) = nobody(ct, tmp_path, published[0], environment="nvidia-a100").resolve(PROBLEMS[:1], timeout=0.3)
     assert "must be one of: nvidia-h200,cc=9.0" in result.message and "'nvidia-a100'" in result.message
+
+
+def test_a_snapshot_without_an_environment_says_why(ct, daemons, tmp_path):
+    daemon = daemons("--devices", "none").start()
+    folder = daemon.state_dir / "snapshot"
+    wait_until(lambda: (folder / "current.snapshot").exists(), 10, "the snapshot")
+    (result,) = nobody(ct, tmp_path, folder).resolve(PROBLEMS[:1], timeout=0.3)
+    assert "current.snapshot: has no environment: convtuned has no device" in result.message, result

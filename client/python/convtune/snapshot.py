@@ -97,6 +97,10 @@ class Snapshot:
         fitting = [s for s in named if fits(program, s.environment)]
         if len(fitting) == 1:
             return fitting[0]
+        if not self._sections:
+            raise self._refuse(
+                "has no environment: convtuned has no device and nothing that it publishes; `convtune doctor` says why"
+            )
         texts = "; ".join(s.environment.text for s in fitting or named or self._sections)
         if named and not fitting:
             raise OtherEnvironment(f"other environment: the program has {known_text(program)}; {self._path} has {texts}")

@@ -101,5 +101,18 @@ TEST(SnapshotAnswers, AnswersWhatTheTableSays) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(SnapshotAnswers, AFileWithoutAnEnvironmentSaysWhy) {
+  const std::string folder = ::testing::TempDir() + "snapshot_empty_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  ASSERT_TRUE(snapshot::SnapshotWriter({}).Write(folder + "/current.snapshot").ok());
+  const auto answers = SnapshotAnswers::Open(folder);
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  EXPECT_EQ((*answers)->Choose("", {}).status().message(),
+            folder +
+                "/current.snapshot: has no environment: convtuned has no device and nothing "
+                "that it publishes; `convtune doctor` says why");
+}
+
 }  // namespace
 }  // namespace convtune::client

@@ -1,10 +1,13 @@
 #include "client/cli/commands/doctor/daemon_findings.h"
 
+#include <sys/un.h>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/output/units.h"
+#include "db/snapshot/snapshot.h"
 #include "proto/model/environment.h"
 #include "proto/model/tuning/ban.h"
 
@@ -218,9 +221,13 @@ std::vector<app::Finding> ExaminePublication(const v1::Publication& publication)
         "see `convtune wanted` for which; often the programs load another cuDNN than the worker"));
   }
   if (!publication.socket_error().empty()) {
+    const size_t length = absl::StrCat(publication.folder(), "/", snapshot::kDatagramSocket).size();
     findings.push_back(
         app::Notice(absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
-                    "a shorter --state-dir may help; programs are served all the same"));
+                    absl::StrCat(length < sizeof(sockaddr_un::sun_path)
+                                     ? "mend that and restart convtuned"
+                                     : "start convtuned with a shorter --state-dir",
+                                 "; programs are served all the same")));
   }
   if (publication.datagrams_malformed() > 0) {
     findings.push_back(app::Notice(

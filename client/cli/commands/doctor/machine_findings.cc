@@ -74,8 +74,8 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
 
 std::vector<app::Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts) {
   if (!facts.disk_free) return {};
-  const std::string what =
-      absl::StrCat(output::FormatBytes(*facts.disk_free), " free below ", server.state_dir());
+  const std::string what = absl::StrCat("the disk of ", server.state_dir(), " has ",
+                                        output::FormatBytes(*facts.disk_free), " free");
   if (*facts.disk_free < kLeastFree) {
     return {app::Problem(what,
                          "make space: results are kept in memory only once the disk refuses them")};

@@ -220,5 +220,27 @@ TEST(DoctorTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
   EXPECT_EQ(findings[1].what, "3 changed portfolios wait for a promotion");
 }
 
+TEST(DoctorTest, AShorterFolderIsAdvisedWhereItsLengthIsTheCause) {
+  v1::Publication publication;
+  publication.set_socket_error("it could not be made");
+  const auto advice = [&publication](size_t length) {
+    publication.set_folder(std::string(length, 'd'));
+    return doctor::ExaminePublication(publication).back().advice;
+  };
+  EXPECT_EQ(advice(92), "mend that and restart convtuned; programs are served all the same");
+  EXPECT_EQ(advice(93),
+            "start convtuned with a shorter --state-dir; programs are served all the same");
+}
+
+TEST(DoctorTest, WhatTheDaemonDoesWithoutIsSaidWithTheReason) {
+  v1::ListDevicesResponse devices;
+  devices.add_left_out("nvidia-h200.json: /bin/true --probe said nothing");
+  const std::vector<app::Finding> findings = doctor::ExamineDevices(devices);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].what,
+            "the daemon does without nvidia-h200.json: /bin/true --probe said nothing");
+  EXPECT_EQ(findings[1].what, "the daemon has no device: it answers what its database holds");
+}
+
 }  // namespace
 }  // namespace convtune::cli::commands

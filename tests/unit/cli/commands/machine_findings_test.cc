@@ -24,6 +24,7 @@ TEST(DoctorMachineTest, ADiskThatIsNearlyFullIsAProblem) {
   EXPECT_TRUE(doctor::ExamineDisk(Server(), facts).empty());  // the daemon is elsewhere
   facts.disk_free = int64_t{10} << 20;
   EXPECT_EQ(doctor::ExamineDisk(Server(), facts).at(0).severity, app::Severity::kProblem);
+  EXPECT_EQ(doctor::ExamineDisk(Server(), facts).at(0).what, "the disk of /state has 10 MiB free");
   facts.disk_free = int64_t{500} << 20;
   EXPECT_EQ(doctor::ExamineDisk(Server(), facts).at(0).severity, app::Severity::kNotice);
   facts.disk_free = int64_t{50} << 30;

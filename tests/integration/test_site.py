@@ -49,6 +49,15 @@ def test_pages_settings_and_the_api_can_be_searched(site):
         assert place in found
 
 
+def test_pages_are_there_as_markdown_too_and_listed_for_language_models(site):
+    listed = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", (site / "llms.txt").read_text(), re.MULTILINE)
+    assert listed[0] == "README.md" and {"deploy/docs/cli.md", "deploy/docs/api.md", "client/python/README.md"} <= set(listed)
+    for path in listed:
+        page = site / path
+        assert page.read_text().startswith("#"), path
+        assert (page.with_name("index.html") if page.name == "README.md" else page.with_suffix(".html")).exists(), path
+
+
 def test_search_needs_no_web_server(site, chromium, tmp_path):  # noqa: F811
     command = [
         chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr",

@@ -27,6 +27,8 @@ v1::Ban ToProto(const Ban& ban) {
   if (ban.operation) out.set_operation(static_cast<v1::Operation>(*ban.operation));
   if (ban.data_type) out.set_data_type(static_cast<v1::DataType>(*ban.data_type));
   if (ban.layout) out.set_layout(static_cast<v1::TensorLayout>(*ban.layout));
+  out.set_spatial_rank(ban.spatial_rank);
+  out.set_shipped(ban.shipped());
   out.set_author(ban.author);
   out.set_reason(ban.reason);
   *out.mutable_create_time() = ToProto(ban.create_time);
@@ -63,6 +65,8 @@ Ban BanFromProto(const v1::Ban& proto, std::string_view field, std::vector<Viola
   ReadCondition(below + "operation", proto.operation(), &ban.operation, &rules);
   ReadCondition(below + "data_type", proto.data_type(), &ban.data_type, &rules);
   ReadCondition(below + "layout", proto.layout(), &ban.layout, &rules);
+  rules.Range(below + "spatial_rank", proto.spatial_rank(), 0, 3);
+  ban.spatial_rank = proto.spatial_rank();
   rules.Decision(below, proto.author(), proto.reason());
   ban.author = proto.author();
   ban.reason = proto.reason();

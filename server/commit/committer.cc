@@ -88,12 +88,13 @@ Committer::Committer(db::LayeredTunings tunings, lookup::TuningIndex* index,
 
 Committer::~Committer() { Stop(); }
 
-absl::Status Committer::Load() {
+absl::Status Committer::Load(const std::vector<Ban>& shipped) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<Pin> pins, store_->ListPins());
   for (const Pin& pin : pins) index_->SetPin(pin);
   ASSIGN_OR_RETURN(const std::vector<Ban> bans, store_->ListBans());
   std::vector<Bans::Shared> held;
+  for (const Ban& ban : shipped) held.push_back(std::make_shared<const Ban>(ban));
   for (const Ban& ban : bans) {
     if (!HasExpired(ban.expire_time, clock_->Now())) {
       held.push_back(std::make_shared<const Ban>(ban));

@@ -44,8 +44,9 @@ class Committer {
   }
 
   // Reads pins and bans, into the index, and quarantined candidates. Call it before any
-  // tuning is in the index: pins and bans decide which candidates that keeps.
-  absl::Status Load();
+  // tuning is in the index: pins and bans decide which candidates that keeps. `shipped` hold
+  // beside the store's bans.
+  absl::Status Load(const std::vector<Ban>& shipped = {});
 
   // Writes the tuning, whose candidates are ranked (decision::RankCandidates), and puts it
   // into the index, unless the stored one is better. Returns false where the store refuses

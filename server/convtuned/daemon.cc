@@ -21,6 +21,7 @@
 #include "proto/base/program_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
+#include "proto/model/tuning/errata.h"
 #include "server/convtuned/gpu_watch_process.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
@@ -288,6 +289,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   options.bases = bases;
   options.clock = &clock;
   options.devices = std::move(found.devices);
+  if (!flags.no_errata) options.shipped_bans = ShippedBans();
   options.gpu_health = &gpu_health;
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;

@@ -28,11 +28,19 @@ constexpr int kUsageError = 2;
 
 // --help shows these in a group of their own, behind those that are set often.
 constexpr char kSeldom[] = "Most people leave this alone";
-constexpr const char* kSeldomSet[] = {
-    "--worker",        "--allow-missing-devices", "--node",
-    "--idle-timeout",  "--hang-timeout",          "--probe-interval",
-    "--drain-timeout", "--max-db-size",           "--allow-network-fs",
-    "--log-format",    "--wanted-budget",         "--open-socket"};
+constexpr const char* kSeldomSet[] = {"--worker",
+                                      "--allow-missing-devices",
+                                      "--node",
+                                      "--idle-timeout",
+                                      "--hang-timeout",
+                                      "--probe-interval",
+                                      "--drain-timeout",
+                                      "--max-db-size",
+                                      "--allow-network-fs",
+                                      "--no-errata",
+                                      "--log-format",
+                                      "--wanted-budget",
+                                      "--open-socket"};
 
 std::string EnvironmentName(const std::string& flag) {
   return absl::StrCat("CONVTUNE_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
@@ -170,6 +178,9 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   WithEnvironment(app->add_flag("--allow-network-fs", flags->allow_network_fs,
                                 "Accept a state directory on a network file system"));
+  WithEnvironment(
+      app->add_flag("--no-errata", flags->no_errata,
+                    "Leave out the bans that come with convtune, of engines known to be wrong"));
   add("log-format", texts->log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
   add("log-level", flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

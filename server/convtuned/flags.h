@@ -40,6 +40,7 @@ struct Flags {
   absl::Duration probe_interval = absl::Minutes(1);
   absl::Duration drain_timeout = absl::Seconds(10);
   bool allow_network_fs = false;
+  bool no_errata = false;
   int64_t max_db_bytes = 0;         // 0: no limit
   release::PublishOptions publish;  // but for its folder, which is in the state directory
   rpc::http2::ServerTlsFiles tls;

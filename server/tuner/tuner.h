@@ -82,6 +82,7 @@ class Tuner {
     // ended. A device whose GPU has reported an application's Xid gets a new worker for
     // its next work. Outlives the tuner; nullptr: all GPUs are taken for healthy.
     devices::GpuHealth* gpu_health = nullptr;
+    std::vector<Ban> shipped_bans;  // hold beside those of the store
     // Keeps releases and publishes them, if it is set; outlives the tuner.
     db::ReleaseStore* release_store = nullptr;
     release::PublishOptions publish;

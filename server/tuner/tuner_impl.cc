@@ -92,7 +92,7 @@ absl::Status TunerImpl::AddEnvironment(const supervisor::DeviceSpec& device) {
 absl::Status TunerImpl::Start() {
   for (const supervisor::DeviceSpec& device : options_.devices)
     RETURN_IF_ERROR(AddEnvironment(device));
-  RETURN_IF_ERROR(committer_.Load());
+  RETURN_IF_ERROR(committer_.Load(options_.shipped_bans));
   RETURN_IF_ERROR(loader_.Start(kStartWait));
   RETURN_IF_ERROR(ReadStoredEnvironments());
   RETURN_IF_ERROR(StartPublisher());

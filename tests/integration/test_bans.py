@@ -25,6 +25,11 @@ def winner(daemon, problem=PROBLEMS[0]):
         return client.get_one(problem).answer.winner.text
 
 
+def own(run):
+    """The bans that did not come with convtune."""
+    return [ban for ban in run.ok("ban", "list", "--json").json()["bans"] if not ban.get("shipped")]
+
+
 def engine(candidate):
     return candidate.split(":")[1].split(",")[0]
 
@@ -41,7 +46,7 @@ def test_a_ban_changes_answers_until_it_is_deleted(tuned, cli):
     best = winner(tuned)
     dry = run.ok("ban", engine(best), *REASON, "--dry-run", "--json").json()["created"][0]
     assert "name" not in dry["ban"] and winner(tuned) == best
-    assert run.ok("ban", "list").err == "nothing is banned\n"
+    assert own(run) == []
     made = run.ok("ban", engine(best), *REASON, "--author", "ada", "--json")
     (created,) = made.json()["created"]
     assert created["changes"] == dry["changes"] and created["changeCount"] == dry["changeCount"]
@@ -61,7 +66,7 @@ def test_a_ban_changes_answers_until_it_is_deleted(tuned, cli):
     explained = run.ok("explain", PROBLEMS[0]).out
     assert "by bans/1 (wrong results)" in explained and f"{best} would win, and is banned by bans/1" in explained
     assert "another winner for bans/1 (wrong results)" in run("doctor").out
-    (row,) = run.ok("ban", "list", "--json").json()["bans"]
+    (row,) = own(run)
     assert (row["author"], int(row["tuningCount"])) == ("ada", int(created["changeCount"]))
     run.ok("ban", "delete", "1")
     assert winner(tuned) == best and "ban" not in run("doctor").out
@@ -151,7 +156,7 @@ def test_a_ban_ends_when_it_expires(tuned, cli):
     cli(tuned).ok("ban", engine(best), *REASON, "--expires", "3s")
     assert winner(tuned) != best
     wait_until(lambda: winner(tuned) == best, 20, "the end of the ban")
-    assert cli(tuned).ok("ban", "list").err == "nothing is banned\n"
+    assert own(cli(tuned)) == []
     assert "bans/1 expired" in tuned.log()
 
 
@@ -189,3 +194,40 @@ def test_a_ban_leaves_out_the_first_config_of_a_heuristic_answer(fake_daemon, cl
     for result in (again, fresh):
         assert result.WhichOneof("outcome") == "answer", result
         assert engine(result.answer.winner.text) != engine(first)
+
+
+def test_engines_that_are_known_to_be_wrong_are_no_answer_unless_the_daemon_is_told_so(fake_daemon, cli):
+    # cuDNN 9.23.1's engine 5 on compute capability 8.6.
+    a10g = script(environment="nvidia-a10g,cc=8.6,sms=80,cudnn=9.23.1,lib=full", candidates=12)
+    daemon = fake_daemon("--no-errata", env=a10g).start()
+    run = cli(daemon)
+    problems = [numbered(i) for i in range(40)]
+    with daemon.client() as client:
+        assert client.tune(*problems).state == 3
+        winners = {p: client.get_one(p).answer.winner.text for p in problems}
+        wait_until(lambda: client.release.GetPublication().choice_count == len(problems), 30, "all choices")
+    assert run.ok("ban", "list").err == "nothing is banned\n"
+    struck = [p for p in problems if engine(winners[p]) == "eng5"]
+    assert 0 < len(struck) < len(problems)
+    before = served(daemon)
+    assert daemon.stop() == 0
+
+    daemon.args = [a for a in daemon.args if a != "--no-errata"]
+    daemon.start()
+    with daemon.client() as client:
+        for problem in problems:
+            answer = client.get_one(problem).answer
+            assert engine(answer.winner.text) != "eng5"
+            assert answer.banned.ban == ("shipped/1" if problem in struck else "")
+        wait_until(lambda: served(daemon)[1] != before[1], 30, "a snapshot without them")
+    listed = run.ok("ban", "list", "--json").json()["bans"]
+    assert [ban["name"] for ban in listed] == [f"shipped/{i}" for i in range(1, 7)]
+    assert int(listed[0]["tuningCount"]) == len(struck)
+    assert "issues/188288" in run.ok("ban", "list").out
+    assert f"{len(struck)} tunings have another winner for shipped/1" in run("doctor").out
+    refused = run("ban", "delete", "shipped/1")
+    assert refused.code == 2 and "convtuned --no-errata" in refused.err
+    same = run("ban", "eng5", "--op", "fwd", "--cudnn", ">=9.23.1,<9.24", "--gpu", "sm_86", *REASON)
+    assert "shipped/1" in same.err and "has the same rule" in same.err
+    # The form of cudnn-frontend is for an operator's own.
+    assert run.ok("ban", "list", "--errata").json()["rules"] == []

@@ -42,14 +42,19 @@ CudnnVersion Behind(std::vector<int> numbers) {
 }
 
 bool HoldsFor(const Ban& ban, const ConvProblem& problem) {
-  return (!ban.operation || *ban.operation == problem.operation()) &&
-         (!ban.data_type || *ban.data_type == problem.data_type()) &&
-         (!ban.layout || *ban.layout == problem.layout());
+  return (!ban.data_type || *ban.data_type == problem.data_type()) &&
+         (!ban.layout || *ban.layout == problem.layout()) &&
+         (ban.spatial_rank == 0 || ban.spatial_rank == problem.spatial_rank());
 }
 
 bool HoldsFor(const Ban& ban, const Environment& environment) {
-  return ban.cudnn.Has(environment.cudnn) &&
-         (ban.gpu.empty() || fnmatch(ban.gpu.c_str(), Slug(environment.gpu_model).c_str(), 0) == 0);
+  if (!ban.cudnn.Has(environment.cudnn)) return false;
+  if (ban.gpu.empty()) return true;
+  // A model's "*90" must not be the compute capability 9.0.
+  const std::string gpu = ban.gpu.starts_with("sm-")
+                              ? Concat("sm-", environment.cc_major, environment.cc_minor)
+                              : Slug(environment.gpu_model);
+  return fnmatch(ban.gpu.c_str(), gpu.c_str(), 0) == 0;
 }
 
 }  // namespace
@@ -131,6 +136,7 @@ std::string BanNameAndReason(std::string_view name, int64_t fleet_ban, std::stri
 }
 
 std::string Ban::Name() const {
+  if (shipped()) return Concat("shipped/", number - kShipped);
   return number == 0 && fleet_ban != 0 ? Concat("fleet ban ", fleet_ban) : Concat("bans/", number);
 }
 
@@ -146,18 +152,30 @@ absl::Status Ban::CheckExpiry(absl::Time now) const {
 
 bool Ban::HasRuleOf(const Ban& other) const {
   return candidate == other.candidate && cudnn == other.cudnn && gpu == other.gpu &&
-         operation == other.operation && data_type == other.data_type && layout == other.layout;
+         operation == other.operation && data_type == other.data_type && layout == other.layout &&
+         spatial_rank == other.spatial_rank;
 }
 
 Bans Bans::Of(const TuningKey& key) const {
   if (empty()) return {};
-  const absl::StatusOr<Environment> environment = Environment::Parse(key.environment_text);
-  if (!environment.ok()) return {};
+  // Whoever asks for all tunings asks for those of one environment in a row.
+  thread_local std::string parsed;
+  thread_local std::optional<Environment> environment;
+  if (parsed != key.environment_text) {
+    const absl::StatusOr<Environment> read = Environment::Parse(key.environment_text);
+    environment = read.ok() ? std::make_optional(*read) : std::nullopt;
+    parsed = key.environment_text;
+  }
+  if (!environment) return {};
+  // The operation is the text's first word, and spares most problems that they are read.
+  const std::string_view operation =
+      std::string_view(key.problem_text).substr(0, key.problem_text.find(','));
   std::vector<Shared> held;
-  std::copy_if(bans_.begin(), bans_.end(), std::back_inserter(held),
-               [&](const Shared& ban) { return HoldsFor(*ban, *environment); });
+  std::copy_if(bans_.begin(), bans_.end(), std::back_inserter(held), [&](const Shared& ban) {
+    return (!ban->operation || Name(*ban->operation) == operation) && HoldsFor(*ban, *environment);
+  });
   const auto asks_problem = [](const Shared& ban) {
-    return ban->operation || ban->data_type || ban->layout;
+    return ban->data_type || ban->layout || ban->spatial_rank != 0;
   };
   if (std::none_of(held.begin(), held.end(), asks_problem)) return Bans(std::move(held));
   const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(key.problem_text);

@@ -45,20 +45,26 @@ std::string BanNameAndReason(std::string_view name, int64_t fleet_ban, std::stri
 
 // Value type.
 struct Ban {
-  int64_t number = 0;     // the daemon's, never given twice; 0: no daemon keeps it
+  // The daemon's, never given twice; 0: no daemon keeps it; below 0: kShipped and more, it came
+  // with convtune and is in no store (ShippedBans).
+  static constexpr int64_t kShipped = -1'000'000;
+  int64_t number = 0;
   int64_t fleet_ban = 0;  // the fleet's number of it; 0: it was made on the daemon
   CandidatePattern candidate;
   CudnnRange cudnn;
-  std::string gpu;                     // as ReadGpuGlob gives it; empty: any
+  // As ReadGpuGlob gives it, of the model or of the compute capability ("sm-120"); empty: any.
+  std::string gpu;
   std::optional<Operation> operation;  // nullopt: any, as the next two
   std::optional<DataType> data_type;   // of the inputs
   std::optional<TensorLayout> layout;
+  int spatial_rank = 0;  // 2 or 3 dimensions; 0: any. Only bans that came with convtune have one
   std::string author;
   std::string reason;
   absl::Time create_time = absl::UnixEpoch();
   std::optional<absl::Time> expire_time;
 
-  // "bans/3", or "fleet ban 7" where no daemon keeps it.
+  bool shipped() const { return number < 0; }
+  // "bans/3", "shipped/1", or "fleet ban 7" where no daemon keeps it.
   std::string Name() const;
   // See BanNameAndReason.
   std::string NameAndReason() const;

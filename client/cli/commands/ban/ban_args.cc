@@ -46,8 +46,9 @@ void BanArgs::Register(CLI::App& app) {
       ->type_name("PATTERN");
   app.add_option("--cudnn", cudnn_, "versions of cuDNN, such as '<9.20' or '>=9.12,<9.20'")
       ->type_name("VERSIONS");
-  app.add_option("--gpu", gpu_,
-                 "GPU model, in which * stands for any text; a profile counts as its GPU")
+  app.add_option(
+         "--gpu", gpu_,
+         "GPU model or compute capability, such as *h200 or sm_120; a profile counts as its GPU")
       ->type_name("GLOB");
   app.add_option("--op", operation_, "operation of the problem")
       ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));

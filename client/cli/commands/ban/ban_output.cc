@@ -28,11 +28,13 @@ std::string Where(const v1::Ban& ban) {
   if (ban.layout() != v1::TENSOR_LAYOUT_UNSPECIFIED) {
     problem.emplace_back(Name(static_cast<TensorLayout>(ban.layout())));
   }
+  if (ban.spatial_rank() != 0) problem.push_back(absl::StrCat(ban.spatial_rank(), "-D"));
   if (!problem.empty()) parts.push_back(absl::StrJoin(problem, " "));
   return parts.empty() ? "everywhere" : absl::StrJoin(parts, ", ");
 }
 
 std::string Until(const v1::Ban& ban) {
+  if (ban.shipped()) return "--no-errata";
   return ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : "deleted";
 }
 
@@ -90,7 +92,9 @@ output::Fields BanFields(const v1::Ban& ban, TuningCounts counts) {
           {"created", "", output::FormatTimestamp(ban.create_time())},
           {"expires", "", ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : ""},
           {"tunings", "", ban.tuning_count()},
-          {"fleet_ban", "", ban.fleet_ban()}};
+          {"fleet_ban", "", ban.fleet_ban()},
+          {"spatial_rank", "", ban.spatial_rank()},
+          {"shipped", "", ban.shipped()}};
 }
 
 app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeeper& keeper) {

@@ -160,18 +160,19 @@ std::vector<app::Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse
 }
 
 std::vector<app::Finding> ExamineBans(const v1::ListBansResponse& bans) {
-  if (bans.bans().empty()) return {};
-  int64_t changed = 0;
+  int64_t changed = 0, holding = 0;
   std::vector<std::string> names;
   constexpr size_t kMostNamed = 5;
   for (const v1::Ban& ban : bans.bans()) {
+    // One that came with convtune is worth a word only where it changes an answer.
+    if (ban.tuning_count() != 0 || !ban.shipped()) ++holding;
     if (ban.tuning_count() == 0) continue;
     changed += ban.tuning_count();
     if (names.size() == kMostNamed) continue;
     names.push_back(BanNameAndReason(ban.name(), ban.fleet_ban(), ban.reason()));
   }
-  const std::string hold =
-      absl::StrCat(bans.bans_size(), bans.bans_size() == 1 ? " ban holds" : " bans hold");
+  if (holding == 0) return {};
+  const std::string hold = absl::StrCat(holding, holding == 1 ? " ban holds" : " bans hold");
   if (changed == 0) {
     return {app::Fine(absl::StrCat(hold, "; no tuning has another winner for it"))};
   }
@@ -179,7 +180,8 @@ std::vector<app::Finding> ExamineBans(const v1::ListBansResponse& bans) {
       app::Notice(absl::StrCat(hold, "; ", changed, changed == 1 ? " tuning has" : " tunings have",
                                " another winner for ", absl::StrJoin(names, ", ")),
                   "see `convtune ban list`; `convtune ban delete` ends one that is needed no more, "
-                  "`convtune fleet ban delete` one of the fleet's")};
+                  "`convtune fleet ban delete` one of the fleet's, and `convtuned --no-errata` "
+                  "those that came with convtune")};
 }
 
 std::vector<app::Finding> ExaminePublication(const v1::Publication& publication) {

@@ -127,12 +127,24 @@ TEST_F(BanTest, ListsAndDeletes) {
   EXPECT_EQ(daemon_.deleted_fleet_ban, 0);
 }
 
+TEST_F(BanTest, OneThatCameWithConvtuneIsShownWithItsConditions) {
+  v1::Ban& shipped = AddBan("graph:eng23");
+  shipped.set_name("shipped/5");
+  shipped.set_shipped(true);
+  shipped.set_operation(v1::OPERATION_FWD);
+  shipped.set_spatial_rank(3);
+  const RunResult table = Run({"ban", "list"});
+  EXPECT_TRUE(Has(table.out, "shipped/5") && Has(table.out, "fwd 3-D")) << table.out;
+  EXPECT_TRUE(Has(table.out, "--no-errata")) << table.out;
+  EXPECT_TRUE(Has(Run({"ban", "list", "--csv"}).out, ",0,0,3,true\n"));
+}
+
 TEST_F(BanTest, AFleetsBanIsShownWithBothNumbersAndDeletedByThem) {
   AddBan("graph:eng47").set_fleet_ban(7);
   const RunResult table = Run({"ban", "list"});
   EXPECT_TRUE(Has(table.out, "bans/1, fleet ban 7")) << table.out;
   const RunResult csv = Run({"ban", "list", "--csv"});
-  EXPECT_TRUE(Has(csv.out, ",tunings,fleet_ban\n") && Has(csv.out, ",,0,7\n")) << csv.out;
+  EXPECT_TRUE(Has(csv.out, ",tunings,fleet_ban,") && Has(csv.out, ",,0,7,0,false\n")) << csv.out;
   EXPECT_EQ(Run({"ban", "delete", "1", "--fleet-ban", "7"}).code, 0);
   EXPECT_EQ(daemon_.deleted_fleet_ban, 7);
 }

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "proto/model/tuning/errata.h"
+
 namespace convtune {
 namespace {
 
@@ -157,6 +161,65 @@ TEST(BansTest, FindsTheBanOfACandidateAProblemAndAnEnvironment) {
   EXPECT_TRUE(holds(kHalf, kH200));
   ban.layout = TensorLayout::kNchw;
   EXPECT_FALSE(holds(kHalf, kH200));
+}
+
+TEST(BansTest, ThoseThatCameWithConvtuneHoldWhereTheirSourcesSay) {
+  const struct {
+    int engine;
+    const char* problem;
+    const char* environment;
+    const char* name;  // of the ban that holds; empty: none
+  } kCases[] = {
+      {5, "fwd,x=1x8x9x9,w=8x8x3x3,f16", "nvidia-a10g,cc=8.6,sms=80,cudnn=9.23.1,lib=full",
+       "shipped/1"},
+      {5, "fwd,x=1x8x9x9,w=8x8x3x3,f16", "nvidia-h200,cc=9.0,sms=132,cudnn=9.23.1,lib=full", ""},
+      {5, "fwd,x=1x8x9x9,w=8x8x3x3,f16", "nvidia-a10g,cc=8.6,sms=80,cudnn=9.23.0,lib=full", ""},
+      {5, "fwd,x=1x8x9x9,w=8x8x3x3,f16", "nvidia-a10g,cc=8.6,sms=80,cudnn=9.24.0,lib=full", ""},
+      {5, "bwd_data,x=1x8x9x9,w=8x8x3x3,f16", "nvidia-a2,cc=8.6,sms=10,cudnn=9.23.1,lib=full", ""},
+      {58, "fwd,x=1x8x9x9,w=8x8x3x3,f32",
+       "nvidia-geforce-rtx-5090,cc=12.0,sms=170,cudnn=9.23.0,lib=full", "shipped/2"},
+      {58, "fwd,x=1x8x9x9,w=8x8x3x3,f32", "nvidia-b200,cc=10.0,sms=148,cudnn=9.26.0,lib=full", ""},
+      {58, "fwd,x=1x8x9x9,w=8x8x3x3,f32",
+       "nvidia-geforce-rtx-5090,cc=12.0,sms=170,cudnn=9.22.9,lib=full", ""},
+      {63, "bwd_data,x=1x8x9x9,w=8x8x3x3,f32",
+       "profile:nvidia-geforce-rtx-5090,cc=12.0,sms=170,cudnn=9.28.0,lib=full", "shipped/3"},
+      {63, "bwd_filter,x=1x8x9x9,w=8x8x3x3,f32",
+       "nvidia-geforce-rtx-5090,cc=12.0,sms=170,cudnn=10.0.0,lib=full", "shipped/4"},
+      {63, "fwd,x=1x8x9x9,w=8x8x3x3,f32",
+       "nvidia-geforce-rtx-5090,cc=12.0,sms=170,cudnn=9.26.0,lib=full", ""},
+      {23, "fwd,x=1x8x9x9x9,w=8x8x3x3x3,bf16", "nvidia-h200,cc=9.0,sms=132,cudnn=9.14.2,lib=full",
+       "shipped/5"},
+      {23, "fwd,x=1x8x9x9x9,w=8x8x3x3x3,bf16", "nvidia-h200,cc=9.0,sms=132,cudnn=9.15.0,lib=full",
+       ""},
+      {23, "fwd,x=1x8x9x9,w=8x8x3x3,bf16", "nvidia-h200,cc=9.0,sms=132,cudnn=9.14.2,lib=full", ""},
+      {23, "bwd_data,x=1x8x9x9x9,w=8x8x3x3x3,f32", "nvidia-t4,cc=7.5,sms=40,cudnn=9.28.0,lib=full",
+       "shipped/6"},
+      {23, "bwd_data,x=1x8x9x9,w=8x8x3x3,f32", "nvidia-t4,cc=7.5,sms=40,cudnn=9.28.0,lib=full", ""},
+  };
+  std::vector<Bans::Shared> shipped;
+  for (const Ban& ban : ShippedBans()) shipped.push_back(std::make_shared<const Ban>(ban));
+  const Bans bans(shipped);
+  for (const auto& c : kCases) {
+    const Bans::Shared ban =
+        bans.Find(EngineConfig{c.engine, {{2, 5}}}, KeyOf(c.problem, c.environment));
+    EXPECT_EQ(ban == nullptr ? "" : ban->Name(), c.name)
+        << c.engine << " " << c.problem << " " << c.environment;
+  }
+  std::set<std::string> tried;
+  for (const auto& c : kCases) tried.insert(c.name);
+  EXPECT_EQ(tried.size(), shipped.size() + 1);  // each, and none
+}
+
+TEST(BansTest, AGpuIsItsModelOrItsComputeCapability) {
+  Ban ban = BanOf("eng47");
+  for (const char* gpu : {"sm_90", "SM 90", "sm_*", "*h200"}) {
+    ban.gpu = *ReadGpuGlob(gpu);
+    EXPECT_FALSE(Only(ban).Of(KeyOf(kHalf, kH200)).empty()) << gpu;
+  }
+  for (const char* gpu : {"sm_9", "*90", "sm_8*"}) {
+    ban.gpu = *ReadGpuGlob(gpu);
+    EXPECT_TRUE(Only(ban).Of(KeyOf(kHalf, kH200)).empty()) << gpu;
+  }
 }
 
 TEST(BansTest, TheFirstThatWasMadeIsNamed) {

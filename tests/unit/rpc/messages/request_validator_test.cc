@@ -253,6 +253,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"UnknownOperation", BanText("operation: 9"), "ban.operation", ""},
         Refusal{"UnknownDataType", BanText("data_type: 99"), "ban.data_type", ""},
         Refusal{"UnknownLayout", BanText("layout: 9"), "ban.layout", ""},
+        Refusal{"Dimensions", BanText("spatial_rank: 3"), "ban.spatial_rank", "not be given"},
         Refusal{"BadFleetBan", BanText("fleet_ban: -1"), "ban.fleet_ban", "negative"},
         Refusal{"BadTime", BanText("expire_time { seconds: -1 }"), "ban.expire_time.seconds", "0"},
         Refusal{"ManyChanges", BanText("") + " max_changes: 10001", "max_changes", "10000"}),
@@ -287,7 +288,7 @@ TEST(RequestValidator, ABanIsRead) {
 }
 
 TEST(RequestValidator, ADeletedBanIsNamed) {
-  for (const char* name : {"", "3", "bans/", "bans/0", "bans/x", "bans/-1"}) {
+  for (const char* name : {"", "3", "bans/", "bans/0", "bans/x", "bans/-1", "shipped/1"}) {
     ExpectRefused<v1::DeleteBanRequest>(
         {"", std::string("name: \"") + name + "\"", "name", "bans/ and a number"});
   }

@@ -644,6 +644,7 @@ absl::Status Agent::FollowBans() {
   absl::Status status;
   std::vector<Ban> kept;
   std::set<int64_t> gone = std::exchange(held_bans_, {});
+  int shipped = 0;
   for (const v1::Ban& proto : here.bans()) {
     if (options_.stop()) return status;
     std::vector<Violation> violations;
@@ -659,13 +660,14 @@ absl::Status Agent::FollowBans() {
       if (!absl::IsNotFound(deleted)) status.Update(deleted);
     } else {
       if (ban.fleet_ban != 0) held_bans_.insert(ban.fleet_ban);
+      if (proto.shipped()) ++shipped;
       gone.erase(ban.fleet_ban);
       // One that this program cannot read is another rule here.
       if (violations.empty()) kept.push_back(std::move(ban));
     }
   }
-  // What expired, the daemon ended by itself.
-  if (!gone.empty()) ban_ended_ = true;
+  // What expired, the daemon ended by itself, or it was started with --no-errata.
+  if (!gone.empty() || shipped < std::exchange(shipped_bans_, shipped)) ban_ended_ = true;
   heartbeat_.unapplied_bans = 0;
   heartbeat_.ban_error.clear();
   const auto count_unapplied = [this](const Ban& ban, const std::string& why) {

@@ -74,7 +74,7 @@ class FleetBanCommand final : public FleetCommand {
       if (ban.expire_time.has_value()) left = *ban.expire_time - ban.create_time;
       ASSIGN_OR_RETURN(ban.fleet_ban, db::fleet::PutFleetBan(postgres, ban, left));
     }
-    const Bans before = db::fleet::ReadableBans(known);
+    const Bans before = db::fleet::HeededBans(known);
     const Bans after = before.With(ban);
     BanEffects effects;
     const absl::Status read =

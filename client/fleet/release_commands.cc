@@ -202,7 +202,7 @@ class FleetReleaseCommand final : public FleetCommand {
     }
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
                      db::fleet::ListFleetBans(*postgres));
-    const Bans bans = db::fleet::ReadableBans(listed);
+    const Bans bans = db::fleet::HeededBans(listed);
     const auto fields_of = [&bans](const db::fleet::FleetChange& change) {
       return ChangeFields(change, bans);
     };
@@ -251,10 +251,9 @@ class FleetReleaseCommand final : public FleetCommand {
                                    int64_t before, int64_t made) {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> bans,
                      db::fleet::ListFleetBans(postgres));
-    if (bans.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff diff,
                      db::fleet::DiffFleetReleases(postgres, before, made, kMostChanges));
-    SayBanned(context, db::fleet::ReadableBans(bans), diff.changes);
+    SayBanned(context, db::fleet::HeededBans(bans), diff.changes);
     return absl::OkStatus();
   }
 

@@ -9,6 +9,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/model/missing.h"
+#include "proto/model/tuning/errata.h"
 
 namespace convtune::db::fleet {
 namespace {
@@ -141,6 +142,12 @@ Bans ReadableBans(const std::vector<FleetBan>& bans) {
     if (one.error.empty()) readable.push_back(std::make_shared<const Ban>(one.ban));
   }
   return Bans(std::move(readable));
+}
+
+Bans HeededBans(const std::vector<FleetBan>& bans) {
+  Bans heeded = ReadableBans(bans);
+  for (const Ban& ban : ShippedBans()) heeded = heeded.With(ban);
+  return heeded;
 }
 
 absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,

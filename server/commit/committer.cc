@@ -106,7 +106,17 @@ absl::Status Committer::Load(const std::vector<Ban>& shipped) {
     MutexLock state_lock(state_mutex_);
     for (const Bans::Shared& ban : held) listed_bans_[ban->number] = ban;
   }
+  if (!shipped.empty()) {
+    log::Info("$0 bans came with convtune (--no-errata leaves them out)", shipped.size());
+  }
   index_->SetBans(Bans(std::move(held)));
+  for (const Pin& pin : pins) {
+    const Bans::Shared ban = index_->bans()->Find(pin.candidate, pin.key);
+    if (ban != nullptr && ban->shipped()) {
+      log::Warn("the pin of $0 has no effect: $1 is banned by $2", pin.key.problem_text,
+                ToText(pin.candidate), ban->NameAndReason());
+    }
+  }
   wake_retries_.SignalAll();  // one of them may expire
   const absl::Status write = store_->DeleteTunings({}).status();
   if (!write.ok()) {

@@ -66,7 +66,8 @@ absl::StatusOr<std::unique_ptr<db::store::SqliteStore>> OpenStore(const Flags& f
   return db::store::SqliteStore::Open(std::move(options));
 }
 
-absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals) {
+// `anew`: the daemon serves already, and does without what is missing.
+absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, bool anew, StopSignals* signals) {
   ProbeOptions options;
   options.worker = flags.worker;
   options.worker_named = flags.worker != DefaultWorkerPath();
@@ -79,7 +80,7 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
   }
   ProbeResult result = ProbeDevices(options);
   for (const LeftOut& one : result.left_out) {
-    if (one.named && !flags.allow_missing_devices && !signals->stopped()) {
+    if (one.named && !flags.allow_missing_devices && !anew && !signals->stopped()) {
       return absl::FailedPreconditionError(
           absl::StrCat(one.what, " (--allow-missing-devices starts without it)"));
     }
@@ -277,7 +278,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<db::BundleLayer>> bases,
                    OpenBases(flags, &clock, bundle_keys));
   keep_alive();
-  ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
+  ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, anew, signals));
   keep_alive();
   const bool wants_gpu = flags.devices != "none" && !HasGpu(found.devices);
   devices::GpuHealth gpu_health;

@@ -111,7 +111,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
           result.devices.begin(), result.devices.end(),
           [&](const supervisor::DeviceSpec& other) { return other.name == device->name; });
       if (doubled) {
-        result.left_out.push_back({absl::StrCat(device->name, ": is there twice"), false});
+        log::Warn("$0 is there twice", device->name);
         continue;
       }
       device->provenance.node = node;

@@ -124,8 +124,7 @@ class Tuner {
   // cancelled like any other. Of one environment at most JobTable::kMaxAbandoned
   // problems stay; those that are not begun within ten minutes are dropped.
   virtual void AbandonLookup(uint64_t token) = 0;
-  // Counts problems whose answers were given again without Lookup, and what tuning them had
-  // taken.
+  // Counts problems whose answers were given again without Lookup.
   virtual void CountHits(int64_t) {}
   // Changes whenever ListEnvironments or ResolveEnvironment may say something
   // else than before.

@@ -7,6 +7,7 @@ import pytest
 from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered
+from test_python_snapshot import ct  # noqa: F401
 
 PROBLEMS = [numbered(i) for i in range(4)]
 REASON = ("--reason", "wrong results")
@@ -196,7 +197,7 @@ def test_a_ban_leaves_out_the_first_config_of_a_heuristic_answer(fake_daemon, cl
         assert engine(result.answer.winner.text) != engine(first)
 
 
-def test_engines_that_are_known_to_be_wrong_are_no_answer_unless_the_daemon_is_told_so(fake_daemon, cli):
+def test_engines_that_are_known_to_be_wrong_are_no_answer(ct, fake_daemon, cli, tmp_path):  # noqa: F811
     # cuDNN 9.23.1's engine 5 on compute capability 8.6.
     a10g = script(environment="nvidia-a10g,cc=8.6,sms=80,cudnn=9.23.1,lib=full", candidates=12)
     daemon = fake_daemon("--no-errata", env=a10g).start()
@@ -209,7 +210,6 @@ def test_engines_that_are_known_to_be_wrong_are_no_answer_unless_the_daemon_is_t
     assert run.ok("ban", "list").err == "nothing is banned\n"
     struck = [p for p in problems if engine(winners[p]) == "eng5"]
     assert 0 < len(struck) < len(problems)
-    before = served(daemon)
     assert daemon.stop() == 0
 
     daemon.args = [a for a in daemon.args if a != "--no-errata"]
@@ -219,7 +219,14 @@ def test_engines_that_are_known_to_be_wrong_are_no_answer_unless_the_daemon_is_t
             answer = client.get_one(problem).answer
             assert engine(answer.winner.text) != "eng5"
             assert answer.banned.ban == ("shipped/1" if problem in struck else "")
-        wait_until(lambda: served(daemon)[1] != before[1], 30, "a snapshot without them")
+    # What programs are served, once no daemon answers.
+    folder = daemon.state_dir / "snapshot"
+
+    def served_engines():
+        nobody = ct.Client(f"unix:{tmp_path}/nobody", snapshot=str(folder))
+        return {r.winner and engine(r.winner.text) for r in nobody.resolve(problems, timeout=0.3)}
+
+    wait_until(lambda: None not in served_engines() and "eng5" not in served_engines(), 30, "a snapshot without it")
     listed = run.ok("ban", "list", "--json").json()["bans"]
     assert [ban["name"] for ban in listed] == [f"shipped/{i}" for i in range(1, 7)]
     assert int(listed[0]["tuningCount"]) == len(struck)

@@ -12,7 +12,7 @@
 namespace convtune::cli::app {
 
 // While it lives, the first SIGINT, and the first SIGTERM, calls `on_interrupt` on a thread of
-// its own, instead of ending the process; the second one ends it. When `end`
+// its own, instead of ending the process; a second one of the same kind ends it. When `end`
 // comes, that thread calls it once for that. At most one at a time.
 class Interrupt {
  public:

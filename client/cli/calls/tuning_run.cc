@@ -68,7 +68,7 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& 
   {
     ASSIGN_OR_RETURN(const auto interrupt, app::Interrupt::Create(
                                                [&] {
-                                                 course->cancelled = true;
+                                                 if (course->cancelled.exchange(true)) return;
                                                  cancel_status =
                                                      client.Call<v1::TuningJob>(cancel).status();
                                                },

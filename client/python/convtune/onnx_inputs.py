@@ -22,7 +22,7 @@ def of_model(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def name_dimensions(model: onnx.ModelProto) -> None:
-    """Gives the inputs' dimensions that have neither a size nor a name one by their place: "image:2"."""
+    """Names the inputs' dimensions that have neither a size nor a name after their place: "image:2"."""
     for value in of_model(model):
         for position, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.dim_param and dim.WhichOneof("value") != "dim_value":

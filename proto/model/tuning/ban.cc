@@ -122,6 +122,14 @@ absl::StatusOr<std::string> ReadGpuGlob(std::string_view text) {
           Concat("must be a GPU's name in which * stands for any text, is ", Quote(text)));
     }
   }
+  // "sm120" and "sm_120".
+  if (glob.size() > 2 && glob.starts_with("sm") && glob[2] >= '0' && glob[2] <= '9') {
+    glob.insert(2, "-");
+  }
+  if (!glob.empty() && glob.find_first_not_of("0123456789-") == std::string::npos) {
+    return absl::InvalidArgumentError(
+        Concat("must be a GPU's name, or a compute capability such as sm_120, is ", Quote(text)));
+  }
   if (glob.size() > kMostGlob ||
       std::count(glob.begin(), glob.end(), '*') > 4) {  // more would be slow to match
     return absl::InvalidArgumentError("must have at most 128 characters and 4 of *");

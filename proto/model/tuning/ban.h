@@ -1,6 +1,6 @@
-// A Ban is an operator's rule: candidates that it fits are no answer for the problems and
-// environments that it names. Bans are all of them; Bans::Find is where they are decided.
-// BanEffects say what a ban changes.
+// A Ban is a rule, an operator's or one that came with convtune (errata.h): candidates that it fits
+// are no answer for the problems and environments that it names. Bans are all of them; Bans::Find
+// is where they are decided. BanEffects say what a ban changes.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 namespace convtune {
 namespace {
 
-// All of these are rules of PyTorch 2.15.0's libtorch_cuda.so, which its wheel of 2026-10-28 was
-// read for on 2026-11-26. A new entry goes to the end, since the place is the number.
+// PyTorch has these as rules. They were read on 2026-11-26 from libtorch_cuda.so in PyTorch
+// 2.15.0's wheel of 2026-10-28. A new entry goes to the end, since its place is its number.
 constexpr absl::CivilDay kRead(2026, 11, 26);
 
 struct Erratum {

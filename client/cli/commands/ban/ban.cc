@@ -19,7 +19,9 @@ class BanCommand final : public app::Command {
         AddVerb(root, "ban", "keep candidates from being an answer, by a rule; or list, delete",
                 app::Rows::kNo);
     args_.Register(*app);
-    list_ = AddVerbBelow(app, "list", "all bans, oldest first", app::Rows::kYes);
+    list_ =
+        AddVerbBelow(app, "list", "all bans: those that came with convtune, then the oldest first",
+                     app::Rows::kYes);
     list_->add_flag("--errata", as_errata_,
                     "as JSON errata, which cudnn-frontend and PyTorch read");
     app::SayColumns(list_, BanFields({}, TuningCounts::kYes));
@@ -50,9 +52,9 @@ class BanCommand final : public app::Command {
     ASSIGN_OR_RETURN(const auto list, client->Call<v1::ListBansResponse>(v1::ListBansRequest()));
     std::vector<v1::Ban> bans(list.bans().begin(), list.bans().end());
     if (as_errata_) {
-      // PyTorch has those that came with convtune, and cudnn-frontend's form lacks their
-      // conditions.
-      std::erase_if(bans, [](const v1::Ban& ban) { return ban.shipped(); });
+      // cudnn-frontend's form lacks their conditions, and PyTorch has them in its code.
+      const size_t shipped = std::erase_if(bans, [](const v1::Ban& ban) { return ban.shipped(); });
+      if (shipped > 0) context.Say(absl::StrCat(shipped, " that came with convtune are left out"));
       return PrintErrata(context, bans);
     }
     context.PrintJson(list);

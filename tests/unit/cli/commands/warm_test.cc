@@ -43,15 +43,6 @@ class WarmTest : public testing::Test {
   FakeDaemon daemon_;
 };
 
-// What the searches took is not what a user would have spent without convtune, which nobody
-// measured.
-TEST_F(WarmTest, NothingIsSaidToBeSaved) {
-  const RunResult result = Warm({Path("list.txt"), "--json"});
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, Not(HasSubstr("saved")));
-  EXPECT_THAT(result.out, Not(HasSubstr("searchSeconds")));
-}
-
 TEST_F(WarmTest, WhatIsNotOnDiskIsNotWarm) {
   daemon_.persisted = false;
   const RunResult result = Warm({Path("list.txt"), "--json"});

@@ -212,10 +212,11 @@ TEST(BansTest, ThoseThatCameWithConvtuneHoldWhereTheirSourcesSay) {
 
 TEST(BansTest, AGpuIsItsModelOrItsComputeCapability) {
   Ban ban = BanOf("eng47");
-  for (const char* gpu : {"sm_90", "SM 90", "sm_*", "*h200"}) {
+  for (const char* gpu : {"sm_90", "sm90", "SM 90", "sm_*", "*h200"}) {
     ban.gpu = *ReadGpuGlob(gpu);
     EXPECT_FALSE(Only(ban).Of(KeyOf(kHalf, kH200)).empty()) << gpu;
   }
+  EXPECT_FALSE(ReadGpuGlob("9.0").ok());
   for (const char* gpu : {"sm_9", "*90", "sm_8*"}) {
     ban.gpu = *ReadGpuGlob(gpu);
     EXPECT_TRUE(Only(ban).Of(KeyOf(kHalf, kH200)).empty()) << gpu;

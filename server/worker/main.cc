@@ -91,6 +91,12 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags, const O
   return backend;
 }
 
+// `failed`, unless what cuDNN failed for is that its libraries are mixed, which it does not say.
+absl::Status NameMixture(const absl::Status& failed) {
+  RETURN_IF_ERROR(cudnn::CheckLoadedCudnn());
+  return failed;
+}
+
 // A core has gigabytes, and is of little use without the GPU. The kernel starts
 // a program that cores are piped to whatever the limit is (core(5)), but for a
 // limit of 1 byte, which also leaves no room for a file.
@@ -104,12 +110,13 @@ void ForgoCores() {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags, const OnStart& on_step) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(flags, on_step));
+  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(flags, on_step);
+  if (!backend.ok()) return NameMixture(backend.status());
   RETURN_IF_ERROR(on_step("plan a first convolution"));
   // This is done before the handshake is answered. What fails here may work for a problem.
-  if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
+  if (const absl::Status status = WarmUp(backend->get()); !status.ok()) {
     std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
-    backend->Recover();
+    (*backend)->Recover();
   }
   RETURN_IF_ERROR(cudnn::CheckLoadedCudnn());
   return backend;
@@ -196,7 +203,7 @@ absl::Status Probe(const Flags& flags) {
     absl::Status status = profile.status();
     if (profile.ok()) {
       info = device::DescribeProfile(*profile);
-      status = DevicelessBackend::Create(*profile).status();
+      status = NameMixture(DevicelessBackend::Create(*profile).status());
     }
     PrintProbe(info, status);
   }

@@ -124,6 +124,15 @@ def test_a_worker_that_cannot_start_is_an_error_in_its_words(check, own_cudnn, t
     assert result.code == 1 and "broken.json" in result.err and "deviceName" in result.err, result
 
 
+def test_libraries_of_two_cudnns_are_named_where_cudnn_only_fails(check, own_cudnn, tmp_path):
+    """As a system's cuDNN lends a library that a wheel lacks. cuDNN opens it, and then fails without its name."""
+    name = "libcudnn_engines_runtime_compiled.so.9"
+    subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", f"-Wl,-soname,{name}", "-o", tmp_path / name], check=True)
+    result = check(*RESNET, "--to", own_cudnn, "--profile", "nvidia-h200", env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert result.code == 1 and result.out == "", result
+    assert f"cuDNN's libraries are mixed: {name} of folder {tmp_path}, and libcudnn" in result.err, result
+
+
 def test_a_file_behind_a_list_of_names_is_a_file(check, own_cudnn):
     result = check("--to", own_cudnn, "--fail-on", "lost", RESNET[0], "--profile", "nvidia-h200", *RESNET[1:])
     assert result.code == 0, result

@@ -8,6 +8,7 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/doctor/issue_report.h"
 #include "client/cli/commands/doctor/machine_findings.h"
+#include "client/cli/commands/doctor/program_findings.h"
 #include "client/cli/output/value.h"
 #include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/release_service.pb.h"
@@ -19,12 +20,23 @@ namespace {
 class DoctorCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "doctor", "what is wrong, and what to do about it", app::Rows::kNo)
-        ->add_flag("--report", report_,
-                   "print what an issue needs: the system too, without names, paths and addresses");
+    CLI::App* app =
+        AddVerb(root, "doctor", "what is wrong, and what to do about it", app::Rows::kNo);
+    app->add_flag("--report", report_,
+                  "print what an issue needs: the system too, without names, paths and addresses");
+    app->add_option("--program", program_,
+                    "also say which cuDNN this program loads, whether it is whole, and whether the "
+                    "daemon has answers for it: a program, a Python, or a venv's folder. Of a "
+                    "Python its packages are looked at. The program is not run, but a Python is "
+                    "asked where its packages are")
+        ->type_name("FILE");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    std::vector<LoadedCudnn> programs_cudnn;
+    if (!program_.empty()) {
+      ASSIGN_OR_RETURN(programs_cudnn, FindCudnn(program_));
+    }
     std::vector<app::Finding> findings = app::ExamineAddress(context.settings().client.address);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     v1::ServerInfo server;
@@ -39,6 +51,9 @@ class DoctorCommand final : public app::Command {
       Add(ExamineClock(server, facts), &findings);
       Add(ExamineInterposer(facts), &findings);
       ExamineFleetState(*client, &findings);
+    }
+    if (!program_.empty()) {
+      Add(ExamineProgram(program_, programs_cudnn, reached ? &environments : nullptr), &findings);
     }
     if (report_) {
       std::vector<app::Finding> facts = DescribeSystem(server, environments);
@@ -170,6 +185,7 @@ class DoctorCommand final : public app::Command {
   }
 
   bool report_ = false;
+  std::string program_;
 };
 
 }  // namespace

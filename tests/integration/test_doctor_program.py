@@ -1,0 +1,161 @@
+"""convtune doctor --program: which cuDNN a program loads, with libraries of the shape of cuDNN's, and no cuDNN."""
+
+import subprocess
+import sys
+
+import pytest
+from harness.fakes import script
+
+# The version and the libraries that are named are in the text of the libraries, as in cuDNN's own.
+GRAPH = 'const unsigned cudnn_graph_version = {version}; const char *names[] = {{"libcudnn_graph.so.9", {names}}};\n'
+MAIN = 'const char *names[] = {"libcudnn.so.9", "libcudnn_graph.so"};\n'
+# The second is no library of cuDNN's, which this machine may have.
+ENGINES = ("libcudnn_engines_precompiled", "libcudnn_engines_lent")
+PIP = "-m pip install --no-deps 'nvidia-cudnn-cu13>9.20.0.48,<10'"
+
+
+def library(path, source, *args):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = ["cc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-x", "c", "-", "-x", "none", "-o", path, *args]
+    subprocess.run(command, input=source, text=True, check=True)
+    return path
+
+
+def cudnn(folder, version=0x091400, has=ENGINES, names=ENGINES):
+    """A folder with a cuDNN that names `names` and has `has`."""
+    ours = ("-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags")
+    text = ", ".join(f'"{name}.so"' for name in names)
+    library(folder / "libcudnn_graph.so.9", GRAPH.format(version=version, names=text), *ours)
+    for name in has:
+        library(folder / f"{name}.so.9", "int engine;\n", f"-Wl,-soname,{name}.so.9")
+    library(folder / "libcudnn.so.9", MAIN, "-Wl,-soname,libcudnn.so.9", *ours)
+    return folder
+
+
+def program(path, *args):
+    command = ["cc", "-x", "c", "-", "-x", "none", "-o", path, *args]
+    subprocess.run(command, input="int main(void){return 7;}\n", text=True, check=True)
+    return path
+
+
+def linked(path, folder):
+    return program(path, "-Wl,--no-as-needed", folder / "libcudnn.so.9", f"-Wl,-rpath,{folder}")
+
+
+@pytest.fixture
+def venv(tmp_path):
+    """venv(**what) is a Python whose torch loads the cuDNN of its wheel, 9.20.0.48."""
+
+    def make(**what):
+        folder = tmp_path / "venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        [packages] = folder.glob("lib/python3*/site-packages")
+        wheel = cudnn(packages / "nvidia/cudnn/lib", **what)
+        info = packages / "nvidia_cudnn_cu13-9.20.0.48.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-cudnn-cu13\nVersion: 9.20.0.48\n")
+        library(packages / "torch/lib/libtorch_cuda.so", "int torch;\n", wheel / "libcudnn.so.9",
+                "-Wl,-rpath,$ORIGIN/../../nvidia/cudnn/lib", "-Wl,--disable-new-dtags")  # fmt: skip
+        (packages / "torch/__init__.py").write_text("raise SystemExit('torch was imported')\n")
+        return folder, wheel
+
+    return make
+
+
+@pytest.fixture
+def said(cli):
+    """said(program, daemon=, env=) is what the doctor says of the program: [severity, what, advice]."""
+
+    def run(path, daemon=None, env=None):
+        result = cli(daemon, env={"LD_LIBRARY_PATH": "", **(env or {})})("doctor", "--program", path, "--json")
+        assert result.code in (0, 1, 4), result
+        findings = [list(f.values()) for f in result.json()["findings"] if "cuDNN" in f["what"]]
+        if any(severity == "problem" for severity, _, _ in findings):
+            assert result.code in (1, 4), result
+        return [f for f in findings if not f[1].startswith("nvidia-")]  # what the daemon's own libraries are
+
+    return run
+
+
+def test_a_wheel_that_lacks_what_it_names_is_a_problem(said, venv):
+    folder, wheel = venv(has=ENGINES[:1])
+    [[severity, what, advice]] = said(folder)
+    assert severity == "problem" and what.startswith(f"{folder}/bin/python's torch loads cuDNN 9.20.0 of {wheel}"), what
+    assert "which lacks libcudnn_engines_lent: " in what and "engines_precompiled" not in what
+    assert advice == f"{folder}/bin/python {PIP}"
+    library(wheel / "libcudnn_engines_lent.so.9", "int engine;\n")
+    [[severity, what, advice]] = said(folder / "bin" / "python")
+    assert severity == "ok" and what.endswith("which is whole: it has the 3 libraries that it names") and not advice, what
+
+
+def test_what_another_cudnn_would_lend_is_named(said, venv, tmp_path):
+    """As a system's cuDNN does, which the loader finds where the wheel lacks a library."""
+    folder, wheel = venv(has=ENGINES[:1])
+    system = cudnn(tmp_path / "system", version=0x091702)
+    [[severity, what, advice]] = said(folder, env={"LD_LIBRARY_PATH": str(system)})
+    assert severity == "problem" and f"libcudnn_engines_precompiled of {system} (cuDNN 9.23.2)" in what, what
+    assert advice == f"start it with LD_LIBRARY_PATH={wheel}, so that its own come first"
+    # It comes by a name that only the other has.
+    for path in system.iterdir():
+        if path.name != "libcudnn_graph.so.9" and "lent" not in path.name:
+            path.unlink()
+    (system / "libcudnn_graph.so.9").rename(system / "libcudnn_graph.so.9.23.2")
+    [[severity, what, advice]] = said(folder, env={"LD_LIBRARY_PATH": str(system)})
+    assert severity == "problem" and advice == f"{folder}/bin/python {PIP}", advice
+    assert f"mixes in libcudnn_engines_lent of {system} (cuDNN of an unknown version): " in what, what
+
+
+def test_a_whole_cudnn_behind_another_is_put_in_front(said, tmp_path):
+    own, other = cudnn(tmp_path / "own"), cudnn(tmp_path / "other", version=0x091300)
+    (other / "libcudnn.so.9").unlink()
+    binary = linked(tmp_path / "serve", own)
+    [[severity, what, advice]] = said(binary, env={"LD_LIBRARY_PATH": str(other)})
+    assert severity == "problem" and f"libcudnn_graph of {other} (cuDNN 9.19.0)" in what, what
+    assert advice == f"start it with LD_LIBRARY_PATH={own}, so that its own come first"
+    [[severity, what, advice]] = said(binary, env={"LD_LIBRARY_PATH": str(own)})
+    assert severity == "ok", what
+
+
+def test_one_folder_may_hold_two_versions(said, tmp_path):
+    own = cudnn(tmp_path / "own", names=("libcudnn_ops",), has=())
+    library(own / "libcudnn_ops.so.9", "const unsigned cudnn_ops_infer_version = 0x091300;\n")
+    [[severity, what, _]] = said(linked(tmp_path / "serve", own))
+    assert severity == "problem" and f"mixes in libcudnn_ops of {own} (cuDNN 9.19.0)" in what, what
+
+
+def test_a_program_that_opens_cudnn_gets_the_loaders(said, tmp_path):
+    binary, own = program(tmp_path / "serve"), cudnn(tmp_path / "own")
+    [[severity, what, advice]] = said(binary, env={"LD_LIBRARY_PATH": str(own)})
+    assert severity == "ok" and what.startswith(f"{binary}, if it opens cuDNN, loads cuDNN 9.20.0 of {own}, "), what
+    script_of = tmp_path / "serve.sh"
+    script_of.write_text(f"#!{binary} --all\n")
+    script_of.chmod(0o755)
+    assert said(script_of, env={"LD_LIBRARY_PATH": str(own)}) == [[severity, what, advice]]
+
+
+def test_the_daemons_environments_are_compared(said, fake_daemon, tmp_path):
+    daemon = fake_daemon(env=script(environment="nvidia-h200,cc=9.0,sms=132,cudnn=9.20.0,lib=full")).start()
+    own = linked(tmp_path / "own", cudnn(tmp_path / "cudnn"))
+    other = linked(tmp_path / "other", cudnn(tmp_path / "newer", version=0x091800))
+    jit = linked(tmp_path / "jit", cudnn(tmp_path / "small", names=ENGINES[1:], has=()))
+    assert said(own, daemon)[1] == ["ok", "the daemon tunes for cuDNN 9.20.0: nvidia-h200", ""]
+    severity, what, advice = said(other, daemon)[1]
+    assert severity == "notice" and what.startswith("no device of the daemon has cuDNN 9.24.0, and no tuning"), what
+    assert advice == f"start the daemon with LD_LIBRARY_PATH={tmp_path}/newer convtuned"
+    (severity, what, _), (_, environment, _) = said(jit, daemon)
+    assert severity == "notice" and f", which has no precompiled engines: it lacks {ENGINES[1]}" in what, what
+    assert "cuDNN 9.20.0 without precompiled engines" in environment
+
+
+def test_bad_input_is_one_clear_error(cli, tmp_path):
+    (tmp_path / "text").write_text("words\n")
+    (tmp_path / "text").chmod(0o755)
+    (tmp_path / "folder").mkdir()
+    for path, words in (
+        (tmp_path / "none", "--program: must be a program, or the folder of a venv, is "),
+        (tmp_path / "folder", "--program: must be a program, or the folder of a venv, is "),
+        ("convtune-no-such-program", "--program: must be a program, or the folder of a venv, is convtune-no-such"),
+        (tmp_path / "text", f"--program: must be a program of this machine, whose loader cannot read {tmp_path}/text: "),
+    ):
+        result = cli(None)("doctor", "--program", path)
+        assert result.code == 2 and words in result.err and result.out == "", result

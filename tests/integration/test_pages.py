@@ -57,6 +57,7 @@ ELSEWHERE = {
     ("deploy/docs/containers.md", "CONVTUNE_CUDA_FROM=wheels12"): "needs a network and builds for minutes; test_wheel.py tries the wheel",
     ("deploy/docs/contributing.md", "./tests/run"): "what runs this test",
     ("deploy/docs/contributing.md", "ninja -C build"): "what runs this test; test_site.py builds the site",
+    ("deploy/docs/upgrades.md", "convtune upgrade-check deploy/examples/resnet50.csv --op fwd --dtype f16 --layout nhwc --from torch"): "test_upgrade_check.py does it; torch's and cuDNN's wheels need a network",
     ("deploy/docs/symptoms.md", "convtune doctor --program"): "test_doctor_program.py does it; torch's wheels need a network",
     ("deploy/docs/operations.md", "cmake --preset release"): "test_packages.py makes the packages and installs them",
     ("tests/gpu/README.md", "mkdir -p /tmp/k"): "test_kit.py types it twice; it needs a GPU",

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -99,7 +100,7 @@ def test_bad_input_is_one_clear_error(check, own_cudnn, tmp_path, bare_daemon):
     for args, env, code, words in (
         ((*RESNET, "--to", tmp_path, *h200), {}, 2, f"--to: there is no libcudnn.so.9 in {tmp_path}"),
         ((*RESNET, "--to", tmp_path / "none", *h200), {}, 2, f"--to: there is no folder {tmp_path}/none"),
-        ((*RESNET, "--to", "8.9", *h200), {}, 2, "--to: must be a version such as 9.28, or a folder, is 8.9"),
+        ((*RESNET, "--to", "8.9", *h200), {}, 2, "--to: must be a version such as 9.28, a package such as torch==2.15, or a folder, is 8.9"),
         ((*RESNET, "--to", own_cudnn), {}, 2, "--profile: must be given"),
         ((*RESNET, "--to", own_cudnn, "--profile", "nvidia-none"), {}, 2, "--profile: nvidia-none is neither"),
         ((*RESNET, "--to", "9.28", *h200, *cache), offline, 1, "--to: PyPI cannot be reached"),
@@ -233,14 +234,45 @@ def test_a_file_that_is_no_library_is_an_error_at_once(check, tmp_path):
     assert "libcudnn.so.9: file too short" in result.err and result.out == ""
 
 
-def wheel_of_zeros(folder, version, size):
-    """A wheel that is small until it is unpacked."""
-    info = f"nvidia_cudnn_cu13-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"nvidia_cudnn_cu13-{version}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
-        wheel.writestr("nvidia/cudnn/lib/libcudnn.so.9", bytes(size))
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: nvidia-cudnn-cu13\nVersion: {version}\n")
+def make_wheel(folder, name, version, files=(), needs=()):
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path, content in files:
+            wheel.writestr(path, content)
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {n}" for n in needs)]
+        wheel.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", "")
+
+
+def wheel_of_zeros(folder, version, size):
+    """A wheel that is small until it is unpacked."""
+    make_wheel(folder, "nvidia_cudnn_cu13", version, files=[("nvidia/cudnn/lib/libcudnn.so.9", bytes(size))])
+
+
+def test_the_cudnn_of_a_torch_is_that_of_its_metadata(check, worker, own_cudnn, tmp_path):
+    """By the real pip, which has no network. The wheel's cuDNN is in the cache, and is the worker's own."""
+    h200 = next((REPO / "deploy" / "profiles").glob("*h200.json"))
+    probe = subprocess.run([worker, "--probe", "--devices", "none", "--profile", h200], capture_output=True, text=True)
+    own = re.search(r"cudnn=([\d.]+)", json.loads(probe.stdout)["environment"])[1]
+    for cuda in ("cu12", "cu13"):
+        (tmp_path / "cache" / f"{cuda}-{own}.77").mkdir(parents=True)
+        (tmp_path / "cache" / f"{cuda}-{own}.77" / "lib").symlink_to(own_cudnn)
+    make_wheel(tmp_path, "torch", "2.13.0", needs=["filelock", f'nvidia-cudnn-cu13==8{own[1:]}.77; platform_system == "Linux"'])
+    make_wheel(tmp_path, "torch", "2.15.0", needs=["filelock", f'nvidia-cudnn-cu13=={own}.77; platform_system == "Linux"'])
+    make_wheel(tmp_path, "onnxruntime_gpu", "1.31.1", needs=['nvidia-cudnn-cu13~=9.0; extra == "cudnn"'])
+    env = {"CONVTUNE_PYTHON": sys.executable, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    args = (*RESNET, "--profile", "nvidia-h200", "--cache", tmp_path / "cache")
+    result = check(*args, "--from", own_cudnn, "--to", "torch==2.15", env=env)
+    assert result.code == 0 and f"torch 2.15.0 needs cuDNN {own}.77+cu13" in result.err, result
+    assert f"cuDNN {own} > {own}: 23 problems" in result.err, result
+    for package, code, words in (
+        ("torch==2.13", 2, f"--to: must be a package for cuDNN 9; torch==2.13 is for 8{own[1:]}.77"),
+        ("torch==2.99", 1, "--to: PyPI has no torch 2.99: it has 2.13.0 to 2.15.0"),
+        ("onnxruntime-gpu==1.31.1", 2, "--to: must be a package that names one cuDNN; onnxruntime-gpu==1.31.1 names nvidia-"),
+    ):  # fmt: skip
+        result = check(*args, "--to", package, env=env)
+        assert result.code == code and words in result.err and result.out == "", result
 
 
 def test_a_disk_that_fills_while_a_wheel_is_unpacked_keeps_nothing(check, mounts, tmp_path):

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
 #include <system_error>
 #include <utility>
 
@@ -30,6 +32,7 @@ namespace fs = std::filesystem;
 constexpr char kLibrary[] = "libcudnn.so.9";
 // Wheels for CUDA 13 begin with this version.
 constexpr int kFirstMinorForCuda13 = 12;
+constexpr char kCudnnPackage[] = "nvidia-cudnn-cu";  // and the CUDA that it is for
 constexpr char kPartSuffix[] = ".part";
 
 std::vector<int> NumbersOf(const std::string& version) {
@@ -67,6 +70,14 @@ std::string LibraryFolderBelow(const std::string& folder) {
       return fs::canonical(candidate, error).string();
     }
   }
+  // A venv's: lib/python3.12/site-packages.
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(folder) / "lib", error)) {
+    const fs::path packages = entry.path() / "site-packages";
+    if (fs::is_directory(packages, error)) {
+      const std::string found = LibraryFolderBelow(packages);
+      if (!found.empty()) return found;
+    }
+  }
   return "";
 }
 
@@ -78,12 +89,52 @@ std::string LastLineWith(const std::string& text, absl::string_view part) {
   return found;
 }
 
-// Of a pip that asks nobody and does not wait long.
-std::vector<std::string> PipCommand(std::vector<std::string> words) {
+// Runs a pip that asks nobody and does not wait long. An empty index is pip's own.
+absl::StatusOr<app::ProgramOutput> RunPip(const std::string& option, const std::string& index,
+                                          std::vector<std::string> words,
+                                          const app::Variables& variables) {
   words.insert(words.begin(), {app::PythonInterpreter(), "-m", "pip"});
   words.insert(words.end(), {"--disable-pip-version-check", "--no-input", "--only-binary",
                              ":all:", "--retries", "1", "--timeout", "15"});
-  return words;
+  if (!index.empty()) words.insert(words.end(), {"--index-url", index});
+  auto ran = app::RunToEnd(words, variables, app::ChildErrors::kOutput);
+  if (ran.ok()) return ran;
+  return absl::FailedPreconditionError(
+      absl::StrCat(option, ": ", ran.status().message(),
+                   ": CONVTUNE_PYTHON must name a Python that has pip, or be left out"));
+}
+
+// What pip's report says of a package that needs cuDNN.
+struct ReportedPackage {
+  std::string name, version;
+  std::string requirement;  // "nvidia-cudnn-cu13==9.26.0.51; ..."; empty: it names no cuDNN
+  std::string cudnn;        // "9.26.0.51+cu13"; empty: it pins none
+};
+
+ReportedPackage ReadReport(const std::string& output) {
+  const size_t begin = output.find('{');  // a warning may stand around it
+  const size_t end = output.rfind('}');
+  ReportedPackage package;
+  if (begin == std::string::npos || end < begin) return package;
+  const auto report =
+      nlohmann::json::parse(output.substr(begin, end + 1 - begin), nullptr, /*exceptions=*/false);
+  const nlohmann::json::json_pointer metadata("/install/0/metadata");
+  if (!report.is_object() || !report.contains(metadata)) return package;
+  const nlohmann::json& said = report[metadata];
+  package.name = said.value("name", "");
+  package.version = said.value("version", "");
+  const std::regex pin(absl::StrCat(kCudnnPackage, R"((\d+) *\(?== *([\d.]+)(?![\d.*]).*)"));
+  for (const nlohmann::json& needed : said.value("requires_dist", nlohmann::json::array())) {
+    const std::string text = needed.is_string() ? needed.get<std::string>() : "";
+    if (!absl::StartsWith(text, kCudnnPackage)) continue;
+    package.requirement = text;
+    std::smatch parts;
+    if (std::regex_match(text, parts, pin)) {
+      package.cudnn = absl::StrCat(parts[2].str(), "+cu", parts[1].str());
+      return package;
+    }
+  }
+  return package;
 }
 
 }  // namespace
@@ -106,11 +157,18 @@ std::string ExplainPip(const std::string& package, const std::string& version,
     std::string known = output.substr(at + mark.size());
     known = known.substr(0, known.find(')'));
     std::vector<std::string> all = absl::StrSplit(known, ", ");  // in ascending order
-    std::erase_if(all, [](const std::string& one) { return !IsCudnnVersion(one); });
+    if (absl::StartsWith(package, kCudnnPackage)) {
+      std::erase_if(all, [](const std::string& one) { return !IsCudnnVersion(one); });
+    }
     if (!all.empty()) {
       return absl::StrCat("PyPI has no ", package, " ", version, ": it has ", all.front(), " to ",
                           all.back());
     }
+  }
+  if (absl::StrContains(output, "no such option: --report")) {
+    return absl::StrCat(app::PythonInterpreter(),
+                        "'s pip is too old: it must be 22.2 or later, to say what ", package,
+                        " needs");
   }
   if (absl::StrContains(output, "No module named pip")) {
     return absl::StrCat(app::PythonInterpreter(),
@@ -157,9 +215,7 @@ absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const st
   return found;
 }
 
-std::string CudnnCache::Wheel::package() const {
-  return absl::StrCat("nvidia-cudnn-cu", cuda_major);
-}
+std::string CudnnCache::Wheel::package() const { return absl::StrCat(kCudnnPackage, cuda_major); }
 
 std::string CudnnCache::Wheel::prefix() const { return absl::StrCat("cu", cuda_major, "-"); }
 
@@ -176,16 +232,56 @@ absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::str
     return absl::InvalidArgumentError(
         absl::StrCat(option, ": there is no ", kLibrary, " in ", name));
   }
+  if (absl::StrContains(name, "==")) {
+    ASSIGN_OR_RETURN(const std::string pinned, FindPin(option, name));
+    return Read(option, pinned);
+  }
   if (absl::StrContains(name, '/')) {
     return absl::InvalidArgumentError(absl::StrCat(option, ": there is no folder ", name));
   }
   if (!IsCudnnVersion(name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(option, ": must be a version such as 9.28, or a folder, is ", name));
+    return absl::InvalidArgumentError(absl::StrCat(
+        option, ": must be a version such as 9.28, a package such as torch==2.15, or a folder, is ",
+        name));
   }
   const auto [version, named_cuda] = SplitCuda(name);
   const int cuda_major = NumbersOf(version)[1] < kFirstMinorForCuda13 ? 12 : OwnCuda();
   return Wheel{version, named_cuda > 0 ? named_cuda : cuda_major};
+}
+
+absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& option,
+                                                const std::string& requirement) const {
+  if (options_.say) options_.say(absl::StrCat("asking which cuDNN ", requirement, " needs"));
+  ASSIGN_OR_RETURN(const app::ProgramOutput ran,
+                   RunPip(option, options_.index,
+                          {"install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet",
+                           "--report", "-", requirement},
+                          {}));
+  const auto [package, version] =
+      std::pair<std::string, std::string>(absl::StrSplit(requirement, absl::MaxSplits("==", 1)));
+  if (ran.exit_code != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(option, ": ", ExplainPip(package, version, options_.folder, ran.text)));
+  }
+  const ReportedPackage found = ReadReport(ran.text);
+  if (found.name.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(option, ": pip gave no report of ", requirement));
+  }
+  if (found.cudnn.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        option, ": must be a package that names one cuDNN; ", requirement,
+        found.requirement.empty() ? " names none" : absl::StrCat(" names ", found.requirement),
+        ": give a version such as 9.28"));
+  }
+  if (!IsCudnnVersion(found.cudnn)) {
+    return absl::InvalidArgumentError(absl::StrCat(option, ": must be a package for cuDNN 9; ",
+                                                   requirement, " is for ", found.cudnn));
+  }
+  if (options_.say) {
+    options_.say(absl::StrCat(found.name, " ", found.version, " needs cuDNN ", found.cudnn));
+  }
+  return found.cudnn;
 }
 
 absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option, const Wheel& wheel) {
@@ -247,22 +343,15 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
                               " from PyPI into ", options_.folder));
   }
   // Everything that pip writes, the unpacked wheel before it is moved as well, lies below `part`.
-  std::vector<std::string> command =
-      PipCommand({"install", "--no-deps", "--no-compile", "--no-cache-dir"});
+  std::vector<std::string> command = {"install", "--no-deps", "--no-compile", "--no-cache-dir"};
   command.insert(command.end(), {"--target", (part / "whole").string()});
   for (const std::string& package : packages) {
     command.push_back(
         absl::StrCat(package, version.empty() ? "" : absl::StrCat("==", version, ".*")));
   }
   if (NumbersOf(version).size() == 4) command.back() = absl::StrCat(packages[0], "==", version);
-  const auto ran =
-      app::RunToEnd(command, {{"TMPDIR", (part / "tmp").string()}}, app::ChildErrors::kOutput);
-  absl::Status status;
-  if (!ran.ok()) {
-    status = absl::FailedPreconditionError(
-        absl::StrCat(option, ": ", ran.status().message(),
-                     ": CONVTUNE_PYTHON must name a Python that has pip, or be left out"));
-  }
+  const auto ran = RunPip(option, options_.index, command, {{"TMPDIR", (part / "tmp").string()}});
+  absl::Status status = ran.status();
   if (status.ok() && ran->exit_code != 0) {
     status = absl::FailedPreconditionError(
         absl::StrCat(option, ": ", ExplainPip(packages[0], version, options_.folder, ran->text)));

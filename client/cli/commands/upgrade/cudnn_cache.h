@@ -1,5 +1,5 @@
-// A CudnnCache finds the folder of a cuDNN that is named by its version or by a
-// folder. Versions come from PyPI's wheels, once.
+// A CudnnCache finds the folder of a cuDNN that is named by its version, by a package that
+// pins it, or by a folder. Versions come from PyPI's wheels, once.
 #pragma once
 
 #include <functional>
@@ -33,6 +33,7 @@ class CudnnCache {
  public:
   struct Options {
     std::string folder;  // of the cache; empty: DefaultFolder()
+    std::string index;   // of packages, in place of pip's own; empty: pip's own
     std::string worker;  // convtune-worker, which says what cuDNN it has itself
     // Is told, before something is downloaded, in one line.
     std::function<void(const std::string&)> say;
@@ -44,10 +45,10 @@ class CudnnCache {
   explicit CudnnCache(Options options);
 
   // `name` is a version ("9.28": the newest 9.28 of the cache, else of PyPI; for
-  // the worker's own CUDA unless it names one), a folder of or above
-  // libcudnn.so.9, or empty: the worker's own. A folder of the cache is whole or
-  // not there: one from which somebody took the library away is fetched again. Errors
-  // name `option` and the rule.
+  // the worker's own CUDA unless it names one), a requirement of pip's ("torch==2.15",
+  // whose metadata pin one), a folder of or above libcudnn.so.9, a venv's too, or empty: the
+  // worker's own. A folder of the cache is whole or not there: one from which somebody took the
+  // library away is fetched again. Errors name `option` and the rule.
   absl::StatusOr<CudnnFolder> Find(const std::string& option, const std::string& name);
 
  private:
@@ -61,6 +62,9 @@ class CudnnCache {
   };
   // No wheel: `name` is a folder.
   absl::StatusOr<std::optional<Wheel>> Read(const std::string& option, const std::string& name);
+  // The version that the package of a requirement pins, "9.26.0.51+cu13".
+  absl::StatusOr<std::string> FindPin(const std::string& option,
+                                      const std::string& requirement) const;
   absl::StatusOr<std::string> FindVersion(const std::string& option, const Wheel& wheel);
   // The newest folder of the cache with a version; empty if no folder has it.
   std::string CachedVersion(const std::string& prefix, const std::vector<int>& wanted) const;

@@ -46,10 +46,10 @@ class UpgradeCheckCommand final : public app::Command {
     problems_.RegisterOptionalFiles(*app);
     app->add_option(
            "--from", from_,
-           "cuDNN of today: a version such as 9.19, or a folder (default: the worker's; without "
-           "FILE that of the tunings)")
+           "cuDNN of today: a version such as 9.19, that of a package such as torch==2.13, or a "
+           "folder, also a venv's (default: the worker's; without FILE that of the tunings)")
         ->type_name("CUDNN");
-    app->add_option("--to", to_, "cuDNN of tomorrow: a version, or a folder")
+    app->add_option("--to", to_, "cuDNN of tomorrow: a version, a package, or a folder")
         ->type_name("CUDNN")
         ->required();
     app->add_option("--profile", profiles_, "GPUs: profiles' names or files, with commas between")
@@ -72,6 +72,8 @@ class UpgradeCheckCommand final : public app::Command {
     app->add_option("--cache", cache_,
                     "folder that keeps versions of PyPI (default: ~/.cache/convtune/cudnn)")
         ->type_name("FOLDER");
+    app->add_option("--index-url", index_, "index of packages in place of pip's own")
+        ->type_name("URL");
     app->add_option("--worker", worker_, "convtune-worker (default: the one beside this program)")
         ->type_name("FILE");
     app::SayColumns(app, ColumnsOfUpgrade());
@@ -96,7 +98,7 @@ class UpgradeCheckCommand final : public app::Command {
     }
     ASSIGN_OR_RETURN(const auto profiles, FindProfiles(stored.gpu_model()));
     CudnnCache cache(
-        {cache_, worker_, [&context](const std::string& words) { context.Say(words); }});
+        {cache_, index_, worker_, [&context](const std::string& words) { context.Say(words); }});
     // First the one that may not be there yet: a mistake costs no download of the other.
     ASSIGN_OR_RETURN(const CudnnFolder to, cache.Find("--to", to_));
     ASSIGN_OR_RETURN(const CudnnFolder from,
@@ -257,7 +259,7 @@ class UpgradeCheckCommand final : public app::Command {
   }
 
   input::ProblemArgs problems_;
-  std::string from_, to_, tune_list_, html_, cache_, worker_;
+  std::string from_, to_, tune_list_, html_, cache_, index_, worker_;
   std::vector<std::string> profiles_, fail_on_;
   bool all_ = false;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "client/cli/commands/upgrade/cudnn_cache.h"
 #include "proto/base/unique_fd.h"
 
@@ -18,6 +19,8 @@ namespace convtune::cli::commands {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -64,8 +67,15 @@ class CudnnCacheTest : public testing::Test {
     chmod(path.c_str(), 0755);
   }
 
+  // Has pip report a package that needs `requirements`, with a warning around it.
+  void Pin(const std::string& requirements) const {
+    Script("python", "echo \"$*\" >> " + folder_ + "/asked\necho 'WARNING: root'\ncat <<'END'\n" +
+                         R"({"install": [{"metadata": {"name": "torch", "version": "2.15.0", )" +
+                         "\"requires_dist\": [" + requirements + "]}}]}\nEND\necho notice");
+  }
+
   absl::StatusOr<upgrade::CudnnFolder> Find(const std::string& name) const {
-    return upgrade::CudnnCache({cache_, folder_ + "/worker", nullptr}).Find("--to", name);
+    return upgrade::CudnnCache({cache_, "", folder_ + "/worker", nullptr}).Find("--to", name);
   }
 
   // Entries of the cache, but for its lock.
@@ -174,7 +184,8 @@ TEST_F(CudnnCacheTest, AnotherProcessIsWaitedForAndItsVersionTaken) {
     std::ofstream(cache_ + "/cu13-9.28.0.1/lib/libcudnn.so.9") << "";
     other = UniqueFd();
   };
-  const auto found = upgrade::CudnnCache({cache_, folder_ + "/worker", say}).Find("--to", "9.28");
+  const auto found =
+      upgrade::CudnnCache({cache_, "", folder_ + "/worker", say}).Find("--to", "9.28");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->folder, fs::canonical(cache_ + "/cu13-9.28.0.1/lib"));
   EXPECT_THAT(said, ElementsAre("waiting for another process that fills " + cache_));
@@ -187,6 +198,80 @@ TEST_F(CudnnCacheTest, AFolderIsTakenWithoutPip) {
   EXPECT_EQ(Find(folder_ + "/mine")->folder, fs::canonical(folder_ + "/mine/lib64"));
   EXPECT_EQ(Asked(), "");
   EXPECT_THAT(Find("")->folder, IsEmpty());
+}
+
+TEST_F(CudnnCacheTest, AVenvIsAFolder) {
+  const std::string lib = folder_ + "/venv/lib/python3.12/site-packages/nvidia/cudnn/lib";
+  fs::create_directories(lib);
+  std::ofstream(lib + "/libcudnn.so.9") << "";
+  EXPECT_EQ(Find(folder_ + "/venv")->folder, fs::canonical(lib));
+  EXPECT_EQ(Asked(), "");
+}
+
+TEST_F(CudnnCacheTest, APackagesPinIsTheVersion) {
+  const std::string kept = cache_ + "/cu12-9.26.0.51/nvidia/cudnn/lib";
+  fs::create_directories(cache_ + "/cuda12/nvidia/cublas/lib");
+  fs::create_directories(kept);
+  std::ofstream(kept + "/libcudnn.so.9") << "";
+  // As the metadata of torch's wheels have had it: new, old, and with other packages around it.
+  for (const char* pin :
+       {R"("numpy", "nvidia-cudnn-cu12==9.26.0.51; platform_system == \"Linux\"")",
+        R"("nvidia-cudnn-cu12 (==9.26.0.51) ; platform_system == \"Linux\"")",
+        R"("nvidia-cudnn-frontend<2", "nvidia-cudnn-cu12==9.26.0.51")"}) {
+    Pin(pin);
+    const auto found = Find("torch==2.15");
+    ASSERT_TRUE(found.ok()) << found.status() << " " << pin;
+    EXPECT_EQ(found->folder, fs::canonical(kept));
+    EXPECT_THAT(found->version, ElementsAre(9, 26, 0, 51));
+  }
+}
+
+TEST_F(CudnnCacheTest, APackageWithoutAPinOfCudnn9IsRefused) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {R"("numpy")", "--to: must be a package that names one cuDNN; torch==2.15 names none"},
+      {R"("nvidia-cudnn-frontend==1.2")", "torch==2.15 names none"},
+      {R"("nvidia-cudnn-cu13~=9.0; extra == \"cudnn\"")",
+       "torch==2.15 names nvidia-cudnn-cu13~=9.0; extra == \"cudnn\": give a version"},
+      {R"("nvidia-cudnn-cu13==9.*")", "names nvidia-cudnn-cu13==9.*"},
+      {R"("nvidia-cudnn-cu12==8.9.2.26")",
+       "must be a package for cuDNN 9; torch==2.15 is for 8.9"}};
+  for (const auto& [pin, words] : cases) {
+    Pin(pin);
+    const absl::Status status = Find("torch==2.15").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << pin;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+  }
+  for (const char* said : {"", "no report", "{}", R"({"install": []})", "}{"}) {
+    Script("python", std::string("printf '%s' '") + said + "'");
+    const absl::Status status = Find("torch==2.15").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << said;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("pip gave no report of torch==2.15"));
+  }
+}
+
+TEST_F(CudnnCacheTest, APackageThatPipDoesNotGetIsSaidWhy) {
+  const auto why = [this](const std::string& output) {
+    Script("python", "cat <<'END'\n" + output + "\nEND\nexit 1");
+    return std::string(Find("torch==2.99").status().message());
+  };
+  EXPECT_EQ(why("ERROR: Could not find a version that satisfies the requirement torch==2.99 (from "
+                "versions: 1.13.0, 2.15.0)"),
+            "--to: PyPI has no torch 2.99: it has 1.13.0 to 2.15.0");
+  EXPECT_THAT(why("no such option: --report"), HasSubstr("pip is too old: it must be 22.2"));
+}
+
+TEST_F(CudnnCacheTest, TheIndexIsPipsForThePinAndForTheWheel) {
+  Pin(R"("nvidia-cudnn-cu13==9.28.1.4")");
+  const auto find = [this] {
+    return upgrade::CudnnCache({cache_, "https://index/simple", folder_ + "/worker", nullptr})
+        .Find("--to", "torch==2.15");
+  };
+  EXPECT_FALSE(find().ok());  // the script that answers for the pin installs nothing
+  const std::vector<std::string> asked = absl::StrSplit(Asked(), '\n', absl::SkipEmpty());
+  ASSERT_EQ(asked.size(), 2U);
+  EXPECT_THAT(asked, Each(HasSubstr("--index-url https://index/simple")));
+  EXPECT_THAT(asked[0], AllOf(HasSubstr("--dry-run"), HasSubstr("torch==2.15")));
+  EXPECT_THAT(asked[1], HasSubstr("nvidia-cudnn-cu13==9.28.1.4"));
 }
 
 TEST_F(CudnnCacheTest, AFolderWithoutCudnnAndNonsenseAreRefused) {

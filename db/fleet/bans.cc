@@ -145,9 +145,7 @@ Bans ReadableBans(const std::vector<FleetBan>& bans) {
 }
 
 Bans HeededBans(const std::vector<FleetBan>& bans) {
-  Bans heeded = ReadableBans(bans);
-  for (const Ban& ban : ShippedBans()) heeded = heeded.With(ban);
-  return heeded;
+  return ReadableBans(bans).With(ShippedBans());
 }
 
 absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,

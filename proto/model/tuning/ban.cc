@@ -193,9 +193,9 @@ Bans Bans::Of(const TuningKey& key) const {
   return Bans(std::move(held));
 }
 
-Bans Bans::With(const Ban& added) const {
+Bans Bans::With(const std::vector<Ban>& added) const {
   std::vector<Shared> all = bans_;
-  all.push_back(std::make_shared<const Ban>(added));
+  for (const Ban& ban : added) all.push_back(std::make_shared<const Ban>(ban));
   return Bans(std::move(all));
 }
 

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "proto/model/tuning/errata.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {
@@ -65,7 +66,7 @@ std::string Word(FirstChoiceChange change) {
 }
 
 UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,
-                              const ListedProblem& to) {
+                              const ListedProblem& to, const std::string& environment) {
   UpgradeChange change;
   change.winner = asked.winner;
   const Candidate* const before = from.first ? &from.listed[*from.first] : nullptr;
@@ -86,6 +87,9 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
     change.to = ToText(after->id);
     change.to_mode = ModeOf(*after);
     change.to_workspace = after->workspace_bytes;
+    const Bans::Shared ban =
+        Bans().With(ShippedBans()).Find(after->id, {asked.problem.ToText(), environment});
+    if (ban != nullptr) change.erratum = ban->NameAndReason();
   }
   if (before != nullptr && after != nullptr) {
     change.last_resort = change.from_mode != "FALLBACK" && change.to_mode == "FALLBACK";
@@ -109,6 +113,7 @@ UpgradeSummary UpgradeSummary::Of(const std::vector<UpgradeChange>& changes) {
     summary.choice += change.choice_changed() ? 1 : 0;
     summary.engine += change.choice == FirstChoiceChange::kEngine ? 1 : 0;
     summary.last_resort += change.last_resort ? 1 : 0;
+    summary.errata += change.erratum.empty() ? 0 : 1;
     summary.notes += change.notes_changed() ? 1 : 0;
     summary.winners += change.winner.empty() ? 0 : 1;
     summary.winners_lost += change.winner_lost ? 1 : 0;

@@ -37,7 +37,8 @@ struct UpgradeChange {
   std::vector<std::string> notes_removed;
   std::vector<std::string> came;  // candidates, text forms
   std::vector<std::string> went;
-  std::string winner;  // that is stored; empty: none
+  std::string erratum;  // the ban that came with convtune and fits `to`; empty: none does
+  std::string winner;   // that is stored; empty: none
   // It cannot be built under the new version, and can, as far as is known, under the old.
   bool winner_lost = false;
   std::string reason;  // of kUnknown, kNone, kGained and kLost; may be empty
@@ -50,14 +51,15 @@ struct UpgradeChange {
   bool notes_changed() const { return !notes_added.empty() || !notes_removed.empty(); }
   bool lost() const { return winner_lost || choice == FirstChoiceChange::kLost; }
   bool any() const {
-    return choice_changed() || last_resort || from_workspace != to_workspace || notes_changed() ||
-           lost() || choice == FirstChoiceChange::kUnknown;
+    return choice_changed() || last_resort || !erratum.empty() || from_workspace != to_workspace ||
+           notes_changed() || lost() || choice == FirstChoiceChange::kUnknown;
   }
 };
 
-// Compares what two versions of cuDNN offer for `asked` on one profile.
+// Compares what two versions of cuDNN offer for `asked` on one profile. `environment`: the text of
+// the new version's, whose errata are looked for.
 UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,
-                              const ListedProblem& to);
+                              const ListedProblem& to, const std::string& environment);
 
 // An UpgradeSummary counts the problems by the kind of their change.
 struct UpgradeSummary {
@@ -65,6 +67,7 @@ struct UpgradeSummary {
   int choice = 0;  // another first choice, engine included
   int engine = 0;  // with another engine
   int last_resort = 0;
+  int errata = 0;  // first choices that are known to be wrong
   int workspace_grew = 0;
   int workspace_shrank = 0;
   int notes = 0;

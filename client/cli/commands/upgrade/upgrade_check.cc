@@ -31,6 +31,7 @@ bool Has(const UpgradeChange& change, const std::string& kind) {
   if (kind == "changed") return change.choice_changed();
   if (kind == "workspace") return change.workspace_grew();
   if (kind == "last-resort") return change.last_resort;
+  if (kind == "errata") return !change.erratum.empty();
   if (kind == "notes") return change.notes_changed();
   if (kind == kUnknown) return change.choice == FirstChoiceChange::kUnknown;
   return change.lost();
@@ -57,13 +58,14 @@ class UpgradeCheckCommand final : public app::Command {
         ->delimiter(',')
         ->allow_extra_args(false);  // a FILE may stand behind it
     app->add_flag("--all", all_, "show the problems that do not change too");
-    app->add_option("--fail-on", fail_on_,
-                    "end with 1 if there is such a change: another first choice, more workspace, "
-                    "other notes, an engine of last resort alone, a stored winner or every choice "
-                    "lost")
+    app->add_option(
+           "--fail-on", fail_on_,
+           "end with 1 if there is such a change: another first choice, more workspace, "
+           "other notes, an engine of last resort alone or one that is known to be wrong, a "
+           "stored winner or every choice lost")
         ->delimiter(',')
         ->allow_extra_args(false)
-        ->check(CLI::IsMember({"changed", "workspace", "notes", "last-resort", "lost"}));
+        ->check(CLI::IsMember({"changed", "workspace", "notes", "last-resort", "errata", "lost"}));
     app->add_option("--tune-list", tune_list_,
                     "write what to tune again into this file, for `convtune warm`")
         ->type_name("FILE");
@@ -252,8 +254,8 @@ class UpgradeCheckCommand final : public app::Command {
     result.from = before->environment;
     result.to = after->environment;
     for (size_t i = 0; i < problems.size(); ++i) {
-      result.changes.push_back(
-          CompareListings(problems[i], before->problems[i], after->problems[i]));
+      result.changes.push_back(CompareListings(problems[i], before->problems[i], after->problems[i],
+                                               after->environment.ToText()));
     }
     return result;
   }

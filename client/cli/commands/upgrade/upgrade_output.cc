@@ -38,15 +38,20 @@ std::string NotesText(const UpgradeChange& change) {
   return absl::StrJoin(words, " ");
 }
 
+const char* ErratumWord(const UpgradeChange& change) {
+  return change.erratum.empty() ? "" : ", known to be wrong";
+}
+
 std::string ChangeWord(const UpgradeChange& change) {
   std::string word = Word(change.choice);
   if (change.last_resort) absl::StrAppend(&word, ", last resort");
+  absl::StrAppend(&word, ErratumWord(change));
   if (change.winner_lost) absl::StrAppend(&word, ", winner lost");
   return word;
 }
 
 output::Color ChangeColor(const UpgradeChange& change) {
-  if (change.lost() || change.last_resort) return output::Color::kRed;
+  if (change.lost() || change.last_resort || !change.erratum.empty()) return output::Color::kRed;
   return change.any() ? output::Color::kYellow : output::Color::kNone;
 }
 
@@ -64,6 +69,9 @@ std::string SummaryWords(const ProfileChanges& profile) {
       Share(summary.engine, summary.problems), ")");
   if (summary.last_resort > 0) {
     absl::StrAppend(&words, ", to an engine of last resort for ", summary.last_resort);
+  }
+  if (summary.errata > 0) {
+    absl::StrAppend(&words, ", to an engine that is known to be wrong for ", summary.errata);
   }
   absl::StrAppend(&words, "; workspace grows for ", summary.workspace_grew);
   if (summary.workspace_grew > 0) {
@@ -92,6 +100,7 @@ output::Json ToJson(const UpgradeSummary& summary) {
                              {"choice", summary.choice},
                              {"engine", summary.engine},
                              {"lastResort", summary.last_resort},
+                             {"errata", summary.errata},
                              {"workspaceGrew", summary.workspace_grew},
                              {"workspaceShrank", summary.workspace_shrank},
                              {"notes", summary.notes},
@@ -155,6 +164,7 @@ output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
           {"winner", "", change.winner},
           {"winnerLost", "", change.winner_lost},
           {"reason", "", change.reason},
+          {"erratum", "", change.erratum},
           {"", "NOTES", change.notes_changed() ? NotesText(change) : "-"},
           {"", "FROM", ShortChoice(change.from)},
           {"", "TO",
@@ -203,9 +213,9 @@ std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
     for (size_t i = 0; i < problems.size(); ++i) {
       const UpgradeChange& change = profile.changes[i];
       check.rows.push_back({data.AddProblem(problems[i].problem.ToText()), problems[i].count,
-                            Word(change.choice), change.from, change.to, change.from_workspace,
-                            change.to_workspace, NotesText(change), change.winner_lost,
-                            change.last_resort});
+                            absl::StrCat(Word(change.choice), ErratumWord(change)), change.from,
+                            change.to, change.from_workspace, change.to_workspace,
+                            NotesText(change), change.winner_lost, change.last_resort});
     }
     data.AddUpgradeCheck(std::move(check));
   }

@@ -31,9 +31,26 @@ upgrade::ListedProblem Lists(std::vector<Candidate> candidates) {
   return listed;
 }
 
+upgrade::UpgradeChange Compare(const upgrade::AskedProblem& asked,
+                               const upgrade::ListedProblem& from, const upgrade::ListedProblem& to,
+                               const std::string& gpu = "nvidia-h200,cc=9.0,sms=132") {
+  return upgrade::CompareListings(asked, from, to, gpu + ",cudnn=9.23.1,lib=full");
+}
+
+TEST(CompareListingsTest, AFirstChoiceThatIsKnownToBeWrongIsToldEvenIfItIsNoOther) {
+  const upgrade::ListedProblem bad = Lists({Make("graph:eng5"), Make("graph:eng6")});
+  const upgrade::UpgradeChange change = Compare(Asked(), bad, bad, "nvidia-a2,cc=8.6,sms=10");
+  EXPECT_THAT(change.erratum, testing::StartsWith("shipped/1 ("));
+  EXPECT_TRUE(change.any());
+  EXPECT_EQ(upgrade::UpgradeSummary::Of({change, change}).errata, 2);
+  EXPECT_EQ(Compare(Asked(), bad, bad).erratum, "");
+  const upgrade::ListedProblem behind = Lists({Make("graph:eng6"), Make("graph:eng5")});
+  EXPECT_EQ(Compare(Asked(), bad, behind, "nvidia-a2,cc=8.6,sms=10").erratum, "");
+}
+
 TEST(CompareListingsTest, TheSameListsAreNoChange) {
   const upgrade::ListedProblem listed = Lists({Make("graph:eng1,k2=5", 100), Make("graph:eng2")});
-  const upgrade::UpgradeChange change = upgrade::CompareListings(Asked(), listed, listed);
+  const upgrade::UpgradeChange change = Compare(Asked(), listed, listed);
   EXPECT_EQ(change.choice, upgrade::FirstChoiceChange::kSame);
   EXPECT_FALSE(change.any());
   EXPECT_THAT(change.came, IsEmpty());
@@ -42,9 +59,9 @@ TEST(CompareListingsTest, TheSameListsAreNoChange) {
 
 TEST(CompareListingsTest, OtherKnobsAreToldFromAnotherEngine) {
   const upgrade::ListedProblem from = Lists({Make("graph:eng1,k2=5")});
-  EXPECT_EQ(upgrade::CompareListings(Asked(), from, Lists({Make("graph:eng1,k2=6")})).choice,
+  EXPECT_EQ(Compare(Asked(), from, Lists({Make("graph:eng1,k2=6")})).choice,
             upgrade::FirstChoiceChange::kKnobs);
-  EXPECT_EQ(upgrade::CompareListings(Asked(), from, Lists({Make("graph:eng3,k2=5")})).choice,
+  EXPECT_EQ(Compare(Asked(), from, Lists({Make("graph:eng3,k2=5")})).choice,
             upgrade::FirstChoiceChange::kEngine);
 }
 
@@ -52,7 +69,7 @@ TEST(CompareListingsTest, TheFirstThatCanBeBuiltCountsAndNotTheFirstListed) {
   const upgrade::ListedProblem from = Lists({Make("graph:eng1"), Make("graph:eng2")});
   upgrade::ListedProblem to = from;
   to.first = 1;
-  const upgrade::UpgradeChange change = upgrade::CompareListings(Asked(), from, to);
+  const upgrade::UpgradeChange change = Compare(Asked(), from, to);
   EXPECT_EQ(change.from, "graph:eng1");
   EXPECT_EQ(change.to, "graph:eng2");
   EXPECT_EQ(change.choice, upgrade::FirstChoiceChange::kEngine);
@@ -60,10 +77,10 @@ TEST(CompareListingsTest, TheFirstThatCanBeBuiltCountsAndNotTheFirstListed) {
 
 TEST(CompareListingsTest, WorkspaceNotesAndListsAreCompared) {
   const uint32_t tensor = NoteBit(NumericalNote::kTensorCore);
-  const upgrade::UpgradeChange change = upgrade::CompareListings(
-      Asked(), Lists({Make("graph:eng1", 0, tensor), Make("graph:eng2")}),
-      Lists({Make("graph:eng3", 686 << 20, NoteBit(NumericalNote::kFft) | 1U << 20),
-             Make("graph:eng1")}));
+  const upgrade::UpgradeChange change =
+      Compare(Asked(), Lists({Make("graph:eng1", 0, tensor), Make("graph:eng2")}),
+              Lists({Make("graph:eng3", 686 << 20, NoteBit(NumericalNote::kFft) | 1U << 20),
+                     Make("graph:eng1")}));
   EXPECT_TRUE(change.workspace_grew());
   EXPECT_EQ(change.to_workspace, 686 << 20);
   EXPECT_THAT(change.notes_added, ElementsAre("fft", "numerical_note_20"));
@@ -83,46 +100,42 @@ TEST(CompareListingsTest, AFirstChoiceThatFallsToLastResortIsTold) {
   const upgrade::ListedProblem in_a = Lists({InModes("graph:eng28", true, true, false)});
   const upgrade::ListedProblem in_b = Lists({InModes("graph:eng28", false, true, true)});
   const upgrade::ListedProblem fallback = Lists({InModes("graph:eng1", false, false, true)});
-  const upgrade::UpgradeChange change = upgrade::CompareListings(Asked(), in_a, fallback);
+  const upgrade::UpgradeChange change = Compare(Asked(), in_a, fallback);
   EXPECT_EQ(change.from_mode, "A");
   EXPECT_EQ(change.to_mode, "FALLBACK");
   EXPECT_TRUE(change.last_resort);
-  EXPECT_TRUE(upgrade::CompareListings(Asked(), in_b, fallback).last_resort);
-  EXPECT_EQ(upgrade::CompareListings(Asked(), in_a, in_b).to_mode, "B");
-  EXPECT_FALSE(upgrade::CompareListings(Asked(), in_a, in_b).last_resort);
-  EXPECT_FALSE(upgrade::CompareListings(Asked(), fallback, fallback).last_resort);
-  EXPECT_FALSE(upgrade::CompareListings(Asked(), fallback, in_a).last_resort);
-  EXPECT_FALSE(upgrade::CompareListings(Asked(), upgrade::ListedProblem(), fallback).last_resort);
+  EXPECT_TRUE(Compare(Asked(), in_b, fallback).last_resort);
+  EXPECT_EQ(Compare(Asked(), in_a, in_b).to_mode, "B");
+  EXPECT_FALSE(Compare(Asked(), in_a, in_b).last_resort);
+  EXPECT_FALSE(Compare(Asked(), fallback, fallback).last_resort);
+  EXPECT_FALSE(Compare(Asked(), fallback, in_a).last_resort);
+  EXPECT_FALSE(Compare(Asked(), upgrade::ListedProblem(), fallback).last_resort);
   // The same engine, which modes A and B do not list any more.
   const upgrade::UpgradeChange same =
-      upgrade::CompareListings(Asked(), in_a, Lists({InModes("graph:eng28", false, false, true)}));
+      Compare(Asked(), in_a, Lists({InModes("graph:eng28", false, false, true)}));
   EXPECT_EQ(same.choice, upgrade::FirstChoiceChange::kSame);
   EXPECT_TRUE(same.any());
-  EXPECT_EQ(
-      upgrade::UpgradeSummary::Of({change, same, upgrade::CompareListings(Asked(), in_a, in_b)})
-          .last_resort,
-      2);
+  EXPECT_EQ(upgrade::UpgradeSummary::Of({change, same, Compare(Asked(), in_a, in_b)}).last_resort,
+            2);
 }
 
 TEST(CompareListingsTest, ARefusalLosesTheChoiceAndSaysWhy) {
   upgrade::ListedProblem refused;
   refused.refusal = "cuDNN lists no engine for this problem";
   const upgrade::ListedProblem listed = Lists({Make("graph:eng1", 10)});
-  const upgrade::UpgradeChange lost = upgrade::CompareListings(Asked(), listed, refused);
+  const upgrade::UpgradeChange lost = Compare(Asked(), listed, refused);
   EXPECT_EQ(lost.choice, upgrade::FirstChoiceChange::kLost);
   EXPECT_TRUE(lost.lost());
   EXPECT_FALSE(lost.workspace_grew());
   EXPECT_EQ(lost.reason, refused.refusal);
-  EXPECT_EQ(upgrade::CompareListings(Asked(), refused, listed).choice,
-            upgrade::FirstChoiceChange::kGained);
-  EXPECT_FALSE(upgrade::CompareListings(Asked(), refused, refused).any());
+  EXPECT_EQ(Compare(Asked(), refused, listed).choice, upgrade::FirstChoiceChange::kGained);
+  EXPECT_FALSE(Compare(Asked(), refused, refused).any());
 }
 
 TEST(CompareListingsTest, ADeadWorkerIsNoSuccess) {
   upgrade::ListedProblem died;
   died.error = "the worker was ended by signal 11 (SEGV)";
-  const upgrade::UpgradeChange change =
-      upgrade::CompareListings(Asked(), Lists({Make("graph:eng1")}), died);
+  const upgrade::UpgradeChange change = Compare(Asked(), Lists({Make("graph:eng1")}), died);
   EXPECT_EQ(change.choice, upgrade::FirstChoiceChange::kUnknown);
   EXPECT_TRUE(change.any());
   EXPECT_FALSE(change.lost());
@@ -133,9 +146,9 @@ TEST(CompareListingsTest, AStoredWinnerIsLostWhereItCannotBeBuilt) {
   const upgrade::ListedProblem from = Lists({Make("graph:eng1")});
   upgrade::ListedProblem to = from;
   to.winner_builds = true;
-  EXPECT_FALSE(upgrade::CompareListings(Asked("graph:eng9"), from, to).any());
+  EXPECT_FALSE(Compare(Asked("graph:eng9"), from, to).any());
   to.winner_builds = false;
-  const upgrade::UpgradeChange change = upgrade::CompareListings(Asked("graph:eng9"), from, to);
+  const upgrade::UpgradeChange change = Compare(Asked("graph:eng9"), from, to);
   EXPECT_TRUE(change.winner_lost);
   EXPECT_TRUE(change.lost());
   EXPECT_EQ(change.choice, upgrade::FirstChoiceChange::kSame);
@@ -145,8 +158,7 @@ TEST(CompareListingsTest, AWinnerThatTheOldVersionRefusesTooIsNotLost) {
   upgrade::ListedProblem refused;
   refused.refusal = "cuDNN lists no engine for this problem";
   refused.winner_builds = false;
-  const upgrade::UpgradeChange change =
-      upgrade::CompareListings(Asked("graph:eng9"), refused, refused);
+  const upgrade::UpgradeChange change = Compare(Asked("graph:eng9"), refused, refused);
   EXPECT_FALSE(change.winner_lost);
   EXPECT_FALSE(change.lost());
 }
@@ -156,11 +168,11 @@ TEST(UpgradeSummaryTest, CountsAndKeepsTheLargestGrowth) {
   const upgrade::ListedProblem large = Lists({Make("graph:eng2", 900)});
   const upgrade::ListedProblem middle = Lists({Make("graph:eng1,k2=1", 300)});
   const upgrade::UpgradeSummary summary = upgrade::UpgradeSummary::Of({
-      upgrade::CompareListings(Asked(), small, large),
-      upgrade::CompareListings(Asked(), small, middle),
-      upgrade::CompareListings(Asked(), large, small),
-      upgrade::CompareListings(Asked(), small, small),
-      upgrade::CompareListings(Asked(), small, upgrade::ListedProblem()),
+      Compare(Asked(), small, large),
+      Compare(Asked(), small, middle),
+      Compare(Asked(), large, small),
+      Compare(Asked(), small, small),
+      Compare(Asked(), small, upgrade::ListedProblem()),
   });
   EXPECT_EQ(summary.problems, 5);
   EXPECT_EQ(summary.choice, 4);
@@ -177,9 +189,9 @@ TEST(UpgradeSummaryTest, LostWinnersAreToldFromProblemsWithoutAChoice) {
   upgrade::ListedProblem unbuilt = listed;
   unbuilt.winner_builds = false;
   const upgrade::UpgradeSummary summary = upgrade::UpgradeSummary::Of({
-      upgrade::CompareListings(Asked("graph:eng9"), listed, unbuilt),
-      upgrade::CompareListings(Asked(), listed, upgrade::ListedProblem()),
-      upgrade::CompareListings(Asked(), listed, upgrade::ListedProblem()),
+      Compare(Asked("graph:eng9"), listed, unbuilt),
+      Compare(Asked(), listed, upgrade::ListedProblem()),
+      Compare(Asked(), listed, upgrade::ListedProblem()),
   });
   EXPECT_EQ(summary.winners, 1);
   EXPECT_EQ(summary.winners_lost, 1);
@@ -192,8 +204,8 @@ TEST(TuneListTest, HasWhatChangedOnAnyProfile) {
   upgrade::AskedProblem second = Asked();
   second.problem = ConvProblem::Parse("fwd,x=8x64x7x7,w=64x64x1x1,nhwc,f16").value();
   const upgrade::ListedProblem one = Lists({Make("graph:eng1")}), two = Lists({Make("graph:eng2")});
-  const upgrade::UpgradeChange same = upgrade::CompareListings(first, one, one);
-  const upgrade::UpgradeChange changed = upgrade::CompareListings(second, one, two);
+  const upgrade::UpgradeChange same = Compare(first, one, one);
+  const upgrade::UpgradeChange changed = Compare(second, one, two);
   const std::string list = upgrade::TuneList(
       {first, second}, {{"a", {}, {}, {same, same}}, {"b", {}, {}, {same, changed}}});
   EXPECT_EQ(list, "problem,count\n\"" + second.problem.ToText() + "\",3\n");

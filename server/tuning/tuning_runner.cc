@@ -74,12 +74,21 @@ class Run {
   }
 
   absl::Status Try() {
-    RETURN_IF_ERROR(List());
+    RETURN_IF_ERROR(List(input_.spec.kind));
     RETURN_IF_ERROR(Prepare());
+    if (circumstances_.first_configs_only && !AnyOfModeA()) {
+      RETURN_IF_ERROR(AskModeB());
+    }
     return measures_ ? Measure() : absl::OkStatus();
   }
-  absl::Status List();
+  absl::Status List(jobs::WorkKind kind);
   absl::Status Prepare();
+  bool AnyOfModeA() const {
+    return std::any_of(candidates_.begin(), candidates_.end(), [](const auto& entry) {
+      return entry.second.usable() && entry.second.places.mode_a > 0;
+    });
+  }
+  absl::Status AskModeB();
   absl::Status Measure();
   absl::Status NoneRan(const Tuning& tuning) const;
   void Report(int done) const {
@@ -97,13 +106,15 @@ class Run {
   RunnerOutput output_;
 };
 
-absl::Status Run::List() {
+absl::Status Run::List(jobs::WorkKind kind) {
   std::set<CandidateId> seen;
   bool nonsense = false;
   circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
   circumstances_.first_configs_only = input_.spec.kind == jobs::WorkKind::kFirstConfigs;
+  jobs::WorkSpec spec = input_.spec;
+  spec.kind = kind;
   ASSIGN_OR_RETURN(const worker::v1::Outcome outcome,
-                   client_->Call(OpenRequest(input_.spec, client_->measures()),
+                   client_->Call(OpenRequest(spec, client_->measures()),
                                  [this, &seen, &nonsense](const worker::v1::Reply& reply) {
                                    const worker::v1::Listed& listed = reply.listed();
                                    std::optional<Candidate> candidate =
@@ -171,6 +182,17 @@ absl::Status Run::Prepare() {
                Report(++done);
              })
       .status();
+}
+
+// What mode B lists comes before FALLBACK's. It takes long to ask, so that a heuristic look-up
+// asks it only where nothing of mode A's can be had.
+absl::Status Run::AskModeB() {
+  RETURN_IF_ERROR(client_->CloseProblem());
+  std::map<int, Candidate> without = std::exchange(candidates_, {});
+  absl::Status status = List(jobs::WorkKind::kListAll);
+  if (status.ok()) status = Prepare();
+  if (absl::IsDeadlineExceeded(status)) candidates_ = std::move(without);
+  return status;
 }
 
 absl::Status Run::Measure() {

@@ -60,6 +60,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"unblocked_index", &script.unblocked_index},
                                                {"hopeless", &script.hopeless},
                                                {"find_left_out", &script.find_left_out},
+                                               {"split_modes", &script.split_modes},
                                                {"start_work_ms", &script.start_work_ms},
                                                {"slow_ms", &script.slow_ms},
                                                {"index", &script.index}};

@@ -63,6 +63,9 @@ struct FakeScript {
   int slow_ms = 0;                // of slow, busy and slow_segv
   std::string problem;            // text of the only problem that faults; empty: any
   std::string disagree;           // part of the text of problems whose modes A and B differ
+  // 1: mode A lists candidate 0 alone, which cannot be built, mode B candidate 1, FALLBACK the
+  // rest.
+  int split_modes = 0;
   // A file: the fault happens only while it is not there, and makes it.
   std::string once;
   // A bundle: its tunings are answered (replay_session.h), and of these keys

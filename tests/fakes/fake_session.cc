@@ -247,6 +247,12 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
           !script_.disagree.empty() && absl::StrContains(problem_, script_.disagree);
       listed.places.mode_a = static_cast<int16_t>(i + 1);
       listed.places.mode_b = static_cast<int16_t>(differs ? configs_ - i : i + 1);
+      if (script_.split_modes != 0) {
+        if (i == 1 && listing_ == worker::v1::LISTING_FIRST_CONFIGS) continue;
+        listed.places.mode_a = i == 0 ? 1 : 0;
+        listed.places.mode_b = i == 1 ? 1 : 0;
+        listed.places.fallback = static_cast<int16_t>(i > 1 ? i - 1 : 0);
+      }
       if (traits.tensor_core) listed.numerical_notes |= NoteBit(NumericalNote::kTensorCore);
       if (traits.nondeterministic) {
         listed.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);
@@ -286,7 +292,8 @@ absl::Status FakeSession::Prepare(const worker::v1::Prepare& request) {
     prepared->set_index(index);
     prepared->set_workspace_bytes(traits.workspace);
     prepared->set_build_us(100);
-    prepared->set_ok(index >= configs_ || index < script_.candidates - script_.unsupported);
+    prepared->set_ok((index >= configs_ || index < script_.candidates - script_.unsupported) &&
+                     (script_.split_modes == 0 || index > 0));
     if (!prepared->ok()) prepared->set_error_message("CUDNN_STATUS_NOT_SUPPORTED");
     succeeded += prepared->ok() ? 1 : 0;
     prepared_[static_cast<size_t>(index)] = prepared->ok();

@@ -153,6 +153,23 @@ TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 1);
 }
 
+TEST_F(TunerTest, AHeuristicLookUpAsksModeBWhereModeAHasNothing) {
+  Start("split_modes=1;candidates=6");
+  LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
+  const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
+  // Mode B's is the stock choice and the answer, before three of FALLBACK's that can be built.
+  EXPECT_EQ(ToText(tuning.candidates.front().id), "graph:eng1,k2=1");
+  EXPECT_EQ(StockIndex(tuning.candidates), 0U);
+  EXPECT_TRUE(tuning.has(IncompleteReason::kFirstConfigsOnly));
+  EXPECT_EQ(Requests("open"), 2);
+}
+
+TEST_F(TunerTest, AHeuristicLookUpAsksOnceWhereModeAHasOne) {
+  Start("");
+  LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
+  EXPECT_EQ(Requests("open"), 1);
+}
+
 TEST_F(TunerTest, AListReplacesTheFirstConfigs) {
   Start("");
   LookupOne(Problem(1), jobs::OnMiss::kHeuristic);

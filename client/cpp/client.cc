@@ -9,7 +9,9 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <chrono>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/cord.h"
@@ -46,8 +48,15 @@ std::string PathOf(const google::protobuf::Descriptor& request) {
 
 absl::StatusOr<v1::BatchGetResponse> IfItHeeds(const v1::BatchGetRequest& request,
                                                v1::BatchGetResponse response) {
-  if (request.has_max_age() && !response.has_max_age()) {
-    return absl::UnimplementedError("max_age: the daemon is too old to know it");
+  std::vector<const FieldDescriptor*> fields;
+  request.GetReflection()->ListFields(request, &fields);
+  const std::set<int> known(response.known_fields().begin(), response.known_fields().end());
+  for (const FieldDescriptor* field : fields) {
+    // Every daemon knows those below 10.
+    if (field->number() >= 10 && known.count(field->number()) == 0) {
+      return absl::UnimplementedError(
+          absl::StrCat(field->name(), ": the daemon is too old to know it"));
+    }
   }
   return response;
 }

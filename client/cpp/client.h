@@ -63,7 +63,7 @@ class Client {
   }
 
   // `timeout` replaces the one of the options, as a look-up may wait for a
-  // worker. UNIMPLEMENTED: the daemon does not know the request's max_age.
+  // worker. UNIMPLEMENTED: the daemon does not know a field of the request.
   absl::StatusOr<v1::BatchGetResponse> BatchGet(const v1::BatchGetRequest& request,
                                                 absl::Duration timeout);
   // As BatchGet. Where no answer is there after `ask_after`, asks `enough`, once and on

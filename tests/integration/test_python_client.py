@@ -97,6 +97,35 @@ def test_answers_constraints_and_misses(ct, fake_daemon):
         assert client.info().version
 
 
+def test_a_daemon_that_does_not_know_a_field_is_noticed(ct, short_dir):
+    from convtune.v1 import tuning_service_pb2, tuning_service_pb2_grpc
+
+    known = []
+
+    class Daemon(tuning_service_pb2_grpc.TuningServiceServicer):
+        def BatchGet(self, request, context):
+            return tuning_service_pb2.BatchGetResponse(results=[{"answer": {}}], known_fields=known)
+
+    async def ask(**demand):
+        async with ct.AsyncClient(f"unix:{short_dir}/s") as client:
+            return await client.get(PROBLEMS[:1], **demand)
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    tuning_service_pb2_grpc.add_TuningServiceServicer_to_server(Daemon(), server)
+    server.add_insecure_port(f"unix:{short_dir}/s")
+    server.start()
+    with ct.Client(f"unix:{short_dir}/s") as client:
+        calls = (lambda **demand: client.get(PROBLEMS[:1], **demand)), (lambda **demand: asyncio.run(ask(**demand)))
+        for call in calls:
+            known.clear()
+            assert call()[0].answer
+            with pytest.raises(ct.ConvtuneError, match="^max_age: the daemon is too old to know it"):
+                call(max_age_s=60)
+            known.append(tuning_service_pb2.BatchGetRequest.MAX_AGE_FIELD_NUMBER)
+            assert call(max_age_s=60)[0].answer
+    server.stop(None)
+
+
 def test_a_refused_problem_names_field_and_rule_and_the_others_are_answered(ct, fake_daemon):
     client = ct.Client(fake_daemon().start().address, timeout=60)
     client.tune(PROBLEMS[:2])

@@ -56,7 +56,7 @@ class AsyncClient(ClientBase):
         results: list[Result] = []
         for part in messages.split(messages.texts(problems)):
             request = messages.batch_get(self.environment, program, part, ask)
-            results += messages.results(await self._call(self._tuning.BatchGet, request, deadline), ask)
+            results += messages.results(await self._call(self._tuning.BatchGet, request, deadline), request)
         return results
 
     async def resolve(
@@ -92,7 +92,7 @@ class AsyncClient(ClientBase):
 
             request = messages.batch_get(self.environment, program, texts, ask)
             try:
-                found = messages.results(await self._call(self._tuning.BatchGet, request, deadline, enough), ask)
+                found = messages.results(await self._call(self._tuning.BatchGet, request, deadline, enough), request)
             except Unavailable as error:
                 if not stored or not all(result.answer for result in stored):
                     await enough()

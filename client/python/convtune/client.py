@@ -115,7 +115,7 @@ class Client(ClientBase):
         enough: Callable[[], bool] | None = None,
     ) -> list[Result]:
         request = messages.batch_get(self.environment, program, part, ask)
-        return messages.results(self._call(lambda: self._tuning.BatchGet, request, deadline, enough), ask)
+        return messages.results(self._call(lambda: self._tuning.BatchGet, request, deadline, enough), request)
 
     def _get_sound(self, problems: Iterable[Problem | str], *, timeout: float | None = None) -> list[Result]:
         """As get, but a problem that the daemon refuses is a miss of its own,

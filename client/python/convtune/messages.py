@@ -133,10 +133,11 @@ def failures(job: Any) -> dict[str, str]:
     return {failure.problem_text: failure.reason for failure in job.failures}
 
 
-def results(response: Any, ask: Ask = Ask()) -> list[Result]:
-    """ConvtuneError where the daemon does not know what was asked for."""
-    if ask.max_age_s is not None and not response.HasField("max_age"):
-        raise ConvtuneError("UNIMPLEMENTED", "max_age_s: the daemon is too old to know it")
+def results(response: Any, request: Any) -> list[Result]:
+    """ConvtuneError where the daemon, which knows fields below 10, does not know what was asked for."""
+    for field, _ in request.ListFields():
+        if field.number >= 10 and field.number not in response.known_fields:
+            raise ConvtuneError("UNIMPLEMENTED", f"{field.name}: the daemon is too old to know it")
     asked = environment(response.environment)
     return [_result(message, asked) for message in response.results]
 

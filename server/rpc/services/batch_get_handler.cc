@@ -237,7 +237,7 @@ std::shared_ptr<const BatchTerms> BatchGetHandler::MakeTerms(const std::string& 
       tuner_->ResolveEnvironment(terms->request.environment, terms->request.program);
   if (!environment.ok() || bytes.size() > kMaxTermsBytes) return terms;
   terms->environment_text = environment->ToText();
-  terms->reply_end = ReplyEnd(terms->environment_text, terms->request.demand);
+  terms->reply_end = ReplyEnd(terms->environment_text);
   const bool same = before != nullptr && before->environment_text == terms->environment_text;
   terms->number = same ? before->number : ++last_number_;
   return terms;
@@ -320,13 +320,13 @@ void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* ba
       cache_.Put(absl::StrCat(PrefixOf(terms), batch->missing_bytes[missing]), row);
     }
   }
-  batch->reply_end = ReplyEnd(environment_text, terms.request.demand);
+  batch->reply_end = ReplyEnd(environment_text);
 }
 
-std::string BatchGetHandler::ReplyEnd(const std::string& environment_text,
-                                      const jobs::Demand& demand) const {
+std::string BatchGetHandler::ReplyEnd(const std::string& environment_text) const {
   v1::BatchGetResponse message;
-  if (demand.limits_age()) *message.mutable_max_age() = convtune::ToProto(demand.max_age);
+  const google::protobuf::Descriptor& known = *v1::BatchGetRequest::descriptor();
+  for (int i = 0; i < known.field_count(); ++i) message.add_known_fields(known.field(i)->number());
   *message.mutable_environment() =
       messages::ToProto(messages::FindEnvironment(tuner_->ListEnvironments(), environment_text));
   return message.SerializeAsString();

@@ -81,8 +81,8 @@ class BatchGetHandler {
   std::shared_ptr<const BatchTerms> TermsOf(const std::string& bytes);
   // Makes them anew; `before` are those of the same bytes and an older version, or nullptr.
   std::shared_ptr<const BatchTerms> MakeTerms(const std::string& bytes, const BatchTerms* before);
-  // The end of a reply: the environment, and the age that was demanded.
-  std::string ReplyEnd(const std::string& environment_text, const jobs::Demand& demand) const;
+  // The end of a reply: the environment, and the fields that are known.
+  std::string ReplyEnd(const std::string& environment_text) const;
 
   tuner::Tuner* const tuner_;
   ResponseCache cache_;

@@ -122,7 +122,10 @@ grpc::Status FakeDaemon::BatchGet(Context*, const v1::BatchGetRequest* request,
   if (!violations.empty()) return BadRequest(violations);
   response->mutable_environment()->set_name("nvidia-h200");
   response->mutable_environment()->set_text("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
-  if (heeds_age && request->has_max_age()) *response->mutable_max_age() = request->max_age();
+  const google::protobuf::Descriptor& known = *request->GetDescriptor();
+  for (int i = 0; lists_fields && i < known.field_count(); ++i) {
+    response->add_known_fields(known.field(i)->number());
+  }
   for (const v1::ProblemSpec& problem : request->problems()) {
     v1::BatchGetResult* result = response->add_results();
     result->set_problem_text(problem.text());

@@ -40,8 +40,8 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   std::string refused;
   // Said by every answer.
   bool persisted = true;
-  // False: as a daemon that was made before there was a max_age.
-  bool heeds_age = false;
+  // False: as a daemon that was made before replies had known_fields.
+  bool lists_fields = false;
   // What every call answers, if not OK.
   grpc::Status error;
   v1::ServerInfo info;

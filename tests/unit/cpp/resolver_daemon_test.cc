@@ -96,7 +96,7 @@ TEST_F(ResolverDaemonTest, ConstraintsReachTheDaemon) {
   EXPECT_EQ(daemon_.last_get().constraints().cache_state(), v1::CACHE_STATE_UNSPECIFIED);
 }
 
-TEST_F(ResolverDaemonTest, ADaemonThatDoesNotKnowTheAgeIsNoticed) {
+TEST_F(ResolverDaemonTest, ADaemonThatDoesNotKnowAFieldIsNoticed) {
   Constraints constraints;
   constraints.max_age = std::chrono::hours(24);
   Resolver resolver(There());
@@ -105,7 +105,7 @@ TEST_F(ResolverDaemonTest, ADaemonThatDoesNotKnowTheAgeIsNoticed) {
   EXPECT_FALSE(old.found);
   EXPECT_EQ(old.miss, MissReason::kRefused);
   EXPECT_EQ(old.message, "max_age: the daemon is too old to know it");
-  daemon_.heeds_age = true;
+  daemon_.lists_fields = true;
   EXPECT_TRUE(resolver.Resolve({{cli::ProblemText(8)}}, kLimit, constraints).at(0).found);
 }
 

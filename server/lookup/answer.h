@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/constraints.h"
 #include "proto/model/tuning/tuning.h"
@@ -37,18 +38,18 @@ struct Answer {
   std::optional<BannedCandidate> banned = std::nullopt;
 };
 
-// convtune.v1.MissReason says what they mean; rpc/messages checks that the numbers are equal.
+// convtune.v1.MissReason says what they mean.
 enum class MissReason {
-  kNotFound = 1,
-  kInsufficientEvidence = 2,
-  kNoCandidate = 3,
-  kTuningFailed = 4,
-  kNoDevice = 5,
-  kOtherEnvironment = 6,
-  kTooOld = 7
+  kNotFound = v1::MISS_REASON_NOT_FOUND,
+  kInsufficientEvidence = v1::MISS_REASON_INSUFFICIENT_EVIDENCE,
+  kNoCandidate = v1::MISS_REASON_NO_CANDIDATE,
+  kTuningFailed = v1::MISS_REASON_TUNING_FAILED,
+  kNoDevice = v1::MISS_REASON_NO_DEVICE,
+  kOtherEnvironment = v1::MISS_REASON_OTHER_ENVIRONMENT,
+  kTooOld = v1::MISS_REASON_TOO_OLD
 };
 
-inline constexpr size_t kMissReasons = 8;  // numbers of them, 0 included
+inline constexpr size_t kMissReasons = v1::MissReason_ARRAYSIZE;  // numbers of them, 0 included
 
 struct Miss {
   MissReason reason = MissReason::kNotFound;

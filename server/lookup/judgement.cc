@@ -41,29 +41,24 @@ bool IsWorthTuning(const IndexedTuning& stored, const jobs::Demand& demand, bool
          AllowsMore(options.memory_budget_bytes, tuning.memory_budget_bytes);
 }
 
-// Why an answer that is known is none for the caller.
-Miss Insufficient(Verdict verdict, const KeptTuning& tuning, const Answer& answer,
-                  const jobs::Demand& demand, bool profile, absl::Time now) {
-  Miss miss{MissReason::kInsufficientEvidence, "", "", std::nullopt};
-  if (verdict == Verdict::kTooOld) {
-    miss.reason = MissReason::kTooOld;
-    miss.message =
-        absl::StrCat("what is known is ", absl::FormatDuration(now - tuning.tune_time),
-                     " old, asked for is less than ", absl::FormatDuration(demand.max_age));
-    return miss;
+// A reason that Judge gave, in words.
+std::string WordsOf(MissReason reason, const KeptTuning& tuning, const Answer& answer,
+                    const jobs::Demand& demand, bool profile, absl::Time now) {
+  if (reason == MissReason::kTooOld) {
+    return absl::StrCat("what is known is ", absl::FormatDuration(now - tuning.tune_time),
+                        " old, asked for is less than ", absl::FormatDuration(demand.max_age));
   }
   if (tuning.has(IncompleteReason::kOutdated)) {
-    miss.message = absl::StrCat("what is known ", tuning.incomplete_message);
-    return miss;
+    return absl::StrCat("what is known ", tuning.incomplete_message);
   }
-  miss.message =
+  std::string words =
       absl::StrCat("what is known is ", std::string(Name(answer.evidence)),
                    ", asked for is at least ", std::string(Name(LeastEvidence(demand, profile))));
   // Tuning again gives more only where the worker was mended.
   if (tuning.has(IncompleteReason::kNoClock) || tuning.has(IncompleteReason::kUnjudged)) {
-    absl::StrAppend(&miss.message, ": ", tuning.incomplete_message);
+    absl::StrAppend(&words, ": ", tuning.incomplete_message);
   }
-  return miss;
+  return words;
 }
 
 }  // namespace
@@ -73,15 +68,16 @@ Evidence LeastEvidence(const jobs::Demand& demand, bool profile) {
   return demand.wants_tuning() ? LeastTunedEvidence(profile) : Evidence::kHeuristic;
 }
 
-Verdict Judge(const Answer& answer, const KeptTuning& tuning, const jobs::Demand& demand,
-              bool profile, absl::Time now) {
-  if (answer.pinned) return Verdict::kHit;
-  if (IsTooOld(tuning.tune_time, demand, now)) return Verdict::kTooOld;
+std::optional<MissReason> Judge(const Answer& answer, const KeptTuning& tuning,
+                                const jobs::Demand& demand, bool profile, absl::Time now) {
+  if (answer.pinned) return std::nullopt;
+  if (IsTooOld(tuning.tune_time, demand, now)) return MissReason::kTooOld;
   // On a profile a tuning lists all, which a look-up's first configs are not.
   if (profile && tuning.has(IncompleteReason::kFirstConfigsOnly) && demand.wants_tuning()) {
-    return Verdict::kTooWeak;
+    return MissReason::kInsufficientEvidence;
   }
-  return answer.evidence >= LeastEvidence(demand, profile) ? Verdict::kHit : Verdict::kTooWeak;
+  if (answer.evidence < LeastEvidence(demand, profile)) return MissReason::kInsufficientEvidence;
+  return std::nullopt;
 }
 
 std::optional<jobs::WorkKind> BetterWork(const IndexHit& known, const jobs::Demand& demand,
@@ -110,12 +106,13 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
     decision.outcome =
         MakeAnswer(*known.tuning, known.pin.get(), demand.constraints, problem.data_type(), now);
     if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
-      const Verdict verdict = Judge(*answer, tuning, demand, profile, asked);
-      if (verdict == Verdict::kHit) return decision;
-      decision.outcome = Insufficient(verdict, tuning, *answer, demand, profile, asked);
+      const std::optional<MissReason> reason = Judge(*answer, tuning, demand, profile, asked);
+      if (!reason) return decision;
+      decision.outcome = Miss{*reason, WordsOf(*reason, tuning, *answer, demand, profile, asked),
+                              "", std::nullopt};
       if (heuristic && tuning.has(IncompleteReason::kOutdated)) {
         decision.work = jobs::WorkKind::kFirstConfigs;
-      } else if (heuristic && verdict == Verdict::kTooOld &&
+      } else if (heuristic && reason == MissReason::kTooOld &&
                  tuning.evidence <= Evidence::kHeuristic) {
         // A guess makes way for a guess, and a measurement does not.
         decision.work =

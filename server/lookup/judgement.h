@@ -12,16 +12,15 @@
 
 namespace convtune::lookup {
 
-enum class Verdict { kHit, kTooWeak, kTooOld };
-
 // The evidence that counts as a hit: what is demanded, else the default of on_miss. The
 // device of a profile can time nothing, so HEURISTIC is its default. `profile`: the environment is
 // one.
 Evidence LeastEvidence(const jobs::Demand& demand, bool profile);
 
-// The verdict on the answer that `tuning` gave. `now` counts only where the demand limits the age.
-Verdict Judge(const Answer& answer, const KeptTuning& tuning, const jobs::Demand& demand,
-              bool profile, absl::Time now);
+// Why the answer that `tuning` gave is none for the caller; nullopt: it is one. `now` counts only
+// where the demand limits the age.
+std::optional<MissReason> Judge(const Answer& answer, const KeptTuning& tuning,
+                                const jobs::Demand& demand, bool profile, absl::Time now);
 
 // The tuning that would give more than what is known; nullopt: none is wanted, or none would.
 std::optional<jobs::WorkKind> BetterWork(const IndexHit& known, const jobs::Demand& demand,

@@ -15,19 +15,6 @@
 namespace convtune::rpc::messages {
 namespace {
 
-constexpr bool IsSame(lookup::MissReason ours, v1::MissReason theirs) {
-  return static_cast<int>(ours) == static_cast<int>(theirs);
-}
-static_assert(IsSame(lookup::MissReason::kNotFound, v1::MISS_REASON_NOT_FOUND));
-static_assert(IsSame(lookup::MissReason::kInsufficientEvidence,
-                     v1::MISS_REASON_INSUFFICIENT_EVIDENCE));
-static_assert(IsSame(lookup::MissReason::kNoCandidate, v1::MISS_REASON_NO_CANDIDATE));
-static_assert(IsSame(lookup::MissReason::kTuningFailed, v1::MISS_REASON_TUNING_FAILED));
-static_assert(IsSame(lookup::MissReason::kNoDevice, v1::MISS_REASON_NO_DEVICE));
-static_assert(IsSame(lookup::MissReason::kOtherEnvironment, v1::MISS_REASON_OTHER_ENVIRONMENT));
-static_assert(IsSame(lookup::MissReason::kTooOld, v1::MISS_REASON_TOO_OLD));
-static_assert(lookup::kMissReasons == v1::MissReason_ARRAYSIZE, "and there is no other");
-
 void AddOutput(const Candidate& candidate, Operation operation, v1::Candidate* message) {
   message->set_text(ToText(candidate.id));
   message->set_deterministic(candidate.deterministic());

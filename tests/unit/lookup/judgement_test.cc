@@ -35,7 +35,8 @@ LookupDecision DecisionOf(const IndexHit& known, const jobs::Demand& demand) {
 }
 
 // On an hour-old answer.
-Verdict VerdictOn(Evidence evidence, const jobs::Demand& demand, absl::Time now = kJudgedAt) {
+std::optional<MissReason> VerdictOn(Evidence evidence, const jobs::Demand& demand,
+                                    absl::Time now = kJudgedAt) {
   Answer answer;
   answer.evidence = evidence;
   return Judge(answer, HitOf(evidence).tuning->tuning, demand, /*profile=*/false, now);
@@ -43,13 +44,13 @@ Verdict VerdictOn(Evidence evidence, const jobs::Demand& demand, absl::Time now 
 
 TEST(Judge, TheLeastEvidenceIsWhatIsDemandedElseTheDefaultOfOnMiss) {
   using enum jobs::OnMiss;
-  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kNone)), Verdict::kHit);
-  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kHeuristic)), Verdict::kHit);
-  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kEnqueue)), Verdict::kTooWeak);
-  EXPECT_EQ(VerdictOn(Evidence::kIncomplete, DemandOf(kTune)), Verdict::kHit);
+  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kNone)), std::nullopt);
+  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kHeuristic)), std::nullopt);
+  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kEnqueue)), MissReason::kInsufficientEvidence);
+  EXPECT_EQ(VerdictOn(Evidence::kIncomplete, DemandOf(kTune)), std::nullopt);
   EXPECT_EQ(VerdictOn(Evidence::kIncomplete, DemandOf(kNone, Evidence::kMeasured)),
-            Verdict::kTooWeak);
-  EXPECT_EQ(VerdictOn(Evidence::kMeasured, DemandOf(kNone, Evidence::kMeasured)), Verdict::kHit);
+            MissReason::kInsufficientEvidence);
+  EXPECT_EQ(VerdictOn(Evidence::kMeasured, DemandOf(kNone, Evidence::kMeasured)), std::nullopt);
 }
 
 TEST(Judge, AProfileHasNoBetterThanAWholeList) {
@@ -60,21 +61,20 @@ TEST(Judge, AProfileHasNoBetterThanAWholeList) {
   const auto judge = [&](jobs::OnMiss on_miss) {
     return Judge(answer, KeptTuning(listed), DemandOf(on_miss), /*profile=*/true, kJudgedAt);
   };
-  EXPECT_EQ(judge(kTune), Verdict::kHit);
+  EXPECT_EQ(judge(kTune), std::nullopt);
   listed.incomplete_reasons = ReasonBit(IncompleteReason::kFirstConfigsOnly);
-  EXPECT_EQ(judge(kTune), Verdict::kTooWeak);
-  EXPECT_EQ(judge(kHeuristic), Verdict::kHit);
+  EXPECT_EQ(judge(kTune), MissReason::kInsufficientEvidence);
+  EXPECT_EQ(judge(kHeuristic), std::nullopt);
 }
 
 TEST(Judge, AnAnswerOfTheDemandedAgeIsTooOldUnlessItIsPinned) {
   const jobs::Demand demand = DemandOf(jobs::OnMiss::kNone, Evidence::kNone, absl::Hours(1));
-  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand), Verdict::kTooOld);
-  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand, kJudgedAt - absl::Nanoseconds(1)),
-            Verdict::kHit);
+  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand), MissReason::kTooOld);
+  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand, kJudgedAt - absl::Nanoseconds(1)), std::nullopt);
   Answer pinned;
   pinned.pinned = true;
   EXPECT_EQ(Judge(pinned, HitOf(Evidence::kMeasured).tuning->tuning, demand, false, kJudgedAt),
-            Verdict::kHit);
+            std::nullopt);
 }
 
 TEST(BetterWork, WhatIsKnownIsTunedAgainWhereMoreIsDemanded) {

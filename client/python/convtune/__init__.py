@@ -18,7 +18,7 @@ from convtune.sizes import expand
 if TYPE_CHECKING:
     from convtune import onnx, torch
     from convtune.aio import AsyncClient
-    from convtune.answers import Answer, Candidate, Constraints, Environment, Result
+    from convtune.answers import Answer, Candidate, Constraints, Demands, Environment, Result
     from convtune.client import Client
     from convtune.errors import ConvtuneError, Unavailable
     from convtune.warming import Summary, warm
@@ -32,6 +32,7 @@ __all__ = [
     "Client",
     "Constraints",
     "ConvtuneError",
+    "Demands",
     "Environment",
     "ModelError",
     "Problem",
@@ -45,7 +46,7 @@ __all__ = [
 
 # Loaded at first use, so that reading a model needs no gRPC.
 _LATE = {
-    **dict.fromkeys(["Answer", "Candidate", "Constraints", "Environment", "Result"], "convtune.answers"),
+    **dict.fromkeys(["Answer", "Candidate", "Constraints", "Demands", "Environment", "Result"], "convtune.answers"),
     "AsyncClient": "convtune.aio",
     "Client": "convtune.client",
     **dict.fromkeys(["ConvtuneError", "Unavailable"], "convtune.errors"),

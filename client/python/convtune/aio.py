@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 
 from convtune import messages
-from convtune.answers import Ask, Constraints, Environment, Result
+from convtune.answers import Ask, Demands, Environment, Result
 from convtune.base import ClientBase, JobWatch, Retries
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
 from convtune.problem_key import canonical
 from convtune.v1 import tuning_service_pb2, tuning_service_pb2_grpc
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class AsyncClient(ClientBase):
@@ -43,14 +46,12 @@ class AsyncClient(ClientBase):
         self,
         problems: Iterable[Problem | str],
         *,
-        constraints: Constraints = Constraints(),
         on_miss: str = "none",
-        min_evidence: str = "",
-        max_age_s: float | None = None,
         timeout: float | None = None,
+        **demands: Unpack[Demands],
     ) -> list[Result]:
         """As Client.get."""
-        ask = Ask(constraints, on_miss, min_evidence, max_age_s)
+        ask = Ask(on_miss=on_miss, **demands)
         deadline = self._deadline(ask, timeout)
         program = self.program()
         results: list[Result] = []
@@ -63,13 +64,11 @@ class AsyncClient(ClientBase):
         self,
         problems: Iterable[Problem | str],
         *,
-        constraints: Constraints = Constraints(),
-        min_evidence: str = "",
-        max_age_s: float | None = None,
         timeout: float = 1.0,
+        **demands: Unpack[Demands],
     ) -> list[Result]:
         """As Client.resolve."""
-        ask = Ask(constraints, "none", min_evidence, max_age_s)
+        ask = Ask(on_miss="none", **demands)
         deadline = time.monotonic() + timeout
         program = self.program()
         results: list[Result] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from numbers import Integral, Real
+from typing import TypedDict
 
 from convtune.v1 import record_pb2
 
@@ -59,6 +60,17 @@ class Constraints:
         one_of("api", self.api, APIS)
         one_of("launch", self.launch, LAUNCHES)
         one_of("cache_state", self.cache_state, CACHE_STATES)
+
+
+class Demands(TypedDict, total=False):
+    """The keywords of Client.get(), resolve() and start_refresh() that say which answers will do.
+
+    max_age_s: an answer of a tuning that is as old, in seconds, or older is a miss,
+    "too_old"; a pin has no age."""
+
+    constraints: Constraints
+    min_evidence: str  # heuristic, observed, incomplete, measured; empty: any
+    max_age_s: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,12 +141,11 @@ class Result:
 
     problem: str  # canonical; a text that is not a valid problem stays as it was given
     answer: Answer | None
-    # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device,
-    # too_old: the daemon's. other_environment: the program has another GPU or another
-    # cuDNN than those that there are answers for, whose engine numbers mean other
-    # things. refused: the text is not a valid problem, or the daemon does not let the
-    # caller ask: `message` says why, and asking again does not help. unavailable: no
-    # daemon answered, and no snapshot has the problem.
+    # convtune.v1.MissReason in lower case, such as not_found: the daemon's. Of these
+    # other_environment: the program has another GPU or another cuDNN than those that
+    # there are answers for, whose engine numbers mean other things. refused: the text is
+    # not a valid problem, or the daemon does not let the caller ask: `message` says why,
+    # and asking again does not help. unavailable: no daemon answered, and no snapshot has it.
     miss: str = ""
     message: str = ""
     source: str = ""  # daemon, snapshot; empty: neither answered

@@ -6,12 +6,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from convtune import defaults, messages
-from convtune.answers import Ask, Constraints, Environment, Result
+from convtune.answers import Ask, Demands, Environment, Result
 from convtune.base import ClientBase, JobWatch, Retries
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
@@ -24,6 +24,9 @@ from convtune.v1 import (
     tuning_service_pb2,
     tuning_service_pb2_grpc,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Client(ClientBase):
@@ -85,20 +88,16 @@ class Client(ClientBase):
         self,
         problems: Iterable[Problem | str],
         *,
-        constraints: Constraints = Constraints(),
         on_miss: str = "none",
-        min_evidence: str = "",
-        max_age_s: float | None = None,
         timeout: float | None = None,
+        **demands: Unpack[Demands],
     ) -> list[Result]:
         """The answers, in the order of the problems; a miss is a result, too.
 
-        on_miss: none, heuristic, enqueue, tune. min_evidence: heuristic,
-        observed, incomplete, measured; empty: any. max_age_s: an answer of a tuning
-        that is as old, in seconds, or older is a miss, "too_old"; a pin has no age.
+        on_miss: none, heuristic, enqueue, tune. convtune.Demands describes the others.
         Raises ValueError for an argument, ConvtuneError (with `fields`) where the
         daemon refuses, Unavailable."""
-        ask = Ask(constraints, on_miss, min_evidence, max_age_s)
+        ask = Ask(on_miss=on_miss, **demands)
         deadline = self._deadline(ask, timeout)
         results: list[Result] = []
         program = self.program()
@@ -132,10 +131,8 @@ class Client(ClientBase):
         self,
         problems: Iterable[Problem | str],
         *,
-        constraints: Constraints = Constraints(),
-        min_evidence: str = "",
-        max_age_s: float | None = None,
         timeout: float = 1.0,
+        **demands: Unpack[Demands],
     ) -> list[Result]:
         """As get, for a program that starts up: never raises what the daemon or
         its absence or a problem causes, and is back within `timeout` seconds
@@ -148,8 +145,7 @@ class Client(ClientBase):
         neither has is a miss with the reason "unavailable". A problem that
         the daemon refuses is a miss with the reason "refused" and what is wrong;
         the others are answered all the same."""
-        ask = Ask(constraints, "none", min_evidence, max_age_s)
-        return self._resolve(problems, self.program(), ask, timeout)
+        return self._resolve(problems, self.program(), Ask(on_miss="none", **demands), timeout)
 
     def _resolve(
         self,
@@ -185,11 +181,9 @@ class Client(ClientBase):
         problems: Iterable[Problem | str],
         changed: Callable[[list[Result]], None],
         *,
-        constraints: Constraints = Constraints(),
-        min_evidence: str = "",
-        max_age_s: float | None = None,
         period_s: float = 60.0,
         timeout: float = 1.0,
+        **demands: Unpack[Demands],
     ) -> None:
         """Resolves again every `period_s` seconds on a thread of its own, each
         time for at most `timeout`, and gives `changed` those results that
@@ -198,7 +192,7 @@ class Client(ClientBase):
         here, on the calling thread, the cuDNN each time. An exception of `changed` is
         logged ("convtune"), and the refresh goes on. Replaces an earlier
         refresh. ValueError names the argument."""
-        ask = Ask(constraints, "none", min_evidence, max_age_s)
+        ask = Ask(on_miss="none", **demands)
         texts = messages.texts(problems)
         looks = self._find_program
         given = find_gpu(self._program) if looks else self._program

@@ -178,6 +178,7 @@ Result ToResult(const v1::BatchGetResult& outcome) {
   result.problem = outcome.problem_text();
   result.source = Source::kDaemon;
   if (!outcome.has_answer()) {
+    static_assert(static_cast<int>(MissReason::kTooOld) + 1 == v1::MissReason_ARRAYSIZE);
     result.miss = static_cast<MissReason>(outcome.miss().reason());
     result.job = outcome.miss().job();
     result.message = outcome.miss().message();

@@ -86,30 +86,28 @@ Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
   Result result;
   result.problem = problem_text;
   result.environment = ToEnvironment(part.environment);
-  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(problem_text);
-  if (!problem.ok()) {
-    result.miss = MissReason::kRefused;
-    result.message = std::string(problem.status().message());
+  const auto miss = [&result](MissReason reason, std::string why) {
+    result.miss = reason;
+    result.message = std::move(why);
     return result;
-  }
+  };
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(problem_text);
+  if (!problem.ok()) return miss(MissReason::kRefused, std::string(problem.status().message()));
   result.problem = problem->ToText();
   const absl::StatusOr<snapshot::ProblemKey> key = snapshot::ToKey(*problem);
   const snapshot::SnapshotEntry* entry =
       key.ok() ? file_.view().Find(*part.section, *key, snapshot::HashOf(*key)) : nullptr;
   if (entry == nullptr) {
-    result.miss = MissReason::kNotFound;
-    result.message = absl::StrCat("not in the snapshot for ", part.environment.Name());
-    return result;
+    return miss(MissReason::kNotFound,
+                absl::StrCat("not in the snapshot for ", part.environment.Name()));
   }
   if (entry->evidence < static_cast<int>(constraints.min_evidence)) {
-    result.miss = MissReason::kInsufficientEvidence;
-    result.message = "the snapshot's choice has less evidence than asked for";
-    return result;
+    return miss(MissReason::kInsufficientEvidence,
+                "the snapshot's choice has less evidence than asked for");
   }
   if (constraints.max_age && entry->pinned == 0) {
-    result.miss = MissReason::kTooOld;
-    result.message = "the snapshot does not say how old its choices are, so none keeps to max_age";
-    return result;
+    return miss(MissReason::kTooOld,
+                "the snapshot does not say how old its choices are, so none keeps to max_age");
   }
   const convtune::Constraints keep = ToModel(constraints);
   std::vector<convtune::Candidate> kept;
@@ -119,9 +117,8 @@ Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
     if (Satisfies(candidate, keep, problem->data_type())) kept.push_back(std::move(candidate));
   }
   if (kept.empty()) {
-    result.miss = MissReason::kNoCandidate;
-    result.message = "none of the snapshot's choices keeps to the constraints";
-    return result;
+    return miss(MissReason::kNoCandidate,
+                "none of the snapshot's choices keeps to the constraints");
   }
   // Each API's are in the order in which they are to be offered. Of two first
   // ones, the faster; untimed ones stay as they are.

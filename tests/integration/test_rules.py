@@ -1,5 +1,6 @@
 """The Python package, and the report's page, have the rules that C++ has: the tables of tests/data/rules."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -90,10 +91,9 @@ def test_a_candidate_satisfies_what_the_table_says(ct):
 def demand_of(ct, text):
     """What Snapshot.find is asked for in the table's words."""
     name, _, value = text.partition("=")
-    if name == "max_age":
-        return ct.answers.Ask(max_age_s=float(value))
-    if name == "min_evidence":
-        return ct.answers.Ask(min_evidence=value)
+    for field in dataclasses.fields(ct.answers.Ask):
+        if field.name.removesuffix("_s") == name:
+            return ct.answers.Ask(**{field.name: int(value) if value.isdigit() else value})
     if name == "cache_state":
         return ct.answers.Ask(ct.Constraints(cache_state=value))
     return ct.answers.Ask(constraints_of(ct, text))

@@ -82,26 +82,25 @@ void FieldChecker::PageToken(std::string_view value) {
   Length("page_token", value, 0, kMaxPageTokenLength);
 }
 
-std::optional<absl::Duration> FieldChecker::Duration(std::string_view field,
-                                                     const google::protobuf::Duration& value,
-                                                     absl::Duration low, absl::Duration high) {
+void FieldChecker::Duration(std::string_view field, const google::protobuf::Duration& value,
+                            absl::Duration low, absl::Duration high, absl::Duration* out) {
   constexpr int32_t kNanosPerSecond = 1000000000;
   if (value.nanos() <= -kNanosPerSecond || value.nanos() >= kNanosPerSecond) {
     Add(std::string(field) + ".nanos",
         absl::StrCat("must be -999999999 to 999999999, is ", value.nanos()));
-    return std::nullopt;
+    return;
   }
   if ((value.seconds() < 0 && value.nanos() > 0) || (value.seconds() > 0 && value.nanos() < 0)) {
     Add(std::string(field) + ".nanos", "must have the sign of seconds");
-    return std::nullopt;
+    return;
   }
   const absl::Duration duration = absl::Seconds(value.seconds()) + absl::Nanoseconds(value.nanos());
   if (duration < low || duration > high) {
     Add(field, absl::StrCat("must be ", absl::FormatDuration(low), " to ",
                             absl::FormatDuration(high), ", is ", absl::FormatDuration(duration)));
-    return std::nullopt;
+    return;
   }
-  return duration;
+  *out = duration;
 }
 
 std::optional<ConvProblem> FieldChecker::Problem(bool present, const v1::ProblemSpec& spec) {

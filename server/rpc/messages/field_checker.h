@@ -37,9 +37,9 @@ class FieldChecker : public FieldRules {
   void PageToken(std::string_view value);
   // Fields "page_size" and "page_token".
   void Page(int size, std::string_view token);
-  std::optional<absl::Duration> Duration(std::string_view field,
-                                         const google::protobuf::Duration& value,
-                                         absl::Duration low, absl::Duration high);
+  // Sets `*out` where the value is valid.
+  void Duration(std::string_view field, const google::protobuf::Duration& value, absl::Duration low,
+                absl::Duration high, absl::Duration* out);
   // Sets `*out` to the model's value of that number, unless it is UNSPECIFIED.
   template <typename Model, typename Proto, typename Out>
   void Enum(std::string_view field, Proto value, Out* out) {

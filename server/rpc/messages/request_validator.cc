@@ -34,9 +34,8 @@ constexpr absl::Duration kMaxTtl = absl::Hours(24 * 365 * 100);
 jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check) {
   jobs::TuningOptions out;
   if (in.has_time_budget()) {
-    out.time_budget =
-        check->Duration("options.time_budget", in.time_budget(), kMinTimeBudget, kMaxTimeBudget)
-            .value_or(out.time_budget);
+    check->Duration("options.time_budget", in.time_budget(), kMinTimeBudget, kMaxTimeBudget,
+                    &out.time_budget);
   }
   check->Range("options.memory_budget_bytes", in.memory_budget_bytes(), 0, kMaxMemoryBudget);
   out.memory_budget_bytes = in.memory_budget_bytes();
@@ -45,9 +44,8 @@ jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check
   check->Enum<jobs::Search>("options.search", in.search(), &out.search);
   check->Enum<Api>("options.api", in.api(), &out.api);
   if (in.has_wait_idle()) {
-    out.wait_idle =
-        check->Duration("options.wait_idle", in.wait_idle(), absl::ZeroDuration(), kMaxTimeBudget)
-            .value_or(out.wait_idle);
+    check->Duration("options.wait_idle", in.wait_idle(), absl::ZeroDuration(), kMaxTimeBudget,
+                    &out.wait_idle);
   }
   out.all_timings = in.all_timings();
   out.list_only = in.list_only();
@@ -120,8 +118,7 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
   check.KnownEnum("min_evidence", request.min_evidence());
   out.demand.min_evidence = static_cast<Evidence>(request.min_evidence());
   if (request.has_max_age()) {
-    out.demand.max_age =
-        check.Duration("max_age", request.max_age(), kMinTtl, kMaxTtl).value_or(out.demand.max_age);
+    check.Duration("max_age", request.max_age(), kMinTtl, kMaxTtl, &out.demand.max_age);
   }
   out.demand.options = ReadOptions(request.options(), &check);
   check.Require(!out.demand.options.list_only, "options.list_only", "must be false in a look-up");
@@ -187,7 +184,7 @@ std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Viola
   check.Reason("reason", request.reason());
   std::optional<absl::Duration> ttl;
   if (request.has_ttl()) {
-    ttl = check.Duration("ttl", request.ttl(), kMinTtl, kMaxTtl);
+    check.Duration("ttl", request.ttl(), kMinTtl, kMaxTtl, &ttl.emplace());
   }
   check.Require(request.fleet_pin() >= 0, "fleet_pin", "must not be negative");
   if (!check.ok()) {

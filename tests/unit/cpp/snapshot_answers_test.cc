@@ -6,8 +6,11 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "convtune/v1/tuning_service.pb.h"
 #include "db/snapshot/snapshot_writer.h"
 #include "tests/unit/rule_cases.h"
 
@@ -26,8 +29,11 @@ Constraints Asked(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '=');
   const std::string& name = parts[0];
   const std::string value = parts.size() > 1 ? parts[1] : "";
-  int64_t number = 0;
-  const bool is_number = absl::SimpleAtoi(value, &number);
+  const auto number = [&] {
+    int64_t parsed = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(value, &parsed)) << text;
+    return parsed;
+  };
   Constraints asked;
   if (name == "api") {
     asked.api = value == "graph" ? Api::kGraph : Api::kLegacy;
@@ -40,30 +46,21 @@ Constraints Asked(const std::string& text) {
   } else if (name == "min_evidence") {
     asked.min_evidence = EvidenceOf(value);
   } else if (name == "max_workspace_bytes") {
-    asked.max_workspace_bytes = number;
+    asked.max_workspace_bytes = number();
   } else if (name == "max_error") {
-    asked.max_error = static_cast<double>(number);
+    asked.max_error = static_cast<double>(number());
   } else if (name == "max_age") {
-    asked.max_age = std::chrono::seconds(number);
+    asked.max_age = std::chrono::seconds(number());
   } else {
     EXPECT_EQ(text, "-");
   }
-  EXPECT_EQ(is_number, absl::StartsWith(name, "max_")) << text;
   return asked;
 }
 
 std::string Outcome(const Result& result) {
   if (result.found) return result.winner.text;
-  switch (result.miss) {
-    case MissReason::kInsufficientEvidence:
-      return "insufficient_evidence";
-    case MissReason::kNoCandidate:
-      return "no_candidate";
-    case MissReason::kTooOld:
-      return "too_old";
-    default:
-      return "another miss";
-  }
+  const std::string& name = v1::MissReason_Name(static_cast<v1::MissReason>(result.miss));
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "MISS_REASON_"));
 }
 
 convtune::Candidate CandidateOf(const std::string& id, double us, int64_t workspace,

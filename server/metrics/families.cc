@@ -9,6 +9,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/devices/xid.h"
 #include "server/metrics/family_builder.h"
+#include "server/rpc/http2/tls_stats.h"
 
 namespace convtune::metrics {
 namespace {
@@ -183,6 +184,11 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
                  input.database_bytes);
   families.Gauge("convtune_database_writable", "0 while the disk refuses to take results",
                  input.stats.writable ? 1 : 0);
+  if (input.certificate_end != 0) {
+    families.Gauge("convtune_tls_certificate_end_timestamp_seconds",
+                   "When the server's certificate ends, in seconds since 1970",
+                   input.certificate_end);
+  }
   if (input.publication) AddPublication(*input.publication, &families);
   return families.Take();
 }
@@ -200,6 +206,7 @@ MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
     input.census = census->Get();
     input.calls = rpc::services::CallStats::Global().Snapshot();
     input.database_bytes = sources.store->SizeBytes();
+    input.certificate_end = rpc::http2::TlsStats::Global().certificate_end;
     if (release::ReleaseManager* releases = sources.tuner->releases(); releases != nullptr) {
       input.publication = releases->Status();
     }

@@ -29,6 +29,7 @@ struct MetricsInput {
   std::vector<rpc::services::MethodStats> calls;
   std::optional<v1::Publication> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
+  int64_t certificate_end = 0;  // in seconds since 1970; 0: nothing listens over TCP
 };
 
 // What the daemon's metrics are read from: counters that the parts keep anyway. Nothing is

@@ -15,7 +15,7 @@ from harness.problems import numbered_list
 from test_fleet_metrics import scrape as scrape_agent
 from test_fleet_metrics import watched  # noqa: F401
 from test_fleet_sharing import tune
-from test_metrics import ALERTS, promtool, scrape, values  # noqa: F401
+from test_metrics import ALERTS, promtool, scrape, tls_flags, values  # noqa: F401
 
 pytestmark = pytest.mark.ci
 
@@ -37,6 +37,7 @@ STATES = {
     "ConvtuneEvidenceOld": ({r'convtune_evidence_age_seconds\{.*of="median"': "32000000+0x1600"}, 1500),
     # The first call that fails makes the series.
     "ConvtuneErrors": ({r"grpc_server_call_duration_seconds_count\{.*BatchGet.*grpc_status=\"INTERNAL\"": "_x9 1+0x30"}, 15),
+    "ConvtuneCertificateEnds": ({"convtune_tls_certificate_end_timestamp_seconds": f"{14 * 86400 + 600}+0x30"}, 20),
     "ConvtuneFleetOutOfReach": ({"convtune_fleet_connected": "1+0x9 0+0x40"}, 40),
     "ConvtuneFleetOutboxLags": ({"convtune_fleet_outbox_lag_seconds": "0+0x9 3601+60x30"}, 20),
     "ConvtuneFleetReleaseBehind": ({r"convtune_fleet_release\{.*gpu-node-7": "3+0x90"}, 80),
@@ -62,9 +63,9 @@ def labelled(series, labels):
 
 
 @pytest.fixture
-def series(watched, fleet, daemons, fake_daemon):  # noqa: F811
+def series(watched, fleet, daemons, fake_daemon, tmp_path):  # noqa: F811
     """{series with its labels: value} of a node's daemon and agent, as Prometheus stores a scrape."""
-    daemon = fake_daemon("--metrics-address", "127.0.0.1:0").start()
+    daemon = fake_daemon("--metrics-address", "127.0.0.1:0", *tls_flags(tmp_path)).start()
     tune(daemon, *numbered_list(0, 2))
     with daemon.client() as client:
         client.get(*numbered_list(0, 2))

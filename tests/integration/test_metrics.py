@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from harness import site
+from harness.certificates import Certificates
 from harness.daemon import wait_until
 from harness.needs import missing
 from harness.problems import numbered_list
@@ -29,12 +30,17 @@ def promtool():
     return str(found)
 
 
+def tls_flags(folder):
+    """A second address, which is TCP: what is counted of TLS is there then."""
+    return ("--listen", "localhost:0", *Certificates(folder).server_flags())
+
+
 @pytest.fixture
-def watched(fake_daemon, convtuned):
+def watched(fake_daemon, convtuned, tmp_path):
     """A daemon with metrics; skips where it was built without."""
     if "Not in this build" in subprocess.run([convtuned, "--help"], capture_output=True, text=True).stdout:
         pytest.skip("convtuned was built without prometheus-cpp (deploy/install-deps brings it)")
-    return fake_daemon("--metrics-address", "127.0.0.1:0").start()
+    return fake_daemon("--metrics-address", "127.0.0.1:0", *tls_flags(tmp_path)).start()
 
 
 def url_of(daemon):

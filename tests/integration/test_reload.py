@@ -1,5 +1,6 @@
 """SIGHUP: daemon and agent go on, with what they read from files as it is now."""
 
+import re
 import signal
 import time
 
@@ -70,6 +71,22 @@ def test_sighup_takes_new_certificates_and_refuses_broken_ones(daemons, tmp_path
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
         assert old.info().pid == daemon.pid, "a connection keeps what it began with"
     assert daemon.stop() == 0
+
+
+def test_sighup_refuses_a_certificate_that_does_not_hold_now(daemons, tmp_path):
+    certificates = Certificates(tmp_path)
+    daemon = daemons("--devices", "none", "--listen", "localhost:0", *certificates.server_flags()).start()
+    (port,) = re.findall(r"listening on localhost:(\d+)", daemon.log())
+    ended = certificates.make("server", begins=-7200, ends=-3600)
+    path = certificates.path("server.pem")
+    log = hang_up(daemon, "the log's level is info")
+    refusals = [line for line in log.splitlines() if str(path) in line]
+    assert len(refusals) == 1, log
+    assert f"the TLS files from before stay: --tls-cert: the certificate in {path} ended on {ended:%F %T}Z" in refusals[0]
+    certificates.make("server", begins=3600)
+    hang_up(daemon, f"the TLS files from before stay: --tls-cert: the certificate in {path} begins on ")
+    with Client(f"localhost:{port}", credentials=certificates.credentials("client")) as client:
+        assert client.info().pid == daemon.pid
 
 
 def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, tmp_path):

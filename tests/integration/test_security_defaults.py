@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from harness.api import Client
+from harness.certificates import Certificates
 from harness.daemon import free_port
 from harness.problems import numbered
 
@@ -146,6 +147,45 @@ def test_tls_files_that_are_no_good_are_refused_at_start(daemons, certificates, 
     daemon = daemons("--devices", "none", "--listen", f"localhost:{free_port()}", *flags)
     _, log = refused_start(daemon)
     assert flag in log and str(tmp_path / "bad.pem") in log
+
+
+def test_a_certificate_that_ended_is_refused_at_start(daemons, tmp_path):
+    certificates = Certificates(tmp_path)
+    ended = certificates.make("server", begins=-7200, ends=-3600)
+    _, log = refused_start(daemons("--devices", "none", *certificates.server_flags(), listen="localhost:0"))
+    assert f"--tls-cert: the certificate in {certificates.path('server.pem')} ended on {ended:%F %T}Z" in log
+
+
+@pytest.mark.parametrize("name", ["server", "client"])
+def test_clients_are_told_of_a_certificate_that_ended(daemons, tmp_path, convtune, name):
+    certificates = Certificates(tmp_path)
+    ended = certificates.make(name, ends=10)
+    port = free_port()
+    daemon = daemons("--devices", "none", "--listen", f"localhost:{port}", *certificates.server_flags()).start()
+
+    def run(verb):
+        return subprocess.run(
+            [convtune, verb, "--address", f"localhost:{port}", "--tls-ca", certificates.path("ca.pem"),
+             "--tls-cert", certificates.path("client.pem"), "--tls-key", certificates.path("client.key")],
+            capture_output=True, text=True,
+        )  # fmt: skip
+
+    subject = {
+        "server": f"the certificate of localhost:{port}",
+        "client": f"the client's certificate in {certificates.path('client.pem')}",
+    }
+    before = run("doctor")
+    assert before.returncode in (0, 1)
+    assert f"{subject[name]} ends on {ended:%F %T}Z" in before.stdout
+    time.sleep(max(0, ended.timestamp() + 1 - time.time()))
+    assert daemon.running()
+    said = run("environments")
+    assert said.returncode == 4
+    assert f"{subject[name]} ended on {ended:%F %T}Z: put one in its place that holds now." in said.stderr
+    assert "Start one" not in said.stderr
+    said = run("doctor")
+    assert f"problem  {subject[name]} ended on {ended:%F %T}Z" in said.stdout
+    assert "start one" not in said.stdout
 
 
 def test_plain_text_on_the_tls_port_is_refused(tls_daemon):

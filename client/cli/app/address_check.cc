@@ -1,12 +1,17 @@
 #include "client/cli/app/address_check.h"
 
+#include <openssl/bio.h>
+#include <openssl/ssl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/output/units.h"
+#include "proto/base/certificate_dates.h"
 
 namespace convtune::cli::app {
 namespace {
@@ -14,11 +19,50 @@ namespace {
 constexpr char kAskForAccess[] =
     "join the group of the socket or of its folder, or use a socket for everybody with "
     "CONVTUNE_ADDRESS";
+constexpr int kConnectSeconds = 2;
+constexpr absl::Duration kEndsSoon = absl::Hours(14 * 24);  // as in the chart's alerts.yml
+
+Finding ExamineDates(const std::string& whose, const X509* certificate) {
+  if (const std::string fault = CertificateDateFault(certificate); !fault.empty()) {
+    return Problem(absl::StrCat(whose, " ", fault), "put one in its place that holds now");
+  }
+  const absl::Time end = CertificateTime(X509_get0_notAfter(certificate));
+  const std::string ends = absl::StrCat(whose, " ends on ", output::FormatTimestamp(end));
+  return end - absl::Now() > kEndsSoon ? Fine(ends) : Notice(ends, "renew it before");
+}
+
+// gRPC does not tell its caller why a handshake failed, so this one looks at the certificate
+// that the daemon shows, whoever signed it. Without a handshake there is no finding of it.
+std::vector<Finding> ExamineCertificates(const client::Address& address,
+                                         const client::TlsFiles& tls) {
+  std::vector<Finding> findings;
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  &SSL_CTX_free);
+  // Without the caller's certificate and ALPN the daemon would log that they are missing.
+  if (SSL_CTX_use_certificate_chain_file(context.get(), tls.cert.c_str()) == 1) {
+    findings.push_back(ExamineDates(absl::StrCat("the client's certificate in ", tls.cert),
+                                    SSL_CTX_get0_certificate(context.get())));
+    SSL_CTX_use_PrivateKey_file(context.get(), tls.key.c_str(), SSL_FILETYPE_PEM);
+  }
+  SSL_CTX_set_alpn_protos(context.get(),
+                          reinterpret_cast<const unsigned char*>("\x02h2"),  // NOLINT
+                          3);
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> connection(BIO_new_ssl_connect(context.get()),
+                                                                 &BIO_free_all);
+  BIO_set_conn_hostname(connection.get(), address.target.c_str());
+  BIO_do_connect_retry(connection.get(), kConnectSeconds, 0);
+  SSL* ssl = nullptr;
+  BIO_get_ssl(connection.get(), &ssl);
+  if (const X509* shown = SSL_get0_peer_certificate(ssl); shown != nullptr) {
+    findings.push_back(ExamineDates(absl::StrCat("the certificate of ", address.target), shown));
+  }
+  return findings;
+}
 
 }  // namespace
 
-std::vector<Finding> ExamineAddress(const client::Address& address) {
-  if (!address.unix_socket) return {};
+std::vector<Finding> ExamineAddress(const client::Address& address, const client::TlsFiles& tls) {
+  if (!address.unix_socket) return ExamineCertificates(address, tls);
   struct stat status {};
   if (stat(address.target.c_str(), &status) != 0) {
     const int error = errno;

@@ -28,7 +28,8 @@ inline Finding Problem(std::string what, std::string advice) {
   return {Severity::kProblem, std::move(what), std::move(advice)};
 }
 
-// Of a socket's path, before any call.
-std::vector<Finding> ExamineAddress(const client::Address& address);
+// Of a socket's path, or of the dates of the daemon's certificate and of the caller's: before any
+// call. For those of TCP it connects, and waits two seconds at most.
+std::vector<Finding> ExamineAddress(const client::Address& address, const client::TlsFiles& tls);
 
 }  // namespace convtune::cli::app

@@ -70,11 +70,15 @@ ExitCode Context::Fail(const absl::Status& status) {
         return ExitCode::kUnreachable;
       }
       SayError(absl::StrCat("no answer from the daemon at ", address, ": ", message));
-      if (IsForbidden(settings_.client.address)) {
-        for (const Finding& finding : ExamineAddress(settings_.client.address)) {
-          if (!finding.advice.empty()) Say(absl::StrCat(finding.what, ": ", finding.advice, "."));
+      if (!settings_.client.address.unix_socket || IsForbidden(settings_.client.address)) {
+        bool named = false;
+        for (const Finding& finding :
+             ExamineAddress(settings_.client.address, settings_.client.tls)) {
+          if (finding.severity != Severity::kProblem) continue;
+          Say(absl::StrCat(finding.what, ": ", finding.advice, "."));
+          named = true;
         }
-        return ExitCode::kUnreachable;
+        if (named) return ExitCode::kUnreachable;
       }
       Say(
           absl::StrCat("Start one with `convtuned`, or say where it is with --address or "

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/logging/log.h"
+#include "server/rpc/http2/tls_stats.h"
 
 namespace convtune::rpc::http2 {
 namespace {
@@ -41,6 +42,7 @@ absl::Status ServerTls::ReloadLocked() {
   // Before reading: what is written meanwhile is another stamp's.
   stamp_ = StampOf(files_);
   ASSIGN_OR_RETURN(texts_, ReadTlsFiles(files_));
+  TlsStats::Global().certificate_end = absl::ToUnixSeconds(texts_.cert_end);
   fetched_ = false;
   return absl::OkStatus();
 }

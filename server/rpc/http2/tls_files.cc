@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/certificate_dates.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::rpc::http2 {
@@ -66,6 +67,11 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files) {
   ASSIGN_OR_RETURN(texts.client_ca, ReadFile("tls-client-ca", files.client_ca));
   const std::unique_ptr<X509, FreeCertificate> cert(ReadPem(texts.cert, PEM_read_bio_X509));
   if (cert == nullptr) return MustBe("tls-cert", files.cert, "a PEM file with a certificate");
+  if (const std::string fault = CertificateDateFault(cert.get()); !fault.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-cert: the certificate in ", files.cert, " ", fault));
+  }
+  texts.cert_end = CertificateTime(X509_get0_notAfter(cert.get()));
   const std::unique_ptr<EVP_PKEY, FreeKey> key(ReadPem(texts.key, PEM_read_bio_PrivateKey));
   if (key == nullptr) {
     return MustBe("tls-key", files.key, "a PEM file with a private key without a passphrase");

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace convtune::rpc::http2 {
 
@@ -18,6 +19,7 @@ struct ServerTlsFiles {
 // The contents of the TLS files.
 struct TlsTexts {
   std::string cert;
+  absl::Time cert_end;
   std::string key;
   std::string client_ca;
 };
@@ -25,7 +27,8 @@ struct TlsTexts {
 // Reads the files and tries what is in them: gRPC would find a fault only when
 // the first client comes, and say it in its log alone. INVALID_ARGUMENT, with
 // the flag's name, for a file that cannot be read or is not what it must be,
-// and for a key that is not the certificate's.
+// for a certificate that has ended or not begun, and for a key that is not the
+// certificate's.
 absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files);
 
 }  // namespace convtune::rpc::http2

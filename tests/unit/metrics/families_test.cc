@@ -47,6 +47,13 @@ TEST(Families, NumbersComeWithTheirLabels) {
     EXPECT_TRUE(HasLine(text, line)) << line << "\nin\n" << text;
   }
   EXPECT_EQ(text.find("convtune_snapshot"), std::string::npos) << "nothing is published";
+  EXPECT_EQ(text.find("convtune_tls_certificate"), std::string::npos) << "there is no TLS";
+}
+
+TEST(Families, TheEndOfTheCertificateIsATime) {
+  MetricsInput input;
+  input.certificate_end = 1'234'567;
+  EXPECT_TRUE(HasLine(Text(input), "convtune_tls_certificate_end_timestamp_seconds 1234567"));
 }
 
 TEST(Families, HistogramsAreCumulativeAndInSeconds) {

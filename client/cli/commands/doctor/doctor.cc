@@ -37,7 +37,8 @@ class DoctorCommand final : public app::Command {
     if (!program_.empty()) {
       ASSIGN_OR_RETURN(programs_cudnn, FindCudnn(program_));
     }
-    std::vector<app::Finding> findings = app::ExamineAddress(context.settings().client.address);
+    std::vector<app::Finding> findings =
+        app::ExamineAddress(context.settings().client.address, context.settings().client.tls);
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     v1::ServerInfo server;
     v1::ListEnvironmentsResponse environments;
@@ -68,13 +69,16 @@ class DoctorCommand final : public app::Command {
     }
     Print(context, findings);
     if (!reached) return app::ExitCode::kUnreachable;
-    const bool problem = std::any_of(
-        findings.begin(), findings.end(),
-        [](const app::Finding& finding) { return finding.severity == app::Severity::kProblem; });
-    return problem ? app::ExitCode::kFailed : app::ExitCode::kDone;
+    return HasProblem(findings) ? app::ExitCode::kFailed : app::ExitCode::kDone;
   }
 
  private:
+  static bool HasProblem(const std::vector<app::Finding>& findings) {
+    return std::any_of(findings.begin(), findings.end(), [](const app::Finding& finding) {
+      return finding.severity == app::Severity::kProblem;
+    });
+  }
+
   static void Add(const std::vector<app::Finding>& more, std::vector<app::Finding>* findings) {
     findings->insert(findings->end(), more.begin(), more.end());
   }
@@ -100,10 +104,11 @@ class DoctorCommand final : public app::Command {
     const auto server = client.Call<v1::ServerInfo>(v1::GetServerInfoRequest());
     if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
-      findings->push_back(
-          app::Problem(absl::StrCat("no answer from the daemon at ", client.address().ToText(),
-                                    ": ", std::string(server.status().message())),
-                       "start one with `convtuned`, or say where it is with --address"));
+      const bool named = HasProblem(*findings);
+      findings->push_back(app::Problem(
+          absl::StrCat("no answer from the daemon at ", client.address().ToText(), ": ",
+                       std::string(server.status().message())),
+          named ? "" : "start one with `convtuned`, or say where it is with --address"));
       return false;
     }
     ExamineHealth(client, kLivenessService, "is not alive", findings);

@@ -178,7 +178,7 @@ TEST(DoctorTest, SeveralEnvironmentsAreNoticed) {
 }
 
 TEST(DoctorTest, AFileThatIsNoSocketIsAProblem) {
-  const auto findings = app::ExamineAddress({.unix_socket = true, .target = "/dev/null"});
+  const auto findings = app::ExamineAddress({.unix_socket = true, .target = "/dev/null"}, {});
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].severity, app::Severity::kProblem);
 }

@@ -1,5 +1,6 @@
 #include "server/metrics/families.h"
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -9,7 +10,6 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/devices/xid.h"
 #include "server/metrics/family_builder.h"
-#include "server/rpc/http2/tls_stats.h"
 
 namespace convtune::metrics {
 namespace {
@@ -188,6 +188,11 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
     families.Gauge("convtune_tls_certificate_end_timestamp_seconds",
                    "When the server's certificate ends, in seconds since 1970",
                    input.certificate_end);
+    families.Begin(MetricType::Counter, "convtune_tls_handshakes_failed_total",
+                   "TLS handshakes of clients that failed, by reason");
+    for (size_t i = 0; i < input.failed_handshakes.size(); ++i) {
+      families.Add(input.failed_handshakes[i], {{"reason", rpc::http2::kHandshakeFailures[i]}});
+    }
   }
   if (input.publication) AddPublication(*input.publication, &families);
   return families.Take();
@@ -206,7 +211,9 @@ MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
     input.census = census->Get();
     input.calls = rpc::services::CallStats::Global().Snapshot();
     input.database_bytes = sources.store->SizeBytes();
-    input.certificate_end = rpc::http2::TlsStats::Global().certificate_end;
+    const rpc::http2::TlsStats& tls = rpc::http2::TlsStats::Global();
+    input.certificate_end = tls.certificate_end;
+    std::copy(tls.failed.begin(), tls.failed.end(), input.failed_handshakes.begin());
     if (release::ReleaseManager* releases = sources.tuner->releases(); releases != nullptr) {
       input.publication = releases->Status();
     }

@@ -1,6 +1,7 @@
 // Converts counters to Prometheus's metric families.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "server/metrics/evidence_census.h"
 #include "server/metrics/metrics_server.h"
 #include "server/release/release_manager.h"
+#include "server/rpc/http2/tls_stats.h"
 #include "server/rpc/services/call_stats.h"
 #include "server/tuner/tuner.h"
 
@@ -30,6 +32,8 @@ struct MetricsInput {
   std::optional<v1::Publication> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
   int64_t certificate_end = 0;  // in seconds since 1970; 0: nothing listens over TCP
+  // By http2::HandshakeFailure.
+  std::array<int64_t, rpc::http2::kHandshakeFailures.size()> failed_handshakes{};
 };
 
 // What the daemon's metrics are read from: counters that the parts keep anyway. Nothing is

@@ -6,13 +6,16 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "server/logging/log.h"
+#include "server/rpc/http2/handshakes.h"
 
 namespace convtune::rpc {
 namespace {
 
 void LogFromGrpc(gpr_log_func_args* args) {
-  const auto level =
-      args->severity == GPR_LOG_SEVERITY_ERROR ? log::Level::kWarn : log::Level::kDebug;
+  // A handshake's failure has its line, with the peer, already.
+  const auto level = args->severity == GPR_LOG_SEVERITY_ERROR && !http2::TakeHandshakeFailed()
+                         ? log::Level::kWarn
+                         : log::Level::kDebug;
   log::Write(level, "grpc: $0", args->message);
 }
 

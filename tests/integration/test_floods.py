@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import re
 import resource
 import socket
+import ssl
 import statistics
 import threading
 import time
@@ -18,6 +20,7 @@ from harness.fakes import script
 from harness.http2 import (DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS,
                            Connection, call_headers, frame)  # fmt: skip
 from harness.problems import numbered, numbered_list
+from test_metrics import scrape, values
 
 
 def connect(address):
@@ -86,6 +89,49 @@ def test_a_storm_of_connections_costs_the_storm(fake_daemon, certificates, trans
                     return new.get_one(numbered(1), timeout=5).WhichOneof("outcome") == "answer"
 
             wait_until(answers, 20, "a new connection after the storm")
+
+
+def test_failed_handshakes_are_counted_and_are_a_line_a_second_with_the_peer(fake_daemon, certificates):
+    port = free_port()
+    daemon = fake_daemon("--metrics-address", "127.0.0.1:0", "--listen", f"localhost:{port}", *certificates.server_flags())
+    daemon.start()
+    certificates.make("ended", begins=-7200, ends=-3600)
+
+    def context(name=None, trusts="ca.pem"):
+        made = ssl.create_default_context(cafile=certificates.path(trusts))
+        made.set_alpn_protocols(["h2"])
+        if name is not None:
+            made.load_cert_chain(certificates.path(f"{name}.pem"), certificates.path(f"{name}.key"))
+        return made
+
+    def fail(with_context):
+        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=10) as end:
+            if with_context is None:
+                end.sendall(PREFACE)
+            else:
+                end = with_context.wrap_socket(end, server_hostname="localhost")
+            end.recv(1)  # of TLS 1.3 this is where a client learns of it
+
+    def lines():
+        return [line for line in daemon.log().splitlines() if "handshake" in line.lower()]
+
+    causes = {"no_certificate": context(), "certificate_ended": context("ended"), "certificate_not_trusted": context("stranger"),
+              "refused_by_client": context("client", trusts="stranger-ca.pem"), "other": None}  # fmt: skip
+    for count, (reason, cause) in enumerate(causes.items()):
+        fail(cause)
+        wait_until(lambda n=count: len(lines()) == n + 1, 10, f"a line of {reason}")
+        assert re.search(rf"TLS handshake with \S*127\.0\.0\.1 failed: {reason} \(", lines()[-1]), lines()
+        time.sleep(1.1)  # the peer's next line
+    began = time.monotonic()
+    for _ in range(300):
+        fail(causes["no_certificate"])
+    seconds = time.monotonic() - began
+    assert len(lines()) <= len(causes) + seconds + 1, f"{len(lines())} lines in {seconds:.1f} s"
+    counted = values(scrape(daemon))
+    assert counted['convtune_tls_handshakes_failed_total{reason="no_certificate"}'] == 301
+    assert sum(v for k, v in counted.items() if k.startswith("convtune_tls_handshakes_failed_total")) == 300 + len(causes)
+    with Client(f"localhost:{port}", credentials=certificates.credentials("client")) as client:
+        assert client.info().pid == daemon.pid
 
 
 def retry_seconds(error):

@@ -11,6 +11,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "server/rpc/http2/guarded_reads.h"
+#include "server/rpc/http2/handshakes.h"
 #include "server/rpc/http2/role_gate.h"
 
 namespace convtune::rpc::http2 {
@@ -69,6 +70,7 @@ absl::Status ConnectionAcceptor::Prepare(const std::vector<ListenAddress>& addre
     } else {
       ASSIGN_OR_RETURN(std::string bound,
                        listener_.AddTcp(address.target, {false, [this, by_certificate](int fd) {
+                                                           const PeerOfHandshake peer(fd);
                                                            Give(fd, by_certificate);
                                                          }}));
       addresses_.push_back(std::move(bound));

@@ -16,6 +16,7 @@
 #include "proto/base/mutex.h"
 #include "server/logging/log.h"
 #include "server/rpc/http2/frame_guard.h"
+#include "server/rpc/http2/handshakes.h"
 #include "server/rpc/http2/limits.h"
 
 namespace convtune::rpc::http2 {
@@ -162,9 +163,17 @@ CONVTUNE_EXPORT int __real_SSL_read(SSL* ssl, void* bytes, int size);   // NOLIN
 CONVTUNE_EXPORT int __wrap_SSL_read(SSL* ssl, void* bytes, int size) {  // NOLINT
   return convtune::rpc::http2::AfterRead(ssl, bytes, __real_SSL_read(ssl, bytes, size));
 }
+CONVTUNE_EXPORT int __real_SSL_do_handshake(SSL* ssl);   // NOLINT
+CONVTUNE_EXPORT int __wrap_SSL_do_handshake(SSL* ssl) {  // NOLINT
+  return convtune::rpc::http2::AfterHandshake(ssl, __real_SSL_do_handshake(ssl));
+}
 #else
 CONVTUNE_EXPORT int SSL_read(SSL* ssl, void* bytes, int size) {
   static auto* const next = convtune::rpc::http2::Next<int(SSL*, void*, int)>("SSL_read");
   return convtune::rpc::http2::AfterRead(ssl, bytes, next(ssl, bytes, size));
+}
+CONVTUNE_EXPORT int SSL_do_handshake(SSL* ssl) {
+  static auto* const next = convtune::rpc::http2::Next<int(SSL*)>("SSL_do_handshake");
+  return convtune::rpc::http2::AfterHandshake(ssl, next(ssl));
 }
 #endif

@@ -50,10 +50,17 @@ TEST(Families, NumbersComeWithTheirLabels) {
   EXPECT_EQ(text.find("convtune_tls_certificate"), std::string::npos) << "there is no TLS";
 }
 
-TEST(Families, TheEndOfTheCertificateIsATime) {
+TEST(Families, OfTlsThereIsTheEndOfTheCertificateAndWhatFailed) {
   MetricsInput input;
   input.certificate_end = 1'234'567;
-  EXPECT_TRUE(HasLine(Text(input), "convtune_tls_certificate_end_timestamp_seconds 1234567"));
+  input.failed_handshakes[static_cast<size_t>(rpc::http2::HandshakeFailure::kNoCertificate)] = 3;
+  const std::string text = Text(input);
+  for (const char* line :
+       {"convtune_tls_certificate_end_timestamp_seconds 1234567",
+        R"(convtune_tls_handshakes_failed_total{reason="no_certificate"} 3)",
+        R"(convtune_tls_handshakes_failed_total{reason="certificate_ended"} 0)"}) {
+    EXPECT_TRUE(HasLine(text, line)) << line << "\nin\n" << text;
+  }
 }
 
 TEST(Families, HistogramsAreCumulativeAndInSeconds) {

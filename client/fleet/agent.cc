@@ -119,11 +119,8 @@ absl::Status Agent::OpenClients() {
 
 bool Agent::ReloadIfAsked() {
   if (!options_.reload || !options_.reload()) return false;
-  const absl::Status opened = OpenClients();
-  const absl::StatusOr<std::string> conninfo = options_.read_conninfo();
-  if (conninfo.ok()) options_.postgres.conninfo = *conninfo;
-  absl::Status status = opened;
-  status.Update(conninfo.status());
+  absl::Status status = OpenClients();
+  status.Update(options_.read_conninfo().status());  // the next connection has it
   if (status.ok()) {
     log::Info("SIGHUP: the TLS files and --postgres-file are read anew");
   } else {
@@ -218,8 +215,17 @@ absl::Status Agent::Turn() {
 
 absl::Status Agent::EnsureConnected() {
   if (postgres_ != nullptr && postgres_->ok()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(std::unique_ptr<db::postgres::Connection> connected,
-                   db::postgres::Connection::Connect(options_.postgres));
+  // The password may have been exchanged. A file that cannot be read leaves it as it was, and is
+  // named where the login fails.
+  const absl::StatusOr<std::string> conninfo = options_.read_conninfo();
+  if (conninfo.ok()) options_.postgres.conninfo = *conninfo;
+  auto opened = db::postgres::Connection::Connect(options_.postgres);
+  if (!opened.ok() && !conninfo.ok()) {
+    return absl::Status(opened.status().code(),
+                        absl::StrCat(std::string(opened.status().message()), "; ",
+                                     std::string(conninfo.status().message())));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<db::postgres::Connection> connected, std::move(opened));
   RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*connected));
   auto names = std::make_unique<db::fleet::FleetNames>(connected.get());
   RETURN_IF_ERROR(names->CheckFleet());

@@ -62,7 +62,7 @@ class Agent {
     std::function<bool()> stop;
     // True once: what is kept in files is to be read anew.
     std::function<bool()> reload;
-    // For that: the connection string of PostgreSQL as it is now.
+    // For that, and before each connection: the connection string of PostgreSQL as it is now.
     std::function<absl::StatusOr<std::string>()> read_conninfo;
   };
 

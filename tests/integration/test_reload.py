@@ -130,6 +130,39 @@ def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, tmp_path):
     assert agent.stop() == 0
 
 
+def test_an_agent_whose_login_is_refused_reads_the_password_anew(fleet, fake_daemon, tmp_path):
+    hba, secret = fleet.server.data / "pg_hba.conf", tmp_path / "fleet.conf"
+
+    def write(password):
+        secret.write_text(f"{fleet.conninfo.replace('user=postgres', 'user=guarded')} password={password}")
+
+    write("first")
+    secret.chmod(0o600)
+    anybody = hba.read_text()
+    hba.write_text("local all guarded scram-sha-256\n" + anybody)
+    fleet.sql("CREATE ROLE guarded LOGIN SUPERUSER PASSWORD 'first'; SELECT pg_reload_conf()")
+    try:
+        daemon = fake_daemon().start()
+        agent = Agent(fleet.binary, "", "node-0", daemon.address, ["--postgres-file", str(secret)])
+        fleet.agents.append(agent.start(fleet.folder))
+        wait_until(lambda: "connected as" in agent.log(), 30, "a connection")
+        fleet.sql("ALTER ROLE guarded PASSWORD 'second'")
+        fleet.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guarded'")
+        wait_until(lambda: "password authentication failed" in agent.log(), 30, "a refusal")
+        # What cannot be read is said beside it.
+        secret.chmod(0o644)
+        wait_until(lambda: "must be for its owner alone" in agent.log(), 60, "what is wrong with the file")
+        secret.chmod(0o600)
+        write("second")
+        tune(daemon, numbered(0))
+        fleet.wait_delivered(1)
+        assert "SIGHUP" not in agent.log()
+        assert agent.stop() == 0
+    finally:
+        fleet.sql("DROP ROLE guarded")
+        hba.write_text(anybody)
+
+
 def test_a_certificate_without_its_key_does_not_keep_the_log_level_from_changing(daemons, tmp_path, short_dir):
     certificates, others = Certificates(tmp_path), tmp_path / "others"
     others.mkdir()

@@ -24,8 +24,9 @@ class PrometheusServer final : public MetricsServer {
  public:
   PrometheusServer(const std::string& address, Collect collect)
       : families_(std::make_shared<Families>(std::move(collect))),
-        // Two threads: one slow reader does not keep others out.
-        exposer_({"listening_ports", address, "num_threads", "2", "request_timeout_ms", "10000"}),
+        // A slow client keeps a thread for a request's time-out at most; whoever comes meanwhile
+        // has another one, or waits for it.
+        exposer_({"listening_ports", address, "num_threads", "16", "request_timeout_ms", "2000"}),
         url_(absl::StrCat("http://", address.substr(0, address.rfind(':')), ":",
                           exposer_.GetListeningPorts().at(0), "/metrics")) {
     exposer_.RegisterCollectable(families_);

@@ -1,11 +1,14 @@
 """Metrics of a running daemon, and that what reads them fits them."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
+import time
 import urllib.request
 
 import grpc
@@ -101,6 +104,17 @@ def test_failed_calls_are_counted_by_their_status(watched):
 def test_doctor_says_where_the_metrics_are(watched, bare_daemon, cli):
     assert f"metrics at {url_of(watched)}" in cli(watched)("doctor").out
     assert "metrics are off" in cli(bare_daemon.start())("doctor").out
+
+
+def test_slow_clients_do_not_keep_prometheus_out(watched):
+    host, port = re.match(r"http://(.+):(\d+)/", url_of(watched)).groups()
+    with contextlib.ExitStack() as held:
+        for _ in range(32):
+            client = held.enter_context(socket.create_connection((host, int(port))))
+            client.sendall(b"GET /metrics HTTP/1.1\r\n")  # and no end
+        began = time.monotonic()
+        scrape(watched)
+        assert time.monotonic() - began < 10, "Prometheus gives up after so many seconds"
 
 
 def test_an_address_that_is_taken_is_an_error_that_names_it(watched, daemons):

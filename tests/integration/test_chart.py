@@ -88,6 +88,8 @@ def test_the_chart_refuses_another_mode_and_an_agent_where_no_daemon_stays():
         "mode=job,fleet.enabled=true": "fleet.enabled: is for mode daemonset",
         "mode=daemonset,fleet.enabled=true": "fleet.enabled: a daemon without a device of an environment gets nothing of a fleet",
         "mode=serving,service.enabled=true": "service.enabled: is for mode daemonset",
+        "mode=serving,networkPolicy.enabled=true": "networkPolicy.enabled: is for mode daemonset with",
+        "mode=daemonset,networkPolicy.enabled=true": "networkPolicy.enabled: is for mode daemonset with metrics.enabled",
         "mode=daemonset,snapshot.address=a:1": "snapshot.address: is for mode serving",
     }.items():
         refused = template("--set", values)
@@ -198,6 +200,26 @@ def test_the_pod_monitor_reads_the_agent_too():
     assert [e["port"] for e in monitor["spec"]["podMetricsEndpoints"]] == list(ports)
     (agent,) = [c for c in spec["containers"] if c["name"] == "fleet"]
     assert f"--metrics-address=0.0.0.0:{ports['fleet-metrics']}" in agent["args"]
+
+
+def test_a_network_policy_lets_named_peers_to_each_port_and_nobody_else():
+    def policy(*values):
+        manifests = rendered("mode=daemonset", "networkPolicy.enabled=true", *values)
+        spec = manifests["NetworkPolicy"]["spec"]
+        pods = manifests["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
+        assert spec["podSelector"]["matchLabels"].items() <= pods.items() and spec["policyTypes"] == ["Ingress"]
+        ports = [p["name"] for c in pod_spec(manifests.values())["containers"] for p in c.get("ports", [])]
+        found = {p["port"]: rule["from"] for rule in spec["ingress"] for p in rule["ports"]}
+        assert sorted(found) == sorted(ports), "every port that the pods have, and no other"
+        return found
+
+    prometheus, pods = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}], [{"namespaceSelector": {}}]
+    assert policy("metrics.enabled=true") == {"metrics": prometheus}
+    assert policy("service.enabled=true") == {"grpc": pods}
+    everything = policy("metrics.podMonitor=true", "service.enabled=true", "fleet.enabled=true", "daemonset.gpus=own",
+                        "networkPolicy.grpc[0].podSelector.matchLabels.app=server")  # fmt: skip
+    assert everything == {"metrics": prometheus, "fleet-metrics": prometheus, "grpc": [{"podSelector": {"matchLabels": {"app": "server"}}}]}
+    assert "NetworkPolicy" not in rendered("mode=daemonset", "metrics.enabled=true", "service.enabled=true")
 
 
 def test_alerts_are_for_the_mode_in_which_something_is_scraped():

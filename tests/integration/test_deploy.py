@@ -25,7 +25,7 @@ MODES = {
     "job": ["--set", "state.claimName=tunings,base=/usr/share/convtune/base.bundle"],
     "daemonset": [],
     "daemonset-metrics": ["--set", "metrics.podMonitor=true,metrics.prometheusRule=true"],
-    "daemonset-service": ["--set", "service.enabled=true"],
+    "daemonset-service": ["--set", "service.enabled=true,networkPolicy.enabled=true"],
     "daemonset-fleet": ["--set", "metrics.podMonitor=true,fleet.enabled=true,daemonset.gpus=own"],
 }
 

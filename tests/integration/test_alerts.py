@@ -134,6 +134,21 @@ def test_every_alert_fires_by_its_own_state_alone(series, promtool, tmp_path):  
     judge(promtool, tmp_path, *tests)
 
 
+def test_a_damaged_upload_is_no_damaged_store(fake_daemon, cli, promtool, tmp_path):  # noqa: F811
+    daemon = fake_daemon("--metrics-address", "127.0.0.1:0").start()
+    (tmp_path / "damaged").write_text("no bundle")
+    assert "damaged at byte 0" in cli(daemon)("import", tmp_path / "damaged").err
+    (counted,) = [s for s in values(scrape(daemon)) if re.match("grpc_server_call_duration_seconds_count.*ImportBundle", s)]
+    tests = []
+    for name, text, fires in (
+        ("upload", counted, []),
+        ("store", re.sub('grpc_status="[A-Z_]+"', 'grpc_status="DATA_LOSS"', counted), [("ConvtuneErrors", f', instance="{NODE}"')]),
+    ):
+        series = {labelled(text, {"instance": NODE}): 1, 'up{job="convtune"}': 1}
+        tests.append(rule_test(name, series, {"grpc_server": "_x9 1+0x30"}, 15, fires))
+    judge(promtool, tmp_path, *tests)
+
+
 def test_the_chart_ships_the_rules(promtool, tmp_path):  # noqa: F811
     (rule,) = [m for m in stored("daemonset-metrics") if m["kind"] == "PrometheusRule"]
     assert rule["spec"] == yaml.safe_load(ALERTS.read_text())

@@ -88,7 +88,7 @@ def test_a_flipped_byte_anywhere_is_refused_with_its_place(tuned, bare_daemon, c
     for at in range(0, len(sound), len(sound) // 25):
         damaged.write_bytes(sound[:at] + bytes([sound[at] ^ 0x10]) + sound[at + 1 :])
         result = other("import", damaged)
-        assert result.code == 1, result
+        assert result.code == 2, result
         assert f"error: {damaged}: damaged at byte " in result.err, result
         assert cli()("verify", damaged).code == 1
     assert winners(other) == {}
@@ -110,7 +110,7 @@ def test_an_upload_that_breaks_off_takes_nothing(tuned, bare_daemon, cli, tmp_pa
     bare_daemon.start()
     (tmp_path / "cut").write_bytes((tmp_path / "a").read_bytes()[:-10])
     result = cli(bare_daemon)("import", tmp_path / "cut")
-    assert result.code == 1 and "damaged at byte" in result.err, result
+    assert result.code == 2 and "damaged at byte" in result.err, result
     assert winners(cli(bare_daemon)) == {}
 
 

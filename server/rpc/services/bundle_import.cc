@@ -19,13 +19,21 @@
 namespace convtune::rpc::services {
 namespace {
 
+// A damaged upload is its sender's fault: DATA_LOSS is said of the store alone, which a backup
+// mends.
+absl::Status UploadStatus(const absl::Status& status) {
+  return absl::IsDataLoss(status) ? absl::InvalidArgumentError(status.message()) : status;
+}
+
 // One that closes when its reader does, while ours stays.
 absl::StatusOr<std::unique_ptr<db::bundle::BundleReader>> OpenReader(int fd) {
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("bundle: ", std::strerror(errno)));
   }
-  return db::bundle::BundleReader::FromDescriptor(copy, "bundle");
+  auto reader = db::bundle::BundleReader::FromDescriptor(copy, "bundle");
+  if (!reader.ok()) return UploadStatus(reader.status());
+  return reader;
 }
 
 }  // namespace
@@ -68,7 +76,7 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
   {
     // Before anything of it gets near the database.
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
-    RETURN_IF_ERROR(reader->CheckBytes());
+    RETURN_IF_ERROR(UploadStatus(reader->CheckBytes()));
     RETURN_IF_ERROR(
         db::bundle::CheckBundleSignature(reader->trailer(), options_.trusted, reader->name()));
     response.set_tuning_count(reader->trailer().tuning_count());
@@ -94,11 +102,12 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
   db::bundle::BundleEntry entry;
   return options_.tuner->ImportTunings([&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     while (true) {
-      ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
+      const absl::StatusOr<bool> more = reader->Next(&entry);
+      if (!more.ok()) return UploadStatus(more.status());
       // Nothing is kept after a refusal; the rest was read to count.
       const bool in_vain = refused->rows() > 0 && !skip_refused;
-      if (!more && in_vain) return absl::AbortedError("a row was refused");
-      if (!more) return std::nullopt;
+      if (!*more && in_vain) return absl::AbortedError("a row was refused");
+      if (!*more) return std::nullopt;
       auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
       if (entry.environment->environment.simulated()) {
         response->set_simulated_count(response->simulated_count() + 1);

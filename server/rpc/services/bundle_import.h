@@ -40,8 +40,8 @@ class BundleImport {
 
   // Checks the whole bundle, and then takes row after row what is better, in
   // one transaction. A refused row is enough to take nothing, unless
-  // `skip_refused`; the response says so. May be called once. DATA_LOSS,
-  // PERMISSION_DENIED: as BundleReader and CheckBundleSignature.
+  // `skip_refused`; the response says so. May be called once. INVALID_ARGUMENT: damaged,
+  // in BundleReader's words. PERMISSION_DENIED: as CheckBundleSignature. DATA_LOSS: the store.
   absl::StatusOr<v1::ImportBundleResponse> Finish(bool skip_refused);
 
  private:

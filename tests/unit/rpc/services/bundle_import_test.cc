@@ -306,7 +306,7 @@ TEST_F(BundleImportTest, OfHundredsOfDamagedAndHostileBundlesNoneIsHalfTaken) {
     const auto response = Import(bytes);
     EXPECT_FALSE(response.ok() && response->committed()) << what;
     if (!response.ok()) {
-      EXPECT_TRUE(absl::IsDataLoss(response.status())) << what << ": " << response.status();
+      EXPECT_TRUE(absl::IsInvalidArgument(response.status())) << what << ": " << response.status();
     }
     ASSERT_EQ(store_.put_count(), 0) << what;
     ASSERT_EQ(tuner_->Stats().tuning_count, 0) << what;

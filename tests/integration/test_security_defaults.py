@@ -188,6 +188,17 @@ def test_clients_are_told_of_a_certificate_that_ended(daemons, tmp_path, convtun
     assert "start one" not in said.stdout
 
 
+def test_an_address_where_nobody_listens_is_not_looked_at_for_long(convtune, certificates):
+    began = time.monotonic()
+    said = subprocess.run(
+        [convtune, "environments", "--address", f"localhost:{free_port()}", "--tls-ca", certificates.path("ca.pem"),
+         "--tls-cert", certificates.path("client.pem"), "--tls-key", certificates.path("client.key")],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert said.returncode == 4 and "Start one with `convtuned`" in said.stderr and "certificate" not in said.stderr
+    assert time.monotonic() - began < 1.5
+
+
 def test_plain_text_on_the_tls_port_is_refused(tls_daemon):
     with Client(tls_daemon.tcp) as client:
         with pytest.raises(grpc.RpcError) as error:

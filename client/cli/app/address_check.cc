@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,7 @@ constexpr char kAskForAccess[] =
     "join the group of the socket or of its folder, or use a socket for everybody with "
     "CONVTUNE_ADDRESS";
 constexpr int kConnectSeconds = 2;
+constexpr int kPollMilliseconds = 10;
 constexpr absl::Duration kEndsSoon = absl::Hours(14 * 24);  // as in the chart's alerts.yml
 
 Finding ExamineDates(const std::string& whose, const X509* certificate) {
@@ -47,10 +49,16 @@ std::vector<Finding> ExamineCertificates(const client::Address& address,
   SSL_CTX_set_alpn_protos(context.get(),
                           reinterpret_cast<const unsigned char*>("\x02h2"),  // NOLINT
                           3);
+  SSL_CTX_set_quiet_shutdown(context.get(), 1);  // to a daemon that hung up it would be a SIGPIPE
   const std::unique_ptr<BIO, decltype(&BIO_free_all)> connection(BIO_new_ssl_connect(context.get()),
                                                                  &BIO_free_all);
   BIO_set_conn_hostname(connection.get(), address.target.c_str());
-  BIO_do_connect_retry(connection.get(), kConnectSeconds, 0);
+  BIO_set_nbio(connection.get(), 1);
+  // BIO_do_connect_retry would try a refused connection again until the time is up.
+  const time_t end = time(nullptr) + kConnectSeconds;
+  while (BIO_do_handshake(connection.get()) != 1 && BIO_should_retry(connection.get()) &&
+         BIO_wait(connection.get(), end, kPollMilliseconds) == 1) {
+  }
   SSL* ssl = nullptr;
   BIO_get_ssl(connection.get(), &ssl);
   if (const X509* shown = SSL_get0_peer_certificate(ssl); shown != nullptr) {

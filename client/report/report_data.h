@@ -98,6 +98,7 @@ struct ReportUpgradeCheck {
     std::string notes;  // "+fft -tensor_core"; empty: the same
     bool winner_lost = false;
     bool last_resort = false;  // modes A and B list nothing any more that can be built
+    bool erratum = false;      // the new first choice is known to be wrong
   };
   std::string profile;   // "nvidia-h200"
   std::string from, to;  // versions of cuDNN

@@ -168,14 +168,15 @@ Json Upgrade(const ReportUpgrade& u) {
 Json UpgradeCheck(const ReportUpgradeCheck& check) {
   const auto values = [](const ReportUpgradeCheck::Row& row) {
     return Json::array({row.problem, row.count, row.change, row.from, row.to, row.from_workspace,
-                        row.to_workspace, row.notes, row.winner_lost, row.last_resort});
+                        row.to_workspace, row.notes, row.winner_lost, row.last_resort,
+                        row.erratum});
   };
   return Json::object({{"profile", check.profile},
                        {"from", check.from},
                        {"to", check.to},
                        {"columns",
                         {"problem", "count", "change", "from", "to", "from_workspace_bytes",
-                         "to_workspace_bytes", "notes", "winner_lost", "last_resort"}},
+                         "to_workspace_bytes", "notes", "winner_lost", "last_resort", "erratum"}},
                        {"values", Array(check.rows, values)}});
 }
 

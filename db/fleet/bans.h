@@ -39,7 +39,8 @@ absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
 absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres);
 // Of these, those that this program can read.
 Bans ReadableBans(const std::vector<FleetBan>& bans);
-// What nodes heed: these, and what came with convtune.
+// What nodes of this version heed that were not started with --no-errata: these, and what came
+// with convtune.
 Bans HeededBans(const std::vector<FleetBan>& bans);
 
 // Calls `visit` for each pooled tuning, by environment and problem, that lists a candidate

@@ -277,13 +277,16 @@ absl::Status Publisher::Publish() {
     const absl::Status kept = options_.store->SetCarryOver(carries_over);
     if (!kept.ok()) log::Warn("carried choices wait for the disk: $0", kept.ToString());
   }
-  MutexLock lock(mutex_);
-  // While tunings end there is a publication every debounce.
-  const bool say = start - said_published_ >= kPublishedPause || !status_.error().empty() ||
-                   contents.served.release != status_.release();
+  bool say = start - said_published_ >= kPublishedPause;
+  {
+    MutexLock lock(mutex_);
+    // While tunings end there is a publication every debounce.
+    say = say || !status_.error().empty() || contents.served.release != status_.release();
+  }
   if (say) said_published_ = start;
   log::Write(say ? log::Level::kInfo : log::Level::kDebug, "published release $0: $1 choices in $2",
              contents.served.release, contents.choice_count, snapshot_path_);
+  MutexLock lock(mutex_);
   *status_.mutable_publish_time() =
       TimeUtil::MicrosecondsToTimestamp(absl::ToUnixMicros(input.now));
   status_.set_release(contents.served.release);

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import subprocess
 import time
 
 import grpc
@@ -87,6 +88,23 @@ def test_sighup_refuses_a_certificate_that_does_not_hold_now(daemons, tmp_path):
     hang_up(daemon, f"the TLS files from before stay: --tls-cert: the certificate in {path} begins on ")
     with Client(f"localhost:{port}", credentials=certificates.credentials("client")) as client:
         assert client.info().pid == daemon.pid
+
+
+def test_a_certificate_that_begins_a_moment_later_is_taken_then(daemons, tmp_path):
+    certificates = Certificates(tmp_path)
+    daemon = daemons("--devices", "none", "--listen", "localhost:0", *certificates.server_flags()).start()
+    (port,) = re.findall(r"listening on localhost:(\d+)", daemon.log())
+
+    def served():
+        command = ["openssl", "s_client", "-connect", f"localhost:{port}", "-showcerts"]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+
+    certificates.make("server", begins=4)
+    made = certificates.path("server.pem").read_text().split("-----")[2].strip()
+    time.sleep(1.1)  # it is looked at once a second
+    assert made not in served()
+    wait_until(lambda: made in served(), 30, "the certificate that has begun")
+    assert daemon.log().count("the TLS files have changed, and the ones before stay") == 1
 
 
 def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, tmp_path):

@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
@@ -40,8 +42,9 @@ absl::Status ServerTls::Reload() {
 
 absl::Status ServerTls::ReloadLocked() {
   // Before reading: what is written meanwhile is another stamp's.
-  stamp_ = StampOf(files_);
+  std::string stamp = StampOf(files_);
   ASSIGN_OR_RETURN(texts_, ReadTlsFiles(files_));
+  stamp_ = std::move(stamp);
   TlsStats::Global().certificate_end = absl::ToUnixSeconds(texts_.cert_end);
   fetched_ = false;
   return absl::OkStatus();
@@ -59,11 +62,12 @@ grpc_ssl_certificate_config_reload_status ServerTls::Fetch(
   MutexLock lock(tls->mutex_);
   if (const absl::Time now = absl::Now(); now >= tls->next_look_) {
     tls->next_look_ = now + kBetweenLooks;
-    if (StampOf(tls->files_) != tls->stamp_) {
+    // Files that are refused are read again at each look: a certificate may begin a moment later.
+    if (const std::string stamp = StampOf(tls->files_); stamp != tls->stamp_) {
       const absl::Status read = tls->ReloadLocked();
       if (read.ok()) {
         log::Info("the TLS files have changed: new connections get them");
-      } else {
+      } else if (stamp != std::exchange(tls->refused_stamp_, stamp)) {
         log::Warn("the TLS files have changed, and the ones before stay: $0",
                   std::string(read.message()));
       }

@@ -44,7 +44,8 @@ class ServerTls {
   Mutex mutex_;
   TlsTexts texts_ GUARDED_BY(mutex_);
   bool fetched_ GUARDED_BY(mutex_) = false;
-  std::string stamp_ GUARDED_BY(mutex_);  // of the files that were read last, sound or not
+  std::string stamp_ GUARDED_BY(mutex_);          // of the files that are used
+  std::string refused_stamp_ GUARDED_BY(mutex_);  // of those that were refused last
   absl::Time next_look_ GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 

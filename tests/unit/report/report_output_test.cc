@@ -37,12 +37,12 @@ TEST(ReportJson, AnUpgradeCheckIsKeptWithItsProblems) {
       {"nvidia-h200",
        "9.19.0",
        "9.28.1",
-       {{problem, 3, "engine", "graph:eng1", "graph:eng2", 0, 131, "+fft", true, true}}});
+       {{problem, 3, "engine", "graph:eng1", "graph:eng2", 0, 131, "+fft", true, true, true}}});
   const std::string json = ReportJson(data, MakeReport(SampleOptions(), &data));
   EXPECT_THAT(json, HasSubstr(R"("upgrade_checks":[{"profile":"nvidia-h200","from":"9.19.0",)"
                               R"("to":"9.28.1",)"));
-  EXPECT_THAT(json,
-              HasSubstr(R"([[0,3,"engine","graph:eng1","graph:eng2",0,131,"+fft",true,true]])"));
+  EXPECT_THAT(
+      json, HasSubstr(R"([[0,3,"engine","graph:eng1","graph:eng2",0,131,"+fft",true,true,true]])"));
   EXPECT_THAT(json, HasSubstr(R"("problems":0)"));  // it counts for no other number
 }
 

@@ -93,7 +93,7 @@ std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices)
     findings.push_back(app::Notice(absl::StrCat("the daemon does without ", left_out),
                                    "mend that and restart convtuned"));
   }
-  if (devices.devices().empty() && devices.left_out().empty()) {
+  if (devices.devices().empty()) {
     findings.push_back(
         app::Notice("the daemon has no device: it answers what its database holds",
                     "it looks for a GPU again by itself, unless it was started with --devices "

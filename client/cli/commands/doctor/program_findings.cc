@@ -5,6 +5,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -208,7 +209,11 @@ std::string InterpreterOf(const std::string& file) {
   const std::vector<std::string> words =
       absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   if (words.empty()) return "";
-  return words.size() > 1 && fs::path(words[0]).filename() == "env" ? words[1] : words[0];
+  if (fs::path(words[0]).filename() != "env") return words[0];
+  const auto named = std::find_if(words.begin() + 1, words.end(), [](const std::string& word) {
+    return !absl::StartsWith(word, "-");  // env -S
+  });
+  return named != words.end() ? *named : words[0];
 }
 
 absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python) {
@@ -221,13 +226,17 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python)
   }
   std::vector<std::pair<std::string, std::string>> packages;  // their files that load cuDNN
   std::string wheel, mend;
+  int wheels = 0;
   for (const absl::string_view line : absl::StrSplit(said.text, '\n')) {
     const std::pair<std::string, std::string> field =
         absl::StrSplit(line, absl::MaxSplits('\t', 1));
     if (field.first == "nvidia" && wheel.empty()) {
       wheel = field.second;
     } else if (field.first == "wheel") {
-      mend = absl::StrCat(python, " -m pip install --no-deps '", field.second, ",<10'");
+      // Of two wheels, each of which may have written the files, neither is the one to install.
+      mend = wheels++ > 0
+                 ? ""
+                 : absl::StrCat(python, " -m pip install --no-deps '", field.second, ",<10'");
     } else if (field.first == "torch" || field.first == "onnxruntime") {
       packages.push_back(field);
     }
@@ -270,6 +279,10 @@ app::Finding ExamineLibrariesOf(const LoadedCudnn& cudnn, const std::string& wha
           absl::StrCat(library.name, " of ", folder, " (cuDNN ",
                        library.version.empty() ? "of an unknown version" : library.version, ")"));
     }
+  }
+  if (cudnn.libraries.empty()) {
+    return app::Notice(absl::StrCat(what, ", whose text names no library that it opens"),
+                       "whether it is whole cannot be told");
   }
   const std::string again =
       !cudnn.mend.empty()

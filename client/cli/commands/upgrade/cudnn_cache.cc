@@ -121,6 +121,7 @@ ReportedPackage ReadReport(const std::string& output) {
   const nlohmann::json::json_pointer metadata("/install/0/metadata");
   if (!report.is_object() || !report.contains(metadata)) return package;
   const nlohmann::json& said = report[metadata];
+  if (!said.is_object()) return package;
   package.name = said.value("name", "");
   package.version = said.value("version", "");
   const std::regex pin(absl::StrCat(kCudnnPackage, R"((\d+) *\(?== *([\d.]+)(?![\d.*]).*)"));

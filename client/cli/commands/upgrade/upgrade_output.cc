@@ -38,14 +38,10 @@ std::string NotesText(const UpgradeChange& change) {
   return absl::StrJoin(words, " ");
 }
 
-const char* ErratumWord(const UpgradeChange& change) {
-  return change.erratum.empty() ? "" : ", known to be wrong";
-}
-
 std::string ChangeWord(const UpgradeChange& change) {
   std::string word = Word(change.choice);
   if (change.last_resort) absl::StrAppend(&word, ", last resort");
-  absl::StrAppend(&word, ErratumWord(change));
+  if (!change.erratum.empty()) absl::StrAppend(&word, ", known to be wrong");
   if (change.winner_lost) absl::StrAppend(&word, ", winner lost");
   return word;
 }
@@ -213,9 +209,9 @@ std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
     for (size_t i = 0; i < problems.size(); ++i) {
       const UpgradeChange& change = profile.changes[i];
       check.rows.push_back({data.AddProblem(problems[i].problem.ToText()), problems[i].count,
-                            absl::StrCat(Word(change.choice), ErratumWord(change)), change.from,
-                            change.to, change.from_workspace, change.to_workspace,
-                            NotesText(change), change.winner_lost, change.last_resort});
+                            Word(change.choice), change.from, change.to, change.from_workspace,
+                            change.to_workspace, NotesText(change), change.winner_lost,
+                            change.last_resort, !change.erratum.empty()});
     }
     data.AddUpgradeCheck(std::move(check));
   }

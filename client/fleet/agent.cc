@@ -20,7 +20,7 @@
 #include "proto/convert/record_codec.h"
 #include "proto/model/text.h"
 #include "proto/model/tuning/digest.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 
 namespace convtune::fleet {
 namespace {
@@ -873,7 +873,7 @@ void Agent::ShowMetrics() {
   metrics_ = counts_;
 }
 
-metrics::AgentMetrics Agent::Metrics() const {
+AgentMetrics Agent::Metrics() const {
   const MutexLock lock(metrics_mutex_);
   return metrics_;
 }

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/client.h"
+#include "client/fleet/agent_metrics.h"
 #include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/release_service.pb.h"
 #include "db/fleet/names.h"
@@ -26,7 +27,6 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/environment.h"
-#include "server/metrics/agent_metrics.h"
 
 namespace convtune::fleet {
 
@@ -76,7 +76,7 @@ class Agent {
   void Run();
 
   // Thread-safe; as of the last turn.
-  metrics::AgentMetrics Metrics() const;
+  AgentMetrics Metrics() const;
 
  private:
   // An environment that a device of the node has.
@@ -175,9 +175,9 @@ class Agent {
   absl::Time waiting_since_ = absl::InfiniteFuture();  // that something is in the outbox
   absl::Time next_upkeep_ = absl::InfinitePast();
   std::string verified_;  // environments and drivers that were looked at last
-  metrics::AgentMetrics counts_;
+  AgentMetrics counts_;
   mutable Mutex metrics_mutex_;
-  metrics::AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
+  AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
 };
 
 // True if the node serves a canary with that share: the same nodes for as long as

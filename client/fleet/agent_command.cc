@@ -19,8 +19,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
 #include "proto/base/unique_fd.h"
-#include "server/logging/log.h"
-#include "server/logging/logging.h"
+#include "proto/monitoring/log.h"
 
 namespace convtune::fleet {
 namespace {
@@ -125,7 +124,7 @@ class AgentCommand final : public FleetCommand {
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& /*context*/) override {
     CatchFleetSignals();
     CatchReload();
-    logging::InitLogging(log_format_ == "json", log_level_);
+    log::Init(log_format_ == "json", log_level_);
     const SystemClock clock;
     Agent::Options options;
     ASSIGN_OR_RETURN(options.postgres, flags().Resolve());
@@ -166,11 +165,11 @@ class AgentCommand final : public FleetCommand {
     options.postgres.idle_timeout =
         std::max(options.postgres.statement_timeout, kAgentIdleRefreshes * options.refresh);
     ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
-    std::unique_ptr<metrics::MetricsServer> metrics;
+    std::unique_ptr<MetricsServer> metrics;
     if (!metrics_address_.empty()) {
       ASSIGN_OR_RETURN(
-          metrics, metrics::MetricsServer::Create(
-                       metrics_address_, metrics::AgentFamilies([&] { return agent->Metrics(); })));
+          metrics,
+          MetricsServer::Create(metrics_address_, AgentFamilies([&] { return agent->Metrics(); })));
       log::Info("metrics at $0", metrics->url());
     }
     NotifySystemd("READY=1");

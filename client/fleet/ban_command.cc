@@ -8,7 +8,7 @@
 #include "db/fleet/bans.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
-#include "server/lookup/answer.h"
+#include "proto/model/tuning/ranking.h"
 
 namespace convtune::fleet {
 namespace {
@@ -79,8 +79,7 @@ class FleetBanCommand final : public FleetCommand {
     BanEffects effects;
     const absl::Status read =
         db::fleet::ForEachUnderBan(postgres, ban, [&](const Tuning& tuning, const Pin* pin) {
-          lookup::AddBanEffect(tuning, pin, before, after, ban.create_time, kMostBanChanges,
-                               &effects);
+          AddBanEffect(tuning, pin, before, after, ban.create_time, kMostBanChanges, &effects);
         });
     if (args_.dry_run()) RETURN_IF_ERROR(read);
     // A ban that was made holds, whether or not its effects can be read.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/report/report_group.h"
-#include "server/decision/ranking.h"
+#include "proto/model/tuning/ranking.h"
 
 namespace convtune::fleet {
 namespace {
@@ -225,7 +225,7 @@ db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>&
   for (const auto& [id, of] : voices) {
     pooled.tuning.candidates.push_back(PoolCandidate(of, speeds));
   }
-  decision::RankCandidates(&pooled.tuning.candidates);
+  RankCandidates(&pooled.tuning.candidates);
   std::vector<report::GroupTuning> group;
   for (const db::fleet::NodeEvidence& each : evidence)
     group.push_back({each.provenance_id, &each.tuning});

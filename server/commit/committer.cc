@@ -9,8 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
-#include "server/decision/ranking.h"
-#include "server/logging/log.h"
+#include "proto/model/tuning/ranking.h"
+#include "proto/monitoring/log.h"
+#include "server/decision/evidence.h"
 
 namespace convtune::commit {
 namespace {
@@ -69,7 +70,6 @@ bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
                    [&entry](const Candidate& c) { return c.id == entry.candidate; });
   if (candidate == tuning->candidates.end() || !candidate->usable()) return false;
   MarkQuarantined(entry, &*candidate);
-  decision::RankCandidates(&tuning->candidates);
   decision::NoteQuarantined(tuning);
   return true;
 }
@@ -332,7 +332,6 @@ void Committer::MarkAndRank(Tuning* tuning) const {
       MarkQuarantined(found->second, &candidate);
     }
   }
-  decision::RankCandidates(&tuning->candidates);
   decision::NoteQuarantined(tuning);
 }
 
@@ -477,22 +476,16 @@ absl::Status Committer::PutPin(const CandidatePattern& candidate, Pin* pin) {
   absl::StatusOr<Tuning> tuning = GetLocked(pin->key);
   if (!tuning.ok()) return tuning.status();
   const Bans bans = index_->bans()->Of(pin->key);
-  std::vector<const Candidate*> fitting;
+  const auto is_named = [&](const Candidate& c) { return ToText(c.id) == candidate.ToText(); };
+  const bool one = std::any_of(tuning->candidates.begin(), tuning->candidates.end(),
+                               [&](const Candidate& c) { return c.usable() && is_named(c); });
   Bans::Shared ban;
-  for (const Candidate& c : tuning->candidates) {
-    if (!c.usable() || !candidate.Fits(c.id)) continue;
-    const bool is_named = ToText(c.id) == candidate.ToText();
-    if (is_named) fitting.clear();
-    if (Bans::Shared found = bans.Find(c.id)) {
-      ban = std::move(found);
-    } else {
-      fitting.push_back(&c);
-    }
-    if (is_named) break;
-  }
-  const std::optional<size_t> stock = StockIndex(tuning->candidates);
-  const Candidate* const best =
-      decision::PickWinner(fitting, stock ? &tuning->candidates[*stock] : nullptr);
+  const Candidate* const best = PickAllowed(*tuning, [&](const Candidate& c) {
+    if (one ? !is_named(c) : !candidate.Fits(c.id)) return false;
+    Bans::Shared found = bans.Find(c.id);
+    if (found != nullptr) ban = found;
+    return found == nullptr;
+  });
   if (best == nullptr && ban != nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("candidate: ", candidate.ToText(), " is banned by ", ban->NameAndReason()));
@@ -566,7 +559,7 @@ void Committer::ForEachUnder(const Ban& ban,
 void Committer::AddChange(const Tuning& tuning, const Bans& before, const Bans& after,
                           size_t max_changes, BanEffects* effects) const {
   const std::shared_ptr<const Pin> pin = index_->Find(tuning.key).pin;
-  lookup::AddBanEffect(tuning, pin.get(), before, after, clock_->Now(), max_changes, effects);
+  AddBanEffect(tuning, pin.get(), before, after, clock_->Now(), max_changes, effects);
 }
 
 BanEffects Committer::PreviewBan(const Ban& ban, size_t max_changes) {

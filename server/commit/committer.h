@@ -48,7 +48,7 @@ class Committer {
   // beside the store's bans.
   absl::Status Load(const std::vector<Ban>& shipped = {});
 
-  // Writes the tuning, whose candidates are ranked (decision::RankCandidates), and puts it
+  // Writes the tuning, whose candidates are ranked (RankCandidates), and puts it
   // into the index, unless the stored one is better. Returns false where the store refuses
   // it: the tuning is then served from memory and written later. A tuning that was not
   // measured (its evidence is below INCOMPLETE) is served from memory alone, on purpose,

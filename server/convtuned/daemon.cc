@@ -22,12 +22,11 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
 #include "proto/model/tuning/errata.h"
+#include "proto/model/tuning/ranking.h"
+#include "proto/monitoring/log.h"
 #include "server/convtuned/gpu_watch_process.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
-#include "server/decision/ranking.h"
-#include "server/logging/log.h"
-#include "server/logging/logging.h"
 #include "server/metrics/families.h"
 #include "server/release/release_manager.h"
 #include "server/rpc/library_log.h"
@@ -121,7 +120,7 @@ absl::StatusOr<std::vector<std::unique_ptr<db::BundleLayer>>> OpenBases(
     options.trusted = keys;
     options.now = clock->Now();
     options.refused = [](const std::string& text) { log::Warn("left out: $0", text); };
-    options.prepare = [](Tuning* tuning) { decision::RankCandidates(&tuning->candidates); };
+    options.prepare = [](Tuning* tuning) { RankCandidates(&tuning->candidates); };
     absl::StatusOr<std::unique_ptr<db::BundleLayer>> layer =
         db::BundleLayer::Open(std::move(options));
     if (!layer.ok()) {
@@ -185,7 +184,7 @@ void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
   }
   const ParsedFlags parsed = ParseFlags(flags.args, /*read_tls=*/false);
   if (parsed.flags.has_value()) {
-    logging::SetLogLevel(parsed.flags->log_level);
+    log::SetLevel(parsed.flags->log_level);
     log::Info("SIGHUP: the log's level is $0", parsed.flags->log_level);
   } else {
     log::Error("SIGHUP: the log's level stays: $0",
@@ -211,12 +210,12 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   options.releases = tuner->releases();
   options.bundle_keys = bundle_keys;
   for (const LeftOut& one : left_out) options.left_out.push_back(one.what);
-  options.metrics.built = metrics::MetricsBuilt();
-  std::unique_ptr<metrics::MetricsServer> metrics;
+  options.metrics.built = MetricsBuilt();
+  std::unique_ptr<MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
-    ASSIGN_OR_RETURN(
-        metrics, metrics::MetricsServer::Create(
-                     flags.metrics_address, metrics::DaemonFamilies({tuner, store, clock, gpus})));
+    ASSIGN_OR_RETURN(metrics,
+                     MetricsServer::Create(flags.metrics_address,
+                                           metrics::DaemonFamilies({tuner, store, clock, gpus})));
     options.metrics.url = metrics->url();
     log::Info("metrics at $0", metrics->url());
   }

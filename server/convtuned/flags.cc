@@ -16,7 +16,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
 #include "proto/model/text.h"
-#include "server/metrics/metrics_server.h"
+#include "proto/monitoring/metrics_server.h"
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/tls_files.h"
@@ -100,7 +100,7 @@ std::string CheckDevices(const std::string& text) {
 }
 
 std::string CheckMetricsAddress(const std::string& text) {
-  const absl::Status status = metrics::ValidateMetricsAddress(text);
+  const absl::Status status = ValidateMetricsAddress(text);
   return status.ok() ? "" : std::string(status.message());
 }
 
@@ -169,9 +169,8 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       ->delimiter(',')
       ->check(CheckRole);
   add("metrics-address", flags->metrics_address,
-      metrics::MetricsBuilt()
-          ? "IP:PORT to serve Prometheus metrics at, over plain HTTP; empty: none"
-          : "Not in this build, which was made without prometheus-cpp")
+      MetricsBuilt() ? "IP:PORT to serve Prometheus metrics at, over plain HTTP; empty: none"
+                     : "Not in this build, which was made without prometheus-cpp")
       ->check(CheckMetricsAddress);
   add("max-db-size", flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
       ->transform(CLI::AsSizeValue(true))

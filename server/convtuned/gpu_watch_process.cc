@@ -11,8 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
+#include "proto/monitoring/log.h"
 #include "server/devices/xid.h"
-#include "server/logging/log.h"
 
 namespace convtune::convtuned {
 namespace {

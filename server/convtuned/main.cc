@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "proto/monitoring/log.h"
 #include "server/convtuned/daemon.h"
 #include "server/convtuned/flags.h"
 #include "server/convtuned/signals.h"
-#include "server/logging/logging.h"
 #include "server/rpc/services/request_log.h"
 
 int main(int argc, char** argv) {
@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
       return parsed.exit_code;
     }
     convtune::convtuned::StopSignals signals;
-    convtune::logging::InitLogging(parsed.flags->json_log, parsed.flags->log_level,
-                                   convtune::rpc::services::CurrentRequestId);
+    convtune::log::Init(parsed.flags->json_log, parsed.flags->log_level,
+                        convtune::rpc::services::CurrentRequestId);
     return convtune::convtuned::RunDaemon(*parsed.flags, &signals);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "convtuned: %s\n", e.what());

@@ -10,7 +10,7 @@
 
 #include "proto/convert/problem_order.h"
 #include "proto/model/tuning/warm_summary.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 
 namespace convtune::convtuned {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "server/tuning/worker_requests.h"
 
 namespace convtune::devices {

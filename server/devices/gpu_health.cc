@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/monitoring/log.h"
 #include "server/devices/xid.h"
-#include "server/logging/log.h"
 
 namespace convtune::devices {
 

@@ -7,22 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/model/tuning/note_rules.h"
-#include "server/decision/contests.h"
-#include "server/decision/ranking.h"
+#include "proto/model/tuning/ranking.h"
+#include "server/decision/evidence.h"
 #include "server/lookup/indexed_tuning.h"
 
 namespace convtune::lookup {
 namespace {
 
 using Candidates = std::vector<const Candidate*>;
-
-template <typename Predicate>
-const Candidate* PickWinnerIf(const Candidates& eligible, const Candidate* stock,
-                              Predicate predicate) {
-  Candidates chosen;
-  std::copy_if(eligible.begin(), eligible.end(), std::back_inserter(chosen), predicate);
-  return decision::PickWinner(chosen, stock);
-}
 
 // See convtune.v1.Answer.portfolio.
 std::vector<Candidate> MakePortfolio(const Candidate& winner, const Candidates& eligible,
@@ -173,7 +165,7 @@ std::optional<BannedCandidate> BannedWinner(const IndexedTuning& indexed, const 
   for (const size_t index : banned) {
     (timing.CanWin(index) ? eligible : slower).push_back(&candidates[index]);
   }
-  const Candidate* const first = decision::PickWinner(eligible.empty() ? slower : eligible, stock);
+  const Candidate* const first = PickWinner(eligible.empty() ? slower : eligible, stock);
   const auto index = static_cast<size_t>(first - candidates.data());
   if (indexed.BanOf(index) == nullptr) return std::nullopt;
   return BannedCandidate{first->id, indexed.bans->by_index[index]};
@@ -234,7 +226,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     if (!Satisfies(group.Example(), constraints, data_type)) continue;
     (group.banned != 0 ? banned_count : answer.eligible_count) += static_cast<int>(group.count);
   }
-  const Candidate* winner = pinned != nullptr ? pinned : decision::PickWinner(eligible, stock);
+  const Candidate* winner = pinned != nullptr ? pinned : PickWinner(eligible, stock);
   if (winner == nullptr) {
     Miss miss{MissReason::kNoCandidate,
               absl::StrCat("none of the ", ran_count, " candidates that ",
@@ -289,37 +281,6 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   answer.stands_in = indexed.stand_in != nullptr;
   answer.note = absl::StrJoin(notes, "; ");
   return answer;
-}
-
-void AddBanEffect(const Tuning& tuning, const Pin* pin, const Bans& before, const Bans& after,
-                  absl::Time now, size_t max_changes, BanEffects* effects) {
-  ++effects->listed_count;
-  const auto answer_under = [&](const Bans& bans) {
-    const IndexedTuning indexed =
-        KeepBest(tuning, pin != nullptr ? &pin->candidate : nullptr, bans.Of(tuning.key));
-    // Without constraints the data type does not matter.
-    return MakeAnswer(indexed, pin, {}, DataType::kF32, now);
-  };
-  const auto was = answer_under(before);
-  const auto is = answer_under(after);
-  const auto* const old_answer = std::get_if<Answer>(&was);
-  const auto* const new_answer = std::get_if<Answer>(&is);
-  if (old_answer == nullptr) return;
-  if (new_answer != nullptr && new_answer->winner.id == old_answer->winner.id) return;
-  ++effects->change_count;
-  if (new_answer == nullptr) ++effects->lost_count;
-  if (effects->changes.size() == max_changes) return;
-  BanChange change;
-  change.key = tuning.key;
-  change.before = ToText(old_answer->winner.id);
-  change.pinned = old_answer->pinned;
-  if (new_answer != nullptr) {
-    change.after = ToText(new_answer->winner.id);
-    if (old_answer->winner.timed() && new_answer->winner.timed()) {
-      change.ratio = new_answer->winner.median_us / old_answer->winner.median_us;
-    }
-  }
-  effects->changes.push_back(std::move(change));
 }
 
 }  // namespace convtune::lookup

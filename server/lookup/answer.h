@@ -1,5 +1,4 @@
-// MakeAnswer gives the answer of a tuning under constraints; AddBanEffect says how a ban
-// changes it. Pure.
+// MakeAnswer gives the answer of a tuning under constraints. Pure.
 #pragma once
 
 #include <optional>
@@ -68,10 +67,5 @@ struct IndexedTuning;
 std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
                                       const Constraints& constraints, DataType data_type,
                                       absl::Time now);
-
-// Adds a tuning that lists a candidate which a ban fits: how its answer without constraints
-// changes from one set of bans to another. At most `max_changes` are kept. `pin` as above.
-void AddBanEffect(const Tuning& tuning, const Pin* pin, const Bans& before, const Bans& after,
-                  absl::Time now, size_t max_changes, BanEffects* effects);
 
 }  // namespace convtune::lookup

@@ -7,7 +7,7 @@
 
 #include "proto/base/mutex.h"
 #include "proto/model/tuning/note_rules.h"
-#include "server/decision/ranking.h"
+#include "proto/model/tuning/ranking.h"
 
 namespace convtune::lookup {
 namespace {
@@ -26,7 +26,7 @@ bool IsCertain(const std::vector<Candidate>& candidates, size_t index) {
   const Candidate& stock = candidates[index];
   return std::none_of(candidates.begin(), candidates.end(), [&stock](const Candidate& c) {
     return c.heuristic_rank >= 0 && c.status != CandidateStatus::kUnsupported &&
-           decision::HeuristicBefore(c, stock);
+           HeuristicBefore(c, stock);
   });
 }
 
@@ -106,16 +106,6 @@ class BansOfTuning {
   bool any_ = false;
 };
 
-// nullptr for `bans`: as if nothing were banned.
-const Candidate* WinnerOf(const Tuning& tuning, const BansOfTuning* bans) {
-  std::vector<const Candidate*> ran;
-  for (const Candidate& c : tuning.candidates) {
-    if (c.usable() && (bans == nullptr || bans->Of(c) == nullptr)) ran.push_back(&c);
-  }
-  const auto stock = StockIndex(tuning.candidates);
-  return decision::PickWinner(ran, stock ? &tuning.candidates[*stock] : nullptr);
-}
-
 // All that does not depend on which candidates are kept.
 IndexedTuning WithoutCandidates(const Tuning& tuning) {
   IndexedTuning indexed(tuning);
@@ -136,7 +126,8 @@ IndexedTuning WithoutCandidates(const Tuning& tuning) {
 
 void Take(const Tuning& tuning, const std::vector<const Candidate*>& kept, const BansOfTuning& bans,
           IndexedTuning* indexed) {
-  const Candidate* const winner = WinnerOf(tuning, &bans);
+  const Candidate* const winner =
+      PickAllowed(tuning, [&](const Candidate& c) { return bans.Of(c) == nullptr; });
   std::vector<Candidate>& candidates = indexed->tuning.candidates;
   candidates.reserve(kept.size());
   for (const Candidate* c : kept) {
@@ -149,7 +140,8 @@ void Take(const Tuning& tuning, const std::vector<const Candidate*>& kept, const
   if (!bans.any()) return;
   IndexedBans banned;
   for (const Candidate* c : kept) banned.by_index.push_back(bans.Of(*c));
-  const Candidate* const unbanned_winner = WinnerOf(tuning, nullptr);
+  const Candidate* const unbanned_winner =
+      PickAllowed(tuning, [](const Candidate&) { return true; });
   if (unbanned_winner != nullptr) banned.of_winner = bans.Of(*unbanned_winner);
   for (const Candidate& c : tuning.candidates) {
     if (!c.usable() && bans.Of(c) == nullptr) ++banned.unusable[c.status];
@@ -172,22 +164,22 @@ Candidate PrunedGroup::Example() const {
 bool Dominates(const Candidate& b, const Candidate& a) {
   if (!AtLeastAsEligible(b, a)) return false;
   if (b.timed() != a.timed()) return b.timed();
-  if (!b.timed()) return decision::HeuristicBefore(b, a);
+  if (!b.timed()) return HeuristicBefore(b, a);
   // It may be the fastest in another cache state, or when replayed.
   if (!a.other_times.empty()) return false;
   // Ties go by both ends of the interval, and by the shortest host time that is
   // known; see PickWinner.
   if ((b.host_us > 0) != (a.host_us > 0) || b.host_us > a.host_us) return false;
   return b.low_us <= a.low_us && b.median_us <= a.median_us && b.high_us <= a.high_us &&
-         decision::TieBefore(b, a);
+         TieBefore(b, a);
 }
 
 bool DominatorsFirst(const Candidate& a, const Candidate& b) {
   if (a.timed() != b.timed()) return a.timed();
-  if (!a.timed()) return decision::HeuristicBefore(a, b);
+  if (!a.timed()) return HeuristicBefore(a, b);
   const auto a_time = std::tie(a.median_us, a.high_us);
   const auto b_time = std::tie(b.median_us, b.high_us);
-  return a_time != b_time ? a_time < b_time : decision::TieBefore(a, b);
+  return a_time != b_time ? a_time < b_time : TieBefore(a, b);
 }
 
 KeptKey::KeptKey(const TuningKey& key)

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "proto/model/tuning/warm_summary.h"
 #include "server/decision/library_versions.h"
-#include "server/decision/ranking.h"
 
 namespace convtune::lookup {
 namespace {

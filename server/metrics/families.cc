@@ -8,8 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "google/protobuf/util/time_util.h"
+#include "proto/monitoring/family_builder.h"
 #include "server/devices/xid.h"
-#include "server/metrics/family_builder.h"
 
 namespace convtune::metrics {
 namespace {

@@ -10,7 +10,7 @@
 #include "db/snapshot/key_convert.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/tuning/legacy_notes.h"
-#include "server/decision/ranking.h"
+#include "proto/model/tuning/ranking.h"
 
 namespace convtune::release {
 namespace {
@@ -42,7 +42,7 @@ ReportedTuning Observed(Keys keys, std::vector<Candidate> candidates, absl::Time
   tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(now));
   AddReason(IncompleteReason::kObserved, "settled on by a program; nothing else was tried",
             &tuning);
-  decision::RankCandidates(&tuning.candidates);
+  RankCandidates(&tuning.candidates);
   return reported;
 }
 
@@ -162,7 +162,7 @@ bool AddsToObserved(const Tuning& stored, Tuning* made) {
     std::copy_if(stored.candidates.begin(), stored.candidates.end(),
                  std::back_inserter(made->candidates), of_api);
   }
-  decision::RankCandidates(&made->candidates);
+  RankCandidates(&made->candidates);
   return true;
 }
 

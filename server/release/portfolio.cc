@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "db/snapshot/snapshot.h"
-#include "server/decision/ranking.h"
+#include "proto/model/tuning/ranking.h"
+#include "server/decision/evidence.h"
 
 namespace convtune::release {
 namespace {
@@ -26,13 +27,6 @@ void AddRole(const Candidate* candidate, uint32_t role, std::vector<Choice>* cho
     return;
   }
   choices->push_back({*candidate, role});
-}
-
-template <typename Predicate>
-const Candidate* PickIf(const Candidates& eligible, const Candidate* stock, Predicate predicate) {
-  Candidates chosen;
-  std::copy_if(eligible.begin(), eligible.end(), std::back_inserter(chosen), predicate);
-  return decision::PickWinner(chosen, stock);
 }
 
 // The interposer's own rule.
@@ -68,13 +62,13 @@ Portfolio ChoosePortfolio(const lookup::IndexedTuning& indexed) {
         return;
       AddRole(c, role, &portfolio.choices);
     };
-    offer(decision::PickWinner(eligible, stock), kRoleBest);
+    offer(PickWinner(eligible, stock), kRoleBest);
     if (stock != nullptr) {
-      offer(
-          PickIf(eligible, stock, [stock](const Candidate* c) { return KeepsToStock(*c, *stock); }),
-          kRoleNeutral);
+      offer(PickWinnerIf(eligible, stock,
+                         [stock](const Candidate* c) { return KeepsToStock(*c, *stock); }),
+            kRoleNeutral);
     }
-    offer(PickIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }),
+    offer(PickWinnerIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }),
           kRoleNoWorkspace);
   }
   if (!portfolio.choices.empty() && indexed.stock_is_certain) {

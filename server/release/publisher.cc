@@ -17,7 +17,7 @@
 #include "db/snapshot/snapshot.h"
 #include "google/protobuf/util/time_util.h"
 #include "proto/base/status_macros.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "server/release/snapshot_build.h"
 
 namespace convtune::release {

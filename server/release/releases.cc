@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/missing.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "server/release/portfolio.h"
 
 namespace convtune::release {

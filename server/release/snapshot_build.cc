@@ -9,7 +9,7 @@
 #include "db/snapshot/snapshot_file.h"
 #include "db/snapshot/snapshot_writer.h"
 #include "proto/base/status_macros.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 
 namespace convtune::release {
 namespace {

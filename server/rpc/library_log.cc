@@ -5,7 +5,7 @@
 #include <string>
 
 #include "google/protobuf/stubs/logging.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "server/rpc/http2/handshakes.h"
 
 namespace convtune::rpc {

@@ -8,7 +8,7 @@
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/replace_file.h"
 #include "proto/convert/record_codec.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 
 namespace convtune::supervisor {
 

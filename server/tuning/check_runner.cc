@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "server/decision/ranking.h"
+#include "proto/model/tuning/ranking.h"
 #include "server/tuning/worker_requests.h"
 
 namespace convtune::tuning {
@@ -41,7 +41,7 @@ absl::Status CheckRunner::Run(absl::Time end) {
   }
   if (indexes.empty()) return absl::OkStatus();
   std::stable_sort(indexes.begin(), indexes.end(), [this](int a, int b) {
-    return decision::HeuristicBefore(candidates_->at(a), candidates_->at(b));
+    return HeuristicBefore(candidates_->at(a), candidates_->at(b));
   });
   // First what the others have to beat.
   std::vector<const Candidate*> all;

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/decision/ranking.h"
+#include "server/decision/evidence.h"
 #include "server/tuning/check_runner.h"
 #include "server/tuning/race_runner.h"
 #include "server/tuning/secondary_timings.h"

@@ -23,9 +23,9 @@
 #include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/monitoring/log.h"
 #include "server/commit/committer.h"
-#include "server/decision/ranking.h"
-#include "server/logging/logging.h"
+#include "server/decision/evidence.h"
 #include "server/lookup/answer.h"
 
 namespace convtune::bench {
@@ -317,7 +317,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--bans", bans, "bans over so many tunings instead");
   CLI11_PARSE(app, argc, argv);
   // Standard output has the figures alone.
-  logging::InitLogging(/*json=*/false, "warn");
+  log::Init(/*json=*/false, "warn");
 
   const SystemClock clock;
   if (bans) {

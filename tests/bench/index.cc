@@ -20,7 +20,7 @@
 #include "absl/time/clock.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_proto.h"
-#include "server/decision/ranking.h"
+#include "server/decision/evidence.h"
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
 #include "server/rpc/services/batch_get_handler.h"

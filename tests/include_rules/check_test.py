@@ -64,7 +64,6 @@ class IncludeRulesTest(unittest.TestCase):
             "client/cli/commands/ban/x.h": "convtune::cli::commands::ban", "client/cli/x.h": "convtune::cli",
             "client/cpp/x.h": "convtune::client", "proto/model/tuning/x.h": "convtune", "db/bundle/x.h": "convtune::db::bundle",
             "db/snapshot/x.h": "convtune::snapshot", "client/cpp/include/convtune/x.h": "convtune::client",
-            "server/logging/log.h": "convtune::log", "server/logging/x.h": "convtune::logging",
         }  # fmt: skip
         for path, namespace in own.items():
             self.assertEqual(self.reported({path: of(namespace)}), [])

@@ -9,7 +9,7 @@
 
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/decision/ranking.h"
+#include "server/decision/evidence.h"
 
 namespace convtune {
 

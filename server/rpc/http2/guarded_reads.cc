@@ -14,7 +14,7 @@
 
 #include "absl/time/clock.h"
 #include "proto/base/mutex.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "server/rpc/http2/frame_guard.h"
 #include "server/rpc/http2/handshakes.h"
 #include "server/rpc/http2/limits.h"

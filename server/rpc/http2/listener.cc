@@ -21,7 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/base/status_macros.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 
 namespace convtune::rpc::http2 {
 namespace {

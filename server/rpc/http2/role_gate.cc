@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "proto/base/mutex.h"
 #include "proto/base/strings.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "server/rpc/messages/status_mapper.h"
 
 namespace convtune::rpc::http2 {

@@ -4,7 +4,7 @@
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/slice.h"
 #include "proto/base/strings.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "server/rpc/http2/limits.h"
 
 namespace convtune::rpc::services {

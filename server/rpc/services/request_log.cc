@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "server/rpc/services/call_stats.h"
 
 namespace convtune::rpc::services {

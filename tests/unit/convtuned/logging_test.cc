@@ -1,4 +1,4 @@
-#include "server/logging/logging.h"
+#include "proto/monitoring/log.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
@@ -18,7 +18,7 @@ namespace {
 std::string Log(bool json, const std::string& message) {
   std::ostringstream out;
   spdlog::logger logger("test", std::make_shared<spdlog::sinks::ostream_sink_st>(out));
-  logger.set_formatter(logging::NewLogFormatter(json, rpc::services::CurrentRequestId));
+  logger.set_formatter(log::NewFormatter(json, rpc::services::CurrentRequestId));
   logger.info("{}", message);
   return out.str();
 }

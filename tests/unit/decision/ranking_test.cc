@@ -1,9 +1,10 @@
-#include "server/decision/ranking.h"
+#include "proto/model/tuning/ranking.h"
 
 #include <algorithm>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/decision/evidence.h"
 #include "tests/unit/candidates.h"
 
 namespace convtune::decision {

@@ -1,4 +1,4 @@
-#include "server/metrics/metrics_server.h"
+#include "proto/monitoring/metrics_server.h"
 
 #include <gtest/gtest.h>
 

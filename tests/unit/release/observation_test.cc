@@ -2,7 +2,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/decision/ranking.h"
 #include "tests/unit/candidates.h"
 #include "tests/unit/release/datagrams.h"
 

@@ -1,7 +1,7 @@
 // Each API has its own stock choice.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/decision/ranking.h"
+#include "proto/model/tuning/ranking.h"
 #include "server/lookup/answer.h"
 #include "server/lookup/indexed_tuning.h"
 #include "server/release/portfolio.h"
@@ -42,10 +42,10 @@ TEST(StockChoices, UntimedLegacyAlgorithmsComeBehindAllEngineConfigs) {
   Candidate enumerated = Finalized(7);
   enumerated.heuristic_rank = -1;
   const Candidate legacy = AsLegacy(Finalized(0), 1, 0);
-  EXPECT_TRUE(decision::HeuristicBefore(Finalized(5), legacy));
-  EXPECT_TRUE(decision::HeuristicBefore(enumerated, legacy));
-  EXPECT_FALSE(decision::HeuristicBefore(legacy, enumerated));
-  EXPECT_TRUE(decision::HeuristicBefore(legacy, AsLegacy(Finalized(0), 0, 1)));
+  EXPECT_TRUE(HeuristicBefore(Finalized(5), legacy));
+  EXPECT_TRUE(HeuristicBefore(enumerated, legacy));
+  EXPECT_FALSE(HeuristicBefore(legacy, enumerated));
+  EXPECT_TRUE(HeuristicBefore(legacy, AsLegacy(Finalized(0), 0, 1)));
 }
 
 TEST(StockChoices, LegacyCallersKeepTheLegacyOneWithinNoise) {

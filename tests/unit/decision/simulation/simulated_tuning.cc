@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "proto/model/tuning/ranking.h"
 #include "server/decision/contests.h"
-#include "server/decision/ranking.h"
 
 namespace convtune::decision {
 

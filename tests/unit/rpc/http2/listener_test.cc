@@ -10,7 +10,7 @@
 #include <future>
 #include <string>
 
-#include "server/logging/log.h"
+#include "proto/monitoring/log.h"
 #include "tests/unit/rpc/temp_dir.h"
 
 namespace convtune::rpc::http2 {

@@ -1,4 +1,4 @@
-#include "server/metrics/metrics_server.h"
+#include "proto/monitoring/metrics_server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace convtune::metrics {
+namespace convtune {
 namespace {
 
 bool IsAddress(int family, const std::string& text) {
@@ -32,4 +32,4 @@ absl::Status ValidateMetricsAddress(const std::string& text) {
   return absl::OkStatus();
 }
 
-}  // namespace convtune::metrics
+}  // namespace convtune

@@ -1,4 +1,4 @@
-#include "server/metrics/metrics_server.h"
+#include "proto/monitoring/metrics_server.h"
 
 #include <exception>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "prometheus/exposer.h"
 #include "prometheus/metric_family.h"
 
-namespace convtune::metrics {
+namespace convtune {
 namespace {
 
 class Families final : public prometheus::Collectable {
@@ -59,4 +59,4 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(const std::
   }
 }
 
-}  // namespace convtune::metrics
+}  // namespace convtune

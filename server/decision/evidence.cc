@@ -1,73 +1,13 @@
-#include "server/decision/ranking.h"
+#include "server/decision/evidence.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/model/tuning/ranking.h"
 
 namespace convtune::decision {
 namespace {
-
-// Fewer samples than a 99% interval of a median takes tell little: of one or two
-// nothing is taken for known, and from three on what they say must be far from
-// what noise does on any GPU that was simulated.
-constexpr int kSamplesOfInterval = 8;
-constexpr int kFewestSamples = 3;
-constexpr double kFewSamplesFactor = 1.25;
-
-bool FasterMedian(const Candidate* a, const Candidate* b) {
-  return std::tie(a->median_us, a->high_us) < std::tie(b->median_us, b->high_us);
-}
-
-// The least that the stock choice may take, for replacing it.
-double StockAtBest(const Candidate& stock, const Candidate& fastest) {
-  const int samples = std::min(stock.sample_count, fastest.sample_count);
-  if (samples == 0 || samples >= kSamplesOfInterval) return stock.low_us;
-  return samples < kFewestSamples ? 0 : stock.low_us / kFewSamplesFactor;
-}
-
-int StatusClass(const Candidate& candidate) {
-  if (candidate.timed()) return 0;
-  if (candidate.usable()) return 1;
-  return 2;
-}
-
-// The shortest host time that is known of the candidates; 0 if none is.
-template <typename Iterator>
-double LeastHostTime(Iterator begin, Iterator end) {
-  double least = 0;
-  for (auto c = begin; c != end; ++c) {
-    const double host_us = (*c)->host_us;
-    if (host_us > 0 && (least == 0 || host_us < least)) least = host_us;
-  }
-  return least;
-}
-
-// Order of candidates that are tied, the cheapest of which takes the host
-// `least_host_us`. All are compared with that one, and not each with each, so
-// that the order is transitive though small differences do not count.
-auto TiedBefore(double least_host_us) {
-  return [least_host_us](const Candidate* a, const Candidate* b) {
-    const bool a_is_dear = IsCheaperToLaunch(least_host_us, a->host_us);
-    const bool b_is_dear = IsCheaperToLaunch(least_host_us, b->host_us);
-    return a_is_dear != b_is_dear ? b_is_dear : TieBefore(*a, *b);
-  };
-}
-
-// Orders `timed`, which is not empty, class of ties by class of ties.
-void OrderTimed(std::vector<const Candidate*>* timed) {
-  std::sort(timed->begin(), timed->end(), FasterMedian);
-  auto begin = timed->begin();
-  while (begin != timed->end()) {
-    const double bound = (*begin)->high_us;
-    // Stable, so that what is not tied keeps its order by median.
-    const auto end = std::stable_partition(
-        begin, timed->end(), [bound](const Candidate* c) { return c->low_us <= bound; });
-    std::sort(begin, end, TiedBefore(LeastHostTime(begin, end)));
-    begin = end;
-  }
-}
 
 int Count(const Tuning& tuning, CandidateStatus status) {
   return static_cast<int>(
@@ -111,6 +51,23 @@ bool StockFailed(const std::vector<Candidate>& candidates, Api api) {
   });
 }
 
+// Adds the reason kStockFailed if the first candidate that an API's heuristic lists failed
+// or is quarantined. The stock choice is then not the one that programs run, and the
+// tuning is not MEASURED.
+void NoteFailedStock(Tuning* tuning) {
+  if (tuning->has(IncompleteReason::kStockFailed) || tuning->evidence == Evidence::kObserved) {
+    return;
+  }
+  for (const Api api : {Api::kGraph, Api::kLegacy}) {
+    if (!StockFailed(tuning->candidates, api)) continue;
+    AddReason(IncompleteReason::kStockFailed,
+              absl::StrCat("what cuDNN's heuristic lists first for the ", std::string(Name(api)),
+                           " API failed: others are compared with its next"),
+              tuning);
+    tuning->evidence = std::min(tuning->evidence, Evidence::kIncomplete);
+  }
+}
+
 void NoteDoubt(const Doubt& doubt, Tuning* tuning) {
   if (doubt.candidates == 0) return;
   if (doubt.none_is_right) {
@@ -131,72 +88,6 @@ void NoteDoubt(const Doubt& doubt, Tuning* tuning) {
 }
 
 }  // namespace
-
-bool TieBefore(const Candidate& a, const Candidate& b) {
-  if (a.workspace_bytes != b.workspace_bytes) return a.workspace_bytes < b.workspace_bytes;
-  if (a.deterministic() != b.deterministic()) return a.deterministic();
-  return ToText(a.id) < ToText(b.id);
-}
-
-bool HeuristicBefore(const Candidate& a, const Candidate& b) {
-  if (IsListedBefore(a, b) || IsListedBefore(b, a)) return IsListedBefore(a, b);
-  return ToText(a.id) < ToText(b.id);
-}
-
-const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock) {
-  const Candidate* fastest = nullptr;
-  for (const Candidate* c : eligible) {
-    if (c->timed() && (fastest == nullptr || FasterMedian(c, fastest))) fastest = c;
-  }
-  const Candidate* best = nullptr;
-  if (fastest == nullptr) {
-    for (const Candidate* c : eligible) {
-      if (best == nullptr || HeuristicBefore(*c, *best)) best = c;
-    }
-    return best;
-  }
-  const bool has_stock = stock != nullptr && stock->timed() &&
-                         std::find(eligible.begin(), eligible.end(), stock) != eligible.end();
-  const double stock_us = has_stock ? StockAtBest(*stock, *fastest) : 0;
-  if (has_stock && stock_us <= fastest->high_us) return stock;
-  std::vector<const Candidate*> tied;
-  for (const Candidate* c : eligible) {
-    if (!c->timed() || c->low_us > fastest->high_us) continue;
-    // Tied with the fastest, and known to be faster than the stock choice.
-    if (has_stock && c->high_us >= stock_us && c != fastest) continue;
-    tied.push_back(c);
-  }
-  return *std::min_element(tied.begin(), tied.end(),
-                           TiedBefore(LeastHostTime(tied.begin(), tied.end())));
-}
-
-void RankCandidates(std::vector<Candidate>* candidates) {
-  std::vector<const Candidate*> timed, finalized, rest;
-  for (const Candidate& c : *candidates) {
-    const int status_class = StatusClass(c);
-    (status_class == 0 ? timed : status_class == 1 ? finalized : rest).push_back(&c);
-  }
-  const auto by_heuristic = [](const Candidate* a, const Candidate* b) {
-    return HeuristicBefore(*a, *b);
-  };
-  OrderTimed(&timed);
-  std::sort(finalized.begin(), finalized.end(), by_heuristic);
-  std::sort(rest.begin(), rest.end(), by_heuristic);
-  std::vector<const Candidate*> order = std::move(timed);
-  order.insert(order.end(), finalized.begin(), finalized.end());
-  const std::optional<size_t> stock = StockIndex(*candidates);
-  const Candidate* winner = PickWinner(order, stock ? &(*candidates)[*stock] : nullptr);
-  if (const auto it = std::find(order.begin(), order.end(), winner); it != order.end()) {
-    std::rotate(order.begin(), it, it + 1);
-  }
-  order.insert(order.end(), rest.begin(), rest.end());
-  std::vector<Candidate> ranked;
-  ranked.reserve(order.size());
-  for (const Candidate* c : order) {
-    ranked.push_back(std::move((*candidates)[static_cast<size_t>(c - candidates->data())]));
-  }
-  *candidates = std::move(ranked);
-}
 
 void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
   for (Candidate& candidate : tuning->candidates) RoundToRecord(&candidate);
@@ -260,20 +151,6 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
   NoteFailedStock(tuning);
 }
 
-void NoteFailedStock(Tuning* tuning) {
-  if (tuning->has(IncompleteReason::kStockFailed) || tuning->evidence == Evidence::kObserved) {
-    return;
-  }
-  for (const Api api : {Api::kGraph, Api::kLegacy}) {
-    if (!StockFailed(tuning->candidates, api)) continue;
-    AddReason(IncompleteReason::kStockFailed,
-              absl::StrCat("what cuDNN's heuristic lists first for the ", std::string(Name(api)),
-                           " API failed: others are compared with its next"),
-              tuning);
-    tuning->evidence = std::min(tuning->evidence, Evidence::kIncomplete);
-  }
-}
-
 bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete_reasons,
                      const std::vector<Candidate>& candidates) {
   const Api api = ApiOf(candidate.id);
@@ -285,6 +162,7 @@ bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete_reasons,
 }
 
 void NoteQuarantined(Tuning* tuning) {
+  RankCandidates(&tuning->candidates);
   const bool any = std::any_of(tuning->candidates.begin(), tuning->candidates.end(),
                                [](const Candidate& c) { return c.usable(); });
   if (!any && tuning->evidence > Evidence::kIncomplete) {

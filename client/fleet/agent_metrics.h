@@ -5,9 +5,9 @@
 #include <functional>
 
 #include "absl/time/time.h"
-#include "server/metrics/metrics_server.h"
+#include "proto/monitoring/metrics_server.h"
 
-namespace convtune::metrics {
+namespace convtune::fleet {
 
 // One moment of an agent. Value type.
 struct AgentMetrics {
@@ -29,4 +29,4 @@ struct AgentMetrics {
 // `read` is called for each scrape, on the server's threads.
 MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read);
 
-}  // namespace convtune::metrics
+}  // namespace convtune::fleet

@@ -1,7 +1,4 @@
 // A MetricsServer serves metrics to Prometheus.
-//
-// This folder turns counters into Prometheus's text. It may include tuner, rpc,
-// db and proto, and is the only one that includes prometheus-cpp.
 #pragma once
 
 #include <functional>
@@ -15,7 +12,7 @@ namespace prometheus {
 struct MetricFamily;
 }  // namespace prometheus
 
-namespace convtune::metrics {
+namespace convtune {
 
 // False where prometheus-cpp was not there when this was built.
 bool MetricsBuilt();
@@ -42,4 +39,4 @@ class MetricsServer {
   virtual std::string url() const = 0;
 };
 
-}  // namespace convtune::metrics
+}  // namespace convtune

@@ -9,7 +9,7 @@
 #include "prometheus/metric_family.h"
 #include "proto/base/histogram.h"
 
-namespace convtune::metrics {
+namespace convtune {
 
 // Not thread-safe.
 class FamilyBuilder {
@@ -75,4 +75,4 @@ class FamilyBuilder {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-}  // namespace convtune::metrics
+}  // namespace convtune

@@ -1,11 +1,18 @@
-// Functions that write a line to this process's log, which logging.h sets up: the only
-// way in which our code logs. Thread-safe.
+// Functions that set up the log of convtuned and of convtune-fleet's agent, one line for each
+// event on standard error, and that write to it: the only way in which our code logs.
+// Thread-safe, but for Init.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <string_view>
 
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
+
+namespace spdlog {
+class formatter;
+}
 
 namespace convtune::log {
 
@@ -44,5 +51,20 @@ template <typename... Values>
 void Error(std::string_view format, const Values&... values) {
   Write(Level::kError, format, values...);
 }
+
+// The id of the request that the calling thread works for; empty: none.
+using RequestId = std::string_view (*)();
+
+// Lines of text ("2026-01-31T12:00:00.123Z info message request_id=...") or
+// JSON objects (ts, level, message, and request_id where there is one). Control
+// characters are escaped in both, so that an event is always one line, and JSON
+// is always valid UTF-8.
+std::unique_ptr<spdlog::formatter> NewFormatter(bool json, RequestId request_id);
+
+// Replaces spdlog's default logger. `level` is "debug", "info", "warn" or
+// "error". Call it before other threads log. Without `request_id` no line has one.
+void Init(bool json, const std::string& level, RequestId request_id = nullptr);
+// From now on.
+void SetLevel(const std::string& level);
 
 }  // namespace convtune::log

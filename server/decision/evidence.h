@@ -1,38 +1,13 @@
-// Decisions about candidates: order, winner, evidence. Pure functions of
-// samples, so that they are tested without a GPU.
+// Says how far a tuning can be trusted: its evidence, and why it is incomplete. Pure functions.
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "proto/model/tuning/tuning.h"
 #include "server/decision/correctness.h"
 
 namespace convtune::decision {
-
-// Order of two candidates that are equally fast and cost the host the same to
-// launch: smaller workspace, then deterministic, then the text form. Strict and
-// total for distinct ids.
-bool TieBefore(const Candidate& a, const Candidate& b);
-
-// Order of two candidates that were finalised and not timed: IsListedBefore, then the text
-// form. Strict and total for distinct ids.
-bool HeuristicBefore(const Candidate& a, const Candidate& b);
-
-// The best of `eligible`, all of which are usable(); nullptr if there is none. Timed
-// ones come before finalised ones. Those whose interval overlaps that of the
-// lowest median are tied with it. Of these, the ones that are clearly dearer to
-// launch than the cheapest one (IsCheaperToLaunch) come behind the others, and
-// the first by TieBefore wins.
-// `stock` (may be nullptr) wins, if it is among `eligible` and timed, unless
-// its interval is wholly above that of the fastest; then only what is wholly
-// below the stock choice's can win, so that nothing replaces it within noise.
-const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock);
-
-// Orders: the winner without constraints, then timed ones by median with ties
-// as in PickWinner, then finalised ones by heuristic rank, then the rest.
-void RankCandidates(std::vector<Candidate>* candidates);
 
 // Circumstances of a tuning beyond its candidates' outcomes.
 struct TuningCircumstances {
@@ -57,20 +32,15 @@ inline bool IsIncompleteForMemoryOnly(Evidence evidence, uint32_t incomplete_rea
          incomplete_reasons == ReasonBit(IncompleteReason::kMemory);
 }
 
-// Adds the reason kStockFailed if the first candidate that an API's heuristic lists failed
-// or is quarantined. The stock choice is then not the one that programs run, and the
-// tuning is not MEASURED.
-void NoteFailedStock(Tuning* tuning);
-
 // True for a stock choice whose result could not be judged. It stays an answer,
 // as programs run it anyway, but is no better than cuDNN's heuristic, and is not
 // published. `incomplete_reasons` and `candidates` are the tuning's.
 bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete_reasons,
                      const std::vector<Candidate>& candidates);
 
-// To be called after candidates were quarantined. Where nothing that ran is left, the tuning
-// is incomplete, so that any with a result takes its place. See NoteFailedStock
-// besides.
+// To be called after candidates were quarantined: ranks them anew. Where nothing that ran is
+// left, the tuning is incomplete, so that any with a result takes its place. Where a stock choice
+// is lost, it is not MEASURED.
 void NoteQuarantined(Tuning* tuning);
 
 // True if both were timed in part, `stored` has timed nothing of the APIs that

@@ -1,18 +1,17 @@
-#include "server/logging/logging.h"
+#include "proto/monitoring/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "proto/model/text.h"
 
-namespace convtune::logging {
+namespace convtune::log {
 namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
@@ -71,23 +70,43 @@ class LogFormatter final : public spdlog::formatter {
   const RequestId request_id_;
 };
 
+spdlog::level::level_enum ToSpdlog(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarn:
+      return spdlog::level::warn;
+    case Level::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
 }  // namespace
 
-std::unique_ptr<spdlog::formatter> NewLogFormatter(bool json, RequestId request_id) {
+bool IsOn(Level level) { return spdlog::should_log(ToSpdlog(level)); }
+
+void Write(Level level, std::string_view message) {
+  spdlog::log(ToSpdlog(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+std::unique_ptr<spdlog::formatter> NewFormatter(bool json, RequestId request_id) {
   return std::make_unique<LogFormatter>(json, request_id);
 }
 
-void InitLogging(bool json, const std::string& level, RequestId request_id) {
+void Init(bool json, const std::string& level, RequestId request_id) {
   auto logger = std::make_shared<spdlog::logger>("convtune",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_formatter(NewLogFormatter(json, request_id));
+  logger->set_formatter(NewFormatter(json, request_id));
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
 }
 
-void SetLogLevel(const std::string& level) {
+void SetLevel(const std::string& level) {
   spdlog::default_logger()->set_level(spdlog::level::from_str(level));
 }
 
-}  // namespace convtune::logging
+}  // namespace convtune::log

@@ -1,12 +1,12 @@
-#include "server/metrics/agent_metrics.h"
+#include "client/fleet/agent_metrics.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "server/metrics/family_builder.h"
+#include "proto/monitoring/family_builder.h"
 
-namespace convtune::metrics {
+namespace convtune::fleet {
 MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read) {
   return [read = std::move(read)] {
     const AgentMetrics m = read();
@@ -45,4 +45,4 @@ MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read) {
   };
 }
 
-}  // namespace convtune::metrics
+}  // namespace convtune::fleet

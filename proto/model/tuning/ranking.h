@@ -1,0 +1,55 @@
+// The order of candidates, and the winner of a tuning. Pure functions.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/model/tuning/ban.h"
+#include "proto/model/tuning/tuning.h"
+
+namespace convtune {
+
+// Order of two candidates that are equally fast and cost the host the same to launch: smaller
+// workspace, then deterministic, then the text form. Strict and total for distinct ids.
+bool TieBefore(const Candidate& a, const Candidate& b);
+
+// Order of two candidates that were finalised and not timed: IsListedBefore, then the text
+// form. Strict and total for distinct ids.
+bool HeuristicBefore(const Candidate& a, const Candidate& b);
+
+// The best of `eligible`, all of which are usable(); nullptr if there is none. Timed ones come
+// before finalised ones. Those whose interval overlaps that of the lowest median are tied with it.
+// Of these, the ones that are clearly dearer to launch than the cheapest one (IsCheaperToLaunch)
+// come behind the others, and the first by TieBefore wins.
+// `stock` (may be nullptr) wins, if it is among `eligible` and timed, unless its interval is wholly
+// above that of the fastest; then only what is wholly below the stock choice's can win, so that
+// nothing replaces it within noise.
+const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock);
+
+// The same, out of those of `eligible` that are `allowed`.
+template <typename Allowed>
+const Candidate* PickWinnerIf(const std::vector<const Candidate*>& eligible, const Candidate* stock,
+                              Allowed allowed) {
+  std::vector<const Candidate*> chosen;
+  std::copy_if(eligible.begin(), eligible.end(), std::back_inserter(chosen), allowed);
+  return PickWinner(chosen, stock);
+}
+
+// Orders: the winner without constraints, then timed ones by median with ties
+// as in PickWinner, then finalised ones by heuristic rank, then the rest.
+void RankCandidates(std::vector<Candidate>* candidates);
+
+// The winner without constraints among the candidates that are usable() and `allowed`.
+const Candidate* PickAllowed(const Tuning& tuning,
+                             const std::function<bool(const Candidate&)>& allowed);
+
+// Adds a tuning that lists a candidate which a ban fits: how its answer without constraints
+// changes from one set of bans to another. At most `max_changes` are kept. `pin` may be nullptr;
+// an expired one is ignored.
+void AddBanEffect(const Tuning& tuning, const Pin* pin, const Bans& before, const Bans& after,
+                  absl::Time now, size_t max_changes, BanEffects* effects);
+
+}  // namespace convtune

@@ -206,7 +206,9 @@ absl::Status Bans::CheckIsNew(const Ban& ban, size_t most) const {
           Concat("ban: ", known->NameAndReason(), " has the same rule"));
     }
   }
-  if (bans_.size() < most) return absl::OkStatus();
+  const int64_t shipped = std::count_if(bans_.begin(), bans_.end(),
+                                        [](const Shared& known) { return known->shipped(); });
+  if (bans_.size() - shipped < most) return absl::OkStatus();
   return absl::ResourceExhaustedError(Concat("ban: there are ", most, " already"));
 }
 

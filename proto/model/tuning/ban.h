@@ -101,7 +101,8 @@ class Bans {
   // These and `added`.
   Bans With(const std::vector<Ban>& added) const;
   Bans With(const Ban& added) const { return With(std::vector<Ban>{added}); }
-  // ALREADY_EXISTS if one of them has the ban's rule; RESOURCE_EXHAUSTED if there are `most`.
+  // ALREADY_EXISTS if one of them has the ban's rule; RESOURCE_EXHAUSTED if there are `most`
+  // beside those that came with convtune.
   absl::Status CheckIsNew(const Ban& ban, size_t most) const;
 
   bool empty() const { return bans_.empty(); }

@@ -260,6 +260,7 @@ TEST(BansTest, OneOfEachRuleAndSoManyAtMost) {
   EXPECT_EQ(bans.CheckIsNew(same, 10).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(bans.CheckIsNew(BanOf("eng3"), 2).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(bans.CheckIsNew(BanOf("eng3"), 3).ok());
+  EXPECT_TRUE(bans.With(ShippedBans()).CheckIsNew(BanOf("eng3"), 3).ok());
 }
 
 TEST(BansTest, AnExpiryIsASecondAway) {

@@ -69,10 +69,10 @@ absl::Status DeliverAll(db::postgres::Connection& postgres, db::fleet::FleetName
   const auto is_refusal = [](const absl::Status& status) {
     return absl::IsInvalidArgument(status) || absl::IsInternal(status);
   };
-  const absl::Status all = db::fleet::Deliver(postgres, names, node_id, deliveries).status();
+  absl::Status all = db::fleet::Deliver(postgres, names, node_id, deliveries).status();
   if (!is_refusal(all)) return all;
   for (const db::fleet::FleetDelivery& delivery : deliveries) {
-    const absl::Status one = db::fleet::Deliver(postgres, names, node_id, {delivery}).status();
+    absl::Status one = db::fleet::Deliver(postgres, names, node_id, {delivery}).status();
     if (!one.ok() && !is_refusal(one)) return one;
     if (!one.ok()) {
       log::Warn("not delivered: $0: $1", delivery.tuning.key.problem_text,
@@ -333,7 +333,7 @@ absl::Status Agent::Heartbeat() {
       heartbeat.devices.push_back({device, place.environment, place.driver_version});
     }
   }
-  const absl::Status written = db::fleet::WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
+  absl::Status written = db::fleet::WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
   if (absl::IsAborted(written)) postgres_.reset();  // the node registers again
   return written;
 }
@@ -515,7 +515,7 @@ absl::Status Agent::Follow() {
   int64_t deferred = 0;
   RETURN_IF_ERROR(db::fleet::ReadReleaseChanges(
       *postgres_, *names_, environments, from, target->number, kPage,
-      [&](std::vector<db::fleet::ReleasedTuning> page) -> absl::Status {
+      [&](const std::vector<db::fleet::ReleasedTuning>& page) -> absl::Status {
         ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
         deferred += waiting;
         return absl::OkStatus();
@@ -677,8 +677,9 @@ absl::Status Agent::FollowBans() {
   heartbeat_.unapplied_bans = 0;
   heartbeat_.ban_error.clear();
   const auto count_unapplied = [this](const Ban& ban, const std::string& why) {
-    if (heartbeat_.unapplied_bans++ == 0)
+    if (heartbeat_.unapplied_bans++ == 0) {
       heartbeat_.ban_error = absl::StrCat(ban.Name(), ": ", why);
+    }
   };
   for (const db::fleet::FleetBan& one : bans) {
     if (options_.stop()) return status;
@@ -829,8 +830,9 @@ void Agent::GiveTasksBack() {
 
 absl::Status Agent::Upkeep() {
   std::string here;
-  for (const auto& [text, place] : places_)
+  for (const auto& [text, place] : places_) {
     absl::StrAppend(&here, text, " ", place.driver_version, "\n");
+  }
   const bool changed = here != verified_;
   if (!changed && absl::Now() < next_upkeep_) return absl::OkStatus();
   if (options_.verify_upgrades) RETURN_IF_ERROR(VerifyUpgrades());

@@ -106,8 +106,9 @@ class FleetBanCommand final : public FleetCommand {
       v1::Ban ban = ToProto(one.ban);
       documents.push_back(cli::output::JsonMerged(cli::output::JsonMessage(ban),
                                                   cli::output::JsonObject({{"login", one.login}})));
-      if (one.login != ban.author())
+      if (one.login != ban.author()) {
         absl::StrAppend(ban.mutable_author(), " (login ", one.login, ")");
+      }
       bans.push_back(std::move(ban));
     }
     if (as_errata_) return cli::app::Worse(code, cli::commands::ban::PrintErrata(context, bans));

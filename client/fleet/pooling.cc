@@ -227,8 +227,9 @@ db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>&
   }
   RankCandidates(&pooled.tuning.candidates);
   std::vector<report::GroupTuning> group;
-  for (const db::fleet::NodeEvidence& each : evidence)
+  for (const db::fleet::NodeEvidence& each : evidence) {
     group.push_back({each.provenance_id, &each.tuning});
+  }
   pooled.report_rows = report::PackGroup(group, evidence.front().environment);
   return pooled;
 }

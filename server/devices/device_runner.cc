@@ -118,8 +118,9 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
 DeviceRunner::~DeviceRunner() { Join(); }
 
 void DeviceRunner::Join() {
-  if (options_.gpu_health != nullptr)
+  if (options_.gpu_health != nullptr) {
     options_.gpu_health->SetInterrupt(options_.device.name, nullptr);
+  }
   if (thread_.joinable()) thread_.join();
 }
 
@@ -448,8 +449,9 @@ void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
       break;
     }
   }
-  if (available_)
+  if (available_) {
     SetState(client_ != nullptr ? supervisor::DeviceState::kReady : supervisor::DeviceState::kIdle);
+  }
   idle_since_ = absl::Now();
 }
 

@@ -10,6 +10,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/base/status_macros.h"
+#include "proto/monitoring/log.h"
 #include "server/convtuned/child_output.h"
 
 namespace convtune::convtuned {

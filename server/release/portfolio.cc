@@ -58,8 +58,9 @@ Portfolio ChoosePortfolio(const lookup::IndexedTuning& indexed) {
     // left to it.
     const auto offer = [&](const Candidate* c, uint32_t role) {
       if (c != nullptr &&
-          decision::IsUnjudgedStock(*c, tuning.incomplete_reasons, tuning.candidates))
+          decision::IsUnjudgedStock(*c, tuning.incomplete_reasons, tuning.candidates)) {
         return;
+      }
       AddRole(c, role, &portfolio.choices);
     };
     offer(PickWinner(eligible, stock), kRoleBest);

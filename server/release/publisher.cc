@@ -139,8 +139,9 @@ bool Publisher::Prepare() {
   status_.set_error(std::string(status.message()));
   changed_.SignalAll();
   // UNAVAILABLE: the daemon stops.
-  if (!ready_ && !absl::IsUnavailable(status))
+  if (!ready_ && !absl::IsUnavailable(status)) {
     log::Error("nothing is published: $0", status.ToString());
+  }
   return ready_;
 }
 

@@ -90,8 +90,9 @@ absl::Status TunerImpl::AddEnvironment(const supervisor::DeviceSpec& device) {
 }
 
 absl::Status TunerImpl::Start() {
-  for (const supervisor::DeviceSpec& device : options_.devices)
+  for (const supervisor::DeviceSpec& device : options_.devices) {
     RETURN_IF_ERROR(AddEnvironment(device));
+  }
   RETURN_IF_ERROR(committer_.Load(options_.shipped_bans));
   RETURN_IF_ERROR(loader_.Start(kStartWait));
   RETURN_IF_ERROR(ReadStoredEnvironments());
@@ -278,8 +279,9 @@ db::TuningSource TunerImpl::OfThoseThatHold(const db::TuningSource& next, int64_
     while (true) {
       if (draining_) return absl::UnavailableError(kDraining);
       ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
-      if (!record || decision::WhyOutdated(record->tuning, index_.libraries()).empty())
+      if (!record || decision::WhyOutdated(record->tuning, index_.libraries()).empty()) {
         return record;
+      }
       ++*outdated;
     }
   };

@@ -74,7 +74,7 @@ std::string LibraryFolderBelow(const std::string& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(folder) / "lib", error)) {
     const fs::path packages = entry.path() / "site-packages";
     if (fs::is_directory(packages, error)) {
-      const std::string found = LibraryFolderBelow(packages);
+      std::string found = LibraryFolderBelow(packages);
       if (!found.empty()) return found;
     }
   }

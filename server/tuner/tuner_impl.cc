@@ -576,7 +576,9 @@ bool TunerImpl::TuneIdle(const TuningKey& key, std::function<void(const absl::St
   tuning_options.wait_idle = options_.publish.wanted_wait_idle;
   jobs::WorkSpec spec{*std::move(problem), key, jobs::WorkKind::kTune, tuning_options};
   jobs::Subscriber subscriber;
-  subscriber.done = [done](const jobs::WorkResult& result) { done(result.status); };
+  subscriber.done = [done = std::move(done)](const jobs::WorkResult& result) {
+    done(result.status);
+  };
   current->second.queue->Submit(std::move(spec), jobs::Priority::kIdle, std::move(subscriber),
                                 [] { return true; });
   return true;

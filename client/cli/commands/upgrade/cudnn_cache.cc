@@ -176,7 +176,13 @@ std::string ExplainPip(const std::string& package, const std::string& version,
                         " has no pip: install python3-pip, or name another interpreter "
                         "with CONVTUNE_PYTHON");
   }
-  if (at != std::string::npos || absl::StrContains(output, "onnection")) {
+  const bool unreachable = absl::StrContains(output, "onnection");
+  if (!absl::StartsWith(package, kCudnnPackage)) {
+    if (unreachable) return "PyPI cannot be reached: name a version of cuDNN, or its folder";
+    if (at != std::string::npos) {
+      return absl::StrCat("PyPI has no package ", package, " for this machine's Python");
+    }
+  } else if (unreachable || at != std::string::npos) {
     return absl::StrCat("PyPI cannot be reached, and no ", version, " is in ", folder,
                         ": name the folder of a cuDNN instead");
   }

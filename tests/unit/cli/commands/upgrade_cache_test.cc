@@ -258,6 +258,11 @@ TEST_F(CudnnCacheTest, APackageThatPipDoesNotGetIsSaidWhy) {
                 "versions: 1.13.0, 2.15.0)"),
             "--to: PyPI has no torch 2.99: it has 1.13.0 to 2.15.0");
   EXPECT_THAT(why("no such option: --report"), HasSubstr("pip is too old: it must be 22.2"));
+  EXPECT_EQ(why("ERROR: Could not find a version that satisfies the requirement troch==2.99 (from "
+                "versions: none)"),
+            "--to: PyPI has no package torch for this machine's Python");
+  EXPECT_EQ(why(kNoNetwork),
+            "--to: PyPI cannot be reached: name a version of cuDNN, or its folder");
 }
 
 TEST_F(CudnnCacheTest, TheIndexIsPipsForThePinAndForTheWheel) {

@@ -156,6 +156,20 @@ def test_a_certificate_that_ended_is_refused_at_start(daemons, tmp_path):
     assert f"--tls-cert: the certificate in {certificates.path('server.pem')} ended on {ended:%F %T}Z" in log
 
 
+def test_authorities_of_which_none_holds_now_are_refused_at_start(daemons, tmp_path):
+    certificates = Certificates(tmp_path)
+    ended = certificates.make("old", begins=-7200, ends=-3600)
+    flags = list(certificates.server_flags())
+    authorities = tmp_path / "authorities.pem"
+    flags[flags.index("--tls-client-ca") + 1] = authorities
+    authorities.write_bytes(certificates.path("old.pem").read_bytes())
+    _, log = refused_start(daemons("--devices", "none", *flags, listen="localhost:0"))
+    assert f"--tls-client-ca: no certificate in {authorities} holds now: the last ended on {ended:%F %T}Z" in log
+    authorities.write_bytes(certificates.path("old.pem").read_bytes() + certificates.path("ca.pem").read_bytes())
+    daemon = daemons("--devices", "none", "--listen", "localhost:0", *flags).start()
+    assert daemon.stop() == 0
+
+
 @pytest.mark.parametrize("name", ["server", "client"])
 def test_clients_are_told_of_a_certificate_that_ended(daemons, tmp_path, convtune, name):
     certificates = Certificates(tmp_path)

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/certificate_dates.h"
@@ -58,6 +59,24 @@ absl::Status MustBe(const char* flag, const std::string& path, const char* what)
   return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", path, " must be ", what));
 }
 
+// Of several authorities, one that holds now is enough.
+absl::Status CheckAuthorities(const std::string& path, const std::string& text) {
+  const std::unique_ptr<BIO, FreeBio> bio(
+      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  std::optional<std::string> fault;  // of the last one that was read
+  while (!fault || !fault->empty()) {
+    const std::unique_ptr<X509, FreeCertificate> authority(
+        PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, nullptr));
+    if (authority == nullptr) break;
+    fault = CertificateDateFault(authority.get());
+  }
+  ERR_clear_error();  // the file's end is one
+  if (!fault) return MustBe("tls-client-ca", path, "a PEM file with certificates");
+  if (fault->empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--tls-client-ca: no certificate in ", path, " holds now: the last ", *fault));
+}
+
 }  // namespace
 
 absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files) {
@@ -81,11 +100,7 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files) {
   if (!fits) {
     return MustBe("tls-key", files.key, absl::StrCat("the key of ", files.cert).c_str());
   }
-  const std::unique_ptr<X509, FreeCertificate> authority(
-      ReadPem(texts.client_ca, PEM_read_bio_X509));
-  if (authority == nullptr) {
-    return MustBe("tls-client-ca", files.client_ca, "a PEM file with certificates");
-  }
+  RETURN_IF_ERROR(CheckAuthorities(files.client_ca, texts.client_ca));
   return texts;
 }
 

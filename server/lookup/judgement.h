@@ -17,8 +17,8 @@ namespace convtune::lookup {
 // one.
 Evidence LeastEvidence(const jobs::Demand& demand, bool profile);
 
-// Why the answer that `tuning` gave is none for the caller; nullopt: it is one. `now` counts only
-// where the demand limits the age.
+// The reason why the caller's demand refuses an answer of `tuning`; nullopt: the demand accepts it.
+// `now` is read only where the demand limits the age.
 std::optional<MissReason> Judge(const Answer& answer, const KeptTuning& tuning,
                                 const jobs::Demand& demand, bool profile, absl::Time now);
 

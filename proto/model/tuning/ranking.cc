@@ -7,9 +7,9 @@
 namespace convtune {
 namespace {
 
-// Fewer samples than a 99% interval of a median takes tell little: of one or two
-// nothing is taken for known, and from three on what they say must be far from
-// what noise does on any GPU that was simulated.
+// A 99% interval of a median takes eight samples. With one or two samples, nothing replaces the
+// stock choice. With three to seven, a candidate replaces it only if it is faster by a factor that
+// no noise of a simulated GPU reached.
 constexpr int kSamplesOfInterval = 8;
 constexpr int kFewestSamples = 3;
 constexpr double kFewSamplesFactor = 1.25;

@@ -20,10 +20,11 @@ bool TieBefore(const Candidate& a, const Candidate& b);
 // form. Strict and total for distinct ids.
 bool HeuristicBefore(const Candidate& a, const Candidate& b);
 
-// The best of `eligible`, all of which are usable(); nullptr if there is none. Timed ones come
-// before finalised ones. Those whose interval overlaps that of the lowest median are tied with it.
-// Of these, the ones that are clearly dearer to launch than the cheapest one (IsCheaperToLaunch)
-// come behind the others, and the first by TieBefore wins.
+// Returns the candidate of `eligible` that an answer names first; nullptr if `eligible` is empty.
+// REQUIRES: all are usable(). A timed candidate comes before a finalised one. Candidates whose
+// interval overlaps the interval of the lowest median are tied. Tied candidates that are clearly
+// dearer to launch than the cheapest one (IsCheaperToLaunch) come behind the other tied ones. Of
+// what is left, the first by TieBefore wins.
 // `stock` (may be nullptr) wins, if it is among `eligible` and timed, unless its interval is wholly
 // above that of the fastest; then only what is wholly below the stock choice's can win, so that
 // nothing replaces it within noise.

@@ -201,7 +201,8 @@ absl::StatusOr<std::string> FindFile(const std::string& program) {
       absl::StrCat("--program: must be a program, or the folder of a venv, is ", program));
 }
 
-// The interpreter of a script, "#!/venv/bin/python"; empty if the file is none.
+// The interpreter that a script's first line names: "/venv/bin/python" of "#!/venv/bin/python".
+// Empty if the file is no script.
 std::string InterpreterOf(const std::string& file) {
   std::ifstream text(file, std::ios::binary);
   std::string line;

@@ -13,7 +13,7 @@ namespace convtune::cli::commands::doctor {
 // A library that cuDNN opens when it needs it.
 struct SubLibrary {
   std::string name;        // "libcudnn_engines_tensor_ir"
-  std::string path;        // of the file that the loader finds; empty: there is none
+  std::string path;        // the file that the loader finds; empty: it finds no file
   std::string version;     // of the cuDNN that the file is of; empty: not known
   bool in_folder = false;  // the program's own cuDNN has one in its folder
 };

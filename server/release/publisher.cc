@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "db/snapshot/datagram.h"
 #include "db/snapshot/snapshot.h"
 #include "google/protobuf/util/time_util.h"
@@ -25,6 +24,8 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
+// Between two looks at the time at which a pin ends.
+constexpr absl::Duration kLongestWait = absl::Minutes(1);
 constexpr absl::Duration kRetry = absl::Seconds(5);
 // A decision on a release waits this long for the index to be whole.
 constexpr absl::Duration kIndexTimeout = absl::Seconds(10);
@@ -68,7 +69,7 @@ absl::Status Publisher::Start() {
     missed_.Load(wanted);
     status_.set_folder(options_.publish.folder);
     work_.all = work_.publish = true;
-    due_ = absl::Now();
+    due_ = SteadyTime::Now();
   }
   if (const absl::Status made = MakeFolder(options_.publish.folder); !made.ok()) {
     // Writing the snapshot fails likewise, and says so.
@@ -96,7 +97,7 @@ absl::Status Publisher::Start() {
   return absl::OkStatus();
 }
 
-void Publisher::DueBy(absl::Time time) {
+void Publisher::DueBy(SteadyTime time) {
   if (time >= due_) return;
   due_ = time;
   changed_.SignalAll();
@@ -106,13 +107,13 @@ void Publisher::NoteChange(const TuningKey& key, bool override) {
   MutexLock lock(mutex_);
   dirty_.insert(key);
   if (override) work_.publish = true;
-  DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
+  DueBy(std::max(not_before_, SteadyTime::Now() + options_.publish.debounce));
 }
 
 void Publisher::NoteBans() {
   MutexLock lock(mutex_);
   work_.all = work_.publish = true;
-  DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
+  DueBy(std::max(not_before_, SteadyTime::Now() + options_.publish.debounce));
 }
 
 bool Publisher::Prepare() {
@@ -150,9 +151,10 @@ void Publisher::Run() {
   while (true) {
     {
       MutexLock lock(mutex_);
-      while (!stopping_ && absl::Now() < due_) {
-        // Far off, the wait is cut short: a condition variable takes no infinity.
-        const absl::Duration wait = std::min(due_ - absl::Now(), absl::Hours(1));
+      while (!stopping_ && SteadyTime::Now() < due_ && options_.clock->Now() < pin_expiry_) {
+        // A pin ends by the wall clock, which may be set meanwhile.
+        const absl::Duration wait =
+            std::min({due_ - SteadyTime::Now(), pin_expiry_ - options_.clock->Now(), kLongestWait});
         changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(wait));
       }
       if (stopping_) return;
@@ -180,10 +182,10 @@ void Publisher::Stop() {
 
 absl::Status Publisher::PassNow() {
   {
-    const absl::Time until = absl::Now() + kIndexTimeout;
+    const SteadyTime until = SteadyTime::Now() + kIndexTimeout;
     MutexLock lock(mutex_);
-    while (!ready_ && absl::Now() < until) {
-      changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(until - absl::Now()));
+    while (!ready_ && SteadyTime::Now() < until) {
+      changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(until - SteadyTime::Now()));
     }
     if (!ready_) {
       return absl::UnavailableError(status_.error().empty() ? "the database is still being read"
@@ -223,8 +225,11 @@ void Publisher::Pass() {
     std::swap(work, work_);
     work.keys.assign(dirty_.begin(), dirty_.end());
     dirty_.clear();
-    if (absl::Now() >= pin_expiry_) work.publish = true;
-    due_ = absl::InfiniteFuture();
+    if (options_.clock->Now() >= pin_expiry_) {
+      work.publish = true;
+      pin_expiry_ = absl::InfiniteFuture();  // a pass that fails is repeated after a pause
+    }
+    due_ = SteadyTime::InfiniteFuture();
   }
   absl::Status status = Reconcile(&work);
   SayNotPublished();
@@ -234,7 +239,6 @@ void Publisher::Pass() {
   if (work.publish) status.Update(Publish());
   KeepMissed();
   MutexLock lock(mutex_);
-  DueBy(pin_expiry_);
   if (status.ok()) {
     status_.clear_error();
     return;
@@ -246,7 +250,7 @@ void Publisher::Pass() {
   for (const TuningKey& key : work.keys) dirty_.insert(key);
   work_.all |= work.all;
   work_.publish |= work.publish;
-  DueBy(absl::Now() + kRetry);
+  DueBy(SteadyTime::Now() + kRetry);
 }
 
 void Publisher::SayNotPublished() {
@@ -258,7 +262,7 @@ void Publisher::SayNotPublished() {
 }
 
 absl::Status Publisher::Publish() {
-  const absl::Time start = absl::Now();
+  const SteadyTime start = SteadyTime::Now();
   SnapshotInput input;
   input.releases = &releases_;
   input.index = options_.index;
@@ -295,11 +299,10 @@ absl::Status Publisher::Publish() {
   status_.set_canary_permille(contents.served.canary_permille);
   status_.set_choice_count(contents.choice_count);
   status_.set_carried_count(static_cast<int64_t>(contents.carried.size()));
-  not_before_ = absl::Now() + (absl::Now() - start) / kMostOfTime;
+  not_before_ = SteadyTime::Now() + (SteadyTime::Now() - start) / kMostOfTime;
   pin_expiry_ = absl::InfiniteFuture();
   for (const Pin& pin : input.pins) {
-    if (!pin.expire_time) continue;
-    pin_expiry_ = std::min(pin_expiry_, absl::Now() + (*pin.expire_time - input.now));
+    if (pin.expire_time) pin_expiry_ = std::min(pin_expiry_, *pin.expire_time);
   }
   return absl::OkStatus();
 }
@@ -392,7 +395,7 @@ void Publisher::Receive(const void* data, size_t size) {
   MutexLock lock(mutex_);
   status_.set_misses(status_.misses() + miss.count);
   if (!is_wanted || !missed_.AddMisses(miss.key, miss.count, now)) return;
-  DueBy(absl::Now() + (options_.publish.tune_wanted ? kLookForIdle : kKeepAfter));
+  DueBy(SteadyTime::Now() + (options_.publish.tune_wanted ? kLookForIdle : kKeepAfter));
 }
 
 void Publisher::ReceiveTuning(ReportedTuning reported) {
@@ -448,12 +451,12 @@ void Publisher::KeepMissed() {
   log::Warn("wanted problems wait for the disk: $0", kept.ToString());
   MutexLock lock(mutex_);
   missed_.GiveBack(changes);
-  DueBy(absl::Now() + kKeepAfter);
+  DueBy(SteadyTime::Now() + kKeepAfter);
 }
 
 void Publisher::TuneMissed() {
   if (!options_.publish.tune_wanted) return;
-  const absl::Time now = absl::Now();
+  const SteadyTime now = SteadyTime::Now();
   std::vector<WantedProblem> wanted;
   std::set<std::string> busy;
   {
@@ -473,15 +476,15 @@ void Publisher::TuneMissed() {
     {
       MutexLock lock(mutex_);
       tuning_.insert(environment);
-      tried_until_[key] =
-          now + std::min(kLongestPause, kFirstPause * (1 << std::min(problem.attempts, 10)));
+      tried_until_.insert_or_assign(
+          key, now + std::min(kLongestPause, kFirstPause * (1 << std::min(problem.attempts, 10))));
     }
     const bool taken = options_.tune(key, [this, key](const absl::Status& status) {
       MutexLock lock(mutex_);
       tuning_.erase(key.environment_text);
       if (absl::IsCancelled(status)) tried_until_.erase(key);
       work_.tuned.emplace_back(key, status);
-      DueBy(absl::Now());
+      DueBy(SteadyTime::Now());
     });
     if (taken) continue;
     MutexLock lock(mutex_);
@@ -489,7 +492,7 @@ void Publisher::TuneMissed() {
     tried_until_.erase(key);
   }
   MutexLock lock(mutex_);
-  DueBy(absl::Now() + kLookForIdle);
+  DueBy(SteadyTime::Now() + kLookForIdle);
 }
 
 absl::StatusOr<std::vector<WantedProblem>> Publisher::ListWanted(const std::string& environment) {

@@ -113,7 +113,7 @@ class Publisher : public ReleaseManager {
   void Receive(const void* data, size_t size);
   void ReceiveTuning(ReportedTuning reported);
   // At the latest then there is a pass.
-  void DueBy(absl::Time time) REQUIRES(mutex_);
+  void DueBy(SteadyTime time) REQUIRES(mutex_);
 
   const Options options_;
   Releases releases_;
@@ -125,19 +125,19 @@ class Publisher : public ReleaseManager {
   // Of the last snapshot; nullopt before the first.
   std::optional<snapshot::SnapshotWriter::KeySet> carried_ GUARDED_BY(work_mutex_);
   bool said_not_published_ GUARDED_BY(work_mutex_) = false;
-  absl::Time said_published_ GUARDED_BY(work_mutex_) = absl::InfinitePast();
+  SteadyTime said_published_ GUARDED_BY(work_mutex_) = SteadyTime::InfinitePast();
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool ready_ GUARDED_BY(mutex_) = false;  // see Prepare
-  absl::Time due_ GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  absl::Time not_before_ GUARDED_BY(mutex_) = absl::InfinitePast();    // of the next write
-  absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of those in the file
+  SteadyTime due_ GUARDED_BY(mutex_) = SteadyTime::InfiniteFuture();
+  SteadyTime not_before_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();  // of the next write
+  absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();      // of those in the file
   std::set<TuningKey> dirty_ GUARDED_BY(mutex_);
   Work work_ GUARDED_BY(mutex_);  // but for keys
   MissedProblems missed_ GUARDED_BY(mutex_);
   std::set<std::string> tuning_ GUARDED_BY(mutex_);                 // environments
-  std::map<TuningKey, absl::Time> tried_until_ GUARDED_BY(mutex_);  // not again before
+  std::map<TuningKey, SteadyTime> tried_until_ GUARDED_BY(mutex_);  // not again before
   v1::Publication status_ GUARDED_BY(mutex_);
   std::thread thread_;
 };

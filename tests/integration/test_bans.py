@@ -1,9 +1,12 @@
 """Rules over candidates: from the command line to the database, the answers and the snapshot that programs are served."""
 
+import glob
 import json
+import time
 
 import pytest
 
+from harness import needs
 from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered
@@ -136,6 +139,37 @@ def test_what_programs_are_served_changes_with_a_ban_at_once(tuned, cli):
         wait_until(lambda: client.release.ListReleases().waiting_changes > 0, 30, "the way back")
 
 
+def served_engines(ct, daemon, problems):  # noqa: F811
+    """Those that programs are served, once no daemon answers; None for a problem without one."""
+    nobody = ct.Client(f"unix:{daemon.directory}/nobody", snapshot=str(daemon.state_dir / "snapshot"))
+    return {r.winner and engine(r.winner.text) for r in nobody.resolve(problems, timeout=0.3)}
+
+
+@pytest.mark.parametrize("seconds", (-3600, 3600, -30 * 86400, 30 * 86400))
+def test_a_ban_is_heeded_at_once_whatever_the_clock_is_set_to(ct, fake_daemon, cli, tmp_path, seconds):  # noqa: F811
+    """The wall clock is set while the daemon runs; the steady clock goes on."""
+    library = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None) or needs.missing("faketime", "faketime")
+    clock = tmp_path / "clock"
+    clock.write_text("+0")
+    daemon = fake_daemon(env={
+        "LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": clock, "FAKETIME_NO_CACHE": 1, "FAKETIME_DONT_FAKE_MONOTONIC": 1,
+    }).start()  # fmt: skip
+    with daemon.client() as client:
+        assert client.tune(*PROBLEMS).state == 3
+        wait_until(lambda: client.release.GetPublication().choice_count == len(PROBLEMS), 30, "all choices")
+        clock.write_text(f"{seconds:+d}")
+        best = engine(winner(daemon))
+        assert best in served_engines(ct, daemon, PROBLEMS)
+
+        def is_set():  # Abseil looks at the system's clock every few seconds
+            dry = client.tuning.CreateBan(ban={"candidate": "eng99", "author": "a", "reason": "r"}, dry_run=True)
+            return abs(dry.ban.create_time.seconds - time.time() - seconds) < 300
+
+        wait_until(is_set, 30, "the daemon's time")
+        cli(daemon).ok("ban", best, *REASON)
+        wait_until(lambda: best not in served_engines(ct, daemon, PROBLEMS), 30, "a snapshot without it")
+
+
 def test_a_pin_and_a_ban_of_one_candidate(tuned, cli):
     run = cli(tuned)
     best = winner(tuned)
@@ -219,14 +253,7 @@ def test_engines_that_are_known_to_be_wrong_are_no_answer(ct, fake_daemon, cli, 
             answer = client.get_one(problem).answer
             assert engine(answer.winner.text) != "eng5"
             assert answer.banned.ban == ("shipped/1" if problem in struck else "")
-    # What programs are served, once no daemon answers.
-    folder = daemon.state_dir / "snapshot"
-
-    def served_engines():
-        nobody = ct.Client(f"unix:{tmp_path}/nobody", snapshot=str(folder))
-        return {r.winner and engine(r.winner.text) for r in nobody.resolve(problems, timeout=0.3)}
-
-    wait_until(lambda: None not in served_engines() and "eng5" not in served_engines(), 30, "a snapshot without it")
+    wait_until(lambda: not served_engines(ct, daemon, problems) & {None, "eng5"}, 30, "a snapshot without it")
     listed = run.ok("ban", "list", "--json").json()["bans"]
     assert [ban["name"] for ban in listed] == [f"shipped/{i}" for i in range(1, 7)]
     assert int(listed[0]["tuningCount"]) == len(struck)

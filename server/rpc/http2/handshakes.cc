@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/monitoring/log.h"
 #include "server/rpc/http2/tls_stats.h"
@@ -76,10 +76,10 @@ std::pair<HandshakeFailure, const char*> FailureOf(const SSL* ssl) {
 
 bool HasTurn(const std::string& peer) {
   static Mutex mutex;
-  static absl::Time since = absl::InfinitePast();
+  static SteadyTime since = SteadyTime::InfinitePast();
   static auto* const logged = new std::set<std::string>;
   MutexLock lock(mutex);
-  if (const absl::Time now = absl::Now(); now - since >= kBetweenLines) {
+  if (const SteadyTime now = SteadyTime::Now(); now - since >= kBetweenLines) {
     since = now;
     logged->clear();
   }

@@ -95,7 +95,8 @@ class TuningStore {
 
   // Maintenance, while the store serves.
   virtual absl::StatusOr<StoreCheck> Check() = 0;
-  // `path` is absolute and must not exist. Returns the copy's bytes.
+  // `path` is absolute and must not exist. Returns the copy's bytes. DATA_LOSS: what is stored is
+  // damaged, and so not copied.
   virtual absl::StatusOr<int64_t> Backup(const std::string& path) = 0;
   virtual absl::StatusOr<StoreCompaction> Compact() = 0;
   // Bytes of the file and its write-ahead log.

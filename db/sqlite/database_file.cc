@@ -223,7 +223,9 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
   return file;
 }
 
-absl::Status CopyDatabaseFile(const Database& database, const std::string& path) {
+absl::Status CopyDatabaseFile(
+    const Database& database, const std::string& path,
+    const std::function<absl::Status(const std::string& partial)>& check) {
   if (FileSize(path).has_value()) return absl::AlreadyExistsError(Concat(path, ": exists already"));
   struct stat of_database {};
   if (stat(database.path().c_str(), &of_database) != 0) {
@@ -245,6 +247,7 @@ absl::Status CopyDatabaseFile(const Database& database, const std::string& path)
   statement.BindText(1, partial.path());
   RETURN_IF_ERROR(statement.Run());
   RETURN_IF_ERROR(SyncFile(partial.path()));
+  if (check) RETURN_IF_ERROR(check(partial.path()));
   RETURN_IF_ERROR(RenameNoReplace(partial.path(), path));
   partial.Keep();
   return SyncFolderOf(path);

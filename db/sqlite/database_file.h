@@ -51,8 +51,11 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
 
 // Writes a copy of the database as of the last commit, complete and synced or not
 // there, which those may read who may read the database. ALREADY_EXISTS: there is such
-// a file.
-absl::Status CopyDatabaseFile(const Database& database, const std::string& path);
+// a file. `check` reads the copy under the name that it has before it is whole; with an error of
+// `check` there is no copy.
+absl::Status CopyDatabaseFile(
+    const Database& database, const std::string& path,
+    const std::function<absl::Status(const std::string& partial)>& check = nullptr);
 
 // Records in a transaction of the caller whether the file was left in order.
 absl::Status SetCleanShutdown(Database& database, bool clean);

@@ -86,6 +86,16 @@ absl::Status CheckAll(sqlite::Database& database, StoreCheck* check) {
   return CheckRecords(database, check);
 }
 
+absl::Status CheckCopy(const std::string& path) {
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<sqlite::Database> copy,
+      sqlite::Database::Open({.path = path, .access = sqlite::Database::Access::kImmutable}));
+  ASSIGN_OR_RETURN(const StoreCheck check, CheckDatabase(*copy));
+  if (check.findings.empty()) return absl::OkStatus();
+  return absl::DataLossError(Concat("a copy of the database is not kept, for it is damaged (",
+                                    check.findings.size(), " findings): ", check.findings[0]));
+}
+
 }  // namespace
 
 absl::StatusOr<StoreCheck> CheckDatabase(sqlite::Database& database) {
@@ -109,7 +119,7 @@ absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::st
   if (access(folder.c_str(), X_OK) != 0) {
     return ViolationError({"path", Concat("must be in a folder that exists, is \"", path, "\"")});
   }
-  const absl::Status copied = sqlite::CopyDatabaseFile(database, path);
+  const absl::Status copied = sqlite::CopyDatabaseFile(database, path, &CheckCopy);
   if (absl::IsAlreadyExists(copied)) {
     return absl::AlreadyExistsError(Concat("path: must not exist, but \"", path, "\" does"));
   }

@@ -21,9 +21,10 @@ inline constexpr int kCandidatesThatKeepSamples = 3;
 // transaction.
 absl::StatusOr<StoreCheck> CheckDatabase(sqlite::Database& database);
 
-// Writes a copy of what is committed to `path`, complete and durable or not at
-// all. Returns its bytes. INVALID_ARGUMENT naming `path` if it is not absolute
-// or its folder does not exist; ALREADY_EXISTS if there is something.
+// Writes a copy of what is committed to `path`, complete, durable and read back as CheckDatabase
+// does, or not at all. Returns its bytes. DATA_LOSS: the copy, and with it the database, is
+// damaged. INVALID_ARGUMENT naming `path` if it is not absolute or its folder does not exist;
+// ALREADY_EXISTS if there is something.
 absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::string& path);
 
 // In a transaction of the caller: drops the samples that retention lets go of

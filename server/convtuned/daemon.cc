@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "db/layered_tunings.h"
+#include "db/store/backups.h"
 #include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/program_paths.h"
@@ -192,6 +193,14 @@ void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
   }
 }
 
+void LogBackup(const absl::StatusOr<std::string>& copy) {
+  if (copy.ok()) {
+    log::Info("backup: wrote $0", *copy);
+  } else {
+    log::Error("backup: $0", std::string(copy.status().message()));
+  }
+}
+
 // Until a signal comes, or a GPU where there was none: it is true then, and the
 // daemon is to start anew.
 absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::OutboxStore* outbox,
@@ -210,12 +219,15 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   options.releases = tuner->releases();
   options.bundle_keys = bundle_keys;
   for (const LeftOut& one : left_out) options.left_out.push_back(one.what);
+  db::store::Backups backups(
+      {store, clock, flags.backup_dir, flags.backup_every, flags.backup_keep, &LogBackup});
+  options.backups = &backups;
   options.metrics.built = MetricsBuilt();
   std::unique_ptr<MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
-    ASSIGN_OR_RETURN(metrics,
-                     MetricsServer::Create(flags.metrics_address,
-                                           metrics::DaemonFamilies({tuner, store, clock, gpus})));
+    ASSIGN_OR_RETURN(metrics, MetricsServer::Create(
+                                  flags.metrics_address,
+                                  metrics::DaemonFamilies({tuner, store, clock, gpus, &backups})));
     options.metrics.url = metrics->url();
     log::Info("metrics at $0", metrics->url());
   }

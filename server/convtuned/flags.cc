@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <istream>
 #include <memory>
 #include <optional>
@@ -175,6 +176,15 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("max-db-size", flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
+  add("backup-dir", flags->backup_dir,
+      "Folder of the database's copies; empty: backup in the state directory");
+  AddTime(app, "backup-every", &flags->backup_every,
+          "Time from one copy of the database to the next, such as 6h; without it copies are made "
+          "by `convtune db backup` alone")
+      ->default_str("");
+  add("backup-keep", flags->backup_keep,
+      "Copies to keep; a new one deletes the oldest of those that are named by their time")
+      ->check(CLI::Range(1, 10'000));
   WithEnvironment(app->add_flag("--allow-network-fs", flags->allow_network_fs,
                                 "Accept a state directory on a network file system"));
   WithEnvironment(
@@ -250,6 +260,9 @@ void Finish(const Texts& texts, Flags* flags) {
   if (texts.batch > 0) {
     flags->overrides.batches = {texts.batch};
   }
+  if (flags->backup_dir.empty()) flags->backup_dir = flags->state_dir + "/backup";
+  flags->backup_dir = std::filesystem::absolute(flags->backup_dir).lexically_normal().string();
+  if (flags->backup_dir.ends_with('/')) flags->backup_dir.pop_back();
   if (flags->listen.empty()) {
     flags->listen.push_back("unix:" + DefaultSocketPath());
   }

@@ -41,7 +41,10 @@ struct Flags {
   absl::Duration drain_timeout = absl::Seconds(10);
   bool allow_network_fs = false;
   bool no_errata = false;
-  int64_t max_db_bytes = 0;         // 0: no limit
+  int64_t max_db_bytes = 0;                            // 0: no limit
+  std::string backup_dir;                              // absolute
+  absl::Duration backup_every = absl::ZeroDuration();  // 0: on request alone
+  int backup_keep = 8;
   release::PublishOptions publish;  // but for its folder, which is in the state directory
   rpc::http2::ServerTlsFiles tls;
   std::vector<std::string> roles;  // as CertificateRoles::Parse takes them

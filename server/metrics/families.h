@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "db/store/backups.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/monitoring/metrics_server.h"
@@ -31,6 +32,7 @@ struct MetricsInput {
   std::vector<rpc::services::MethodStats> calls;
   std::optional<v1::Publication> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
+  db::store::Backups::Status backups;
   int64_t certificate_end = 0;  // in seconds since 1970; 0: nothing listens over TCP
   // By http2::HandshakeFailure.
   std::array<int64_t, rpc::http2::kHandshakeFailures.size()> failed_handshakes{};
@@ -39,10 +41,11 @@ struct MetricsInput {
 // What the daemon's metrics are read from: counters that the parts keep anyway. Nothing is
 // counted for a scrape alone, and no metric names a problem.
 struct MetricsSources {
-  tuner::Tuner* tuner = nullptr;  // these four outlive the server
+  tuner::Tuner* tuner = nullptr;  // these five outlive the server
   db::TuningStore* store = nullptr;
   const Clock* clock = nullptr;
   const devices::GpuHealth* gpus = nullptr;  // may be nullptr
+  const db::store::Backups* backups = nullptr;
 };
 MetricsServer::Collect DaemonFamilies(const MetricsSources& sources);
 

@@ -54,8 +54,9 @@ class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const Options& options)
       : tuning_(services::NewTuningService(options.tuner, options.left_out)),
-        maintenance_(services::NewMaintenanceService(
-            {options.tuner, options.store, options.clock, options.state_dir, options.metrics})),
+        maintenance_(
+            services::NewMaintenanceService({options.tuner, options.store, options.clock,
+                                             options.state_dir, options.metrics, options.backups})),
         releases_(options.releases != nullptr ? services::NewReleaseService(options.releases)
                                               : nullptr),
         bundles_(services::NewBundleService(

@@ -37,6 +37,7 @@ class Server {
     // bundle; empty: it need not be signed.
     std::vector<std::string> bundle_keys = {};
     services::MetricsInfo metrics = {};
+    db::store::Backups* backups = nullptr;   // outlives the server
     std::vector<std::string> left_out = {};  // devices that cannot be used, with the reason
     db::OutboxStore* outbox = nullptr;  // without it there is no FleetService; outlives the server
   };

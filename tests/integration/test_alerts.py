@@ -38,6 +38,7 @@ STATES = {
     # The first call that fails makes the series.
     "ConvtuneErrors": ({r"grpc_server_call_duration_seconds_count\{.*BatchGet.*grpc_status=\"INTERNAL\"": "_x9 1+0x30"}, 15),
     "ConvtuneCertificateEnds": ({"convtune_tls_certificate_end_timestamp_seconds": f"{14 * 86400 + 600}+0x30"}, 20),
+    "ConvtuneBackupOld": ({"convtune_backup_timestamp_seconds": "0+0x40", "convtune_backup_interval_seconds": "600+0x40"}, 40),
     "ConvtuneFleetOutOfReach": ({"convtune_fleet_connected": "1+0x9 0+0x40"}, 40),
     "ConvtuneFleetOutboxLags": ({"convtune_fleet_outbox_lag_seconds": "0+0x9 3601+60x30"}, 20),
     "ConvtuneFleetReleaseBehind": ({r"convtune_fleet_release\{.*gpu-node-7": "3+0x90"}, 80),
@@ -65,7 +66,7 @@ def labelled(series, labels):
 @pytest.fixture
 def series(watched, fleet, daemons, fake_daemon, tmp_path):  # noqa: F811
     """{series with its labels: value} of a node's daemon and agent, as Prometheus stores a scrape."""
-    daemon = fake_daemon("--metrics-address", "127.0.0.1:0", *tls_flags(tmp_path)).start()
+    daemon = fake_daemon("--metrics-address", "127.0.0.1:0", "--backup-every=6h", *tls_flags(tmp_path)).start()
     tune(daemon, *numbered_list(0, 2))
     with daemon.client() as client:
         client.get(*numbered_list(0, 2))

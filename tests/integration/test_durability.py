@@ -11,6 +11,7 @@ The last three land where they are meant to: a preloaded library raises the
 signal inside the system call.
 """
 
+import calendar
 import contextlib
 import os
 import pathlib
@@ -26,6 +27,7 @@ import pytest
 
 from harness.fakes import script
 from harness.problems import numbered
+from test_metrics import scrape
 
 SEED = 20240229
 PHASES = ["random", "commit", "publish", "checkpoint", "idle"]
@@ -236,3 +238,44 @@ def test_a_stopped_daemon_has_it_all(fake_daemon):
         assert not any(r.answer.fresh for r in after)
         assert client.info().worker_starts == 0
         assert os.listdir(daemon.state_dir)
+
+
+def test_a_backup_of_the_schedule_restores_what_was_acknowledged_before_it(fake_daemon, cli, tmp_path):
+    folder = tmp_path / "copies"
+    flags = (f"--backup-dir={folder}", "--backup-every=1s", "--backup-keep=3", "--metrics-address=127.0.0.1:0")
+    daemon = fake_daemon(*flags, env=script(measure_delay_ms=0)).start()
+    acknowledged, stopping = {}, threading.Event()
+
+    def tune():
+        with daemon.client() as client:
+            while not stopping.is_set():
+                text = numbered(len(acknowledged))
+                client.tune(text)
+                acknowledged[text] = time.time()
+
+    load = threading.Thread(target=tune)
+    load.start()
+    try:
+        seen = set()
+        while len(seen) < 6:
+            seen |= {p.name for p in folder.glob("*.db")} if folder.exists() else set()
+            assert len(list(folder.glob("*.db"))) <= 4  # the three, and a new one whose oldest is being deleted
+            time.sleep(0.05)
+    finally:
+        stopping.set()
+        load.join()
+    assert "convtune_backup_interval_seconds 1" in scrape(daemon)
+    findings = cli(daemon)("doctor", "--json").out
+    assert "the newest backup is of" in findings and f"one is due every 1s, in {folder}" in findings
+    daemon.kill()
+    newest = max(folder.glob("*.db"))
+    made = calendar.timegm(time.strptime(newest.name, "convtune-%Y%m%dT%H%M%SZ.db"))
+    before = [text for text, at in acknowledged.items() if at < made]
+    assert before
+    restored = fake_daemon(*flags)
+    restored.state_dir.mkdir(parents=True)
+    shutil.copy(newest, restored.state_dir / "convtune.db")
+    restored.start()
+    with restored.client() as client:
+        assert {r.WhichOneof("outcome") for r in client.get(*before)} == {"answer"}
+        assert client.maintenance.CheckDatabase().ok

@@ -1,6 +1,7 @@
 """The main job, end to end, with real cuDNN and the H200 profile."""
 
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -175,12 +176,18 @@ def test_environments_and_jobs(warm, cli):
 
 def test_database_commands(warm, cli, tmp_path):
     cli(warm).ok("db", "check")
-    copy = tmp_path / "copy.db"
-    cli(warm).ok("db", "backup", copy)
+    cli(warm).ok("db", "backup", "copy.db")
+    copy = warm.state_dir / "backup/copy.db"
     connection = sqlite3.connect(copy)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     connection.close()
-    assert cli(warm)("db", "backup", copy).code != 0
+    again = cli(warm)("db", "backup", copy)
+    assert again.code != 0 and "path: must not exist" in again.err
+    elsewhere = cli(warm)("db", "backup", tmp_path / "copy.db")
+    assert elsewhere.code == 2 and "path: must be a file directly in the daemon's --backup-dir" in elsewhere.err
+    assert not (tmp_path / "copy.db").exists()
+    by_time = cli(warm).ok("db", "backup").out
+    assert re.search(rf"to {warm.state_dir}/backup/convtune-\d{{8}}T\d{{6}}Z\.db", by_time), by_time
     cli(warm).ok("db", "compact")
 
 

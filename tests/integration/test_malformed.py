@@ -104,7 +104,7 @@ def test_unknown_method_is_unimplemented(server):
         assert refusal(lambda: call(b"", timeout=10)).code() == grpc.StatusCode.UNIMPLEMENTED
 
 
-@pytest.mark.parametrize("path", ["", "relative/path"], ids=["empty", "relative"])
+@pytest.mark.parametrize("path", ["/tmp/elsewhere.db", "relative/path", "../up.db", ".."], ids=["elsewhere", "below", "above", "dots"])
 def test_backup_path(server, path):
     with server.client() as client:
         assert_names(refusal(lambda: client.maintenance.BackupDatabase(path=path)), "path", "")

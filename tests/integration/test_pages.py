@@ -272,7 +272,7 @@ def test_operations(machine):
     service = """echo CONVTUNE_STATE_DIR=/var/lib/convtune >/etc/default/convtuned
 echo 'serving:x:64998:' >>/etc/group
 systemctl() {
-  [ "$1" = restart ] || return 0
+  case "$1" in stop) end_daemon; return ;; start | restart) ;; *) return 0 ;; esac
   local args=() name value one before
   for before in /etc/systemd/system/convtuned.service.d/*.conf; do eval "$(sed -n 's/^ExecStartPre=+//p' "$before")"; done
   while IFS='=' read -r name value; do
@@ -288,9 +288,9 @@ systemctl() {
     page = typed("deploy/docs/operations.md", replace={"node7.example:7070": address})
     # The page's own caller may read, and nothing else.
     refused = f"! convtune db compact --address {address} --tls-ca servers.pem --tls-cert me.pem --tls-key me.key\n"
-    done = machine.type(daemon + service + page + refused + "ls /var/lib/convtune/backup\n")
+    done = machine.type(daemon + service + page + refused + "ls /var/lib/convtune/backup /var/lib/convtune/convtune.db.old\n")
     assert "takes the role admin, and this caller has read" in done.stderr, done.stderr[-2000:]
-    assert re.search(r"^\d{4}-\d\d-\d\d\.db$", done.stdout, re.MULTILINE)
+    assert re.search(r"^before-the-upgrade\.db\nconvtune-\d{8}T\d{6}Z\.db$", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.ci

@@ -1,7 +1,4 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
@@ -18,18 +15,14 @@ class DbCommand final : public app::Command {
     CLI::App* verb = AddVerbGroup(root, "db", "care of the database, through the daemon");
     check_ = AddVerbBelow(verb, "check", "structure, foreign keys and every row's checksum",
                           app::Rows::kNo);
-    backup_ = AddVerbBelow(verb, "backup", "write a copy on the daemon's machine", app::Rows::kNo);
-    backup_->add_option("path", path_, "absolute path of a file that does not exist")
-        ->type_name("PATH")
-        ->required();
+    backup_ = AddVerbBelow(verb, "backup", "write a copy into convtuned's --backup-dir, read back",
+                           app::Rows::kNo);
+    backup_->add_option("file", file_, "name of a new file; without it, convtune-TIME.db")
+        ->type_name("NAME");
     AddVerbBelow(verb, "compact", "thin old samples and give free space back", app::Rows::kNo);
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    if (backup_->parsed() && (path_.empty() || path_[0] != '/')) {
-      return absl::InvalidArgumentError("PATH: must be absolute, as the daemon writes it, is '" +
-                                        path_ + "'");
-    }
     ASSIGN_OR_RETURN(const auto client, context.Connect());
     if (check_->parsed()) return Check(context, *client);
     return backup_->parsed() ? Backup(context, *client) : Compact(context, *client);
@@ -53,17 +46,13 @@ class DbCommand final : public app::Command {
 
   absl::StatusOr<app::ExitCode> Backup(app::Context& context, client::Client& client) const {
     v1::BackupDatabaseRequest request;
-    request.set_path(path_);
+    request.set_path(file_);
     ASSIGN_OR_RETURN(const auto response,
                      client.Call<v1::BackupDatabaseResponse>(request, context.long_timeout()));
     PrintJson(context, response);
-    context.Say(absl::StrCat("wrote ", output::FormatBytes(response.bytes()), " to ", path_));
-    if (context.settings().client.address.unix_socket && access(path_.c_str(), F_OK) != 0 &&
-        errno == ENOENT) {
-      context.Say(
-          "It is not there for this program: the daemon has a file system of its own (a container, "
-          "or a unit with PrivateTmp). Name a path below its state directory to keep the copy.");
-    }
+    context.Say(absl::StrCat("wrote ", output::FormatBytes(response.bytes()), " to ",
+                             response.path().empty() ? file_ : response.path(),
+                             ", in the daemon's file system"));
     return app::ExitCode::kDone;
   }
 
@@ -80,7 +69,7 @@ class DbCommand final : public app::Command {
 
   CLI::App* check_ = nullptr;
   CLI::App* backup_ = nullptr;
-  std::string path_;
+  std::string file_;
 };
 
 }  // namespace

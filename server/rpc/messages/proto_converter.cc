@@ -297,6 +297,15 @@ v1::CompactDatabaseResponse ToProto(const db::StoreCompaction& compaction) {
   return out;
 }
 
+v1::BackupState ToProto(const db::store::Backups::Status& status) {
+  v1::BackupState out;
+  out.set_folder(status.folder);
+  if (status.every > absl::ZeroDuration()) *out.mutable_interval() = ToProto(status.every);
+  if (status.newest > absl::InfinitePast()) *out.mutable_newest_time() = ToProto(status.newest);
+  out.set_error(status.error);
+  return out;
+}
+
 void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info) {
   info->set_tuning_count(stats.tuning_count);
   info->set_writable(stats.writable);

@@ -10,6 +10,7 @@
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "db/store/backups.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/tuning.h"
 #include "server/tuner/tuner.h"
@@ -46,6 +47,7 @@ void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
 v1::Device ToProto(const supervisor::DeviceStatus& device);
 v1::CheckDatabaseResponse ToProto(const db::StoreCheck& check, absl::Duration elapsed);
 v1::CompactDatabaseResponse ToProto(const db::StoreCompaction& compaction);
+v1::BackupState ToProto(const db::store::Backups::Status& status);
 // Sets the fields that the tuner counts.
 void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info);
 

@@ -229,8 +229,7 @@ std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
 
 void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check) {
   const std::string& path = request.path();
-  check->Length("path", path, 1, kMaxPathLength);
-  check->Require(path.empty() || path[0] == '/', "path", "must be absolute");
+  check->Length("path", path, 0, kMaxPathLength);
   check->NoControls("path", path);
 }
 

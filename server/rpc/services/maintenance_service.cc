@@ -54,6 +54,7 @@ class MaintenanceService final : public RawService {
                                  : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
                                                                 : v1::METRICS_STATE_ON);
           info.set_metrics_url(options_.metrics.url);
+          *info.mutable_backups() = messages::ToProto(options_.backups->GetStatus());
           return info;
         });
 
@@ -69,9 +70,10 @@ class MaintenanceService final : public RawService {
                                      [this](const v1::BackupDatabaseRequest& request)
                                          -> absl::StatusOr<v1::BackupDatabaseResponse> {
                                        v1::BackupDatabaseResponse reply;
-                                       ASSIGN_OR_RETURN(const int64_t bytes,
-                                                        options_.store->Backup(request.path()));
-                                       reply.set_bytes(bytes);
+                                       ASSIGN_OR_RETURN(const db::store::Backups::Copy copy,
+                                                        options_.backups->Write(request.path()));
+                                       reply.set_bytes(copy.bytes);
+                                       reply.set_path(copy.path);
                                        return reply;
                                      });
 

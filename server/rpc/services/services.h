@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "db/outbox_store.h"
+#include "db/store/backups.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "server/release/release_manager.h"
@@ -47,6 +48,7 @@ struct MaintenanceOptions {
   const Clock* clock = nullptr;
   std::string state_dir;
   MetricsInfo metrics;
+  db::store::Backups* backups = nullptr;
 };
 
 struct FleetServiceOptions {

@@ -37,10 +37,13 @@ TERMINALS = """
 terminals=()
 ended() { for pid in "${terminals[@]}"; do kill $pid 2>/dev/null || true; done; wait; }
 trap ended EXIT
+end_daemon() {
+  for pid in "${terminals[@]}"; do [[ $(readlink /proc/$pid/exe) != */convtuned ]] || { kill $pid; wait $pid; }; done
+}
 convtuned() {
   # One at a time: a reader would end the other first.
   ./deploy/quickstart --stop >/dev/null
-  for pid in "${terminals[@]}"; do [[ $(readlink /proc/$pid/exe) != */convtuned ]] || { kill $pid; wait $pid; }; done
+  end_daemon
   command convtuned "$@" & terminals+=($!)
   for ((i = 0; i < 300; ++i)); do convtune environments >/dev/null 2>&1 && return; sleep 0.1; done
   return 1

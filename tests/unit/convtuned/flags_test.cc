@@ -127,6 +127,15 @@ TEST_F(FlagsTest, SizesHaveTheUnitsOfTheCommandLine) {
   EXPECT_THAT(Error({"--max-db-size", "-5"}), HasSubstr("--max-db-size"));
 }
 
+TEST_F(FlagsTest, BackupsLieInTheStateDirectoryUnlessAFolderIsNamed) {
+  EXPECT_EQ(Parse({"--state-dir", "/state/"}).backup_dir, "/state/backup");
+  EXPECT_EQ(Parse({"--backup-dir", "/copies/"}).backup_dir, "/copies");
+  EXPECT_EQ(Parse({}).backup_every, absl::ZeroDuration());
+  EXPECT_EQ(Parse({"--backup-every", "6h"}).backup_every, absl::Hours(6));
+  EXPECT_THAT(Error({"--backup-every", "0s"}), HasSubstr("--backup-every"));
+  EXPECT_THAT(Error({"--backup-keep", "0"}), HasSubstr("--backup-keep"));
+}
+
 TEST_F(FlagsTest, MetricsAreOffUnlessAnAddressIsGiven) {
   EXPECT_EQ(Parse({}).metrics_address, "");
   EXPECT_EQ(Parse({"--metrics-address", "127.0.0.1:9464"}).metrics_address, "127.0.0.1:9464");

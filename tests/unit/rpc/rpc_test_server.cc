@@ -15,6 +15,8 @@ TestServer::TestServer() {
   // long reply has started.
   static const bool loaded = (grpc_init(), true);
   EXPECT_TRUE(loaded);
+  backups = std::make_unique<db::store::Backups>(
+      db::store::Backups::Options{&store, &clock, dir.path("backup")});
   absl::StatusOr<std::unique_ptr<Server>> created = Server::Create(Options());
   EXPECT_TRUE(created.ok()) << created.status();
   server = *std::move(created);
@@ -30,6 +32,7 @@ Server::Options TestServer::Options() const {
   options.store = const_cast<FakeStore*>(&store);
   options.clock = &clock;
   options.state_dir = "/state";
+  options.backups = backups.get();
   return options;
 }
 

@@ -73,6 +73,7 @@ struct TestServer {
   FakeTuner tuner;
   FakeStore store;
   SystemClock clock;
+  std::unique_ptr<db::store::Backups> backups;
   std::unique_ptr<Server> server;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::TuningService::Stub> stub;

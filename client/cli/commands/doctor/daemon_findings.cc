@@ -8,10 +8,30 @@
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/environment.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli::commands::doctor {
+
+namespace {
+
+app::Finding ExamineBackups(const v1::BackupState& backups) {
+  const std::string newest =
+      backups.has_newest_time()
+          ? absl::StrCat("the newest backup is of ", output::FormatTimestamp(backups.newest_time()))
+          : "there is no backup yet";
+  const std::string text = absl::StrCat(newest, ", one is due every ",
+                                        absl::FormatDuration(FromProto(backups.interval())));
+  if (!backups.error().empty()) {
+    return app::Problem(absl::StrCat(text, "; the last one failed: ", backups.error()),
+                        absl::StrCat("mend that; it is tried again every five minutes, and the ",
+                                     "older copies in ", backups.folder(), " stay"));
+  }
+  return app::Fine(absl::StrCat(text, ", in ", backups.folder()));
+}
+
+}  // namespace
 
 std::vector<app::Finding> ExamineServer(const v1::ServerInfo& server,
                                         const std::string& own_version) {
@@ -39,6 +59,7 @@ std::vector<app::Finding> ExamineServer(const v1::ServerInfo& server,
                      "make space there and check its permissions; until then results are lost "
                      "when the daemon stops"));
   }
+  if (server.backups().has_interval()) findings.push_back(ExamineBackups(server.backups()));
   if (server.metrics_state() == v1::METRICS_STATE_ON) {
     findings.push_back(app::Fine(absl::StrCat("metrics at ", server.metrics_url())));
   } else if (server.metrics_state() == v1::METRICS_STATE_OFF) {

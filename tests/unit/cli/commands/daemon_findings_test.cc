@@ -139,6 +139,25 @@ TEST(DoctorTest, AnotherMinorVersionIsNoProblem) {
   EXPECT_EQ(doctor::ExamineServer(server, "0.1.0")[0].severity, app::Severity::kProblem);
 }
 
+TEST(DoctorTest, AScheduleWhoseBackupsFailIsAProblem) {
+  v1::ServerInfo server;
+  server.set_writable(true);
+  server.set_version("0.1.0");
+  const size_t without = doctor::ExamineServer(server, "0.1.0").size();
+  server.mutable_backups()->set_folder("/backup");
+  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").size(), without);
+  server.mutable_backups()->mutable_interval()->set_seconds(3600);
+  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().what,
+            "there is no backup yet, one is due every 1h, in /backup");
+  server.mutable_backups()->mutable_newest_time()->set_seconds(1'767'225'600);
+  server.mutable_backups()->set_error("the disk is full");
+  const app::Finding finding = doctor::ExamineServer(server, "0.1.0").back();
+  EXPECT_EQ(finding.severity, app::Severity::kProblem);
+  EXPECT_EQ(finding.what,
+            "the newest backup is of 2026-01-01 00:00:00Z, one is due every 1h; the last one "
+            "failed: the disk is full");
+}
+
 TEST(DoctorTest, WhetherThereAreMetricsIsSaid) {
   v1::ServerInfo server;
   server.set_writable(true);

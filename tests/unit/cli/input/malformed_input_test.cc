@@ -159,7 +159,6 @@ INSTANTIATE_TEST_SUITE_P(
              "",
              {"--ttl", "1s"}},
         Case{"JobIsNoNumber", {"jobs", "show", "latest"}, "", {"JOB", "number"}},
-        Case{"BackupToARelativePath", {"db", "backup", "copy.db"}, "", {"PATH", "absolute"}},
         Case{"UnknownShell", {"completion", "csh"}, "", {"shell", "bash"}},
         Case{"AddressWithoutPort",
              {"list", "--address", "localhost"},

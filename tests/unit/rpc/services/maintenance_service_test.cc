@@ -33,20 +33,28 @@ TEST(Maintenance, CheckReportsWhatTheStoreFinds) {
   EXPECT_EQ(response.rows_checked(), 12);
 }
 
-TEST(Maintenance, BackupNeedsAnAbsolutePath) {
+TEST(Maintenance, BackupsAreWrittenIntoTheirFolderAlone) {
   TestServer server;
   v1::BackupDatabaseRequest request;
-  request.set_path("relative");
   v1::BackupDatabaseResponse response;
-  {
+  const std::string folder = server.backups->GetStatus().folder;
+  for (const std::string& path :
+       {std::string("/elsewhere.db"), std::string("below/a.db"), std::string(".."),
+        folder + "/../a.db", folder + "2/a.db", std::string(".hidden")}) {
     grpc::ClientContext context;
+    request.set_path(path);
     const grpc::Status status = server.maintenance->BackupDatabase(&context, request, &response);
-    EXPECT_EQ(BadFields(status), std::vector<std::string>{"path"});
+    EXPECT_EQ(BadFields(status), std::vector<std::string>{"path"}) << path;
+    EXPECT_NE(status.error_message().find("--backup-dir " + folder), std::string::npos)
+        << status.error_message();
   }
-  request.set_path("/backup.db");
-  grpc::ClientContext context;
-  ASSERT_TRUE(server.maintenance->BackupDatabase(&context, request, &response).ok());
-  EXPECT_EQ(response.bytes(), 4096);
+  for (const std::string& path : {std::string("a.db"), folder + "/a.db"}) {
+    grpc::ClientContext context;
+    request.set_path(path);
+    ASSERT_TRUE(server.maintenance->BackupDatabase(&context, request, &response).ok());
+    EXPECT_EQ(response.bytes(), 4096);
+    EXPECT_EQ(response.path(), folder + "/a.db");
+  }
 }
 
 TEST(Maintenance, CompactPassesTheStoresErrorOn) {

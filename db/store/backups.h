@@ -1,0 +1,70 @@
+// Backups writes copies of a database into one folder, when it is asked and on a schedule.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/tuning_store.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+
+namespace convtune::db::store {
+
+// Thread-safe. A copy is named convtune-20260131T120000Z.db by the time when it was begun, in UTC,
+// unless its caller names it.
+class Backups {
+ public:
+  struct Options {
+    TuningStore* store = nullptr;  // these two outlive it
+    const Clock* clock = nullptr;
+    std::string folder;                           // absolute; made at the first copy
+    absl::Duration every = absl::ZeroDuration();  // 0: no schedule
+    int keep = 8;  // copies that are named by their time; a new one deletes the oldest
+    // Of the schedule: with the copy's path, or why there is none.
+    std::function<void(const absl::StatusOr<std::string>&)> done = {};
+  };
+  struct Copy {
+    std::string path;
+    int64_t bytes = 0;
+  };
+  struct Status {
+    std::string folder;
+    absl::Duration every;
+    absl::Time newest = absl::InfinitePast();  // copy that is named by its time
+    std::string error;  // why the schedule's last copy failed; empty: it did not
+  };
+
+  // Starts the schedule's thread, if there is one. The first copy is made once the newest one of
+  // before is as old as `every`.
+  explicit Backups(Options options);
+  // Waits for a copy that is being written.
+  ~Backups();
+  Backups(const Backups&) = delete;
+  Backups& operator=(const Backups&) = delete;
+
+  // `path` is a file's name in the folder, its absolute path there, or empty: by the time.
+  // Errors are TuningStore::Backup's; INVALID_ARGUMENT naming `path` where it leads elsewhere.
+  absl::StatusOr<Copy> Write(const std::string& path);
+  Status GetStatus() const;
+
+ private:
+  void Loop();
+  // Of copies that are named by their time, oldest first.
+  std::vector<std::string> List() const;
+
+  const Options options_;
+  Mutex write_mutex_;  // one copy at a time, so that none is deleted unseen
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  std::string error_ GUARDED_BY(mutex_);
+  std::thread thread_;  // the last: it uses the others
+};
+
+}  // namespace convtune::db::store

@@ -1,0 +1,100 @@
+#include "db/store/backups.h"
+
+#include <future>
+
+#include "tests/unit/db/store/store_fixture.h"
+
+namespace convtune::db::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class BackupsTest : public StoreTest {
+ protected:
+  Backups::Options BackupOptions(SqliteStore* store) {
+    return {store, &clock_, others_.File("backup"), absl::ZeroDuration(), 2};
+  }
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(others_.File("backup"))) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  TestFolder others_;
+};
+
+TEST_F(BackupsTest, ANewCopyDeletesTheOldestOfThoseNamedByTheirTime) {
+  auto store = Open();
+  Backups backups(BackupOptions(store.get()));
+  EXPECT_EQ(backups.GetStatus().newest, absl::InfinitePast());
+  ASSERT_TRUE(backups.Write("mine.db").ok());
+  for (int hour = 0; hour < 3; ++hour) {
+    const auto copy = backups.Write("");
+    ASSERT_TRUE(copy.ok()) << copy.status();
+    EXPECT_EQ(copy->bytes, static_cast<int64_t>(ReadWholeFile(copy->path).size()));
+    EXPECT_EQ(backups.GetStatus().newest, clock_.now);
+    clock_.now += absl::Hours(1);
+  }
+  EXPECT_THAT(Names(), ElementsAre("convtune-20260101T010000Z.db", "convtune-20260101T020000Z.db",
+                                   "mine.db"));
+  // A clock that is set back makes the new one no older than what is there.
+  clock_.now -= absl::Hours(24);
+  ASSERT_TRUE(backups.Write("").ok());
+  EXPECT_THAT(Names(), ElementsAre("convtune-20251231T030000Z.db", "convtune-20260101T020000Z.db",
+                                   "mine.db"));
+  EXPECT_EQ(backups.GetStatus().newest, clock_.now);
+}
+
+TEST_F(BackupsTest, TheScheduleBeginsWhenTheNewestIsOldEnough) {
+  auto store = Open();
+  const auto next_of = [&](absl::Duration every) {
+    std::promise<absl::StatusOr<std::string>> promise;
+    auto options = BackupOptions(store.get());
+    options.every = every;
+    options.done = [&](const absl::StatusOr<std::string>& copy) { promise.set_value(copy); };
+    const Backups backups(std::move(options));
+    auto made = promise.get_future();
+    // What is not due for hours is not made; what is due is made, however long that takes.
+    if (every > absl::Hours(2))
+      return made.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready;
+    EXPECT_TRUE(made.get().ok());
+    return true;
+  };
+  EXPECT_TRUE(next_of(absl::Hours(1)));
+  clock_.now += absl::Hours(1);
+  EXPECT_TRUE(next_of(absl::Hours(1)));
+  clock_.now += absl::Hours(2);
+  EXPECT_FALSE(next_of(absl::Hours(3)));
+  EXPECT_THAT(Names(), ElementsAre("convtune-20260101T000000Z.db", "convtune-20260101T010000Z.db"));
+}
+
+TEST_F(BackupsTest, OfADamagedDatabaseThereIsNoCopyAndTheOlderOnesStay) {
+  auto store = Open();
+  ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
+  {
+    Backups backups(BackupOptions(store.get()));
+    ASSERT_TRUE(backups.Write("").ok());
+  }
+  ASSERT_TRUE(store->Close().ok());
+  store.reset();
+  Run("UPDATE tunings SET tune_time_us = tune_time_us + 1");
+  store = Open();
+  clock_.now += absl::Hours(9);
+  std::promise<absl::StatusOr<std::string>> promise;
+  auto options = BackupOptions(store.get());
+  options.every = absl::Hours(1);
+  options.done = [&](const absl::StatusOr<std::string>& copy) { promise.set_value(copy); };
+  Backups backups(std::move(options));
+  const absl::StatusOr<std::string> copy = promise.get_future().get();
+  EXPECT_TRUE(absl::IsDataLoss(copy.status())) << copy.status();
+  EXPECT_THAT(backups.GetStatus().error, HasSubstr("tunings row"));
+  EXPECT_EQ(backups.GetStatus().newest, clock_.now - absl::Hours(9));
+  EXPECT_THAT(Names(), ElementsAre("convtune-20260101T000000Z.db"));
+}
+
+}  // namespace
+}  // namespace convtune::db::store

@@ -22,6 +22,11 @@ enum class Level { kDebug, kInfo, kWarn, kError };
 bool IsOn(Level level);
 void Write(Level level, std::string_view message);
 
+// An event that is kept whatever the level is: who changed what. `object` is the text of a JSON
+// object. Lines of text have the word "audit" in the level's place; JSON lines have the level
+// "audit", and the object in the member `audit` in place of a message.
+void Audit(std::string_view object);
+
 // Converts texts for absl: Debian's absl has a string_view of its own.
 inline absl::string_view ToArgument(std::string_view text) { return {text.data(), text.size()}; }
 template <typename Value>

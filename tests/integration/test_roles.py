@@ -5,7 +5,9 @@ below fails.
 """
 
 import contextlib
+import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -46,6 +48,13 @@ LEAST = {
     },
     "grpc.health.v1.Health": {"Check": "none", "Watch": "none"},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": "read"},
+}  # fmt: skip
+# What takes an admin and has no line of audit.
+NOT_AUDITED = {
+    "CheckDatabase": "changes nothing",
+    "GetFleetState": "changes nothing", "ReadOutbox": "changes nothing",
+    "AckOutbox": "moves what is known to the fleet", "RequeueOutbox": "the same",
+    "ApplyTunings": "evidence, of which the fleet's database has the history",
 }  # fmt: skip
 # What is told apart by the request and not by the path.
 ON_MISS = {"ON_MISS_NONE": "read", "ON_MISS_HEURISTIC": "tune", "ON_MISS_ENQUEUE": "tune", "ON_MISS_TUNE": "tune"}
@@ -300,6 +309,50 @@ def test_a_rule_for_users_names_the_setting_that_replaces_it(daemons, rule):
     daemon.start(wait=False)
     assert daemon.process.wait(20) == 2
     assert "--listen read=unix:PATH" in daemon.log() and rule in daemon.log()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_whatever_changes_has_its_line_of_audit(guarded, cli, certificates, names, tmp_path, log_format):
+    guarded.stop()
+    guarded.args += ["--log-format", log_format, "--log-level", "error"]
+    guarded.start()
+    problem, admin = numbered(0), cli(guarded)
+    admin.ok("tune", problem)
+    with guarded.client() as client:
+        first, second = [c.text for c in client.tuning.GetTuning(problem={"text": problem}).candidates if c.status == 1][:2]
+    admin.ok("pin", problem, first, "--reason", "one")
+    over_tls = ("--address", guarded.tcp, "--tls-ca", certificates.path("ca.pem"))
+    over_tls += ("--tls-cert", certificates.path("operator.pem"), "--tls-key", certificates.path("operator.key"))
+    cli().ok(*over_tls, "pin", problem, second, "--reason", "two")
+    admin.ok("unpin", problem)
+    admin.ok("ban", first, "--reason", "slow")
+    admin.ok("ban", "delete", "1")
+    # What is refused has its line too.
+    decided = [admin("release", verb, "--reason", "three").code == 0 for verb in ("promote", "rollback", "promote")]
+    admin.ok("db", "backup", "copy.db")
+    admin.ok("db", "compact")
+    admin.ok("export", tmp_path / "bundle")
+    admin.ok("import", tmp_path / "bundle")
+    admin.ok("delete", problem)
+    with guarded.client() as client:
+        client.fleet.FollowRelease(release=7, author="ann", reason="five")
+    lines = [line for line in guarded.log().splitlines() if line.startswith("{")]
+    if log_format == "json":
+        audited = [line["audit"] for line in map(json.loads, lines) if line["level"] == "audit"]
+    else:
+        audited = [json.loads(m[1]) for m in re.finditer(r"^\S+Z audit (\{.*\}) request_id=\S+$", guarded.log(), re.MULTILINE)]
+    assert {a["method"] for a in audited} == {
+        method for rows in LEAST.values() for method, role in rows.items() if role == "admin" and method not in NOT_AUDITED
+    }
+    one, two = (a for a in audited if a["method"] == "Pin")
+    assert one["status"] == two["status"] == "OK"
+    assert "before" not in one and one["after"]["candidate"] == first
+    assert two["before"]["reason"] == "one" and two["after"]["candidate"] == second
+    assert re.fullmatch(rf"unix:uid={os.geteuid()},pid=\d+", one["from"]) and "who" not in one
+    assert two["who"] == "certificate operator" and two["from"].startswith("ipv")
+    assert [a["status"] == "OK" for a in audited if a["method"] in ("PromoteRelease", "RollBackRelease")] == decided
+    (gone,) = (a for a in audited if a["method"] == "DeleteBan")
+    assert gone["before"]["reason"] == "slow"
 
 
 def test_health_status_is_readable_by_whoever_connects(guarded, channels):

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +15,7 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/monitoring/log.h"
@@ -155,6 +159,20 @@ CONVTUNE_EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   const ssize_t size = next(fd, message, flags);
 #endif
   return convtune::rpc::http2::AfterRead(fd, *message, size);
+}
+
+CONVTUNE_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* size) noexcept {
+  const socklen_t room = *size;
+  const int result = static_cast<int>(syscall(SYS_getpeername, fd, address, size));
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (result == 0 && address->sa_family == AF_UNIX && *size == sizeof(sa_family_t) &&
+      room >= sizeof(sockaddr_un) && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) {
+    auto* const name = reinterpret_cast<sockaddr_un*>(address);  // NOLINT
+    absl::SNPrintF(name->sun_path, sizeof(name->sun_path), "uid=%d,pid=%d", peer.uid, peer.pid);
+    *size = sizeof(sockaddr_un);
+  }
+  return result;
 }
 
 // Where OpenSSL is linked statically the linker is told to do the same.

@@ -1,6 +1,9 @@
 // Guards what gRPC reads, without a copy and without another process or thread
 // in between: this program's own recvmsg and SSL_read stand before those of the
 // libraries, and look at the bytes that gRPC gets.
+//
+// In the same way its getpeername, which gRPC asks once for each connection, gives the client of a
+// unix socket a name, "unix:uid=1000,pid=4242": ServerContext::peer() has it.
 #pragma once
 
 #include <cstdint>

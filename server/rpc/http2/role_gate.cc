@@ -136,6 +136,20 @@ std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* crede
   return std::make_shared<Credentials>(credentials);
 }
 
+std::string CertificateOf(const grpc::CallbackServerContext& context) {
+  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
+  std::vector<grpc::string_ref> names;
+  if (peer != nullptr) names = peer->FindPropertyValues(GRPC_X509_SAN_PROPERTY_NAME);
+  if (peer != nullptr && names.empty()) {
+    names = peer->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
+  }
+  if (names.empty()) return "";
+  return Concat("certificate ",
+                absl::StrJoin(names, ", ", [](std::string* out, const grpc::string_ref& name) {
+                  out->append(name.data(), name.size());
+                }));
+}
+
 grpc::Status RequireRole(const grpc::CallbackServerContext& context, Role required,
                          std::string_view what) {
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();

@@ -38,4 +38,8 @@ std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* crede
 grpc::Status RequireRole(const grpc::CallbackServerContext& context, Role required,
                          std::string_view what);
 
+// "certificate ops.example", by the names that CertificateRoles look at; empty for a caller without
+// a certificate.
+std::string CertificateOf(const grpc::CallbackServerContext& context);
+
 }  // namespace convtune::rpc::http2

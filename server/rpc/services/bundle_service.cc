@@ -152,8 +152,12 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
       grpc::Status opened = Open(false);
       if (!opened.ok()) return opened;
       const absl::StatusOr<v1::ImportBundleResponse> response = bundle_->Finish(skip_refused_);
-      return response.ok() ? WriteMessage(*response, out_)
-                           : messages::ToGrpcStatus(response.status());
+      grpc::Status status =
+          response.ok() ? WriteMessage(*response, out_) : messages::ToGrpcStatus(response.status());
+      v1::ImportBundleRequest request;  // without the bundle
+      request.set_skip_refused(skip_refused_);
+      log_.Audit(request, nullptr, response.ok() ? &*response : nullptr, status);
+      return status;
     }));
   }
 

@@ -11,11 +11,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "google/protobuf/arena.h"
+#include "google/protobuf/empty.pb.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
 #include "grpcpp/impl/service_type.h"
@@ -86,11 +88,22 @@ class RawService : public grpc::Service {
 
   // Takes ownership of `handler`.
   void Add(std::string_view method, Type type, grpc::internal::MethodHandler* handler);
+  // `Before` of a method that changes nothing.
+  struct NotAudited {};
+  // `Before` of a method that changes what it need not name.
+  template <typename Args>
+  static std::optional<google::protobuf::Empty> NothingBefore(const Args&) {
+    return {};
+  }
+
   // A method whose `fn` takes what Validate() gives for a `Request`, and returns an
   // absl::StatusOr of the reply. It runs on `queue`, or at once if that is nullptr, which is
   // for work that waits for nothing. `queue` and what `fn` refers to outlive the server.
-  template <typename Request, typename Fn>
-  void Unary(std::string_view method, WorkQueue* queue, Fn fn) {
+  //
+  // With `before` each call has an audit line (RequestLog::Audit), and what `before` returns, an
+  // optional message made of what `fn` will take, stands in it.
+  template <typename Request, typename Fn, typename Before = NotAudited>
+  void Unary(std::string_view method, WorkQueue* queue, Fn fn, Before before = {}) {
     using Args =
         typename decltype(messages::Validate(std::declval<const Request&>(), nullptr))::value_type;
     Add(method, Type::NORMAL_RPC,
@@ -108,9 +121,20 @@ class RawService : public grpc::Service {
           const auto work = [=] {
             const ScopedRequestId scope(log.request_id());
             finish(CatchAll(method, [&] {
-              const auto reply = fn(**args);
-              return reply.ok() ? WriteMessage(*reply, out)
-                                : messages::ToGrpcStatus(reply.status());
+              if constexpr (std::is_same_v<Before, NotAudited>) {
+                const auto reply = fn(**args);
+                return reply.ok() ? WriteMessage(*reply, out)
+                                  : messages::ToGrpcStatus(reply.status());
+              } else {
+                const auto was = before(**args);
+                const auto reply = fn(**args);
+                const grpc::Status status =
+                    reply.ok() ? WriteMessage(*reply, out) : messages::ToGrpcStatus(reply.status());
+                Request request;
+                ReadMessage(*in, &request);
+                log.Audit(request, was ? &*was : nullptr, reply.ok() ? &*reply : nullptr, status);
+                return status;
+              }
             }));
           };
           if (!read.ok()) {

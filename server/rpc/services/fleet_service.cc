@@ -87,7 +87,8 @@ class FleetService final : public RawService {
           }
           RETURN_IF_ERROR(options_.outbox->SetFleetRelease(request.release()));
           return reply;
-        });
+        },
+        &NothingBefore<v1::FollowReleaseRequest>);
   }
 
  private:

@@ -66,23 +66,26 @@ class MaintenanceService final : public RawService {
           return messages::ToProto(check, options_.clock->Now() - start);
         });
 
-    Unary<v1::BackupDatabaseRequest>("BackupDatabase", &disk_,
-                                     [this](const v1::BackupDatabaseRequest& request)
-                                         -> absl::StatusOr<v1::BackupDatabaseResponse> {
-                                       v1::BackupDatabaseResponse reply;
-                                       ASSIGN_OR_RETURN(const db::store::Backups::Copy copy,
-                                                        options_.backups->Write(request.path()));
-                                       reply.set_bytes(copy.bytes);
-                                       reply.set_path(copy.path);
-                                       return reply;
-                                     });
+    Unary<v1::BackupDatabaseRequest>(
+        "BackupDatabase", &disk_,
+        [this](const v1::BackupDatabaseRequest& request)
+            -> absl::StatusOr<v1::BackupDatabaseResponse> {
+          ASSIGN_OR_RETURN(const db::store::Backups::Copy copy,
+                           options_.backups->Write(request.path()));
+          v1::BackupDatabaseResponse reply;
+          reply.set_bytes(copy.bytes);
+          reply.set_path(copy.path);
+          return reply;
+        },
+        &NothingBefore<v1::BackupDatabaseRequest>);
 
     Unary<v1::CompactDatabaseRequest>(
         "CompactDatabase", &disk_,
         [this](const v1::CompactDatabaseRequest&) -> absl::StatusOr<v1::CompactDatabaseResponse> {
           ASSIGN_OR_RETURN(const db::StoreCompaction compaction, options_.store->Compact());
           return messages::ToProto(compaction);
-        });
+        },
+        &NothingBefore<v1::CompactDatabaseRequest>);
   }
 
  private:

@@ -38,6 +38,13 @@ class ReleaseService final : public RawService {
           return messages::ToProto(diff);
         });
 
+    const auto served = [this](const auto&) {
+      const v1::Publication now = releases_->Status();
+      v1::Publication before;
+      before.set_release(now.release());
+      before.set_canary_permille(now.canary_permille());
+      return std::optional(before);
+    };
     Unary<v1::PromoteReleaseRequest>(
         "PromoteRelease", &disk_,
         [this](const v1::PromoteReleaseRequest& request) -> absl::StatusOr<v1::Release> {
@@ -45,7 +52,8 @@ class ReleaseService final : public RawService {
                            releases_->PromoteRelease(request.author(), request.reason(),
                                                      request.canary_permille()));
           return messages::ToProto(release);
-        });
+        },
+        served);
 
     Unary<v1::RollBackReleaseRequest>(
         "RollBackRelease", &disk_,
@@ -54,7 +62,8 @@ class ReleaseService final : public RawService {
               const Release release,
               releases_->RollBackRelease(request.author(), request.reason(), request.release()));
           return messages::ToProto(release);
-        });
+        },
+        served);
 
     Unary<v1::ListWantedRequest>(
         "ListWanted", &disk_,

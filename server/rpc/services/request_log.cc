@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "absl/status/status.h"
@@ -10,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "google/protobuf/util/json_util.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
 #include "proto/monitoring/log.h"
+#include "server/rpc/http2/role_gate.h"
 #include "server/rpc/services/call_stats.h"
 
 namespace convtune::rpc::services {
@@ -63,6 +66,18 @@ std::string PeerName(std::string peer) {
   return peer;
 }
 
+// Beyond it a message is its length alone.
+constexpr size_t kMostAudited = 16'384;
+
+nlohmann::ordered_json ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  if (!google::protobuf::util::MessageToJsonString(message, &text, options).ok()) return nullptr;
+  if (text.size() > kMostAudited) return {{"omitted_bytes", text.size()}};
+  return nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
 }  // namespace
 
 std::string_view CurrentRequestId() { return current_request_id; }
@@ -96,6 +111,23 @@ void RequestLog::Finished(const grpc::Status& status) const {
                       absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
                       absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ",
                       status.error_message()));
+}
+
+void RequestLog::Audit(const google::protobuf::Message& request,
+                       const google::protobuf::Message* before,
+                       const google::protobuf::Message* after, const grpc::Status& status) const {
+  nlohmann::ordered_json line = {
+      {"who", http2::CertificateOf(*context_)},
+      {"from", PeerName(context_->peer())},
+      {"method", method_},
+      {"request", ToJson(request)},
+      {"status", absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()))}};
+  if (line["who"] == "") line.erase("who");
+  if (!status.ok()) line["error"] = status.error_message();
+  if (before != nullptr) line["before"] = ToJson(*before);
+  if (after != nullptr && after->ByteSizeLong() > 0) line["after"] = ToJson(*after);
+  const ScopedRequestId scope(request_id_);
+  log::Audit(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 }  // namespace convtune::rpc::services

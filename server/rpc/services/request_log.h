@@ -12,6 +12,10 @@ class CallbackServerContext;
 class Status;
 }  // namespace grpc
 
+namespace google::protobuf {
+class Message;
+}  // namespace google::protobuf
+
 namespace convtune::rpc::services {
 
 // Metadata key under which a caller may send an id for its request, and under
@@ -46,6 +50,10 @@ class RequestLog {
   // Counts the call, and writes the line: error level if the daemon is at fault, info for other
   // failures, debug for success. Call it before the call is finished.
   void Finished(const grpc::Status& status) const;
+  // Writes who did what as log::Audit: `request`, what was there `before` it and what came of it,
+  // each as protobuf's JSON, nullptr where there is none. Before Finished.
+  void Audit(const google::protobuf::Message& request, const google::protobuf::Message* before,
+             const google::protobuf::Message* after, const grpc::Status& status) const;
 
  private:
   std::string_view method_;

@@ -101,18 +101,24 @@ class TuningService final : public RawService {
           v1::DeleteTuningResponse reply;
           reply.set_deleted_count(static_cast<int>(deleted));
           return reply;
-        });
+        },
+        &NothingBefore<messages::DeleteTuningArgs>);
 
-    Unary<v1::PinRequest>("Pin", &disk_, [this](const messages::PinArgs& args) {
-      return ReplyOf(tuner_->PutPin(args.environment, args.problem, args.candidate, args.reason,
-                                    args.ttl, args.fleet_pin));
-    });
+    const auto pin = [this](const auto& args) { return FindPin(args.environment, args.problem); };
+    Unary<v1::PinRequest>(
+        "Pin", &disk_,
+        [this](const messages::PinArgs& args) {
+          return ReplyOf(tuner_->PutPin(args.environment, args.problem, args.candidate, args.reason,
+                                        args.ttl, args.fleet_pin));
+        },
+        pin);
     Unary<v1::UnpinRequest>(
         "Unpin", &disk_,
         [this](const messages::OneProblemArgs& args) -> absl::StatusOr<v1::UnpinResponse> {
           RETURN_IF_ERROR(tuner_->DeletePin(args.environment, args.problem, args.fleet_pin));
           return v1::UnpinResponse();
-        });
+        },
+        pin);
     Unary<v1::ListPinsRequest>(
         "ListPins", &disk_,
         [this](const v1::ListPinsRequest& request) -> absl::StatusOr<v1::ListPinsResponse> {
@@ -129,14 +135,23 @@ class TuningService final : public RawService {
           return reply;
         });
 
-    Unary<v1::CreateBanRequest>("CreateBan", &disk_, [this](messages::CreateBanArgs& args) {
-      return ReplyOf(tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run));
-    });
+    Unary<v1::CreateBanRequest>(
+        "CreateBan", &disk_,
+        [this](messages::CreateBanArgs& args) {
+          return ReplyOf(tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run));
+        },
+        &NothingBefore<messages::CreateBanArgs>);
     Unary<v1::DeleteBanRequest>(
         "DeleteBan", &disk_,
         [this](const messages::DeleteBanArgs& args) -> absl::StatusOr<v1::DeleteBanResponse> {
           RETURN_IF_ERROR(tuner_->DeleteBan(args.number, args.fleet_ban));
           return v1::DeleteBanResponse();
+        },
+        [this](const messages::DeleteBanArgs& args) -> std::optional<v1::Ban> {
+          for (const tuner::ListedBan& listed : tuner_->ListBans()) {
+            if (listed.ban.number == args.number) return convtune::ToProto(listed.ban);
+          }
+          return std::nullopt;
         });
     Unary<v1::ListBansRequest>(
         "ListBans", nullptr,
@@ -176,6 +191,15 @@ class TuningService final : public RawService {
   }
 
  private:
+  std::optional<v1::PinRecord> FindPin(const std::string& environment, const ConvProblem& problem) {
+    const absl::StatusOr<std::vector<convtune::Pin>> pins = tuner_->ListPins(environment);
+    if (!pins.ok()) return std::nullopt;
+    for (const convtune::Pin& pin : *pins) {
+      if (pin.key.problem_text == problem.ToText()) return messages::ToProto(pin);
+    }
+    return std::nullopt;
+  }
+
   template <typename Model>
   static auto ReplyOf(const absl::StatusOr<Model>& value)
       -> absl::StatusOr<decltype(messages::ToProto(*value))> {

@@ -174,3 +174,24 @@ def test_the_stock_frontend_package_is_offered_nothing_that_needs_more(preload, 
     got = run(limited(preload, limit))
     print(f"{len(stock)} plans, the first of {stock[0]} bytes; below {limit} bytes {len(got)}, the first of {got[0]}")
     assert got == [size for size in stock if size <= limit]
+
+
+@pytest.mark.ci
+def test_engines_that_are_known_to_be_wrong_are_left_out_of_cudnns_own_list(preload, tmp_path):
+    """shipped/6: engine 23 of backward data in three dimensions. cuDNN lists it for an A100, and for two dimensions too."""
+    profile = tmp_path / "a100.json"
+    properties = json.loads((REPO / "deploy/profiles/nvidia-a100.json").read_text())["properties"]
+    profile.write_text(json.dumps(properties, separators=(",", ":")))
+    counters = tmp_path / "counters"
+    ask = lambda problem, env=None: ids(preload.raw(problem, ALL, f"profile={profile}", "modes=a", env=env)["modes"][0])
+    served = lambda policy="reorder", **extra: preload.env(preload.folder / "nowhere", policy, counters=counters, **extra)
+    cube = Problem(op="bwd_data", x=(2, 64, 8, 28, 28), w=(64, 64, 3, 3, 3))
+    stock = ask(cube)
+    kept = [c for c in stock if not c.startswith("eng23")]
+    assert len(kept) < len(stock), "cuDNN does not list it any more"
+    assert ask(cube, served()) == kept
+    assert ask(cube, served("observe")) == stock
+    assert ask(cube, served(CONVTUNE_PRELOAD_ERRATA="0")) == stock
+    assert [c["errata"] for c in read_counters(counters)] == [1, 0, 0]
+    flat = Problem(op="bwd_data")
+    assert ask(flat, served()) == ask(flat)

@@ -85,7 +85,7 @@ void WriteCounters(const char* path, const char* policy, const char* snapshot, u
       "\"release\":%llu,\"problems\":%llu,"
       "\"queries\":%llu,\"served\":%llu,\"observed\":%llu,\"fallbacks\":%llu,\"passed\":%llu,"
       "\"missed\":{%s},"
-      "\"limited\":%llu,\"over_limit\":%llu,"
+      "\"limited\":%llu,\"over_limit\":%llu,\"errata\":%llu,"
       "\"plans\":%llu,\"plans_served\":%llu,\"plans_own\":%llu,"
       "\"executions\":%llu,\"executions_served\":%llu,\"captured\":%llu,\"captured_served\":%llu,"
       "\"legacy_calls\":%llu,\"legacy_served\":%llu,"
@@ -94,10 +94,10 @@ void WriteCounters(const char* path, const char* policy, const char* snapshot, u
       looked_up.load(std::memory_order_relaxed) ? "dlsym" : "linked", policy, snapshot,
       static_cast<Printed>(release), Value(c.problems), Value(c.queries), Value(c.served),
       Value(c.observed), Value(c.fallbacks), Value(c.passed), missed, Value(c.limited),
-      Value(c.over_limit), Value(c.plans), Value(c.plans_served), Value(c.plans_own),
-      Value(c.executions), Value(c.executions_served), Value(c.captured), Value(c.captured_served),
-      Value(c.legacy_calls), Value(c.legacy_served), Value(c.learned), Value(c.datagrams),
-      Value(c.dropped));
+      Value(c.over_limit), Value(c.errata), Value(c.plans), Value(c.plans_served),
+      Value(c.plans_own), Value(c.executions), Value(c.executions_served), Value(c.captured),
+      Value(c.captured_served), Value(c.legacy_calls), Value(c.legacy_served), Value(c.learned),
+      Value(c.datagrams), Value(c.dropped));
   if (size > 0 && static_cast<size_t>(size) < sizeof line) {
     Append(path, line, static_cast<size_t>(size));
   }

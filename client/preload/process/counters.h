@@ -21,6 +21,7 @@ struct Counters {
   // that can be built keeps to it.
   std::atomic<uint64_t> limited;
   std::atomic<uint64_t> over_limit;
+  std::atomic<uint64_t> errata;  // of whose list an engine that is known to be wrong was left out
   std::atomic<uint64_t> missed[std::size(snapshot::kUnservedReasons)];  // [0] is not used
   std::atomic<uint64_t> problems;                                       // distinct
   std::atomic<uint64_t> plans;                                          // finalised by the program

@@ -11,11 +11,12 @@
 
 namespace convtune::preload::report {
 
-// The configs of a mode's list that keep to the limit on the workspace.
+// The configs of a mode's list that may be offered.
 struct WithinLimit {
   static constexpr int kMost = 128;
-  bool all;   // none needs more; also where it cannot be told
-  int count;  // that can be built and need no more; 0 if all
+  bool all;     // also where it cannot be told
+  bool errata;  // one that is left out is known to be wrong
+  int count;    // that may be offered; 0 if all
   int16_t places[kMost];
 };
 

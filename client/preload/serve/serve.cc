@@ -234,8 +234,10 @@ void Serve(const state::State& state, cudnnBackendDescriptor_t heuristics,
 void OnHeuristics(cudnnBackendDescriptor_t heuristics, shadow::HeuristicsShadow* query) {
   const state::State& state = state::GetState();
   Serve(state, heuristics, query);
-  if (state.settings.max_workspace >= 0 && !state::Killed(state)) {
-    LimitWorkspace(state.settings.max_workspace, heuristics, query);
+  if (!state::Killed(state)) {
+    LimitList({state.settings.max_workspace,
+               state.settings.errata && state.settings.policy != state::Policy::kObserve},
+              heuristics, query);
   }
 }
 

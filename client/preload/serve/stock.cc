@@ -54,11 +54,13 @@ int PlainConfig(cudnnBackendDescriptor_t heuristics, const shadow::HeuristicsSha
   const int* known = query.problem->plain[query.mode].Get([&](int* place) {
     process::Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, shadow::kMaxPlaces);
     const int count = shadow::ListConfigs(heuristics, &list);
-    const int64_t limit = state::GetState().settings.max_workspace;
+    const state::Settings& settings = state::GetState().settings;
+    const int64_t limit = settings.max_workspace;
     *place = -1;
     for (int i = 0; i < count; ++i) {
       shadow::ConfigFacts facts;
       if (shadow::ReadConfig(list[i], false, &facts) && KeepsNumerics(facts.numerical_notes, 0) &&
+          !(settings.errata && IsErratum(query, list[i])) &&
           (limit < 0 || FitsInto(limit, shadow::ToldWorkspaceOf(query, list[i])))) {
         *place = i;
         if (query.mode != CUDNN_HEUR_MODE_FALLBACK) {

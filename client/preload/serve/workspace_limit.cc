@@ -3,31 +3,52 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "client/preload/process/counters.h"
 #include "client/preload/process/descriptor.h"
 #include "client/preload/report/problems.h"
 #include "client/preload/shadow/engine_config.h"
+#include "proto/model/tuning/errata_rules.h"
 
 namespace convtune::preload::serve {
 namespace {
 
-void FindWithin(int64_t limit, const shadow::HeuristicsShadow& query,
+// Whether the program's own list may have an engine that is known to be wrong.
+bool HasErrata(const shadow::HeuristicsShadow& query, int engine = -1) {
+  if (query.problem == nullptr) {
+    return false;  // its device or its operation is not known
+  }
+  const snapshot::ProblemKey& key = query.problem->key;
+  const snapshot::EnvironmentKey& device = query.problem->environment;
+  return std::any_of(std::begin(kErrata), std::end(kErrata), [&](const Erratum& erratum) {
+    return (engine < 0 || erratum.engine == engine) &&
+           erratum.Concerns(static_cast<Operation>(key.operation), key.spatial_rank,
+                            static_cast<int>(device.cudnn_version),
+                            device.cc_major * 10 + device.cc_minor);
+  });
+}
+
+void FindWithin(Bounds bounds, const shadow::HeuristicsShadow& query,
                 cudnnBackendDescriptor_t heuristics, report::WithinLimit* within) {
   static_assert(report::WithinLimit::kMost == shadow::kMaxPlaces);
   process::Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, shadow::kMaxPlaces);
   const int count = shadow::ListConfigs(heuristics, &list);
+  const int64_t limit = bounds.max_workspace;
   within->all = true;
+  within->errata = false;
   within->count = 0;
   for (int i = 0; i < count; ++i) {
-    const int64_t workspace = shadow::ToldWorkspaceOf(query, list[i]);
-    within->all = within->all && workspace <= limit;
-    if (FitsInto(limit, workspace)) {
+    const bool wrong = bounds.errata && IsErratum(query, list[i]);
+    const int64_t workspace = limit < 0 ? 0 : shadow::ToldWorkspaceOf(query, list[i]);
+    within->errata = within->errata || wrong;
+    within->all = within->all && !wrong && (limit < 0 || workspace <= limit);
+    if (!wrong && (limit < 0 || FitsInto(limit, workspace))) {
       within->places[within->count++] = static_cast<int16_t>(i);
     }
   }
-  if (within->all) {
-    return;  // nothing is left out
+  if (within->all || limit < 0) {
+    return;
   }
   // cuDNN tells the workspace of some configs of which no plan can be built. The list that
   // is offered begins with a config that can be built. If no config of this mode can be,
@@ -43,10 +64,10 @@ void FindWithin(int64_t limit, const shadow::HeuristicsShadow& query,
 
 // Found out once for each problem and mode, since plans are built for it. `room` is for queries
 // whose problem has no key.
-const report::WithinLimit& Within(int64_t limit, const shadow::HeuristicsShadow& query, int mode,
+const report::WithinLimit& Within(Bounds bounds, const shadow::HeuristicsShadow& query, int mode,
                                   cudnnBackendDescriptor_t heuristics, report::WithinLimit* room) {
   const auto find = [&](report::WithinLimit* within) {
-    FindWithin(limit, query, heuristics, within);
+    FindWithin(bounds, query, heuristics, within);
     return true;
   };
   const report::WithinLimit* known = nullptr;
@@ -75,19 +96,29 @@ void Cut(const report::WithinLimit& within, process::Descriptor* other,
   served->other = other == nullptr ? nullptr : other->Release();
   served->place_count = within.count;
   std::copy_n(within.places, within.count, served->places);
-  process::Count(&process::counters.limited);
+  process::Count(within.errata ? &process::counters.errata : &process::counters.limited);
 }
 
 }  // namespace
 
-void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics,
-                    shadow::HeuristicsShadow* query) {
-  // What is cut already keeps to the limit.
+bool IsErratum(const shadow::HeuristicsShadow& query, cudnnBackendDescriptor_t config) {
+  shadow::ConfigFacts facts;
+  return shadow::ReadConfig(config, false, &facts) &&
+         HasErrata(query, static_cast<int>(facts.engine_index));
+}
+
+void LimitList(Bounds bounds, cudnnBackendDescriptor_t heuristics,
+               shadow::HeuristicsShadow* query) {
+  bounds.errata = bounds.errata && HasErrata(*query);
+  if (bounds.max_workspace < 0 && !bounds.errata) {
+    return;
+  }
+  // What is cut already keeps to the bounds.
   if (query->served != nullptr && query->served->cut) {
     return;
   }
   report::WithinLimit room;
-  const report::WithinLimit& own = Within(limit, *query, query->mode, heuristics, &room);
+  const report::WithinLimit& own = Within(bounds, *query, query->mode, heuristics, &room);
   if (own.all) {
     return;
   }
@@ -104,7 +135,7 @@ void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics,
     if (!other) {
       continue;
     }
-    const report::WithinLimit& within = Within(limit, *query, mode, other.get(), &room);
+    const report::WithinLimit& within = Within(bounds, *query, mode, other.get(), &room);
     if (within.count > 0) {
       Cut(within, &other, query);
       return;

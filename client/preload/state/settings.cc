@@ -178,6 +178,7 @@ void ReadSettings(Settings* settings) {
   ReadPolicy(settings);
   ReadAllowed(settings);
   ReadMaxWorkspace(settings);
+  ReadBool("CONVTUNE_PRELOAD_ERRATA", &settings->errata, settings);
   ReadBool("CONVTUNE_PRELOAD_REPORT", &settings->report, settings);
   if (Variable("CONVTUNE_PRELOAD_CANARY") != nullptr) {
     bool canary = false;

@@ -16,6 +16,7 @@ struct Settings {
   bool allow_notes = false;      // candidates with other numerical notes
   bool allow_workspace = false;  // candidates that need more workspace
   int64_t max_workspace = -1;    // bytes that a plan may need; negative: any
+  bool errata = true;            // leave out engines that are known to be wrong
   bool report = true;            // send datagrams
   int canary = -1;               // 0 or 1: forced
   char snapshot[kMaxPath] = {};  // file

@@ -1,50 +1,19 @@
 #include "proto/model/tuning/errata.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/civil_time.h"
+#include "proto/model/tuning/errata_rules.h"
 
 namespace convtune {
 namespace {
 
-// PyTorch has these as rules. They were read on 2026-11-26 from libtorch_cuda.so in PyTorch
-// 2.15.0's wheel of 2026-10-28. A new entry goes to the end, since its place is its number.
-constexpr absl::CivilDay kRead(2026, 11, 26);
+constexpr absl::CivilDay kRead(2026, 11, 26);  // what kErrata holds
 
-struct Erratum {
-  int engine;
-  Operation operation;
-  CudnnRange cudnn;
-  const char* gpu;
-  int spatial_rank;
-  const char* reason;
-};
-
-constexpr char kIllegalAccess[] =
-    "calls a cuBLASLt kernel that accesses memory it must not, until cuBLAS 13.6.1: "
-    "github.com/pytorch/pytorch/pull/190112 and 191701";
-
-const Erratum kErrata[] = {
-    {5,
-     Operation::kFwd,
-     {{9, 23, 1}, CudnnVersion{9, 24, 0}},
-     "sm-86",
-     0,
-     "two runs differ: github.com/pytorch/pytorch/issues/188288, pull/189207"},
-    {58, Operation::kFwd, {{9, 23, 0}, {}}, "sm-120", 0, kIllegalAccess},
-    {63, Operation::kBwdData, {{9, 23, 0}, {}}, "sm-120", 0, kIllegalAccess},
-    {63, Operation::kBwdFilter, {{9, 23, 0}, {}}, "sm-120", 0, kIllegalAccess},
-    {23,
-     Operation::kFwd,
-     {{9, 8, 0}, CudnnVersion{9, 15, 0}},
-     "",
-     3,
-     "wrong results: github.com/pytorch/pytorch/issues/163539"},
-    {23,
-     Operation::kBwdData,
-     {{8, 0, 0}, {}},
-     "",
-     3,
-     "numerical faults in tests: github.com/pytorch/pytorch/pull/171747"},
-};
+// Of a number of cudnnGetVersion: 8907 and 91900.
+CudnnVersion VersionOf(int number) {
+  return number < 90'000 ? CudnnVersion{number / 1000, number / 100 % 10, number % 100}
+                         : CudnnVersion{number / 10'000, number / 100 % 100, number % 100};
+}
 
 }  // namespace
 
@@ -54,8 +23,9 @@ std::vector<Ban> ShippedBans() {
     Ban& ban = bans.emplace_back();
     ban.number = Ban::kShipped + static_cast<int64_t>(bans.size());
     ban.candidate.number = erratum.engine;
-    ban.cudnn = erratum.cudnn;
-    ban.gpu = erratum.gpu;
+    ban.cudnn.start = VersionOf(erratum.cudnn_begin);
+    if (erratum.cudnn_end != 0) ban.cudnn.end = VersionOf(erratum.cudnn_end);
+    if (erratum.sm != 0) ban.gpu = absl::StrCat("sm-", erratum.sm);
     ban.operation = erratum.operation;
     ban.spatial_rank = erratum.spatial_rank;
     ban.author = "convtune";

@@ -63,6 +63,9 @@ std::string Sums(const PreloadCounters& counters, const std::string& snapshot) {
   if (counters.over_limit > 0) {
     absl::StrAppend(&text, ", ", counters.over_limit, " with nothing below --max-workspace");
   }
+  if (counters.errata > 0) {
+    absl::StrAppend(&text, ", ", counters.errata, " without an engine that is known to be wrong");
+  }
   if (counters.each.size() == 1) absl::StrAppend(&text, ", ", How(counters.each.front()));
   if (counters.processes > 1) absl::StrAppend(&text, ", in ", counters.processes, " processes");
   if (!counters.no_snapshot.empty()) {
@@ -105,6 +108,7 @@ PreloadCounters ReadPreloadCounters(std::istream& in) {
     sum.learned += Member(object, "learned");
     sum.dropped += Member(object, "dropped");
     sum.over_limit += Member(object, "over_limit");
+    sum.errata += Member(object, "errata");
     const auto missed = object.fields().find("missed");
     if (missed == object.fields().end()) continue;
     for (const auto& [reason, value] : missed->second.struct_value().fields()) {

@@ -31,6 +31,7 @@ struct PreloadCounters {
   int64_t learned = 0;
   int64_t dropped = 0;                    // reports that nobody took
   int64_t over_limit = 0;                 // queries of which nothing keeps to the workspace's limit
+  int64_t errata = 0;                     // queries without an engine that is known to be wrong
   std::map<std::string, int64_t> missed;  // by reason
   std::set<std::string> no_snapshot;      // why processes had none
 

@@ -222,6 +222,7 @@ class RunCommand final : public app::Command {
                                       {"passed", counters.passed},
                                       {"dropped", counters.dropped},
                                       {"overLimit", counters.over_limit},
+                                      {"errata", counters.errata},
                                       {"bypassed", counters.bypassed},
                                       {"each", output::JsonArray(each)},
                                       {"snapshot", snapshot},

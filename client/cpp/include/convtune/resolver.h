@@ -107,7 +107,8 @@ struct Candidate {
 };
 
 // The source of a result. kSnapshot: the file that the daemon publishes for
-// unmodified programs; it can be read while no daemon runs.
+// unmodified programs; it can be read while no daemon runs. It has up to three candidates of each
+// API: under constraints the winner can be slower than the daemon's, which knows all, or missing.
 enum class Source { kNone, kDaemon, kSnapshot };
 
 // The reason for which a query has no answer. Values below 100 are those of the

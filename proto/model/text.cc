@@ -68,10 +68,11 @@ bool HasControlCharacter(std::string_view text) {
 std::string CheckNodeName(std::string_view name) {
   constexpr size_t kMost = 256;  // as a bundle's texts
   if (!name.empty() && name.size() <= kMost && IsValidUtf8(name) && !HasControlCharacter(name) &&
-      name.find('\t') == std::string_view::npos) {
+      name.find('\t') == std::string_view::npos && name.front() != ' ' && name.back() != ' ') {
     return "";
   }
-  return Concat("must be 1 to ", kMost, " bytes of UTF-8 without control characters");
+  return Concat("must be 1 to ", kMost,
+                " bytes of UTF-8 without control characters and without a space at an end");
 }
 
 std::string Excerpt(std::string_view text) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_merge.h"
 #include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
@@ -68,6 +70,15 @@ absl::Status BundleImport::Append(std::string_view piece) {
     }
     piece.remove_prefix(static_cast<size_t>(written));
   }
+  // What is no bundle must not fill the disk before that is noticed.
+  std::array<char, db::bundle::kBundleMagic.size()> head{};
+  const std::string_view text(head.data(), head.size());
+  if (bytes_ >= static_cast<int64_t>(head.size()) && !head_checked_ &&
+      (pread(fd_, head.data(), head.size(), 0) != static_cast<ssize_t>(head.size()) ||
+       text != db::bundle::kBundleMagic)) {
+    return OpenReader(fd_).status();
+  }
+  head_checked_ = bytes_ >= static_cast<int64_t>(head.size());
   return absl::OkStatus();
 }
 

@@ -35,7 +35,7 @@ class BundleImport {
   BundleImport& operator=(const BundleImport&) = delete;
 
   // RESOURCE_EXHAUSTED: the disk is full, or the bundle is longer than one may
-  // be.
+  // be. INVALID_ARGUMENT: it does not begin as a bundle does.
   absl::Status Append(std::string_view piece);
 
   // Checks the whole bundle, and then takes row after row what is better, in
@@ -52,6 +52,7 @@ class BundleImport {
   const Options options_;
   const int fd_;
   int64_t bytes_ = 0;
+  bool head_checked_ = false;
 };
 
 }  // namespace convtune::rpc::services

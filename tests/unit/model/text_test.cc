@@ -25,9 +25,13 @@ TEST(TextTest, TabsAreNoControlCharacters) {
 TEST(TextTest, TheNameOfANodeIsShortText) {
   EXPECT_EQ(CheckNodeName("rack 2"), "");
   EXPECT_EQ(CheckNodeName(std::string(256, 'n')), "");
-  for (const std::string& bad : {std::string(), std::string(257, 'n'), std::string("a\nb"),
-                                 std::string("a\tb"), std::string("\xFF")}) {
-    EXPECT_EQ(CheckNodeName(bad), "must be 1 to 256 bytes of UTF-8 without control characters");
+  for (const std::string& bad :
+       {std::string(), std::string(257, 'n'), std::string("a\nb"), std::string("a\tb"),
+        std::string("\xFF"), std::string("n1 "), std::string(" n1")}) {
+    EXPECT_EQ(
+        CheckNodeName(bad),
+        "must be 1 to 256 bytes of UTF-8 without control characters and without a space at an "
+        "end");
   }
 }
 

@@ -72,6 +72,15 @@ TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
   EXPECT_TRUE(folder_.Names().empty());
 }
 
+TEST_F(BundleImportTest, WhatIsNoBundleIsRefusedByItsHead) {
+  auto bundle = BundleImport::Create({tuner_.get(), &clock_, folder_.path(), trusted_});
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  EXPECT_TRUE((*bundle)->Append(std::string(7, '\0')).ok());
+  const absl::Status status = (*bundle)->Append(std::string(1, '\0'));
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_NE(status.message().find("is no bundle"), std::string::npos) << status;
+}
+
 TEST_F(BundleImportTest, ASecondImportChangesNothing) {
   const std::string bytes = db::bundle::BundleOf(db::bundle::SampleTunings(3));
   ASSERT_TRUE(Import(bytes).ok());

@@ -172,7 +172,9 @@ absl::Status SqliteStore::Write(const Mutation& mutation) {
 
 void SqliteStore::TidyAfterCommit() {
   absl::Status status;
-  if (const absl::Time now = options_.clock->Now(); now >= next_thinning_) {
+  // By the wall clock, as what it thins; the second condition is for one that was set back.
+  if (const absl::Time now = options_.clock->Now();
+      now >= next_thinning_ || now + kThinningPeriod < next_thinning_) {
     next_thinning_ = now + kThinningPeriod;
     status.Update(ThinSamples(*writer_, now - options_.sample_retention).status());
   }

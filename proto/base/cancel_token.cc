@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 
 namespace convtune {
 namespace {
@@ -41,9 +41,9 @@ void CancelToken::Reset() {
 }
 
 bool CancelToken::WaitFor(absl::Duration timeout) const {
-  const absl::Time deadline = absl::Now() + timeout;
+  const SteadyTime deadline = SteadyTime::Now() + timeout;
   while (!cancelled()) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyTime::Now();
     if (left <= absl::ZeroDuration()) break;
     pollfd entry = {fd_.get(), POLLIN, 0};
     poll(&entry, 1, PollMillis(left));
@@ -51,13 +51,13 @@ bool CancelToken::WaitFor(absl::Duration timeout) const {
   return cancelled();
 }
 
-bool WaitReadable(int fd, const CancelToken& token, absl::Time deadline) {
+bool WaitReadable(int fd, const CancelToken& token, SteadyTime deadline) {
   while (!token.cancelled()) {
     pollfd entries[2] = {{fd, POLLIN, 0}, {token.fd(), POLLIN, 0}};
-    const int ready = poll(entries, 2, PollMillis(deadline - absl::Now()));
+    const int ready = poll(entries, 2, PollMillis(deadline - SteadyTime::Now()));
     if (ready > 0 && entries[1].revents != 0) return false;
     if (ready > 0 && entries[0].revents != 0) return true;
-    if (absl::Now() >= deadline) return false;
+    if (SteadyTime::Now() >= deadline) return false;
   }
   return false;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 
 namespace convtune {
@@ -33,6 +34,6 @@ class CancelToken {
 
 // Waits until `fd` can be read or its peer is gone: returns true. False if the
 // deadline passed or `token` was cancelled first.
-bool WaitReadable(int fd, const CancelToken& token, absl::Time deadline);
+bool WaitReadable(int fd, const CancelToken& token, SteadyTime deadline);
 
 }  // namespace convtune

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {
@@ -33,11 +33,11 @@ absl::Status ErrnoStatus(const char* what, int error) {
 
 // `events` is a pollfd's.
 // NOLINTNEXTLINE(google-runtime-int)
-absl::Status WaitFor(int fd, short events, absl::Time deadline) {
+absl::Status WaitFor(int fd, short events, SteadyTime deadline) {
   while (true) {
     int timeout_ms = -1;
-    if (deadline != absl::InfiniteFuture()) {
-      const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
+    if (deadline != SteadyTime::InfiniteFuture()) {
+      const absl::Duration left = std::max(deadline - SteadyTime::Now(), absl::ZeroDuration());
       timeout_ms = static_cast<int>(std::min<int64_t>(
           absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))), INT_MAX));
     }
@@ -49,14 +49,14 @@ absl::Status WaitFor(int fd, short events, absl::Time deadline) {
     if (ready < 0 && errno != EINTR) {
       return ErrnoStatus("poll", errno);
     }
-    if (absl::Now() >= deadline) {
+    if (SteadyTime::Now() >= deadline) {
       return absl::DeadlineExceededError("no complete message before the deadline");
     }
   }
 }
 
 // Appends `size` bytes to `data`, or as many as there are before the peer closes.
-absl::Status ReadBytes(int fd, size_t size, absl::Time deadline, std::string* data) {
+absl::Status ReadBytes(int fd, size_t size, SteadyTime deadline, std::string* data) {
   const size_t end = data->size() + size;
   while (data->size() < end) {
     RETURN_IF_ERROR(WaitFor(fd, POLLIN, deadline));
@@ -93,7 +93,7 @@ absl::Status WriteFrame(int fd, std::string_view message) {
     if (sent >= 0) {
       left.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      RETURN_IF_ERROR(WaitFor(fd, POLLOUT, absl::InfiniteFuture()));
+      RETURN_IF_ERROR(WaitFor(fd, POLLOUT, SteadyTime::InfiniteFuture()));
     } else if (errno != EINTR) {
       return ErrnoStatus("write", errno);
     }
@@ -101,7 +101,7 @@ absl::Status WriteFrame(int fd, std::string_view message) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadFrame(int fd, absl::Time deadline) {
+absl::StatusOr<std::string> ReadFrame(int fd, SteadyTime deadline) {
   std::string header;
   RETURN_IF_ERROR(ReadBytes(fd, kHeaderBytes, deadline, &header));
   if (header.empty()) return absl::OutOfRangeError("the peer closed the connection");

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 
 namespace convtune {
 
@@ -26,6 +27,6 @@ absl::Status WriteFrame(int fd, std::string_view message);
 // closed between messages, DATA_LOSS if it closed within one or announced one
 // that is too long, INTERNAL on other errors. One reader at a time per
 // descriptor.
-absl::StatusOr<std::string> ReadFrame(int fd, absl::Time deadline);
+absl::StatusOr<std::string> ReadFrame(int fd, SteadyTime deadline);
 
 }  // namespace convtune

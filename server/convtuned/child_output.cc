@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "server/supervisor/worker_process.h"
 
 namespace convtune::convtuned {
@@ -48,10 +48,11 @@ bool IsOver(bool readable, bool stopped, Running* one) {
       return true;
     }
   }
-  one->timeout.Saw(supervisor::WorkDone(one->process->pid()) + output->text.size(), absl::Now());
+  one->timeout.Saw(supervisor::WorkDone(one->process->pid()) + output->text.size(),
+                   SteadyTime::Now());
   if (stopped) {
     output->status = absl::CancelledError("stopped");
-  } else if (absl::Now() >= one->timeout.end()) {
+  } else if (SteadyTime::Now() >= one->timeout.end()) {
     output->status = absl::DeadlineExceededError(one->timeout.reason());
   }
   return !output->status.ok();
@@ -68,7 +69,7 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
     auto process = supervisor::WorkerProcess::StartPrinting(commands[i]);
     outputs[i].status = process.status();
     if (process.ok()) {
-      running.push_back({*std::move(process), {limits, absl::Now()}, &outputs[i], false});
+      running.push_back({*std::move(process), {limits, SteadyTime::Now()}, &outputs[i], false});
     }
   }
   while (!running.empty()) {

@@ -14,7 +14,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "db/layered_tunings.h"
 #include "db/store/backups.h"
 #include "db/store/sqlite_store.h"
@@ -245,12 +244,14 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   TellWatchdog();
   const absl::Duration watchdog = WatchdogPeriod();
   bool appeared = false;
-  absl::Time next_look = wants_gpu ? absl::Now() + flags.probe_interval : absl::InfiniteFuture();
-  while (!appeared && !signals->WaitFor(std::clamp(next_look - absl::Now(), absl::ZeroDuration(),
-                                                   std::min(kSignalPoll, watchdog)))) {
-    if (absl::Now() >= next_look) {
+  SteadyTime next_look =
+      wants_gpu ? SteadyTime::Now() + flags.probe_interval : SteadyTime::InfiniteFuture();
+  while (!appeared &&
+         !signals->WaitFor(std::clamp(next_look - SteadyTime::Now(), absl::ZeroDuration(),
+                                      std::min(kSignalPoll, watchdog)))) {
+    if (SteadyTime::Now() >= next_look) {
       appeared = GpuAppeared(flags, signals);
-      next_look = absl::Now() + flags.probe_interval;
+      next_look = SteadyTime::Now() + flags.probe_interval;
     }
     tuner->Stats();  // stands still where the tuner's locks do
     TellWatchdog();
@@ -264,14 +265,14 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   // Nobody tells the watchdog meanwhile.
   const absl::Duration longest =
       appeared ? std::min(flags.drain_timeout, watchdog) : flags.drain_timeout;
-  const absl::Time start = absl::Now();
+  const SteadyTime start = SteadyTime::Now();
   signals->OnHangup(nullptr);
   server->SetReady(false);
   gpus->SetListener(nullptr);
   // The tuner first: it calls every waiting caller back, so that their calls
   // end by themselves.
   tuner->Drain(start + longest * kDrainShare);
-  server->Shutdown(std::min(start + longest * kShutdownShare, absl::Now() + kCallGrace));
+  server->Shutdown(std::min(start + longest * kShutdownShare, SteadyTime::Now() + kCallGrace));
   return appeared;
 }
 
@@ -325,7 +326,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   absl::StatusOr<bool> served = false;
   if (flags.once) {
     exit_status = RunOnce(tuner.get(), flags, signals);
-    tuner->Drain(absl::Now());
+    tuner->Drain(SteadyTime::Now());
     // The snapshot is what an init container is run for.
     if (!tuner->releases()->Status().error().empty()) exit_status = 1;
   } else if (!signals->stopped()) {

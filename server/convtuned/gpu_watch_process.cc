@@ -57,7 +57,7 @@ GpuWatchProcess::End GpuWatchProcess::WatchOnce() {
     return End::kFailed;
   }
   std::string text;
-  while (WaitReadable((*process)->fd(), *stop_, absl::InfiniteFuture())) {
+  while (WaitReadable((*process)->fd(), *stop_, SteadyTime::InfiniteFuture())) {
     char buffer[kMaxLine];
     const ssize_t count = read((*process)->fd(), buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) continue;

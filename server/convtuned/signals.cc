@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 
 namespace convtune::convtuned {
 
@@ -18,9 +18,9 @@ StopSignals::StopSignals() {
 }
 
 bool StopSignals::WaitFor(absl::Duration timeout) {
-  const absl::Time end = absl::Now() + timeout;
+  const SteadyTime end = SteadyTime::Now() + timeout;
   while (!stopped_) {
-    const timespec time = absl::ToTimespec(std::max(end - absl::Now(), absl::ZeroDuration()));
+    const timespec time = absl::ToTimespec(std::max(end - SteadyTime::Now(), absl::ZeroDuration()));
     const int number = sigtimedwait(&set_, nullptr, &time);
     if (number != SIGHUP) {
       stopped_ = number > 0;

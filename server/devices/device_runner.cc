@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
 #include "server/tuning/worker_requests.h"
@@ -185,7 +185,7 @@ void DeviceRunner::Loop() {
     if (available_) SetState(supervisor::DeviceState::kBusy);
     ++requests_;
     Late late;
-    const absl::Time start = absl::Now();
+    const SteadyTime start = SteadyTime::Now();
     jobs::WorkResult result = Execute(item, &late);
     // Work cancelled because its GPU was lost ends with the GPU's reason.
     if (const absl::Status health = CheckHealth();
@@ -202,14 +202,14 @@ void DeviceRunner::Loop() {
     Histogram& outcome = result.status.ok()                 ? succeeded_
                          : absl::IsCancelled(result.status) ? cancelled_
                                                             : failed_;
-    outcome.Record(absl::ToInt64Nanoseconds(absl::Now() - start));
+    outcome.Record(absl::ToInt64Nanoseconds(SteadyTime::Now() - start));
     if (result.status.ok()) {
       backoff_ = options_.backoff_initial;
     } else {
       log::Warn("$0: $1: $2", options_.device.name, item->spec.key.problem_text,
                 result.status.ToString());
     }
-    idle_since_ = absl::Now();
+    idle_since_ = SteadyTime::Now();
     const bool pending = client_ != nullptr && client_->pending();
     if (client_ != nullptr && !pending) {
       SetState(supervisor::DeviceState::kReady);
@@ -228,7 +228,7 @@ bool DeviceRunner::StandsBack() {
     SetAvailable(false);
     return options_.queue->available() > 0;
   }
-  return !available_ && absl::Now() < not_before_ && options_.queue->available() > 0;
+  return !available_ && SteadyTime::Now() < not_before_ && options_.queue->available() > 0;
 }
 
 void DeviceRunner::Idle() {
@@ -242,7 +242,7 @@ void DeviceRunner::Idle() {
     client_.reset();
     PauseBeforeStart(false);
     SetState(supervisor::DeviceState::kIdle);
-  } else if (absl::Now() - idle_since_ >= options_.idle_timeout) {
+  } else if (SteadyTime::Now() - idle_since_ >= options_.idle_timeout) {
     log::Info("$0: ending the idle worker", options_.device.name);
     client_.reset();
     SetState(supervisor::DeviceState::kIdle);
@@ -250,7 +250,7 @@ void DeviceRunner::Idle() {
 }
 
 void DeviceRunner::PauseBeforeStart(bool longer) {
-  not_before_ = absl::Now() + backoff_;
+  not_before_ = SteadyTime::Now() + backoff_;
   if (longer) backoff_ = std::min(backoff_ * 2, options_.backoff_max);
 }
 
@@ -266,7 +266,7 @@ absl::Status DeviceRunner::EnsureWorker() {
   }
   std::string reason;
   for (int attempt = 0; client_ == nullptr && attempt < kStartAttempts; ++attempt) {
-    const absl::Duration pause = not_before_ - absl::Now();
+    const absl::Duration pause = not_before_ - SteadyTime::Now();
     if (!available_ && (attempt > 0 || pause > absl::ZeroDuration())) {
       // Known to be broken: one attempt, and none before its time.
       reason = start_failure_;
@@ -355,10 +355,10 @@ supervisor::WorkerLoss DeviceRunner::TakeLoss() {
 }
 
 absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(
-    const jobs::WorkSpec& spec, const CandidateId& suspect, absl::Time end,
+    const jobs::WorkSpec& spec, const CandidateId& suspect, SteadyTime end,
     const std::function<bool()>& gives_way) {
   for (int kills = 0; kills <= kOutsideKills; ++kills) {
-    if (absl::Now() >= end || (gives_way && gives_way())) {
+    if (SteadyTime::Now() >= end || (gives_way && gives_way())) {
       return absl::DeadlineExceededError("there is no more time");
     }
     RETURN_IF_ERROR(EnsureWorker());
@@ -367,7 +367,7 @@ absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(
     client_->SetGivesWay(gives_way);
     // The worker survives it, or there is a loss; whether it works is no matter.
     const absl::Status status = RunAlone(spec, suspect, client_.get());
-    client_->SetEnd(absl::InfiniteFuture());
+    client_->SetEnd(SteadyTime::InfiniteFuture());
     client_->SetGivesWay(nullptr);
     if (client_->pending()) {
       client_.reset();
@@ -414,7 +414,7 @@ void DeviceRunner::RequalifyTimedOutCandidates(const Tuning& tuning, absl::Durat
 
 bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* late) {
   client_->SetGivesWay(gives_way);
-  const absl::Status status = client_->FinishPending(absl::InfiniteFuture());
+  const absl::Status status = client_->FinishPending(SteadyTime::InfiniteFuture());
   if (status.ok()) client_->CloseProblem().IgnoreError();
   if (client_->pending()) {
     client_.reset();
@@ -432,17 +432,18 @@ bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* l
 
 void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
   // Late work gives way to work that waits for long, and where the queue is shut.
-  absl::Time waits_since = absl::InfiniteFuture();
+  SteadyTime waits_since = SteadyTime::InfiniteFuture();
   const auto gives_way = [this, &waits_since] {
     if (options_.queue->shut()) return true;
-    const absl::Time now = absl::Now();
-    waits_since = options_.queue->depth() > 0 ? std::min(waits_since, now) : absl::InfiniteFuture();
+    const SteadyTime now = SteadyTime::Now();
+    waits_since =
+        options_.queue->depth() > 0 ? std::min(waits_since, now) : SteadyTime::InfiniteFuture();
     return now - waits_since >= options_.late_work_timeout;
   };
   const bool pending = client_ != nullptr && client_->pending();
   if (!pending || FinishPending(gives_way, &late)) {
     for (const CandidateId& suspect : late.suspects) {
-      const auto judged = Judge(spec, suspect, absl::InfiniteFuture(), gives_way);
+      const auto judged = Judge(spec, suspect, SteadyTime::InfiniteFuture(), gives_way);
       if (judged.ok()) continue;
       log::Info("$0: $1 of $2 is not tried alone: $3", options_.device.name, ToText(suspect),
                 spec.key.problem_text, judged.status().ToString());
@@ -452,7 +453,7 @@ void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
   if (available_) {
     SetState(client_ != nullptr ? supervisor::DeviceState::kReady : supervisor::DeviceState::kIdle);
   }
-  idle_since_ = absl::Now();
+  idle_since_ = SteadyTime::Now();
 }
 
 jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& item, Late* late) {
@@ -468,7 +469,7 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
                             }};
   int outside_kills = 0;
   int unexplained = 0;
-  absl::Time end = absl::InfiniteFuture();  // of the budget, however many workers it takes
+  SteadyTime end = SteadyTime::InfiniteFuture();  // of the budget, however many workers it takes
   while (true) {
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
     if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
@@ -481,12 +482,12 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
         return !entry.second.HoldsFor(budget, checker_version);
       });
     }
-    const absl::Duration left = end - absl::Now();
+    const absl::Duration left = end - SteadyTime::Now();
     const bool last_attempt = left <= kLastAttempt;
     input.spec.options.time_budget = std::min(budget, std::max(left, kLastAttempt));
     const tuning::RunnerOutput output = tuning::RunTuning(input, options_.sampling, client_.get());
     late->candidates = output.candidates;
-    if (end == absl::InfiniteFuture() && output.began) {
+    if (end == SteadyTime::InfiniteFuture() && output.began) {
       end = *output.began + budget;
       input.spec.options.wait_idle = absl::ZeroDuration();
     }

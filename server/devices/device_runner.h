@@ -104,7 +104,7 @@ class DeviceRunner {
   // DEADLINE_EXCEEDED if `end` comes before, or `gives_way` (see WorkerClient::SetGivesWay)
   // says so, and EnsureWorker's.
   absl::StatusOr<std::optional<QuarantineEntry>> Judge(const jobs::WorkSpec& spec,
-                                                       const CandidateId& suspect, absl::Time end,
+                                                       const CandidateId& suspect, SteadyTime end,
                                                        const std::function<bool()>& gives_way);
   // Fills in key and time.
   void Quarantine(const TuningKey& key, QuarantineEntry entry);
@@ -132,8 +132,8 @@ class DeviceRunner {
   // The thread's own.
   std::unique_ptr<supervisor::WorkerClient> client_;
   absl::Duration backoff_;
-  absl::Time not_before_ = absl::InfinitePast();
-  absl::Time idle_since_ = absl::InfinitePast();
+  SteadyTime not_before_ = SteadyTime::InfinitePast();
+  SteadyTime idle_since_ = SteadyTime::InfinitePast();
   bool available_ = true;
   std::string start_failure_;  // the last one
 

@@ -84,7 +84,8 @@ void JobTable::Changed(Job* job) {
 
 void JobTable::End(Job* job, JobState state) {
   job->snapshot.state = state;
-  job->snapshot.end_time = clock_->Now();
+  // The wall clock may have been set back.
+  job->snapshot.end_time = std::max(clock_->Now(), job->snapshot.create_time);
   job->snapshot.current_problem.clear();
   job->snapshot.current_candidates_done = 0;
   job->snapshot.current_candidates_total = 0;

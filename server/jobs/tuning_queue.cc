@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 
 namespace convtune::jobs {
 namespace {
@@ -64,7 +64,7 @@ void TuningQueue::SetPriority(const std::shared_ptr<WorkItem>& item, Priority pr
 
 void TuningQueue::DropExpired(Ended* ended) {
   // Who expires has the lowest priority, and that is at the end.
-  const absl::Time now = absl::Now();
+  const SteadyTime now = SteadyTime::Now();
   auto it = queued_.lower_bound({-static_cast<int>(Priority::kIdle), 0, 0});
   while (it != queued_.end()) {
     const std::shared_ptr<WorkItem> item = it->second;
@@ -89,10 +89,10 @@ uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscr
     MutexLock lock(mutex_);
     std::shared_ptr<WorkItem> item = FindJoinable(spec);
     if (item == nullptr && !needed()) return 0;
-    if (item != nullptr && subscriber.expires < absl::InfiniteFuture()) {
+    if (item != nullptr && subscriber.expires < SteadyTime::InfiniteFuture()) {
       for (WorkItem::Waiter& waiter : item->waiters) {
-        absl::Time& expires = waiter.subscriber.expires;
-        if (expires == absl::InfiniteFuture()) continue;
+        SteadyTime& expires = waiter.subscriber.expires;
+        if (expires == SteadyTime::InfiniteFuture()) continue;
         expires = std::max(expires, subscriber.expires);
         return 0;
       }
@@ -149,14 +149,14 @@ void TuningQueue::Unsubscribe(uint64_t number) {
 }
 
 std::shared_ptr<WorkItem> TuningQueue::Take(absl::Duration timeout, CancelToken* token) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const SteadyTime deadline = SteadyTime::Now() + timeout;
   while (true) {
     Ended expired;
     {
       MutexLock lock(mutex_);
       DropExpired(&expired);
       while (queued_.empty() && !shut_ && expired.empty()) {
-        const absl::Duration left = deadline - absl::Now();
+        const absl::Duration left = deadline - SteadyTime::Now();
         if (left <= absl::ZeroDuration()) return nullptr;
         changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(left));
       }
@@ -231,10 +231,10 @@ void TuningQueue::Shut(const absl::Status& status) {
   for (const WorkItem::Waiter& waiter : ended) waiter.subscriber.done({status, true});
 }
 
-bool TuningQueue::WaitIdle(absl::Time deadline) {
+bool TuningQueue::WaitIdle(SteadyTime deadline) {
   MutexLock lock(mutex_);
   while (!running_.empty()) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyTime::Now();
     if (left <= absl::ZeroDuration()) return false;
     changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(left));
   }

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/base/cancel_token.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "server/jobs/work_spec.h"
 
@@ -28,7 +29,7 @@ struct Subscriber {
   std::function<void(const WorkResult&)> done;
   std::function<void(const WorkProgress&)> progress = {};  // may be empty
   // Queued work that nobody waits for any longer is dropped: DEADLINE_EXCEEDED.
-  absl::Time expires = absl::InfiniteFuture();
+  SteadyTime expires = SteadyTime::InfiniteFuture();
 };
 
 // One piece of work. Its fields other than spec and force are the queue's.
@@ -81,7 +82,7 @@ class TuningQueue {
   // Ends what is queued with `status`; Take gives nothing from now on.
   void Shut(const absl::Status& status);
   // True once nothing runs; false if `deadline` came first.
-  bool WaitIdle(absl::Time deadline);
+  bool WaitIdle(SteadyTime deadline);
   bool shut() const;
 
   int64_t depth() const;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/monitoring/log.h"
 
 namespace convtune::lookup {
@@ -84,7 +84,7 @@ absl::Status IndexLoader::Start(absl::Duration timeout) {
 }
 
 void IndexLoader::Run() {
-  const absl::Time begin = absl::Now();
+  const SteadyTime begin = SteadyTime::Now();
   std::atomic<int64_t> corrupt_rows = 0;
   const auto leave_out = [&corrupt_rows](const std::string& what) {
     ++corrupt_rows;
@@ -108,7 +108,7 @@ void IndexLoader::Run() {
   if (status.ok() && stopping_) status = absl::UnavailableError("the daemon is stopping");
   // Where it failed, look-ups go on to ask the store itself.
   if (status.ok()) index_->FinishLoading();
-  const absl::Duration took = absl::Now() - begin;
+  const absl::Duration took = SteadyTime::Now() - begin;
   if (!status.ok() && !stopping_) {
     log::Error("could not read the database whole: $0; the next start looks at all of it",
                status.ToString());
@@ -123,12 +123,12 @@ void IndexLoader::Run() {
 }
 
 absl::Status IndexLoader::Await(absl::Duration timeout) {
-  const absl::Time until = absl::Now() + timeout;
+  const SteadyTime until = SteadyTime::Now() + timeout;
   MutexLock lock(mutex_);
-  while (!done_ && !stopping_ && absl::Now() < until) {
+  while (!done_ && !stopping_ && SteadyTime::Now() < until) {
     // A condition variable takes no infinity.
-    changed_.WaitFor(mutex_,
-                     absl::ToChronoNanoseconds(std::min(until - absl::Now(), absl::Hours(1))));
+    changed_.WaitFor(
+        mutex_, absl::ToChronoNanoseconds(std::min(until - SteadyTime::Now(), absl::Hours(1))));
   }
   if (done_) return status_;
   return absl::UnavailableError(

@@ -10,10 +10,9 @@ constexpr int kPageSize = 1000;
 }  // namespace
 
 std::vector<EnvironmentCensus> EvidenceCensus::Get() {
-  const absl::Time now = clock_->Now();
+  const SteadyTime now = SteadyTime::Now();
   MutexLock lock(mutex_);
-  // A clock that was set back must not keep an old count for ever.
-  if (now >= count_time_ + max_age_ || now < count_time_) {
+  if (now >= count_time_ + max_age_) {
     counted_ = Count();
     count_time_ = now;
   }

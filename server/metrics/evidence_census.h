@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/enums.h"
 #include "server/tuner/tuner.h"
@@ -25,9 +26,9 @@ struct EnvironmentCensus {
 // Thread-safe; look-ups do not wait for it.
 class EvidenceCensus {
  public:
-  // Both outlive it.
-  EvidenceCensus(tuner::Tuner* tuner, const Clock* clock, absl::Duration max_age = absl::Minutes(1))
-      : tuner_(tuner), clock_(clock), max_age_(max_age) {}
+  // `tuner` outlives it.
+  explicit EvidenceCensus(tuner::Tuner* tuner, absl::Duration max_age = absl::Minutes(1))
+      : tuner_(tuner), max_age_(max_age) {}
 
   // Ordered by name.
   std::vector<EnvironmentCensus> Get();
@@ -36,11 +37,10 @@ class EvidenceCensus {
   std::vector<EnvironmentCensus> Count() const;
 
   tuner::Tuner* const tuner_;
-  const Clock* const clock_;
   const absl::Duration max_age_;
   Mutex mutex_;
   std::vector<EnvironmentCensus> counted_ GUARDED_BY(mutex_);
-  absl::Time count_time_ GUARDED_BY(mutex_) = absl::InfinitePast();
+  SteadyTime count_time_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();
 };
 
 }  // namespace convtune::metrics

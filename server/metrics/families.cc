@@ -208,7 +208,7 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
 }
 
 MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
-  const auto census = std::make_shared<EvidenceCensus>(sources.tuner, sources.clock);
+  const auto census = std::make_shared<EvidenceCensus>(sources.tuner);
   return [sources, census, start_time = sources.clock->Now()] {
     MetricsInput input;
     input.version = CONVTUNE_VERSION;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::release {
@@ -70,8 +70,8 @@ DatagramSocket::~DatagramSocket() {
 
 void DatagramSocket::Run() {
   std::vector<char> buffer(options_.max_bytes + 1);
-  while (WaitReadable(socket_.get(), *stop_, absl::InfiniteFuture())) {
-    const absl::Time slice_end = absl::Now() + kSlice;
+  while (WaitReadable(socket_.get(), *stop_, SteadyTime::InfiniteFuture())) {
+    const SteadyTime slice_end = SteadyTime::Now() + kSlice;
     int taken = 0;
     while (taken < kMostPerSlice && WaitReadable(socket_.get(), *stop_, slice_end)) {
       const ssize_t size = recv(socket_.get(), buffer.data(), buffer.size(), 0);
@@ -80,7 +80,7 @@ void DatagramSocket::Run() {
       options_.receive(buffer.data(), static_cast<size_t>(size));
     }
     // Over its share, the socket is left alone until the slice ends.
-    if (taken == kMostPerSlice) stop_->WaitFor(slice_end - absl::Now());
+    if (taken == kMostPerSlice) stop_->WaitFor(slice_end - SteadyTime::Now());
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -12,6 +11,7 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "server/rpc/http2/access.h"
@@ -65,7 +65,7 @@ class GrpcServer final : public Server {
                    ? services::NewFleetService({options.tuner, options.outbox, options.releases})
                    : nullptr) {}
 
-  ~GrpcServer() override { Shutdown(absl::InfinitePast()); }
+  ~GrpcServer() override { Shutdown(SteadyTime::InfinitePast()); }
 
   absl::Status Start(const Options& options) {
     if (options.listen.empty()) {
@@ -131,7 +131,7 @@ class GrpcServer final : public Server {
 
   absl::Status ReloadTls() override { return tls_ == nullptr ? absl::OkStatus() : tls_->Reload(); }
 
-  void Shutdown(absl::Time deadline) override {
+  void Shutdown(SteadyTime deadline) override {
     MutexLock lock(shutdown_mutex_);
     if (server_ == nullptr || shut_down_) {
       return;
@@ -140,12 +140,13 @@ class GrpcServer final : public Server {
     acceptor_->Close();
     AwaitCalls(deadline);
     acceptor_->EndConnections();
-    server_->Shutdown(absl::ToChronoTime(deadline));
+    const int64_t left = absl::ToInt64Nanoseconds(deadline - SteadyTime::Now());
+    server_->Shutdown(gpr_time_from_nanos(left, GPR_TIMESPAN));
   }
 
  private:
   // Until no handler is at work, and what they answered is written.
-  static void AwaitCalls(absl::Time deadline) {
+  static void AwaitCalls(SteadyTime deadline) {
     const auto running = [] {
       int64_t calls = 0;
       for (const services::MethodStats& method : services::CallStats::Global().Snapshot()) {
@@ -154,8 +155,8 @@ class GrpcServer final : public Server {
       }
       return calls > 0;
     };
-    while (absl::Now() + kAnswerFlush < deadline && running()) absl::SleepFor(kCallPoll);
-    if (absl::Now() < deadline) absl::SleepFor(kAnswerFlush);
+    while (SteadyTime::Now() + kAnswerFlush < deadline && running()) absl::SleepFor(kCallPoll);
+    if (SteadyTime::Now() < deadline) absl::SleepFor(kAnswerFlush);
   }
 
   // Destroyed after the server that refers to them.

@@ -60,7 +60,7 @@ class Server {
   // Accepts no more connections and removes the sockets, lets the calls that run
   // end until the deadline, then ends all connections: a client gets UNAVAILABLE
   // for a call that has no answer by then. Blocks; idempotent.
-  virtual void Shutdown(absl::Time deadline) = 0;
+  virtual void Shutdown(SteadyTime deadline) = 0;
 };
 
 }  // namespace convtune::rpc

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/clock.h"
 
 namespace convtune::supervisor {
 
@@ -26,13 +27,13 @@ uint64_t WorkDone(pid_t pid) {
   return work;
 }
 
-void StartTimeout::Saw(uint64_t work_done, absl::Time now) {
+void StartTimeout::Saw(uint64_t work_done, SteadyTime now) {
   if (work_done == work_done_) return;
   work_done_ = work_done;
   last_sign_ = now;
 }
 
-absl::Time StartTimeout::end() const {
+SteadyTime StartTimeout::end() const {
   return std::min(last_sign_ + limits_.silence, start_ + limits_.longest);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 
 namespace convtune::supervisor {
 
@@ -26,20 +27,20 @@ struct StartLimits {
 
 class StartTimeout {
  public:
-  StartTimeout(const StartLimits& limits, absl::Time now)
+  StartTimeout(const StartLimits& limits, SteadyTime now)
       : limits_(limits), start_(now), last_sign_(now) {}
 
   // Notes the work that the process has done so far; a changed number is a sign of life.
-  void Saw(uint64_t work_done, absl::Time now);
+  void Saw(uint64_t work_done, SteadyTime now);
   // The time at which the wait ends.
-  absl::Time end() const;
+  SteadyTime end() const;
   // The reason to report after that time: "it gave no sign of life for 1m".
   std::string reason() const;
 
  private:
   const StartLimits limits_;
-  const absl::Time start_;
-  absl::Time last_sign_;
+  const SteadyTime start_;
+  SteadyTime last_sign_;
   uint64_t work_done_ = 0;
 };
 

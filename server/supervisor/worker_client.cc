@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
@@ -80,7 +80,7 @@ absl::Status WorkerClient::Handshake() {
 }
 
 absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitStart() {
-  StartTimeout timeout(options_.start, absl::Now());
+  StartTimeout timeout(options_.start, SteadyTime::Now());
   std::string at;
   while (true) {
     absl::StatusOr<worker::v1::Reply> reply = ReceiveAtWork(&timeout, "");
@@ -102,10 +102,10 @@ absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitSelfCheck(worker::v1::Reply
     absl::StatusOr<worker::v1::Reply> next = absl::UnknownError("");
     if (step == static_cast<uint32_t>(SelfCheckBit::kCaptures)) {
       // The only step that runs a convolution, whose code cuDNN loads.
-      StartTimeout timeout({options_.hang_timeout, options_.start.longest}, absl::Now());
+      StartTimeout timeout({options_.hang_timeout, options_.start.longest}, SteadyTime::Now());
       next = ReceiveAtWork(&timeout, "hung: ");
     } else {
-      next = Receive(absl::Now() + options_.hang_timeout, Silence());
+      next = Receive(SteadyTime::Now() + options_.hang_timeout, Silence());
     }
     if (next.ok()) {
       reply = *std::move(next);
@@ -149,17 +149,17 @@ std::string WorkerClient::Silence() const {
 absl::StatusOr<worker::v1::Reply> WorkerClient::ReceiveAtWork(StartTimeout* timeout,
                                                               const std::string& doing) {
   while (!WaitReadable(process_->fd(), *options_.cancel,
-                       std::min(timeout->end(), absl::Now() + kStartLook))) {
+                       std::min(timeout->end(), SteadyTime::Now() + kStartLook))) {
     if (options_.cancel->cancelled()) break;
-    timeout->Saw(WorkDone(process_->pid()), absl::Now());
-    if (absl::Now() >= timeout->end()) {
+    timeout->Saw(WorkDone(process_->pid()), SteadyTime::Now());
+    if (SteadyTime::Now() >= timeout->end()) {
       return Lose(absl::StrCat(doing, timeout->reason()), /*hung=*/true);
     }
   }
-  return Receive(absl::Now() + options_.hang_timeout, Silence());
+  return Receive(SteadyTime::Now() + options_.hang_timeout, Silence());
 }
 
-absl::StatusOr<worker::v1::Reply> WorkerClient::Receive(absl::Time deadline,
+absl::StatusOr<worker::v1::Reply> WorkerClient::Receive(SteadyTime deadline,
                                                         const std::string& why) {
   if (!WaitReadable(process_->fd(), *options_.cancel, deadline)) {
     if (options_.cancel->cancelled()) {
@@ -186,10 +186,11 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request
                                                        const OnReply& on_reply) {
   if (loss_) return absl::AbortedError(loss_->reason);
   touching_.reset();
-  const absl::Time now = absl::Now();
+  const SteadyTime now = SteadyTime::Now();
   // A listing names no candidates, and one call of cuDNN may be most of it.
-  Wait wait{now + absl::Milliseconds(BudgetMs(request)) + options_.hang_timeout,
-            request.has_open_problem() ? absl::InfiniteFuture() : now + options_.hang_timeout};
+  Wait wait{
+      now + absl::Milliseconds(BudgetMs(request)) + options_.hang_timeout,
+      request.has_open_problem() ? SteadyTime::InfiniteFuture() : now + options_.hang_timeout};
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
   return Await(wait, end_, [&](const worker::v1::Reply& reply) {
     if (!CanHave(request, reply)) return false;
@@ -199,13 +200,13 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request
 }
 
 absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(
-    Wait wait, absl::Time end, const std::function<bool(const worker::v1::Reply&)>& handle) {
+    Wait wait, SteadyTime end, const std::function<bool(const worker::v1::Reply&)>& handle) {
   while (true) {
-    const absl::Time hang = std::min(wait.over, wait.silent);
-    const absl::Time until = gives_way_ ? std::min(end, absl::Now() + kGivesWayPeriod) : end;
+    const SteadyTime hang = std::min(wait.over, wait.silent);
+    const SteadyTime until = gives_way_ ? std::min(end, SteadyTime::Now() + kGivesWayPeriod) : end;
     const bool ready = until < hang ? WaitReadable(process_->fd(), *options_.cancel, until) : true;
-    if (gives_way_ && gives_way_()) end = std::min(end, absl::Now());
-    if (absl::Now() >= end && end < hang && !options_.cancel->cancelled()) {
+    if (gives_way_ && gives_way_()) end = std::min(end, SteadyTime::Now());
+    if (SteadyTime::Now() >= end && end < hang && !options_.cancel->cancelled()) {
       pending_ = wait;
       return absl::DeadlineExceededError("the budget ended while the worker was at work");
     }
@@ -216,8 +217,9 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(
                           ? Silence()
                           : absl::StrCat("hung: no reply within the request's own budget and ",
                                          absl::FormatDuration(options_.hang_timeout))));
-    if (absl::Now() > wait.over) return Lose("hung: replies without end", true);
-    if (wait.silent < absl::InfiniteFuture()) wait.silent = absl::Now() + options_.hang_timeout;
+    if (SteadyTime::Now() > wait.over) return Lose("hung: replies without end", true);
+    if (wait.silent < SteadyTime::InfiniteFuture())
+      wait.silent = SteadyTime::Now() + options_.hang_timeout;
     if (reply.has_touching()) {
       touching_ = reply.touching().index();
       continue;
@@ -237,7 +239,7 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(
   }
 }
 
-absl::Status WorkerClient::FinishPending(absl::Time until) {
+absl::Status WorkerClient::FinishPending(SteadyTime until) {
   if (loss_) return absl::AbortedError(loss_->reason);
   if (!pending_) return absl::OkStatus();
   const Wait wait = *std::exchange(pending_, std::nullopt);

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/cancel_token.h"
+#include "proto/base/clock.h"
 #include "proto/model/tuning/self_check.h"
 #include "server/supervisor/self_check_cache.h"
 #include "server/supervisor/start_timeout.h"
@@ -66,7 +67,7 @@ class WorkerClient {
   bool Alive();
   const std::optional<WorkerLoss>& loss() const { return loss_; }
   // From this time on nothing waits for the worker; at first there is none.
-  void SetEnd(absl::Time end) { end_ = end; }
+  void SetEnd(SteadyTime end) { end_ = end; }
   // Is asked a few times a second while a reply is waited for; once it says yes
   // nothing waits any more. Empty: nobody is asked.
   void SetGivesWay(std::function<bool()> gives_way) { gives_way_ = std::move(gives_way); }
@@ -74,7 +75,7 @@ class WorkerClient {
   bool pending() const { return pending_.has_value(); }
   // Waits for its end, and drops its replies. DEADLINE_EXCEEDED if it is still
   // going on at `until`.
-  absl::Status FinishPending(absl::Time until);
+  absl::Status FinishPending(SteadyTime until);
   // Returns true at once if the session is cancelled, else false after `pause`.
   bool Pause(absl::Duration pause) const { return options_.cancel->WaitFor(pause); }
 
@@ -92,8 +93,8 @@ class WorkerClient {
 
   // The ends of a wait for the last reply to a request.
   struct Wait {
-    absl::Time over;    // its budget, and hang_timeout behind it
-    absl::Time silent;  // without another reply; never, where the worker names no candidates
+    SteadyTime over;    // its budget, and hang_timeout behind it
+    SteadyTime silent;  // without another reply; never, where the worker names no candidates
   };
 
   absl::Status Handshake();
@@ -103,14 +104,14 @@ class WorkerClient {
   // The reply to Hello; `reply` is the worker's first.
   absl::StatusOr<worker::v1::Reply> AwaitSelfCheck(worker::v1::Reply reply);
   // `why` is what is said of a worker that has not replied by then.
-  absl::StatusOr<worker::v1::Reply> Receive(absl::Time deadline, const std::string& why);
+  absl::StatusOr<worker::v1::Reply> Receive(SteadyTime deadline, const std::string& why);
   // The next reply of a process that may have to load code from a cold disk. `doing` is what
   // is said of one whose time is over, before the reason.
   absl::StatusOr<worker::v1::Reply> ReceiveAtWork(StartTimeout* timeout, const std::string& doing);
   // Reads replies to the last one. A request that is not over by `end` is left pending.
   // `handle` returns false for a reply that the request cannot have.
   absl::StatusOr<worker::v1::Outcome> Await(
-      Wait wait, absl::Time end, const std::function<bool(const worker::v1::Reply&)>& handle);
+      Wait wait, SteadyTime end, const std::function<bool(const worker::v1::Reply&)>& handle);
   // Ends the process and notes why.
   absl::Status Lose(const std::string& reason, bool hung = false);
   absl::Status LosePeer();
@@ -120,7 +121,7 @@ class WorkerClient {
   std::unique_ptr<WorkerProcess> process_;
   worker::v1::HelloReply hello_;
   SelfCheck self_check_;
-  absl::Time end_ = absl::InfiniteFuture();
+  SteadyTime end_ = SteadyTime::InfiniteFuture();
   std::function<bool()> gives_way_;
   std::optional<Wait> pending_;  // of the request that is left
   std::optional<int> touching_;

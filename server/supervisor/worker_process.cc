@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 
 extern char** environ;
 
@@ -139,8 +139,8 @@ std::optional<WorkerExit> WorkerProcess::Poll() {
 }
 
 WorkerExit WorkerProcess::Wait() {
-  const absl::Time deadline = absl::Now() + kReapTimeout;
-  while (!Poll() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
+  const SteadyTime deadline = SteadyTime::Now() + kReapTimeout;
+  while (!Poll() && SteadyTime::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
   return Kill();
 }
 
@@ -150,8 +150,8 @@ WorkerExit WorkerProcess::Kill() {
   kill(-pid_, SIGKILL);
   // A process that is stuck in the driver may outlive SIGKILL: nobody waits
   // for it for ever, and init reaps it in the end.
-  const absl::Time deadline = absl::Now() + kReapTimeout;
-  while (!Poll() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
+  const SteadyTime deadline = SteadyTime::Now() + kReapTimeout;
+  while (!Poll() && SteadyTime::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
   if (!exit_) exit_ = WorkerExit{"it does not end after SIGKILL", false};
   return *exit_;
 }

@@ -197,7 +197,7 @@ class Tuner {
   // Refuses new work, cancels what is queued, lets the tunings that run come
   // to their end until the deadline, then kills the workers; every waiting
   // caller is called back; then publishes a last time. Blocks. Idempotent.
-  virtual void Drain(absl::Time deadline) = 0;
+  virtual void Drain(SteadyTime deadline) = 0;
 };
 
 }  // namespace convtune::tuner

@@ -7,7 +7,6 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/missing.h"
 #include "proto/model/violation.h"
@@ -72,7 +71,7 @@ TunerImpl::TunerImpl(Options options)
           [this](const lookup::ResolvedEnvironment& environment,
                  const std::vector<jobs::WorkSpec>& work) { KeepWork(environment, work); }) {}
 
-TunerImpl::~TunerImpl() { Drain(absl::InfinitePast()); }
+TunerImpl::~TunerImpl() { Drain(SteadyTime::InfinitePast()); }
 
 absl::Status TunerImpl::AddEnvironment(const supervisor::DeviceSpec& device) {
   const std::string name = device.environment.Name();
@@ -408,7 +407,7 @@ TunerStats TunerImpl::Stats() {
   return stats;
 }
 
-void TunerImpl::Drain(absl::Time deadline) {
+void TunerImpl::Drain(SteadyTime deadline) {
   draining_ = true;
   ++stored_version_;  // ResolveEnvironment says so
   MutexLock lock(drain_mutex_);
@@ -446,7 +445,7 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request)
 }
 
 bool TunerImpl::SubmitFor(const std::string& job, jobs::TuningQueue* queue,
-                          const jobs::WorkSpec& spec, jobs::Priority priority, absl::Time expires,
+                          const jobs::WorkSpec& spec, jobs::Priority priority, SteadyTime expires,
                           const std::function<bool()>& needed) {
   const std::string text = spec.key.problem_text;
   jobs::Subscriber subscriber;
@@ -486,7 +485,7 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
     const auto needed = [&] {
       return WorkOf(spec.problem, spec.key, environment, request.demand).has_value();
     };
-    if (!SubmitFor(name, environment.queue, spec, request.priority, absl::InfiniteFuture(),
+    if (!SubmitFor(name, environment.queue, spec, request.priority, SteadyTime::InfiniteFuture(),
                    needed)) {
       jobs_.ProblemSkipped(name);
     }
@@ -501,7 +500,7 @@ void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
     if (!name.has_value()) return;
     // Else it ended just now, or is kept for another caller already.
     if (!SubmitFor(*name, environment.queue, spec, jobs::Priority::kIdle,
-                   absl::Now() + kAbandonedTimeout, [] { return false; })) {
+                   SteadyTime::Now() + kAbandonedTimeout, [] { return false; })) {
       jobs_.Uncollect(*name);
     }
   }

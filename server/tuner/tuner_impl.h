@@ -78,7 +78,7 @@ class TunerImpl : public Tuner {
   std::vector<supervisor::DeviceStatus> ListDevices() override;
   TunerStats Stats() override;
   release::ReleaseManager* releases() override { return publisher_.get(); }
-  void Drain(absl::Time deadline) override;
+  void Drain(SteadyTime deadline) override;
 
  private:
   friend absl::StatusOr<std::unique_ptr<Tuner>> Tuner::Create(Options options);
@@ -115,7 +115,7 @@ class TunerImpl : public Tuner {
   // Submits the work for the job of that name. Returns false where the queue adds nothing; see
   // TuningQueue::Submit.
   bool SubmitFor(const std::string& job, jobs::TuningQueue* queue, const jobs::WorkSpec& spec,
-                 jobs::Priority priority, absl::Time expires, const std::function<bool()>& needed);
+                 jobs::Priority priority, SteadyTime expires, const std::function<bool()>& needed);
   // ALREADY_EXISTS: the request's id is another's.
   absl::StatusOr<jobs::JobSnapshot> QueueJob(const lookup::ResolvedEnvironment& environment,
                                              const jobs::JobRequest& request);

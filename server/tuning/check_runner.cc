@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/model/tuning/ranking.h"
 #include "server/tuning/worker_requests.h"
 
@@ -34,7 +34,7 @@ CheckRunner::CheckRunner(const ConvProblem& problem,
       candidates_(candidates),
       client_(client) {}
 
-absl::Status CheckRunner::Run(absl::Time end) {
+absl::Status CheckRunner::Run(SteadyTime end) {
   std::vector<int> indexes;
   for (const auto& [index, candidate] : *candidates_) {
     if (candidate.status == CandidateStatus::kFinalized) indexes.push_back(index);

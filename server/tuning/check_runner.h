@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/self_check.h"
@@ -33,7 +34,7 @@ class CheckRunner {
   // when it ends with an error: kFailed if it did not run, kQuarantined if its
   // result is wrong, kUnjudged if that could not be found out, but for the stock
   // choices, which stay what others are compared with. Errors are the client's.
-  absl::Status Run(absl::Time end);
+  absl::Status Run(SteadyTime end);
 
   // Whom to time: those whose results are right and that are worth more than the
   // run they had, and stock choices that could not be judged. Nobody, where no

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/decision/contests.h"
 #include "server/decision/intervals.h"
@@ -37,8 +37,8 @@ std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& ca
 
 absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
                            supervisor::WorkerClient* client) {
-  const absl::Time end = absl::Now() + longest;
-  while (absl::Now() < end) {
+  const SteadyTime end = SteadyTime::Now() + longest;
+  while (SteadyTime::Now() < end) {
     worker::v1::Request request;
     request.mutable_read_conditions();
     Conditions conditions;
@@ -49,7 +49,7 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
                                })
                         .status());
     if (!conditions.contended()) break;
-    if (client->Pause(std::min(period, end - absl::Now()))) {
+    if (client->Pause(std::min(period, end - SteadyTime::Now()))) {
       return absl::CancelledError("cancelled");
     }
   }
@@ -67,7 +67,7 @@ RaceRunner::RaceRunner(const decision::RacePolicy& policy, std::vector<int> inde
   for (size_t number = 0; number < indexes_.size(); ++number) numbers_[indexes_[number]] = number;
 }
 
-absl::Status RaceRunner::Run(absl::Time end) {
+absl::Status RaceRunner::Run(SteadyTime end) {
   if (indexes_.empty()) return absl::OkStatus();
   absl::Status status = Rounds(end);
   if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
@@ -85,13 +85,13 @@ absl::Status RaceRunner::Run(absl::Time end) {
   return status;
 }
 
-absl::Status RaceRunner::Rounds(absl::Time end) {
+absl::Status RaceRunner::Rounds(SteadyTime end) {
   while (true) {
     DropOtherKind();
     const decision::RaceStep step = race_.Next();
     stop_ = step.stop;
     if (stop_ != StopReason::kNone) return absl::OkStatus();
-    if (absl::Now() >= end) {
+    if (SteadyTime::Now() >= end) {
       stop_ = StopReason::kBudget;
       return absl::OkStatus();
     }
@@ -104,7 +104,7 @@ absl::Status RaceRunner::Rounds(absl::Time end) {
 }
 
 absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep& step,
-                                                        absl::Time end) {
+                                                        SteadyTime end) {
   worker::v1::Request request;
   worker::v1::Measure& measure = *request.mutable_measure();
   for (const size_t number : step.runners) measure.add_indexes(indexes_[number]);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/conditions.h"
 #include "server/decision/race.h"
@@ -33,7 +34,7 @@ class RaceRunner {
   // Runs the race until it is decided or `end` comes, and writes what it gave
   // into the candidates, also when it ends with an error. Errors are the
   // client's.
-  absl::Status Run(absl::Time end);
+  absl::Status Run(SteadyTime end);
   // Better than nothing: the runs that stand in for samples where there was no time to
   // take any. Call before Run, which `runs` outlives.
   void SetWarmRuns(const std::map<int, worker::v1::Checked>* runs) { warm_runs_ = runs; }
@@ -48,8 +49,8 @@ class RaceRunner {
   CacheState cache_state() const { return cache_state_; }
 
  private:
-  absl::Status Rounds(absl::Time end);
-  absl::StatusOr<worker::v1::Outcome> RunStep(const decision::RaceStep& step, absl::Time end);
+  absl::Status Rounds(SteadyTime end);
+  absl::StatusOr<worker::v1::Outcome> RunStep(const decision::RaceStep& step, SteadyTime end);
   void Take(const worker::v1::Sample& sample);
   void DropOtherKind();
   void WriteResults();

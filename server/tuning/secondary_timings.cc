@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/decision/samples.h"
 #include "server/decision/summary.h"
@@ -111,7 +111,7 @@ std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
   return runners;
 }
 
-absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
+absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, SteadyTime end,
                      std::map<int, Candidate>* candidates, Conditions* conditions,
                      supervisor::WorkerClient* client) {
   worker::v1::Request request;
@@ -134,12 +134,12 @@ absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Ti
 
 }  // namespace
 
-absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,
+absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, SteadyTime end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
                            supervisor::WorkerClient* client) {
   absl::Status status;
   for (const Way& way : WaysOf(plan, MayClaimCold(client->self_check()))) {
-    if (absl::Now() >= end) break;
+    if (SteadyTime::Now() >= end) break;
     status = TimeWay(way, plan.finalists, end, candidates, conditions, client);
     if (!status.ok()) break;
   }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/model/enums.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/conditions.h"
@@ -29,7 +30,7 @@ struct SecondaryTimingsPlan {
 // rounds for is not written, nor is a candidate whose samples do not compare
 // with the others' (see CountsBlocked), nor are times with cold caches where the
 // worker's flush does nothing. Errors are the client's.
-absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,
+absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, SteadyTime end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
                            supervisor::WorkerClient* client);
 

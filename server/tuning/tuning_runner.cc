@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/decision/evidence.h"
 #include "server/tuning/check_runner.h"
@@ -46,14 +46,14 @@ class Run {
     if (measures_ && options.wait_idle > absl::ZeroDuration()) {
       RETURN_IF_ERROR(WaitUntilIdle(options.wait_idle, policy_.idle_period, client_));
     }
-    const absl::Time start = absl::Now();
+    const SteadyTime start = SteadyTime::Now();
     output_.began = start;
     // The worker, which looks at its time between candidates, is given a little
     // less, so that as a rule it ends by itself.
-    end_ = start + options.time_budget - std::min(options.time_budget / 10, kLongestMargin);
+    end_ = start + (options.time_budget - std::min(options.time_budget / 10, kLongestMargin));
     client_->SetEnd(start + options.time_budget);
     const absl::Status status = Try();
-    client_->SetEnd(absl::InfiniteFuture());
+    client_->SetEnd(SteadyTime::InfiniteFuture());
     if (absl::IsDeadlineExceeded(status)) {
       circumstances_.cut_off = true;
     } else {
@@ -65,7 +65,7 @@ class Run {
     tuning.key = input_.spec.key;
     tuning.provenance = input_.provenance;
     tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(input_.clock->Now()));
-    tuning.elapsed = absl::Microseconds(absl::ToInt64Microseconds(absl::Now() - start));
+    tuning.elapsed = absl::Microseconds(absl::ToInt64Microseconds(SteadyTime::Now() - start));
     tuning.memory_budget_bytes = input_.spec.options.memory_budget_bytes;
     for (const auto& [index, candidate] : candidates_) tuning.candidates.push_back(candidate);
     decision::FinishTuning(circumstances_, &tuning);
@@ -99,7 +99,7 @@ class Run {
   const SamplingPolicy& policy_;
   supervisor::WorkerClient* const client_;
   const bool measures_;
-  absl::Time end_;
+  SteadyTime end_ = SteadyTime::InfiniteFuture();
   std::map<int, Candidate> candidates_;  // by the worker's index
   Tuning tuning_;                        // what the race says of itself
   decision::TuningCircumstances circumstances_;
@@ -198,7 +198,7 @@ absl::Status Run::AskModeB() {
 absl::Status Run::Measure() {
   CheckRunner check(input_.spec.problem, input_.quarantined, client_->self_check(), &candidates_,
                     client_);
-  absl::Time now = absl::Now();
+  SteadyTime now = SteadyTime::Now();
   absl::Status status = check.Run(now + (end_ - now) / 2);
   output_.wrong = check.wrong();
   for (QuarantineEntry& entry : output_.wrong) {
@@ -208,9 +208,9 @@ absl::Status Run::Measure() {
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
   RaceRunner race(policy_.race, check.passed(), &candidates_, client_);
   race.SetWarmRuns(&check.reports());
-  now = absl::Now();
+  now = SteadyTime::Now();
   const absl::Status raced =
-      race.Run(status.ok() ? now + (end_ - now) * 4 / 5 : absl::InfinitePast());
+      race.Run(status.ok() ? now + (end_ - now) * 4 / 5 : SteadyTime::InfinitePast());
   if (status.ok()) status = raced;
   tuning_.stop_reason = race.stop();
   tuning_.rounds = race.rounds();

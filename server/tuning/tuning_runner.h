@@ -47,7 +47,7 @@ struct RunnerOutput {
   // failed.
   std::vector<QuarantineEntry> wrong;
   // When the budget began to run: after the wait for an idle GPU.
-  std::optional<absl::Time> began;
+  std::optional<SteadyTime> began;
 };
 
 // Runs one item in an open session, and is back when the item's budget ends at

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/convert/record_codec.h"
 
 namespace convtune::tuning {
@@ -33,8 +33,8 @@ worker::v1::Request OpenRequest(const jobs::WorkSpec& spec, bool measures) {
   return request;
 }
 
-int64_t MillisUntil(absl::Time end) {
-  return std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now()));
+int64_t MillisUntil(SteadyTime end) {
+  return std::max<int64_t>(1, absl::ToInt64Milliseconds(end - SteadyTime::Now()));
 }
 
 std::optional<decision::RunSample> ReadSample(const worker::v1::Sample& sample) {

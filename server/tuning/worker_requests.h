@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
+#include "proto/base/clock.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/conditions.h"
 #include "server/decision/samples.h"
@@ -17,7 +18,7 @@ namespace convtune::tuning {
 worker::v1::Request OpenRequest(const jobs::WorkSpec& spec, bool measures);
 
 // The time budget of a request that is to be over by `end`: 1 at least, since 0 is none.
-int64_t MillisUntil(absl::Time end);
+int64_t MillisUntil(SteadyTime end);
 
 // nullopt of one that failed, or whose time cannot be. An unknown clock is 0.
 std::optional<decision::RunSample> ReadSample(const worker::v1::Sample& sample);

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
+#include "proto/base/clock.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
@@ -25,7 +26,7 @@ struct ListingOptions {
   worker::v1::Listing depth = worker::v1::LISTING_HEURISTICS;
   bool graph_api = true;
   bool legacy_api = false;
-  absl::Time deadline = absl::InfiniteFuture();
+  SteadyTime deadline = SteadyTime::InfiniteFuture();
   int max_candidates = 0;  // 0: no limit
 };
 

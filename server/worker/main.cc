@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags, const 
 
 // OUT_OF_RANGE: the daemon closed its end; DATA_LOSS: what arrived is no request.
 absl::StatusOr<worker::v1::Request> Receive(int fd) {
-  ASSIGN_OR_RETURN(const std::string frame, ReadFrame(fd, absl::InfiniteFuture()));
+  ASSIGN_OR_RETURN(const std::string frame, ReadFrame(fd, SteadyTime::InfiniteFuture()));
   worker::v1::Request request;
   if (!request.ParseFromString(frame)) return absl::DataLossError("a message that is no request");
   return request;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/convtune/worker/checker_version.h"
@@ -56,8 +56,9 @@ std::optional<RunMode> ModeOf(const worker::v1::Measure& request) {
   return mode;
 }
 
-absl::Time DeadlineAfter(int64_t budget_ms) {
-  return budget_ms > 0 ? absl::Now() + absl::Milliseconds(budget_ms) : absl::InfiniteFuture();
+SteadyTime DeadlineAfter(int64_t budget_ms) {
+  return budget_ms > 0 ? SteadyTime::Now() + absl::Milliseconds(budget_ms)
+                       : SteadyTime::InfiniteFuture();
 }
 
 // What kept the clocks down between two looks, and may be over by the second.
@@ -202,12 +203,12 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
 }
 
 absl::Status Session::DoEach(
-    const google::protobuf::RepeatedField<int>& indexes, absl::Time deadline, const Send& send,
+    const google::protobuf::RepeatedField<int>& indexes, SteadyTime deadline, const Send& send,
     const std::function<absl::StatusOr<bool>(int index, Listed* listed)>& work) {
   worker::v1::Outcome outcome;
   outcome.set_ok(true);
   for (const int index : indexes) {
-    if (absl::Now() >= deadline) {
+    if (SteadyTime::Now() >= deadline) {
       outcome.set_out_of_time(true);
       break;
     }
@@ -221,14 +222,14 @@ absl::Status Session::DoEach(
 absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Send& send) {
   const std::string error = CheckIndexes(request.indexes(), false);
   if (!error.empty()) return Finish(send, false, error);
-  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
+  const SteadyTime deadline = DeadlineAfter(request.time_budget_ms());
   int succeeded = 0;
   const auto prepare = [&](int index, Listed* listed) -> absl::StatusOr<bool> {
-    const absl::Time start = absl::Now();
+    const SteadyTime start = SteadyTime::Now();
     const absl::StatusOr<worker::v1::Prepared> result = problem_->Prepare(listed->id);
     listed->prepared = !Failed(result.status()) && !result->over_memory();
     succeeded += listed->prepared ? 1 : 0;
-    const absl::Duration took = absl::Now() - start;
+    const absl::Duration took = SteadyTime::Now() - start;
     if (trace_ != nullptr) trace_->PutPrepared(index, listed->id, result, took);
     worker::v1::Reply reply;
     worker::v1::Prepared* prepared = reply.mutable_prepared();
@@ -247,7 +248,7 @@ absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Se
 }
 
 absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& send) {
-  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
+  const SteadyTime deadline = DeadlineAfter(request.time_budget_ms());
   const std::string error = CheckIndexes(request.indexes(), true);
   if (!error.empty()) return Finish(send, false, error);
   if (const absl::Status begun = Begin(request.indexes()); !begun.ok()) {
@@ -271,7 +272,7 @@ absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& 
 }
 
 absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Send& send) {
-  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
+  const SteadyTime deadline = DeadlineAfter(request.time_budget_ms());
   const std::string error = CheckIndexes(request.indexes(), true);
   if (!error.empty()) return Finish(send, false, error);
   const std::optional<RunMode> mode = ModeOf(request);
@@ -294,7 +295,7 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
 }
 
 absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, const RunMode& mode,
-                                        absl::Time deadline, const Send& send) {
+                                        SteadyTime deadline, const Send& send) {
   const auto count = static_cast<unsigned>(request.indexes_size());
   std::set<int> failed;
   int touched = -1;
@@ -304,7 +305,7 @@ absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, cons
       const int index =
           request.indexes(static_cast<int>((i + static_cast<unsigned>(round)) % count));
       if (failed.contains(index)) continue;
-      if (absl::Now() >= deadline) return true;
+      if (SteadyTime::Now() >= deadline) return true;
       if (std::exchange(touched, index) != index) RETURN_IF_ERROR(Touch(send, index));
       const CandidateId& id = candidates_[static_cast<size_t>(index)].id;
       const absl::StatusOr<TimedRun> run = problem_->Run(id, mode);

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
+#include "proto/base/clock.h"
 #include "server/worker/backend.h"
 #include "server/worker/trace.h"
 
@@ -44,14 +45,14 @@ class Session {
   absl::Status HandleMeasure(const worker::v1::Measure& request, const Send& send);
   // Calls `work` for each index, behind a reply that names the candidate, until it returns
   // false or the deadline passes, and sends the outcome.
-  absl::Status DoEach(const google::protobuf::RepeatedField<int>& indexes, absl::Time deadline,
+  absl::Status DoEach(const google::protobuf::RepeatedField<int>& indexes, SteadyTime deadline,
                       const Send& send,
                       const std::function<absl::StatusOr<bool>(int index, Listed* listed)>& work);
   // Runs each candidate once per round; round n starts with the candidate n, counted around.
   // One that fails is left out from then on. Returns whether the deadline, which is looked at
   // before every run, ended it early.
   absl::StatusOr<bool> RunRounds(const worker::v1::Measure& request, const RunMode& mode,
-                                 absl::Time deadline, const Send& send);
+                                 SteadyTime deadline, const Send& send);
   // BackendProblem::BeginMeasure of these; a reason for people if it fails, else empty.
   absl::Status Begin(const google::protobuf::RepeatedField<int>& indexes);
   // Where every failure of the backend comes by before it is reported.

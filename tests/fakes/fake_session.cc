@@ -13,7 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
@@ -139,8 +139,8 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
     signal(SIGSEGV, SIG_DFL);
     raise(SIGSEGV);
   } else if (script_.fault == "busy") {
-    const absl::Time busy = absl::Now() + absl::Milliseconds(script_.slow_ms);
-    while (absl::Now() < busy) {
+    const SteadyTime busy = SteadyTime::Now() + absl::Milliseconds(script_.slow_ms);
+    while (SteadyTime::Now() < busy) {
     }
   } else if (script_.fault == "hang") {
     while (true) pause();
@@ -191,8 +191,8 @@ absl::StatusOr<uint32_t> FakeSession::CheckSelf(uint32_t lost_steps) {
 
 absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
   absl::SleepFor(absl::Milliseconds(script_.start_delay_ms));
-  const absl::Time busy = absl::Now() + absl::Milliseconds(script_.start_work_ms);
-  while (absl::Now() < busy) {
+  const SteadyTime busy = SteadyTime::Now() + absl::Milliseconds(script_.start_work_ms);
+  while (SteadyTime::Now() < busy) {
   }
   Log("hello");
   worker::v1::Reply starting;
@@ -277,11 +277,11 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
 
 absl::Status FakeSession::Prepare(const worker::v1::Prepare& request) {
   Log("prepare");
-  const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
+  const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
   int succeeded = 0;
   for (const int index : request.indexes()) {
     if (index < 0 || index >= listed_) return Finish(false, "indexes: unknown candidate");
-    if (absl::Now() >= end) return Finish(true, "", true);
+    if (SteadyTime::Now() >= end) return Finish(true, "", true);
     if (request.stop_after() > 0 && succeeded == request.stop_after()) break;
     RETURN_IF_ERROR(Touch(index));
     MaybeFault("prepare", index);
@@ -320,15 +320,15 @@ absl::Status FakeSession::SendConditions() {
 
 absl::Status FakeSession::Check(const worker::v1::Check& request) {
   Log("check");
-  const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
+  const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
   for (const int index : request.indexes()) {
     if (index < 0 || index >= listed_ || !prepared_[static_cast<size_t>(index)]) {
       return Finish(false, "indexes: not prepared");
     }
-    if (absl::Now() >= end) return Finish(true, "", true);
+    if (SteadyTime::Now() >= end) return Finish(true, "", true);
     RETURN_IF_ERROR(Touch(index));
     MaybeFault("check", index);
-    absl::SleepFor(std::min(absl::Milliseconds(script_.check_delay_ms), end - absl::Now()));
+    absl::SleepFor(std::min(absl::Milliseconds(script_.check_delay_ms), end - SteadyTime::Now()));
     worker::v1::Reply reply;
     worker::v1::Checked* checked = reply.mutable_checked();
     checked->set_index(index);
@@ -358,11 +358,11 @@ absl::Status FakeSession::Check(const worker::v1::Check& request) {
 absl::Status FakeSession::Measure(const worker::v1::Measure& request) {
   Log("measure");
   RETURN_IF_ERROR(SendConditions());
-  const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
+  const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
   for (int round = request.first_round(); round < request.first_round() + request.rounds();
        ++round) {
-    if (absl::Now() >= end) return Finish(true, "", true);
-    absl::SleepFor(std::min(absl::Milliseconds(script_.measure_delay_ms), end - absl::Now()));
+    if (SteadyTime::Now() >= end) return Finish(true, "", true);
+    absl::SleepFor(std::min(absl::Milliseconds(script_.measure_delay_ms), end - SteadyTime::Now()));
     for (const int index : request.indexes()) {
       if (index < 0 || index >= listed_ || !prepared_[static_cast<size_t>(index)]) {
         return Finish(false, "indexes: not prepared");

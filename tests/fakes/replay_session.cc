@@ -1,7 +1,7 @@
 #include "tests/fakes/replay_session.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 
@@ -123,10 +123,10 @@ absl::Status ReplaySession::Check(const worker::v1::Check& request) {
 
 absl::Status ReplaySession::Measure(const worker::v1::Measure& request) {
   RETURN_IF_ERROR(SendConditions());
-  const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
+  const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
   for (int round = request.first_round(); round < request.first_round() + request.rounds();
        ++round) {
-    if (absl::Now() >= end) return Finish(true, "", true);
+    if (SteadyTime::Now() >= end) return Finish(true, "", true);
     for (const int index : request.indexes()) {
       if (index < 0 || static_cast<size_t>(index) >= listed_.size()) {
         return Finish(false, "indexes: not prepared");

@@ -1,5 +1,6 @@
 #include "tests/fakes/worker_side.h"
 
+#include "proto/base/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 
@@ -7,7 +8,7 @@ namespace convtune {
 
 absl::Status WorkerSide::Serve() {
   while (true) {
-    const absl::StatusOr<std::string> frame = ReadFrame(fd_, absl::InfiniteFuture());
+    const absl::StatusOr<std::string> frame = ReadFrame(fd_, SteadyTime::InfiniteFuture());
     if (absl::IsOutOfRange(frame.status())) return absl::OkStatus();
     RETURN_IF_ERROR(frame.status());
     worker::v1::Request request;

@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "grpcpp/security/server_credentials.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "server/rpc/http2/guarded_reads.h"
@@ -95,9 +95,9 @@ void ConnectionAcceptor::ForEachOpen(const std::function<void(int fd)>& use) con
 }
 
 void ConnectionAcceptor::EndConnections() const {
-  const absl::Time end = absl::Now() + kEndTimeout;
+  const SteadyTime end = SteadyTime::Now() + kEndTimeout;
   ForEachOpen([](int fd) { shutdown(fd, SHUT_RD); });
-  for (bool open = true; open && absl::Now() < end; absl::SleepFor(kEndPause)) {
+  for (bool open = true; open && SteadyTime::Now() < end; absl::SleepFor(kEndPause)) {
     open = false;
     ForEachOpen([&open](int) { open = true; });
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "proto/base/clock.h"
+
 namespace convtune::rpc::http2 {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr int kEndHeaders = 4;
 
 }  // namespace
 
-double TokenBucket::Take(absl::Time now) {
+double TokenBucket::Take(SteadyTime now) {
   if (now > last_) {
     const double back = absl::ToDoubleSeconds(now - last_) * per_second_;
     tokens_ = std::min(size_, tokens_ + back);
@@ -24,12 +26,12 @@ double TokenBucket::Take(absl::Time now) {
   return tokens_;
 }
 
-bool SharedResets::Take(absl::Time now) {
+bool SharedResets::Take(SteadyTime now) {
   MutexLock lock(mutex_);
   return bucket_.Take(now) >= 0;
 }
 
-bool FrameGuard::Take(std::string_view bytes, absl::Time (*now)()) {
+bool FrameGuard::Take(std::string_view bytes, SteadyTime (*now)()) {
   while (why_.empty() && !bytes.empty()) {
     const size_t skipped = std::min(skip_, bytes.size());
     skip_ -= skipped;
@@ -44,7 +46,7 @@ bool FrameGuard::Take(std::string_view bytes, absl::Time (*now)()) {
   return why_.empty();
 }
 
-void FrameGuard::StartFrame(absl::Time (*now)()) {
+void FrameGuard::StartFrame(SteadyTime (*now)()) {
   head_size_ = 0;
   skip_ = size_t{head_[0]} << 16 | size_t{head_[1]} << 8 | head_[2];
   switch (head_[3]) {
@@ -75,7 +77,7 @@ void FrameGuard::CountHeaders(size_t length, bool last) {
   }
 }
 
-void FrameGuard::CountReset(absl::Time now) {
+void FrameGuard::CountReset(SteadyTime now) {
   const bool plenty = shared_->Take(now);
   const double left = resets_.Take(now);
   if (left < (plenty ? 0 : kResets - kFewResets)) why_ = "it resets too many calls";

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 
 namespace convtune::rpc::http2 {
@@ -23,13 +24,13 @@ class TokenBucket {
   TokenBucket(double size, double per_second)
       : size_(size), per_second_(per_second), tokens_(size) {}
   // Takes one, and returns how many are left; below 0 there was none.
-  double Take(absl::Time now);
+  double Take(SteadyTime now);
 
  private:
   const double size_;
   const double per_second_;
   double tokens_;
-  absl::Time last_ = absl::InfinitePast();
+  SteadyTime last_ = SteadyTime::InfinitePast();
 };
 
 // The resets of all connections together. Thread-safe.
@@ -39,7 +40,7 @@ class SharedResets {
   static constexpr double kPerSecond = 2000;
 
   // Counts one; false while there are more than may be.
-  bool Take(absl::Time now);
+  bool Take(SteadyTime now);
 
  private:
   Mutex mutex_;
@@ -64,16 +65,16 @@ class FrameGuard {
 
   // Takes the next bytes of the connection. False, once and for all: it is to
   // be ended, and `why` says so. `now` is asked only where it matters.
-  bool Take(std::string_view bytes, absl::Time (*now)());
+  bool Take(std::string_view bytes, SteadyTime (*now)());
   std::string_view why() const { return why_; }
 
  private:
   static constexpr size_t kPreface = 24;
   static constexpr size_t kFrameHead = 9;
 
-  void StartFrame(absl::Time (*now)());
+  void StartFrame(SteadyTime (*now)());
   void CountHeaders(size_t length, bool last);
-  void CountReset(absl::Time now);
+  void CountReset(SteadyTime now);
 
   SharedResets* const shared_;
   size_t skip_ = kPreface;  // of the preface or a payload

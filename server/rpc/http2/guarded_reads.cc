@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/monitoring/log.h"
 #include "server/rpc/http2/frame_guard.h"
@@ -34,13 +34,15 @@ SharedResets& Shared() {
 }
 
 void SayWhy(const FrameGuard& guard) {
-  static std::atomic<int64_t> next_notice{0};
-  const int64_t now = absl::ToUnixMillis(absl::Now());
-  int64_t next = next_notice.load();
-  if (now >= next && next_notice.compare_exchange_strong(
-                         next, now + absl::ToInt64Milliseconds(kBetweenReadNotices))) {
-    log::Warn("a connection is ended: $0", guard.why());
+  static Mutex mutex;
+  static SteadyTime next = SteadyTime::InfinitePast();
+  {
+    MutexLock lock(mutex);
+    const SteadyTime now = SteadyTime::Now();
+    if (now < next) return;
+    next = now + kBetweenReadNotices;
   }
+  log::Warn("a connection is ended: $0", guard.why());
 }
 
 struct Slot {
@@ -70,7 +72,7 @@ ssize_t AfterRead(int fd, const msghdr& message, ssize_t size) {
   for (size_t i = 0; i < message.msg_iovlen && left > 0; ++i) {
     const iovec& part = message.msg_iov[i];
     const size_t length = std::min(part.iov_len, left);
-    if (!slot->guard->Take({static_cast<const char*>(part.iov_base), length}, &absl::Now)) {
+    if (!slot->guard->Take({static_cast<const char*>(part.iov_base), length}, &SteadyTime::Now)) {
       // Nobody says when this side closes: the number may be another's by now,
       // who speaks whatever he likes.
       if (CookieOf(fd) != slot->cookie) {
@@ -104,7 +106,7 @@ int AfterRead(SSL* ssl, const void* bytes, int size) {
     SSL_set_ex_data(ssl, GuardIndex(), guard);
   }
   // Without an error in OpenSSL's queue this is one of the system.
-  if (guard->Take({static_cast<const char*>(bytes), static_cast<size_t>(size)}, &absl::Now)) {
+  if (guard->Take({static_cast<const char*>(bytes), static_cast<size_t>(size)}, &SteadyTime::Now)) {
     return size;
   }
   SayWhy(*guard);

@@ -18,8 +18,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
 
@@ -197,9 +197,9 @@ void Listener::Loop() {
 
 void Listener::AcceptSome(const Socket& socket) {
   const auto notice = [](const char* what) {
-    static absl::Time last = absl::InfinitePast();  // one thread alone is here
-    if (absl::Now() - last < kBetweenNotices) return;
-    last = absl::Now();
+    static SteadyTime last = SteadyTime::InfinitePast();  // one thread alone is here
+    if (SteadyTime::Now() - last < kBetweenNotices) return;
+    last = SteadyTime::Now();
     log::Warn("connections are refused: $0", what);
   };
   for (int i = 0; i < kMostInTurn; ++i) {

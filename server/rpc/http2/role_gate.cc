@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/strings.h"
 #include "proto/monitoring/log.h"
@@ -27,13 +27,13 @@ constexpr int kMostRefusals = 20;  // lines in that time
 // are bounded, and the next window begins with how many there were.
 void LogRefusal(std::string_view text) {
   static Mutex mutex;
-  static absl::Time window = absl::InfinitePast();
+  static SteadyTime window = SteadyTime::InfinitePast();
   static int64_t refusals = 0;
   int64_t not_logged = 0;
   bool logged = false;
   {
     MutexLock lock(mutex);
-    if (const absl::Time now = absl::Now(); now - window >= kRefusalWindow) {
+    if (const SteadyTime now = SteadyTime::Now(); now - window >= kRefusalWindow) {
       not_logged = refusals - kMostRefusals;
       window = now;
       refusals = 0;

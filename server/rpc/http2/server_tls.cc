@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
 #include "server/rpc/http2/tls_stats.h"
@@ -60,7 +60,7 @@ grpc_ssl_certificate_config_reload_status ServerTls::Fetch(
     void* self, grpc_ssl_server_certificate_config** config) {
   auto* tls = static_cast<ServerTls*>(self);
   MutexLock lock(tls->mutex_);
-  if (const absl::Time now = absl::Now(); now >= tls->next_look_) {
+  if (const SteadyTime now = SteadyTime::Now(); now >= tls->next_look_) {
     tls->next_look_ = now + kBetweenLooks;
     // Files that are refused are read again at each look: a certificate may begin a moment later.
     if (const std::string stamp = StampOf(tls->files_); stamp != tls->stamp_) {

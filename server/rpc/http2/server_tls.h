@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "server/rpc/http2/tls_files.h"
 
@@ -46,7 +47,7 @@ class ServerTls {
   bool fetched_ GUARDED_BY(mutex_) = false;
   std::string stamp_ GUARDED_BY(mutex_);          // of the files that are used
   std::string refused_stamp_ GUARDED_BY(mutex_);  // of those that were refused last
-  absl::Time next_look_ GUARDED_BY(mutex_) = absl::InfinitePast();
+  SteadyTime next_look_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();
 };
 
 }  // namespace convtune::rpc::http2

@@ -1,7 +1,6 @@
 #include "server/rpc/services/batch_get_handler.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 #include <variant>
@@ -12,6 +11,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/slice.h"
+#include "proto/base/clock.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
 #include "server/rpc/http2/access.h"
@@ -25,23 +25,18 @@
 namespace convtune::rpc::services {
 namespace {
 
-using std::chrono::system_clock;
-
 // 60,000 answers with ten candidates each, more or less.
 constexpr size_t kMaxReadyBytes = size_t{64} << 20;
 constexpr size_t kMaxTerms = 256;
 constexpr size_t kMaxTermsBytes = 4096;
 
-// A client's cancel at its deadline arrives before the server's own deadline:
-// on the wire a timeout is rounded up, by at most a hundredth.
-bool DeadlineHasPassed(const grpc::CallbackServerContext& context, system_clock::time_point start) {
-  const system_clock::time_point deadline = context.deadline();
-  if (deadline == system_clock::time_point::max()) {
-    return false;
-  }
-  constexpr auto kLatency = std::chrono::milliseconds(20);
-  const auto slack = (deadline - start) / 50 + kLatency;
-  return system_clock::now() + slack >= deadline;
+// The time from which a cancel is taken for the deadline's. A client's cancel at its deadline
+// arrives before the server's own: on the wire a timeout is rounded up, by at most a hundredth.
+SteadyTime EndOf(const grpc::CallbackServerContext& context) {
+  constexpr absl::Duration kLatency = absl::Milliseconds(20);
+  const gpr_timespec left = gpr_convert_clock_type(context.raw_deadline(), GPR_TIMESPAN);
+  const absl::Duration time = absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
+  return SteadyTime::Now() + (time * 49 / 50 - kLatency);
 }
 
 // The bytes of a BatchGetRequest's problems, which point into the request, and
@@ -138,7 +133,7 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
   }
 
   void OnCancel() override {
-    const bool is_late = DeadlineHasPassed(*context_, start_);
+    const bool is_late = SteadyTime::Now() >= end_;
     if (is_late) {
       End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the caller's deadline has passed"));
     }
@@ -183,7 +178,7 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
   grpc::CallbackServerContext* const context_;  // these two are valid until the call has ended
   grpc::ByteBuffer* const out_;
   const RequestLog log_;
-  const system_clock::time_point start_ = system_clock::now();
+  const SteadyTime end_ = EndOf(*context_);
   Batch batch_;  // whoever answers has it for itself
   std::shared_ptr<LookupReactor> self_;
   Mutex mutex_;

@@ -61,9 +61,9 @@ class MaintenanceService final : public RawService {
     Unary<v1::CheckDatabaseRequest>(
         "CheckDatabase", &disk_,
         [this](const v1::CheckDatabaseRequest&) -> absl::StatusOr<v1::CheckDatabaseResponse> {
-          const absl::Time start = options_.clock->Now();
+          const SteadyTime start = SteadyTime::Now();
           ASSIGN_OR_RETURN(const db::StoreCheck check, options_.store->Check());
-          return messages::ToProto(check, options_.clock->Now() - start);
+          return messages::ToProto(check, SteadyTime::Now() - start);
         });
 
     Unary<v1::BackupDatabaseRequest>(

@@ -10,10 +10,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "google/protobuf/util/json_util.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
+#include "proto/base/clock.h"
 #include "proto/monitoring/log.h"
 #include "server/rpc/http2/role_gate.h"
 #include "server/rpc/services/call_stats.h"
@@ -92,13 +92,13 @@ RequestLog::RequestLog(std::string_view method, grpc::CallbackServerContext* con
     : method_(method),
       request_id_(ReadRequestId(*context)),
       context_(context),
-      start_(absl::Now()) {
+      start_(SteadyTime::Now()) {
   context->AddInitialMetadata(kRequestIdKey, request_id_);
   CallStats::Global().Started(method_);
 }
 
 void RequestLog::Finished(const grpc::Status& status) const {
-  const absl::Duration elapsed = absl::Now() - start_;
+  const absl::Duration elapsed = SteadyTime::Now() - start_;
   CallStats::Global().Ended(method_, static_cast<absl::StatusCode>(status.error_code()), elapsed);
   const log::Level level = LevelOf(status.error_code());
   if (!log::IsOn(level)) {

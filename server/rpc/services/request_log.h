@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 
 namespace grpc {
 class CallbackServerContext;
@@ -59,7 +60,7 @@ class RequestLog {
   std::string_view method_;
   std::string request_id_;
   grpc::CallbackServerContext* context_;
-  absl::Time start_;
+  SteadyTime start_;
 };
 
 }  // namespace convtune::rpc::services

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/search/exhaustive.h"
 
@@ -72,7 +72,7 @@ absl::StatusOr<Candidate> ReadCandidate(const cudnn::Descriptor& config) {
 }
 
 absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
-                                            cudnnBackendHeurMode_t mode, absl::Time deadline) {
+                                            cudnnBackendHeurMode_t mode, SteadyTime deadline) {
   ASSIGN_OR_RETURN(cudnn::Descriptor heuristics,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor());
@@ -89,7 +89,7 @@ absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
       heuristics.GetDescriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
   HeuristicList list;
   for (const cudnn::Descriptor& config : configs) {
-    if (!list.candidates.empty() && absl::Now() >= deadline) {
+    if (!list.candidates.empty() && SteadyTime::Now() >= deadline) {
       list.out_of_time = true;
       break;
     }
@@ -117,7 +117,7 @@ void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOption
   std::map<CandidateId, HeuristicPlaces> places;
   bool out_of_time = false;
   for (const auto& [mode, place] : modes) {
-    if (!listed.empty() && absl::Now() >= options.deadline) {
+    if (!listed.empty() && SteadyTime::Now() >= options.deadline) {
       out_of_time = true;
       break;
     }

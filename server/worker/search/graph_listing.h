@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/model/tuning/candidate.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/search/listing_sink.h"
@@ -36,7 +37,7 @@ struct HeuristicList {
 // Reads the list until the deadline, but at least one candidate. Errors are
 // cuDNN's, when the mode refuses the graph.
 absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
-                                            cudnnBackendHeurMode_t mode, absl::Time deadline);
+                                            cudnnBackendHeurMode_t mode, SteadyTime deadline);
 
 // Lists the graph API's candidates as the options say. A mode that cuDNN refuses is
 // noted in the sink.

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/convert/record_codec.h"
 
 namespace convtune::worker::search {
@@ -40,7 +40,7 @@ bool ListingSink::Offer(Candidate candidate) {
 bool ListingSink::Late(int about_to_be) const {
   // With nothing listed there is nothing to try: cuDNN, which loads its
   // libraries at its first call, may have taken all of the time for that.
-  return count() + about_to_be > 0 && absl::Now() >= options_.deadline;
+  return count() + about_to_be > 0 && SteadyTime::Now() >= options_.deadline;
 }
 
 bool ListingSink::Over() {

@@ -1,4 +1,5 @@
 #include "proto/base/framing.h"
+#include "proto/base/clock.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +11,6 @@
 #include <atomic>
 #include <string>
 #include <thread>
-
-#include "absl/time/clock.h"
 
 namespace convtune {
 namespace {
@@ -40,9 +39,9 @@ TEST_F(FramingTest, MessagesArriveWholeAndInOrder) {
   ASSERT_TRUE(WriteFrame(ends_[0], "first").ok());
   ASSERT_TRUE(WriteFrame(ends_[0], "").ok());
   ASSERT_TRUE(WriteFrame(ends_[0], std::string("with\0zero", 9)).ok());
-  EXPECT_EQ(*ReadFrame(ends_[1], absl::InfiniteFuture()), "first");
-  EXPECT_EQ(*ReadFrame(ends_[1], absl::InfiniteFuture()), "");
-  EXPECT_EQ(*ReadFrame(ends_[1], absl::InfiniteFuture()), std::string("with\0zero", 9));
+  EXPECT_EQ(*ReadFrame(ends_[1], SteadyTime::InfiniteFuture()), "first");
+  EXPECT_EQ(*ReadFrame(ends_[1], SteadyTime::InfiniteFuture()), "");
+  EXPECT_EQ(*ReadFrame(ends_[1], SteadyTime::InfiniteFuture()), std::string("with\0zero", 9));
 }
 
 TEST_F(FramingTest, LengthIsFourLittleEndianBytes) {
@@ -55,53 +54,53 @@ TEST_F(FramingTest, LengthIsFourLittleEndianBytes) {
 TEST_F(FramingTest, MessageLargerThanTheSocketBufferArrives) {
   const std::string message(8 << 20, 'm');
   std::thread writer([&] { EXPECT_TRUE(WriteFrame(ends_[0], message).ok()); });
-  const absl::StatusOr<std::string> got = ReadFrame(ends_[1], absl::InfiniteFuture());
+  const absl::StatusOr<std::string> got = ReadFrame(ends_[1], SteadyTime::InfiniteFuture());
   writer.join();
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(*got, message);
 }
 
 TEST_F(FramingTest, DeadlineEndsAReadWithoutAMessage) {
-  EXPECT_EQ(ReadFrame(ends_[1], absl::Now() + absl::Milliseconds(20)).status().code(),
+  EXPECT_EQ(ReadFrame(ends_[1], SteadyTime::Now() + absl::Milliseconds(20)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(FramingTest, DeadlineEndsAReadWithHalfAMessage) {
   SendRaw(std::string("\x05\0\0\0ab", 6));
-  EXPECT_EQ(ReadFrame(ends_[1], absl::Now() + absl::Milliseconds(20)).status().code(),
+  EXPECT_EQ(ReadFrame(ends_[1], SteadyTime::Now() + absl::Milliseconds(20)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(FramingTest, MessageThatIsThereIsReadAfterTheDeadline) {
   ASSERT_TRUE(WriteFrame(ends_[0], "there").ok());
-  const absl::StatusOr<std::string> got = ReadFrame(ends_[1], absl::InfinitePast());
+  const absl::StatusOr<std::string> got = ReadFrame(ends_[1], SteadyTime::InfinitePast());
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(*got, "there");
 }
 
 TEST_F(FramingTest, CloseBetweenMessagesIsOutOfRange) {
   CloseEnd(0);
-  EXPECT_EQ(ReadFrame(ends_[1], absl::InfiniteFuture()).status().code(),
+  EXPECT_EQ(ReadFrame(ends_[1], SteadyTime::InfiniteFuture()).status().code(),
             absl::StatusCode::kOutOfRange);
 }
 
 TEST_F(FramingTest, CloseWithinALengthIsDataLoss) {
   SendRaw(std::string("\x05\0", 2));
   CloseEnd(0);
-  EXPECT_EQ(ReadFrame(ends_[1], absl::InfiniteFuture()).status().code(),
+  EXPECT_EQ(ReadFrame(ends_[1], SteadyTime::InfiniteFuture()).status().code(),
             absl::StatusCode::kDataLoss);
 }
 
 TEST_F(FramingTest, CloseWithinAMessageIsDataLoss) {
   SendRaw(std::string("\x05\0\0\0ab", 6));
   CloseEnd(0);
-  EXPECT_EQ(ReadFrame(ends_[1], absl::InfiniteFuture()).status().code(),
+  EXPECT_EQ(ReadFrame(ends_[1], SteadyTime::InfiniteFuture()).status().code(),
             absl::StatusCode::kDataLoss);
 }
 
 TEST_F(FramingTest, AnnouncedLengthAboveTheLimitIsRefused) {
   SendRaw(std::string("\x01\0\0\x04", 4));
-  EXPECT_EQ(ReadFrame(ends_[1], absl::InfiniteFuture()).status().code(),
+  EXPECT_EQ(ReadFrame(ends_[1], SteadyTime::InfiniteFuture()).status().code(),
             absl::StatusCode::kDataLoss);
 }
 
@@ -123,7 +122,7 @@ TEST_F(FramingTest, SignalsDoNotDisturbARead) {
   std::atomic<bool> done = false;
   absl::StatusOr<std::string> got = absl::UnknownError("");
   std::thread reader([&] {
-    got = ReadFrame(ends_[1], absl::Now() + absl::Seconds(60));
+    got = ReadFrame(ends_[1], SteadyTime::Now() + absl::Seconds(60));
     done = true;
   });
   for (int i = 0; i < 20; ++i) {
@@ -142,7 +141,7 @@ TEST(FramingPipeTest, WorksOnAPipe) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   ASSERT_TRUE(WriteFrame(ends[1], "through a pipe").ok());
-  EXPECT_EQ(*ReadFrame(ends[0], absl::InfiniteFuture()), "through a pipe");
+  EXPECT_EQ(*ReadFrame(ends[0], SteadyTime::InfiniteFuture()), "through a pipe");
   close(ends[0]);
   close(ends[1]);
 }

@@ -1,8 +1,8 @@
 #include "server/jobs/tuning_queue.h"
+#include "proto/base/clock.h"
 
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/candidates.h"
 
@@ -143,20 +143,20 @@ TEST_F(TuningQueueTest, WorkHasThePriorityOfThoseWhoStillWait) {
 
 TEST_F(TuningQueueTest, WorkIsDroppedOnceNobodyWaitsAnyLonger) {
   std::vector<absl::Status> ends;
-  const auto add = [&](int n, absl::Time expires) {
+  const auto add = [&](int n, SteadyTime expires) {
     return queue_.Submit(Spec(n), Priority::kIdle,
                          {[&ends](const WorkResult& r) { ends.push_back(r.status); }, {}, expires},
                          kNeeded);
   };
-  const absl::Time past = absl::Now() - absl::Seconds(1);
+  const SteadyTime past = SteadyTime::Now();
   add(1, past);
   add(2, past);
-  add(3, absl::Now() + absl::Hours(1));
+  add(3, SteadyTime::Now() + absl::Hours(1));
   int done = 0;
   Add(2, &done, Priority::kIdle);  // one who waits without an end
   // Others join the one that expires, which then waits as long as they would.
   add(4, past);
-  EXPECT_EQ(add(4, absl::Now() + absl::Hours(1)), 0U);
+  EXPECT_EQ(add(4, SteadyTime::Now() + absl::Hours(1)), 0U);
   EXPECT_EQ(BatchOf(*Take()), 2);
   EXPECT_EQ(BatchOf(*Take()), 3);
   EXPECT_EQ(BatchOf(*Take()), 4);

@@ -112,7 +112,7 @@ TEST_F(PublisherTest, StoppingPublishesWhatWasCommittedLast) {
   options_.publish.debounce = absl::Hours(1);
   Start("");
   Tune({Problem(1)});
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   EXPECT_THAT(Served(1), Not(IsEmpty()));
   EXPECT_FALSE(std::filesystem::exists(Path("snapshot/datagrams.sock")));
 }

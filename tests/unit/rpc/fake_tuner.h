@@ -327,7 +327,7 @@ class FakeTuner : public tuner::Tuner {
     stats.lookups = 7;
     return stats;
   }
-  void Drain(absl::Time) override { Release(); }
+  void Drain(SteadyTime) override { Release(); }
 
   static jobs::JobSnapshot Job(jobs::JobState state) {
     jobs::JobSnapshot job;

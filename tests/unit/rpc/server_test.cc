@@ -1,4 +1,5 @@
 #include "server/rpc/server.h"
+#include "proto/base/clock.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -112,7 +113,7 @@ TEST(Server, RefusesASocketThatAnswers) {
 
 TEST(Server, RemovesItsSocketAtTheEnd) {
   TestServer server;
-  server.server->Shutdown(absl::InfinitePast());
+  server.server->Shutdown(SteadyTime::InfinitePast());
   server.server.reset();
   EXPECT_FALSE(std::filesystem::exists(server.dir.path("s.sock")));
 }
@@ -162,7 +163,7 @@ TEST(Server, WhoStillWaitsAtTheEndGetsUnavailableWithWords) {
     done.set_value(std::move(status));
   });
   WaitUntil([&] { return server.tuner.waiting() == 1; });
-  server.server->Shutdown(absl::Now());
+  server.server->Shutdown(SteadyTime::Now());
   const grpc::Status status = done.get_future().get();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_NE(status.error_message(), "");

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "proto/base/clock.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/cudnn/owned.h"
@@ -153,7 +154,7 @@ class Problem {
   std::vector<EngineConfig> Configs() {
     std::vector<EngineConfig> configs;
     for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      const auto list = worker::search::AskHeuristics(*graph, mode, absl::InfiniteFuture());
+      const auto list = worker::search::AskHeuristics(*graph, mode, SteadyTime::InfiniteFuture());
       EXPECT_TRUE(list.ok()) << list.status();
       for (const auto& candidate : list->candidates) {
         configs.push_back(std::get<EngineConfig>(candidate.id));
@@ -362,10 +363,10 @@ TEST(Program, AProfileKeepsItsOwnProperties) {
   const auto graph =
       worker::cudnn::OperationGraph::Create(ConvProblem::Parse(kHalf).value(), target).value();
   const auto of_profile =
-      worker::search::AskHeuristics(graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture()).value();
+      worker::search::AskHeuristics(graph, CUDNN_HEUR_MODE_A, SteadyTime::InfiniteFuture()).value();
   Problem problem(kHalf);
   const auto of_gpu =
-      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture())
+      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, SteadyTime::InfiniteFuture())
           .value();
   ASSERT_FALSE(of_profile.candidates.empty());
   ASSERT_FALSE(of_gpu.candidates.empty());
@@ -432,7 +433,7 @@ TEST(Engines, TensorCoresRoundF32) {
   Problem problem("fwd,x=2x32x9x9,w=32x32x3x3,pad=1,nhwc,f32", /*small_integers=*/false);
   std::map<bool, double> largest;
   const auto list =
-      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture())
+      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, SteadyTime::InfiniteFuture())
           .value();
   for (const convtune::Candidate& candidate : list.candidates) {
     const auto plan =
@@ -524,7 +525,7 @@ TEST(Engines, NondeterministicOnesDifferFromRunToRun) {
   std::map<bool, int> differ, ran;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     const auto list =
-        worker::search::AskHeuristics(*problem.graph, mode, absl::InfiniteFuture()).value();
+        worker::search::AskHeuristics(*problem.graph, mode, SteadyTime::InfiniteFuture()).value();
     for (const convtune::Candidate& candidate : list.candidates) {
       const auto plan = worker::cudnn::ExecutionPlan::Create(*problem.graph,
                                                              std::get<EngineConfig>(candidate.id));
@@ -597,7 +598,7 @@ TEST(CostModel, IsARoofline) {
 TEST(Faults, AreDoneToTheOutput) {
   Problem problem("fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nchw,f32", false);
   const auto list =
-      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, absl::InfiniteFuture())
+      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, SteadyTime::InfiniteFuture())
           .value();
   std::optional<worker::cudnn::ExecutionPlan> plan;
   for (const convtune::Candidate& candidate : list.candidates) {

@@ -1,5 +1,6 @@
 // How long a worker that starts is waited for.
 #include "server/supervisor/worker_client.h"
+#include "proto/base/clock.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +9,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/supervisor/start_timeout.h"
@@ -18,7 +18,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::Time At(int64_t seconds) { return absl::FromUnixSeconds(seconds); }
+SteadyTime At(int64_t seconds) {
+  static const SteadyTime start = SteadyTime::Now();
+  return start + absl::Seconds(seconds);
+}
 
 TEST(StartTimeoutTest, CountsFromTheLastSignOfLife) {
   StartTimeout timeout({absl::Seconds(60), absl::Minutes(5)}, At(0));
@@ -43,8 +46,8 @@ TEST(WorkDoneTest, GrowsInAProcessThatWorksAndIsZeroWhereThereIsNone) {
   const uint64_t before = WorkDone(getpid());
   EXPECT_GT(before, 0U);
   uint64_t after = before;
-  for (const absl::Time end = absl::Now() + absl::Minutes(1); after == before;) {
-    ASSERT_LT(absl::Now(), end);
+  for (const SteadyTime end = SteadyTime::Now() + absl::Minutes(1); after == before;) {
+    ASSERT_LT(SteadyTime::Now(), end);
     after = WorkDone(getpid());
   }
   EXPECT_GT(after, before);

@@ -1,5 +1,6 @@
 // Results that are checked before candidates are timed.
 #include "gmock/gmock.h"
+#include "proto/base/clock.h"
 #include "server/tuning/check_runner.h"
 #include "server/tuning/worker_requests.h"
 #include "tests/unit/tuner/tuner_fixture.h"
@@ -55,7 +56,7 @@ TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
   EXPECT_EQ(tuner_->ListDevices().at(0).worker_deaths, 0);
 
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
@@ -77,13 +78,13 @@ TEST_F(ChecksTest, AWorkerThatChecksInAnotherWayTriesAgain) {
   Start("wrong=2");
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("checker_version=2");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   // A candidate that is wrong again is quarantined for its version.
   Start("checker_version=3;wrong=2");
@@ -96,7 +97,7 @@ TEST_F(ChecksTest, AWorkerThatMeasuresNothingLiftsNoQuarantine) {
   Start("wrong=2");
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   // Its clocks do not agree, so that it builds plans and runs none of them.
   Start(absl::StrCat("checker_version=2;self_check=", static_cast<int>(SelfCheckBit::kClock)));
@@ -108,7 +109,7 @@ TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
   Start("");
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   // Contended: what it measures does not replace what is there.
   Start("wrong=2;other_processes=1");
@@ -149,7 +150,7 @@ TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
   EXPECT_EQ(Find("graph:eng5,k2=1").status, CandidateStatus::kUnjudged);
   EXPECT_THAT(Find("graph:eng5,k2=1").error_message, HasSubstr("differs from the reference"));
   // Another tuning tries them again.
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
@@ -217,7 +218,7 @@ class SelfCheckedTest : public ::testing::Test {
     };
     ASSERT_TRUE((*client)->Call(preparing, take_prepared).ok());
     tuning::CheckRunner runner(problem_, quarantined_, self_check, &candidates_, client->get());
-    ASSERT_TRUE(runner.Run(absl::Now() + absl::Seconds(10)).ok());
+    ASSERT_TRUE(runner.Run(SteadyTime::Now() + absl::Seconds(10)).ok());
     passed_ = runner.passed();
     doubt_ = runner.doubt();
     EXPECT_THAT(runner.wrong(), IsEmpty());
@@ -345,7 +346,7 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
     EXPECT_EQ(time.sample_count, 9);
     EXPECT_LT(time.high_us, 1000);
   }
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("candidates=2;unblocked_from=2");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
@@ -388,7 +389,7 @@ TEST_F(ChecksTest, WhoIsSlowToLaunchWinsAllTheSameWhereTheGpuIsFasterWithIt) {
   ASSERT_TRUE(std::holds_alternative<lookup::Answer>(before));
   const CandidateId fastest = std::get<lookup::Answer>(before).winner.id;
   const int64_t index = std::get<EngineConfig>(fastest).engine_index;
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start(absl::StrCat("host_us=5000;slow_host=", index));
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);

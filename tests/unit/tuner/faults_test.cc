@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "proto/base/clock.h"
 #include "proto/convtune/worker/checker_version.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
@@ -99,9 +100,9 @@ TEST_P(HangWithinTheBudget, IsNoticedFromTheLastSignOfLife) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.time_budget = absl::Seconds(60);
-  const absl::Time start = absl::Now();
+  const SteadyTime start = SteadyTime::Now();
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
-  EXPECT_LT(absl::Now() - start, absl::Seconds(20));
+  EXPECT_LT(SteadyTime::Now() - start, absl::Seconds(20));
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(store_.ListQuarantine()->at(0).reason, QuarantineReason::kHung);
@@ -134,7 +135,7 @@ TEST_F(LateFaultTest, ALongerBudgetTriesWhatHungAgainAndLiftsTheQuarantineIfItWa
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
   EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.hang_timeout = absl::Seconds(30);
   Start();
   EXPECT_EQ(TuneShortly(1, absl::Seconds(10)).state, jobs::JobState::kSucceeded);
@@ -192,7 +193,7 @@ TEST_F(LateFaultTest, DrainingEndsTheJudging) {
   Start();
   EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
   ASSERT_TRUE(Eventually([this] { return Device().worker_deaths == 1; }));
-  tuner_->Drain(absl::Now() + absl::Hours(1));
+  tuner_->Drain(SteadyTime::Now() + absl::Hours(1));
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
 
@@ -245,7 +246,7 @@ TEST_F(FaultTest, KillFromOutsideBlamesNobody) {
 TEST_F(FaultTest, QuarantinedCandidateIsNotTouchedAfterARestart) {
   Start("fault=segv;index=2");
   Tune({Problem(1)});
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   Start();
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Device().worker_deaths, 0);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "proto/base/clock.h"
 #include "proto/model/tuning/self_check.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
@@ -31,7 +32,7 @@ class SelfCheckTest : public TunerTest {
   ~SelfCheckTest() override { std::filesystem::remove(Path("self_checks")); }
 
   void Restart(const std::string& script, const std::string& driver = "") {
-    if (tuner_ != nullptr) tuner_->Drain(absl::Now());
+    if (tuner_ != nullptr) tuner_->Drain(SteadyTime::Now());
     options_.devices.clear();
     AddDevice(script);
     options_.devices[0].provenance.driver_version = driver;

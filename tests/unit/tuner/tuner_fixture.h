@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "proto/base/clock.h"
 #include "server/tuner/tuner.h"
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/candidates.h"
@@ -33,7 +33,7 @@ class TunerTest : public ::testing::Test {
     options_.backoff_max = absl::Milliseconds(40);
   }
   ~TunerTest() override {
-    if (tuner_ != nullptr) tuner_->Drain(absl::Now());
+    if (tuner_ != nullptr) tuner_->Drain(SteadyTime::Now());
     unlink(Path("log").c_str());
     unlink(Path("once").c_str());
     rmdir(directory_.c_str());

@@ -349,7 +349,7 @@ TEST_F(TunerTest, RefusedWritesAreTriedAgainByThemselves) {
 TEST_F(TunerTest, KnowsAfterARestartWhatWasTuned) {
   Start("");
   Tune({Problem(1)});
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   const int opened = Requests("open");
   Start();
   EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)).evidence,
@@ -360,7 +360,7 @@ TEST_F(TunerTest, KnowsAfterARestartWhatWasTuned) {
 TEST_F(TunerTest, StoredEnvironmentWithoutADeviceAnswersButDoesNotTune) {
   Start("");
   Tune({Problem(1)});
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start();
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)));
@@ -390,7 +390,7 @@ Environment ProgramWith(CudnnVersion cudnn) {
 TEST_F(TunerTest, AProgramGetsAnswersOfItsOwnEnvironmentAlone) {
   Start("", "nvidia-h200,cc=9.0,sms=132,cudnn=9.18.0,lib=full");
   Tune({Problem(1)});
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("", kH200);
   lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
@@ -533,7 +533,7 @@ TEST_F(TunerTest, DrainCallsBackEveryWaitingCaller) {
                  });
   const jobs::JobSnapshot job = Create({Problem(3)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   EXPECT_TRUE(absl::IsUnavailable(promise.get_future().get()));
   EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kCancelled);
   EXPECT_TRUE(absl::IsUnavailable(Lookup(Request({Problem(1)}, jobs::OnMiss::kNone)).status()));
@@ -544,7 +544,7 @@ TEST_F(TunerTest, DrainLetsTheRunningTuningEnd) {
   Start("prepare_delay_ms=20");
   const jobs::JobSnapshot job = Create({Problem(1)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
-  tuner_->Drain(absl::Now() + absl::Minutes(1));
+  tuner_->Drain(SteadyTime::Now() + absl::Minutes(1));
   EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kSucceeded);
   EXPECT_EQ(store_.put_count(), 1);
 }

@@ -1,4 +1,5 @@
 #include "server/worker/deviceless_backend.h"
+#include "proto/base/clock.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "server/worker/gpu_self_check.h"
 #include "tests/unit/worker/device/test_profile.h"
 
@@ -259,7 +259,7 @@ TEST(DevicelessBackendTest, APassedDeadlineEndsTheListingBehindItsFirstCandidate
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
   ListingOptions options;
-  options.deadline = absl::InfinitePast();
+  options.deadline = SteadyTime::InfinitePast();
   const Listing listing = List(problem.get(), options);
   EXPECT_EQ(listing.candidates.size(), 1U);
   EXPECT_TRUE(listing.end.out_of_time());

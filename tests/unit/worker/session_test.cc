@@ -1,4 +1,5 @@
 #include "server/worker/session.h"
+#include "proto/base/clock.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -171,7 +172,7 @@ TEST_F(SessionTest, OpenPassesItsOptionsOn) {
   EXPECT_EQ(backend_.options.depth, worker::v1::LISTING_EXHAUSTIVE);
   EXPECT_TRUE(backend_.options.legacy_api);
   EXPECT_EQ(backend_.options.max_candidates, 5);
-  EXPECT_EQ(backend_.options.deadline, absl::InfiniteFuture());
+  EXPECT_EQ(backend_.options.deadline, SteadyTime::InfiniteFuture());
 }
 
 TEST_F(SessionTest, BadOpenNamesTheField) {

@@ -18,8 +18,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "convtune/worker/worker.pb.h"
+#include "proto/base/clock.h"
 #include "proto/base/framing.h"
 #include "proto/model/environment.h"
 #include "tests/unit/worker/device/test_profile.h"
@@ -86,7 +86,8 @@ class WorkerProcessTest : public testing::Test {
     EXPECT_TRUE(WriteFrame(socket_, request.SerializeAsString()).ok());
     std::vector<worker::v1::Reply> replies;
     while (replies.empty() || !replies.back().last()) {
-      const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kReplyTimeout);
+      const absl::StatusOr<std::string> frame =
+          ReadFrame(socket_, SteadyTime::Now() + kReplyTimeout);
       EXPECT_TRUE(frame.ok()) << frame.status();
       worker::v1::Reply reply;
       if (!frame.ok() || !reply.ParseFromString(*frame)) {
@@ -221,7 +222,7 @@ TEST_F(WorkerProcessTest, DiesWithItsParent) {
 
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
-  const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kReplyTimeout);
+  const absl::StatusOr<std::string> frame = ReadFrame(socket_, SteadyTime::Now() + kReplyTimeout);
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kOutOfRange);
 }
 

@@ -20,9 +20,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "client/cli/app/child_program.h"
 #include "convtune/worker/worker.pb.h"
+#include "proto/base/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -128,7 +128,8 @@ class WorkerSession {
       const std::function<void(const worker::v1::Reply&)>& see) {
     if (!WriteFrame(socket_.get(), request.SerializeAsString()).ok()) return Lost();
     while (true) {
-      const absl::StatusOr<std::string> frame = ReadFrame(socket_.get(), absl::Now() + timeout);
+      const absl::StatusOr<std::string> frame =
+          ReadFrame(socket_.get(), SteadyTime::Now() + timeout);
       worker::v1::Reply reply;
       if (absl::IsDeadlineExceeded(frame.status())) {
         return absl::AbortedError(

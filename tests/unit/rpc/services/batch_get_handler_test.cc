@@ -323,7 +323,7 @@ TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   EXPECT_EQ(AskKept(problem).row().answer().origin(), v1::ORIGIN_LOCAL);
   ASSERT_TRUE(tuner_->DeleteTunings("", {problem}).ok());
   EXPECT_EQ(Ask(problem).row().answer().origin(), v1::ORIGIN_IMPORTED);
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   tuner_ = nullptr;
 }
 
@@ -417,7 +417,7 @@ TEST_F(BatchGetHandlerTest, ADrainingDaemonIsAsked) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   AskKept(Problem(1));
-  tuner_->Drain(absl::Now());
+  tuner_->Drain(SteadyTime::Now());
   const std::string bytes = RequestOf({Problem(1)}).SerializeAsString();
   EXPECT_FALSE(handler_->FindReady(bytes)->complete());
 }

@@ -13,6 +13,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "proto/base/clock.h"
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/messages/page.h"
 #include "tests/unit/rpc/rpc_test_server.h"
@@ -147,7 +148,7 @@ TEST(BatchGet, DeadlineLeavesTheWorkQueued) {
   call.Start(server.stub.get(), GetRequest({kMiss}));
   EXPECT_EQ(call.Wait().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   // The server shuts down only after the call has ended on its side too.
-  server.server->Shutdown(absl::InfiniteFuture());
+  server.server->Shutdown(SteadyTime::InfiniteFuture());
   WaitUntil([&] { return server.tuner.left() == 1; });
   EXPECT_EQ(server.tuner.abandoned(), 0);
 }

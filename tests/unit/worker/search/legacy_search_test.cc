@@ -1,4 +1,5 @@
 #include "server/worker/search/legacy_search.h"
+#include "proto/base/clock.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -182,7 +183,7 @@ TEST_F(ListLegacyTest, ALimitOnCandidatesCostsTheStockChoiceLast) {
 
 // The deadline has passed; the first search is run all the same, with nothing listed.
 TEST_F(ListLegacyTest, WhatIsLateIsSearchedOnce) {
-  options_.deadline = absl::InfinitePast();
+  options_.deadline = SteadyTime::InfinitePast();
   List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f32");
   EXPECT_EQ(cudnn_.finds, 1);
   EXPECT_TRUE(end_.out_of_time());

@@ -2,13 +2,13 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/wrappers.pb.h>
+#include <grpc/support/time.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/completion_queue.h>
-#include <grpcpp/impl/client_unary_call.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/support/async_unary_call.h>
 
-#include <chrono>
 #include <set>
 #include <utility>
 #include <vector>
@@ -16,10 +16,10 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cpp/rpc_error.h"
 #include "convtune/v1/bundle_service.grpc.pb.h"
 #include "convtune/v1/tuning_service.grpc.pb.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::client {
@@ -27,9 +27,24 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 
-void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
-  if (timeout == absl::InfiniteDuration()) return;
-  context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout));
+constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
+
+// A deadline of gRPC's, by a clock that nobody sets.
+gpr_timespec After(absl::Duration time) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(time), GPR_TIMESPAN));
+}
+
+// Until the call whose end is all that `queue` gets has ended. gRPC ends one at its deadline by a
+// timer, and its thread of timers waits by the wall clock; a queue is polled by the other.
+void AwaitEnd(grpc::CompletionQueue* queue, gpr_timespec deadline, grpc::ClientContext* context,
+              grpc::Status* status) {
+  void* tag = nullptr;
+  bool ok = false;
+  if (queue->AsyncNext(&tag, &ok, deadline) != grpc::CompletionQueue::TIMEOUT) return;
+  context->TryCancel();
+  queue->Next(&tag, &ok);
+  if (!status->ok()) *status = {grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"};
 }
 
 // "/convtune.v1.TuningService/GetTuning" of a GetTuningRequest: both are in one file.
@@ -99,13 +114,23 @@ absl::Status Client::ReadPages(int most, google::protobuf::Message* request,
 }
 
 absl::Status Client::CallUnary(const std::string& path, const google::protobuf::Message& request,
-                               absl::Duration timeout, google::protobuf::Message* response) {
+                               absl::Duration timeout, google::protobuf::Message* response,
+                               bool waits_for_connection) {
+  using google::protobuf::MessageLite;
   grpc::ClientContext context;
-  SetTimeout(&context, timeout);
+  const gpr_timespec end = After(timeout);
+  context.set_deadline(end);
+  context.set_wait_for_ready(waits_for_connection);
+  grpc::CompletionQueue queue;
+  grpc::Status status;
   const grpc::internal::RpcMethod method(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
-  return Result(grpc::internal::BlockingUnaryCall<google::protobuf::MessageLite,
-                                                  google::protobuf::MessageLite>(
-      channel_.get(), method, &context, request, response));
+  const std::unique_ptr<grpc::ClientAsyncResponseReader<MessageLite>> call(
+      grpc::internal::ClientAsyncResponseReaderHelper::Create<MessageLite, MessageLite>(
+          channel_.get(), &queue, method, &context, request));
+  call->StartCall();
+  call->Finish(response, &status, &status);
+  AwaitEnd(&queue, end, &context, &status);
+  return Result(status);
 }
 
 absl::Status Client::Result(const grpc::Status& status) {
@@ -132,19 +157,20 @@ absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRe
                                                             absl::Duration ask_after,
                                                             const std::function<bool()>& enough) {
   grpc::ClientContext context;
-  SetTimeout(&context, timeout);
+  const gpr_timespec end = After(timeout);
+  context.set_deadline(end);
   grpc::CompletionQueue queue;
   v1::BatchGetResponse response;
   grpc::Status status;
   const auto call = v1::TuningService::NewStub(channel_)->AsyncBatchGet(&context, request, &queue);
   call->Finish(&response, &status, &response);
-  const auto until = std::chrono::system_clock::now() + absl::ToChronoNanoseconds(ask_after);
+  const gpr_timespec until = After(ask_after);
   void* tag = nullptr;
   bool ok = false;
   bool given_up = false;
   // Where `enough` throws, too, the call must have ended before what it writes goes.
   bool ended = false;
-  const absl::Cleanup end = [&] {
+  const absl::Cleanup drain = [&] {
     if (!ended) context.TryCancel();
     queue.Shutdown();
     while (queue.Next(&tag, &ok)) continue;
@@ -152,7 +178,7 @@ absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRe
   if (queue.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::TIMEOUT) {
     given_up = enough();
     if (given_up) context.TryCancel();
-    queue.Next(&tag, &ok);
+    AwaitEnd(&queue, end, &context, &status);
   }
   ended = true;
   // An answer that came all the same is one.
@@ -176,7 +202,7 @@ absl::Status Client::ExportBundle(const v1::ExportBundleRequest& request,
                                   const std::function<absl::Status(const std::string&)>& take,
                                   absl::Duration timeout) {
   grpc::ClientContext context;
-  SetTimeout(&context, timeout);
+  context.set_deadline(After(timeout));
   const auto reader = v1::BundleService::NewStub(channel_)->ExportBundle(&context, request);
   v1::ExportBundleResponse piece;
   absl::Status taken;
@@ -190,7 +216,7 @@ absl::StatusOr<v1::ImportBundleResponse> Client::ImportBundle(
     bool skip_refused, const std::function<absl::StatusOr<std::string>()>& next,
     absl::Duration timeout) {
   grpc::ClientContext context;
-  SetTimeout(&context, timeout);
+  context.set_deadline(After(timeout));
   v1::ImportBundleResponse response;
   const auto writer = v1::BundleService::NewStub(channel_)->ImportBundle(&context, &response);
   v1::ImportBundleRequest request;
@@ -213,11 +239,15 @@ absl::StatusOr<v1::ImportBundleResponse> Client::ImportBundle(
 }
 
 void Client::Pause(absl::Duration time) {
-  const absl::Time end = absl::Now() + time;
+  const SteadyTime end = SteadyTime::Now() + time;
   if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
-    channel_->WaitForConnected(absl::ToChronoTime(end));
+    // Whatever it answers, there is a connection then.
+    google::protobuf::Int32Value response;
+    CallUnary(kHealthCheck, google::protobuf::StringValue(), time, &response,
+              /*waits_for_connection=*/true)
+        .IgnoreError();
   }
-  absl::SleepFor(end - absl::Now());
+  absl::SleepFor(end - SteadyTime::Now());
 }
 
 absl::StatusOr<bool> Client::IsServing(const std::string& service) {
@@ -228,7 +258,7 @@ absl::StatusOr<bool> Client::IsServing(const std::string& service) {
   google::protobuf::StringValue request;
   request.set_value(service);
   google::protobuf::Int32Value response;
-  RETURN_IF_ERROR(CallUnary("/grpc.health.v1.Health/Check", request, options_.timeout, &response));
+  RETURN_IF_ERROR(CallUnary(kHealthCheck, request, options_.timeout, &response));
   return response.value() == kServing;
 }
 

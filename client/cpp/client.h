@@ -105,7 +105,8 @@ class Client {
   absl::Status ReadPages(int most, google::protobuf::Message* request,
                          google::protobuf::Message* all);
   absl::Status CallUnary(const std::string& path, const google::protobuf::Message& request,
-                         absl::Duration timeout, google::protobuf::Message* response);
+                         absl::Duration timeout, google::protobuf::Message* response,
+                         bool waits_for_connection = false);
   // With the daemon's details under kRpcDetailsUrl. A deadline that ends while
   // there is no connection is not the daemon's.
   absl::Status Result(const grpc::Status& status);

@@ -1,4 +1,5 @@
 #include "client/cpp/include/convtune/resolver.h"
+#include "proto/base/clock.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "client/cpp/client.h"
 #include "client/cpp/program.h"
 #include "client/cpp/resolver_convert.h"
@@ -51,13 +51,13 @@ class Resolver::Impl {
   }
   ~Impl() { StopRefresh(); }
 
-  std::vector<Result> Resolve(const std::vector<Query>& queries, absl::Time deadline,
+  std::vector<Result> Resolve(const std::vector<Query>& queries, SteadyTime deadline,
                               const Constraints& constraints) {
     return Resolve(queries, deadline, constraints, options_.program);
   }
 
   // For the program `own`, whose missing parts are looked for if that is wanted.
-  std::vector<Result> Resolve(const std::vector<Query>& queries, absl::Time deadline,
+  std::vector<Result> Resolve(const std::vector<Query>& queries, SteadyTime deadline,
                               const Constraints& constraints, Environment own) {
     std::vector<Result> results(queries.size());
     for (size_t i = 0; i < queries.size(); ++i) results[i].problem = queries[i].problem;
@@ -75,7 +75,7 @@ class Resolver::Impl {
     // the time that it is asked instead.
     std::optional<SnapshotLoader::Read> snapshot;
     if (loader_ != nullptr && !queries.empty()) {
-      snapshot.emplace(loader_->Begin(absl::Now() + (deadline - absl::Now()) / 4));
+      snapshot.emplace(loader_->Begin(SteadyTime::Now() + (deadline - SteadyTime::Now()) / 4));
     }
     v1::BatchGetRequest request = ToRequest(options_.environment, own, constraints);
     if (options_.enqueue_misses) request.set_on_miss(v1::ON_MISS_ENQUEUE);
@@ -110,7 +110,7 @@ class Resolver::Impl {
       std::vector<Result> last(queries.size());
       while (true) {
         try {
-          std::vector<Result> now = Resolve(queries, absl::Now() + limit, constraints, own);
+          std::vector<Result> now = Resolve(queries, SteadyTime::Now() + limit, constraints, own);
           std::vector<Result> differ;
           for (size_t i = 0; i < now.size(); ++i) {
             // What could not be asked leaves the last answer as it was.
@@ -123,9 +123,9 @@ class Resolver::Impl {
           // Memory ran out, or the callback threw: the next round may go better.
         }
         MutexLock lock(mutex_);
-        const absl::Time next = absl::Now() + period;
-        while (!stopping_ && absl::Now() < next) {
-          stopped_.WaitFor(mutex_, absl::ToChronoNanoseconds(next - absl::Now()));
+        const SteadyTime next = SteadyTime::Now() + period;
+        while (!stopping_ && SteadyTime::Now() < next) {
+          stopped_.WaitFor(mutex_, absl::ToChronoNanoseconds(next - SteadyTime::Now()));
         }
         if (stopping_) return;
       }
@@ -147,7 +147,7 @@ class Resolver::Impl {
   // What one Resolve is about.
   struct Call {
     const std::vector<Query>& queries;
-    absl::Time deadline;
+    SteadyTime deadline;
     const Constraints& constraints;
     convtune::Environment program;
     v1::BatchGetRequest request;     // without problems
@@ -186,7 +186,7 @@ class Resolver::Impl {
   // True if the snapshot, once it is read, has an answer for each; those that it has
   // are results then, those that it has not say why.
   bool AnswerFromSnapshot(const Call& call, const std::vector<size_t>& places,
-                          absl::Time deadline) const {
+                          SteadyTime deadline) const {
     if (call.snapshot == nullptr) return false;
     const auto snapshot = call.snapshot->Wait(deadline);
     const absl::StatusOr<const SnapshotAnswers::Part*> part =
@@ -208,22 +208,22 @@ class Resolver::Impl {
 
   // Tries again while nobody answers, unless `enough`, which may take until the given
   // time, says that it need not. CANCELLED if that was after half of the time.
-  absl::StatusOr<v1::BatchGetResponse> Ask(const v1::BatchGetRequest& request, absl::Time deadline,
-                                           const std::function<bool(absl::Time)>& enough) {
+  absl::StatusOr<v1::BatchGetResponse> Ask(const v1::BatchGetRequest& request, SteadyTime deadline,
+                                           const std::function<bool(SteadyTime)>& enough) {
     absl::Duration pause = kFirstPause;
     bool first = true;
     while (true) {
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left = deadline - SteadyTime::Now();
       if (left <= absl::ZeroDuration()) return absl::UnavailableError("no answer within the limit");
       ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, Connect());
       const absl::Duration half = left / 2;
       auto response = loader_ == nullptr ? client->BatchGet(request, left)
                                          : client->BatchGetOrElse(request, left, half, [&] {
-                                             return enough(absl::Now() + half / 2);
+                                             return enough(SteadyTime::Now() + half / 2);
                                            });
       if (!absl::IsUnavailable(response.status())) return response;
       if (std::exchange(first, false) && enough(deadline)) return response;
-      if (absl::Now() + pause >= deadline) return response;
+      if (SteadyTime::Now() + pause >= deadline) return response;
       client->Pause(pause);
       pause = std::min(pause * 2, kLongestPause);
     }
@@ -237,7 +237,7 @@ class Resolver::Impl {
         request.add_problems()->set_text(call.queries[place].problem);
       }
       bool answered = false;
-      const auto from_snapshot = [&](absl::Time deadline) {
+      const auto from_snapshot = [&](SteadyTime deadline) {
         answered = AnswerFromSnapshot(call, places, deadline);
         return answered;
       };
@@ -314,7 +314,7 @@ std::vector<Result> Resolver::Resolve(const std::vector<Query>& queries,
                                       const Constraints& constraints) noexcept {
   try {
     if (impl_ == nullptr) return {};
-    return impl_->Resolve(queries, absl::Now() + absl::FromChrono(limit), constraints);
+    return impl_->Resolve(queries, SteadyTime::Now() + absl::FromChrono(limit), constraints);
   } catch (...) {
     return {};
   }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/mutex.h"
 
@@ -53,7 +53,7 @@ struct SnapshotLoader::State {
   bool running GUARDED_BY(mutex) = false;
   bool stopping GUARDED_BY(mutex) = false;
   int wishes GUARDED_BY(mutex) = 0;
-  absl::Time when GUARDED_BY(mutex) = absl::InfiniteFuture();
+  SteadyTime when GUARDED_BY(mutex) = SteadyTime::InfiniteFuture();
   int64_t begun GUARDED_BY(mutex) = 0;  // reads
   int64_t ended GUARDED_BY(mutex) = 0;
   absl::StatusOr<SnapshotPtr> outcome GUARDED_BY(mutex) = absl::NotFoundError("not read");
@@ -80,11 +80,11 @@ struct SnapshotLoader::State {
   // False if it is to end.
   bool AwaitTurn() {
     MutexLock lock(mutex);
-    while (!stopping && absl::Now() < when) {
-      const absl::Duration left = std::min(when - absl::Now(), absl::Hours(1));
+    while (!stopping && SteadyTime::Now() < when) {
+      const absl::Duration left = std::min(when - SteadyTime::Now(), absl::Hours(1));
       changed.WaitFor(mutex, absl::ToChronoNanoseconds(left));
     }
-    when = absl::InfiniteFuture();
+    when = SteadyTime::InfiniteFuture();
     ++begun;
     return !stopping;
   }
@@ -115,7 +115,7 @@ SnapshotLoader::~SnapshotLoader() {
   state_->changed.SignalAll();
 }
 
-SnapshotLoader::Read SnapshotLoader::Begin(absl::Time when) {
+SnapshotLoader::Read SnapshotLoader::Begin(SteadyTime when) {
   MutexLock lock(state_->mutex);
   if (!state_->running) {
     std::thread([state = state_] { state->Run(); }).detach();
@@ -136,17 +136,17 @@ SnapshotLoader::Read::Read(Read&& other) noexcept
 SnapshotLoader::Read::~Read() {
   if (state_ == nullptr) return;
   MutexLock lock(state_->mutex);
-  if (--state_->wishes == 0) state_->when = absl::InfiniteFuture();
+  if (--state_->wishes == 0) state_->when = SteadyTime::InfiniteFuture();
 }
 
-absl::StatusOr<SnapshotPtr> SnapshotLoader::Read::Wait(absl::Time deadline) {
+absl::StatusOr<SnapshotPtr> SnapshotLoader::Read::Wait(SteadyTime deadline) {
   MutexLock lock(state_->mutex);
   if (state_->begun == begun_) {
-    state_->when = absl::InfinitePast();
+    state_->when = SteadyTime::InfinitePast();
     state_->changed.SignalAll();
   }
   while (state_->ended <= begun_) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyTime::Now();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError("the snapshot could not be read within the limit");
     }

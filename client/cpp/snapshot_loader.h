@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/snapshot_answers.h"
+#include "proto/base/clock.h"
 
 namespace convtune::client {
 
@@ -29,7 +30,7 @@ class SnapshotLoader {
     // The file that is there now, read at once if it was not begun;
     // DEADLINE_EXCEEDED if it is not there by `deadline`, else the errors of
     // SnapshotAnswers::Open.
-    absl::StatusOr<std::shared_ptr<const SnapshotAnswers>> Wait(absl::Time deadline);
+    absl::StatusOr<std::shared_ptr<const SnapshotAnswers>> Wait(SteadyTime deadline);
 
    private:
     friend class SnapshotLoader;
@@ -49,7 +50,7 @@ class SnapshotLoader {
   SnapshotLoader& operator=(const SnapshotLoader&) = delete;
 
   // The file is read at `when` unless the result is gone by then.
-  Read Begin(absl::Time when);
+  Read Begin(SteadyTime when);
 
  private:
   std::shared_ptr<State> state_;

@@ -138,7 +138,7 @@ void Agent::Run() {
     const bool was_connected = postgres_ != nullptr;
     const absl::Status status = Turn();
     if (!status.ok()) ++counts_.failed_turns;
-    if (status.ok()) counts_.last_exchange = absl::Now();
+    if (status.ok()) counts_.last_exchange = options_.clock->Now();
     ShowMetrics();
     const std::string error = status.ok() ? "" : std::string(status.message());
     if (error != heartbeat_.last_error) {
@@ -170,26 +170,26 @@ bool Agent::IsRegistered() {
 }
 
 void Agent::Wait(absl::Duration time) {
-  const absl::Time end = absl::Now() + time;
-  while (!options_.stop() && !ReloadIfAsked() && absl::Now() < end) {
-    absl::SleepFor(std::min(kStopPoll, end - absl::Now()));
+  const SteadyTime end = SteadyTime::Now() + time;
+  while (!options_.stop() && !ReloadIfAsked() && SteadyTime::Now() < end) {
+    absl::SleepFor(std::min(kStopPoll, end - SteadyTime::Now()));
   }
 }
 
 absl::Status Agent::Turn() {
   ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(v1::GetFleetStateRequest()));
-  if (state_.outbox_depth() == 0) waiting_since_ = absl::InfiniteFuture();
-  if (state_.outbox_depth() > 0) waiting_since_ = std::min(waiting_since_, absl::Now());
+  if (state_.outbox_depth() == 0) waiting_since_ = SteadyTime::InfiniteFuture();
+  if (state_.outbox_depth() > 0) waiting_since_ = std::min(waiting_since_, SteadyTime::Now());
   // From here on the turn may wait for PostgreSQL.
   ShowMetrics();
   RETURN_IF_ERROR(EnsureConnected());
   const bool may_have_delivered = state_.outbox_depth() > 0 || !running_.empty();
-  const bool refresh = announced_ || absl::Now() >= next_refresh_;
-  if (absl::Now() >= next_refresh_) {
+  const bool refresh = announced_ || SteadyTime::Now() >= next_refresh_;
+  if (SteadyTime::Now() >= next_refresh_) {
     RETURN_IF_ERROR(Heartbeat());
     RETURN_IF_ERROR(Wanted());
     RETURN_IF_ERROR(Upkeep());
-    next_refresh_ = absl::Now() + options_.refresh;
+    next_refresh_ = SteadyTime::Now() + options_.refresh;
   }
   if (state_.outbox_depth() > 0) RETURN_IF_ERROR(Push());
   if (refresh) {
@@ -202,7 +202,7 @@ absl::Status Agent::Turn() {
       announced_ = true;  // again in the next turn, however late that is
       return followed;
     }
-    next_claim_ = absl::InfinitePast();
+    next_claim_ = SteadyTime::InfinitePast();
   }
   RETURN_IF_ERROR(WorkOnTasks());
   // An idle agent asks for nothing but at its refresh.
@@ -248,7 +248,7 @@ absl::Status Agent::EnsureConnected() {
   postgres_ = std::move(connected);
   names_ = std::move(names);
   announced_ = true;
-  next_refresh_ = absl::InfinitePast();
+  next_refresh_ = SteadyTime::InfinitePast();
   log::Info("connected as $0", options_.node);
   return absl::OkStatus();
 }
@@ -386,7 +386,7 @@ absl::StatusOr<bool> Agent::PushPage() {
   RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries));
   if (ack.ids_size() > 0) {
     RETURN_IF_ERROR(daemon_->Call<v1::AckOutboxResponse>(ack).status());
-    waiting_since_ = absl::InfiniteFuture();
+    waiting_since_ = SteadyTime::InfiniteFuture();
   }
   counts_.delivered += static_cast<int64_t>(deliveries.size());
   RETURN_IF_ERROR(Restore(delivered));
@@ -533,7 +533,7 @@ absl::Status Agent::Follow() {
   ban_ended_ = false;
   const bool is_new = state_.release() != target->number;
   followed_time_ = target->create_time;
-  next_compare_ = absl::InfinitePast();
+  next_compare_ = SteadyTime::InfinitePast();
   state_.set_release(target->number);
   followed_ = environments;
   follow_all_ = false;
@@ -550,8 +550,8 @@ bool Refetch::Decide(int64_t missing) {
 }
 
 absl::Status Agent::Compare() {
-  if (absl::Now() < next_compare_) return absl::OkStatus();
-  next_compare_ = absl::Now() + Uniform(kCompareEvery / 2, kCompareEvery);
+  if (SteadyTime::Now() < next_compare_) return absl::OkStatus();
+  next_compare_ = SteadyTime::Now() + Uniform(kCompareEvery / 2, kCompareEvery);
   heartbeat_.release_missing = 0;
   heartbeat_.release_extra = 0;
   for (const auto& [text, place] : places_) {
@@ -716,14 +716,14 @@ absl::Status Agent::WorkOnTasks() {
     RETURN_IF_ERROR(TendTask(&running_[i], &ended));
     if (ended) {
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-      next_claim_ = absl::InfinitePast();
+      next_claim_ = SteadyTime::InfinitePast();
     } else {
       ++i;
     }
   }
-  if (!options_.tune || absl::Now() < next_claim_) return absl::OkStatus();
+  if (!options_.tune || SteadyTime::Now() < next_claim_) return absl::OkStatus();
   // Where nothing is announced: work of a node that did not come back.
-  next_claim_ = absl::Now() + options_.refresh;
+  next_claim_ = SteadyTime::Now() + options_.refresh;
   return ClaimMore();
 }
 
@@ -758,8 +758,8 @@ absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
     default:
       break;
   }
-  if (absl::Now() < running->renew) return absl::OkStatus();
-  running->renew = absl::Now() + options_.lease / kRenewals;
+  if (SteadyTime::Now() < running->renew) return absl::OkStatus();
+  running->renew = SteadyTime::Now() + options_.lease / kRenewals;
   ASSIGN_OR_RETURN(const bool still_ours,
                    db::fleet::RenewTask(*postgres_, running->task, options_.lease));
   if (still_ours) return absl::OkStatus();
@@ -811,7 +811,7 @@ absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
     if (absl::IsUnavailable(job.status())) return db::fleet::ReturnTask(*postgres_, task).status();
     return db::fleet::FailTask(*postgres_, task, std::string(job.status().message())).status();
   }
-  running_.push_back({task, job->name(), absl::Now() + options_.lease / kRenewals});
+  running_.push_back({task, job->name(), SteadyTime::Now() + options_.lease / kRenewals});
   return absl::OkStatus();
 }
 
@@ -834,10 +834,10 @@ absl::Status Agent::Upkeep() {
     absl::StrAppend(&here, text, " ", place.driver_version, "\n");
   }
   const bool changed = here != verified_;
-  if (!changed && absl::Now() < next_upkeep_) return absl::OkStatus();
+  if (!changed && SteadyTime::Now() < next_upkeep_) return absl::OkStatus();
   if (options_.verify_upgrades) RETURN_IF_ERROR(VerifyUpgrades());
   verified_ = here;
-  next_upkeep_ = absl::Now() + kUpkeepEvery;
+  next_upkeep_ = SteadyTime::Now() + kUpkeepEvery;
   ASSIGN_OR_RETURN(const std::optional<db::fleet::Thinned> thinned,
                    db::fleet::ThinFleetDaily(*postgres_, options_.keep));
   if (thinned.has_value()) {
@@ -861,7 +861,7 @@ absl::Status Agent::VerifyUpgrades() {
 }
 
 absl::Duration Agent::OutboxLag() const {
-  return std::max(absl::Now() - waiting_since_, absl::ZeroDuration());
+  return std::max(SteadyTime::Now() - waiting_since_, absl::ZeroDuration());
 }
 
 void Agent::ShowMetrics() {

@@ -90,7 +90,7 @@ class Agent {
   struct RunningTask {
     db::fleet::FleetTask task;
     std::string job;
-    absl::Time renew;
+    SteadyTime renew;
   };
 
   explicit Agent(Options options) : options_(std::move(options)) {}
@@ -164,16 +164,16 @@ class Agent {
   std::vector<int64_t> followed_;                    // environments that were followed last
   bool follow_all_ = true;                           // whatever the node says it serves
   absl::Time followed_time_ = absl::InfinitePast();  // when that release was made
-  absl::Time next_compare_ = absl::InfinitePast();
+  SteadyTime next_compare_ = SteadyTime::InfinitePast();
   Refetch refetch_;
   v1::FleetState state_;
   std::vector<RunningTask> running_;
-  absl::Time next_refresh_ = absl::InfinitePast();
-  absl::Time next_claim_ = absl::InfinitePast();
+  SteadyTime next_refresh_ = SteadyTime::InfinitePast();
+  SteadyTime next_claim_ = SteadyTime::InfinitePast();
   bool announced_ = true;
   absl::Duration backoff_;
-  absl::Time waiting_since_ = absl::InfiniteFuture();  // that something is in the outbox
-  absl::Time next_upkeep_ = absl::InfinitePast();
+  SteadyTime waiting_since_ = SteadyTime::InfiniteFuture();  // that something is in the outbox
+  SteadyTime next_upkeep_ = SteadyTime::InfinitePast();
   std::string verified_;  // environments and drivers that were looked at last
   AgentMetrics counts_;
   mutable Mutex metrics_mutex_;

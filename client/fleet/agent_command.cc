@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/agent.h"
 #include "client/fleet/commands.h"
+#include "proto/base/clock.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
@@ -56,9 +56,8 @@ class AliveSign {
 
   // At most one sign a second, so it may be called as often as one likes.
   void Give() {
-    const absl::Time now = absl::Now();
-    // Also after the clock was set back.
-    if (now < next_ && next_ - now <= kBetweenSigns) return;
+    const SteadyTime now = SteadyTime::Now();
+    if (now < next_) return;
     next_ = now + kBetweenSigns;
     TellWatchdog();
     // A sign that cannot be given is one that the probe misses.
@@ -69,7 +68,7 @@ class AliveSign {
   explicit AliveSign(std::string path) : path_(std::move(path)) {}
 
   std::string path_;
-  absl::Time next_ = absl::InfinitePast();
+  SteadyTime next_ = SteadyTime::InfinitePast();
 };
 
 std::string HostName() {
@@ -211,7 +210,7 @@ class ProbeCommand final : public FleetCommand {
           absl::StrCat("--alive-file: ", alive_file_, ": ", std::strerror(errno)));
     }
     const absl::Duration silence =
-        std::max(absl::Now() - absl::TimeFromTimespec(info.st_mtim), absl::ZeroDuration());
+        std::max(SystemClock().Now() - absl::TimeFromTimespec(info.st_mtim), absl::ZeroDuration());
     const bool alive = silence < within;
     PrintOutcome(
         context, {{"alive", alive}, {"silent_seconds", absl::ToDoubleSeconds(silence)}},

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "proto/monitoring/family_builder.h"
 
 namespace convtune::fleet {
@@ -25,7 +24,7 @@ MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read) {
     families.Gauge(
         "convtune_fleet_outbox_lag_seconds",
         "Time since when something has waited and nothing was delivered",
-        absl::ToDoubleSeconds(std::max(absl::Now() - m.waiting_since, absl::ZeroDuration())));
+        absl::ToDoubleSeconds(std::max(SteadyTime::Now() - m.waiting_since, absl::ZeroDuration())));
     families.Counter("convtune_fleet_outbox_dropped_total",
                      "Tunings that the outbox's bound dropped", m.outbox_dropped);
     families.Counter("convtune_fleet_delivered_total", "Tunings that were delivered", m.delivered);

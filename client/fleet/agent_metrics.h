@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/monitoring/metrics_server.h"
 
 namespace convtune::fleet {
@@ -15,7 +16,7 @@ struct AgentMetrics {
   absl::Time last_exchange = absl::InfinitePast();  // that PostgreSQL answered; past: never
   int64_t outbox_depth = 0;
   // Since when something has waited without a delivery; future: nothing waits.
-  absl::Time waiting_since = absl::InfiniteFuture();
+  SteadyTime waiting_since = SteadyTime::InfiniteFuture();
   int64_t outbox_dropped = 0;
   int64_t delivered = 0;  // since the agent's start, like the rest
   int64_t failed_turns = 0;

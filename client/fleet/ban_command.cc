@@ -2,10 +2,10 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands/ban/ban_output.h"
 #include "client/fleet/commands.h"
 #include "db/fleet/bans.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/model/tuning/ranking.h"
@@ -64,7 +64,7 @@ class FleetBanCommand final : public FleetCommand {
     std::vector<Violation> violations;
     Ban ban = BanFromProto(proto, "ban", &violations);
     if (!violations.empty()) return absl::InvalidArgumentError(ToString(violations));
-    ban.create_time = absl::Now();
+    ban.create_time = SystemClock().Now();
     RETURN_IF_ERROR(ban.CheckExpiry(ban.create_time));
     if (args_.dry_run()) RETURN_IF_ERROR(PoolEverything(postgres));
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> known,

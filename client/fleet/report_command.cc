@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands/report/report_output.h"
 #include "client/cli/output/progress.h"
 #include "client/fleet/commands.h"
 #include "client/report/report_group.h"
 #include "db/fleet/reports.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::fleet {
@@ -99,11 +99,11 @@ class FleetReportCommand final : public FleetCommand {
     report::ReportData data(output_.Filter());
     {
       cli::output::ProgressBar bar(context.io());
-      absl::Time next = absl::Now() + kShowEvery;
+      SteadyTime next = SteadyTime::Now() + kShowEvery;
       RETURN_IF_ERROR(AddFleet(*postgres, &data, [&](int64_t done, int64_t total) {
-        if (absl::Now() < next) return;
+        if (SteadyTime::Now() < next) return;
         bar.Show(absl::StrFormat("reading  %d of %d rows", done, total));
-        next = absl::Now() + kShowEvery;
+        next = SteadyTime::Now() + kShowEvery;
       }));
     }
     RETURN_IF_ERROR(output_.Write(std::move(data), options, context.format(), context.io()));

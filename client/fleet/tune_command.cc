@@ -6,13 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/commands.h"
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
 
@@ -120,13 +120,13 @@ class FleetTuneCommand final : public FleetCommand {
                                                   db::postgres::Connection& postgres,
                                                   int64_t batch) {
     CatchFleetSignals();
-    const absl::Time start = absl::Now();
+    const SteadyTime start = SteadyTime::Now();
     db::fleet::BatchProgress progress;
     {
       cli::output::ProgressBar bar(context.io());
       while (true) {
         ASSIGN_OR_RETURN(progress, db::fleet::ReadProgress(postgres, batch));
-        bar.Show(ProgressLine(progress, absl::Now() - start));
+        bar.Show(ProgressLine(progress, SteadyTime::Now() - start));
         if (progress.ended() || FleetStopRequested()) break;
         absl::SleepFor(kLook);
       }
@@ -136,7 +136,7 @@ class FleetTuneCommand final : public FleetCommand {
     std::string text = absl::StrFormat(
         "batch %d: %d of %d tuned, %d dead, %d cancelled, %d open in %s", batch, progress.done,
         progress.total(), progress.dead, progress.cancelled, progress.queued + progress.leased,
-        cli::output::FormatAge(absl::Now() - start));
+        cli::output::FormatAge(SteadyTime::Now() - start));
     for (const db::fleet::DeadTask& task : dead) {
       absl::StrAppend(&text, "\ndead: ", task.problem_text, ": ",
                       absl::StrJoin(task.reasons, "; "));

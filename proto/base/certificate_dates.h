@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 
 namespace convtune {
 
@@ -26,8 +26,8 @@ inline std::string CertificateDateFault(const X509* certificate) {
   const auto words = [](const char* what, absl::Time time) {
     return absl::StrCat(what, absl::FormatTime(" %Y-%m-%d %H:%M:%SZ", time, absl::UTCTimeZone()));
   };
-  if (absl::Now() >= end) return words("ended on", end);
-  return absl::Now() < begin ? words("begins on", begin) : "";
+  if (SystemClock().Now() >= end) return words("ended on", end);
+  return SystemClock().Now() < begin ? words("begins on", begin) : "";
 }
 
 }  // namespace convtune

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "server/worker/device/device_profile.h"
 
 namespace convtune::worker {
@@ -142,7 +142,8 @@ void Trace::PutConditions(const ConditionsLook& look) {
 
 void Trace::Put(const char* kind, Json fields) {
   if (fd_ < 0) return;
-  fields.update({{"kind", kind}, {"pid", getpid()}, {"unix_us", absl::ToUnixMicros(absl::Now())}});
+  fields.update(
+      {{"kind", kind}, {"pid", getpid()}, {"unix_us", absl::ToUnixMicros(SystemClock().Now())}});
   const std::string line = device::ToLine(fields) + "\n";
   const ssize_t written = write(fd_, line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) return;

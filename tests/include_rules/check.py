@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks who may include what, that no name is defined twice, and that folders stay small and have their namespaces.
+"""Checks who may include what, that no name is defined twice, that folders stay small and have
+their namespaces, and who may read the wall clock.
 
 usage: check.py REPOSITORY [--targets FILE]
 
@@ -122,6 +123,9 @@ MIRRORS = {
     "fleet": "client/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload", "simgpu": "tests/simgpu",
 }  # fmt: skip
+
+CLOCKS = "proto/base/clock.h"
+WALL_CLOCK = re.compile(r"\babsl::Now\b|\bsystem_clock\b|\bgettimeofday\b|\bCLOCK_REALTIME\b")
 
 MOST_FILES = 25  # of code, in one folder of the product
 
@@ -299,6 +303,16 @@ def check_folder_sizes(root):
                 yield f"{folder.relative_to(root).as_posix()}/: has {count} source files, at most {MOST_FILES} are allowed"
 
 
+def check_clocks(root):
+    """The wall clock may be set at any moment. A Clock tells it, for what people read, store or ask for by it; every
+    duration and deadline is of SteadyTimes."""
+    for path, text in code_files(root):
+        for number, line in enumerate(text.splitlines(), 1):
+            wall = WALL_CLOCK.search(line)
+            if wall and path != CLOCKS:
+                yield f"{path}:{number}: {wall[0]} is for {CLOCKS}: a SteadyTime, or a Clock for what people read or store"
+
+
 def read_targets(text):
     """Target -> what it links, of the targets that are in the text."""
     graph = {}
@@ -345,7 +359,7 @@ def check_targets(file):
 def check(root, targets=None):
     root = pathlib.Path(root)
     found = [*check_top_level(root), *check_files(root), *check_names(root),
-             *check_namespaces(root), *check_folder_sizes(root)]
+             *check_namespaces(root), *check_folder_sizes(root), *check_clocks(root)]
     if targets:
         found += check_targets(pathlib.Path(targets))
     return found

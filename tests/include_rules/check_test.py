@@ -55,6 +55,11 @@ class IncludeRulesTest(unittest.TestCase):
         self.assertEqual(self.reported(files), [])
         self.assert_one({**files, "server/jobs/x.cc": ""}, "server/jobs/", "has 26 source files")
 
+    def test_the_wall_clock_is_for_clocks(self):
+        self.assertEqual(self.reported({"proto/base/clock.h": "absl::Now();\n", "tests/unit/db/c.cc": "absl::Now();\n"}), [])
+        for use in ("const absl::Time t = absl::Now();", "Take(&absl::Now);", "std::chrono::system_clock::now();"):
+            self.assert_one({"server/jobs/q.cc": f"\n{use}\n"}, "server/jobs/q.cc:2: ", " is for proto/base/clock.h")
+
     def test_a_folder_has_its_own_namespace(self):
         def of(namespace, body="class X {\n};"):
             return f"namespace {namespace} {{\n{body}\n}}  // namespace {namespace}\n"

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
 #include "proto/base/certificate_dates.h"
+#include "proto/base/clock.h"
 
 namespace convtune::cli::app {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 constexpr char kAskForAccess[] =
     "join the group of the socket or of its folder, or use a socket for everybody with "
     "CONVTUNE_ADDRESS";
-constexpr int kConnectSeconds = 2;
+constexpr absl::Duration kConnectTimeout = absl::Seconds(2);
 constexpr int kPollMilliseconds = 10;
 constexpr absl::Duration kEndsSoon = absl::Hours(14 * 24);  // as in the chart's alerts.yml
 
@@ -30,7 +31,7 @@ Finding ExamineDates(const std::string& whose, const X509* certificate) {
   }
   const absl::Time end = CertificateTime(X509_get0_notAfter(certificate));
   const std::string ends = absl::StrCat(whose, " ends on ", output::FormatTimestamp(end));
-  return end - absl::Now() > kEndsSoon ? Fine(ends) : Notice(ends, "renew it before");
+  return end - SystemClock().Now() > kEndsSoon ? Fine(ends) : Notice(ends, "renew it before");
 }
 
 // gRPC does not tell its caller why a handshake failed, so this one looks at the certificate
@@ -55,9 +56,10 @@ std::vector<Finding> ExamineCertificates(const client::Address& address,
   BIO_set_conn_hostname(connection.get(), address.target.c_str());
   BIO_set_nbio(connection.get(), 1);
   // BIO_do_connect_retry would try a refused connection again until the time is up.
-  const time_t end = time(nullptr) + kConnectSeconds;
+  const SteadyTime end = SteadyTime::Now() + kConnectTimeout;
   while (BIO_do_handshake(connection.get()) != 1 && BIO_should_retry(connection.get()) &&
-         BIO_wait(connection.get(), end, kPollMilliseconds) == 1) {
+         SteadyTime::Now() < end) {
+    BIO_wait(connection.get(), time(nullptr) + 1, kPollMilliseconds);
   }
   SSL* ssl = nullptr;
   BIO_get_ssl(connection.get(), &ssl);

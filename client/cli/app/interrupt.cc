@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 
 namespace convtune::cli::app {
 namespace {
@@ -26,11 +26,11 @@ void OnSignal(int) {
 }
 
 // False if `end` comes first.
-bool IsReadable(int fd, absl::Time end) {
+bool IsReadable(int fd, SteadyTime end) {
   constexpr absl::Duration kLongest = absl::Hours(1);
   pollfd waited{fd, POLLIN, 0};
   while (true) {
-    const absl::Duration left = end - absl::Now();
+    const absl::Duration left = end - SteadyTime::Now();
     if (left <= absl::ZeroDuration()) return false;
     const auto millis =
         absl::ToInt64Milliseconds(absl::Ceil(std::min(left, kLongest), absl::Milliseconds(1)));
@@ -42,13 +42,13 @@ bool IsReadable(int fd, absl::Time end) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Interrupt>> Interrupt::Create(std::function<void()> on_interrupt,
-                                                             absl::Time end) {
+                                                             SteadyTime end) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return absl::ResourceExhaustedError("no pipe for signals");
   return std::unique_ptr<Interrupt>(new Interrupt(fds[0], fds[1], std::move(on_interrupt), end));
 }
 
-Interrupt::Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt, absl::Time end)
+Interrupt::Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt, SteadyTime end)
     : read_fd_(read_fd), write_fd_(write_fd) {
   pipe_of_handler = write_fd;
   struct sigaction action {};
@@ -60,7 +60,7 @@ Interrupt::Interrupt(int read_fd, int write_fd, std::function<void()> on_interru
     char byte = 0;
     while (true) {
       if (!IsReadable(read_fd, end)) {
-        end = absl::InfiniteFuture();
+        end = SteadyTime::InfiniteFuture();
       } else if (read(read_fd, &byte, 1) != 1 || byte == kStop) {
         return;
       }

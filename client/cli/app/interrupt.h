@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 
 namespace convtune::cli::app {
 
@@ -17,15 +18,15 @@ namespace convtune::cli::app {
 class Interrupt {
  public:
   // RESOURCE_EXHAUSTED if there is no pipe to be had.
-  static absl::StatusOr<std::unique_ptr<Interrupt>> Create(std::function<void()> on_interrupt,
-                                                           absl::Time end = absl::InfiniteFuture());
+  static absl::StatusOr<std::unique_ptr<Interrupt>> Create(
+      std::function<void()> on_interrupt, SteadyTime end = SteadyTime::InfiniteFuture());
   // Waits for a callback that runs.
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
  private:
-  Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt, absl::Time end);
+  Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt, SteadyTime end);
 
   const int read_fd_;
   const int write_fd_;

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/app/interrupt.h"
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::calls {
@@ -36,7 +36,7 @@ absl::StatusOr<v1::TuningJob> Watch(app::Context& context, client::Client& clien
   output::ProgressBar bar(context.io());
   v1::WatchTuningJobRequest watch;
   watch.set_name(name);
-  const absl::Time start = absl::Now();
+  const SteadyTime start = SteadyTime::Now();
   ASSIGN_OR_RETURN(v1::TuningJob job, client.WatchTuningJob(watch, [&](const v1::TuningJob& state) {
     const int ended = state.succeeded_count() + state.failed_count();
     const int whole = std::max(total, before + state.problem_count());
@@ -45,7 +45,7 @@ absl::StatusOr<v1::TuningJob> Watch(app::Context& context, client::Client& clien
     *moved = *moved || worked > 0;
     bar.Show({.done = before + ended,
               .total = whole,
-              .left = worked > 0 ? std::make_optional((absl::Now() - start) / worked *
+              .left = worked > 0 ? std::make_optional((SteadyTime::Now() - start) / worked *
                                                       (whole - before - ended))
                                  : std::nullopt,
               .current = input::ShortProblem(state.current_problem()),
@@ -58,7 +58,7 @@ absl::StatusOr<v1::TuningJob> Watch(app::Context& context, client::Client& clien
 
 absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& client,
                                          const v1::CreateTuningJobRequest& request, int before,
-                                         int total, absl::Time end, JobCourse* course) {
+                                         int total, SteadyTime end, JobCourse* course) {
   ASSIGN_OR_RETURN(const v1::TuningJob created, client.Call<v1::TuningJob>(request));
   course->made = true;
   v1::CancelTuningJobRequest cancel;
@@ -86,19 +86,19 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& 
 // skips what is tuned already. Waits for it as long as for any answer.
 absl::StatusOr<v1::TuningJob> RunJob(app::Context& context, client::Client& client,
                                      const v1::CreateTuningJobRequest& request, int before,
-                                     int total, absl::Time end) {
+                                     int total, SteadyTime end) {
   JobCourse first;
   auto job = RunJobOnce(context, client, request, before, total, end, &first);
   bool wait = first.made && !first.cancelled;
-  absl::Time give_up = absl::Now() + context.settings().client.timeout;
+  SteadyTime give_up = SteadyTime::Now() + context.settings().client.timeout;
   if (wait && absl::IsUnavailable(job.status())) {
     context.Say("the daemon stopped before the end; waiting for it to start again");
   }
-  while (wait && absl::IsUnavailable(job.status()) && absl::Now() < std::min(give_up, end)) {
+  while (wait && absl::IsUnavailable(job.status()) && SteadyTime::Now() < std::min(give_up, end)) {
     client.Pause(kRestartPause);
     JobCourse course;
     auto next = RunJobOnce(context, client, request, before, total, end, &course);
-    if (course.moved) give_up = absl::Now() + context.settings().client.timeout;
+    if (course.moved) give_up = SteadyTime::Now() + context.settings().client.timeout;
     wait = !course.cancelled;
     job = std::move(next);
   }
@@ -164,7 +164,7 @@ TuningRun RunTuning(app::Context& context, const v1::CreateTuningJobRequest& req
     }
     before += job->problem_count();
     run.cancelled = job->state() == v1::JOB_STATE_CANCELLED;
-    run.out_of_time = run.cancelled && absl::Now() >= limits.end;
+    run.out_of_time = run.cancelled && SteadyTime::Now() >= limits.end;
     const bool ended_well = !run.cancelled && job->state() != v1::JOB_STATE_FAILED;
     run.code = app::Worse(
         run.code, limits.quiet ? (ended_well ? app::ExitCode::kDone : app::ExitCode::kFailed)

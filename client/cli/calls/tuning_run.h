@@ -7,6 +7,7 @@
 
 #include "client/cli/app/context.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "proto/base/clock.h"
 #include "proto/convert/problem_list.h"
 
 namespace convtune::cli::calls {
@@ -20,8 +21,8 @@ struct TuningRun {
 };
 
 struct TuningRunLimits {
-  absl::Time end = absl::InfiniteFuture();  // when the job is cancelled
-  bool quiet = false;                       // says nothing of how it ended
+  SteadyTime end = SteadyTime::InfiniteFuture();  // when the job is cancelled
+  bool quiet = false;                             // says nothing of how it ended
 };
 
 // Tunes all `rows`, one job after the other where they do not fit one request,

@@ -3,7 +3,7 @@
 #include <sstream>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::calls {
@@ -15,12 +15,12 @@ std::optional<ConvProblem> Vary(const ConvProblem& problem, const ProblemOverrid
 }
 
 absl::Status GetTunings(app::Context& context, const std::string& environment,
-                        const std::vector<ProblemRow>& rows, TuningMap* tunings, absl::Time end) {
+                        const std::vector<ProblemRow>& rows, TuningMap* tunings, SteadyTime end) {
   ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
   for (const ProblemRow& row : rows) {
     const std::string text = row.problem.ToText();
     if (tunings->count(text) > 0) continue;
-    if (absl::Now() >= end) break;
+    if (SteadyTime::Now() >= end) break;
     v1::GetTuningRequest request;
     request.set_environment(environment);
     request.mutable_problem()->set_text(text);

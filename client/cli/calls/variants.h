@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "client/cli/app/context.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "proto/base/clock.h"
 #include "proto/convert/problem_list.h"
 
 namespace convtune::cli::calls {
@@ -25,6 +26,6 @@ using TuningMap = std::map<std::string, v1::Tuning>;
 // the daemon's.
 absl::Status GetTunings(app::Context& context, const std::string& environment,
                         const std::vector<ProblemRow>& rows, TuningMap* tunings,
-                        absl::Time end = absl::InfiniteFuture());
+                        SteadyTime end = SteadyTime::InfiniteFuture());
 
 }  // namespace convtune::cli::calls

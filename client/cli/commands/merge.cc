@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/value.h"
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_merge.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -47,7 +47,7 @@ class MergeCommand final : public app::Command {
         [&](std::string_view bytes) { return file->Write(bytes); });
     output::ByteProgress progress(context.io(), "merging", TotalSize());
     db::bundle::BundleMergeOptions options;
-    options.now = absl::Now();
+    options.now = SystemClock().Now();
     options.skip_refused = skip_refused_;
     options.refused = [&](const std::string& text) { context.SayError(text); };
     options.progress = [&](int64_t bytes) { progress.Show(bytes); };

@@ -9,12 +9,12 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/units.h"
 #include "client/cli/output/value.h"
 #include "convtune/v1/release_service.pb.h"
 #include "db/snapshot/snapshot_file.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -29,9 +29,9 @@ volatile std::sig_atomic_t fetch_stopped = 0;
 void StopFetching(int) { fetch_stopped = 1; }
 
 void SleepUnlessStopped(absl::Duration time) {
-  const absl::Time end = absl::Now() + time;
-  while (fetch_stopped == 0 && absl::Now() < end) {
-    absl::SleepFor(std::min(kStopPoll, end - absl::Now()));
+  const SteadyTime end = SteadyTime::Now() + time;
+  while (fetch_stopped == 0 && SteadyTime::Now() < end) {
+    absl::SleepFor(std::min(kStopPoll, end - SteadyTime::Now()));
   }
 }
 
@@ -101,10 +101,10 @@ app::ExitCode FetchRelease(app::Context& context, client::Client& client, const 
     std::signal(SIGTERM, StopFetching);
     std::signal(SIGINT, StopFetching);
   }
-  const absl::Time end = absl::Now() + wait;
+  const SteadyTime end = SteadyTime::Now() + wait;
   absl::Status status = fetch();
-  while (!status.ok() && MayComeYet(status) && absl::Now() < end && fetch_stopped == 0) {
-    SleepUnlessStopped(std::min(kFetchRetry, end - absl::Now()));
+  while (!status.ok() && MayComeYet(status) && SteadyTime::Now() < end && fetch_stopped == 0) {
+    SleepUnlessStopped(std::min(kFetchRetry, end - SteadyTime::Now()));
     status = fetch();
   }
   if (!watching) return status.ok() ? app::ExitCode::kDone : context.Fail(status);

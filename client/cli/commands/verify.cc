@@ -6,7 +6,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
@@ -15,6 +14,7 @@
 #include "db/bundle/bundle_json.h"
 #include "db/bundle/bundle_merge.h"
 #include "db/bundle/bundle_reader.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -73,7 +73,7 @@ class VerifyCommand final : public app::Command {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
                      db::bundle::BundleReader::Open(file));
     db::bundle::RefusalCounts refused;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SystemClock().Now();
     {
       output::ByteProgress progress(context.io(), "verifying", reader->size());
       RETURN_IF_ERROR(db::bundle::ReadWholeBundle(

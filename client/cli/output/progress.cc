@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
+#include "proto/base/clock.h"
 
 namespace convtune::cli::output {
 
@@ -50,8 +51,8 @@ void ProgressBar::Show(const std::string& line) {
 }
 
 void ByteProgress::Show(int64_t done) {
-  if (absl::Now() < next_) return;
-  next_ = absl::Now() + kPeriod;
+  if (SteadyTime::Now() < next_) return;
+  next_ = SteadyTime::Now() + kPeriod;
   bar_.Show(absl::StrCat(what_, "  ", FormatBytes(done),
                          total_ > 0 ? absl::StrCat(" of ", FormatBytes(total_)) : ""));
 }

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/output/io.h"
+#include "proto/base/clock.h"
 
 namespace convtune::cli::output {
 
@@ -59,7 +59,7 @@ class ByteProgress {
   ProgressBar bar_;
   const std::string what_;
   const int64_t total_;
-  absl::Time next_ = absl::Now() + kPeriod;
+  SteadyTime next_ = SteadyTime::Now() + kPeriod;
 };
 
 }  // namespace convtune::cli::output

@@ -1,12 +1,11 @@
 #include "client/cpp/snapshot_loader.h"
+#include "proto/base/clock.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <future>
 #include <memory>
-
-#include "absl/time/clock.h"
 
 namespace convtune::client {
 namespace {
@@ -41,37 +40,38 @@ class SnapshotLoaderTest : public ::testing::Test {
 
 TEST_F(SnapshotLoaderTest, WhoWantsItWaitsNoLongerThanItsDeadline) {
   SnapshotLoader loader = Loader();
-  SnapshotLoader::Read first = loader.Begin(absl::InfiniteFuture());
-  EXPECT_TRUE(absl::IsDeadlineExceeded(first.Wait(absl::Now() + absl::Milliseconds(5)).status()));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(first.Wait(absl::InfinitePast()).status()));
+  SnapshotLoader::Read first = loader.Begin(SteadyTime::InfiniteFuture());
+  EXPECT_TRUE(
+      absl::IsDeadlineExceeded(first.Wait(SteadyTime::Now() + absl::Milliseconds(5)).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first.Wait(SteadyTime::InfinitePast()).status()));
   LetGo();
-  EXPECT_TRUE(absl::IsDataLoss(first.Wait(absl::Now() + kLong).status()));
+  EXPECT_TRUE(absl::IsDataLoss(first.Wait(SteadyTime::Now() + kLong).status()));
   EXPECT_EQ(*reads_, 1);
 }
 
 TEST_F(SnapshotLoaderTest, ItIsReadAtItsTimeThoughNobodyWaitsYet) {
   LetGo();
   SnapshotLoader loader = Loader();
-  const SnapshotLoader::Read read = loader.Begin(absl::Now());
-  const absl::Time end = absl::Now() + kLong;
-  while (*reads_ == 0 && absl::Now() < end) absl::SleepFor(absl::Milliseconds(1));
+  const SnapshotLoader::Read read = loader.Begin(SteadyTime::Now());
+  const SteadyTime end = SteadyTime::Now() + kLong;
+  while (*reads_ == 0 && SteadyTime::Now() < end) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(*reads_, 1);
 }
 
 TEST_F(SnapshotLoaderTest, WhatWasReadBeforeItWasWishedForIsReadAnew) {
   LetGo();
   SnapshotLoader loader = Loader();
-  EXPECT_TRUE(
-      absl::IsDataLoss(loader.Begin(absl::InfiniteFuture()).Wait(absl::Now() + kLong).status()));
-  EXPECT_TRUE(
-      absl::IsDataLoss(loader.Begin(absl::InfiniteFuture()).Wait(absl::Now() + kLong).status()));
+  EXPECT_TRUE(absl::IsDataLoss(
+      loader.Begin(SteadyTime::InfiniteFuture()).Wait(SteadyTime::Now() + kLong).status()));
+  EXPECT_TRUE(absl::IsDataLoss(
+      loader.Begin(SteadyTime::InfiniteFuture()).Wait(SteadyTime::Now() + kLong).status()));
   EXPECT_EQ(*reads_, 2);
 }
 
 TEST_F(SnapshotLoaderTest, WhatNobodyWaitsForIsNotRead) {
   LetGo();
   SnapshotLoader loader = Loader();
-  { const SnapshotLoader::Read gone = loader.Begin(absl::Now() + absl::Milliseconds(20)); }
+  { const SnapshotLoader::Read gone = loader.Begin(SteadyTime::Now() + absl::Milliseconds(20)); }
   absl::SleepFor(absl::Milliseconds(40));
   EXPECT_EQ(*reads_, 0);
 }
@@ -79,8 +79,8 @@ TEST_F(SnapshotLoaderTest, WhatNobodyWaitsForIsNotRead) {
 TEST_F(SnapshotLoaderTest, ItsEndDoesNotWaitForAReadThatHangs) {
   auto loader = std::make_unique<SnapshotLoader>("/nonexistent", Open());
   {
-    SnapshotLoader::Read read = loader->Begin(absl::Now());
-    EXPECT_FALSE(read.Wait(absl::Now() + absl::Milliseconds(5)).ok());
+    SnapshotLoader::Read read = loader->Begin(SteadyTime::Now());
+    EXPECT_FALSE(read.Wait(SteadyTime::Now() + absl::Milliseconds(5)).ok());
   }
   loader.reset();
   EXPECT_LE(*reads_, 1);

@@ -5,9 +5,9 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/input/author.h"
 #include "client/cli/output/units.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
 
@@ -23,7 +23,7 @@ absl::StatusOr<absl::Time> ParseExpiry(const std::string& text) {
     return time;
   }
   const absl::StatusOr<absl::Duration> after = output::ParseTime("--expires", text);
-  if (after.ok()) return absl::Now() + *after;
+  if (after.ok()) return SystemClock().Now() + *after;
   return absl::InvalidArgumentError(absl::StrCat(
       "--expires: must be a time such as 72h, or a date such as 2027-01-31, is '", text, "'"));
 }

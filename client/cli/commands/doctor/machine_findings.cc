@@ -10,10 +10,10 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands/run/preload_library.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
+#include "proto/base/clock.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/text.h"
 
@@ -44,7 +44,7 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
                            bool here) {
   MachineFacts facts;
   facts.container = InContainer();
-  facts.now = absl::Now();
+  facts.now = SystemClock().Now();
   timex clock{};
   const int state = adjtimex(&clock);
   if (state >= 0) facts.clock_kept = state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/report/report_output.h"
 #include "client/cli/output/atomic_file.h"
@@ -15,6 +14,7 @@
 #include "convtune/v1/release_service.pb.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_reader.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::report {
@@ -54,7 +54,7 @@ class ReportCommand final : public app::Command {
     output::ByteProgress progress(context.io(), absl::StrCat("reading ", name), 0);
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
                      db::bundle::BundleReader::Open(path));
-    const absl::Time now = absl::Now();
+    const absl::Time now = SystemClock().Now();
     int64_t refused = 0;
     db::bundle::BundleEntry entry;
     while (true) {

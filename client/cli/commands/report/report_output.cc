@@ -5,12 +5,12 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/app/command.h"
 #include "client/cli/commands/report/report_tables.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/units.h"
 #include "client/report/report_document.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"
 
@@ -51,7 +51,7 @@ convtune::report::ReportFilter ReportOutput::Filter() const {
 
 absl::StatusOr<convtune::report::ReportOptions> ReportOutput::Options() const {
   convtune::report::ReportOptions options;
-  options.now = absl::Now();
+  options.now = SystemClock().Now();
   ASSIGN_OR_RETURN(options.stale_after, output::ParseTime("--stale-after", stale_after_));
   return options;
 }

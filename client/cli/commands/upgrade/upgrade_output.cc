@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "client/cli/output/value.h"
 #include "client/report/report_document.h"
+#include "proto/base/clock.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {
@@ -216,7 +216,7 @@ std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
     data.AddUpgradeCheck(std::move(check));
   }
   convtune::report::ReportOptions options;
-  options.now = absl::Now();
+  options.now = SystemClock().Now();
   const convtune::report::Report report = convtune::report::MakeReport(options, &data);
   return convtune::report::ReportHtml(data, report);
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
@@ -15,6 +14,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "convtune/v1/release_service.pb.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
 #include "proto/model/tuning/warm_summary.h"
@@ -116,8 +116,8 @@ class WarmCommand final : public app::Command {
     TakeAnswers(before, &answers);
     calls::TuningRun run;
     if (!missing.empty()) {
-      const calls::TuningRunLimits limits{.end = absl::Now() + total};
-      const bool limited = limits.end < absl::InfiniteFuture();
+      const calls::TuningRunLimits limits{.end = SteadyTime::Now() + total};
+      const bool limited = limits.end < SteadyTime::InfiniteFuture();
       context.Say(absl::StrCat(summary.hits, " of ", rows.size(), " problems have an answer; ",
                                missing.size(), " are tuned, ",
                                limited ? "most expected gain first" : "most work first"));
@@ -161,7 +161,7 @@ class WarmCommand final : public app::Command {
   static calls::TuningRun OrderByGain(app::Context& context, const v1::Environment& environment,
                                       absl::Duration total, std::vector<ProblemRow>* missing) {
     const std::vector<ProblemRow>& rows = *missing;
-    const calls::TuningRunLimits limits{.end = absl::Now() + total / 10, .quiet = true};
+    const calls::TuningRunLimits limits{.end = SteadyTime::Now() + total / 10, .quiet = true};
     FirstChoices choices;
     // On a profile the tuning is no more than such a list.
     if (!environment.profile()) {
@@ -194,7 +194,7 @@ class WarmCommand final : public app::Command {
 
   // The number of other environments that were asked.
   static size_t AddOtherEnvironments(app::Context& context, const v1::Environment& environment,
-                                     const std::vector<ProblemRow>& rows, absl::Time end,
+                                     const std::vector<ProblemRow>& rows, SteadyTime end,
                                      FirstChoices* choices) {
     const auto client = context.Connect();
     if (!client.ok()) return 0;
@@ -204,7 +204,7 @@ class WarmCommand final : public app::Command {
     size_t asked = 0;
     for (const v1::Environment& other : listed->environments()) {
       if (other.text() == environment.text() || other.tuning_count() == 0) continue;
-      if (absl::Now() >= end) break;
+      if (SteadyTime::Now() >= end) break;
       calls::TuningMap tunings;
       if (!calls::GetTunings(context, other.text(), rows, &tunings, end).ok()) continue;
       AddStockChoices(tunings, choices);
@@ -217,17 +217,17 @@ class WarmCommand final : public app::Command {
     if (!wait_ready_) return absl::OkStatus();
     ASSIGN_OR_RETURN(const absl::Duration limit, output::ParseTime("--wait-ready", *wait_ready_));
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
-    const absl::Time end = absl::Now() + limit;
+    const SteadyTime end = SteadyTime::Now() + limit;
     while (true) {
       const auto ready = client->IsServing("readiness");
       if (ready.ok() && *ready) return absl::OkStatus();
       if (!ready.ok() && !absl::IsUnavailable(ready.status())) return ready.status();
-      if (absl::Now() >= end) {
+      if (SteadyTime::Now() >= end) {
         return absl::UnavailableError(
             absl::StrCat("not ready within ", *wait_ready_,
                          ready.ok() ? "" : ": " + std::string(ready.status().message())));
       }
-      client->Pause(std::min(kReadyPoll, end - absl::Now()));
+      client->Pause(std::min(kReadyPoll, end - SteadyTime::Now()));
     }
   }
 

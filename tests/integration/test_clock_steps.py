@@ -1,0 +1,141 @@
+"""The wall clock is set by an hour or a month, either way, while programs work and wait: nothing is killed, nothing stalls."""
+
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import PROGRAMS
+from harness.api import API
+from harness.clock import WallClock
+from harness.daemon import wait_until
+from harness.fakes import script
+from harness.problems import numbered
+from test_example_server import PROFILE
+from test_fleet_sharing import tune
+
+NOTICED = 5  # seconds; Abseil looks at the system's clock every two or so
+SLOW = script(measure_delay_ms=300, prepare_delay_ms=20)  # a tuning of ten seconds or so
+STEPS = pytest.mark.parametrize("seconds", (-3600, 3600, -30 * 86400, 30 * 86400))
+STEPS_BACK = pytest.mark.parametrize("seconds", (-3600, -30 * 86400))
+
+
+@pytest.fixture
+def clock(tmp_path):
+    return WallClock(tmp_path)
+
+
+@pytest.fixture
+def problems(tmp_path):
+    """A list of one problem, in a file."""
+    path = tmp_path / "problems.txt"
+    path.write_text(numbered(0) + "\n")
+    return path
+
+
+def tune_over_a_step(daemon, clock, seconds):
+    """Tunes for longer than it takes to notice that the clock was set meanwhile; the job, and how long it took."""
+    jobs = []
+    began = time.monotonic()
+    with daemon.client() as client:
+        work = threading.Thread(
+            target=lambda: jobs.append(client.tune(numbered(0), options={"time_budget": {"seconds": 600}}))
+        )
+        work.start()
+        wait_until(lambda: client.info().worker_starts, 20, "a worker")
+        time.sleep(0.5)
+        clock.step(seconds)
+        stepped = time.monotonic()
+        work.join(120)
+        assert time.monotonic() - stepped > NOTICED, "the tuning was over before the step could be noticed"
+    return jobs[0], time.monotonic() - began
+
+
+@STEPS
+def test_a_worker_at_work_is_left_to_it_and_its_tuning_took_as_long_as_it_did(fake_daemon, clock, seconds):
+    daemon = fake_daemon(env={**SLOW, **clock.env}).start()
+    job, took = tune_over_a_step(daemon, clock, seconds)
+    assert API.enum_name("JobState", job.state) == "JOB_STATE_SUCCEEDED", job
+    assert job.end_time.ToNanoseconds() >= job.create_time.ToNanoseconds()
+    with daemon.client() as client:
+        (device,) = client.tuning.ListDevices().devices
+        assert (client.info().worker_starts, device.worker_deaths) == (1, 0)
+        tuning = client.tuning.GetTuning(problem={"text": numbered(0)})
+    assert NOTICED < tuning.elapsed.ToNanoseconds() / 1e9 < took
+    assert "hung" not in daemon.log()
+
+
+def test_a_tuning_that_spans_a_step_back_gets_to_the_fleet(fleet, fake_daemon, clock):
+    daemon = fake_daemon(env={**SLOW, **clock.env}).start()
+    fleet.agent("node-0", daemon)
+    tune_over_a_step(daemon, clock, -3600)
+    fleet.wait_delivered(1)
+
+
+@STEPS_BACK
+def test_an_agent_goes_on_with_its_exchanges(fleet, nodes, clock, seconds):
+    daemon, = nodes(1, agents=False)
+    fleet.agent("node-0", daemon, env=clock.env)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    clock.step(seconds)
+    time.sleep(NOTICED)
+    wait_until(lambda: fleet.node("node-0")["silent_seconds"] < 3, 10, "a heartbeat")
+    tune(daemon, numbered(1))
+    fleet.wait_delivered(2)
+    fleet.wait_release(fleet.promote()["release"], ["node-0"])
+
+
+@STEPS
+def test_a_client_that_waits_for_a_daemon_waits_as_long_as_it_was_told(convtune, problems, tmp_path, clock, seconds):
+    began = time.monotonic()
+    waits = subprocess.Popen(
+        [convtune, "--address", f"unix:{tmp_path}/nobody", "warm", problems, "--wait-ready", "8s"],
+        env=clock.env, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(1)
+    clock.step(seconds)
+    try:
+        _, errors = waits.communicate(timeout=30)
+    finally:
+        waits.kill()
+    assert waits.returncode == 4 and "not ready within 8s" in errors, errors
+    assert 8 <= time.monotonic() - began < 20
+
+
+@STEPS
+def test_a_client_that_watches_a_job_watches_it_to_its_end(fake_daemon, convtune, problems, clock, seconds):
+    daemon = fake_daemon(env=SLOW).start()
+    watches = subprocess.Popen(
+        [convtune, "--address", daemon.address, "warm", problems, "--budget-total", "5m"],
+        env=clock.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    with daemon.client() as client:
+        wait_until(lambda: client.info().worker_starts, 20, "a worker")
+    clock.step(seconds)
+    output, _ = watches.communicate(timeout=120)
+    assert watches.returncode == 0, output
+
+
+@STEPS
+def test_a_resolver_is_back_within_its_limit(worker, tmp_path, clock, seconds):
+    """The example server gives its Resolver five seconds, in which nobody answers."""
+    properties = tmp_path / "properties.json"
+    properties.write_text(json.dumps(json.loads(PROFILE.read_text())["properties"], separators=(",", ":")))
+    began = time.monotonic()
+    resolves = subprocess.Popen(
+        [PROGRAMS / "convtune-example-server", properties], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, env={"PATH": "/usr/bin:/bin", "CONVTUNE_ADDRESS": f"unix:{tmp_path}/nobody", **clock.env},
+    )  # fmt: skip
+    resolves.stdin.write(numbered(0) + "\n")
+    resolves.stdin.close()
+    time.sleep(0.5)
+    clock.step(seconds)
+    try:
+        output = resolves.stdout.read() if resolves.wait(30) == 0 else ""
+    finally:
+        resolves.kill()
+    assert "cuDNN's heuristic" in output, output
+    assert time.monotonic() - began < 20

@@ -213,14 +213,12 @@ absl::Status Client::ExportBundle(const v1::ExportBundleRequest& request,
 }
 
 absl::StatusOr<v1::ImportBundleResponse> Client::ImportBundle(
-    bool skip_refused, const std::function<absl::StatusOr<std::string>()>& next,
-    absl::Duration timeout) {
+    const std::function<absl::StatusOr<std::string>()>& next, absl::Duration timeout) {
   grpc::ClientContext context;
   context.set_deadline(After(timeout));
   v1::ImportBundleResponse response;
   const auto writer = v1::BundleService::NewStub(channel_)->ImportBundle(&context, &response);
   v1::ImportBundleRequest request;
-  request.set_skip_refused(skip_refused);
   absl::Status given;
   while (true) {
     auto piece = next();

@@ -85,8 +85,7 @@ class Client {
   // Sends the pieces that `next` gives, each at most 1 MiB, until an empty one;
   // an error of it ends the call and is returned.
   absl::StatusOr<v1::ImportBundleResponse> ImportBundle(
-      bool skip_refused, const std::function<absl::StatusOr<std::string>()>& next,
-      absl::Duration timeout);
+      const std::function<absl::StatusOr<std::string>()>& next, absl::Duration timeout);
 
   // grpc.health.v1.Health/Check: true if `service` is SERVING. NOT_FOUND: the
   // daemon knows no such service.

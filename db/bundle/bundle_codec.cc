@@ -239,8 +239,10 @@ absl::StatusOr<Tuning> FromBundleTuning(const v1::Tuning& row,
   judge.Require(IsNormal(row.tune_time()) && tune_time >= absl::UnixEpoch() &&
                     tune_time <= now + kClockTolerance,
                 v1::REFUSAL_REASON_TIME, "tune_time", "must be a Timestamp from 1970 to now");
-  judge.Require(IsNormal(row.elapsed()) && FromProto(row.elapsed()) >= absl::ZeroDuration(),
-                v1::REFUSAL_REASON_TIME, "elapsed", "must be a Duration of at least 0");
+  // Below 0 where a daemon of before measured it by a wall clock that was set back: not known.
+  const bool set_back = FromProto(row.elapsed()) < absl::ZeroDuration();
+  judge.Require(IsNormal(row.elapsed()) || set_back, v1::REFUSAL_REASON_TIME, "elapsed",
+                "must be a Duration");
   judge.Require(row.memory_budget_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT,
                 "memory_budget_bytes", "must be at least 0");
   judge.Require(row.incomplete_message().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,
@@ -263,6 +265,7 @@ absl::StatusOr<Tuning> FromBundleTuning(const v1::Tuning& row,
   tuning.key = {row.problem_text(), environment.text};
   tuning.provenance = environment.provenance;
   tuning.origin = Origin::kImported;
+  if (set_back) tuning.elapsed = absl::ZeroDuration();
   judge.Require(AreDistinct(tuning.candidates), v1::REFUSAL_REASON_CANDIDATE, "candidates",
                 "must each be there once");
   CheckEvidence(tuning, environment.environment.profile, &judge);

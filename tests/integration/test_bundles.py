@@ -3,9 +3,11 @@
 import json
 import shutil
 import subprocess
+import time
 
 import pytest
 
+from harness.clock import WallClock
 from harness.daemon import wait_until
 
 PROBLEMS = [f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16" for n in range(1, 6)]
@@ -40,7 +42,7 @@ def test_export_verify_import_and_again(tuned, bare_daemon, cli, tmp_path):
 
     other = cli(bare_daemon.start())
     first = other.ok("import", bundle, "--json").json()["imports"][0]
-    assert first["committed"] and first["takenCount"] == "5"
+    assert first["takenCount"] == "5"
     assert winners(other) == winners(run)
     again = other.ok("import", bundle, "--json").json()["imports"][0]
     assert (again.get("takenCount", "0"), again["keptCount"]) == ("0", "5")
@@ -206,3 +208,22 @@ def test_warm_restarts(fake_daemon, daemons, cli, tmp_path, short_dir):
         assert info.hits == info.lookups > 0
         wait_until(lambda d=daemon: not d.workers(), 10, "no worker")
         daemon.stop()
+
+
+def test_a_row_that_breaks_a_rule_is_named_and_the_others_are_taken(fake_daemon, bare_daemon, cli, tmp_path):
+    """One of the tunings was made while the node's clock was a month ahead."""
+    clock = WallClock(tmp_path)
+    daemon = fake_daemon(env=clock.env).start()
+    run = cli(daemon)
+    run.ok("tune", *PROBLEMS[:2])
+    clock.step(30 * 86400)
+    time.sleep(5)  # Abseil looks at the system's clock every two seconds or so
+    run.ok("tune", PROBLEMS[2])
+    bundle = tmp_path / "node.bundle"
+    run.ok("export", bundle)
+    other = cli(bare_daemon.start())
+    result = other("import", bundle, "--json")
+    assert result.code == 1, result
+    assert "refused for its time: 1" in result.err and "tune_time: must be a Timestamp from 1970 to now" in result.err
+    assert "took 2 of 3 tunings" in result.err and "refused 1" in result.err
+    assert len(winners(other)) == 2

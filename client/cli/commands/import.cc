@@ -25,11 +25,9 @@ class ImportCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(root, "import", "give the daemon what a bundle holds", app::Rows::kNo);
-    app->add_option("files", files_, "bundles, each taken whole or not at all")
+    app->add_option("files", files_, "bundles; a row that breaks a rule is named and left out")
         ->type_name("FILE")
         ->required();
-    app->add_flag("--skip-refused", skip_refused_,
-                  "leave out rows that break a rule, and take the others");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -44,7 +42,7 @@ class ImportCommand final : public app::Command {
       Report(context, file, *response);
       documents.push_back(
           output::JsonMerged(output::JsonObject({{"file", file}}), output::JsonMessage(*response)));
-      if (!response->committed()) code = app::Worse(code, app::ExitCode::kFailed);
+      if (response->refused_count() > 0) code = app::Worse(code, app::ExitCode::kFailed);
     }
     context.PrintJson({{"imports", documents}});
     return code;
@@ -64,7 +62,6 @@ class ImportCommand final : public app::Command {
     output::ByteProgress progress(context.io(), "importing", static_cast<int64_t>(size));
     int64_t sent = 0;
     auto response = client->ImportBundle(
-        skip_refused_,
         [&]() -> absl::StatusOr<std::string> {
           std::string piece(kPieceBytes, '\0');
           file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
@@ -93,12 +90,6 @@ class ImportCommand final : public app::Command {
                                     ": ", refusal.count()));
       for (const std::string& example : refusal.examples()) context.Say("  " + example);
     }
-    if (!response.committed()) {
-      context.Say(absl::StrCat(file, ": nothing was taken of ", response.tuning_count(),
-                               " tunings, as ", response.refused_count(),
-                               " are refused; --skip-refused takes the others"));
-      return;
-    }
     context.Say(absl::StrCat(file, ": took ", response.taken_count(), " of ",
                              response.tuning_count(), " tunings, kept ", response.kept_count(),
                              " that are as good or better here, refused ",
@@ -111,7 +102,6 @@ class ImportCommand final : public app::Command {
   }
 
   std::vector<std::string> files_;
-  bool skip_refused_ = false;
 };
 
 }  // namespace

@@ -82,7 +82,7 @@ absl::Status BundleImport::Append(std::string_view piece) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused) {
+absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish() {
   v1::ImportBundleResponse response;
   {
     // Before anything of it gets near the database.
@@ -94,19 +94,15 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }
   db::bundle::RefusalCounts refused;
-  const absl::StatusOr<commit::ImportCounts> counts = Take(skip_refused, &refused, &response);
+  ASSIGN_OR_RETURN(const commit::ImportCounts counts, Take(&refused, &response));
   response.set_refused_count(refused.rows());
   for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
-  if (absl::IsAborted(counts.status()) && refused.rows() > 0) return response;
-  RETURN_IF_ERROR(counts.status());
-  response.set_taken_count(counts->taken);
-  response.set_kept_count(counts->kept);
-  response.set_committed(true);
+  response.set_taken_count(counts.taken);
+  response.set_kept_count(counts.kept);
   return response;
 }
 
-absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
-                                                        db::bundle::RefusalCounts* refused,
+absl::StatusOr<commit::ImportCounts> BundleImport::Take(db::bundle::RefusalCounts* refused,
                                                         v1::ImportBundleResponse* response) {
   const absl::Time now = options_.clock->Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
@@ -115,9 +111,6 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
     while (true) {
       const absl::StatusOr<bool> more = reader->Next(&entry);
       if (!more.ok()) return UploadStatus(more.status());
-      // Nothing is kept after a refusal; the rest was read to count.
-      const bool in_vain = refused->rows() > 0 && !skip_refused;
-      if (!*more && in_vain) return absl::AbortedError("a row was refused");
       if (!*more) return std::nullopt;
       auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
       if (entry.environment->environment.simulated()) {
@@ -125,7 +118,7 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
       }
       if (!tuning.ok()) {
         refused->Add(entry.offset, tuning.status());
-      } else if (!in_vain) {
+      } else {
         return db::TuningRecord{*std::move(tuning), entry.environment->environment};
       }
     }

@@ -39,14 +39,14 @@ class BundleImport {
   absl::Status Append(std::string_view piece);
 
   // Checks the whole bundle, and then takes row after row what is better, in
-  // one transaction. A refused row is enough to take nothing, unless
-  // `skip_refused`; the response says so. May be called once. INVALID_ARGUMENT: damaged,
-  // in BundleReader's words. PERMISSION_DENIED: as CheckBundleSignature. DATA_LOSS: the store.
-  absl::StatusOr<v1::ImportBundleResponse> Finish(bool skip_refused);
+  // one transaction. Rows that break a rule are left out; the response has how many, and
+  // the rules. May be called once. INVALID_ARGUMENT: damaged, in BundleReader's words.
+  // PERMISSION_DENIED: as CheckBundleSignature. DATA_LOSS: the store.
+  absl::StatusOr<v1::ImportBundleResponse> Finish();
 
  private:
   BundleImport(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
-  absl::StatusOr<commit::ImportCounts> Take(bool skip_refused, db::bundle::RefusalCounts* refused,
+  absl::StatusOr<commit::ImportCounts> Take(db::bundle::RefusalCounts* refused,
                                             v1::ImportBundleResponse* response);
 
   const Options options_;

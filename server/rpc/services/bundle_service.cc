@@ -123,7 +123,7 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
       v1::ImportBundleRequest request;
       grpc::Status read = ReadMessage(message_, &request);
       if (!read.ok()) return read;
-      grpc::Status opened = Open(request.skip_refused());
+      grpc::Status opened = Open();
       return opened.ok() ? messages::ToGrpcStatus(bundle_->Append(request.chunk())) : opened;
     });
     if (status.ok()) {
@@ -133,9 +133,8 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
     }
   }
 
-  grpc::Status Open(bool skip_refused) {
+  grpc::Status Open() {
     if (bundle_ != nullptr) return grpc::Status::OK;
-    skip_refused_ = skip_refused;
     absl::StatusOr<std::unique_ptr<BundleImport>> bundle = BundleImport::Create(
         {options_.tuner, options_.clock, options_.state_dir, options_.trusted_keys});
     if (!bundle.ok()) return messages::ToGrpcStatus(bundle.status());
@@ -149,13 +148,12 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
       return;
     }
     End(CatchAll("ImportBundle", [&]() -> grpc::Status {
-      grpc::Status opened = Open(false);
+      grpc::Status opened = Open();
       if (!opened.ok()) return opened;
-      const absl::StatusOr<v1::ImportBundleResponse> response = bundle_->Finish(skip_refused_);
+      const absl::StatusOr<v1::ImportBundleResponse> response = bundle_->Finish();
       grpc::Status status =
           response.ok() ? WriteMessage(*response, out_) : messages::ToGrpcStatus(response.status());
-      v1::ImportBundleRequest request;  // without the bundle
-      request.set_skip_refused(skip_refused_);
+      const v1::ImportBundleRequest request;  // without the bundle
       log_.Audit(request, nullptr, response.ok() ? &*response : nullptr, status);
       return status;
     }));
@@ -173,7 +171,6 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
   ByteBuffer* const out_;
   const RequestLog log_;
   ByteBuffer message_;
-  bool skip_refused_ = false;
   std::unique_ptr<BundleImport> bundle_;
 };
 

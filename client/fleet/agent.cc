@@ -44,27 +44,28 @@ constexpr absl::Duration kBanTimeout = absl::Seconds(8);
 // A daemon refuses a ban that would expire sooner than a second from when it comes.
 constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
-// Nothing if a rule is broken, which the daemon itself would not store.
-std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
+// INVALID_ARGUMENT: a rule is broken, as by what a daemon stored that had a fault.
+absl::StatusOr<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   const db::bundle::BundleEnvironmentRow environment =
       db::bundle::FromBundleEnvironment(row.environment());
   // Nothing is judged by the node's clock.
-  absl::StatusOr<Tuning> tuning =
-      db::bundle::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture());
-  if (!tuning.ok()) return std::nullopt;
+  ASSIGN_OR_RETURN(Tuning tuning,
+                   db::bundle::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture()));
   db::fleet::FleetDelivery delivery;
   delivery.id = {row.id().epoch(), row.id().sequence()};
   delivery.environment = environment.environment;
-  delivery.tuning = *std::move(tuning);
+  delivery.tuning = std::move(tuning);
   delivery.tuning.provenance = environment.provenance;
   delivery.relayed = row.relayed();
   return delivery;
 }
 
 // One that PostgreSQL refuses, which none should be, must not hold up the others
-// for ever: it is said and left out.
-absl::Status DeliverAll(db::postgres::Connection& postgres, db::fleet::FleetNames& names,
-                        int64_t node_id, const std::vector<db::fleet::FleetDelivery>& deliveries) {
+// for ever: `refuse` is told, and it is left out.
+absl::Status DeliverAll(
+    db::postgres::Connection& postgres, db::fleet::FleetNames& names, int64_t node_id,
+    const std::vector<db::fleet::FleetDelivery>& deliveries,
+    const std::function<void(const std::string&, const absl::Status&)>& refuse) {
   if (deliveries.empty()) return absl::OkStatus();
   const auto is_refusal = [](const absl::Status& status) {
     return absl::IsInvalidArgument(status) || absl::IsInternal(status);
@@ -74,12 +75,16 @@ absl::Status DeliverAll(db::postgres::Connection& postgres, db::fleet::FleetName
   for (const db::fleet::FleetDelivery& delivery : deliveries) {
     absl::Status one = db::fleet::Deliver(postgres, names, node_id, {delivery}).status();
     if (!one.ok() && !is_refusal(one)) return one;
-    if (!one.ok()) {
-      log::Warn("not delivered: $0: $1", delivery.tuning.key.problem_text,
-                std::string(one.message()));
-    }
+    if (!one.ok()) refuse(delivery.tuning.key.problem_text, one);
   }
   return absl::OkStatus();
+}
+
+// What of this node the fleet does not have, and why; "": it has all.
+std::string Refused(const v1::FleetState& state) {
+  if (state.outbox_refused() == 0) return "";
+  return absl::StrCat(state.outbox_refused(), " tunings were refused, the last of ",
+                      state.last_refused());
 }
 
 // At random, each agent for itself.
@@ -140,7 +145,7 @@ void Agent::Run() {
     if (!status.ok()) ++counts_.failed_turns;
     if (status.ok()) counts_.last_exchange = options_.clock->Now();
     ShowMetrics();
-    const std::string error = status.ok() ? "" : std::string(status.message());
+    const std::string error = status.ok() ? Refused(state_) : std::string(status.message());
     if (error != heartbeat_.last_error) {
       error.empty() ? log::Info("all is well again") : log::Warn("$0", error);
       heartbeat_.last_error = error;
@@ -372,23 +377,28 @@ absl::StatusOr<bool> Agent::PushPage() {
   std::vector<db::fleet::FleetDelivery> deliveries;
   v1::AckOutboxRequest ack;
   std::map<std::string, std::vector<std::string>> delivered;
+  const auto refuse = [&ack](const std::string& problem, const absl::Status& why) {
+    ack.add_refused(absl::StrCat(problem, ": ", std::string(why.message())));
+    log::Warn("not delivered: $0", *ack.refused().rbegin());
+  };
   for (const v1::OutboxRow& row : page.rows()) {
     *ack.add_ids() = row.id();
     if (IsSimulated(row.environment().gpu_model())) continue;
-    if (std::optional<db::fleet::FleetDelivery> delivery = ToDelivery(row)) {
+    if (absl::StatusOr<db::fleet::FleetDelivery> delivery = ToDelivery(row); delivery.ok()) {
       delivered[delivery->tuning.key.environment_text].push_back(delivery->tuning.key.problem_text);
       deliveries.push_back(*std::move(delivery));
     } else {
-      log::Warn("not delivered, since it breaks a rule: $0", row.tuning().problem_text());
+      refuse(row.tuning().problem_text(), delivery.status());
     }
   }
+  const int before = ack.refused_size();  // which are not among the deliveries
   for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
-  RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries));
+  RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries, refuse));
   if (ack.ids_size() > 0) {
     RETURN_IF_ERROR(daemon_->Call<v1::AckOutboxResponse>(ack).status());
     waiting_since_ = SteadyTime::InfiniteFuture();
   }
-  counts_.delivered += static_cast<int64_t>(deliveries.size());
+  counts_.delivered += static_cast<int64_t>(deliveries.size()) - (ack.refused_size() - before);
   RETURN_IF_ERROR(Restore(delivered));
   return page.more();
 }
@@ -868,6 +878,7 @@ void Agent::ShowMetrics() {
   counts_.connected = postgres_ != nullptr && postgres_->ok();
   counts_.outbox_depth = state_.outbox_depth();
   counts_.outbox_dropped = state_.outbox_dropped();
+  counts_.refused = state_.outbox_refused();
   counts_.waiting_since = waiting_since_;
   counts_.tasks_running = static_cast<int64_t>(running_.size());
   counts_.release = state_.release();

@@ -28,6 +28,9 @@ MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read) {
     families.Counter("convtune_fleet_outbox_dropped_total",
                      "Tunings that the outbox's bound dropped", m.outbox_dropped);
     families.Counter("convtune_fleet_delivered_total", "Tunings that were delivered", m.delivered);
+    families.Counter("convtune_fleet_refused_total",
+                     "Tunings that broke a rule and were not delivered, since the daemon's start",
+                     m.refused);
     families.Counter("convtune_fleet_failures_total", "Turns of the agent that failed",
                      m.failed_turns);
     families.Counter("convtune_fleet_tasks_claimed_total", "Queued problems that this node took",

@@ -18,6 +18,7 @@ struct AgentMetrics {
   // Since when something has waited without a delivery; future: nothing waits.
   SteadyTime waiting_since = SteadyTime::InfiniteFuture();
   int64_t outbox_dropped = 0;
+  int64_t refused = 0;    // since the daemon's start: they break a rule
   int64_t delivered = 0;  // since the agent's start, like the rest
   int64_t failed_turns = 0;
   int64_t tasks_claimed = 0;

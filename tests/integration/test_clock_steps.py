@@ -1,6 +1,7 @@
 """The wall clock is set by an hour or a month, either way, while programs work and wait: nothing is killed, nothing stalls."""
 
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -103,6 +104,25 @@ def test_a_client_that_waits_for_a_daemon_waits_as_long_as_it_was_told(convtune,
         waits.kill()
     assert waits.returncode == 4 and "not ready within 8s" in errors, errors
     assert 8 <= time.monotonic() - began < 20
+
+
+@STEPS
+def test_a_call_to_a_daemon_that_hangs_ends_at_its_timeout(fake_daemon, convtune, clock, seconds):
+    daemon = fake_daemon().start()
+    daemon.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    asks = subprocess.Popen(
+        [convtune, "--address", daemon.address, "--timeout", "6s", "get", numbered(0)],
+        env=clock.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    time.sleep(1)
+    clock.step(seconds)
+    try:
+        assert asks.wait(30) == 4
+    finally:
+        asks.kill()
+        daemon.process.send_signal(signal.SIGCONT)
+    assert 6 <= time.monotonic() - began < 20
 
 
 @STEPS

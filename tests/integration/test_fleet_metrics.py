@@ -8,7 +8,9 @@ import urllib.request
 import pytest
 
 from harness import site
+from harness.clock import WallClock
 from harness.daemon import wait_until
+from harness.fakes import script
 from harness.problems import numbered, numbered_list
 from test_fleet_sharing import tune
 from test_metrics import MONITORING, expressions, promtool, values  # noqa: F401
@@ -134,3 +136,24 @@ def test_thin_says_what_it_removed(fleet, nodes):
     assert fleet.cli.ok("prune", "--json").json()["evidence"] == superseded
     assert fleet.number("SELECT COUNT(*) FROM evidence") == 1
     assert fleet.cli("prune", "--keep", "soon").code == 2
+
+
+def test_a_tuning_that_breaks_a_rule_is_counted_and_named(fleet, fake_daemon, cli, tmp_path):
+    """The node's clock is before 1970, where no tuning can have been made."""
+    clock = WallClock(tmp_path)
+    clock.step(-60 * 366 * 86400)
+    daemon = fake_daemon(env={**script(measure_delay_ms=0), **clock.env}).start()
+    agent = fleet.agent("node-0", daemon, "--metrics-address", "127.0.0.1:0")
+    wait_until(lambda: "metrics at" in agent.log() or agent.process.poll() is not None, 20, "the agent's metrics")
+    if "without prometheus-cpp" in agent.log():
+        pytest.skip("convtune-fleet was built without prometheus-cpp (deploy/install-deps brings it)")
+    tune(daemon, *numbered_list(0, 2))
+    wait_until(lambda: values(scrape(agent))["convtune_fleet_refused_total"] == 2, 20, "the count")
+    assert values(scrape(agent))["convtune_fleet_delivered_total"] == 0
+    wait_until(lambda: values(scrape(agent))["convtune_fleet_outbox_depth"] == 0, 20, "an empty outbox")
+    rule = "tune_time: must be a Timestamp from 1970 to now"
+    for problem in numbered_list(0, 2):
+        assert f"not delivered: {problem}: {rule}" in agent.log()
+    error = wait_until(lambda: fleet.node("node-0")["last_error"], 20, "the node's error")
+    assert error.startswith("2 tunings were refused, the last of ") and error.endswith(rule)
+    assert f"2 tunings were refused by the fleet, the last of {numbered_list(0, 2)[1]}: {rule}" in cli(daemon)("doctor").out

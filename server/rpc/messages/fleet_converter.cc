@@ -31,6 +31,7 @@ void CheckRules(const v1::ReadOutboxRequest& request, FieldChecker* check) {
 }
 
 void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check) {
+  check->Require(request.refused_size() <= request.ids_size(), "refused", "must be among ids");
   check->Require(request.ids_size() <= kMostIds, "ids", "must be at most 10,000");
 }
 

@@ -27,6 +27,8 @@ class FleetService final : public RawService {
           if (!request.observer()) HearAgent();
           ASSIGN_OR_RETURN(const db::OutboxStatus status, options_.outbox->GetOutboxStatus());
           v1::FleetState reply = messages::ToProto(status);
+          reply.set_outbox_refused(refused_);
+          reply.set_last_refused(last_refused_);
           *reply.mutable_agent_silence() =
               convtune::ToProto(absl::FromChrono(std::chrono::steady_clock::now() - heard_));
           return reply;
@@ -45,6 +47,8 @@ class FleetService final : public RawService {
         "AckOutbox", &disk_,
         [this](const v1::AckOutboxRequest& request) -> absl::StatusOr<v1::AckOutboxResponse> {
           RETURN_IF_ERROR(options_.outbox->AckOutbox(messages::OutboxIdsOf(request)));
+          refused_ += request.refused_size();
+          if (request.refused_size() > 0) last_refused_ = *request.refused().rbegin();
           return v1::AckOutboxResponse();
         });
 
@@ -96,7 +100,10 @@ class FleetService final : public RawService {
   void HearAgent() { heard_ = std::chrono::steady_clock::now(); }
 
   const FleetServiceOptions options_;
+  // The thread's own.
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
+  int64_t refused_ = 0;
+  std::string last_refused_;
   WorkQueue disk_;
 };
 

@@ -182,6 +182,12 @@ std::vector<app::Finding> ExamineFleet(const v1::FleetState& state) {
         absl::StrCat(state.outbox_dropped(), " tunings were dropped before the fleet took them"),
         "if there is a fleet, see to its agent, then `convtune fleet status`")};
   }
+  if (state.outbox_refused() > 0) {
+    return {app::Notice(absl::StrCat(state.outbox_refused(), " tunings were refused by the fleet, ",
+                                     "the last of ", state.last_refused()),
+                        "the log of `convtune-fleet agent` names each; `convtune tune --force` "
+                        "makes them anew")};
+  }
   if (state.release() == 0) return {app::Fine("no release of a fleet is followed")};
   const absl::Duration silence = FromProto(state.agent_silence());
   if (silence > kAgentSilence) {

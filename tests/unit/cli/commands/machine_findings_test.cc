@@ -108,6 +108,11 @@ TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
   EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
   EXPECT_EQ(doctor::ExamineFleet(state).at(0).what,
             "fleet release 3; no agent has asked for 2 min");
+  state.set_outbox_refused(2);
+  state.set_last_refused("fwd: elapsed: must be a Duration");
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).what,
+            "2 tunings were refused by the fleet, the last of fwd: elapsed: must be a Duration");
   state.set_outbox_dropped(1);
   EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
 }

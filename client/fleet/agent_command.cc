@@ -209,8 +209,10 @@ class ProbeCommand final : public FleetCommand {
       return absl::UnknownError(
           absl::StrCat("--alive-file: ", alive_file_, ": ", std::strerror(errno)));
     }
+    // A sign from the future is of before the clock was set back: an agent that goes on has given
+    // another since.
     const absl::Duration silence =
-        std::max(SystemClock().Now() - absl::TimeFromTimespec(info.st_mtim), absl::ZeroDuration());
+        absl::AbsDuration(SystemClock().Now() - absl::TimeFromTimespec(info.st_mtim));
     const bool alive = silence < within;
     PrintOutcome(
         context, {{"alive", alive}, {"silent_seconds", absl::ToDoubleSeconds(silence)}},

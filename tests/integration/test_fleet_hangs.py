@@ -161,6 +161,8 @@ def test_the_probe_tells_a_stopped_agent_from_one_that_waits_for_postgresql(flee
     assert said["alive"] is True and 0 <= said["silent_seconds"] < 3
     os.kill(agent.process.pid, signal.SIGSTOP)
     wait_until(lambda: fleet.cli(*probe).code == 1, 10, "a probe that fails")
+    os.utime(file, (time.time() + 3600,) * 2)  # of before the clock was set back by an hour
+    assert fleet.cli(*probe).code == 1
     os.kill(agent.process.pid, signal.SIGCONT)
     wait_until(lambda: fleet.cli(*probe).code == 0, 10, "a probe that succeeds")
     assert re.search(r"last sign of life is \S+", fleet.cli(*probe).out)

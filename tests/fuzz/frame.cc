@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   convtune::fuzz::Require(write(fds[0], data, size) == static_cast<ssize_t>(size));
   close(fds[0]);
   while (true) {
-    const auto frame = convtune::ReadFrame(fds[1], SteadyTime::Now() + absl::Seconds(5));
+    const auto frame = convtune::ReadFrame(fds[1], convtune::SteadyTime::Now() + absl::Seconds(5));
     if (!frame.ok()) {
       convtune::fuzz::Require(absl::IsOutOfRange(frame.status()) ||
                               absl::IsDataLoss(frame.status()));

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/fleet/pooling.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_environment.h"
 #include "db/fleet/bans.h"
@@ -26,7 +25,6 @@ namespace convtune::fleet {
 namespace {
 
 constexpr int kPage = 200;
-constexpr int64_t kPoolAtOnce = 50;
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(250);
 constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
 // While a task runs its end is looked for this often.
@@ -188,7 +186,6 @@ absl::Status Agent::Turn() {
   // From here on the turn may wait for PostgreSQL.
   ShowMetrics();
   RETURN_IF_ERROR(EnsureConnected());
-  const bool may_have_delivered = state_.outbox_depth() > 0 || !running_.empty();
   const bool refresh = announced_ || SteadyTime::Now() >= next_refresh_;
   if (SteadyTime::Now() >= next_refresh_) {
     RETURN_IF_ERROR(Heartbeat());
@@ -209,13 +206,7 @@ absl::Status Agent::Turn() {
     }
     next_claim_ = SteadyTime::InfinitePast();
   }
-  RETURN_IF_ERROR(WorkOnTasks());
-  // An idle agent asks for nothing but at its refresh.
-  int64_t pooled = may_have_delivered || refresh ? kPoolAtOnce : 0;
-  while (pooled == kPoolAtOnce && !options_.stop()) {
-    ASSIGN_OR_RETURN(pooled, db::fleet::PoolQueued(*postgres_, *names_, kPoolAtOnce, PoolEvidence));
-  }
-  return absl::OkStatus();
+  return WorkOnTasks();
 }
 
 absl::Status Agent::EnsureConnected() {

@@ -66,7 +66,7 @@ class FleetBanCommand final : public FleetCommand {
     if (!violations.empty()) return absl::InvalidArgumentError(ToString(violations));
     ban.create_time = SystemClock().Now();
     RETURN_IF_ERROR(ban.CheckExpiry(ban.create_time));
-    if (args_.dry_run()) RETURN_IF_ERROR(PoolEverything(postgres));
+    if (args_.dry_run()) RETURN_IF_ERROR(PoolEverything(context, postgres));
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> known,
                      db::fleet::ListFleetBans(postgres));
     if (!args_.dry_run()) {

@@ -148,7 +148,16 @@ cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::M
   return cli::app::ExitCode::kDone;
 }
 
-absl::Status PoolEverything(db::postgres::Connection& postgres) {
+absl::Status PoolEverything(cli::app::Context& context, db::postgres::Connection& postgres) {
+  ASSIGN_OR_RETURN(const bool may_pool, db::fleet::MayPool(postgres));
+  if (!may_pool) {
+    ASSIGN_OR_RETURN(const int64_t waiting, db::fleet::CountPoolQueue(postgres));
+    if (waiting > 0) {
+      context.Say(absl::StrCat("warning: what nodes delivered last for ", waiting,
+                               " problems does not count yet: this login may not pool it"));
+    }
+    return absl::OkStatus();
+  }
   db::fleet::FleetNames names(&postgres);
   while (true) {
     ASSIGN_OR_RETURN(const int64_t pooled,

@@ -76,7 +76,7 @@ cli::app::ExitCode PrintFleetRows(cli::app::Context& context, const Rows& rows,
 }
 
 // Pools all that is queued, so that what was delivered until now counts. Waits
-// for others who are at it.
-absl::Status PoolEverything(db::postgres::Connection& postgres);
+// for others who are at it. A login that may not pool (see MayPool) is told how much waits.
+absl::Status PoolEverything(cli::app::Context& context, db::postgres::Connection& postgres);
 
 }  // namespace convtune::fleet

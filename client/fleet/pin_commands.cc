@@ -61,7 +61,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, args_.environment));
-    RETURN_IF_ERROR(PoolEverything(*postgres));
+    RETURN_IF_ERROR(PoolEverything(context, *postgres));
     db::fleet::FleetNames names(postgres.get());
     ASSIGN_OR_RETURN(
         const int64_t id,

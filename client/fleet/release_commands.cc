@@ -197,7 +197,7 @@ class FleetReleaseCommand final : public FleetCommand {
     if (from_ >= 0) {
       ASSIGN_OR_RETURN(diff, db::fleet::DiffFleetReleases(*postgres, from_, to_, kMostChanges));
     } else {
-      RETURN_IF_ERROR(PoolEverything(*postgres));
+      RETURN_IF_ERROR(PoolEverything(context, *postgres));
       ASSIGN_OR_RETURN(diff, db::fleet::DiffPooled(*postgres, scope_, kMostChanges));
     }
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
@@ -227,7 +227,7 @@ class FleetReleaseCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(permille, cli::output::ParsePermille("--canary", canary_));
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    RETURN_IF_ERROR(PoolEverything(*postgres));
+    RETURN_IF_ERROR(PoolEverything(context, *postgres));
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,

@@ -95,7 +95,7 @@ class FleetReportCommand final : public FleetCommand {
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    RETURN_IF_ERROR(PoolEverything(*postgres));
+    RETURN_IF_ERROR(PoolEverything(context, *postgres));
     report::ReportData data(output_.Filter());
     {
       cli::output::ProgressBar bar(context.io());

@@ -54,11 +54,13 @@ cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
           {"pin_error", "", node.last.pin_error},
           {"unapplied_bans", "", node.last.unapplied_bans},
           {"ban_error", "", node.last.ban_error},
+          {"release_error", "", node.last.release_error},
           {"last_error", "", node.last.last_error},
           {"", "ERROR",
-           !node.last.last_error.empty()  ? node.last.last_error
-           : !node.last.ban_error.empty() ? node.last.ban_error
-                                          : node.last.pin_error}};
+           !node.last.last_error.empty()      ? node.last.last_error
+           : !node.last.release_error.empty() ? node.last.release_error
+           : !node.last.ban_error.empty()     ? node.last.ban_error
+                                              : node.last.pin_error}};
 }
 
 class StatusCommand final : public FleetCommand {
@@ -70,6 +72,7 @@ class StatusCommand final : public FleetCommand {
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    RETURN_IF_ERROR(PoolEverything(context, *postgres));
     ASSIGN_OR_RETURN(const db::fleet::FleetCountsStatus counts, db::fleet::CountFleet(*postgres));
     ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
                      db::fleet::ListNodes(*postgres));
@@ -94,10 +97,12 @@ class StatusCommand final : public FleetCommand {
                        {"nodes", cli::output::JsonRows(nodes, NodeFields)}});
     context.PrintRows(nodes, NodeFields);
     if (context.format() != cli::app::Format::kTable) return cli::app::ExitCode::kDone;
+    int64_t refusing = 0;
     int64_t without_pin = 0;
     int64_t without_ban = 0;
     int64_t silent = 0;
     for (const db::fleet::NodeStatus& node : nodes) {
+      refusing += node.last.release_error.empty() ? 0 : 1;
       without_pin += node.last.unapplied_pins > 0 ? 1 : 0;
       without_ban += node.last.unapplied_bans > 0 ? 1 : 0;
       silent += node.silence > kSilent ? 1 : 0;
@@ -107,6 +112,7 @@ class StatusCommand final : public FleetCommand {
     if (silent > 0) out << ", " << silent << " silent";
     out << "; fleet release " << promoted;
     if (canary != 0) out << ", canary " << canary;
+    if (refusing > 0) out << ", refused on " << refusing << " nodes";
     out << "; " << waiting.change_count << " changes wait for a promotion";
     if (waiting.lesser_count > 0) {
       out << ", and "

@@ -188,7 +188,6 @@ class UpgradeCommand final : public FleetCommand {
     }
     if (most_ < 1) return absl::InvalidArgumentError("--most: must be at least 1");
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    RETURN_IF_ERROR(PoolEverything(*postgres));
     ASSIGN_OR_RETURN(const std::string from, db::fleet::ResolveFleetEnvironment(*postgres, from_));
     std::string to = from;
     if (!to_.empty()) {

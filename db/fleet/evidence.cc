@@ -93,16 +93,13 @@ class Delivering {
     return true;
   }
 
-  // In one order, so that two who deliver cannot block each other.
   absl::Status QueuePooling() {
+    std::vector<int64_t> environments, problems;
     for (const auto& [environment, problem] : changed_) {
-      RETURN_IF_ERROR(
-          postgres_.Execute("INSERT INTO pool_queue (environment_id, problem_id) VALUES "
-                            "($1, $2) ON CONFLICT (environment_id, problem_id) DO UPDATE "
-                            "SET queue_time = now()",
-                            {environment, problem}));
+      environments.push_back(environment);
+      problems.push_back(problem);
     }
-    return absl::OkStatus();
+    return postgres_.Execute("SELECT queue_pooling($1, $2)", {environments, problems});
   }
 
  private:

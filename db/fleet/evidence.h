@@ -73,6 +73,9 @@ struct PooledTuning {
 // Pure: from the evidence of one problem, ordered by node, at least one.
 using PoolFunction = std::function<PooledTuning(const std::vector<NodeEvidence>&)>;
 
+// Whether the connection's login may pool. Agents may not: what is pooled is what a promotion
+// takes.
+absl::StatusOr<bool> MayPool(postgres::Connection& postgres);
 // Pools up to `limit` keys whose evidence changed, in one transaction, leaving
 // those that somebody else is at. Returns how many.
 absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& names, int64_t limit,

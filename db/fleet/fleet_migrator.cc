@@ -6,16 +6,29 @@
 namespace convtune::db::fleet {
 namespace {
 
-// Tables in which agents write what their nodes say, measure and tune. In the
-// others stands what operators decide, and what the tables are.
-constexpr char kNodeTables[] =
-    "environments, problems, nodes, node_epochs, node_devices, provenances, evidence, pooled, "
-    "pool_queue, pooled_payloads, batches, tasks, task_failures, wanted, upkeep";
-constexpr char kDecisionTables[] = "releases, release_choices, pins, bans";
+// What a role may do beside reading everything, each as of a GRANT. Agents add rows, and
+// change those of their own nodes alone: the tables' policies see to that.
+constexpr const char* kAgentRights[] = {
+    "INSERT ON environments, problems, nodes, node_epochs, node_devices, provenances, evidence, "
+    "wanted, batches, tasks, task_failures",
+    "UPDATE ON nodes, node_epochs, node_devices",
+    "UPDATE (current, payload) ON evidence",
+    "UPDATE (state, failures, lost_leases, node_id, lease_token, lease_until, not_before, "
+    "end_time) ON tasks",
+    "DELETE ON wanted",
+    "EXECUTE ON FUNCTION queue_pooling, thin_is_due, thin",
+};
+// That, and what decisions are made of.
+constexpr const char* kOperatorRights[] = {
+    "INSERT, UPDATE ON releases, pins, bans",
+    "INSERT ON release_choices, pooled_payloads",
+    "INSERT, UPDATE, DELETE ON pooled",
+    "UPDATE, DELETE ON pool_queue",
+};
 
+// Makes the role's rights these, whatever it had.
 absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,
-                       const std::string& role, const std::string& tables) {
-  if (role.empty()) return absl::OkStatus();
+                       const std::string& role, bool operators) {
   if (!postgres::IsName(role)) {
     return absl::InvalidArgumentError(
         absl::StrCat(field, ": must be ", postgres::kNameRule, ", is \"", role, "\""));
@@ -27,16 +40,24 @@ absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,
   if (!there) {
     RETURN_IF_ERROR(postgres.Execute(absl::StrCat("CREATE ROLE ", role, " NOLOGIN")));
   }
-  RETURN_IF_ERROR(postgres.Execute(
-      absl::StrCat("GRANT USAGE ON SCHEMA ", postgres.schema(), " TO ", role,
-                   "; GRANT SELECT ON ALL TABLES IN ", "SCHEMA ", postgres.schema(), " TO ", role,
-                   "; GRANT INSERT, UPDATE, DELETE ON ", tables, " TO ", role)));
+  const std::string schema = absl::StrCat(" IN SCHEMA ", postgres.schema());
+  std::string sql = absl::StrCat("GRANT USAGE ON SCHEMA ", postgres.schema(), " TO ", role,
+                                 "; REVOKE ALL ON ALL TABLES", schema, " FROM ", role,
+                                 "; REVOKE ALL ON ALL FUNCTIONS", schema, " FROM ", role,
+                                 "; GRANT SELECT ON ALL TABLES", schema, " TO ", role);
+  for (const char* const right : kAgentRights) {
+    absl::StrAppend(&sql, "; GRANT ", right, " TO ", role);
+  }
+  for (const char* const right : kOperatorRights) {
+    if (operators) absl::StrAppend(&sql, "; GRANT ", right, " TO ", role);
+  }
+  RETURN_IF_ERROR(postgres.Execute(sql));
   return transaction.Commit();
 }
 
 // The oldest schema that the statements of this program run on, so that nodes can be
-// upgraded before the database.
-constexpr int kOldestUsable = 1;
+// upgraded before the database. From 2 on decisions have digests.
+constexpr int kOldestUsable = 2;
 
 // OK if programs of this version can use a database of that later one.
 absl::Status CheckNewer(postgres::Connection& postgres, int version) {
@@ -84,9 +105,23 @@ absl::Status CheckFleetSchema(postgres::Connection& postgres) {
 }
 
 absl::Status GrantFleetRoles(postgres::Connection& postgres, const FleetRoles& roles) {
-  RETURN_IF_ERROR(GrantRole(postgres, "--agent-role", roles.agents, kNodeTables));
-  return GrantRole(postgres, "--operator-role", roles.operators,
-                   absl::StrCat(kNodeTables, ", ", kDecisionTables));
+  // The rights of an earlier version would stay.
+  ASSIGN_OR_RETURN(
+      const postgres::Result known,
+      postgres.Query("SELECT DISTINCT r.rolname, has_table_privilege(r.oid, 'releases', 'INSERT') "
+                     "FROM pg_class c, aclexplode(c.relacl) a, pg_roles r WHERE c.oid = "
+                     "'evidence'::regclass AND a.privilege_type = 'INSERT' AND a.grantee <> "
+                     "c.relowner AND r.oid = a.grantee"));
+  for (const postgres::Row row : known) {
+    const std::string role = row[0];
+    if (role == roles.agents || role == roles.operators) continue;
+    RETURN_IF_ERROR(GrantRole(postgres, "role", role, row[1]));
+  }
+  if (!roles.agents.empty()) {
+    RETURN_IF_ERROR(GrantRole(postgres, "--agent-role", roles.agents, /*operators=*/false));
+  }
+  if (roles.operators.empty()) return absl::OkStatus();
+  return GrantRole(postgres, "--operator-role", roles.operators, /*operators=*/true);
 }
 
 absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres) {

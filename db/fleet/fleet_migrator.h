@@ -31,13 +31,14 @@ absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres);
 
 // PostgreSQL's roles; empty: none.
 struct FleetRoles {
-  std::string agents;     // read all, write what nodes say
+  std::string agents;     // read all, write what their own nodes say
   std::string operators;  // also decide: releases, pins and bans
 };
 
-// Makes those roles that are not there, without a login, and grants them their
-// rights on the tables that there are now. INVALID_ARGUMENT: not a name of a role;
-// PERMISSION_DENIED: the connection's user may not.
+// Makes those roles that are not there, without a login, and gives them their rights
+// on the tables that there are now, and no others; so with the roles that an earlier call gave
+// rights. INVALID_ARGUMENT: not a name of a role; PERMISSION_DENIED: the connection's user
+// may not.
 absl::Status GrantFleetRoles(postgres::Connection& postgres, const FleetRoles& roles);
 
 }  // namespace convtune::db::fleet

@@ -18,9 +18,20 @@ absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::
     return absl::AlreadyExistsError(
         absl::StrCat("node: another agent speaks for ", name, "; give each its own --node"));
   }
+  ASSIGN_OR_RETURN(const postgres::Result others,
+                   postgres.Query("SELECT login, session_user FROM nodes WHERE name = $1 AND login "
+                                  "<> session_user AND row_security_active('nodes')",
+                                  {name}));
+  if (!others.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "node: ", name, " is of the login ", std::string(others[0][0]), ", and this agent's is ",
+        std::string(others[0][1]), "; the owner of the tables can free it: fleet.md"));
+  }
+  // A login that may write every node's rows takes none for itself.
   return postgres.QueryValue<int64_t>(
-      "INSERT INTO nodes (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET last_seen = now() "
-      "RETURNING node_id",
+      "INSERT INTO nodes (name, login) VALUES ($1, CASE WHEN row_security_active('nodes') THEN "
+      "session_user END) ON CONFLICT (name) DO UPDATE SET last_seen = now(), login = "
+      "EXCLUDED.login RETURNING node_id",
       {name});
 }
 
@@ -43,13 +54,28 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
           "$4, daemon_start_time = $5, tuning_count = $6, lookups = $7, hits = $8, outbox_depth = "
           "$9, outbox_dropped = $10, outbox_lag_seconds = $11, release_number = $12, "
           "release_missing = $13, release_extra = $14, unapplied_pins = $15, pin_error = $16, "
-          "unapplied_bans = $17, ban_error = $18, last_error = $19 WHERE node_id = $1",
-          {node_id, heartbeat.node_time, heartbeat.agent_version, heartbeat.daemon_version,
-           heartbeat.daemon_start_time, heartbeat.tuning_count, heartbeat.lookups, heartbeat.hits,
-           heartbeat.outbox_depth, heartbeat.outbox_dropped, heartbeat.outbox_lag,
-           heartbeat.release, heartbeat.release_missing, heartbeat.release_extra,
-           heartbeat.unapplied_pins, heartbeat.pin_error, heartbeat.unapplied_bans,
-           heartbeat.ban_error, heartbeat.last_error}));
+          "unapplied_bans = $17, ban_error = $18, release_error = $19, last_error = $20 WHERE "
+          "node_id = $1",
+          {node_id,
+           heartbeat.node_time,
+           heartbeat.agent_version,
+           heartbeat.daemon_version,
+           heartbeat.daemon_start_time,
+           heartbeat.tuning_count,
+           heartbeat.lookups,
+           heartbeat.hits,
+           heartbeat.outbox_depth,
+           heartbeat.outbox_dropped,
+           heartbeat.outbox_lag,
+           heartbeat.release,
+           heartbeat.release_missing,
+           heartbeat.release_extra,
+           heartbeat.unapplied_pins,
+           heartbeat.pin_error,
+           heartbeat.unapplied_bans,
+           heartbeat.ban_error,
+           heartbeat.release_error,
+           heartbeat.last_error}));
   if (written == 0) {
     return absl::AbortedError("node: the fleet does not know this node any more");
   }
@@ -102,7 +128,7 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres
                      "clock_offset_us, agent_version, daemon_version, tuning_count, outbox_depth, "
                      "outbox_dropped, outbox_lag_seconds, release_number, release_missing, "
                      "release_extra, unapplied_pins, pin_error, unapplied_bans, ban_error, "
-                     "last_error FROM nodes ORDER BY name"));
+                     "release_error, last_error FROM nodes ORDER BY name"));
   ASSIGN_OR_RETURN(
       const postgres::Result devices,
       postgres.Query("SELECT DISTINCT d.node_id, e.text || CASE WHEN d.driver_version = '' THEN '' "
@@ -125,7 +151,8 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres
                    .pin_error = row[14],
                    .unapplied_bans = row[15],
                    .ban_error = row[16],
-                   .last_error = row[17]};
+                   .release_error = row[17],
+                   .last_error = row[18]};
     nodes.push_back(
         {row[1], row[2], absl::Microseconds(int64_t{row[3]}), std::move(last), by_node[row[0]]});
   }

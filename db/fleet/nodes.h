@@ -40,12 +40,14 @@ struct Heartbeat {
   std::string pin_error;        // why not the first of them
   int64_t unapplied_bans = 0;   // of the fleet
   std::string ban_error;        // why not the first of them
+  std::string release_error;    // why the node refuses the release that it should serve
   std::string last_error;
   std::vector<NodeDevice> devices = {};
 };
 
-// The node's number; makes its row. Takes a lock that goes with the connection:
-// ALREADY_EXISTS if another agent speaks for a node of that name.
+// The node's number; makes its row, which is the connection's login's from then on. Takes a
+// lock that goes with the connection: ALREADY_EXISTS if another agent speaks for a node of that
+// name. FAILED_PRECONDITION: the node is another login's.
 absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::string& name);
 // ABORTED: the fleet does not know the node any more, or is another.
 absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, int64_t node_id,

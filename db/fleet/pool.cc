@@ -93,6 +93,10 @@ absl::Status Write(postgres::Connection& postgres, const PoolKey& key, size_t no
 
 }  // namespace
 
+absl::StatusOr<bool> MayPool(postgres::Connection& postgres) {
+  return postgres.QueryValue<bool>("SELECT has_table_privilege('pooled', 'INSERT')");
+}
+
 absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& names, int64_t limit,
                                    const PoolFunction& pool) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());

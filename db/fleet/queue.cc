@@ -73,8 +73,8 @@ absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, i
       postgres.Query(
           "SELECT q.text, COALESCE((SELECT SUM(w.misses) FROM wanted w WHERE w.environment_id = "
           "$2 AND w.problem_id = s.problem_id), 0) * 1000 + s.nodes FROM (SELECT problem_id, "
-          "MAX(node_count) AS nodes, MAX(evidence) AS evidence FROM pooled WHERE environment_id = "
-          "$1 GROUP BY problem_id) s "
+          "COUNT(*) AS nodes, MAX(evidence) AS evidence FROM evidence WHERE environment_id = $1 "
+          "AND current GROUP BY problem_id) s "
           "JOIN problems q USING (problem_id) WHERE NOT EXISTS (SELECT 1 FROM evidence e JOIN "
           "provenances p USING (provenance_id) WHERE e.environment_id = $2 AND e.problem_id = "
           "s.problem_id AND e.current AND e.evidence >= s.evidence AND ($3 = '' OR "

@@ -18,8 +18,8 @@ absl::StatusOr<std::optional<Environment>> Predecessor(postgres::Connection& pos
                                                        const Environment& environment) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT text, gpu_model FROM environments e WHERE gpu_model = $1 "
-                                  "AND EXISTS (SELECT 1 FROM pooled p WHERE p.environment_id = "
-                                  "e.environment_id)",
+                                  "AND EXISTS (SELECT 1 FROM evidence m WHERE m.environment_id "
+                                  "= e.environment_id AND m.current)",
                                   {environment.gpu_model}));
   std::optional<Environment> newest;
   for (const postgres::Row row : rows) {

@@ -57,9 +57,9 @@ def main():
               f"the last after {back[-1]:.2f} s; at most {max(windows)} in a tenth of a second", flush=True)  # fmt: skip
         time.sleep(15)
         before, postgres_before, start = cpu_seconds(pids), cpu_seconds(agents.postgres_pids()), time.monotonic()
-        delivered, pooled = agents.deliver(600)
+        delivered = agents.deliver(600)
         took = time.monotonic() - start
-        print(f"one tuning each: delivered after {delivered:.1f} s, pooled after {pooled:.1f} s; CPU seconds: "
+        print(f"one tuning each: delivered after {delivered:.1f} s; CPU seconds: "
               f"agents {cpu_seconds(pids) - before:.1f}, PostgreSQL {cpu_seconds(agents.postgres_pids()) - postgres_before:.1f}",
               flush=True)  # fmt: skip
     finally:

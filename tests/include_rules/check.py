@@ -83,7 +83,7 @@ MAY_INCLUDE = {
     "client/preload/report": ["db/snapshot", "client/preload/process", "client/preload/shadow", "client/preload/state"],
     "client/preload/serve": ["db/snapshot", "client/preload/process", "client/preload/report", "client/preload/shadow",
                              "client/preload/state", "proto/model/problem/tensor_rules.h",
-                             "proto/model/tuning/note_rules.h"],
+                             "proto/model/tuning/errata_rules.h", "proto/model/tuning/note_rules.h"],
     "client/preload": [],
     "deploy/examples": ["proto", "client/cpp"],
 }

@@ -129,7 +129,7 @@ def test_thin_says_what_it_removed(fleet, nodes):
     for count in (1, 2, 3):
         tune(daemon, numbered(0), force=True)
         wait_until(lambda count=count: fleet.number("SELECT COUNT(*) FROM evidence") == count, 20, "a delivery")
-    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pool_queue") == 0, 20, "pooling")
+    fleet.wait_delivered(1)
     superseded = fleet.number("SELECT COUNT(*) FROM evidence WHERE NOT current")
     assert fleet.cli.ok("prune", "--json").json()["evidence"] == 0, "it is younger"
     fleet.sql("UPDATE evidence SET receive_time = now() - interval '91 days'")

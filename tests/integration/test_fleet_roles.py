@@ -1,9 +1,11 @@
 """Two roles of PostgreSQL: agents write what nodes measure, operators decide what the fleet serves."""
 
+import re
 import uuid
 
 import pytest
 
+from conftest import REPO
 from harness.daemon import wait_until
 from harness.postgres import psql
 from harness.problems import numbered
@@ -93,3 +95,19 @@ def test_a_login_without_rights_is_told_so(fleet, logins):
     for role in ("Agents", "x; DROP", "1x"):
         wrong = fleet.cli("migrate", "--agent-role", role)
         assert wrong.code == 2 and "--agent-role: must be 1 to 63 lower-case letters" in wrong.err, wrong
+
+
+def test_a_node_is_its_logins_until_the_owner_frees_it(fleet, nodes, logins):
+    daemon, = nodes(1, agents=False)
+    agent = fleet.agent(daemon.node, daemon, conninfo=logins["node"])
+    wait_until(lambda: "connected as" in agent.log(), 20, "the first agent")
+    agent.stop()
+    mark = logins["node"].split("user=node_")[1].split()[0]
+    other = fleet.agent(daemon.node, daemon, conninfo=logins["ann"])
+    refusal = f"node: node-0 is of the login node_{mark}, and this agent's is ann_{mark}; the owner of the tables can free it"
+    wait_until(lambda: refusal in other.log(), 20, "the refusal")
+    page = (REPO / "deploy/docs/fleet.md").read_text()
+    typed = re.search(r'`psql fleet -c "(UPDATE convtune.nodes SET login = NULL .*?)"`', page)[1]
+    fleet.sql(typed.replace("node7", daemon.node))
+    wait_until(lambda: other.log().count("connected as") == 2, 40, "the second agent")
+    assert fleet.sql("SELECT login FROM nodes") == [[f"ann_{mark}"]]

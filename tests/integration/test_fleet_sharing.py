@@ -253,8 +253,8 @@ def test_what_came_through_a_fleet_that_was_lost_is_in_the_next_one(fleet, nodes
     assert origins(daemons[0], problems) == {"ORIGIN_FLEET"}  # nothing of it is local any more
     fleet.sql("DROP SCHEMA convtune CASCADE")
     fleet.migrate()
-    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pooled") == 8, 40, "all eight")
-    fleet.wait_delivered(8)
+    fleet.wait_delivered(8, timeout=40)
+    assert fleet.number("SELECT COUNT(*) FROM pooled") == 8
     # Both nodes brought back the same: no evidence of two.
     assert fleet.sql("SELECT DISTINCT node_count FROM pooled") == [["1"]]
     assert fleet.promote("again")["changes"] == 8
@@ -269,7 +269,7 @@ def test_what_came_through_a_fleet_that_was_lost_is_in_the_next_one(fleet, nodes
     # What a node measures itself counts more than what came back.
     tune(daemons[0], problems[0], force=True)
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence WHERE NOT relayed") == 1, 20, "a tuning")
-    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pool_queue") == 0, 20, "pooling")
+    fleet.wait_delivered(8)
     assert fleet.sql("SELECT node_count FROM pooled JOIN problems USING (problem_id) "
                      f"WHERE text = '{problems[0]}'") == [["1"]]  # fmt: skip
     assert fleet.cli.ok("release", "diff", "--all", "--json").json()["change_count"] == 1
@@ -306,7 +306,8 @@ def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes)
     expected = winners(daemons[0], old + new)
     restore(fleet, dumped)
     assert fleet.number("SELECT COUNT(*) FROM releases") == 1
-    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pooled") == 6, 40, "what came after the dump")
+    fleet.wait_delivered(6, timeout=40)
+    assert fleet.number("SELECT COUNT(*) FROM pooled") == 6, "what came after the dump"
     # Nodes still have what no release has; who looks sees it.
     for name in names:
         wait_until(lambda: fleet.node(name)["release_extra"] == 3, 20, "what differs")

@@ -31,7 +31,8 @@ def test_migrating_again_and_at_the_same_time_does_nothing_twice(postgres_server
     said = [p.communicate(timeout=60)[0] for p in both]
     assert [p.returncode for p in both] == [0] * 4
     # Whoever is first at one of them does it.
-    assert sum(json.loads(s)["applied"] for s in said) == 1, said
+    migrations = len(list((REPO / "db/fleet/migrations").glob("*.sql")))
+    assert sum(json.loads(s)["applied"] for s in said) == migrations, said
 
 
 def test_without_tables_it_says_what_to_run(postgres_server, fleet):

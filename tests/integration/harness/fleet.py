@@ -90,11 +90,11 @@ class Fleet:
     def wait_delivered(self, count, timeout=30):
         """Until that many of the nodes' newest tunings are there, and pooled."""
         wait_until(
-            lambda: self.number("SELECT COUNT(*) FROM evidence WHERE current") >= count
-            and self.number("SELECT COUNT(*) FROM pool_queue") == 0,
+            lambda: self.number("SELECT COUNT(*) FROM evidence WHERE current") >= count,
             timeout,
             f"{count} tunings in the fleet",
         )
+        assert self.status()["waiting_to_pool"] == 0
 
     def wait_release(self, number, nodes, timeout=30):
         """Until all of these nodes serve that release; returns how long it took."""

@@ -95,9 +95,11 @@ absl::Duration Uniform(absl::Duration least, absl::Duration most) {
 // mean something else.
 bool IsAmong(const Ban& kept, const std::vector<db::fleet::FleetBan>& bans) {
   return std::any_of(bans.begin(), bans.end(), [&kept](const db::fleet::FleetBan& one) {
-    return one.ban.fleet_ban == kept.fleet_ban && one.ban.HasRuleOf(kept) &&
-           one.ban.author == kept.author && one.ban.reason == kept.reason &&
-           one.left.has_value() == kept.expire_time.has_value();
+    if (one.ban.fleet_ban != kept.fleet_ban) return false;
+    // Of one that is refused the daemon keeps what it had before.
+    return !one.error.empty() ||
+           (one.ban.HasRuleOf(kept) && one.ban.author == kept.author &&
+            one.ban.reason == kept.reason && one.left.has_value() == kept.expire_time.has_value());
   });
 }
 
@@ -407,11 +409,16 @@ absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>
   for (const auto& [environment_text, problems] : delivered) {
     const Place* const place = FindPlace(environment_text);
     if (place == nullptr) continue;
-    ASSIGN_OR_RETURN(
-        const std::vector<db::fleet::ReleasedTuning> choices,
-        db::fleet::ReadReleaseChoices(*postgres_, place->id, problems, state_.release()));
+    const absl::StatusOr<std::vector<db::fleet::ReleasedTuning>> choices =
+        db::fleet::ReadReleaseChoices(*postgres_, checked_, place->id, problems, state_.release());
+    if (!checked_.TakeError().empty()) {
+      // The release is followed anew, and refused until it is what was decided.
+      follow_all_ = true;
+      continue;
+    }
+    RETURN_IF_ERROR(choices.status());
     // A tuning that changed again meanwhile is delivered, and put back, in its turn.
-    RETURN_IF_ERROR(Apply(choices).status());
+    RETURN_IF_ERROR(Apply(*choices).status());
   }
   return absl::OkStatus();
 }
@@ -500,6 +507,7 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning
 }
 
 absl::Status Agent::Follow() {
+  const std::string refused = std::exchange(heartbeat_.release_error, "");
   ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres_));
   const Release* const running = served.canary();
   const bool canary =
@@ -514,13 +522,19 @@ absl::Status Agent::Follow() {
   // A tuning of this node that waits would keep its place.
   RETURN_IF_ERROR(Push());
   int64_t deferred = 0;
-  RETURN_IF_ERROR(db::fleet::ReadReleaseChanges(
-      *postgres_, *names_, environments, from, target->number, kPage,
+  const absl::Status read = db::fleet::ReadReleaseChanges(
+      *postgres_, *names_, checked_, environments, from, target->number, kPage,
       [&](const std::vector<db::fleet::ReleasedTuning>& page) -> absl::Status {
         ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
         deferred += waiting;
         return absl::OkStatus();
-      }));
+      });
+  heartbeat_.release_error = checked_.TakeError();
+  if (!heartbeat_.release_error.empty()) {
+    if (heartbeat_.release_error != refused) log::Error("refused: $0", heartbeat_.release_error);
+    return absl::OkStatus();  // what is served stays
+  }
+  RETURN_IF_ERROR(read);
   if (deferred > 0) {
     announced_ = true;  // in the next turn, after what waits
     return absl::OkStatus();
@@ -582,7 +596,7 @@ absl::Status Agent::Compare() {
 
 absl::Status Agent::FollowPins() {
   ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
-                   db::fleet::ListFleetPins(*postgres_, PlaceIds()));
+                   db::fleet::ListFleetPins(*postgres_));
   ASSIGN_OR_RETURN(const v1::ListPinsResponse here,
                    daemon_->CallPages<v1::ListPinsResponse>(v1::ListPinsRequest()));
   // By environment name and problem: what the daemon has of the fleet's.
@@ -593,7 +607,20 @@ absl::Status Agent::FollowPins() {
   absl::Status status;
   heartbeat_.unapplied_pins = 0;
   heartbeat_.pin_error.clear();
+  refused_pins_ = 0;
+  const auto count_unapplied = [this](const db::fleet::FleetPin& pin, const std::string& why) {
+    if (heartbeat_.unapplied_pins++ > 0) return;
+    heartbeat_.pin_error = absl::StrCat("pin ", pin.pin_id, ": ", why);
+  };
   for (const db::fleet::FleetPin& pin : pins) {
+    if (!pin.error.empty()) {
+      // Whichever problem it is of now: the daemon keeps what it had before.
+      std::erase_if(kept,
+                    [&pin](const auto& one) { return one.second->fleet_pin() == pin.pin_id; });
+      count_unapplied(pin, pin.error);
+      ++refused_pins_;
+      continue;
+    }
     const Place* const place = FindPlace(pin.environment_id);
     if (place == nullptr) continue;
     const std::string reason(CutUtf8(
@@ -629,8 +656,7 @@ absl::Status Agent::FollowPins() {
       status.Update(pinned);
       continue;
     }
-    if (heartbeat_.unapplied_pins++ > 0) continue;
-    heartbeat_.pin_error = absl::StrCat("pin ", pin.pin_id, ": ", std::string(pinned.message()));
+    count_unapplied(pin, std::string(pinned.message()));
   }
   for (const auto& [key, pin] : kept) {
     v1::UnpinRequest request;
@@ -677,6 +703,7 @@ absl::Status Agent::FollowBans() {
   if (!gone.empty() || shipped < std::exchange(shipped_bans_, shipped)) ban_ended_ = true;
   heartbeat_.unapplied_bans = 0;
   heartbeat_.ban_error.clear();
+  refused_bans_ = 0;
   const auto count_unapplied = [this](const Ban& ban, const std::string& why) {
     if (heartbeat_.unapplied_bans++ == 0) {
       heartbeat_.ban_error = absl::StrCat(ban.Name(), ": ", why);
@@ -686,6 +713,7 @@ absl::Status Agent::FollowBans() {
     if (options_.stop()) return status;
     if (!one.error.empty()) {
       count_unapplied(one.ban, one.error);
+      ++refused_bans_;
       continue;
     }
     // A ban of this daemon's own with that rule does as well, for as long as it is there.
@@ -873,6 +901,8 @@ void Agent::ShowMetrics() {
   counts_.waiting_since = waiting_since_;
   counts_.tasks_running = static_cast<int64_t>(running_.size());
   counts_.release = state_.release();
+  counts_.refused_decisions =
+      refused_pins_ + refused_bans_ + (heartbeat_.release_error.empty() ? 0 : 1);
   const MutexLock lock(metrics_mutex_);
   metrics_ = counts_;
 }

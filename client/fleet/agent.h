@@ -156,6 +156,10 @@ class Agent {
   std::string requeued_;  // fleet and release for which all was put into the outbox
   // The last one, and what has been found out for the next.
   db::fleet::Heartbeat heartbeat_;
+  // Of the fleet, that the node refuses now: see FleetPin::error and FleetBan::error.
+  int64_t refused_pins_ = 0;
+  int64_t refused_bans_ = 0;
+  db::fleet::CheckedReleases checked_;
   int shipped_bans_ = 0;         // that came with the daemon
   std::set<int64_t> held_bans_;  // the fleet's that the daemon has
   // A ban that kept back choices of the release has ended: the release is followed again.

@@ -43,6 +43,10 @@ MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read) {
                    m.tasks_running);
     families.Gauge("convtune_fleet_release", "The release that the node serves, 0 for none",
                    m.release);
+    families.Gauge("convtune_fleet_refused_decisions",
+                   "Releases, pins and bans that the node refuses, since they were changed after "
+                   "they were decided or cannot be read",
+                   m.refused_decisions);
     return families.Take();
   };
 }

@@ -112,8 +112,14 @@ class FleetPinsCommand final : public FleetCommand {
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
-                     db::fleet::ListFleetPins(*postgres, {}));
-    return PrintFleetRows(context, pins, PinFields, "nothing is pinned");
+                     db::fleet::ListFleetPins(*postgres));
+    cli::app::ExitCode code = PrintFleetRows(context, pins, PinFields, "nothing is pinned");
+    for (const db::fleet::FleetPin& pin : pins) {
+      if (pin.error.empty()) continue;
+      context.SayError(absl::StrCat("pin ", pin.pin_id, ": ", pin.error));
+      code = cli::app::ExitCode::kFailed;
+    }
+    return code;
   }
 };
 

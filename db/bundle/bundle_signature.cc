@@ -93,6 +93,12 @@ std::string Sha256::Digest() const {
   return digest;
 }
 
+std::string DigestOfTexts(const std::vector<std::string>& texts) {
+  Sha256 sha256;
+  for (const std::string& text : texts) sha256.Update(absl::StrCat(text.size(), ":", text));
+  return sha256.Digest();
+}
+
 absl::StatusOr<BundleSigningKey> BundleSigningKey::Read(const std::string& path) {
   ASSIGN_OR_RETURN(Key key, ReadKey(path, "private", PEM_read_PrivateKey));
   return BundleSigningKey(std::move(key));

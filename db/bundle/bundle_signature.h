@@ -37,6 +37,9 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, FreeDigest> context_;
 };
 
+// The SHA-256 of texts, each behind its length: no two lists have the same bytes.
+std::string DigestOfTexts(const std::vector<std::string>& texts);
+
 // A private key. Move-only.
 class BundleSigningKey {
  public:

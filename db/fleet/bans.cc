@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "db/bundle/bundle_signature.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
@@ -16,6 +17,15 @@ namespace {
 
 // Until the commit: two who ban the same at once make one ban.
 constexpr char kBanLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', 0))";
+
+// Of the columns from `candidate` to `reason`, as texts.
+std::string BanDigest(const std::vector<std::string>& columns,
+                      std::optional<absl::Time> expire_time) {
+  std::vector<std::string> texts = {"convtune fleet ban 1"};
+  texts.insert(texts.end(), columns.begin(), columns.end());
+  texts.push_back(DigestTime(expire_time));
+  return bundle::DigestOfTexts(texts);
+}
 
 FleetBan ReadFleetBan(const postgres::Row& row) {
   v1::Ban proto;
@@ -36,6 +46,9 @@ FleetBan ReadFleetBan(const postgres::Row& row) {
   one.ban.create_time = row[10];
   one.ban.expire_time = row[11].Maybe<absl::Time>();
   one.left = row[12].Maybe<absl::Duration>();
+  std::vector<std::string> columns;
+  for (int column = 1; column <= 8; ++column) columns.push_back(row[column]);
+  if (BanDigest(columns, one.ban.expire_time) != std::string(row[13])) one.error = kWrongDigest;
   return one;
 }
 
@@ -94,14 +107,20 @@ absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& b
   ASSIGN_OR_RETURN(const std::vector<FleetBan> known, ListFleetBans(postgres));
   RETURN_IF_ERROR(ReadableBans(known).CheckIsNew(ban, kMostFleetBans));
   const auto number = [](const auto& value) { return value ? static_cast<int64_t>(*value) : 0; };
+  ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, left));
+  const std::string digest =
+      BanDigest({ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu,
+                 absl::StrCat(number(ban.operation)), absl::StrCat(number(ban.data_type)),
+                 absl::StrCat(number(ban.layout)), ban.author, ban.reason},
+                expire_time);
   ASSIGN_OR_RETURN(
       const int64_t made,
       postgres.QueryValue<int64_t>(
           "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason, "
-          "expire_time) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + $9::float8 * interval '1 "
-          "second') RETURNING ban_id",
+          "expire_time, digest) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING ban_id",
           {ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu, number(ban.operation),
-           number(ban.data_type), number(ban.layout), ban.author, ban.reason, left}));
+           number(ban.data_type), number(ban.layout), ban.author, ban.reason, expire_time,
+           postgres::Bytes{digest}}));
   RETURN_IF_ERROR(Announce(postgres, "ban"));
   RETURN_IF_ERROR(transaction.Commit());
   return made;
@@ -127,10 +146,11 @@ absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
 absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT ban_id, candidate, cudnn, gpu, operation, data_type, layout, author, "
-                     "reason, login, create_time, expire_time, "
-                     "EXTRACT(EPOCH FROM expire_time - now())::float8 FROM bans WHERE end_time IS "
-                     "NULL AND (expire_time IS NULL OR expire_time > now()) ORDER BY ban_id"));
+      postgres.Query(
+          "SELECT ban_id, candidate, cudnn, gpu, operation, data_type, layout, author, "
+          "reason, login, create_time, expire_time, "
+          "EXTRACT(EPOCH FROM expire_time - now())::float8, digest FROM bans WHERE end_time IS "
+          "NULL AND (expire_time IS NULL OR expire_time > now()) ORDER BY ban_id"));
   std::vector<FleetBan> bans;
   for (const postgres::Row row : rows) bans.push_back(ReadFleetBan(row));
   return bans;

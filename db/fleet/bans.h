@@ -23,8 +23,8 @@ struct FleetBan {
   Ban ban;                             // its fleet_ban is its number here; times are the server's
   std::optional<absl::Duration> left;  // by the server's clock; nullopt: until it is ended
   std::string login;                   // the database's user
-  // The error of this program on reading the rule, which a later version may have written;
-  // empty: none.
+  // kWrongDigest, or the error of this program on reading the rule, which a later version may
+  // have written; empty: none.
   std::string error;
 };
 

@@ -1,6 +1,7 @@
 // The part of releases.h that keeps pins.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "db/bundle/bundle_signature.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 
@@ -13,6 +14,13 @@ absl::StatusOr<int64_t> EndPins(postgres::Connection& postgres, int64_t environm
       "UPDATE pins SET end_time = now(), end_author = $3 WHERE environment_id = $1 AND problem_id "
       "= $2 AND end_time IS NULL",
       {environment_id, problem_id, author});
+}
+
+std::string PinDigest(const std::string& environment_text, const std::string& problem_text,
+                      const std::string& candidate, const std::string& author,
+                      const std::string& reason, std::optional<absl::Time> expire_time) {
+  return bundle::DigestOfTexts({"convtune fleet pin 1", environment_text, problem_text, candidate,
+                                author, reason, DigestTime(expire_time)});
 }
 
 }  // namespace
@@ -59,13 +67,15 @@ absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& 
   const int64_t problem_id = known[0][0];
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(EndPins(postgres, environment_id, problem_id, author).status());
-  ASSIGN_OR_RETURN(
-      const int64_t pin,
-      postgres.QueryValue<int64_t>(
-          "INSERT INTO pins (environment_id, problem_id, candidate, author, reason, "
-          "expire_time) VALUES ($1, $2, $3, $4, $5, now() + $6::float8 * interval '1 second') "
-          "RETURNING pin_id",
-          {environment_id, problem_id, candidate, author, reason, ttl}));
+  ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, ttl));
+  const std::string digest =
+      PinDigest(environment_text, problem_text, candidate, author, reason, expire_time);
+  ASSIGN_OR_RETURN(const int64_t pin,
+                   postgres.QueryValue<int64_t>(
+                       "INSERT INTO pins (environment_id, problem_id, candidate, author, reason, "
+                       "expire_time, digest) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING pin_id",
+                       {environment_id, problem_id, candidate, author, reason, expire_time,
+                        postgres::Bytes{digest}}));
   RETURN_IF_ERROR(Announce(postgres, "pin"));
   RETURN_IF_ERROR(transaction.Commit());
   return pin;
@@ -88,23 +98,22 @@ absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& envi
   return transaction.Commit();
 }
 
-absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres,
-                                                    const std::vector<int64_t>& environments) {
+absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
           "SELECT p.pin_id, p.environment_id, e.text, q.text, p.candidate, p.author, "
-          "p.reason, p.login, EXTRACT(EPOCH FROM p.expire_time - now())::float8 FROM pins p "
+          "p.reason, p.login, EXTRACT(EPOCH FROM p.expire_time - now())::float8, p.expire_time, "
+          "p.digest FROM pins p "
           "JOIN environments e USING (environment_id) JOIN problems q USING "
           "(problem_id) WHERE p.end_time IS NULL "
-          "AND (p.expire_time IS NULL OR p.expire_time > now()) AND "
-          "($1::integer[] = '{}' OR p.environment_id = ANY($1::integer[])) "
-          "ORDER BY p.pin_id",
-          {environments}));
+          "AND (p.expire_time IS NULL OR p.expire_time > now()) ORDER BY p.pin_id"));
   std::vector<FleetPin> pins;
   for (const postgres::Row row : rows) {
+    const bool same = PinDigest(row[2], row[3], row[4], row[5], row[6],
+                                row[9].Maybe<absl::Time>()) == std::string(row[10]);
     pins.push_back({row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7],
-                    row[8].Maybe<absl::Duration>()});
+                    row[8].Maybe<absl::Duration>(), same ? "" : kWrongDigest});
   }
   return pins;
 }

@@ -87,6 +87,7 @@ absl::StatusOr<FleetRelease> ReadOne(postgres::Connection& postgres, int64_t num
 absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t number,
                                     postgres::Transaction transaction) {
   ASSIGN_OR_RETURN(FleetRelease one, ReadOne(postgres, number));
+  RETURN_IF_ERROR(WriteReleaseDigest(postgres, number));
   RETURN_IF_ERROR(Announce(postgres, "release"));
   RETURN_IF_ERROR(transaction.Commit());
   return one;
@@ -370,63 +371,6 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& 
   std::set<std::string> problems;
   for (const postgres::Row row : rows) problems.insert(row[0]);
   return problems;
-}
-
-absl::Status ReadReleaseChanges(
-    postgres::Connection& postgres, FleetNames& names, const std::vector<int64_t>& environments,
-    int64_t from, int64_t to, int64_t page_size,
-    const std::function<absl::Status(std::vector<ReleasedTuning>)>& page) {
-  // One state of the database for all pages.
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
-  RETURN_IF_ERROR(names.CheckFleet());
-  // Keys that any release between the two has, the first included: it may have
-  // been withdrawn.
-  ASSIGN_OR_RETURN(
-      const postgres::Result keys,
-      postgres.Query("SELECT DISTINCT environment_id, problem_id FROM release_choices WHERE "
-                     "release_number BETWEEN LEAST($1::bigint, $2::bigint) AND "
-                     "GREATEST($1::bigint, $2::bigint) AND "
-                     "environment_id = ANY($3::integer[]) ORDER BY environment_id, problem_id",
-                     {from, to, environments}));
-  for (int begin = 0; begin < keys.size(); begin += static_cast<int>(page_size)) {
-    std::vector<int64_t> of_environment, of_problem;
-    for (int row = begin; row < keys.size() && row < begin + page_size; ++row) {
-      of_environment.push_back(keys[row][0]);
-      of_problem.push_back(keys[row][1]);
-    }
-    ASSIGN_OR_RETURN(
-        const postgres::Result rows,
-        postgres.Query("SELECT k.environment_id, q.text, p.payload FROM unnest($1::integer[], "
-                       "$2::integer[]) AS k(environment_id, problem_id) CROSS JOIN LATERAL "
-                       "(SELECT c.digest FROM release_choices c JOIN releases r USING "
-                       "(release_number) WHERE c.environment_id = k.environment_id AND "
-                       "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
-                       "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
-                       "JOIN problems q ON q.problem_id = k.problem_id "
-                       "LEFT JOIN pooled_payloads p USING (digest)",
-                       {of_environment, of_problem, to}));
-    std::vector<ReleasedTuning> tunings;
-    for (const postgres::Row row : rows) tunings.push_back({row[0], row[1], row[2]});
-    RETURN_IF_ERROR(page(std::move(tunings)));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
-    postgres::Connection& postgres, int64_t environment_id,
-    const std::vector<std::string>& problems, int64_t release) {
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      postgres.Query("SELECT k.text, p.payload FROM problems k CROSS JOIN LATERAL "
-                     "(SELECT c.digest FROM release_choices c JOIN releases r USING "
-                     "(release_number) WHERE c.environment_id = $1 AND "
-                     "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
-                     "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
-                     "JOIN pooled_payloads p USING (digest) WHERE k.text = ANY($2::text[])",
-                     {environment_id, problems, release}));
-  std::vector<ReleasedTuning> tunings;
-  for (const postgres::Row row : rows) tunings.push_back({environment_id, row[0], row[1]});
-  return tunings;
 }
 
 }  // namespace convtune::db::fleet

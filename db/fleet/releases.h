@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,16 @@ inline constexpr char kFleetChannel[] = "convtune_fleet";
 // Tells all who listen on kFleetChannel, when the transaction commits, that there is news of
 // `what`. Errors are the database's.
 absl::Status Announce(postgres::Connection& postgres, const std::string& what);
+
+// A release, a pin and a ban have a digest of their content, by the program of whoever decided
+// them. This is what is wrong with one that has another content.
+inline constexpr char kWrongDigest[] =
+    "its content does not match its digest: it was changed after it was decided";
+// A time as digests have it; empty: none.
+std::string DigestTime(std::optional<absl::Time> time);
+// Of what is decided in this transaction, and ends after `left` by the server's clock.
+absl::StatusOr<std::optional<absl::Time>> ExpireTime(postgres::Connection& postgres,
+                                                     std::optional<absl::Duration> left);
 
 struct FleetRelease {
   Release release;
@@ -120,17 +131,40 @@ struct ReleasedTuning {
   std::string payload;
 };
 
+// CheckedReleases compares what is read of releases with the digests of those who decided
+// them: a release's is of its choices, and a choice's of its tuning. Remembers the choices of
+// releases that matched. Not thread-safe.
+class CheckedReleases {
+ public:
+  // DATA_LOSS: the release, as it is now, is not what was decided.
+  absl::Status Check(postgres::Connection& postgres, int64_t release);
+  // Of rows with the columns environment_id, environment's text, problem's text, release_number,
+  // digest and payload. DATA_LOSS as above, and where a tuning is not that of its digest.
+  absl::StatusOr<std::vector<ReleasedTuning>> Take(postgres::Connection& postgres,
+                                                   const postgres::Result& rows);
+  // What DATA_LOSS was last returned for since this was asked; empty: nothing was.
+  std::string TakeError() { return std::exchange(error_, ""); }
+
+ private:
+  absl::Status Refuse(std::string error);
+
+  std::set<std::string> choices_;  // digests of release, environment, problem and digest
+  std::string error_;
+};
+// Writes the digest of what the release holds now, for whoever decided it.
+absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release);
+
 // Calls `page` with the choices that bring a node from release `from` to release `to`:
 // every choice of `to` in these environments that may differ from that of `from`. A
-// page has up to `page_size` choices. ABORTED as CheckFleet: the environments are
-// others now.
+// page has up to `page_size` choices. Nothing is given of what `checked` refuses: all is read
+// once before, with DATA_LOSS. ABORTED as CheckFleet: the environments are others now.
 absl::Status ReadReleaseChanges(
-    postgres::Connection& postgres, FleetNames& names, const std::vector<int64_t>& environments,
-    int64_t from, int64_t to, int64_t page_size,
+    postgres::Connection& postgres, FleetNames& names, CheckedReleases& checked,
+    const std::vector<int64_t>& environments, int64_t from, int64_t to, int64_t page_size,
     const std::function<absl::Status(std::vector<ReleasedTuning>)>& page);
 // Those of these problems that `release` has, likewise.
 absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
-    postgres::Connection& postgres, int64_t environment_id,
+    postgres::Connection& postgres, CheckedReleases& checked, int64_t environment_id,
     const std::vector<std::string>& problems, int64_t release);
 
 struct FleetPin {
@@ -143,6 +177,7 @@ struct FleetPin {
   std::string reason;
   std::string login;                   // the database's user
   std::optional<absl::Duration> left;  // by the server's clock; nullopt: until it is ended
+  std::string error;                   // kWrongDigest, or empty
 };
 
 // Replaces one of the same key. NOT_FOUND: the fleet has pooled nothing of the
@@ -155,9 +190,8 @@ absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& 
 // NOT_FOUND if there is none.
 absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& environment_text,
                          const std::string& problem_text, const std::string& author);
-// The active ones, by pin_id; of all environments where the list is empty.
-absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres,
-                                                    const std::vector<int64_t>& environments);
+// The active ones, by pin_id.
+absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres);
 // The text of the environment that is called so, by name or text.
 // INVALID_ARGUMENT: several are; NOT_FOUND.
 absl::StatusOr<std::string> ResolveFleetEnvironment(postgres::Connection& postgres,

@@ -42,6 +42,7 @@ STATES = {
     "ConvtuneFleetOutOfReach": ({"convtune_fleet_connected": "1+0x9 0+0x40"}, 40),
     "ConvtuneFleetOutboxLags": ({"convtune_fleet_outbox_lag_seconds": "0+0x9 3601+60x30"}, 20),
     "ConvtuneFleetTuningsRefused": ({"convtune_fleet_refused_total": "0+0x9 2+0x30"}, 20),
+    "ConvtuneFleetDecisionRefused": ({"convtune_fleet_refused_decisions": "0+0x9 2+0x20"}, 20),
     "ConvtuneFleetReleaseBehind": ({r"convtune_fleet_release\{.*gpu-node-7": "3+0x90"}, 80),
     "ConvtuneReportsUnreadable": ({"convtune_datagrams_malformed_total": "0+1x90"}, 60),
 }

@@ -279,8 +279,9 @@ def test_what_a_node_cannot_apply_is_counted_and_said(fleet, released):
     status = fleet.cli.ok("status").out
     assert "; 1 bans, not applied on 1 nodes" in status and "fleet ban 1: ban: there are 1000 already" in status, status
     # A rule of a later program's: the others are followed all the same.
-    fleet.sql("INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason) VALUES "
-              "('tile:5', '', '', 9, 0, 0, 'ann', 'x')")  # fmt: skip
+    decided = "".join(f"{len(text)}:{text}" for text in ("convtune fleet ban 1", "tile:5", "", "", "9", "0", "0", "ann", "x", ""))
+    fleet.sql("INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason, digest) VALUES "
+              f"('tile:5', '', '', 9, 0, 0, 'ann', 'x', sha256('{decided}'))")  # fmt: skip
     fleet.cli.ok("ban", "legacy:algo7", *WHY)
     wait_kept(second, [(1, f"graph:{best}", "wrong results"), (3, "legacy:algo7", "wrong results")])
     wait_until(lambda: fleet.node(second.node)["unapplied_bans"] == 1, 20, "a count")

@@ -122,8 +122,84 @@ TEST_F(FleetStoreTest, RefusesASchemaOfABuildBeforeTheFirstRelease) {
                 HasSubstr("the schema convtune was made by a build before 0.1.0: drop it"));
   }
   ASSERT_TRUE(postgres_->Execute("DROP SCHEMA convtune CASCADE").ok());
-  EXPECT_EQ(*MigrateFleet(*postgres_), 1);
+  EXPECT_EQ(*MigrateFleet(*postgres_), std::ssize(AllFleetMigrations()));
   EXPECT_TRUE(CheckFleetSchema(*postgres_).ok());
+}
+
+// A fleet of version 1, with decisions of all kinds.
+constexpr char kVersion1Rows[] = R"(
+INSERT INTO environments (text, name, gpu_model) VALUES ('e1', 'e', 'e'), ('e2', 'e', 'e');
+INSERT INTO problems (text) VALUES ('p-b'), ('P-a');
+INSERT INTO nodes (name) VALUES ('node-1');
+INSERT INTO provenances (node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build,
+  gpu_uuid, memory_bytes) VALUES (1, '', '', '', '', '', 0);
+INSERT INTO evidence (node_id, epoch_ordinal, sequence, environment_id, problem_id, provenance_id,
+  evidence, full_listing, clean, current, digest, payload) VALUES
+  (1, 1, 1, 1, 2, 1, 40, true, true, true, decode(repeat('ab', 16), 'hex'), '');
+INSERT INTO pooled_payloads SELECT substring(sha256('x'::bytea) FROM 1 FOR 16), 'x';
+INSERT INTO pooled (environment_id, problem_id, candidates, lows_us, node_count, evidence, digest,
+  report_rows) SELECT 1, 1, '{}', '{}', 1, 40, digest, '' FROM pooled_payloads;
+INSERT INTO releases (release_number, state, canary_permille, restores, change_count, author,
+  reason, end_author, end_reason) VALUES
+  (1, 1, 0, NULL, 3, 'José', 'first', '', ''), (2, 3, 50, NULL, 0, 'ann', 'try', 'bob', 'no'),
+  (3, 1, 0, 1, 1, 'ann', 'back', '', '');
+INSERT INTO release_choices (environment_id, problem_id, release_number, winner, node_count,
+  evidence, digest) SELECT e, p, r, 'c', 1, 40, digest FROM pooled_payloads, (VALUES (2, 1, 1),
+  (1, 1, 1), (1, 2, 1)) AS v(e, p, r);
+INSERT INTO release_choices (environment_id, problem_id, release_number, node_count, evidence)
+  VALUES (1, 1, 3, 1, 40);
+INSERT INTO pins (environment_id, problem_id, candidate, author, reason, expire_time) VALUES
+  (1, 1, 'c', 'ann', 'a bug', NULL), (1, 2, 'd', 'José', 'x', '2099-01-01 00:00:00.123457+00');
+INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason, expire_time)
+  VALUES ('eng1', '', '', 0, 0, 0, 'ann', 'x', NULL),
+  ('eng2', '<9.20', 'NVIDIA H200', 1, 0, 0, 'ann', 'y', '2099-01-01 00:00:00.000001+00');
+)";
+
+TEST_F(FleetStoreTest, TheDecisionsOfVersion1AreVouchedForByWhoeverMigrates) {
+  ASSERT_TRUE(postgres_->Execute("DROP SCHEMA convtune CASCADE; CREATE SCHEMA convtune").ok());
+  const std::string version1 = AllFleetMigrations()[0].sql;
+  ASSERT_TRUE(postgres_->Execute(version1).ok());
+  ASSERT_TRUE(postgres_
+                  ->Execute("CREATE TABLE schema_migrations (version integer PRIMARY KEY, name "
+                            "text NOT NULL, apply_time timestamptz NOT NULL DEFAULT now()); "
+                            "INSERT INTO schema_migrations VALUES (1, 'x')")
+                  .ok());
+  EXPECT_THAT(
+      std::string(CheckFleetSchema(*postgres_).message()),
+      HasSubstr("has schema version 1, this program needs 2: run `convtune-fleet migrate`"));
+  ASSERT_TRUE(postgres_->Execute(kVersion1Rows).ok());
+  const std::string before = Text("SELECT fleet_id FROM fleet");
+  EXPECT_EQ(*MigrateFleet(*postgres_), std::ssize(AllFleetMigrations()) - 1);
+  ASSERT_TRUE(CheckFleetSchema(*postgres_).ok());
+  // Programs of version 1 are refused, and those that are connected ask again.
+  EXPECT_EQ(Text("SELECT compatible_version FROM fleet"), "2;");
+  EXPECT_NE(Text("SELECT fleet_id FROM fleet"), before);
+  CheckedReleases checked;
+  for (int release = 1; release <= 3; ++release) {
+    EXPECT_TRUE(checked.Check(*postgres_, release).ok()) << checked.Check(*postgres_, release);
+  }
+  const auto pins = ListFleetPins(*postgres_);
+  ASSERT_TRUE(pins.ok());
+  ASSERT_EQ(pins->size(), 2U);
+  for (const FleetPin& pin : *pins) EXPECT_EQ(pin.error, "") << pin.pin_id;
+  const auto bans = ListFleetBans(*postgres_);
+  ASSERT_TRUE(bans.ok());
+  ASSERT_EQ(bans->size(), 2U);
+  for (const FleetBan& ban : *bans) EXPECT_EQ(ban.error, "") << ban.ban.fleet_ban;
+  // What agents pooled is pooled anew.
+  EXPECT_EQ(Text("SELECT COUNT(*) FROM pooled"), "0;");
+  EXPECT_EQ(Text("SELECT environment_id || ' ' || problem_id FROM pool_queue"), "1 2;");
+  // The digests are of something.
+  ASSERT_TRUE(postgres_
+                  ->Execute("UPDATE environments SET text = 'e3' WHERE text = 'e2'; UPDATE "
+                            "pins SET expire_time = expire_time + interval '1 microsecond'; "
+                            "UPDATE bans SET reason = 'z' WHERE ban_id = 1")
+                  .ok());
+  EXPECT_TRUE(absl::IsDataLoss(checked.Check(*postgres_, 1)));
+  EXPECT_TRUE(checked.Check(*postgres_, 3).ok());
+  EXPECT_EQ((*ListFleetPins(*postgres_))[0].error, "");
+  EXPECT_EQ((*ListFleetPins(*postgres_))[1].error, kWrongDigest);
+  EXPECT_EQ((*ListFleetBans(*postgres_))[0].error, kWrongDigest);
 }
 
 TEST_F(FleetStoreTest, KeepsADeliveryOnceHoweverOftenItComes) {
@@ -412,13 +488,22 @@ TEST_F(FleetStoreTest, ASecondBanOfTheSameRuleIsRefusedWhileTheFirstHolds) {
   EXPECT_EQ(*PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt), 2);
 }
 
+// As PutFleetBan would, for rows that it would not write.
+constexpr char kWriteBanDigests[] =
+    "; UPDATE bans SET digest = sha256(convert_to((SELECT string_agg(octet_length(t) || ':' || t, "
+    "'' ORDER BY place) FROM unnest(ARRAY['convtune fleet ban 1', candidate, cudnn, gpu, "
+    "operation::text, data_type::text, layout::text, author, reason, '']) WITH ORDINALITY AS f(t, "
+    "place)), 'UTF8'))";
+
 TEST_F(FleetStoreTest, TwoWhoBanTheSameAtOnceMakeOneBan) {
   const std::unique_ptr<postgres::Connection> slow = Connect();
-  ASSERT_TRUE(slow->Execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', "
-                            "0)); INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, "
-                            "layout, author, reason) VALUES ('graph:eng1', '', '', 0, 0, 0, 'eve', "
-                            "'quick')")
-                  .ok());
+  ASSERT_TRUE(
+      slow->Execute(absl::StrCat(
+                        "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', 0)); "
+                        "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
+                        "author, reason) VALUES ('graph:eng1', '', '', 0, 0, 0, 'eve', 'quick')",
+                        kWriteBanDigests))
+          .ok());
   ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
   EXPECT_FALSE(PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt).ok());
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
@@ -432,7 +517,7 @@ TEST_F(FleetStoreTest, AFleetHasSoManyBansAtMost) {
                       "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
                       "author, reason) SELECT 'graph:eng' || n, '', '', 0, 0, 0, 'a', 'r' FROM "
                       "generate_series(1, ",
-                      kMostFleetBans, ") n"))
+                      kMostFleetBans, ") n", kWriteBanDigests))
                   .ok());
   const absl::Status full = PutFleetBan(*postgres_, BanOfPattern("eng0"), std::nullopt).status();
   EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
@@ -442,9 +527,11 @@ TEST_F(FleetStoreTest, AFleetHasSoManyBansAtMost) {
 
 TEST_F(FleetStoreTest, ARuleThatIsNotKnownIsSaidAndTheOthersAreRead) {
   ASSERT_TRUE(postgres_
-                  ->Execute("INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, "
-                            "layout, author, reason) VALUES ('tile:1', '~9', '', 77, 0, 0, 'a', "
-                            "'r'), ('graph:eng1', '', '', 0, 0, 0, 'a', 'r')")
+                  ->Execute(absl::StrCat(
+                      "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
+                      "author, reason) VALUES ('tile:1', '~9', '', 77, 0, 0, 'a', 'r'), "
+                      "('graph:eng1', '', '', 0, 0, 0, 'a', 'r')",
+                      kWriteBanDigests))
                   .ok());
   const auto listed = ListFleetBans(*postgres_);
   ASSERT_THAT(*listed, SizeIs(2));
@@ -644,8 +731,9 @@ TEST_F(TablesMadeAnewTest, NothingIsWrittenByNumbersOfBefore) {
   is_refused(PutFleetPin(*postgres_, *names_, key.environment_text, key.problem_text,
                          ToText(ValidSampleTuning(1).candidates[0].id), "ann", "why", std::nullopt)
                  .status());
+  CheckedReleases checked;
   is_refused(
-      ReadReleaseChanges(*postgres_, *names_, {environment_}, 0, 1, 10,
+      ReadReleaseChanges(*postgres_, *names_, checked, {environment_}, 0, 1, 10,
                          [](const std::vector<ReleasedTuning>&) { return absl::OkStatus(); }));
   EXPECT_EQ(Text("SELECT (SELECT COUNT(*) FROM wanted) + (SELECT COUNT(*) FROM pins) + (SELECT "
                  "SUM(release_number) FROM nodes) + (SELECT COUNT(*) FROM tasks WHERE state = 2)"),

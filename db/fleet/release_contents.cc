@@ -1,0 +1,184 @@
+// The part of releases.h that reads what releases hold, and checks it.
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "db/bundle/bundle_signature.h"
+#include "db/fleet/releases.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::db::fleet {
+namespace {
+
+// Of a tuning, in the database.
+constexpr size_t kPayloadDigest = 16;
+
+// What a release holds.
+struct Content {
+  std::string digest;                // of it
+  std::string decided;               // the one that whoever decided it wrote; empty: none
+  std::vector<std::string> choices;  // ChoiceDigest of each
+};
+
+std::string ChoiceDigest(int64_t release, const std::string& environment_text,
+                         const std::string& problem_text, const std::string& digest) {
+  return bundle::DigestOfTexts({absl::StrCat(release), environment_text, problem_text, digest});
+}
+
+// migrations/0002_decisions.sql made the same of what was there before.
+absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t release) {
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query("SELECT state, canary_permille, COALESCE(restores, 0), author, reason, "
+                     "end_author, end_reason, digest FROM releases WHERE release_number = $1",
+                     {release}));
+  if (rows.empty()) {
+    return absl::NotFoundError(absl::StrCat("release: there is no release ", release));
+  }
+  std::vector<std::string> texts = {"convtune fleet release 1", absl::StrCat(release)};
+  for (int column = 0; column < 7; ++column) texts.push_back(rows[0][column]);
+  Content content;
+  content.decided = std::string(rows[0][7]);
+  ASSIGN_OR_RETURN(
+      const postgres::Result choices,
+      postgres.Query("SELECT e.text, q.text, COALESCE(encode(c.digest, 'hex'), '') FROM "
+                     "release_choices c JOIN environments e USING (environment_id) JOIN problems q "
+                     "USING (problem_id) WHERE c.release_number = $1 ORDER BY e.text COLLATE "
+                     "\"C\", q.text COLLATE \"C\"",
+                     {release}));
+  for (const postgres::Row row : choices) {
+    content.choices.push_back(ChoiceDigest(release, row[0], row[1], row[2]));
+    for (int column = 0; column < 3; ++column) texts.push_back(row[column]);
+  }
+  content.digest = bundle::DigestOfTexts(texts);
+  return content;
+}
+
+bool HasDigest(const std::string& payload, const std::string& digest) {
+  bundle::Sha256 sha256;
+  sha256.Update(payload);
+  return sha256.Digest().substr(0, kPayloadDigest) == digest;
+}
+
+}  // namespace
+
+std::string DigestTime(std::optional<absl::Time> time) {
+  return time.has_value() ? absl::StrCat(absl::ToUnixMicros(*time)) : "";
+}
+
+absl::StatusOr<std::optional<absl::Time>> ExpireTime(postgres::Connection& postgres,
+                                                     std::optional<absl::Duration> left) {
+  if (!left.has_value()) return std::nullopt;
+  ASSIGN_OR_RETURN(const absl::Time now, postgres.QueryValue<absl::Time>("SELECT now()"));
+  // PostgreSQL keeps microseconds.
+  return absl::FromUnixMicros(absl::ToUnixMicros(now + *left));
+}
+
+absl::Status CheckedReleases::Refuse(std::string error) {
+  error_ = std::move(error);
+  return absl::DataLossError(error_);
+}
+
+absl::Status CheckedReleases::Check(postgres::Connection& postgres, int64_t release) {
+  ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release));
+  if (content.digest != content.decided) {
+    return Refuse(absl::StrCat("release ", release, ": ", kWrongDigest));
+  }
+  choices_.insert(content.choices.begin(), content.choices.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ReleasedTuning>> CheckedReleases::Take(postgres::Connection& postgres,
+                                                                  const postgres::Result& rows) {
+  std::vector<ReleasedTuning> tunings;
+  for (const postgres::Row row : rows) {
+    const int64_t release = row[3];
+    const std::string digest = row[4];
+    const std::string choice =
+        ChoiceDigest(release, row[1], row[2], absl::BytesToHexString(digest));
+    if (!choices_.contains(choice)) RETURN_IF_ERROR(Check(postgres, release));
+    // It was not decided so, though the release is what was decided: its texts changed between
+    // two statements.
+    if (!choices_.contains(choice)) {
+      return Refuse(absl::StrCat("release ", release, ": ", kWrongDigest));
+    }
+    ReleasedTuning tuning{row[0], row[2], row[5]};
+    if (!digest.empty() && !HasDigest(tuning.payload, digest)) {
+      return Refuse(absl::StrCat("release ", release, ": the tuning of ", tuning.problem_text,
+                                 " in ", std::string(row[1]), ": ", kWrongDigest));
+    }
+    tunings.push_back(std::move(tuning));
+  }
+  return tunings;
+}
+
+absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release) {
+  ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release));
+  return postgres.Execute("UPDATE releases SET digest = $2 WHERE release_number = $1",
+                          {release, postgres::Bytes{content.digest}});
+}
+
+absl::Status ReadReleaseChanges(
+    postgres::Connection& postgres, FleetNames& names, CheckedReleases& checked,
+    const std::vector<int64_t>& environments, int64_t from, int64_t to, int64_t page_size,
+    const std::function<absl::Status(std::vector<ReleasedTuning>)>& page) {
+  // One state of the database for all pages.
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
+  RETURN_IF_ERROR(checked.Check(postgres, to));
+  // Keys that any release between the two has, the first included: it may have
+  // been withdrawn.
+  ASSIGN_OR_RETURN(
+      const postgres::Result keys,
+      postgres.Query("SELECT DISTINCT environment_id, problem_id FROM release_choices WHERE "
+                     "release_number BETWEEN LEAST($1::bigint, $2::bigint) AND "
+                     "GREATEST($1::bigint, $2::bigint) AND "
+                     "environment_id = ANY($3::integer[]) ORDER BY environment_id, problem_id",
+                     {from, to, environments}));
+  const auto read = [&](bool give) -> absl::Status {
+    for (int begin = 0; begin < keys.size(); begin += static_cast<int>(page_size)) {
+      std::vector<int64_t> of_environment, of_problem;
+      for (int row = begin; row < keys.size() && row < begin + page_size; ++row) {
+        of_environment.push_back(keys[row][0]);
+        of_problem.push_back(keys[row][1]);
+      }
+      ASSIGN_OR_RETURN(
+          const postgres::Result rows,
+          postgres.Query("SELECT k.environment_id, e.text, q.text, s.release_number, s.digest, "
+                         "p.payload FROM unnest($1::integer[], $2::integer[]) AS "
+                         "k(environment_id, problem_id) CROSS JOIN LATERAL (SELECT "
+                         "c.release_number, c.digest FROM release_choices c JOIN releases r USING "
+                         "(release_number) WHERE c.environment_id = k.environment_id AND "
+                         "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
+                         "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
+                         "JOIN environments e ON e.environment_id = k.environment_id "
+                         "JOIN problems q ON q.problem_id = k.problem_id "
+                         "LEFT JOIN pooled_payloads p USING (digest)",
+                         {of_environment, of_problem, to}));
+      ASSIGN_OR_RETURN(std::vector<ReleasedTuning> tunings, checked.Take(postgres, rows));
+      if (give) RETURN_IF_ERROR(page(std::move(tunings)));
+    }
+    return absl::OkStatus();
+  };
+  // All is checked before anything is given: half a release is none.
+  RETURN_IF_ERROR(read(false));
+  return read(true);
+}
+
+absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
+    postgres::Connection& postgres, CheckedReleases& checked, int64_t environment_id,
+    const std::vector<std::string>& problems, int64_t release) {
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query("SELECT e.environment_id, e.text, k.text, s.release_number, s.digest, "
+                     "p.payload FROM problems k CROSS JOIN LATERAL "
+                     "(SELECT c.release_number, c.digest FROM release_choices c JOIN releases r "
+                     "USING (release_number) WHERE c.environment_id = $1 AND "
+                     "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
+                     "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
+                     "JOIN environments e ON e.environment_id = $1 "
+                     "LEFT JOIN pooled_payloads p USING (digest) WHERE k.text = ANY($2::text[]) "
+                     "AND s.digest IS NOT NULL",
+                     {environment_id, problems, release}));
+  return checked.Take(postgres, rows);
+}
+
+}  // namespace convtune::db::fleet

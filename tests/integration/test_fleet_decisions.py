@@ -1,0 +1,184 @@
+"""A decision that is not what somebody decided is refused by every node, and what the node served before stays."""
+
+import signal
+
+from harness.daemon import wait_until
+from harness.problems import numbered
+from test_fleet_metrics import scrape, watched  # noqa: F401
+from test_fleet_sharing import tune, winners
+from test_metrics import values
+
+CHANGED = "its content does not match its digest: it was changed after it was decided"
+
+
+def released(fleet, nodes, count=2):
+    """Nodes that serve release 1, of problem 0."""
+    daemons = nodes(count)
+    tune(daemons[0], numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    return daemons
+
+
+def environment_of(fleet):
+    return fleet.sql("SELECT text FROM environments")[0][0]
+
+
+def refusal(fleet, node, key):
+    """Its text, once the node says it; only a turn after that says that it does not go away."""
+    wait_until(lambda: any(n["name"] == node and n[key] for n in fleet.status()["nodes"]), 20, f"{key} of {node}")
+    fleet.sql("UPDATE nodes SET last_error = 'old'")
+    wait_until(lambda: fleet.node(node)["last_error"] == "", 20, "a heartbeat")
+    return fleet.node(node)[key]
+
+
+def test_a_rebuilt_node_does_not_serve_what_was_put_in_a_releases_place(fleet, nodes):
+    """The role of agents could once: the tuning of a release is another node's, which is sound and slower."""
+    first, = released(fleet, nodes, count=1)
+    before = winners(first, [numbered(0)])
+    second, = nodes(1, first=1, agents=False, seed=7)
+    tune(second, numbered(0))
+    other = winners(second, [numbered(0)])
+    assert other != before, "the test provoked no change"
+    fleet.agent(second.node, second)
+    fleet.wait_delivered(2)
+    fleet.sql("UPDATE pooled_payloads y SET payload = e.payload FROM evidence e JOIN nodes n USING (node_id), release_choices c "
+              f"WHERE n.name = '{second.node}' AND c.digest = y.digest")  # fmt: skip
+    rebuilt, = nodes(1, first=2)
+    why = f"release 1: the tuning of {numbered(0)} in {environment_of(fleet)}: {CHANGED}"
+    assert refusal(fleet, rebuilt.node, "release_error") == why
+    assert winners(rebuilt, [numbered(0)]) == [None]
+    assert winners(first, [numbered(0)]) == before
+
+
+def test_a_release_whose_tuning_was_changed_is_not_served(fleet, nodes):
+    first, = released(fleet, nodes, count=1)
+    before = winners(first, [numbered(0)])
+    tune(first, numbered(1))
+    fleet.wait_delivered(2)
+    first.agent.stop()
+    fleet.promote("second")
+    fleet.sql("UPDATE pooled_payloads SET payload = payload || '\\x00' WHERE digest = "
+              "(SELECT digest FROM release_choices WHERE release_number = 2)")  # fmt: skip
+    rebuilt, = nodes(1, first=1)
+    why = f"release 2: the tuning of {numbered(1)} in {environment_of(fleet)}: {CHANGED}"
+    assert refusal(fleet, rebuilt.node, "release_error") == why
+    # Half a release is none: problem 0 of release 1 was sound.
+    assert winners(rebuilt, [numbered(0), numbered(1)]) == [None, None]
+    assert fleet.number(f"SELECT release_number FROM nodes WHERE name = '{rebuilt.node}'") == 0
+    assert rebuilt.agent.log().count(f"refused: {why}") == 1, rebuilt.agent.log()
+    status = fleet.cli.ok("status").out
+    assert why in status and "refused on 1 nodes" in status, status
+    # A node that served release 1 serves it still.
+    fleet.agent(first.node, first)
+    assert refusal(fleet, first.node, "release_error") == why
+    assert winners(first, [numbered(0)]) == before
+    # The way out: what cannot be read is withdrawn.
+    fleet.cli.ok("release", "withdraw", numbered(1), "--environment", environment_of(fleet), "--reason", "x")
+    fleet.wait_release(3, [first.node, rebuilt.node])
+    assert winners(rebuilt, [numbered(0), numbered(1)]) == [*before, None]
+    wait_until(lambda: not any(n["release_error"] for n in fleet.status()["nodes"]), 20, "no refusal")
+
+
+def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
+    first, = released(fleet, nodes, count=1)
+    tune(first, numbered(1))
+    fleet.wait_delivered(2)
+    first.agent.stop()
+    fleet.promote("second")
+    late, = nodes(1, first=1, agents=False)
+    for change, back in (
+        # A choice of the one problem for the other, by its digest and by its number.
+        ("UPDATE release_choices SET digest = (SELECT digest FROM release_choices WHERE release_number = 1) WHERE release_number = 2",
+         "UPDATE release_choices SET digest = p.digest FROM pooled p WHERE release_number = 2 AND p.problem_id = release_choices.problem_id"),
+        ("UPDATE problems SET text = CASE text WHEN '{0}' THEN 'x' ELSE '{0}' END; UPDATE problems SET text = '{1}' WHERE text = 'x'",
+         "UPDATE problems SET text = CASE text WHEN '{1}' THEN 'x' ELSE '{1}' END; UPDATE problems SET text = '{0}' WHERE text = 'x'"),
+        ("UPDATE releases SET author = 'root' WHERE release_number = 2", "UPDATE releases SET author = 'ann' WHERE release_number = 2"),
+        ("UPDATE releases SET digest = NULL WHERE release_number = 2", None),
+    ):  # fmt: skip
+        fleet.sql("ALTER TABLE problems DROP CONSTRAINT IF EXISTS problems_text_key; " + change.format(numbered(0), numbered(1)))
+        agent = fleet.agent(late.node, late)
+        assert refusal(fleet, late.node, "release_error").endswith(CHANGED), change
+        assert winners(late, [numbered(0), numbered(1)]) == [None, None], change
+        agent.stop()
+        fleet.sql("UPDATE nodes SET release_error = ''")
+        if back is not None:
+            fleet.sql(back.format(numbered(0), numbered(1)))
+
+
+def test_a_pin_that_was_moved_to_another_problem_stays_where_it_was(fleet, nodes):
+    daemons = nodes(2)
+    problems = [numbered(0), numbered(1)]
+    tune(daemons[0], *problems)
+    fleet.wait_delivered(2)
+    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    before = winners(daemons[0], problems)
+    # One that ran for both problems and wins neither.
+    other, = fleet.sql("SELECT c FROM pooled, unnest(candidates) c WHERE c NOT IN (SELECT winner FROM pooled) GROUP BY c HAVING COUNT(*) = 2 ORDER BY c")[0]
+    fleet.cli.ok("pin", problems[0], other, "--environment", environment_of(fleet), "--author", "root", "--reason", "a bug")
+    pinned = [other, before[1]]
+    wait_until(lambda: all(winners(d, problems) == pinned for d in daemons), 20, "the pin")
+    # The role of agents could once: the two problems change their numbers, and the pin goes with its own.
+    swap = ";".join(f"UPDATE problems SET text = '{text}' WHERE text = '{was}'" for was, text in
+                    ((problems[0], "x"), (problems[1], problems[0]), ("x", problems[1])))  # fmt: skip
+    fleet.sql(swap)
+    for daemon in daemons:
+        assert refusal(fleet, daemon.node, "pin_error") == f"pin 1: {CHANGED}"
+        assert winners(daemon, problems) == pinned
+    fleet.sql(swap)
+    wait_until(lambda: all(fleet.node(d.node)["unapplied_pins"] == 0 for d in daemons), 20, "the pin, as it was decided")
+    fleet.sql("UPDATE pins SET problem_id = (SELECT problem_id FROM problems WHERE text = '" + problems[1] + "')")
+    for daemon in daemons:
+        assert refusal(fleet, daemon.node, "pin_error") == f"pin 1: {CHANGED}"
+        assert winners(daemon, problems) == pinned
+    listed = fleet.cli("pins")
+    assert listed.code == 1 and f"pin 1: {CHANGED}" in listed.err, listed
+    # A node that comes later has it nowhere.
+    late, = nodes(1, first=2)
+    assert refusal(fleet, late.node, "pin_error") == f"pin 1: {CHANGED}"
+    assert winners(late, problems) == before
+    # By the names behind the numbers, and by what is pinned: the pin is of problem 0 again, and its text is problem 1's.
+    fleet.sql("UPDATE pins SET problem_id = (SELECT problem_id FROM problems WHERE text = '" + problems[0] + "')")
+    wait_until(lambda: all(fleet.node(d.node)["unapplied_pins"] == 0 for d in daemons), 20, "the pin, as it was decided")
+    fleet.sql(f"UPDATE pins SET candidate = '{before[0]}'")
+    assert refusal(fleet, daemons[0].node, "pin_error") == f"pin 1: {CHANGED}"
+    assert winners(daemons[0], problems) == pinned
+
+
+def test_a_ban_that_was_changed_stays_as_it_was(fleet, nodes):
+    first, = nodes(1)
+    fleet.cli.ok("ban", "eng1", "--author", "ann", "--reason", "wrong")
+
+    def bans(daemon):
+        with daemon.client() as client:
+            return [b.candidate for b in client.tuning.ListBans().bans if not b.shipped]
+
+    wait_until(lambda: bans(first) == ["graph:eng1"], 20, "the ban")
+    fleet.sql("UPDATE bans SET candidate = 'graph:eng2'")
+    assert refusal(fleet, first.node, "ban_error") == f"fleet ban 1: {CHANGED}"
+    assert bans(first) == ["graph:eng1"]
+    late, = nodes(1, first=1)
+    assert refusal(fleet, late.node, "ban_error") == f"fleet ban 1: {CHANGED}"
+    assert bans(late) == []
+    listed = fleet.cli("ban", "list")
+    assert listed.code == 1 and f"fleet ban 1: {CHANGED}" in listed.err, listed
+    fleet.cli.ok("ban", "delete", "1")
+    wait_until(lambda: bans(first) == [] and fleet.node(first.node)["unapplied_bans"] == 0, 20, "its end")
+
+
+def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
+    refused = lambda: values(scrape(watched.agent))["convtune_fleet_refused_decisions"]
+    tune(watched, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.cli.ok("ban", "eng1", "--reason", "wrong")
+    wait_until(lambda: fleet.node(watched.node)["unapplied_bans"] == 0, 20, "the ban")
+    assert refused() == 0
+    fleet.sql("UPDATE bans SET reason = 'x'")
+    wait_until(lambda: refused() == 1, 20, "the ban")
+    watched.agent.process.send_signal(signal.SIGSTOP)
+    fleet.promote()
+    fleet.sql("UPDATE pooled_payloads SET payload = ''")
+    watched.agent.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: refused() == 2, 20, "the release, too")
+    fleet.cli.ok("ban", "delete", "1")
+    wait_until(lambda: refused() == 1, 20, "the ban's end")

@@ -159,6 +159,12 @@ class FleetReleaseCommand final : public FleetCommand {
     withdraw_->add_flag("--every-problem", every_problem_, "all that the environment is served");
     withdraw_->add_option("--environment", environment_, "name or text")->required();
     for (CLI::App* const verb : {promote_, rollback_, withdraw_}) decision_.Register(*verb);
+    for (CLI::App* const verb : {promote_, rollback_}) {
+      verb->add_option("--from", served_,
+                       "the release, or canary, that you looked at; refused where the fleet serves "
+                       "another since. Default: that served when the command begins")
+          ->check(CLI::NonNegativeNumber);
+    }
     for (CLI::App* const verb : {diff_, promote_}) {
       verb->add_flag("--all", scope_.all,
                      "also where numbers alone changed, and what was withdrawn");
@@ -193,6 +199,7 @@ class FleetReleaseCommand final : public FleetCommand {
       return absl::InvalidArgumentError("release diff: must have two numbers, or none");
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     db::fleet::FleetDiff diff;
     if (from_ >= 0) {
       ASSIGN_OR_RETURN(diff, db::fleet::DiffFleetReleases(*postgres, from_, to_, kMostChanges));
@@ -206,7 +213,8 @@ class FleetReleaseCommand final : public FleetCommand {
     const auto fields_of = [&bans](const db::fleet::FleetChange& change) {
       return ChangeFields(change, bans);
     };
-    context.PrintJson({{"change_count", diff.change_count},
+    context.PrintJson({{"served", db::fleet::NewestServed(served)},
+                       {"change_count", diff.change_count},
                        {"lesser_evidence_count", diff.lesser_count},
                        {"changes", cli::output::JsonRows(diff.changes, fields_of)}});
     context.PrintRows(diff.changes, fields_of);
@@ -217,6 +225,10 @@ class FleetReleaseCommand final : public FleetCommand {
             ? ""
             : absl::StrCat(", and ",
                            db::fleet::LesserEvidence(diff.lesser_count, scope_.min_evidence))));
+    if (from_ < 0 && diff.change_count > 0) {
+      context.Say(absl::StrCat("`release promote --from ", db::fleet::NewestServed(served),
+                               "` is refused where somebody decides before"));
+    }
     SayBanned(context, bans, diff.changes);
     return cli::app::ExitCode::kDone;
   }
@@ -227,12 +239,13 @@ class FleetReleaseCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(permille, cli::output::ParsePermille("--canary", canary_));
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    RETURN_IF_ERROR(PoolEverything(context, *postgres));
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
+    RETURN_IF_ERROR(PoolEverything(context, *postgres));
     const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
-    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
-                     db::fleet::PromoteFleetRelease(*postgres, decision_.author, decision_.reason,
-                                                    permille, scope_));
+    ASSIGN_OR_RETURN(
+        const db::fleet::FleetRelease made,
+        db::fleet::PromoteFleetRelease(*postgres, decision_.author, decision_.reason, permille,
+                                       scope_, served_.value_or(db::fleet::NewestServed(served))));
     PrintMade(context, made);
     // The release holds, whether or not this can be read.
     if (const absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
@@ -293,9 +306,11 @@ class FleetReleaseCommand final : public FleetCommand {
   absl::StatusOr<cli::app::ExitCode> RollBack(cli::app::Context& context) const {
     if (target_ < 0) return absl::InvalidArgumentError("RELEASE: must be a number from 1");
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     ASSIGN_OR_RETURN(
         const db::fleet::FleetRollback back,
-        db::fleet::RollBackFleetRelease(*postgres, decision_.author, decision_.reason, target_));
+        db::fleet::RollBackFleetRelease(*postgres, decision_.author, decision_.reason, target_,
+                                        served_.value_or(db::fleet::NewestServed(served))));
     PrintMade(context, back.made);
     if (back.kept_count > 0) {
       context.Say(absl::StrCat(back.kept_count,
@@ -319,6 +334,7 @@ class FleetReleaseCommand final : public FleetCommand {
   int64_t from_ = -1;
   int64_t to_ = -1;
   int64_t target_ = 0;
+  std::optional<int64_t> served_;
   std::string canary_;
   std::string min_evidence_ = "measured";
   std::vector<std::string> problems_;

@@ -159,6 +159,17 @@ absl::StatusOr<ReleaseDecision> DecideNow(postgres::Connection& postgres, const 
   return ReleaseDecision{author, reason, now};
 }
 
+// Whoever decides has looked at a release, and another may have been decided since.
+absl::Status CheckFrom(const ReleaseHistory& history, std::optional<int64_t> from) {
+  const int64_t now = NewestServed(history);
+  if (!from.has_value() || *from == now) return absl::OkStatus();
+  const Release* const newest = history.canary() != nullptr ? history.canary() : history.promoted();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--from: must be the release that the fleet serves, ", now,
+                   newest == nullptr ? "" : absl::StrCat(" by ", newest->author), ", is ", *from,
+                   ": somebody decided since; see `release list`"));
+}
+
 }  // namespace
 
 absl::Status Announce(postgres::Connection& postgres, const std::string& what) {
@@ -170,6 +181,10 @@ std::string LesserEvidence(int64_t count, Evidence least) {
                       " (--min-evidence)");
 }
 
+int64_t NewestServed(const ReleaseHistory& served) {
+  return NumberOf(served.canary() != nullptr ? served.canary() : served.promoted());
+}
+
 absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres) {
   return ReadHistory(postgres,
                      "WHERE r.state = 2 OR r.release_number = "
@@ -179,10 +194,12 @@ absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres
 absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const std::string& author,
                                                  const std::string& reason, int canary_permille,
-                                                 const PromotionScope& scope) {
+                                                 const PromotionScope& scope,
+                                                 std::optional<int64_t> from) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
+  RETURN_IF_ERROR(CheckFrom(history, from));
   ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
   ASSIGN_OR_RETURN(const Release release,
                    history.Promote(decision, canary_permille, /*has_changes=*/true));
@@ -247,10 +264,12 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
 
 absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
                                                    const std::string& author,
-                                                   const std::string& reason, int64_t to) {
+                                                   const std::string& reason, int64_t to,
+                                                   std::optional<int64_t> from) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
+  RETURN_IF_ERROR(CheckFrom(history, from));
   ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
   const Release* const promoted = history.promoted();
   const bool at_first = to == 0 && history.canary() == nullptr && promoted != nullptr &&

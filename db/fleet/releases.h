@@ -88,11 +88,12 @@ struct FleetRollback {
 // Promotes what changed: problems without a choice, choices that are slower
 // beyond noise than what is best known (pooled intervals that do not overlap),
 // and those whose evidence is better now. While a canary runs: promotes it, or changes its share.
-// FAILED_PRECONDITION: there is nothing to promote.
+// FAILED_PRECONDITION: there is nothing to promote, or NewestServed is another than `from`.
 absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const std::string& author,
                                                  const std::string& reason, int canary_permille,
-                                                 const PromotionScope& scope);
+                                                 const PromotionScope& scope,
+                                                 std::optional<int64_t> from = std::nullopt);
 // A new release without a choice for these problems of the environment; where
 // `problems` is empty, for all that are served there. They stay without one until
 // another candidate wins, or a promotion of `all`. NOT_FOUND: a problem is not
@@ -103,10 +104,11 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
                                                   const std::string& environment_text,
                                                   const std::vector<std::string>& problems);
 // Rolls the canary back; else a new release with the choices of `to` (0: of the
-// release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to.
+// release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to, or as above.
 absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
                                                    const std::string& author,
-                                                   const std::string& reason, int64_t to);
+                                                   const std::string& reason, int64_t to,
+                                                   std::optional<int64_t> from = std::nullopt);
 // Newest first.
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres);
 // Returns the changes that a promotion would bring.
@@ -116,6 +118,8 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int6
                                             int64_t to, int64_t limit);
 // Of the releases, those that are served: promoted() and canary() of the fleet.
 absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres);
+// The number of the canary, or else of the promoted release; 0: nothing is served.
+int64_t NewestServed(const ReleaseHistory& served);
 
 // When it was made, by the server's clock; InfinitePast: there is no such release.
 absl::StatusOr<absl::Time> ReadReleaseTime(postgres::Connection& postgres, int64_t release);

@@ -1,10 +1,12 @@
 """One choice everywhere, changed on purpose."""
 
 import re
+import subprocess
 
 import pytest
 
 from harness.daemon import wait_until
+from harness.postgres import Session
 from harness.problems import numbered, numbered_list
 from test_fleet_sharing import origins, outbox_depth, tune, winners
 
@@ -332,3 +334,42 @@ def test_the_list_says_who_promoted_a_canary_and_by_which_login(fleet, nodes):
     assert (one["author"], one["login"], one["end_author"], one["end_login"]) == ("ann", "postgres", "bob", "postgres")
     row = fleet.cli.ok("release", "list").out.splitlines()[1]
     assert "ann (login postgres); promoted by bob (login postgres)" in row and "try it; it is good" in row, row
+
+
+def releases_of_one_problem_each(fleet, daemon, count):
+    for number in range(count):
+        tune(daemon, numbered(number))
+        fleet.wait_delivered(number + 1)
+        fleet.promote()
+
+
+def test_a_promotion_takes_no_canary_that_came_after_the_look(fleet, nodes):
+    daemon, = nodes(1)
+    releases_of_one_problem_each(fleet, daemon, 1)
+    tune(daemon, numbered(1))
+    fleet.wait_delivered(2)
+    looked = fleet.cli.ok("release", "diff")
+    assert "`release promote --from 1` is refused where somebody decides before" in looked.err, looked
+    assert fleet.cli.ok("release", "diff", "--json").json()["served"] == 1
+    fleet.cli.ok("release", "promote", "--author", "bob", "--reason", "try it", "--canary", "50%")
+    late = fleet.cli("release", "promote", "--author", "ann", "--reason", "more", "--from", "1")
+    assert late.code == 1 and "--from: must be the release that the fleet serves, 2 by bob, is 1: somebody decided since" in late.err, late
+    assert [(r["release"], r["state"]) for r in fleet.cli.ok("release", "list", "--json").json()] == [(2, "canary"), (1, "promoted")]
+    assert fleet.promote("it is good", "--from", "2")["state"] == "promoted"
+
+
+def test_two_rollbacks_at_once_go_back_once(fleet, nodes):
+    daemon, = nodes(1)
+    releases_of_one_problem_each(fleet, daemon, 3)
+    session = Session(fleet.conninfo)
+    session("BEGIN;")
+    session("SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0));")
+    command = [fleet.binary, "release", "rollback", "--postgres", fleet.conninfo, "--author", "ann", "--reason", "slow"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 2, 20, "both")
+    session("COMMIT;")
+    session.close()
+    said = [each.communicate(timeout=60)[1] for each in both]
+    assert sorted(each.returncode for each in both) == [0, 1], said
+    assert sum("must be the release that the fleet serves, 4 by ann, is 3" in text for text in said) == 1, said
+    assert [r["restores"] for r in fleet.cli.ok("release", "list", "--json").json()] == [2, 0, 0, 0]

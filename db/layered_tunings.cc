@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) 
       bundle::ReadWholeBundle(reader.get(), o.trusted, [&](const bundle::BundleEntry& entry) {
         const auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, o.now);
         if (!tuning.ok()) {
-          o.refused(Concat(o.path, ": ", bundle::RefusalText(entry.offset, tuning.status())));
+          o.refused(Concat(o.path, ": ", bundle::RefusalText(entry, tuning.status())));
           return;
         }
         layer->offsets_.push_back(entry.offset);

@@ -7,6 +7,7 @@
 
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::db::bundle {
 namespace {
@@ -39,8 +40,7 @@ class Input {
         return absl::OkStatus();
       }
       ++counts->refused;
-      const std::string text =
-          Concat(reader_->name(), ": ", RefusalText(entry_.offset, tuning.status()));
+      const std::string text = Concat(reader_->name(), ": ", RefusalText(entry_, tuning.status()));
       if (!options_.skip_refused) return absl::InvalidArgumentError(text);
       if (options_.refused) options_.refused(text);
     }
@@ -93,7 +93,7 @@ absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& i
   return counts;
 }
 
-void RefusalCounts::Add(int64_t offset, const absl::Status& refusal) {
+void RefusalCounts::Add(const BundleEntry& entry, const absl::Status& refusal) {
   ++rows_;
   const v1::RefusalReason reason = RefusalReasonOf(refusal);
   auto it = std::lower_bound(
@@ -105,12 +105,14 @@ void RefusalCounts::Add(int64_t offset, const absl::Status& refusal) {
   }
   it->set_count(it->count() + 1);
   if (it->examples_size() < kMaxExamples) {
-    it->add_examples(RefusalText(offset, refusal));
+    it->add_examples(RefusalText(entry, refusal));
   }
 }
 
-std::string RefusalText(int64_t offset, const absl::Status& refusal) {
-  return Concat("byte ", offset, ": ", refusal.message());
+std::string RefusalText(const BundleEntry& entry, const absl::Status& refusal) {
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(entry.row->problem_text());
+  const std::string named = problem.ok() ? Concat(", ", problem->ToText()) : "";
+  return Concat("byte ", entry.offset, named, ": ", refusal.message());
 }
 
 }  // namespace convtune::db::bundle

@@ -40,8 +40,8 @@ absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& i
 // Counts rows that were refused, by reason. Value type.
 class RefusalCounts {
  public:
-  // What FromBundleTuning said of the row at `offset`.
-  void Add(int64_t offset, const absl::Status& refusal);
+  // What FromBundleTuning said of the entry's row.
+  void Add(const BundleEntry& entry, const absl::Status& refusal);
   int64_t rows() const { return rows_; }
   // Ordered by reason.
   const std::vector<v1::Refusal>& refusals() const { return refusals_; }
@@ -51,7 +51,7 @@ class RefusalCounts {
   std::vector<v1::Refusal> refusals_;
 };
 
-// "byte N: field: rule".
-std::string RefusalText(int64_t offset, const absl::Status& refusal);
+// "byte N, problem: field: rule", without the problem where it is none.
+std::string RefusalText(const BundleEntry& entry, const absl::Status& refusal);
 
 }  // namespace convtune::db::bundle

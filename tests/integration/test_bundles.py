@@ -225,5 +225,7 @@ def test_a_row_that_breaks_a_rule_is_named_and_the_others_are_taken(fake_daemon,
     result = other("import", bundle, "--json")
     assert result.code == 1, result
     assert "refused for its time: 1" in result.err and "tune_time: must be a Timestamp from 1970 to now" in result.err
+    (left_out,) = set(winners(run)) - set(winners(other))
+    assert f", {left_out}: tune_time: " in result.err
     assert "took 2 of 3 tunings" in result.err and "refused 1" in result.err
-    assert len(winners(other)) == 2
+    assert len(winners(other)) == 2 and left_out.startswith("fwd,x=3x64")

@@ -80,7 +80,7 @@ class VerifyCommand final : public app::Command {
           reader.get(), trusted, [&](const db::bundle::BundleEntry& entry) {
             progress.Show(entry.offset);
             const auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
-            if (!tuning.ok()) refused.Add(entry.offset, tuning.status());
+            if (!tuning.ok()) refused.Add(entry, tuning.status());
           }));
     }
     for (const v1::Refusal& refusal : refused.refusals()) {

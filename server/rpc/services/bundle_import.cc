@@ -117,7 +117,7 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(db::bundle::RefusalCount
         response->set_simulated_count(response->simulated_count() + 1);
       }
       if (!tuning.ok()) {
-        refused->Add(entry.offset, tuning.status());
+        refused->Add(entry, tuning.status());
       } else {
         return db::TuningRecord{*std::move(tuning), entry.environment->environment};
       }

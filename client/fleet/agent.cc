@@ -596,7 +596,7 @@ absl::Status Agent::Compare() {
 
 absl::Status Agent::FollowPins() {
   ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
-                   db::fleet::ListFleetPins(*postgres_));
+                   db::fleet::ListFleetPins(*postgres_, options_.trusted));
   ASSIGN_OR_RETURN(const v1::ListPinsResponse here,
                    daemon_->CallPages<v1::ListPinsResponse>(v1::ListPinsRequest()));
   // By environment name and problem: what the daemon has of the fleet's.
@@ -671,7 +671,7 @@ absl::Status Agent::FollowPins() {
 
 absl::Status Agent::FollowBans() {
   ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> bans,
-                   db::fleet::ListFleetBans(*postgres_));
+                   db::fleet::ListFleetBans(*postgres_, options_.trusted));
   ASSIGN_OR_RETURN(const v1::ListBansResponse here,
                    daemon_->Call<v1::ListBansResponse>(v1::ListBansRequest()));
   absl::Status status;

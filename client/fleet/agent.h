@@ -53,6 +53,8 @@ class Agent {
     // Queue what has to be verified when the node comes to another cuDNN or driver.
     bool verify_upgrades = false;
     absl::Duration keep = absl::Hours(24 * 90);  // what was superseded, in the fleet
+    // Keys of 32 bytes, one of which must have signed what is decided; empty: nobody need sign.
+    std::vector<std::string> trusted = {};
     absl::Duration lease = absl::Seconds(60);
     absl::Duration poll = absl::Milliseconds(250);    // of the outbox
     absl::Duration refresh = absl::Seconds(10);       // heartbeat, and all that is announced
@@ -93,7 +95,7 @@ class Agent {
     SteadyTime renew;
   };
 
-  explicit Agent(Options options) : options_(std::move(options)) {}
+  explicit Agent(Options options) : options_(std::move(options)), checked_(options_.trusted) {}
 
   // Reads the daemon's TLS files.
   absl::Status OpenClients();

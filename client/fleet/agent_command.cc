@@ -14,6 +14,7 @@
 #include "client/cli/output/units.h"
 #include "client/fleet/agent.h"
 #include "client/fleet/commands.h"
+#include "db/bundle/bundle_signature.h"
 #include "proto/base/clock.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
@@ -102,6 +103,10 @@ class AgentCommand final : public FleetCommand {
     app->add_flag("--verify-upgrades", verify_upgrades_,
                   "queue what has to be verified when the node has another cuDNN or driver")
         ->envname("CONVTUNE_VERIFY_UPGRADES");
+    app->add_option("--require-signed-decisions", trusted_,
+                    "PEM files with public keys: refuse releases, pins and bans that none of them "
+                    "signed")
+        ->envname("CONVTUNE_REQUIRE_SIGNED_DECISIONS");
     app->add_option("--keep-superseded", keep_, "what newer tunings replaced stays this long")
         ->envname("CONVTUNE_KEEP_SUPERSEDED")
         ->capture_default_str();
@@ -140,6 +145,10 @@ class AgentCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(options.refresh, cli::output::ParseTime("--refresh", refresh_));
     ASSIGN_OR_RETURN(options.keep, cli::output::ParseTime("--keep-superseded", keep_));
     options.verify_upgrades = verify_upgrades_;
+    for (const std::string& file : trusted_) {
+      ASSIGN_OR_RETURN(std::string key, db::bundle::ReadBundlePublicKey(file));
+      options.trusted.push_back(std::move(key));
+    }
     options.clock = &clock;
     ASSIGN_OR_RETURN(AliveSign alive, AliveSign::Create(alive_file_));
     // Asked wherever the agent waits, so being asked is the sign that it goes on.
@@ -185,6 +194,7 @@ class AgentCommand final : public FleetCommand {
   std::string lease_ = "60s";
   std::string refresh_ = "10s";
   bool verify_upgrades_ = false;
+  std::vector<std::string> trusted_;
   std::string keep_ = "2160h";
   std::string metrics_address_;
   std::string alive_file_;

@@ -23,6 +23,7 @@ class FleetBanCommand final : public FleetCommand {
         AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete",
                 cli::app::Rows::kNo);
     args_.Register(*app);
+    made_.RegisterSign(*app);
     list_ = AddVerbBelow(app, "list", "the fleet's bans, oldest first", cli::app::Rows::kYes);
     list_->add_flag("--errata", as_errata_,
                     "as JSON errata, which cudnn-frontend and PyTorch read");
@@ -70,9 +71,10 @@ class FleetBanCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> known,
                      db::fleet::ListFleetBans(postgres));
     if (!args_.dry_run()) {
+      ASSIGN_OR_RETURN(const auto key, made_.ReadKey());
       std::optional<absl::Duration> left;
       if (ban.expire_time.has_value()) left = *ban.expire_time - ban.create_time;
-      ASSIGN_OR_RETURN(ban.fleet_ban, db::fleet::PutFleetBan(postgres, ban, left));
+      ASSIGN_OR_RETURN(ban.fleet_ban, db::fleet::PutFleetBan(postgres, ban, left, key.get()));
     }
     const Bans before = db::fleet::HeededBans(known);
     const Bans after = before.With(ban);
@@ -120,6 +122,7 @@ class FleetBanCommand final : public FleetCommand {
   cli::commands::ban::BanArgs args_;
   CLI::App* list_ = nullptr;
   CLI::App* delete_ = nullptr;
+  DecisionArgs made_;  // its key alone
   DecisionArgs end_;
   int64_t number_ = 0;
   bool as_errata_ = false;

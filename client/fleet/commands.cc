@@ -141,6 +141,17 @@ void DecisionArgs::Register(CLI::App& app) {
   app.add_option("--reason", reason, "why")->check(ShortText(400))->required();
 }
 
+void DecisionArgs::RegisterSign(CLI::App& app) {
+  app.add_option("--sign", key_file, "PEM file with the private key that signs the decision")
+      ->envname("CONVTUNE_FLEET_SIGN");
+}
+
+absl::StatusOr<std::unique_ptr<db::bundle::BundleSigningKey>> DecisionArgs::ReadKey() const {
+  if (key_file.empty()) return nullptr;
+  ASSIGN_OR_RETURN(db::bundle::BundleSigningKey key, db::bundle::BundleSigningKey::Read(key_file));
+  return std::make_unique<db::bundle::BundleSigningKey>(std::move(key));
+}
+
 cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,
                                 const std::string& text) {
   context.PrintJson(document);

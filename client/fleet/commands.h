@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "client/cli/app/command.h"
 #include "client/fleet/settings.h"
+#include "db/bundle/bundle_signature.h"
 #include "db/postgres/connection.h"
 
 namespace convtune::fleet {
@@ -51,11 +52,16 @@ cli::app::ExitCode FailFleet(cli::app::Context& context, const absl::Status& sta
 struct DecisionArgs {
   std::string author;
   std::string reason;
+  std::string key_file;
 
   // Adds --author (default: the user's name, or "uid 1000").
   void RegisterAuthor(CLI::App& app);
   // The same and --reason, which is required.
   void Register(CLI::App& app);
+  // Adds --sign.
+  void RegisterSign(CLI::App& app);
+  // nullptr without --sign. INVALID_ARGUMENT names the file.
+  absl::StatusOr<std::unique_ptr<db::bundle::BundleSigningKey>> ReadKey() const;
 };
 
 // Writes a line: the document with --json, else the text.

@@ -49,11 +49,13 @@ class FleetPinCommand final : public FleetCommand {
     app->add_option("CANDIDATE", candidate_, "its text form")->required();
     app->add_option("--ttl", ttl_, "how long, for example 24h; without it until unpin");
     decision_.Register(*app);
+    decision_.RegisterSign(*app);
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(args_.problem));
     ASSIGN_OR_RETURN(const CandidateId candidate, ParseCandidateId(candidate_));
+    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
     std::optional<absl::Duration> ttl;
     if (!ttl_.empty()) {
       ASSIGN_OR_RETURN(ttl, cli::output::ParseTime("--ttl", ttl_));
@@ -66,7 +68,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(
         const int64_t id,
         db::fleet::PutFleetPin(*postgres, names, environment, problem.ToText(), ToText(candidate),
-                               decision_.author, decision_.reason, ttl));
+                               decision_.author, decision_.reason, ttl, key.get()));
     return PrintOutcome(context, {{"pin", id}}, absl::StrCat("pin ", id));
   }
 

@@ -158,7 +158,13 @@ class FleetReleaseCommand final : public FleetCommand {
     withdraw_->add_option("PROBLEM", problems_, "problems in the text form");
     withdraw_->add_flag("--every-problem", every_problem_, "all that the environment is served");
     withdraw_->add_option("--environment", environment_, "name or text")->required();
-    for (CLI::App* const verb : {promote_, rollback_, withdraw_}) decision_.Register(*verb);
+    sign_ = AddVerbBelow(app, "sign", "sign every release as it is, for agents that require it",
+                         Rows::kNo);
+    sign_->add_option("KEY", decision_.key_file, "PEM file with the private key")->required();
+    for (CLI::App* const verb : {promote_, rollback_, withdraw_}) {
+      decision_.Register(*verb);
+      decision_.RegisterSign(*verb);
+    }
     for (CLI::App* const verb : {promote_, rollback_}) {
       verb->add_option("--from", served_,
                        "the release, or canary, that you looked at; refused where the fleet serves "
@@ -187,6 +193,7 @@ class FleetReleaseCommand final : public FleetCommand {
     if (promote_->parsed()) return Promote(context);
     if (rollback_->parsed()) return RollBack(context);
     if (withdraw_->parsed()) return Withdraw(context);
+    if (sign_->parsed()) return Sign(context);
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetRelease> releases,
                      db::fleet::ListFleetReleases(*postgres));
@@ -238,14 +245,15 @@ class FleetReleaseCommand final : public FleetCommand {
     if (!canary_.empty()) {
       ASSIGN_OR_RETURN(permille, cli::output::ParsePermille("--canary", canary_));
     }
+    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     RETURN_IF_ERROR(PoolEverything(context, *postgres));
     const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
-    ASSIGN_OR_RETURN(
-        const db::fleet::FleetRelease made,
-        db::fleet::PromoteFleetRelease(*postgres, decision_.author, decision_.reason, permille,
-                                       scope_, served_.value_or(db::fleet::NewestServed(served))));
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+                     db::fleet::PromoteFleetRelease(
+                         *postgres, decision_.author, decision_.reason, permille, scope_,
+                         served_.value_or(db::fleet::NewestServed(served)), key.get()));
     PrintMade(context, made);
     // The release holds, whether or not this can be read.
     if (const absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
@@ -294,23 +302,33 @@ class FleetReleaseCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(text));
       texts.insert(problem.ToText());
     }
+    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
-    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
-                     db::fleet::WithdrawFleetChoices(*postgres, decision_.author, decision_.reason,
-                                                     environment, {texts.begin(), texts.end()}));
+    ASSIGN_OR_RETURN(
+        const db::fleet::FleetRelease made,
+        db::fleet::WithdrawFleetChoices(*postgres, decision_.author, decision_.reason, environment,
+                                        {texts.begin(), texts.end()}, key.get()));
     return PrintMade(context, made);
+  }
+
+  absl::StatusOr<cli::app::ExitCode> Sign(cli::app::Context& context) const {
+    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
+    ASSIGN_OR_RETURN(const int64_t count, db::fleet::SignReleases(*postgres, *key));
+    return PrintOutcome(context, {{"signed", count}}, absl::StrCat(count, " releases signed"));
   }
 
   absl::StatusOr<cli::app::ExitCode> RollBack(cli::app::Context& context) const {
     if (target_ < 0) return absl::InvalidArgumentError("RELEASE: must be a number from 1");
+    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
-    ASSIGN_OR_RETURN(
-        const db::fleet::FleetRollback back,
-        db::fleet::RollBackFleetRelease(*postgres, decision_.author, decision_.reason, target_,
-                                        served_.value_or(db::fleet::NewestServed(served))));
+    ASSIGN_OR_RETURN(const db::fleet::FleetRollback back,
+                     db::fleet::RollBackFleetRelease(
+                         *postgres, decision_.author, decision_.reason, target_,
+                         served_.value_or(db::fleet::NewestServed(served)), key.get()));
     PrintMade(context, back.made);
     if (back.kept_count > 0) {
       context.Say(absl::StrCat(back.kept_count,
@@ -329,6 +347,7 @@ class FleetReleaseCommand final : public FleetCommand {
   CLI::App* promote_ = nullptr;
   CLI::App* rollback_ = nullptr;
   CLI::App* withdraw_ = nullptr;
+  CLI::App* sign_ = nullptr;
   DecisionArgs decision_;
   db::fleet::PromotionScope scope_;
   int64_t from_ = -1;

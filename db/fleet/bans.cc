@@ -27,7 +27,7 @@ std::string BanDigest(const std::vector<std::string>& columns,
   return bundle::DigestOfTexts(texts);
 }
 
-FleetBan ReadFleetBan(const postgres::Row& row) {
+FleetBan ReadFleetBan(const postgres::Row& row, const std::vector<std::string>& trusted) {
   v1::Ban proto;
   proto.set_fleet_ban(row[0]);
   proto.set_candidate(std::string(row[1]));
@@ -48,7 +48,9 @@ FleetBan ReadFleetBan(const postgres::Row& row) {
   one.left = row[12].Maybe<absl::Duration>();
   std::vector<std::string> columns;
   for (int column = 1; column <= 8; ++column) columns.push_back(row[column]);
-  if (BanDigest(columns, one.ban.expire_time) != std::string(row[13])) one.error = kWrongDigest;
+  const std::string wrong =
+      CheckDecision(BanDigest(columns, one.ban.expire_time), row, 13, trusted);
+  if (!wrong.empty()) one.error = wrong;
   return one;
 }
 
@@ -101,26 +103,32 @@ absl::Status VisitKeys(postgres::Connection& postgres, const std::vector<int64_t
 }  // namespace
 
 absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& ban,
-                                    std::optional<absl::Duration> left) {
+                                    std::optional<absl::Duration> left,
+                                    const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kBanLock));
   ASSIGN_OR_RETURN(const std::vector<FleetBan> known, ListFleetBans(postgres));
   RETURN_IF_ERROR(ReadableBans(known).CheckIsNew(ban, kMostFleetBans));
   const auto number = [](const auto& value) { return value ? static_cast<int64_t>(*value) : 0; };
   ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, left));
-  const std::string digest =
-      BanDigest({ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu,
-                 absl::StrCat(number(ban.operation)), absl::StrCat(number(ban.data_type)),
-                 absl::StrCat(number(ban.layout)), ban.author, ban.reason},
-                expire_time);
+  ASSIGN_OR_RETURN(
+      const v1::BundleTrailer decided,
+      SignDecision(
+          BanDigest({ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu,
+                     absl::StrCat(number(ban.operation)), absl::StrCat(number(ban.data_type)),
+                     absl::StrCat(number(ban.layout)), ban.author, ban.reason},
+                    expire_time),
+          key));
   ASSIGN_OR_RETURN(
       const int64_t made,
       postgres.QueryValue<int64_t>(
           "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason, "
-          "expire_time, digest) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING ban_id",
+          "expire_time, digest, public_key, signature) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
+          "$10, $11, $12) RETURNING ban_id",
           {ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu, number(ban.operation),
            number(ban.data_type), number(ban.layout), ban.author, ban.reason, expire_time,
-           postgres::Bytes{digest}}));
+           postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
+           postgres::Bytes{decided.signature()}}));
   RETURN_IF_ERROR(Announce(postgres, "ban"));
   RETURN_IF_ERROR(transaction.Commit());
   return made;
@@ -143,16 +151,17 @@ absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
   return transaction.Commit();
 }
 
-absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres) {
+absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres,
+                                                    const std::vector<std::string>& trusted) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query(
-          "SELECT ban_id, candidate, cudnn, gpu, operation, data_type, layout, author, "
-          "reason, login, create_time, expire_time, "
-          "EXTRACT(EPOCH FROM expire_time - now())::float8, digest FROM bans WHERE end_time IS "
-          "NULL AND (expire_time IS NULL OR expire_time > now()) ORDER BY ban_id"));
+      postgres.Query("SELECT ban_id, candidate, cudnn, gpu, operation, data_type, layout, author, "
+                     "reason, login, create_time, expire_time, "
+                     "EXTRACT(EPOCH FROM expire_time - now())::float8, digest, public_key, "
+                     "signature FROM bans WHERE end_time IS "
+                     "NULL AND (expire_time IS NULL OR expire_time > now()) ORDER BY ban_id"));
   std::vector<FleetBan> bans;
-  for (const postgres::Row row : rows) bans.push_back(ReadFleetBan(row));
+  for (const postgres::Row row : rows) bans.push_back(ReadFleetBan(row, trusted));
   return bans;
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "db/bundle/bundle_signature.h"
 #include "db/postgres/connection.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
@@ -23,7 +24,7 @@ struct FleetBan {
   Ban ban;                             // its fleet_ban is its number here; times are the server's
   std::optional<absl::Duration> left;  // by the server's clock; nullopt: until it is ended
   std::string login;                   // the database's user
-  // kWrongDigest, or the error of this program on reading the rule, which a later version may
+  // Of CheckDecision, or the error of this program on reading the rule, which a later version may
   // have written; empty: none.
   std::string error;
 };
@@ -31,12 +32,14 @@ struct FleetBan {
 // Returns the number that the ban has from now on. Its own numbers and times are not read.
 // ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew.
 absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& ban,
-                                    std::optional<absl::Duration> left);
+                                    std::optional<absl::Duration> left,
+                                    const bundle::BundleSigningKey* key = nullptr);
 // NOT_FOUND if no ban of that number holds.
 absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
                          const std::string& author);
-// The active ones, by number.
-absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres);
+// The active ones, by number; `trusted` as of CheckDecision.
+absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres,
+                                                    const std::vector<std::string>& trusted = {});
 // Of these, those that this program can read.
 Bans ReadableBans(const std::vector<FleetBan>& bans);
 // What nodes of this version heed that were not started with --no-errata: these, and what came

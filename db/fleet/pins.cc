@@ -47,7 +47,8 @@ absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& 
                                     const std::string& environment_text,
                                     const std::string& problem_text, const std::string& candidate,
                                     const std::string& author, const std::string& reason,
-                                    std::optional<absl::Duration> ttl) {
+                                    std::optional<absl::Duration> ttl,
+                                    const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(environment_text));
   ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
   ASSIGN_OR_RETURN(
@@ -68,14 +69,18 @@ absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& 
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(EndPins(postgres, environment_id, problem_id, author).status());
   ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, ttl));
-  const std::string digest =
-      PinDigest(environment_text, problem_text, candidate, author, reason, expire_time);
+  ASSIGN_OR_RETURN(
+      const v1::BundleTrailer decided,
+      SignDecision(
+          PinDigest(environment_text, problem_text, candidate, author, reason, expire_time), key));
   ASSIGN_OR_RETURN(const int64_t pin,
                    postgres.QueryValue<int64_t>(
                        "INSERT INTO pins (environment_id, problem_id, candidate, author, reason, "
-                       "expire_time, digest) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING pin_id",
+                       "expire_time, digest, public_key, signature) VALUES ($1, $2, $3, $4, $5, "
+                       "$6, $7, $8, $9) RETURNING pin_id",
                        {environment_id, problem_id, candidate, author, reason, expire_time,
-                        postgres::Bytes{digest}}));
+                        postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
+                        postgres::Bytes{decided.signature()}}));
   RETURN_IF_ERROR(Announce(postgres, "pin"));
   RETURN_IF_ERROR(transaction.Commit());
   return pin;
@@ -98,22 +103,23 @@ absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& envi
   return transaction.Commit();
 }
 
-absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres) {
+absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres,
+                                                    const std::vector<std::string>& trusted) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
           "SELECT p.pin_id, p.environment_id, e.text, q.text, p.candidate, p.author, "
           "p.reason, p.login, EXTRACT(EPOCH FROM p.expire_time - now())::float8, p.expire_time, "
-          "p.digest FROM pins p "
+          "p.digest, p.public_key, p.signature FROM pins p "
           "JOIN environments e USING (environment_id) JOIN problems q USING "
           "(problem_id) WHERE p.end_time IS NULL "
           "AND (p.expire_time IS NULL OR p.expire_time > now()) ORDER BY p.pin_id"));
   std::vector<FleetPin> pins;
   for (const postgres::Row row : rows) {
-    const bool same = PinDigest(row[2], row[3], row[4], row[5], row[6],
-                                row[9].Maybe<absl::Time>()) == std::string(row[10]);
+    const std::string digest =
+        PinDigest(row[2], row[3], row[4], row[5], row[6], row[9].Maybe<absl::Time>());
     pins.push_back({row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7],
-                    row[8].Maybe<absl::Duration>(), same ? "" : kWrongDigest});
+                    row[8].Maybe<absl::Duration>(), CheckDecision(digest, row, 10, trusted)});
   }
   return pins;
 }

@@ -14,7 +14,7 @@ constexpr size_t kPayloadDigest = 16;
 // What a release holds.
 struct Content {
   std::string digest;                // of it
-  std::string decided;               // the one that whoever decided it wrote; empty: none
+  std::string error;                 // of CheckDecision
   std::vector<std::string> choices;  // ChoiceDigest of each
 };
 
@@ -24,11 +24,13 @@ std::string ChoiceDigest(int64_t release, const std::string& environment_text,
 }
 
 // migrations/0002_decisions.sql made the same of what was there before.
-absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t release) {
+absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t release,
+                                    const std::vector<std::string>& trusted) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query("SELECT state, canary_permille, COALESCE(restores, 0), author, reason, "
-                     "end_author, end_reason, digest FROM releases WHERE release_number = $1",
+                     "end_author, end_reason, digest, public_key, signature FROM releases WHERE "
+                     "release_number = $1",
                      {release}));
   if (rows.empty()) {
     return absl::NotFoundError(absl::StrCat("release: there is no release ", release));
@@ -36,7 +38,6 @@ absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t rele
   std::vector<std::string> texts = {"convtune fleet release 1", absl::StrCat(release)};
   for (int column = 0; column < 7; ++column) texts.push_back(rows[0][column]);
   Content content;
-  content.decided = std::string(rows[0][7]);
   ASSIGN_OR_RETURN(
       const postgres::Result choices,
       postgres.Query("SELECT e.text, q.text, COALESCE(encode(c.digest, 'hex'), '') FROM "
@@ -49,6 +50,7 @@ absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t rele
     for (int column = 0; column < 3; ++column) texts.push_back(row[column]);
   }
   content.digest = bundle::DigestOfTexts(texts);
+  content.error = CheckDecision(content.digest, rows[0], 7, trusted);
   return content;
 }
 
@@ -59,6 +61,24 @@ bool HasDigest(const std::string& payload, const std::string& digest) {
 }
 
 }  // namespace
+
+absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest,
+                                               const bundle::BundleSigningKey* key) {
+  v1::BundleTrailer decided;
+  decided.set_sha256(digest);
+  if (key != nullptr) RETURN_IF_ERROR(key->Sign(&decided));
+  return decided;
+}
+
+std::string CheckDecision(const std::string& digest, const postgres::Row& row, int column,
+                          const std::vector<std::string>& trusted) {
+  v1::BundleTrailer decided;
+  decided.set_sha256(std::string(row[column]));
+  if (decided.sha256() != digest) return kWrongDigest;
+  decided.set_public_key(std::string(row[column + 1]));
+  decided.set_signature(std::string(row[column + 2]));
+  return std::string(bundle::CheckBundleSignature(decided, trusted, "signature").message());
+}
 
 std::string DigestTime(std::optional<absl::Time> time) {
   return time.has_value() ? absl::StrCat(absl::ToUnixMicros(*time)) : "";
@@ -78,9 +98,9 @@ absl::Status CheckedReleases::Refuse(std::string error) {
 }
 
 absl::Status CheckedReleases::Check(postgres::Connection& postgres, int64_t release) {
-  ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release));
-  if (content.digest != content.decided) {
-    return Refuse(absl::StrCat("release ", release, ": ", kWrongDigest));
+  ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release, trusted_));
+  if (!content.error.empty()) {
+    return Refuse(absl::StrCat("release ", release, ": ", content.error));
   }
   choices_.insert(content.choices.begin(), content.choices.end());
   return absl::OkStatus();
@@ -110,10 +130,14 @@ absl::StatusOr<std::vector<ReleasedTuning>> CheckedReleases::Take(postgres::Conn
   return tunings;
 }
 
-absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release) {
-  ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release));
-  return postgres.Execute("UPDATE releases SET digest = $2 WHERE release_number = $1",
-                          {release, postgres::Bytes{content.digest}});
+absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release,
+                                const bundle::BundleSigningKey* key) {
+  ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release, {}));
+  ASSIGN_OR_RETURN(const v1::BundleTrailer decided, SignDecision(content.digest, key));
+  return postgres.Execute(
+      "UPDATE releases SET digest = $2, public_key = $3, signature = $4 WHERE release_number = $1",
+      {release, postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
+       postgres::Bytes{decided.signature()}});
 }
 
 absl::Status ReadReleaseChanges(

@@ -85,9 +85,10 @@ absl::StatusOr<FleetRelease> ReadOne(postgres::Connection& postgres, int64_t num
 }
 
 absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t number,
+                                    const bundle::BundleSigningKey* key,
                                     postgres::Transaction transaction) {
   ASSIGN_OR_RETURN(FleetRelease one, ReadOne(postgres, number));
-  RETURN_IF_ERROR(WriteReleaseDigest(postgres, number));
+  RETURN_IF_ERROR(WriteReleaseDigest(postgres, number, key));
   RETURN_IF_ERROR(Announce(postgres, "release"));
   RETURN_IF_ERROR(transaction.Commit());
   return one;
@@ -195,7 +196,8 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const std::string& author,
                                                  const std::string& reason, int canary_permille,
                                                  const PromotionScope& scope,
-                                                 std::optional<int64_t> from) {
+                                                 std::optional<int64_t> from,
+                                                 const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
@@ -205,7 +207,7 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                    history.Promote(decision, canary_permille, /*has_changes=*/true));
   const int64_t number = release.number;
   RETURN_IF_ERROR(WriteRelease(postgres, release));
-  if (history.canary() != nullptr) return Finish(postgres, number, std::move(transaction));
+  if (history.canary() != nullptr) return Finish(postgres, number, key, std::move(transaction));
   postgres::Params params = ScopeParams(history.promoted(), scope);
   params.push_back(number);
   ASSIGN_OR_RETURN(
@@ -222,14 +224,15 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                       LesserEvidence(lesser, scope.min_evidence)));
   }
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made));
-  return Finish(postgres, number, std::move(transaction));
+  return Finish(postgres, number, key, std::move(transaction));
 }
 
 absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres,
                                                   const std::string& author,
                                                   const std::string& reason,
                                                   const std::string& environment_text,
-                                                  const std::vector<std::string>& problems) {
+                                                  const std::vector<std::string>& problems,
+                                                  const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
@@ -257,7 +260,7 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
                                             " in ", environment_text, "; nothing was withdrawn"));
   }
   RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made));
-  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, std::move(transaction)));
+  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, key, std::move(transaction)));
   one.withdrawal = true;
   return one;
 }
@@ -265,7 +268,8 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
 absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
                                                    const std::string& author,
                                                    const std::string& reason, int64_t to,
-                                                   std::optional<int64_t> from) {
+                                                   std::optional<int64_t> from,
+                                                   const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
@@ -284,7 +288,7 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
   FleetRollback back;
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   if (history.canary() != nullptr) {
-    ASSIGN_OR_RETURN(back.made, Finish(postgres, number, std::move(transaction)));
+    ASSIGN_OR_RETURN(back.made, Finish(postgres, number, key, std::move(transaction)));
     return back;
   }
   ASSIGN_OR_RETURN(
@@ -306,7 +310,7 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
                                    "DISTINCT FROM digest"),
                       {release.restores, number}));
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made));
-  ASSIGN_OR_RETURN(back.made, Finish(postgres, number, std::move(transaction)));
+  ASSIGN_OR_RETURN(back.made, Finish(postgres, number, key, std::move(transaction)));
   return back;
 }
 
@@ -390,6 +394,22 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& 
   std::set<std::string> problems;
   for (const postgres::Row row : rows) problems.insert(row[0]);
   return problems;
+}
+
+absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres,
+                                     const bundle::BundleSigningKey& key) {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
+  RETURN_IF_ERROR(postgres.Execute(kLock));
+  ASSIGN_OR_RETURN(const postgres::Result numbers,
+                   postgres.Query("SELECT release_number FROM releases ORDER BY release_number"));
+  CheckedReleases checked;
+  for (const int64_t number : numbers.Column<int64_t>()) {
+    RETURN_IF_ERROR(checked.Check(postgres, number));
+    RETURN_IF_ERROR(WriteReleaseDigest(postgres, number, &key));
+  }
+  RETURN_IF_ERROR(Announce(postgres, "release"));
+  RETURN_IF_ERROR(transaction.Commit());
+  return numbers.size();
 }
 
 }  // namespace convtune::db::fleet

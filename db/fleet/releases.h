@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "db/bundle/bundle_signature.h"
 #include "db/fleet/names.h"
 #include "db/postgres/connection.h"
 #include "proto/model/enums.h"
@@ -30,6 +31,14 @@ absl::Status Announce(postgres::Connection& postgres, const std::string& what);
 // them. This is what is wrong with one that has another content.
 inline constexpr char kWrongDigest[] =
     "its content does not match its digest: it was changed after it was decided";
+// The digest of a decision with the signature of `key`, if there is one (nullptr: none).
+absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest,
+                                               const bundle::BundleSigningKey* key);
+// What is wrong with a decision of that content, whose digest, public_key and signature are in the
+// row from that column on; empty: nothing. With `trusted` (32 bytes each) not empty one of these
+// keys must have signed it.
+std::string CheckDecision(const std::string& digest, const postgres::Row& row, int column,
+                          const std::vector<std::string>& trusted);
 // A time as digests have it; empty: none.
 std::string DigestTime(std::optional<absl::Time> time);
 // Of what is decided in this transaction, and ends after `left` by the server's clock.
@@ -93,7 +102,8 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const std::string& author,
                                                  const std::string& reason, int canary_permille,
                                                  const PromotionScope& scope,
-                                                 std::optional<int64_t> from = std::nullopt);
+                                                 std::optional<int64_t> from = std::nullopt,
+                                                 const bundle::BundleSigningKey* key = nullptr);
 // A new release without a choice for these problems of the environment; where
 // `problems` is empty, for all that are served there. They stay without one until
 // another candidate wins, or a promotion of `all`. NOT_FOUND: a problem is not
@@ -102,13 +112,15 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
                                                   const std::string& author,
                                                   const std::string& reason,
                                                   const std::string& environment_text,
-                                                  const std::vector<std::string>& problems);
+                                                  const std::vector<std::string>& problems,
+                                                  const bundle::BundleSigningKey* key = nullptr);
 // Rolls the canary back; else a new release with the choices of `to` (0: of the
 // release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to, or as above.
 absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
                                                    const std::string& author,
                                                    const std::string& reason, int64_t to,
-                                                   std::optional<int64_t> from = std::nullopt);
+                                                   std::optional<int64_t> from = std::nullopt,
+                                                   const bundle::BundleSigningKey* key = nullptr);
 // Newest first.
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres);
 // Returns the changes that a promotion would bring.
@@ -140,6 +152,9 @@ struct ReleasedTuning {
 // releases that matched. Not thread-safe.
 class CheckedReleases {
  public:
+  // With `trusted` as of CheckDecision.
+  explicit CheckedReleases(std::vector<std::string> trusted = {}) : trusted_(std::move(trusted)) {}
+
   // DATA_LOSS: the release, as it is now, is not what was decided.
   absl::Status Check(postgres::Connection& postgres, int64_t release);
   // Of rows with the columns environment_id, environment's text, problem's text, release_number,
@@ -152,11 +167,17 @@ class CheckedReleases {
  private:
   absl::Status Refuse(std::string error);
 
+  const std::vector<std::string> trusted_;
   std::set<std::string> choices_;  // digests of release, environment, problem and digest
   std::string error_;
 };
+// Signs every release as it is, and returns how many there are. DATA_LOSS, and nothing is signed:
+// one is not what was decided.
+absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres,
+                                     const bundle::BundleSigningKey& key);
 // Writes the digest of what the release holds now, for whoever decided it.
-absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release);
+absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release,
+                                const bundle::BundleSigningKey* key);
 
 // Calls `page` with the choices that bring a node from release `from` to release `to`:
 // every choice of `to` in these environments that may differ from that of `from`. A
@@ -181,7 +202,7 @@ struct FleetPin {
   std::string reason;
   std::string login;                   // the database's user
   std::optional<absl::Duration> left;  // by the server's clock; nullopt: until it is ended
-  std::string error;                   // kWrongDigest, or empty
+  std::string error;                   // of CheckDecision
 };
 
 // Replaces one of the same key. NOT_FOUND: the fleet has pooled nothing of the
@@ -190,12 +211,14 @@ absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& 
                                     const std::string& environment_text,
                                     const std::string& problem_text, const std::string& candidate,
                                     const std::string& author, const std::string& reason,
-                                    std::optional<absl::Duration> ttl);
+                                    std::optional<absl::Duration> ttl,
+                                    const bundle::BundleSigningKey* key = nullptr);
 // NOT_FOUND if there is none.
 absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& environment_text,
                          const std::string& problem_text, const std::string& author);
 // The active ones, by pin_id.
-absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres);
+absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres,
+                                                    const std::vector<std::string>& trusted = {});
 // The text of the environment that is called so, by name or text.
 // INVALID_ARGUMENT: several are; NOT_FOUND.
 absl::StatusOr<std::string> ResolveFleetEnvironment(postgres::Connection& postgres,

@@ -1,6 +1,7 @@
 """A decision that is not what somebody decided is refused by every node, and what the node served before stays."""
 
 import signal
+import subprocess
 
 from harness.daemon import wait_until
 from harness.problems import numbered
@@ -182,3 +183,48 @@ def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
     wait_until(lambda: refused() == 2, 20, "the release, too")
     fleet.cli.ok("ban", "delete", "1")
     wait_until(lambda: refused() == 1, 20, "the ban's end")
+
+
+def key_pair(folder, name):
+    """Files of a private and of a public key."""
+    private, public = folder / f"{name}.key", folder / f"{name}.pub"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
+    return str(private), str(public)
+
+
+def test_an_agent_that_requires_signatures_takes_what_its_operators_signed_alone(fleet, nodes, tmp_path):
+    ours, trusted = key_pair(tmp_path, "ours")
+    theirs, _ = key_pair(tmp_path, "theirs")
+    daemon, = nodes(1, agent_args=("--require-signed-decisions", trusted))
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    environment = environment_of(fleet)
+    candidates = [row[0] for row in fleet.sql("SELECT unnest(candidates) FROM pooled")]
+    fleet.promote("nobody signs")
+    fleet.cli.ok("pin", numbered(0), candidates[1], "--environment", environment, "--reason", "x", "--sign", theirs)
+    fleet.cli.ok("ban", "eng99", "--reason", "x")
+    unsigned = "signature: is not signed, and must be"
+    assert refusal(fleet, daemon.node, "release_error") == f"release 1: {unsigned}"
+    assert fleet.node(daemon.node)["ban_error"] == f"fleet ban 1: {unsigned}"
+    error = fleet.node(daemon.node)["pin_error"]
+    assert error.startswith("pin 1: signature: is signed by ") and error.endswith(", a key that is not trusted"), error
+    assert winners(daemon, [numbered(0)]) == candidates[:1]
+    # A signature of another content is none, though whoever moved it wrote the digest anew.
+    fleet.cli.ok("pin", numbered(0), candidates[1], "--environment", environment, "--reason", "x", "--sign", ours)
+    wait_until(lambda: fleet.node(daemon.node)["pin_error"] == "", 20, "the pin that is signed")
+    assert winners(daemon, [numbered(0)]) == [candidates[1]]
+    content = "".join(f"{len(t)}:{t}" for t in ("convtune fleet pin 1", environment, numbered(0), candidates[2]))
+    fleet.sql(f"UPDATE pins SET candidate = '{candidates[2]}', digest = sha256(convert_to('{content}' || octet_length(author) || ':' || "
+              "author || '1:x0:', 'UTF8')) WHERE end_time IS NULL")  # fmt: skip
+    error = refusal(fleet, daemon.node, "pin_error")
+    assert error.startswith("pin 2: signature: its signature is not one of the key that it names"), error
+    assert winners(daemon, [numbered(0)]) == [candidates[1]]
+    assert fleet.cli.ok("release", "sign", ours).out == "1 releases signed\n"
+    fleet.wait_release(1, [daemon.node])
+    tune(daemon, numbered(1))
+    fleet.wait_delivered(2)
+    fleet.promote("signed", "--sign", ours)
+    fleet.wait_release(2, [daemon.node])
+    wrong = fleet.cli("release", "sign", trusted)
+    assert wrong.code == 2 and f"{trusted}: must be a PEM file with an Ed25519 private key" in wrong.err, wrong

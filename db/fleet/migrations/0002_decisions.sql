@@ -96,10 +96,14 @@ INSERT INTO pool_queue (environment_id, problem_id)
 
 -- The SHA-256 of what was decided, by the program of whoever decided it. Nodes refuse a
 -- decision that has another content, or no digest. What is here is vouched for by whoever
--- migrates.
-ALTER TABLE releases ADD COLUMN digest bytea CHECK (length(digest) = 32);
-ALTER TABLE pins ADD COLUMN digest bytea CHECK (length(digest) = 32);
-ALTER TABLE bans ADD COLUMN digest bytea CHECK (length(digest) = 32);
+-- migrates. public_key, signature: as of a bundle with that digest; NULL or empty:
+-- not signed.
+ALTER TABLE releases ADD COLUMN digest bytea CHECK (length(digest) = 32),
+  ADD COLUMN public_key bytea, ADD COLUMN signature bytea;
+ALTER TABLE pins ADD COLUMN digest bytea CHECK (length(digest) = 32),
+  ADD COLUMN public_key bytea, ADD COLUMN signature bytea;
+ALTER TABLE bans ADD COLUMN digest bytea CHECK (length(digest) = 32),
+  ADD COLUMN public_key bytea, ADD COLUMN signature bytea;
 
 CREATE FUNCTION pg_temp.fields(VARIADIC texts text[]) RETURNS text LANGUAGE sql AS $$
   SELECT string_agg(octet_length(convert_to(t, 'UTF8')) || ':' || t, '' ORDER BY place)

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "db/sqlite/transaction.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
@@ -241,6 +240,32 @@ absl::Status Database::Error(int rc, std::string_view action) const {
   constexpr size_t kLongest = 200;
   return absl::Status(CodeOf(rc), Concat(path(), ": ", text, " (SQLite result ", rc, "; ",
                                          action.substr(0, kLongest), ")"));
+}
+
+absl::StatusOr<Transaction> Transaction::Begin(Database& database) {
+  RETURN_IF_ERROR(database.Run("BEGIN IMMEDIATE"));
+  return Transaction(&database);
+}
+
+absl::StatusOr<Transaction> Transaction::BeginRead(Database& database) {
+  RETURN_IF_ERROR(database.Run("BEGIN"));
+  return Transaction(&database);
+}
+
+Transaction::Transaction(Transaction&& other) noexcept
+    : database_(std::exchange(other.database_, nullptr)) {}
+
+Transaction::~Transaction() {
+  if (database_ != nullptr) {
+    database_->RollBack();
+  }
+}
+
+absl::Status Transaction::Commit() {
+  // A refused COMMIT leaves the transaction open; the destructor ends it.
+  RETURN_IF_ERROR(database_->Run("COMMIT"));
+  database_ = nullptr;
+  return absl::OkStatus();
 }
 
 }  // namespace convtune::db::sqlite

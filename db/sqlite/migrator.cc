@@ -1,6 +1,5 @@
 #include "db/sqlite/migrator.h"
 
-#include "db/sqlite/transaction.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 

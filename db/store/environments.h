@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
 #include "db/sqlite/row_table.h"
-#include "db/sqlite/transaction.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/environment.h"

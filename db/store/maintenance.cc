@@ -7,7 +7,6 @@
 
 #include "db/sqlite/database_file.h"
 #include "db/sqlite/file_util.h"
-#include "db/sqlite/transaction.h"
 #include "db/store/rows.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"

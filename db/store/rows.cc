@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 #include "proto/convert/record_arena.h"
 #include "proto/convert/record_codec.h"
 
@@ -60,6 +62,27 @@ absl::Status GetSamples(const SamplesRow& row, std::vector<Candidate>* candidate
     (*candidates)[static_cast<size_t>(i)].samples_ns.assign(samples.begin(), samples.end());
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> GetMeta(const sqlite::Database& database, std::string_view name) {
+  const absl::StatusOr<int64_t> value =
+      database.QueryInt("SELECT value FROM meta WHERE key = ?", name);
+  if (!absl::IsNotFound(value.status())) return value;
+  return absl::DataLossError(Concat(database.path(), ": meta has no ", name));
+}
+
+absl::Status SetMeta(const sqlite::Database& database, std::string_view name, int64_t value) {
+  return database.Run(
+      "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = "
+      "excluded.value",
+      name, value);
+}
+
+absl::StatusOr<int64_t> AddToMeta(const sqlite::Database& database, std::string_view name,
+                                  int64_t amount) {
+  ASSIGN_OR_RETURN(const int64_t value, GetMeta(database, name));
+  RETURN_IF_ERROR(SetMeta(database, name, value + amount));
+  return value + amount;
 }
 
 }  // namespace convtune::db::store

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "db/sqlite/database.h"
 #include "db/sqlite/row_table.h"
 #include "proto/base/strings.h"
 #include "proto/model/release/release.h"
@@ -240,5 +242,12 @@ absl::StatusOr<Tuning> ToTuning(const TuningRow& row);
 SamplesRow ToSamplesRow(int64_t tuning_id, const std::vector<Candidate>& candidates);
 // Into the candidates of their tuning. DATA_LOSS if there are fewer.
 absl::Status GetSamples(const SamplesRow& row, std::vector<Candidate>* candidates);
+
+// Of the meta table: numbers about the file, by name. DATA_LOSS without a row of that name.
+absl::StatusOr<int64_t> GetMeta(const sqlite::Database& database, std::string_view name);
+absl::Status SetMeta(const sqlite::Database& database, std::string_view name, int64_t value);
+// Returns the sum.
+absl::StatusOr<int64_t> AddToMeta(const sqlite::Database& database, std::string_view name,
+                                  int64_t amount);
 
 }  // namespace convtune::db::store

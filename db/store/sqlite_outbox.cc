@@ -1,7 +1,6 @@
 // The part of the store that keeps the outbox.
 #include <random>
 
-#include "db/store/meta.h"
 #include "db/store/rows.h"
 #include "db/store/sqlite_store.h"
 #include "proto/base/strings.h"
@@ -139,7 +138,7 @@ absl::StatusOr<OutboxStatus> SqliteStore::GetOutboxStatus() {
     ASSIGN_OR_RETURN(status.superseded, GetMeta(database, kSuperseded));
     ASSIGN_OR_RETURN(status.fleet_release, GetMeta(database, kFleetRelease));
     // Not there before the first acknowledgement.
-    ASSIGN_OR_RETURN(status.acknowledged_epoch,
+    ASSIGN_OR_RETURN(const int64_t acknowledged,
                      database.QueryInt("SELECT COALESCE(MAX(value), 0) FROM meta WHERE key = ?",
                                        kAcknowledgedEpoch));
     return status;

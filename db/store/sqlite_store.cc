@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "db/sqlite/file_util.h"
-#include "db/sqlite/transaction.h"
 #include "db/store/environments.h"
 #include "db/store/maintenance.h"
-#include "db/store/meta.h"
 #include "db/store/rows.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/strings.h"

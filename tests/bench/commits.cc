@@ -19,7 +19,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "db/sqlite/database.h"
-#include "db/sqlite/transaction.h"
 #include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"

@@ -5,7 +5,6 @@
 
 #include <limits>
 
-#include "db/sqlite/transaction.h"
 #include "tests/unit/db/test_folder.h"
 
 namespace convtune::db::sqlite {

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_environment.h"
 #include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"

@@ -1,15 +1,30 @@
-// Tunings to and from a bundle's rows, with every rule that a row has to keep.
+// Tunings and environments to and from a bundle's rows, with every rule that a row has to keep.
 #pragma once
+
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "convtune/v1/bundle.pb.h"
 #include "convtune/v1/bundle_service.pb.h"
-#include "db/bundle/bundle_environment.h"
+#include "proto/model/environment.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::bundle {
+
+// A bundle's environment, with the place of its measurements. Value type.
+struct BundleEnvironmentRow {
+  std::string text;         // of the key, as in the file
+  Environment environment;  // with the full GPU model; meaningful if `status` is OK
+  Provenance provenance;
+  absl::Status status;  // not OK: ViolationIn it is the first rule that is broken
+};
+
+v1::BundleEnvironment ToBundleEnvironment(int number, const Environment& environment,
+                                          const Provenance& provenance);
+// Judges every field.
+BundleEnvironmentRow FromBundleEnvironment(const v1::BundleEnvironment& proto);
 
 // `environment` is the number of its record.
 v1::Tuning ToBundleTuning(const Tuning& tuning, int environment, bool with_samples);

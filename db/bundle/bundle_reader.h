@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convtune/v1/bundle.pb.h"
-#include "db/bundle/bundle_environment.h"
+#include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_signature.h"
 #include "proto/base/unique_fd.h"

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_environment.h"
 #include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"

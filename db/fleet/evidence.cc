@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_environment.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::fleet {

@@ -20,7 +20,6 @@
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_environment.h"
 #include "tests/unit/db/valid_tunings.h"
 
 namespace convtune::bench {

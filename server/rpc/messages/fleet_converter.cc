@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_environment.h"
 #include "server/rpc/messages/field_checker.h"
 #include "server/rpc/messages/page.h"
 

@@ -2,15 +2,32 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <map>
 #include <set>
 #include <utility>
 
-#include "server/decision/contests.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/note_rules.h"
 #include "server/decision/intervals.h"
-#include "server/decision/race_look.h"
 
 namespace convtune::decision {
 namespace {
+
+// The chance on either side of an interval: 99% lie inside.
+constexpr double kTail = 0.005;
+
+TimeEstimate SummarizeAlone(const Series& series) {
+  Candidate candidate;
+  std::vector<double> clocks;
+  for (const RunSample& run : series) {
+    candidate.samples_ns.push_back(SampleNs(run.time_us));
+    if (run.valid() && run.sm_clock_mhz > 0) clocks.push_back(run.sm_clock_mhz);
+  }
+  SummarizeSamples(&candidate);
+  return {candidate.median_us, candidate.q1_us,        candidate.q3_us,          candidate.low_us,
+          candidate.high_us,   candidate.sample_count, Median(std::move(clocks))};
+}
 
 using Numbers = std::vector<size_t>;
 
@@ -53,7 +70,118 @@ Numbers Stay(const std::vector<Contender>& contenders, const Numbers& runners, s
   return stay;
 }
 
+// A RaceLook tells what is known of two candidates at one look at a race. What was found of a
+// pair is kept for the next question.
+class RaceLook {
+ public:
+  // `policy` and `series` outlive it; `rounds` is how many have been run.
+  RaceLook(const RacePolicy& policy, const std::vector<Series>& series, int rounds)
+      : policy_(policy), series_(series), rounds_(rounds) {}
+
+  // The factor, above 1, by which one is known to be slower than the leader at
+  // least; 0 if it is not known to be. In a screening: what its lowest ratio
+  // is, if that is beyond policy.screen_factor; later the lower end of the
+  // interval. As long as there are few rounds it must be so in clock cycles
+  // too: by chance, one candidate may have had all the low clocks.
+  double BehindBy(size_t number, size_t leader) {
+    if (number == leader) return 0;
+    if (rounds_ < policy_.first_look) return ScreenedBy(number, leader);
+    const RatioEstimate& ratio = Ratio(number, leader);
+    if (!ratio.sure || ratio.interval.low <= 1) return 0;
+    if (rounds_ >= policy_.noise_rounds) return ratio.interval.low;
+    const double in_cycles =
+        EstimateRatio(RoundRatiosInCycles(series_[number], series_[leader]), policy_.tail)
+            .interval.low;
+    return in_cycles > 1 ? std::min(in_cycles, ratio.interval.low) : 0;
+  }
+
+  // It is not slower than the leader by more than policy.equivalence.
+  bool KnownAsFast(size_t number, size_t leader) {
+    const RatioEstimate& ratio = Ratio(number, leader);
+    return ratio.sure && ratio.interval.high <= 1 + policy_.equivalence;
+  }
+
+  // True if even twice the most rounds would not settle the pair, and the
+  // noise that this follows from was much the same in the first half.
+  bool Hopeless(size_t number, size_t leader) {
+    const RatioEstimate& whole = Ratio(number, leader);
+    if (!whole.sure) return false;
+    const double half_width = (whole.interval.high - whole.interval.low) / 2;
+    const double wanted = std::max(policy_.equivalence / 2, 0.8 * (whole.median - 1));
+    const double needed = whole.rounds * std::pow(half_width / wanted, 2);
+    if (!(needed > 2.0 * policy_.max_rounds)) return false;
+    const auto first_half = [](const Series& runs) {
+      return Series(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2));
+    };
+    const RatioEstimate half =
+        EstimateRatio(first_half(series_[number]), first_half(series_[leader]), policy_.tail);
+    const auto noise = [](const RatioEstimate& estimate) {
+      return (estimate.interval.high - estimate.interval.low) *
+             std::sqrt(static_cast<double>(estimate.rounds));
+    };
+    return std::abs(noise(half) - noise(whole)) <= 0.25 * noise(whole);
+  }
+
+ private:
+  const RatioEstimate& Ratio(size_t number, size_t leader) {
+    const auto [found, made] = ratios_.try_emplace({number, leader});
+    if (made) found->second = EstimateRatio(series_[number], series_[leader], policy_.tail);
+    return found->second;
+  }
+
+  double ScreenedBy(size_t number, size_t leader) const {
+    double lowest = 0;
+    for (const auto ratios_in : {RoundRatios, RoundRatiosInCycles}) {
+      const std::vector<double> ratios = ratios_in(series_[number], series_[leader]);
+      if (static_cast<int>(ratios.size()) < policy_.screen_rounds) return 0;
+      const double least = *std::min_element(ratios.begin(), ratios.end());
+      if (least <= policy_.screen_factor) return 0;
+      lowest = lowest == 0 ? least : std::min(lowest, least);
+    }
+    return lowest;
+  }
+
+  const RacePolicy& policy_;
+  const std::vector<Series>& series_;
+  const int rounds_;
+  std::map<std::pair<size_t, size_t>, RatioEstimate> ratios_;
+};
+
 }  // namespace
+
+std::vector<TimeEstimate> Summarize(const std::vector<Series>& series) {
+  std::vector<TimeEstimate> estimates;
+  std::vector<size_t> numbers;
+  for (size_t number = 0; number < series.size(); ++number) {
+    estimates.push_back(SummarizeAlone(series[number]));
+    if (estimates.back().sample_count > 0) numbers.push_back(number);
+  }
+  if (numbers.empty()) return estimates;
+  const size_t leader = Leader(series, numbers);
+  const double unit = estimates[leader].median_us;
+  for (const size_t number : numbers) {
+    const RatioEstimate ratio = EstimateRatio(series[number], series[leader], kTail);
+    if (ratio.rounds == 0) continue;
+    TimeEstimate& estimate = estimates[number];
+    estimate.median_us = unit * std::max(ratio.median, 1.0);
+    estimate.low_us = unit * ratio.interval.low;
+    estimate.high_us = std::max(unit * ratio.interval.high, estimate.median_us);
+  }
+  return estimates;
+}
+
+uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock) {
+  uint32_t contests = ContestBit(Contest::kAny);
+  if (candidate.workspace_bytes == 0) contests |= ContestBit(Contest::kNoWorkspace);
+  if (candidate.deterministic()) contests |= ContestBit(Contest::kDeterministic);
+  if (stock != nullptr && KeepsNumerics(candidate.numerical_notes, stock->numerical_notes)) {
+    contests |= ContestBit(Contest::kStockNumerics);
+  }
+  if (candidate.capturable()) contests |= ContestBit(Contest::kCapturable);
+  contests |=
+      ContestBit(ApiOf(candidate.id) == Api::kGraph ? Contest::kGraphApi : Contest::kLegacyApi);
+  return contests;
+}
 
 size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& numbers) {
   // Whoever ran most, and of these the fastest, is who the others are compared

@@ -15,10 +15,50 @@
 #include <vector>
 
 #include "proto/model/enums.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/decision/samples.h"
-#include "server/decision/summary.h"
 
 namespace convtune::decision {
+
+// The times of one candidate. median_us is m * r: m is the median of the fastest one (which
+// Leader() finds), r the median, over the rounds that both ran in, of the candidate's time over the
+// fastest's in that round. low_us and high_us are m times the ends of the 99% interval of r
+// (MedianInterval). For the fastest itself all three are m. Why by ratios: what slows all
+// candidates of a round cancels out, and candidates that ran in different rounds can be compared.
+// No median is below m: what left a race early has too few rounds to be known to be faster.
+// Quartiles are of the samples as they are. All are 0 for a candidate without a valid sample. The
+// times are in microseconds, the clock is in MHz.
+struct TimeEstimate {
+  double median_us = 0;
+  double q1_us = 0;
+  double q3_us = 0;
+  double low_us = 0;
+  double high_us = 0;
+  int sample_count = 0;
+  double sm_clock_mhz = 0;  // median
+};
+
+// One for each series. Pure.
+std::vector<TimeEstimate> Summarize(const std::vector<Series>& series);
+
+// A Contest is a kind of caller, such as one that has no workspace to give. Each kind has a
+// winner of its own: callers differ in what they can use, so that not every candidate takes part
+// in every contest. A contest is named for what its candidates have, and has a bit in a mask.
+enum class Contest {
+  kAny = 0,
+  kNoWorkspace = 1,
+  kDeterministic = 2,
+  kStockNumerics = 3,  // see KeepsNumerics
+  kCapturable = 4,
+  kGraphApi = 5,
+  kLegacyApi = 6
+};
+inline constexpr int kContests = 7;
+
+constexpr uint32_t ContestBit(Contest contest) { return 1U << static_cast<int>(contest); }
+
+// The contests that the candidate takes part in; `stock` may be nullptr.
+uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock);
 
 struct RacePolicy {
   int screen_rounds = 3;
@@ -41,7 +81,7 @@ struct RacePolicy {
 };
 
 struct Contender {
-  uint32_t contests = 0;  // mask; see contests.h
+  uint32_t contests = 0;  // mask of ContestBit
   bool stock = false;     // does not leave before the end
 };
 

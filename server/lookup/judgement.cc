@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/model/tuning/warm_summary.h"
-#include "server/decision/library_versions.h"
+#include "server/decision/evidence.h"
 
 namespace convtune::lookup {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "server/decision/library_versions.h"
+#include "server/decision/evidence.h"
 
 namespace convtune::lookup {
 

@@ -22,7 +22,7 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/decision/library_versions.h"
+#include "server/decision/evidence.h"
 #include "server/lookup/indexed_tuning.h"
 #include "server/lookup/lookup_request.h"
 

@@ -6,8 +6,8 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/decision/contests.h"
 #include "server/decision/intervals.h"
+#include "server/decision/race.h"
 #include "server/tuning/worker_requests.h"
 
 namespace convtune::tuning {

@@ -6,8 +6,8 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "server/decision/race.h"
 #include "server/decision/samples.h"
-#include "server/decision/summary.h"
 #include "server/tuning/worker_requests.h"
 
 namespace convtune::tuning {

@@ -1,4 +1,4 @@
-#include "server/decision/library_versions.h"
+#include "server/decision/evidence.h"
 
 #include <gtest/gtest.h>
 

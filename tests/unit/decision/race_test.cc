@@ -6,8 +6,6 @@
 #include <cmath>
 #include <random>
 
-#include "server/decision/contests.h"
-
 namespace convtune::decision {
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "proto/model/tuning/ranking.h"
-#include "server/decision/contests.h"
+#include "server/decision/race.h"
 
 namespace convtune::decision {
 

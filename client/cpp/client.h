@@ -15,6 +15,7 @@
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/violation.h"
 
 namespace grpc {
 class ClientContext;

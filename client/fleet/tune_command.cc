@@ -14,7 +14,7 @@
 #include "db/fleet/releases.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 
 namespace convtune::fleet {
 namespace {

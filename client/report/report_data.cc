@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "proto/base/strings.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::report {

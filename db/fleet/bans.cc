@@ -9,8 +9,8 @@
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
-#include "proto/model/missing.h"
 #include "proto/model/tuning/errata.h"
+#include "proto/model/violation.h"
 
 namespace convtune::db::fleet {
 namespace {

@@ -12,7 +12,6 @@
 #include "db/store/rows.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/strings.h"
-#include "proto/model/missing.h"
 #include "proto/model/violation.h"
 
 namespace convtune::db::store {

@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,7 +20,7 @@
 #include "proto/base/strings.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/sizes.h"
-#include "proto/model/problem/problem_text.h"
+#include "proto/model/problem/conv_problem.h"
 #include "proto/model/text.h"
 
 namespace convtune {
@@ -351,6 +354,30 @@ std::optional<TensorLayout> ParseLooseLayout(std::string_view text) {
   if (lower == "nchw" || lower == "ncdhw") return TensorLayout::kNchw;
   if (lower == "nhwc" || lower == "ndhwc") return TensorLayout::kNhwc;
   return std::nullopt;
+}
+
+double EstimatedFlops(const ConvProblem& problem) { return 2 * MultiplyAdds(problem); }
+
+std::vector<ProblemRow> MostWorkFirst(const std::vector<ProblemRow>& rows) {
+  std::vector<ProblemRow> ordered;
+  std::unordered_map<std::string, size_t> place;
+  for (const ProblemRow& row : rows) {
+    const auto [it, is_new] = place.emplace(row.problem.ToText(), ordered.size());
+    if (is_new) {
+      ordered.push_back(row);
+      continue;
+    }
+    int64_t& count = ordered[it->second].count;
+    count = row.count > std::numeric_limits<int64_t>::max() - count
+                ? std::numeric_limits<int64_t>::max()
+                : count + row.count;
+  }
+  const auto work = [](const ProblemRow& row) {
+    return static_cast<double>(row.count) * EstimatedFlops(row.problem);
+  };
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [&work](const ProblemRow& a, const ProblemRow& b) { return work(a) > work(b); });
+  return ordered;
 }
 
 }  // namespace convtune

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 #include "proto/model/tuning/warm_summary.h"
 #include "proto/monitoring/log.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "convtune/worker/worker.pb.h"
-#include "proto/model/problem/reduction_length.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::decision {
 namespace {

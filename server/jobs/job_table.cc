@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/missing.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/violation.h"
 
 namespace convtune::jobs {

@@ -9,7 +9,7 @@
 #include "db/snapshot/datagram.h"
 #include "db/snapshot/key_convert.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/tuning/legacy_notes.h"
+#include "proto/model/tuning/note_rules.h"
 #include "proto/model/tuning/ranking.h"
 
 namespace convtune::release {
@@ -95,8 +95,9 @@ absl::StatusOr<Report> ReadLegacy(const snapshot::ObservedLegacyDatagram& datagr
         std::any_of(candidates.begin(), candidates.end(),
                     [&candidate](const Candidate& c) { return c.id == candidate.id; });
     if (known) continue;
-    candidate.numerical_notes = LegacyNumericalNotes(
-        keys.problem, {result.algorithm, result.math_type}, result.deterministic != 0);
+    candidate.numerical_notes = LegacyNotes(keys.problem.operation(), keys.problem.data_type(),
+                                            keys.problem.filter_extent(), result.algorithm,
+                                            result.math_type, result.deterministic != 0);
     candidate.workspace_bytes = result.workspace_bytes;
     candidate.find_us = result.time_us;
     candidate.status = CandidateStatus::kTimed;

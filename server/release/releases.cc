@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/missing.h"
+#include "proto/model/violation.h"
 #include "proto/monitoring/log.h"
 #include "server/release/portfolio.h"
 

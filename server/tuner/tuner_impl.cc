@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/missing.h"
 #include "proto/model/violation.h"
 
 namespace convtune::tuner {

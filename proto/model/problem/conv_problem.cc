@@ -1,11 +1,13 @@
 #include "proto/model/problem/conv_problem.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/base/strings.h"
 #include "proto/model/problem/problem_rules.h"
-#include "proto/model/problem/problem_text.h"
 
 namespace convtune {
 namespace {
@@ -46,6 +48,12 @@ void CheckScalars(const ConvProblemSpec& spec, std::vector<Violation>* violation
 
 absl::Status InvalidProblem(const std::vector<Violation>& violations) {
   return absl::InvalidArgumentError(ToString(violations));
+}
+
+int64_t Product(const std::vector<int64_t>& values, size_t first) {
+  int64_t product = 1;
+  for (size_t i = first; i < values.size(); ++i) product *= values[i];
+  return product;
 }
 
 }  // namespace
@@ -152,6 +160,10 @@ ConvProblem ConvProblem::WithAlignment(int bytes) const {
   return copy;
 }
 
+int64_t ConvProblem::filter_extent() const {
+  return *std::max_element(w_dims_.begin() + 2, w_dims_.end());
+}
+
 int64_t ConvProblem::TensorBytes() const {
   const int64_t x = rules::Extent(x_dims_, x_strides_);
   const int64_t w = rules::Extent(w_dims_, w_strides_);
@@ -166,6 +178,25 @@ int64_t ConvProblem::TensorBytes() const {
     if (op == EpilogueOp::kBias) bytes += y_dims_[1] * SizeOf(output_type_);
   }
   return bytes;
+}
+
+int64_t ProductsPerElement(const ConvProblem& problem) {
+  switch (problem.operation()) {
+    case Operation::kBwdData:
+      return problem.w_dims()[0] / problem.groups() * Product(problem.w_dims(), 2);
+    case Operation::kBwdFilter:
+      return problem.y_dims()[0] * Product(problem.y_dims(), 2);
+    case Operation::kFwd:
+      break;
+  }
+  return Product(problem.w_dims(), 1);
+}
+
+double MultiplyAdds(const ConvProblem& problem) {
+  // The same for each operation.
+  double count = 1;
+  for (const int64_t dim : problem.y_dims()) count *= static_cast<double>(dim);
+  return count * static_cast<double>(Product(problem.w_dims(), 1));
 }
 
 }  // namespace convtune

@@ -55,7 +55,7 @@ class ConvProblem {
                                            std::vector<Violation>* violations);
   // Same; INVALID_ARGUMENT with ToString(violations).
   static absl::StatusOr<ConvProblem> Create(const ConvProblemSpec& spec);
-  // Reads the text form (see problem_text.h). While tokens cannot be read, the
+  // Reads the text form (proto/model/README.md). While tokens cannot be read, the
   // problem that the others make is not judged.
   static std::optional<ConvProblem> Parse(std::string_view text,
                                           std::vector<Violation>* violations);
@@ -78,6 +78,8 @@ class ConvProblem {
   const std::vector<int64_t>& strides() const { return strides_; }
   const std::vector<int64_t>& dilations() const { return dilations_; }
   int64_t groups() const { return groups_; }
+  // The longest side of the filter.
+  int64_t filter_extent() const;
   DataType data_type() const { return data_type_; }
   DataType output_type() const { return output_type_; }
   DataType compute_type() const { return compute_type_; }
@@ -121,5 +123,20 @@ class ConvProblem {
   int alignment_bytes_ = kDefaultAlignmentBytes;
   int sm_count_target_ = 0;
 };
+
+// Products of the element of the output that has most of them, those with
+// padding included: C/groups times the filter's size for fwd, K/groups times it
+// for bwd_data, all places of all images for bwd_filter.
+int64_t ProductsPerElement(const ConvProblem& problem);
+
+// Multiply-adds of the direct method, those with padding included.
+double MultiplyAdds(const ConvProblem& problem);
+
+// Reads the tokens of a text form, for example
+//   fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32
+// into a spec without judging the problem itself. Adds a
+// violation for each unknown, doubled or unreadable token; the field is the
+// token's name as typed. Returns what could be read.
+ConvProblemSpec ParseProblemTokens(std::string_view text, std::vector<Violation>* violations);
 
 }  // namespace convtune

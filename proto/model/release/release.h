@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/base/strings.h"
 #include "proto/model/enums.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/digest.h"
@@ -49,7 +50,14 @@ struct Portfolio {
 
   // Over what is served alone: two portfolios that run the same have the same
   // one.
-  uint64_t Fingerprint() const;
+  uint64_t Fingerprint() const {
+    std::string text;
+    for (const Choice& choice : choices) {
+      const uint32_t roles = choice.roles & kServedRoles;
+      if (roles != 0) AppendTo(&text, ToText(choice.candidate.id), " ", roles, "\n");
+    }
+    return Checksum64(text);
+  }
   friend bool operator==(const Portfolio&, const Portfolio&) = default;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "proto/model/missing.h"
+#include "proto/model/violation.h"
 
 namespace convtune {
 namespace {

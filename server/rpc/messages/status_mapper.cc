@@ -9,8 +9,8 @@
 #include "google/protobuf/message.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "proto/model/missing.h"
 #include "proto/model/text.h"
+#include "proto/model/violation.h"
 
 namespace convtune::rpc::messages {
 namespace {

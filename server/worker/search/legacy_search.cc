@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "proto/base/status_macros.h"
-#include "proto/model/problem/reduction_length.h"
-#include "proto/model/tuning/legacy_notes.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/note_rules.h"
 #include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/device/device_memory.h"
 
@@ -59,7 +59,9 @@ Candidate ToCandidate(const ConvProblem& problem, const Algorithms& expected,
   const auto rank = FindIn(expected, found.id);
   candidate.heuristic_rank =
       rank == expected.end() ? -1 : static_cast<int>(rank - expected.begin());
-  candidate.numerical_notes = LegacyNumericalNotes(problem, found.id, found.deterministic);
+  candidate.numerical_notes =
+      LegacyNotes(problem.operation(), problem.data_type(), problem.filter_extent(),
+                  found.id.algorithm, found.id.math_type, found.deterministic);
   candidate.workspace_bytes = found.workspace_bytes;
   candidate.find_us = found.time_us;
   // What failed otherwise is tried as any candidate is, which says why it fails.

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <random>
 
-#include "proto/model/problem/reduction_length.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/problem/problem_rules.h"
 
 namespace convtune::worker::verify {
 namespace {
@@ -178,12 +179,6 @@ const std::vector<int64_t>& OutputStrides(const ConvProblem& problem) {
   return problem.y_strides();
 }
 
-int64_t Product(const std::vector<int64_t>& values, size_t first) {
-  int64_t product = 1;
-  for (size_t i = first; i < values.size(); ++i) product *= values[i];
-  return product;
-}
-
 double At(const TensorValues& values, int64_t offset) {
   return values[static_cast<size_t>(offset) % values.size()];
 }
@@ -206,7 +201,7 @@ std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int
                                                  uint64_t seed) {
   const std::vector<int64_t>& dims = OutputDims(problem);
   const int64_t products = std::max<int64_t>(1, ProductsPerElement(problem));
-  const int64_t total = Product(dims, 0);
+  const int64_t total = rules::ElementCount(dims);
   // A few are worth some more time, but not any.
   const int64_t few =
       std::min(kFewLargeElements, max_products / products * kFewLargeElements +

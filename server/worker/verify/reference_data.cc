@@ -6,7 +6,7 @@
 #include <system_error>
 #include <thread>
 
-#include "proto/model/problem/reduction_length.h"
+#include "proto/model/problem/conv_problem.h"
 #include "server/worker/verify/tensor_data.h"
 
 namespace convtune::worker::verify {

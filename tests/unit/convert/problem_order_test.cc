@@ -1,4 +1,4 @@
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "convtune/worker/worker.pb.h"
-#include "proto/model/tuning/legacy_notes.h"
+#include "proto/model/tuning/note_rules.h"
 
 namespace convtune::decision {
 namespace {
@@ -182,7 +182,9 @@ Candidate Legacy(const ConvProblem& problem, int algorithm, bool deterministic) 
   Candidate candidate;
   const LegacyAlgorithm id{algorithm, /*math_type=*/1};
   candidate.id = id;
-  candidate.numerical_notes = LegacyNumericalNotes(problem, id, deterministic);
+  candidate.numerical_notes =
+      LegacyNotes(problem.operation(), problem.data_type(), problem.filter_extent(), id.algorithm,
+                  id.math_type, deterministic);
   return candidate;
 }
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 
 namespace convtune::report {
 namespace {

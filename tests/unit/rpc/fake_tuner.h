@@ -13,7 +13,7 @@
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
-#include "proto/model/missing.h"
+#include "proto/model/violation.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc {

@@ -9,7 +9,7 @@
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/calls/variants.h"
 #include "client/cli/output/units.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 
 namespace convtune::cli::commands::advise {
 namespace {

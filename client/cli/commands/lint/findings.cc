@@ -9,7 +9,7 @@
 #include "client/cli/calls/candidate_list.h"
 #include "client/cli/commands/lint/forms.h"
 #include "client/cli/output/units.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 
 namespace convtune::cli::commands::lint {
 namespace {

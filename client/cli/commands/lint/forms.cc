@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/calls/variants.h"
-#include "proto/convert/problem_order.h"
-#include "proto/model/problem/problem_text.h"
+#include "proto/convert/problem_list.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::cli::commands::lint {
 namespace {

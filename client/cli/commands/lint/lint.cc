@@ -12,7 +12,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 
 namespace convtune::cli::commands::lint {
 namespace {

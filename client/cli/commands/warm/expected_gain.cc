@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "client/cli/calls/candidate_list.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 
 namespace convtune::cli::commands::warm {
 namespace {

@@ -16,7 +16,7 @@
 #include "convtune/v1/release_service.pb.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 #include "proto/model/tuning/warm_summary.h"
 
 namespace convtune::cli::commands::warm {

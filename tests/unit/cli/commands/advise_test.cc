@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "client/cli/commands/advise/advice.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {

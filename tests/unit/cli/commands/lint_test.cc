@@ -7,7 +7,7 @@
 #include "client/cli/commands/lint/findings.h"
 #include "client/cli/commands/lint/forms.h"
 #include "client/cli/commands/lint/lint_output.h"
-#include "proto/convert/problem_order.h"
+#include "proto/convert/problem_list.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {

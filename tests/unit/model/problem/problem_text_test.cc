@@ -1,4 +1,4 @@
-#include "proto/model/problem/problem_text.h"
+#include "proto/model/problem/conv_problem.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

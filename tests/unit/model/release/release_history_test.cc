@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/model/missing.h"
+#include "proto/model/violation.h"
 
 namespace convtune {
 namespace {

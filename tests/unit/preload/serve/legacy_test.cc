@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/model/tuning/legacy_notes.h"
+#include "proto/model/tuning/note_rules.h"
 
 namespace convtune::preload::serve {
 namespace {
@@ -20,8 +20,8 @@ TEST(LegacyNotes, AreTheDaemons) {
             result.determinism = deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
             for (const int64_t extent : {1, 3, 5}) {
               EXPECT_EQ(LegacyNotes(operation, static_cast<uint8_t>(type), extent, result),
-                        LegacyNumericalNotes(static_cast<Operation>(operation), type, extent,
-                                             {algorithm, math}, deterministic))
+                        convtune::LegacyNotes(static_cast<Operation>(operation), type, extent,
+                                              algorithm, math, deterministic))
                   << operation << " " << algorithm << " " << math << " " << extent;
             }
           }

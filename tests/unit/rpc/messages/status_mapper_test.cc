@@ -6,7 +6,6 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "proto/model/missing.h"
 #include "proto/model/violation.h"
 
 namespace convtune::rpc::messages {

@@ -1,4 +1,4 @@
-#include "proto/model/tuning/legacy_notes.h"
+#include "proto/model/tuning/note_rules.h"
 
 #include <cudnn.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ constexpr uint32_t kTensorCore = NoteBit(NumericalNote::kTensorCore);
 constexpr uint32_t kDownConvert = NoteBit(NumericalNote::kDownConvertInputs);
 
 uint32_t Notes(DataType type, int algorithm, int math, bool deterministic = true) {
-  return LegacyNumericalNotes(Operation::kFwd, type, 3, {algorithm, math}, deterministic);
+  return LegacyNotes(Operation::kFwd, type, 3, algorithm, math, deterministic);
 }
 
 TEST(LegacyNotesTest, TensorOpOnHalfUsesTensorCores) {
@@ -46,8 +46,7 @@ TEST(LegacyNotesTest, TransformsFollowFromTheAlgorithmOfTheOperation) {
   const uint32_t fused = winograd | NoteBit(NumericalNote::kWinogradTile4x4);
   const uint32_t nonfused = winograd | NoteBit(NumericalNote::kWinogradTile6x6);
   const auto notes = [](Operation operation, int algorithm, int64_t filter_extent = 3) {
-    return LegacyNumericalNotes(operation, DataType::kF32, filter_extent,
-                                {algorithm, CUDNN_FMA_MATH}, true);
+    return LegacyNotes(operation, DataType::kF32, filter_extent, algorithm, CUDNN_FMA_MATH, true);
   };
   EXPECT_EQ(notes(Operation::kFwd, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING), fft);
   EXPECT_EQ(notes(Operation::kFwd, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD), fused);
@@ -67,7 +66,7 @@ TEST(LegacyNotesTest, TransformsFollowFromTheAlgorithmOfTheOperation) {
 
 bool Reduces(Operation operation, DataType type, int algorithm, bool deterministic) {
   const uint32_t notes =
-      LegacyNumericalNotes(operation, type, 3, {algorithm, CUDNN_TENSOR_OP_MATH}, deterministic);
+      LegacyNotes(operation, type, 3, algorithm, CUDNN_TENSOR_OP_MATH, deterministic);
   return (notes & NoteBit(NumericalNote::kReducedPrecisionReduction)) != 0;
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/model/tuning/legacy_notes.h"
+#include "proto/model/tuning/note_rules.h"
 
 namespace convtune::worker::search {
 namespace {
@@ -91,7 +91,8 @@ TEST(AddExpectedTest, WithoutTf32ItIsWhatFmaMathListsFirst) {
   }
   const std::vector<LegacyAlgorithm> ranked = Ranked(lists);
   const auto first = std::find_if(ranked.begin(), ranked.end(), [](const LegacyAlgorithm& id) {
-    const uint32_t notes = LegacyNumericalNotes(Operation::kFwd, DataType::kF32, 3, id, true);
+    const uint32_t notes =
+        LegacyNotes(Operation::kFwd, DataType::kF32, 3, id.algorithm, id.math_type, true);
     return (notes & NoteBit(NumericalNote::kTensorCore)) == 0;
   });
   ASSERT_NE(first, ranked.end());

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "proto/model/problem/reduction_length.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::worker::verify {
 namespace {

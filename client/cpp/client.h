@@ -1,16 +1,19 @@
-// A Client calls the methods of a daemon.
+// A Client calls the methods of the daemon at an Address. gRPC stays inside client/cpp: its
+// headers are included by client.cc only.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cpp/channel.h"
 #include "convtune/v1/bundle_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
@@ -18,19 +21,55 @@
 #include "proto/model/violation.h"
 
 namespace grpc {
+class Channel;
 class ClientContext;
 class Status;
 }  // namespace grpc
 
 namespace convtune::client {
 
+// PEM files of a mutual TLS connection. Value type.
+struct TlsFiles {
+  std::string ca;    // certificates that the daemon's is checked against
+  std::string cert;  // the client's certificate chain
+  std::string key;   // its private key
+};
+
+// An Address is the place where a daemon listens. Value type.
+struct Address {
+  bool unix_socket = false;
+  std::string target;  // the socket's path, or HOST:PORT
+
+  // Reads "unix:PATH" (a path of 1 to 107 bytes) or "HOST:PORT" (port 1 to
+  // 65535; an IPv6 host in brackets). INVALID_ARGUMENT names `field` and rule.
+  static absl::StatusOr<Address> Parse(const std::string& text,
+                                       const std::string& field = "address");
+  // The form that Parse reads.
+  std::string ToText() const;
+
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+// Payload under which Client keeps the error's google.rpc.Status.
+inline constexpr char kRpcDetailsUrl[] = "type.googleapis.com/google.rpc.Status";
+
+// The field violations of google.rpc.BadRequest; empty if there are none.
+std::vector<Violation> ViolationsOf(const absl::Status& status);
+
+// Of an error that refuses single problems of a request of `count` and nothing else: their places,
+// and what is wrong, "problems[3].text: must be given"; empty for any other.
+std::vector<std::pair<size_t, std::string>> RefusedProblems(const absl::Status& status,
+                                                            size_t count);
+// True for an error that a daemon answered with, of those that it explains:
+// all UNAVAILABLE that are not the connection's.
+bool IsFromDaemon(const absl::Status& status);
+
 // Blocking calls. Thread-safe: calls may run side by side. Does not connect
 // before the first.
 //
 // Every call returns the daemon's error with its code, and with its details
-// under kRpcDetailsUrl (see rpc_error.h). UNAVAILABLE: no daemon could be
-// reached, or it is stopping; DEADLINE_EXCEEDED: it was reached and needed
-// longer than the timeout.
+// under kRpcDetailsUrl. UNAVAILABLE: no daemon could be reached, or it is
+// stopping; DEADLINE_EXCEEDED: it was reached and needed longer than the timeout.
 class Client {
  public:
   struct Options {
@@ -40,7 +79,8 @@ class Client {
     absl::Duration timeout = absl::Seconds(30);
   };
 
-  // INVALID_ARGUMENT as OpenChannel.
+  // TCP needs all three files of `tls`; a unix socket needs none and ignores them. INVALID_ARGUMENT
+  // names the file that is missing or unreadable. Received messages may have up to 256 MiB.
   static absl::StatusOr<std::unique_ptr<Client>> Create(const Options& options);
 
   const Address& address() const { return options_.address; }

@@ -12,7 +12,6 @@
 #include "client/cpp/client.h"
 #include "client/cpp/program.h"
 #include "client/cpp/resolver_convert.h"
-#include "client/cpp/rpc_error.h"
 #include "client/cpp/snapshot_loader.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/mutex.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/app/address_check.h"
 #include "client/cli/output/table.h"
-#include "client/cpp/rpc_error.h"
+#include "client/cpp/client.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/rpc_error.h"
+#include "client/cpp/client.h"
 
 namespace convtune::cli::calls {
 namespace {

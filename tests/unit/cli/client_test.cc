@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "client/cpp/rpc_error.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli {

@@ -5,7 +5,6 @@
 
 #include <atomic>
 
-#include "client/preload/process/library_name.h"
 #include "client/preload/process/mutex.h"
 #include "client/preload/process/once.h"
 

@@ -6,7 +6,6 @@
 #include "client/preload/process/descriptor.h"
 #include "client/preload/process/device.h"
 #include "client/preload/report/problems.h"
-#include "client/preload/report/report.h"
 #include "client/preload/shadow/engine_config.h"
 
 namespace convtune::preload::report {

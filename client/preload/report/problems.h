@@ -1,4 +1,5 @@
-// Keeps the distinct problems that this process asked about.
+// Keeps the distinct problems that this process asked about, and tells the daemon of them in
+// datagrams, which never block and are dropped when nobody listens.
 #pragma once
 
 #include <stdint.h>
@@ -54,5 +55,9 @@ Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot
 
 // Counts a miss and tells the daemon of the first, second, fourth ... one.
 void NoteMiss(Problem* problem, snapshot::UnservedReason reason);
+
+// The datagram's header is filled in here. True if it was sent.
+bool TellPlan(const Problem& problem, snapshot::ObservedPlanDatagram* datagram);
+bool TellLegacy(const Problem& problem, snapshot::ObservedLegacyDatagram* datagram);
 
 }  // namespace convtune::preload::report

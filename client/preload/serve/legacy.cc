@@ -7,7 +7,6 @@
 #include "client/preload/process/counters.h"
 #include "client/preload/process/device.h"
 #include "client/preload/report/problems.h"
-#include "client/preload/report/report.h"
 #include "client/preload/state/state.h"
 #include "proto/model/tuning/note_rules.h"
 

@@ -10,7 +10,6 @@
 #include <new>
 
 #include "client/preload/process/counters.h"
-#include "client/preload/process/library_name.h"
 #include "client/preload/process/mutex.h"
 #include "client/preload/process/real_cudnn.h"
 #include "client/preload/shadow/shadow.h"

@@ -12,7 +12,6 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "server/worker/cudnn/cudnn_status.h"
-#include "server/worker/cudnn/stale_errors.h"
 #include "server/worker/search/graph_listing.h"
 #include "server/worker/search/legacy_search.h"
 

@@ -17,7 +17,7 @@
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/cudnn/plan.h"
-#include "server/worker/device/captured_graph.h"
+#include "server/worker/device/cuda_stream.h"
 #include "server/worker/device/device_memory.h"
 #include "server/worker/device/kernels.h"
 #include "server/worker/search/listing_sink.h"

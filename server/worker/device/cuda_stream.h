@@ -4,8 +4,11 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/worker/cudnn/owned.h"
 #include "server/worker/device/device_memory.h"
 #include "server/worker/device/kernels.h"
@@ -52,6 +55,26 @@ class CudaStream : public timing::TimedStream {
   volatile Shared* shared_ = nullptr;  // in it
   void* shared_on_device_ = nullptr;
   std::array<cudnn::Owned<cudaEvent_t, cudaEventDestroy>, kEvents> events_;
+};
+
+// A CapturedGraph is a launch captured into a CUDA graph.
+//
+// Move-only; not thread-safe.
+class CapturedGraph {
+ public:
+  // Captures what `launch` puts on `stream`, which is put there by this thread
+  // alone, and makes it ready to be replayed. Errors are those of the launch
+  // while it is captured, and CUDA's; the stream can be used after them.
+  static absl::StatusOr<CapturedGraph> Capture(cudaStream_t stream,
+                                               const std::function<absl::Status()>& launch);
+
+  // Puts one replay on the stream.
+  absl::Status Launch(cudaStream_t stream) const;
+
+ private:
+  CapturedGraph() = default;
+
+  cudnn::Owned<cudaGraphExec_t, cudaGraphExecDestroy> exec_;
 };
 
 }  // namespace convtune::worker::device

@@ -1,4 +1,4 @@
-#include "server/worker/cudnn/stale_errors.h"
+#include "server/worker/cudnn/cudnn_status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 #include "server/lookup/tuning_index.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 #include "absl/hash/hash.h"
@@ -11,8 +10,6 @@
 
 namespace convtune::lookup {
 namespace {
-
-constexpr int kNoAlignment = std::numeric_limits<int>::max();
 
 // Read from the text, which every tuning has, without validating it anew.
 int AlignmentOf(absl::string_view problem_text) {
@@ -39,49 +36,28 @@ bool IsSettled(const IndexHit& hit) {
 
 }  // namespace
 
-TuningIndex::TuningIndex(decision::LibrariesByEnvironment libraries, DigestFunction digest)
-    : libraries_(std::move(libraries)),
-      digest_(std::move(digest)),
-      least_alignment_(kNoAlignment) {}
-
-const TuningIndex::Shard& TuningIndex::ShardOf(const TuningDigest& digest) const {
-  return shards_[digest.low % shards_.size()];
+const TuningIndex::Shard& TuningIndex::ShardOf(const TuningKey& key) const {
+  // Not by the bits by which a shard's set finds its place for the key.
+  return shards_[(KeyHash()(key) >> 32) % shards_.size()];
 }
 
 ChangeStamp TuningIndex::StampOf(std::string_view problem_text) const {
   return ChangeStamp(changes_[HashOfAllAlignments(problem_text) % changes_.size()]);
 }
 
-void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>& change) {
-  const TuningDigest digest = digest_(key);
-  Shard& shard = const_cast<Shard&>(ShardOf(digest));
+void TuningIndex::Change(const TuningKey& key, const std::function<void(IndexHit*)>& change) {
+  Shard& shard = const_cast<Shard&>(ShardOf(key));
   // Ended after the lock: freeing a tuning takes a while.
-  Entry before;
+  IndexHit before;
   MutexLock lock(shard.mutex);
-  const auto [first, is_new] = shard.entries.try_emplace(digest);
-  Entry* entry = &first->second;
-  if (!is_new) {
-    while (!entry->IsOf(key) && entry->next != nullptr) entry = entry->next.get();
-    if (!entry->IsOf(key)) {
-      entry->next = std::make_unique<Entry>();
-      entry = entry->next.get();
-    }
+  if (const auto found = shard.entries.find(key); found != shard.entries.end()) {
+    before = *found;
+    shard.entries.erase(found);
   }
-  before.tuning = entry->tuning;
-  before.pin = entry->pin;
-  change(entry);
+  IndexHit entry = before;
+  change(&entry);
+  if (entry.tuning != nullptr || entry.pin != nullptr) shard.entries.insert(std::move(entry));
   ++changes_[HashOfAllAlignments(key.problem_text) % changes_.size()];
-  if (entry->tuning != nullptr || entry->pin != nullptr) return;
-  if (entry->next != nullptr) {
-    Entry rest = std::move(*entry->next);
-    *entry = std::move(rest);
-  } else if (entry == &first->second) {
-    shard.entries.erase(first);
-  } else {
-    Entry* previous = &first->second;
-    while (previous->next.get() != entry) previous = previous->next.get();
-    previous->next = nullptr;
-  }
 }
 
 std::shared_ptr<const IndexedTuning> TuningIndex::MakeEntry(const Tuning& tuning,
@@ -113,7 +89,7 @@ void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
 void TuningIndex::Insert(std::shared_ptr<const IndexedTuning> prepared, bool replace) {
   const TuningKey key = prepared->tuning.key.Whole();
   bool is_put = false;
-  Change(key, [&](Entry* entry) {
+  Change(key, [&](IndexHit* entry) {
     is_put = replace || entry->tuning == nullptr;
     if (is_put) entry->tuning = prepared;
   });
@@ -165,9 +141,9 @@ bool TuningIndex::Erase(const TuningKey& key) {
     MutexLock lock(loading_mutex_);
     if (loading_) erased_.insert(key);
   }
-  Change(key, [](Entry* entry) { entry->tuning = nullptr; });
+  Change(key, [](IndexHit* entry) { entry->tuning = nullptr; });
   MutexLock lock(order_mutex_);
-  const auto found = ordered_.find(OrderView(key.environment_text, key.problem_text));
+  const auto found = ordered_.find(key);
   if (found == ordered_.end()) return false;
   ordered_.erase(found);
   if (--counts_[key.environment_text] == 0) counts_.erase(key.environment_text);
@@ -178,13 +154,13 @@ bool TuningIndex::Erase(const TuningKey& key) {
 
 void TuningIndex::SetPin(const Pin& pin) {
   const auto shared = std::make_shared<const Pin>(pin);
-  Change(pin.key, [&shared](Entry* entry) { entry->pin = shared; });
+  Change(pin.key, [&shared](IndexHit* entry) { entry->pin = shared; });
   MutexLock lock(order_mutex_);
   pins_[pin.key] = pin;
 }
 
 void TuningIndex::ErasePin(const TuningKey& key) {
-  Change(key, [](Entry* entry) { entry->pin = nullptr; });
+  Change(key, [](IndexHit* entry) { entry->pin = nullptr; });
   MutexLock lock(order_mutex_);
   pins_.erase(key);
 }
@@ -199,15 +175,10 @@ IndexHit TuningIndex::Find(const TuningKey& key) const {
 }
 
 IndexHit TuningIndex::FindLoaded(const TuningKey& key) const {
-  const TuningDigest digest = digest_(key);
-  const Shard& shard = ShardOf(digest);
+  const Shard& shard = ShardOf(key);
   MutexLock lock(shard.mutex);
-  const auto first = shard.entries.find(digest);
-  if (first == shard.entries.end()) return {};
-  for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
-    if (entry->IsOf(key)) return {entry->tuning, entry->pin};
-  }
-  return {};
+  const auto found = shard.entries.find(key);
+  return found == shard.entries.end() ? IndexHit() : *found;
 }
 
 std::vector<int> TuningIndex::LooserThan(int bytes) const {
@@ -266,9 +237,8 @@ TuningPage TuningIndex::List(const std::string& environment_text, size_t page_si
                              const TuningKey& after, const std::string& text_filter) const {
   TuningPage page;
   MutexLock lock(order_mutex_);
-  auto it = after.problem_text.empty()
-                ? ordered_.lower_bound(OrderView(environment_text, ""))
-                : ordered_.upper_bound(OrderView(after.environment_text, after.problem_text));
+  auto it = after.problem_text.empty() ? ordered_.lower_bound(KeyView(environment_text, ""))
+                                       : ordered_.upper_bound(after);
   for (; it != ordered_.end(); ++it) {
     const KeptKey& key = (*it)->tuning.key;
     if (!environment_text.empty() && key.environment_text() != environment_text) break;

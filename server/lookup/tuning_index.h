@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +16,8 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/base/mutex.h"
@@ -45,14 +47,11 @@ struct TuningPage {
 // Thread-safe; look-ups of different keys seldom meet on a lock.
 class TuningIndex {
  public:
-  using DigestFunction = std::function<TuningDigest(const TuningKey&)>;
-
   // A tuning that does not hold for the libraries that there are (WhyOutdated) is
   // no evidence of anything here, whatever the store says of it: it is kept as a
-  // hint, with the reason OUTDATED. `digest` picks the bucket only; keys are
-  // compared whole.
-  explicit TuningIndex(decision::LibrariesByEnvironment libraries = {},
-                       DigestFunction digest = &TuningKey::Digest);
+  // hint, with the reason OUTDATED.
+  explicit TuningIndex(decision::LibrariesByEnvironment libraries = {})
+      : libraries_(std::move(libraries)) {}
 
   const decision::LibrariesByEnvironment& libraries() const { return libraries_; }
 
@@ -115,48 +114,48 @@ class TuningIndex {
   uint64_t counts_version() const { return counts_version_; }
 
  private:
+  using KeyView = std::pair<std::string_view, std::string_view>;  // environment, problem
+  using Shared = std::shared_ptr<const IndexedTuning>;
+  static KeyView View(const KeyView& view) { return view; }
+  static KeyView View(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
+  static KeyView View(const Shared& indexed) {
+    return {indexed->tuning.key.environment_text(), indexed->tuning.key.problem_text};
+  }
   // The key is that of the tuning or of the pin: at least one is there.
-  struct Entry {
-    std::shared_ptr<const IndexedTuning> tuning;
-    std::shared_ptr<const Pin> pin;
-    std::unique_ptr<Entry> next;  // another key with the same digest
-
-    bool IsOf(const TuningKey& key) const {
-      return tuning != nullptr ? tuning->tuning.key == key : pin->key == key;
-    }
+  static KeyView View(const IndexHit& entry) {
+    return entry.tuning != nullptr ? View(entry.tuning) : View(entry.pin->key);
+  }
+  // Of whatever has a key, without a copy of the key.
+  struct KeyHash {
+    using is_transparent = void;
+    size_t operator()(const auto& a) const { return absl::HashOf(View(a)); }
+  };
+  struct SameKey {
+    using is_transparent = void;
+    bool operator()(const auto& a, const auto& b) const { return View(a) == View(b); }
+  };
+  struct ByOrder {
+    using is_transparent = void;
+    bool operator()(const auto& a, const auto& b) const { return View(a) < View(b); }
   };
   struct Shard {
     mutable Mutex mutex;
-    absl::flat_hash_map<TuningDigest, Entry> entries GUARDED_BY(mutex);
-  };
-  using OrderView = std::pair<std::string_view, std::string_view>;  // environment, problem
-  using Shared = std::shared_ptr<const IndexedTuning>;
-  // Of tunings, without a copy of their keys.
-  struct ByOrder {
-    using is_transparent = void;
-    static OrderView View(const Shared& indexed) {
-      return {indexed->tuning.key.environment_text(), indexed->tuning.key.problem_text};
-    }
-    static OrderView View(const OrderView& view) { return view; }
-    template <typename A, typename B>
-    bool operator()(const A& a, const B& b) const {
-      return View(a) < View(b);
-    }
+    absl::flat_hash_set<IndexHit, KeyHash, SameKey> entries GUARDED_BY(mutex);
   };
 
   // Calls `change` on the key's entry, an empty one if there was none, and drops
   // the entry if it is empty afterwards.
-  void Change(const TuningKey& key, const std::function<void(Entry*)>& change);
+  void Change(const TuningKey& key, const std::function<void(IndexHit*)>& change);
   void Insert(std::shared_ptr<const IndexedTuning> prepared, bool replace);
   // The entries in memory, without the store.
   IndexHit FindLoaded(const TuningKey& key) const;
   // The alignments below `bytes` that a tuning may have, the strictest first.
   std::vector<int> LooserThan(int bytes) const;
   void CountAlignment(const TuningKey& key, int64_t by) REQUIRES(order_mutex_);
-  const Shard& ShardOf(const TuningDigest& digest) const;
+  const Shard& ShardOf(const TuningKey& key) const;
 
+  static constexpr int kNoAlignment = std::numeric_limits<int>::max();
   const decision::LibrariesByEnvironment libraries_;
-  const DigestFunction digest_;
   mutable Mutex bans_mutex_;
   std::shared_ptr<const Bans> bans_ GUARDED_BY(bans_mutex_) = std::make_shared<const Bans>();
   ReadFunction read_;  // not changed once other threads have the index
@@ -172,7 +171,7 @@ class TuningIndex {
   std::map<TuningKey, Pin> pins_ GUARDED_BY(order_mutex_);
   std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
   std::map<int, int64_t> alignments_ GUARDED_BY(order_mutex_);  // of tunings, with their number
-  std::atomic<int> least_alignment_;                            // of alignments_
+  std::atomic<int> least_alignment_{kNoAlignment};              // of alignments_
   std::atomic<uint64_t> counts_version_{0};
 };
 

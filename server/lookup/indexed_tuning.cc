@@ -185,31 +185,11 @@ bool DominatorsFirst(const Candidate& a, const Candidate& b) {
 KeptKey::KeptKey(const TuningKey& key)
     : problem_text(key.problem_text), environment(SharedEnvironment(key.environment_text)) {}
 
-KeptTuning::KeptTuning(const Tuning& tuning)
-    : key(tuning.key),
-      incomplete_message(tuning.incomplete_message),
-      incomplete_reasons(tuning.incomplete_reasons),
-      tune_time(tuning.tune_time),
-      elapsed(tuning.elapsed),
-      memory_budget_bytes(tuning.memory_budget_bytes),
-      evidence(tuning.evidence),
-      origin(tuning.origin),
-      stop_reason(tuning.stop_reason),
-      cache_state(tuning.cache_state) {}
-
 Tuning KeptTuning::ToTuning() const {
   Tuning tuning;
+  static_cast<TuningFacts&>(tuning) = *this;
   tuning.key = key.Whole();
   tuning.candidates = candidates;
-  tuning.incomplete_message = incomplete_message;
-  tuning.incomplete_reasons = incomplete_reasons;
-  tuning.tune_time = tune_time;
-  tuning.elapsed = elapsed;
-  tuning.memory_budget_bytes = memory_budget_bytes;
-  tuning.evidence = evidence;
-  tuning.origin = origin;
-  tuning.stop_reason = stop_reason;
-  tuning.cache_state = cache_state;
   return tuning;
 }
 

@@ -53,24 +53,14 @@ struct KeptKey {
 
 // The part of a tuning that look-ups need: candidates as far as they are kept, without
 // samples. Provenance and conditions are in the store alone.
-struct KeptTuning {
+struct KeptTuning : TuningFacts {
   // Without candidates.
-  explicit KeptTuning(const Tuning& tuning);
+  explicit KeptTuning(const Tuning& tuning) : TuningFacts(tuning), key(tuning.key) {}
   // With what is kept.
   Tuning ToTuning() const;
-  bool has(IncompleteReason reason) const { return (incomplete_reasons & ReasonBit(reason)) != 0; }
 
   KeptKey key;
   std::vector<Candidate> candidates;
-  std::string incomplete_message;
-  uint32_t incomplete_reasons;
-  absl::Time tune_time;
-  absl::Duration elapsed;
-  int64_t memory_budget_bytes;
-  Evidence evidence;
-  Origin origin;
-  StopReason stop_reason;
-  CacheState cache_state;
 };
 
 struct IndexedTuning;

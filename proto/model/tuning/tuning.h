@@ -16,27 +16,33 @@
 
 namespace convtune {
 
-// Value type. Microsecond resolution of times survives storage.
-struct Tuning {
-  TuningKey key;
-  Provenance provenance;
-  std::vector<Candidate> candidates;  // ranked: see RankCandidates in server/decision
-  Evidence evidence = Evidence::kNone;
-  Origin origin = Origin::kLocal;
+// What a tuning says of itself beside its candidates and where they were measured. Value type.
+// Microsecond resolution of times survives storage.
+struct TuningFacts {
+  // The reasons for which it is not MEASURED: a mask of ReasonBit, and the same in words
+  // for people, with counts. Decisions depend on the mask alone. See AddReason.
+  std::string incomplete_message;
+  uint32_t incomplete_reasons = 0;
   absl::Time tune_time = absl::UnixEpoch();
   absl::Duration elapsed;
   int64_t memory_budget_bytes = 0;  // 0: no limit but the device's
-  // The reasons for which it is not MEASURED: a mask of ReasonBit, and the same in words
-  // for people, with counts. Decisions depend on the mask alone. See AddReason.
-  uint32_t incomplete_reasons = 0;
-  std::string incomplete_message;
-  // Of the race; kNone and 0 where nothing was timed.
-  StopReason stop_reason = StopReason::kNone;
-  int rounds = 0;
+  Evidence evidence = Evidence::kNone;
+  Origin origin = Origin::kLocal;
+  StopReason stop_reason = StopReason::kNone;      // of the race; kNone where nothing was timed
   CacheState cache_state = CacheState::kInputHot;  // of the candidates' samples_ns
-  Conditions conditions;
 
   bool has(IncompleteReason reason) const { return (incomplete_reasons & ReasonBit(reason)) != 0; }
+
+  friend bool operator==(const TuningFacts&, const TuningFacts&) = default;
+};
+
+// Value type.
+struct Tuning : TuningFacts {
+  TuningKey key;
+  Provenance provenance;
+  std::vector<Candidate> candidates;  // ranked: see RankCandidates in server/decision
+  int rounds = 0;                     // of the race; 0 where nothing was timed
+  Conditions conditions;
 
   friend bool operator==(const Tuning&, const Tuning&) = default;
 };

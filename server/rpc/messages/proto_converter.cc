@@ -187,12 +187,7 @@ v1::Tuning ToProto(const lookup::IndexedTuning& indexed,
                    const tuner::EnvironmentInfo& environment) {
   const lookup::KeptTuning& kept = indexed.tuning;
   Tuning listed;
-  listed.evidence = kept.evidence;
-  listed.origin = kept.origin;
-  listed.tune_time = kept.tune_time;
-  listed.elapsed = kept.elapsed;
-  listed.incomplete_reasons = kept.incomplete_reasons;
-  listed.incomplete_message = kept.incomplete_message;
+  static_cast<TuningFacts&>(listed) = kept;
   v1::Tuning out;
   convtune::Fill(listed, /*with_samples=*/false, &out);
   AddKey(kept.key.Whole(), environment, &out);

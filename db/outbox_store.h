@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "convtune/v1/fleet_service.pb.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db {
@@ -36,16 +37,6 @@ struct OutboxPage {
   bool more = false;
 };
 
-struct OutboxStatus {
-  int64_t epoch = 0;  // that rows are written with now
-  int64_t last_sequence = 0;
-  int64_t depth = 0;
-  int64_t dropped = 0;             // rows that the bound removed, since the file was made
-  int64_t superseded = 0;          // rows that a newer one of their key replaced
-  int64_t fleet_release = 0;       // the fleet's release that was taken last; 0: none
-  int64_t acknowledged_epoch = 0;  // of the row that was acknowledged last; 0: none was
-};
-
 // Thread-safe. Mutations are durable and whole, and fail as TuningStore's. Rows
 // come into being in TuningStore's PutTuning and PutTunings, in the transaction
 // of the tuning itself, for tunings of origin LOCAL.
@@ -62,7 +53,8 @@ class OutboxStore {
   virtual absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet) = 0;
   // True if the key's tuning waits.
   virtual absl::StatusOr<bool> IsInOutbox(const TuningKey& key) = 0;
-  virtual absl::StatusOr<OutboxStatus> GetOutboxStatus() = 0;
+  // Without `agent_silence`.
+  virtual absl::StatusOr<v1::FleetState> GetOutboxStatus() = 0;
   virtual absl::Status SetFleetRelease(int64_t release) = 0;
 };
 

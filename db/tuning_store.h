@@ -10,21 +10,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "convtune/v1/maintenance_service.pb.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db {
-
-struct StoreCheck {
-  std::vector<std::string> findings;  // at most 100
-  int64_t rows_checked = 0;
-};
-
-struct StoreCompaction {
-  int64_t bytes_before = 0;
-  int64_t bytes_after = 0;
-  int64_t thinned = 0;  // candidates whose samples were dropped
-};
 
 // A tuning with its key's environment, with the full GPU model.
 struct TuningRecord {
@@ -42,6 +32,9 @@ struct StoredTuning {
 
 // Gives one after the other, then nothing; an error ends it.
 using TuningSource = std::function<absl::StatusOr<std::optional<TuningRecord>>()>;
+
+// True if the key's tuning waits to be delivered to the fleet.
+using WaitsForFleet = std::function<absl::StatusOr<bool>(const TuningKey&)>;
 
 // Thread-safe. A mutation that returned OK survives kill -9 and power loss;
 // one that did not return OK left nothing behind. UNAVAILABLE or
@@ -94,11 +87,12 @@ class TuningStore {
                                         const std::vector<CandidateId>& candidates) = 0;
 
   // Maintenance, while the store serves.
-  virtual absl::StatusOr<StoreCheck> Check() = 0;
+  // Without `elapsed`.
+  virtual absl::StatusOr<v1::CheckDatabaseResponse> Check() = 0;
   // `path` is absolute and must not exist. Returns the copy's bytes. DATA_LOSS: what is stored is
   // damaged, and so not copied.
   virtual absl::StatusOr<int64_t> Backup(const std::string& path) = 0;
-  virtual absl::StatusOr<StoreCompaction> Compact() = 0;
+  virtual absl::StatusOr<v1::CompactDatabaseResponse> Compact() = 0;
   // Bytes of the file and its write-ahead log.
   virtual int64_t SizeBytes() = 0;
   virtual int SchemaVersion() = 0;

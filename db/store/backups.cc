@@ -13,6 +13,7 @@
 
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/violation.h"
 
 namespace convtune::db::store {
@@ -45,7 +46,7 @@ Backups::~Backups() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::StatusOr<Backups::Copy> Backups::Write(const std::string& path) {
+absl::StatusOr<v1::BackupDatabaseResponse> Backups::Write(const std::string& path) {
   MutexLock writing(write_mutex_);
   std::string name = path;
   if (path.starts_with(options_.folder + "/")) name = path.substr(options_.folder.size() + 1);
@@ -60,9 +61,10 @@ absl::StatusOr<Backups::Copy> Backups::Write(const std::string& path) {
     return absl::UnavailableError(
         Concat("--backup-dir ", options_.folder, " cannot be made: ", std::strerror(errno)));
   }
-  Copy copy;
-  copy.path = Concat(options_.folder, "/", name);
-  ASSIGN_OR_RETURN(copy.bytes, options_.store->Backup(copy.path));
+  v1::BackupDatabaseResponse copy;
+  copy.set_path(Concat(options_.folder, "/", name));
+  ASSIGN_OR_RETURN(const int64_t bytes, options_.store->Backup(copy.path()));
+  copy.set_bytes(bytes);
   if (TimeOf(name)) {
     std::vector<std::string> names = List();
     // After a clock went back the new one sorts before older ones.
@@ -77,17 +79,18 @@ absl::StatusOr<Backups::Copy> Backups::Write(const std::string& path) {
   return copy;
 }
 
-Backups::Status Backups::GetStatus() const {
-  Status status;
-  status.folder = options_.folder;
-  status.every = options_.every;
+v1::BackupState Backups::GetState() const {
+  v1::BackupState state;
+  state.set_folder(options_.folder);
+  if (options_.every > absl::ZeroDuration()) *state.mutable_interval() = ToProto(options_.every);
   // Those of a time to come are of a clock that was set back since.
   for (const std::string& name : List()) {
-    if (const absl::Time time = *TimeOf(name); time <= options_.clock->Now()) status.newest = time;
+    const absl::Time time = *TimeOf(name);
+    if (time <= options_.clock->Now()) *state.mutable_newest_time() = ToProto(time);
   }
   MutexLock lock(mutex_);
-  status.error = error_;
-  return status;
+  state.set_error(error_);
+  return state;
 }
 
 std::vector<std::string> Backups::List() const {
@@ -103,8 +106,12 @@ std::vector<std::string> Backups::List() const {
 }
 
 void Backups::Loop() {
-  const absl::Duration age = options_.clock->Now() - GetStatus().newest;
-  SteadyTime next = SteadyTime::Now() + std::max(options_.every - age, absl::ZeroDuration());
+  const v1::BackupState before = GetState();
+  SteadyTime next = SteadyTime::Now();
+  if (before.has_newest_time()) {
+    const absl::Duration age = options_.clock->Now() - FromProto(before.newest_time());
+    next = next + std::max(options_.every - age, absl::ZeroDuration());
+  }
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -113,13 +120,13 @@ void Backups::Loop() {
       }
       if (stopped_) return;
     }
-    const absl::StatusOr<Copy> copy = Write("");
+    const absl::StatusOr<v1::BackupDatabaseResponse> copy = Write("");
     next = SteadyTime::Now() + (copy.ok() ? options_.every : std::min(options_.every, kRetry));
     {
       MutexLock lock(mutex_);
       error_ = copy.ok() ? "" : std::string(copy.status().message());
     }
-    options_.done(copy.ok() ? absl::StatusOr<std::string>(copy->path) : copy.status());
+    options_.done(copy.ok() ? absl::StatusOr<std::string>(copy->path()) : copy.status());
   }
 }
 

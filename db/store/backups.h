@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "convtune/v1/maintenance_service.pb.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -29,17 +30,6 @@ class Backups {
     // Of the schedule: with the copy's path, or why there is none.
     std::function<void(const absl::StatusOr<std::string>&)> done = {};
   };
-  struct Copy {
-    std::string path;
-    int64_t bytes = 0;
-  };
-  struct Status {
-    std::string folder;
-    absl::Duration every;
-    absl::Time newest = absl::InfinitePast();  // copy that is named by its time
-    std::string error;  // why the schedule's last copy failed; empty: it did not
-  };
-
   // Starts the schedule's thread, if there is one. The first copy is made once the newest one of
   // before is as old as `every`.
   explicit Backups(Options options);
@@ -50,8 +40,8 @@ class Backups {
 
   // `path` is a file's name in the folder, its absolute path there, or empty: by the time.
   // Errors are TuningStore::Backup's; INVALID_ARGUMENT naming `path` where it leads elsewhere.
-  absl::StatusOr<Copy> Write(const std::string& path);
-  Status GetStatus() const;
+  absl::StatusOr<v1::BackupDatabaseResponse> Write(const std::string& path);
+  v1::BackupState GetState() const;
 
  private:
   void Loop();

@@ -15,17 +15,15 @@
 namespace convtune::db::store {
 namespace {
 
-constexpr size_t kMostFindings = 100;
+constexpr int kMostFindings = 100;
 // Tunings that lose their samples in one transaction.
 constexpr int kCapBatch = 16;
 
-void AddFinding(StoreCheck* check, std::string finding) {
-  if (check->findings.size() < kMostFindings) {
-    check->findings.push_back(std::move(finding));
-  }
+void AddFinding(v1::CheckDatabaseResponse* check, std::string finding) {
+  if (check->findings_size() < kMostFindings) check->add_findings(std::move(finding));
 }
 
-absl::Status CheckStructure(const sqlite::Database& database, StoreCheck* check) {
+absl::Status CheckStructure(const sqlite::Database& database, v1::CheckDatabaseResponse* check) {
   ASSIGN_OR_RETURN(sqlite::Statement statement,
                    database.Prepare(Concat("PRAGMA integrity_check(", kMostFindings, ")")));
   return statement.ForEachRow([&] {
@@ -33,7 +31,7 @@ absl::Status CheckStructure(const sqlite::Database& database, StoreCheck* check)
   });
 }
 
-absl::Status CheckForeignKeys(const sqlite::Database& database, StoreCheck* check) {
+absl::Status CheckForeignKeys(const sqlite::Database& database, v1::CheckDatabaseResponse* check) {
   ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare("PRAGMA foreign_key_check"));
   return statement.ForEachRow([&] {
     AddFinding(check, Concat(statement.Text(0), " row ", statement.Int(1), ": no row of ",
@@ -42,11 +40,11 @@ absl::Status CheckForeignKeys(const sqlite::Database& database, StoreCheck* chec
 }
 
 absl::Status CheckRows(const sqlite::Database& database, const sqlite::Table& table,
-                       StoreCheck* check) {
+                       v1::CheckDatabaseResponse* check) {
   ASSIGN_OR_RETURN(sqlite::Statement statement,
                    database.Prepare(Concat("SELECT ", table.list, " FROM ", table.name)));
   return statement.ForEachRow([&] {
-    ++check->rows_checked;
+    check->set_rows_checked(check->rows_checked() + 1);
     if (!sqlite::ChecksumMatches(table, statement)) {
       AddFinding(check,
                  Concat(table.name, " row (", table.columns[0], " ", statement.Text(0), ", ",
@@ -56,7 +54,7 @@ absl::Status CheckRows(const sqlite::Database& database, const sqlite::Table& ta
 }
 
 // What a checksum does not tell: that the bytes are a record of this version.
-absl::Status CheckRecords(const sqlite::Database& database, StoreCheck* check) {
+absl::Status CheckRecords(const sqlite::Database& database, v1::CheckDatabaseResponse* check) {
   ASSIGN_OR_RETURN(sqlite::Statement statement,
                    database.Prepare(Concat("SELECT ", sqlite::TableOf<TuningRow>().list, ", ",
                                            sqlite::TableOf<SamplesRow>().list,
@@ -75,7 +73,7 @@ absl::Status CheckRecords(const sqlite::Database& database, StoreCheck* check) {
   });
 }
 
-absl::Status CheckAll(sqlite::Database& database, StoreCheck* check) {
+absl::Status CheckAll(sqlite::Database& database, v1::CheckDatabaseResponse* check) {
   ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
   RETURN_IF_ERROR(CheckStructure(database, check));
   RETURN_IF_ERROR(CheckForeignKeys(database, check));
@@ -89,16 +87,16 @@ absl::Status CheckCopy(const std::string& path) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<sqlite::Database> copy,
       sqlite::Database::Open({.path = path, .access = sqlite::Database::Access::kImmutable}));
-  ASSIGN_OR_RETURN(const StoreCheck check, CheckDatabase(*copy));
-  if (check.findings.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const v1::CheckDatabaseResponse check, CheckDatabase(*copy));
+  if (check.ok()) return absl::OkStatus();
   return absl::DataLossError(Concat("a copy of the database is not kept, for it is damaged (",
-                                    check.findings.size(), " findings): ", check.findings[0]));
+                                    check.findings_size(), " findings): ", check.findings(0)));
 }
 
 }  // namespace
 
-absl::StatusOr<StoreCheck> CheckDatabase(sqlite::Database& database) {
-  StoreCheck check;
+absl::StatusOr<v1::CheckDatabaseResponse> CheckDatabase(sqlite::Database& database) {
+  v1::CheckDatabaseResponse check;
   const absl::Status status = CheckAll(database, &check);
   if (absl::IsDataLoss(status)) {
     // The damage that the check looks for may also stop it.
@@ -106,6 +104,7 @@ absl::StatusOr<StoreCheck> CheckDatabase(sqlite::Database& database) {
   } else if (!status.ok()) {
     return status;
   }
+  check.set_ok(check.findings().empty());
   return check;
 }
 

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "convtune/v1/maintenance_service.pb.h"
 #include "db/sqlite/database.h"
-#include "db/tuning_store.h"
 
 namespace convtune::db::store {
 
@@ -19,7 +19,7 @@ inline constexpr int kCandidatesThatKeepSamples = 3;
 
 // Structure, foreign keys and the checksum of every row, in one read
 // transaction.
-absl::StatusOr<StoreCheck> CheckDatabase(sqlite::Database& database);
+absl::StatusOr<v1::CheckDatabaseResponse> CheckDatabase(sqlite::Database& database);
 
 // Writes a copy of what is committed to `path`, complete, durable and read back as CheckDatabase
 // does, or not at all. Returns its bytes. DATA_LOSS: the copy, and with it the database, is

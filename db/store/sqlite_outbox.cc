@@ -128,20 +128,26 @@ absl::StatusOr<bool> SqliteStore::IsInOutbox(const TuningKey& key) {
   });
 }
 
-absl::StatusOr<OutboxStatus> SqliteStore::GetOutboxStatus() {
-  return Read([this](sqlite::Database& database) -> absl::StatusOr<OutboxStatus> {
-    OutboxStatus status;
-    status.epoch = epoch_;
-    ASSIGN_OR_RETURN(status.last_sequence, GetMeta(database, kSequence));
-    ASSIGN_OR_RETURN(status.depth, GetMeta(database, kDepth));
-    ASSIGN_OR_RETURN(status.dropped, GetMeta(database, kDropped));
-    ASSIGN_OR_RETURN(status.superseded, GetMeta(database, kSuperseded));
-    ASSIGN_OR_RETURN(status.fleet_release, GetMeta(database, kFleetRelease));
+absl::StatusOr<v1::FleetState> SqliteStore::GetOutboxStatus() {
+  return Read([this](sqlite::Database& database) -> absl::StatusOr<v1::FleetState> {
+    ASSIGN_OR_RETURN(const int64_t sequence, GetMeta(database, kSequence));
+    ASSIGN_OR_RETURN(const int64_t depth, GetMeta(database, kDepth));
+    ASSIGN_OR_RETURN(const int64_t dropped, GetMeta(database, kDropped));
+    ASSIGN_OR_RETURN(const int64_t superseded, GetMeta(database, kSuperseded));
+    ASSIGN_OR_RETURN(const int64_t release, GetMeta(database, kFleetRelease));
     // Not there before the first acknowledgement.
     ASSIGN_OR_RETURN(const int64_t acknowledged,
                      database.QueryInt("SELECT COALESCE(MAX(value), 0) FROM meta WHERE key = ?",
                                        kAcknowledgedEpoch));
-    return status;
+    v1::FleetState state;
+    state.set_epoch(epoch_);
+    state.set_last_sequence(sequence);
+    state.set_outbox_depth(depth);
+    state.set_outbox_dropped(dropped);
+    state.set_outbox_superseded(superseded);
+    state.set_release(release);
+    state.set_acknowledged_epoch(acknowledged);
+    return state;
   });
 }
 

@@ -345,7 +345,7 @@ absl::StatusOr<std::unique_ptr<sqlite::Database>> SqliteStore::OpenReader() {
   return sqlite::Database::Open({.path = path_, .access = reader_access_});
 }
 
-absl::StatusOr<StoreCheck> SqliteStore::Check() {
+absl::StatusOr<v1::CheckDatabaseResponse> SqliteStore::Check() {
   ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
   return CheckDatabase(*database);
 }
@@ -355,14 +355,15 @@ absl::StatusOr<int64_t> SqliteStore::Backup(const std::string& path) {
   return BackupDatabase(*database, path);
 }
 
-absl::StatusOr<StoreCompaction> SqliteStore::Compact() {
-  StoreCompaction compaction;
-  compaction.bytes_before = SizeBytes();
+absl::StatusOr<v1::CompactDatabaseResponse> SqliteStore::Compact() {
+  v1::CompactDatabaseResponse compaction;
+  compaction.set_bytes_before(SizeBytes());
   const absl::Time before = options_.clock->Now() - options_.sample_retention;
   MutexLock lock(write_mutex_);
   RETURN_IF_ERROR(CheckWritable());
   RETURN_IF_ERROR(CommitMutation([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(compaction.thinned, ThinSamples(database, before));
+    ASSIGN_OR_RETURN(const int64_t thinned, ThinSamples(database, before));
+    compaction.set_thinned(thinned);
     return absl::OkStatus();
   }));
   RETURN_IF_ERROR(ReleaseFreePages(*writer_));
@@ -371,7 +372,7 @@ absl::StatusOr<StoreCompaction> SqliteStore::Compact() {
   if (!truncated.ok() && !absl::IsUnavailable(truncated)) {
     return truncated;
   }
-  compaction.bytes_after = SizeBytes();
+  compaction.set_bytes_after(SizeBytes());
   return compaction;
 }
 

@@ -81,9 +81,9 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override;
   absl::Status DeleteQuarantine(const TuningKey& key,
                                 const std::vector<CandidateId>& candidates) override;
-  absl::StatusOr<StoreCheck> Check() override;
+  absl::StatusOr<v1::CheckDatabaseResponse> Check() override;
   absl::StatusOr<int64_t> Backup(const std::string& path) override;
-  absl::StatusOr<StoreCompaction> Compact() override;
+  absl::StatusOr<v1::CompactDatabaseResponse> Compact() override;
   int64_t SizeBytes() override;
   int SchemaVersion() override;
 
@@ -107,7 +107,7 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   absl::Status AckOutbox(const std::vector<OutboxId>& ids) override;
   absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet) override;
   absl::StatusOr<bool> IsInOutbox(const TuningKey& key) override;
-  absl::StatusOr<OutboxStatus> GetOutboxStatus() override;
+  absl::StatusOr<v1::FleetState> GetOutboxStatus() override;
   absl::Status SetFleetRelease(int64_t release) override;
 
   // True if mutations are refused until the next Open().

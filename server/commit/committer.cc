@@ -311,17 +311,18 @@ absl::StatusOr<int64_t> Committer::PutAll(const db::TuningSource& next, const Ta
   return static_cast<int64_t>(taken.size());
 }
 
-absl::StatusOr<ImportCounts> Committer::Import(const db::TuningSource& next) {
+absl::StatusOr<v1::ImportBundleResponse> Committer::Import(const db::TuningSource& next) {
   MutexLock lock(mutex_);
-  ImportCounts counts;
+  v1::ImportBundleResponse counts;
   const auto is_better = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
     // As the stored one was, so that a second import changes nothing.
     MarkAndRank(tuning);
     if (IsBetterThanStored(*tuning) && MustLeaveOnDisk(*tuning) == nullptr) return true;
-    ++counts.kept;
+    counts.set_kept_count(counts.kept_count() + 1);
     return false;
   };
-  ASSIGN_OR_RETURN(counts.taken, PutAll(next, is_better));
+  ASSIGN_OR_RETURN(const int64_t taken, PutAll(next, is_better));
+  counts.set_taken_count(taken);
   return counts;
 }
 
@@ -335,23 +336,26 @@ void Committer::MarkAndRank(Tuning* tuning) const {
   decision::NoteQuarantined(tuning);
 }
 
-absl::StatusOr<FleetCounts> Committer::ApplyFleet(const db::TuningSource& next,
-                                                  const WaitsForFleet& waits) {
+absl::StatusOr<v1::ApplyTuningsResponse> Committer::ApplyFleet(const db::TuningSource& next,
+                                                               const db::WaitsForFleet& waits) {
   MutexLock lock(mutex_);
-  FleetCounts counts;
+  v1::ApplyTuningsResponse counts;
   const auto changes = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
     ASSIGN_OR_RETURN(const bool own_waits, waits(tuning->key));
     if (own_waits || pending_.contains(tuning->key)) {
-      counts.deferred.push_back(tuning->key);
+      v1::FleetKey* const deferred = counts.add_deferred();
+      deferred->set_environment_text(tuning->key.environment_text);
+      deferred->set_problem_text(tuning->key.problem_text);
       return false;
     }
     MarkAndRank(tuning);
     const absl::StatusOr<Tuning> stored = tunings_.GetTuning(tuning->key);
     if (MustLeaveOnDisk(*tuning) == nullptr && !(stored.ok() && *stored == *tuning)) return true;
-    ++counts.unchanged;
+    counts.set_unchanged_count(counts.unchanged_count() + 1);
     return false;
   };
-  ASSIGN_OR_RETURN(counts.taken, PutAll(next, changes));
+  ASSIGN_OR_RETURN(const int64_t taken, PutAll(next, changes));
+  counts.set_taken_count(taken);
   return counts;
 }
 

@@ -14,11 +14,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "convtune/v1/bundle_service.pb.h"
+#include "convtune/v1/fleet_service.pb.h"
 #include "db/layered_tunings.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/tuning/ban.h"
-#include "server/commit/commit_counts.h"
 #include "server/lookup/tuning_index.h"
 
 namespace convtune::commit {
@@ -59,13 +60,14 @@ class Committer {
   // Keeps each of the tunings that is better (Supersedes) than what is
   // stored, ranked anew and without what is quarantined here, in one
   // transaction; then puts them into the index. Other changes wait meanwhile. All or
-  // nothing, as TuningStore::PutTunings.
-  absl::StatusOr<ImportCounts> Import(const db::TuningSource& next);
+  // nothing, as TuningStore::PutTunings. Returns taken_count and kept_count.
+  absl::StatusOr<v1::ImportBundleResponse> Import(const db::TuningSource& next);
 
   // Puts each of the tunings in place of whatever is stored, as Import, so that
   // every node has the same; but not where a tuning of this node was not
   // delivered yet, which would be lost. Their origin must be FLEET.
-  absl::StatusOr<FleetCounts> ApplyFleet(const db::TuningSource& next, const WaitsForFleet& waits);
+  absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleet(const db::TuningSource& next,
+                                                      const db::WaitsForFleet& waits);
 
   // Reads the key's tuning with its samples. NOT_FOUND if nothing is stored under the key.
   absl::StatusOr<Tuning> Get(const TuningKey& key);

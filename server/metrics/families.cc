@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "google/protobuf/util/time_util.h"
+#include "proto/convert/record_codec.h"
 #include "proto/monitoring/family_builder.h"
 #include "server/devices/xid.h"
 
@@ -184,14 +185,13 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
                  input.database_bytes);
   families.Gauge("convtune_database_writable", "0 while the disk refuses to take results",
                  input.stats.writable ? 1 : 0);
-  if (input.backups.every > absl::ZeroDuration()) {
+  if (input.backups.has_interval()) {
     families.Gauge("convtune_backup_interval_seconds",
                    "Time from one copy of the database to the next (--backup-every)",
-                   absl::ToDoubleSeconds(input.backups.every));
-    families.Gauge(
-        "convtune_backup_timestamp_seconds",
-        "When the newest copy was made, in seconds since 1970; 0: there is none",
-        static_cast<double>(std::max<int64_t>(absl::ToUnixSeconds(input.backups.newest), 0)));
+                   absl::ToDoubleSeconds(FromProto(input.backups.interval())));
+    families.Gauge("convtune_backup_timestamp_seconds",
+                   "When the newest copy was made, in seconds since 1970; 0: there is none",
+                   static_cast<double>(input.backups.newest_time().seconds()));
   }
   if (input.certificate_end != 0) {
     families.Gauge("convtune_tls_certificate_end_timestamp_seconds",
@@ -220,7 +220,7 @@ MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
     input.census = census->Get();
     input.calls = rpc::services::CallStats::Global().Snapshot();
     input.database_bytes = sources.store->SizeBytes();
-    input.backups = sources.backups->GetStatus();
+    input.backups = sources.backups->GetState();
     const rpc::http2::TlsStats& tls = rpc::http2::TlsStats::Global();
     input.certificate_end = tls.certificate_end;
     std::copy(tls.failed.begin(), tls.failed.end(), input.failed_handshakes.begin());

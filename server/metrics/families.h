@@ -32,7 +32,7 @@ struct MetricsInput {
   std::vector<rpc::services::MethodStats> calls;
   std::optional<v1::Publication> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
-  db::store::Backups::Status backups;
+  v1::BackupState backups;
   int64_t certificate_end = 0;  // in seconds since 1970; 0: nothing listens over TCP
   // By http2::HandshakeFailure.
   std::array<int64_t, rpc::http2::kHandshakeFailures.size()> failed_handshakes{};

@@ -14,13 +14,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "convtune/v1/bundle_service.pb.h"
+#include "convtune/v1/fleet_service.pb.h"
+#include "convtune/v1/maintenance_service.pb.h"
+#include "convtune/v1/tuning.pb.h"
 #include "db/layered_tunings.h"
 #include "db/release_store.h"
 #include "proto/base/clock.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/commit/commit_counts.h"
 #include "server/jobs/job.h"
 #include "server/lookup/lookup_request.h"
 #include "server/lookup/tuning_index.h"
@@ -160,10 +163,10 @@ class Tuner {
       const std::string& environment, const std::vector<ConvProblem>& problems) = 0;
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon
   // drains.
-  virtual absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) = 0;
+  virtual absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) = 0;
   // See Committer::ApplyFleet. UNAVAILABLE as ImportTunings.
-  virtual absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
-      const db::TuningSource& next, const commit::WaitsForFleet& waits) = 0;
+  virtual absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(
+      const db::TuningSource& next, const db::WaitsForFleet& waits) = 0;
   // Pins the best candidate that fits the pattern and is not banned. NOT_FOUND: no tuning;
   // FAILED_PRECONDITION: the tuning does not list such a candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,

@@ -285,21 +285,21 @@ db::TuningSource TunerImpl::OfThoseThatHold(const db::TuningSource& next, int64_
   };
 }
 
-absl::StatusOr<commit::FleetCounts> TunerImpl::ApplyFleetTunings(
-    const db::TuningSource& next, const commit::WaitsForFleet& waits) {
+absl::StatusOr<v1::ApplyTuningsResponse> TunerImpl::ApplyFleetTunings(
+    const db::TuningSource& next, const db::WaitsForFleet& waits) {
   int64_t outdated = 0;
-  ASSIGN_OR_RETURN(commit::FleetCounts counts,
+  ASSIGN_OR_RETURN(v1::ApplyTuningsResponse counts,
                    committer_.ApplyFleet(OfThoseThatHold(next, &outdated), waits));
-  counts.unchanged += outdated;
+  counts.set_unchanged_count(counts.unchanged_count() + outdated);
   RETURN_IF_ERROR(ReadStoredEnvironments());
   return counts;
 }
 
-absl::StatusOr<commit::ImportCounts> TunerImpl::ImportTunings(const db::TuningSource& next) {
+absl::StatusOr<v1::ImportBundleResponse> TunerImpl::ImportTunings(const db::TuningSource& next) {
   int64_t outdated = 0;
-  ASSIGN_OR_RETURN(commit::ImportCounts counts,
+  ASSIGN_OR_RETURN(v1::ImportBundleResponse counts,
                    committer_.Import(OfThoseThatHold(next, &outdated)));
-  counts.kept += outdated;
+  counts.set_kept_count(counts.kept_count() + outdated);
   RETURN_IF_ERROR(ReadStoredEnvironments());
   return counts;
 }
@@ -479,7 +479,7 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
       jobs_.Create(environment.environment.Name(), static_cast<int>(seen.size()), skipped,
                    request.request_id, FingerprintOf(environment, seen, request)));
   if (!created.is_new) return created.job;
-  const std::string name = created.job.name;
+  const std::string name = created.job.name();
   for (const jobs::WorkSpec& spec : work) {
     const auto needed = [&] {
       return WorkOf(spec.problem, spec.key, environment, request.demand).has_value();
@@ -511,7 +511,7 @@ absl::StatusOr<jobs::JobPage> TunerImpl::ListJobs(int page_size, const std::stri
 
 absl::StatusOr<jobs::JobSnapshot> TunerImpl::CancelJob(const std::string& name) {
   ASSIGN_OR_RETURN(const auto cancelled, jobs_.Cancel(name));
-  const auto current = current_.find(cancelled.first.environment);
+  const auto current = current_.find(cancelled.first.environment());
   if (current != current_.end()) {
     for (const uint64_t number : cancelled.second) current->second.queue->Unsubscribe(number);
   }

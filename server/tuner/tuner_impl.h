@@ -59,9 +59,9 @@ class TunerImpl : public Tuner {
                                         const std::vector<ConvProblem>& problems) override;
   absl::StatusOr<int64_t> WithdrawFleetTunings(const std::string& environment,
                                                const std::vector<ConvProblem>& problems) override;
-  absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) override;
-  absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
-      const db::TuningSource& next, const commit::WaitsForFleet& waits) override;
+  absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) override;
+  absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(
+      const db::TuningSource& next, const db::WaitsForFleet& waits) override;
   absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
                              const CandidatePattern& candidate, const std::string& reason,
                              std::optional<absl::Duration> ttl, int64_t fleet_pin) override;

@@ -145,11 +145,13 @@ class MemoryStore : public db::TuningStore {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<db::StoreCheck> Check() override { return db::StoreCheck{}; }
+  absl::StatusOr<v1::CheckDatabaseResponse> Check() override { return v1::CheckDatabaseResponse(); }
   absl::StatusOr<int64_t> Backup(const std::string&) override {
     return absl::UnimplementedError("there is no file");
   }
-  absl::StatusOr<db::StoreCompaction> Compact() override { return db::StoreCompaction{}; }
+  absl::StatusOr<v1::CompactDatabaseResponse> Compact() override {
+    return v1::CompactDatabaseResponse();
+  }
   int64_t SizeBytes() override { return 0; }
   int SchemaVersion() override { return 0; }
 

@@ -85,18 +85,6 @@ void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check) {
   check->Decision("", request.author(), request.reason());
 }
 
-v1::FleetState ToProto(const db::OutboxStatus& status) {
-  v1::FleetState state;
-  state.set_epoch(status.epoch);
-  state.set_last_sequence(status.last_sequence);
-  state.set_outbox_depth(status.depth);
-  state.set_outbox_dropped(status.dropped);
-  state.set_outbox_superseded(status.superseded);
-  state.set_release(status.fleet_release);
-  state.set_acknowledged_epoch(status.acknowledged_epoch);
-  return state;
-}
-
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
   v1::ReadOutboxResponse response;
   response.set_more(page.more);
@@ -114,20 +102,6 @@ v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
   if (AddRows(page.entries.size(), make, response.mutable_rows()) < page.entries.size()) {
     response.set_more(true);
   }
-  return response;
-}
-
-v1::ApplyTuningsResponse ToProto(const commit::FleetCounts& counts,
-                                 const std::vector<std::string>& refused) {
-  v1::ApplyTuningsResponse response;
-  response.set_taken_count(counts.taken);
-  response.set_unchanged_count(counts.unchanged);
-  for (const TuningKey& key : counts.deferred) {
-    v1::FleetKey* const proto = response.add_deferred();
-    proto->set_environment_text(key.environment_text);
-    proto->set_problem_text(key.problem_text);
-  }
-  for (const std::string& why : refused) response.add_refused(why);
   return response;
 }
 

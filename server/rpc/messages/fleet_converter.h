@@ -10,7 +10,6 @@
 #include "db/outbox_store.h"
 #include "db/tuning_store.h"
 #include "proto/model/violation.h"
-#include "server/commit/commit_counts.h"
 #include "server/rpc/messages/request_validator.h"
 
 namespace convtune::rpc::messages {
@@ -32,9 +31,6 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
 // The rows that a ReadOutbox asks for.
 size_t OutboxRowsOf(const v1::ReadOutboxRequest& request);
 std::vector<db::OutboxId> OutboxIdsOf(const v1::AckOutboxRequest& request);
-v1::FleetState ToProto(const db::OutboxStatus& status);
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page);
-v1::ApplyTuningsResponse ToProto(const commit::FleetCounts& counts,
-                                 const std::vector<std::string>& refused);
 
 }  // namespace convtune::rpc::messages

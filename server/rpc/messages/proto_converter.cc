@@ -225,7 +225,7 @@ v1::TuningJob ToProto(const jobs::JobSnapshot& job) {
 v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page) {
   v1::ListTuningJobsResponse out;
   const size_t added = AddRows(
-      page.jobs.size(), [&page](size_t i) { return ToProto(page.jobs[i]); }, out.mutable_jobs());
+      page.jobs.size(), [&page](size_t i) { return page.jobs[i]; }, out.mutable_jobs());
   out.set_next_page_token(added == page.jobs.size() ? page.next_page_token
                                                     : jobs::PageTokenOf(page.jobs[added - 1]));
   return out;
@@ -272,32 +272,6 @@ v1::Device ToProto(const supervisor::DeviceStatus& device) {
     *out.mutable_self_check() = ToProto(device.self_check);
   }
   out.set_unblocked(device.unblocked);
-  return out;
-}
-
-v1::CheckDatabaseResponse ToProto(const db::StoreCheck& check, absl::Duration elapsed) {
-  v1::CheckDatabaseResponse out;
-  out.set_ok(check.findings.empty());
-  out.mutable_findings()->Add(check.findings.begin(), check.findings.end());
-  out.set_rows_checked(check.rows_checked);
-  *out.mutable_elapsed() = ToProto(elapsed);
-  return out;
-}
-
-v1::CompactDatabaseResponse ToProto(const db::StoreCompaction& compaction) {
-  v1::CompactDatabaseResponse out;
-  out.set_bytes_before(compaction.bytes_before);
-  out.set_bytes_after(compaction.bytes_after);
-  out.set_thinned(compaction.thinned);
-  return out;
-}
-
-v1::BackupState ToProto(const db::store::Backups::Status& status) {
-  v1::BackupState out;
-  out.set_folder(status.folder);
-  if (status.every > absl::ZeroDuration()) *out.mutable_interval() = ToProto(status.every);
-  if (status.newest > absl::InfinitePast()) *out.mutable_newest_time() = ToProto(status.newest);
-  out.set_error(status.error);
   return out;
 }
 

@@ -45,9 +45,6 @@ v1::CreateBanResponse ToProto(const tuner::CreatedBan& created);
 // Adds what `bans`, those of the tuning's key, make of it.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
 v1::Device ToProto(const supervisor::DeviceStatus& device);
-v1::CheckDatabaseResponse ToProto(const db::StoreCheck& check, absl::Duration elapsed);
-v1::CompactDatabaseResponse ToProto(const db::StoreCompaction& compaction);
-v1::BackupState ToProto(const db::store::Backups::Status& status);
 // Sets the fields that the tuner counts.
 void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info);
 

@@ -94,16 +94,15 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish() {
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }
   db::bundle::RefusalCounts refused;
-  ASSIGN_OR_RETURN(const commit::ImportCounts counts, Take(&refused, &response));
+  ASSIGN_OR_RETURN(const v1::ImportBundleResponse counts, Take(&refused, &response));
   response.set_refused_count(refused.rows());
   for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
-  response.set_taken_count(counts.taken);
-  response.set_kept_count(counts.kept);
+  response.MergeFrom(counts);
   return response;
 }
 
-absl::StatusOr<commit::ImportCounts> BundleImport::Take(db::bundle::RefusalCounts* refused,
-                                                        v1::ImportBundleResponse* response) {
+absl::StatusOr<v1::ImportBundleResponse> BundleImport::Take(db::bundle::RefusalCounts* refused,
+                                                            v1::ImportBundleResponse* response) {
   const absl::Time now = options_.clock->Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
   db::bundle::BundleEntry entry;

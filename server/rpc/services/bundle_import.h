@@ -46,8 +46,8 @@ class BundleImport {
 
  private:
   BundleImport(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
-  absl::StatusOr<commit::ImportCounts> Take(db::bundle::RefusalCounts* refused,
-                                            v1::ImportBundleResponse* response);
+  absl::StatusOr<v1::ImportBundleResponse> Take(db::bundle::RefusalCounts* refused,
+                                                v1::ImportBundleResponse* response);
 
   const Options options_;
   const int fd_;

@@ -25,8 +25,7 @@ class FleetService final : public RawService {
         "GetFleetState", &disk_,
         [this](const v1::GetFleetStateRequest& request) -> absl::StatusOr<v1::FleetState> {
           if (!request.observer()) HearAgent();
-          ASSIGN_OR_RETURN(const db::OutboxStatus status, options_.outbox->GetOutboxStatus());
-          v1::FleetState reply = messages::ToProto(status);
+          ASSIGN_OR_RETURN(v1::FleetState reply, options_.outbox->GetOutboxStatus());
           reply.set_outbox_refused(refused_);
           reply.set_last_refused(last_refused_);
           *reply.mutable_agent_silence() =
@@ -72,11 +71,12 @@ class FleetService final : public RawService {
             if (given == args.records.size()) return std::nullopt;
             return args.records[given++];
           };
-          ASSIGN_OR_RETURN(const commit::FleetCounts counts,
+          ASSIGN_OR_RETURN(v1::ApplyTuningsResponse reply,
                            options_.tuner->ApplyFleetTunings(next, [this](const TuningKey& key) {
                              return options_.outbox->IsInOutbox(key);
                            }));
-          return messages::ToProto(counts, args.refused);
+          reply.mutable_refused()->Assign(args.refused.begin(), args.refused.end());
+          return reply;
         });
 
     Unary<v1::FollowReleaseRequest>(

@@ -54,7 +54,7 @@ class MaintenanceService final : public RawService {
                                  : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
                                                                 : v1::METRICS_STATE_ON);
           info.set_metrics_url(options_.metrics.url);
-          *info.mutable_backups() = messages::ToProto(options_.backups->GetStatus());
+          *info.mutable_backups() = options_.backups->GetState();
           return info;
         });
 
@@ -62,29 +62,21 @@ class MaintenanceService final : public RawService {
         "CheckDatabase", &disk_,
         [this](const v1::CheckDatabaseRequest&) -> absl::StatusOr<v1::CheckDatabaseResponse> {
           const SteadyTime start = SteadyTime::Now();
-          ASSIGN_OR_RETURN(const db::StoreCheck check, options_.store->Check());
-          return messages::ToProto(check, SteadyTime::Now() - start);
+          ASSIGN_OR_RETURN(v1::CheckDatabaseResponse reply, options_.store->Check());
+          *reply.mutable_elapsed() = convtune::ToProto(SteadyTime::Now() - start);
+          return reply;
         });
 
     Unary<v1::BackupDatabaseRequest>(
         "BackupDatabase", &disk_,
-        [this](const v1::BackupDatabaseRequest& request)
-            -> absl::StatusOr<v1::BackupDatabaseResponse> {
-          ASSIGN_OR_RETURN(const db::store::Backups::Copy copy,
-                           options_.backups->Write(request.path()));
-          v1::BackupDatabaseResponse reply;
-          reply.set_bytes(copy.bytes);
-          reply.set_path(copy.path);
-          return reply;
+        [this](const v1::BackupDatabaseRequest& request) {
+          return options_.backups->Write(request.path());
         },
         &NothingBefore<v1::BackupDatabaseRequest>);
 
     Unary<v1::CompactDatabaseRequest>(
         "CompactDatabase", &disk_,
-        [this](const v1::CompactDatabaseRequest&) -> absl::StatusOr<v1::CompactDatabaseResponse> {
-          ASSIGN_OR_RETURN(const db::StoreCompaction compaction, options_.store->Compact());
-          return messages::ToProto(compaction);
-        },
+        [this](const v1::CompactDatabaseRequest&) { return options_.store->Compact(); },
         &NothingBefore<v1::CompactDatabaseRequest>);
   }
 

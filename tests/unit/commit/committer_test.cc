@@ -216,11 +216,11 @@ TEST_F(OutdatedTest, NeitherABundleNorTheFleetPutsAGuessInItsPlace) {
     if (std::exchange(given, true)) return std::nullopt;
     return db::TuningRecord{guess_, environment_};
   };
-  EXPECT_EQ(committer_.Import(once)->kept, 1);
+  EXPECT_EQ(committer_.Import(once)->kept_count(), 1);
   given = false;
   guess_.origin = Origin::kFleet;
   const auto waits = [](const TuningKey&) -> absl::StatusOr<bool> { return false; };
-  EXPECT_EQ(committer_.ApplyFleet(once, waits)->unchanged, 1);
+  EXPECT_EQ(committer_.ApplyFleet(once, waits)->unchanged_count(), 1);
   EXPECT_EQ(OnDisk(), measured_);
 }
 

@@ -23,7 +23,7 @@ class ApplyFleetTest : public ::testing::Test {
     tuning.origin = origin;
     return tuning;
   }
-  FleetCounts Apply(std::vector<Tuning> tunings) {
+  v1::ApplyTuningsResponse Apply(std::vector<Tuning> tunings) {
     size_t place = 0;
     const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
       if (place == tunings.size()) return std::nullopt;
@@ -33,7 +33,7 @@ class ApplyFleetTest : public ::testing::Test {
       return absl::StatusOr<bool>(waiting_ == key.problem_text);
     });
     EXPECT_TRUE(counts.ok()) << counts.status();
-    return counts.ok() ? *counts : FleetCounts();
+    return counts.ok() ? *counts : v1::ApplyTuningsResponse();
   }
   std::string Winner(int n) {
     const lookup::IndexHit hit = index_.Find(Key(n));
@@ -50,9 +50,10 @@ TEST_F(ApplyFleetTest, TakesThePlaceOfBetterEvidence) {
   Tuning own = Made(1, 5, Origin::kLocal);
   own.candidates[0].sample_count = 1000;
   ASSERT_TRUE(committer_.Commit(own, TheEnvironment(), false));
-  const FleetCounts counts = Apply({Made(1, 7, Origin::kFleet), Made(2, 8, Origin::kFleet)});
-  EXPECT_EQ(counts.taken, 2);
-  EXPECT_THAT(counts.deferred, IsEmpty());
+  const v1::ApplyTuningsResponse counts =
+      Apply({Made(1, 7, Origin::kFleet), Made(2, 8, Origin::kFleet)});
+  EXPECT_EQ(counts.taken_count(), 2);
+  EXPECT_THAT(counts.deferred(), IsEmpty());
   EXPECT_EQ(Winner(1), "graph:eng7");
   EXPECT_EQ(Winner(2), "graph:eng8");
   EXPECT_EQ(committer_.Get(Key(1))->origin, Origin::kFleet);
@@ -61,17 +62,20 @@ TEST_F(ApplyFleetTest, TakesThePlaceOfBetterEvidence) {
 TEST_F(ApplyFleetTest, LeavesWhatWasNotDeliveredYet) {
   ASSERT_TRUE(committer_.Commit(Made(1, 5, Origin::kLocal), TheEnvironment(), false));
   waiting_ = Key(1).problem_text;
-  const FleetCounts counts = Apply({Made(1, 7, Origin::kFleet), Made(2, 8, Origin::kFleet)});
-  EXPECT_EQ(counts.taken, 1);
-  EXPECT_THAT(counts.deferred, ElementsAre(Key(1)));
+  const v1::ApplyTuningsResponse counts =
+      Apply({Made(1, 7, Origin::kFleet), Made(2, 8, Origin::kFleet)});
+  EXPECT_EQ(counts.taken_count(), 1);
+  ASSERT_EQ(counts.deferred_size(), 1);
+  EXPECT_EQ(counts.deferred(0).problem_text(), Key(1).problem_text);
+  EXPECT_EQ(counts.deferred(0).environment_text(), Key(1).environment_text);
   EXPECT_EQ(Winner(1), "graph:eng5");
 }
 
 TEST_F(ApplyFleetTest, WhatIsTheSameIsNotWrittenAgain) {
-  EXPECT_EQ(Apply({Made(1, 7, Origin::kFleet)}).taken, 1);
-  const FleetCounts again = Apply({Made(1, 7, Origin::kFleet)});
-  EXPECT_EQ(again.taken, 0);
-  EXPECT_EQ(again.unchanged, 1);
+  EXPECT_EQ(Apply({Made(1, 7, Origin::kFleet)}).taken_count(), 1);
+  const v1::ApplyTuningsResponse again = Apply({Made(1, 7, Origin::kFleet)});
+  EXPECT_EQ(again.taken_count(), 0);
+  EXPECT_EQ(again.unchanged_count(), 1);
 }
 
 TEST_F(ApplyFleetTest, AWithdrawalLeavesATuningOfThisNodeThatTookTheFleetsPlace) {
@@ -92,7 +96,7 @@ TEST_F(ApplyFleetTest, WhatIsQuarantinedHereIsNoAnswer) {
                          {}});
   Tuning made = Made(1, 7, Origin::kFleet);
   made.candidates.push_back(With(Timed(9, 12), CandidateStatus::kTimed));
-  EXPECT_EQ(Apply({made}).taken, 1);
+  EXPECT_EQ(Apply({made}).taken_count(), 1);
   EXPECT_EQ(Winner(1), "graph:eng9");
 }
 

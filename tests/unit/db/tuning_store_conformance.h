@@ -290,8 +290,8 @@ TYPED_TEST_P(TuningStoreConformance, CheckFindsNothingInASoundStore) {
   ASSERT_TRUE(this->store_->PutPin(SamplePin(1)).ok());
   const auto check = this->store_->Check();
   ASSERT_TRUE(check.ok()) << check.status();
-  EXPECT_THAT(check->findings, ::testing::IsEmpty());
-  EXPECT_GE(check->rows_checked, 4);
+  EXPECT_THAT(check->findings(), ::testing::IsEmpty());
+  EXPECT_GE(check->rows_checked(), 4);
 }
 
 TYPED_TEST_P(TuningStoreConformance, BackupRefusesARelativePathAndNamesTheField) {

@@ -48,18 +48,20 @@ class FakeTuner : public tuner::Tuner {
   int64_t unpinned_fleet_pin = 0;  // that was asked for last, as the next one
   int64_t deleted_fleet_ban = 0;
 
-  absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
-      const db::TuningSource& next, const commit::WaitsForFleet& waits) override {
-    commit::FleetCounts counts;
+  absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(
+      const db::TuningSource& next, const db::WaitsForFleet& waits) override {
+    v1::ApplyTuningsResponse counts;
     while (true) {
       ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
       if (!record.has_value()) return counts;
       ASSIGN_OR_RETURN(const bool waiting, waits(record->tuning.key));
       if (waiting) {
-        counts.deferred.push_back(record->tuning.key);
+        v1::FleetKey* const deferred = counts.add_deferred();
+        deferred->set_environment_text(record->tuning.key.environment_text);
+        deferred->set_problem_text(record->tuning.key.problem_text);
       } else {
         imported.push_back(std::move(record->tuning));
-        ++counts.taken;
+        counts.set_taken_count(counts.taken_count() + 1);
       }
     }
   }
@@ -171,7 +173,7 @@ class FakeTuner : public tuner::Tuner {
   jobs::JobSnapshot watch_start = Job(jobs::JobState::kQueued);
   absl::StatusOr<uint64_t> WatchJob(const std::string&, jobs::JobCallback on_change) override {
     if (!failure.ok()) return failure;
-    on_change(watch_start);
+    on_change(watch_start, false);
     MutexLock lock(mutex_);
     watchers_.emplace(next_token_, std::move(on_change));
     return next_token_++;
@@ -183,7 +185,7 @@ class FakeTuner : public tuner::Tuner {
   void Change(const jobs::JobSnapshot& job) {
     MutexLock lock(mutex_);
     for (const auto& [token, callback] : watchers_) {
-      callback(job);
+      callback(job, interrupted);
     }
   }
   size_t watchers() {
@@ -235,15 +237,15 @@ class FakeTuner : public tuner::Tuner {
     if (!failure.ok()) return failure;
     return 1;
   }
-  absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) override {
+  absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) override {
     if (!failure.ok()) return failure;
-    commit::ImportCounts counts;
+    v1::ImportBundleResponse counts;
     while (true) {
       auto record = next();
       if (!record.ok()) return record.status();
       if (!record->has_value()) return counts;
       imported.push_back(std::move((*record)->tuning));
-      ++counts.taken;
+      counts.set_taken_count(counts.taken_count() + 1);
     }
   }
   absl::StatusOr<Pin> PutPin(const std::string&, const ConvProblem& problem,

@@ -47,17 +47,25 @@ class FakeStore : public db::TuningStore {
   absl::Status DeleteQuarantine(const TuningKey&, const std::vector<CandidateId>&) override {
     return failure;
   }
-  absl::StatusOr<db::StoreCheck> Check() override {
+  absl::StatusOr<v1::CheckDatabaseResponse> Check() override {
     if (!failure.ok()) return failure;
-    return db::StoreCheck{findings, 12};
+    v1::CheckDatabaseResponse check;
+    check.set_ok(findings.empty());
+    check.mutable_findings()->Assign(findings.begin(), findings.end());
+    check.set_rows_checked(12);
+    return check;
   }
   absl::StatusOr<int64_t> Backup(const std::string&) override {
     if (!failure.ok()) return failure;
     return 4096;
   }
-  absl::StatusOr<db::StoreCompaction> Compact() override {
+  absl::StatusOr<v1::CompactDatabaseResponse> Compact() override {
     if (!failure.ok()) return failure;
-    return db::StoreCompaction{200, 100, 3};
+    v1::CompactDatabaseResponse compaction;
+    compaction.set_bytes_before(200);
+    compaction.set_bytes_after(100);
+    compaction.set_thinned(3);
+    return compaction;
   }
   int64_t SizeBytes() override { return 8192; }
   int SchemaVersion() override { return 1; }

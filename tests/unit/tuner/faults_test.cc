@@ -169,7 +169,7 @@ TEST_F(LateFaultTest, AWithdrawalOfTheFleetTakesItsTuningAloneAndKeepsTheQuarant
     return db::TuningRecord{of_fleet, *Environment::Parse(of_fleet.key.environment_text)};
   };
   const auto none_waits = [](const TuningKey&) { return absl::StatusOr<bool>(false); };
-  ASSERT_EQ(tuner_->ApplyFleetTunings(next, none_waits)->taken, 1);
+  ASSERT_EQ(tuner_->ApplyFleetTunings(next, none_waits)->taken_count(), 1);
   EXPECT_EQ(*tuner_->WithdrawFleetTunings("", {Problem(1), Problem(2)}), 1);
   EXPECT_TRUE(absl::IsNotFound(tuner_->GetTuning("", Problem(1)).status()));
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);

@@ -127,7 +127,7 @@ TEST_F(TunerTest, ProfileTunesToAFullListingOnce) {
   EXPECT_EQ(std::get<lookup::Answer>(outcome).eligible_count, 8);
   EXPECT_EQ(Requests("open"), 2);
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)));
-  EXPECT_EQ(Tune({Problem(1)}).skipped_count, 1);
+  EXPECT_EQ(Tune({Problem(1)}).skipped_count(), 1);
   EXPECT_EQ(Requests("open"), 2);
 }
 
@@ -148,7 +148,7 @@ TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 1);
   EXPECT_EQ(Requests("open"), 1);
   // A tuning still has all to do, and a list after it nothing.
-  EXPECT_EQ(Tune({Problem(1)}).skipped_count, 0);
+  EXPECT_EQ(Tune({Problem(1)}).skipped_count(), 0);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 1);
 }
@@ -229,9 +229,9 @@ TEST_F(TunerTest, LookupsAreHitsAndMissesByReason) {
 TEST_F(TunerTest, KnownProblemIsSkippedUnlessForced) {
   Start("");
   Tune({Problem(1)});
-  EXPECT_EQ(Tune({Problem(1)}).skipped_count, 1);
+  EXPECT_EQ(Tune({Problem(1)}).skipped_count(), 1);
   EXPECT_EQ(Requests("open"), 1);
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).skipped_count, 0);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).skipped_count(), 0);
   EXPECT_EQ(Requests("open"), 2);
   EXPECT_EQ(store_.put_count(), 2);
 }
@@ -275,8 +275,8 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   EXPECT_EQ(tuner_->Stats().waiting_callers, 0);
   jobs::JobPage page = tuner_->ListJobs(10, "").value();
   ASSERT_EQ(page.jobs.size(), 1U);
-  EXPECT_TRUE(page.jobs[0].abandoned);
-  EXPECT_EQ(page.jobs[0].problem_count, 30);
+  EXPECT_TRUE(page.jobs[0].abandoned());
+  EXPECT_EQ(page.jobs[0].problem_count(), 30);
   // A caller that waits goes before them.
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(40), jobs::OnMiss::kTune)));
   EXPECT_GT(tuner_->Stats().queue_depth, 20);
@@ -331,7 +331,7 @@ TEST_F(TunerTest, RefusedWritesAreAnsweredAndWrittenLater) {
   EXPECT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
   EXPECT_FALSE(tuner_->Stats().writable);
   store_.FailWith(absl::OkStatus());
-  EXPECT_TRUE(Tune({Problem(2)}).persisted);
+  EXPECT_TRUE(Tune({Problem(2)}).persisted());
   EXPECT_TRUE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).persisted);
   EXPECT_TRUE(tuner_->Stats().writable);
   EXPECT_EQ(store_.put_count(), 2);
@@ -640,7 +640,7 @@ TEST_F(TunerTest, ABanIsListedWhileEveryAnswerHeedsIt) {
   WatchedStore store;
   options_.store = &store;
   Tuner& tuner = Start("");
-  EXPECT_EQ(Tune({Problem(1)}).succeeded_count, 1);
+  EXPECT_EQ(Tune({Problem(1)}).succeeded_count(), 1);
   std::vector<size_t> listed;
   store.on_read = [&] { listed.push_back(tuner.ListBans().size()); };
   const auto created = tuner.CreateBan(*BansOfPattern("graph:*").all()[0], 1, /*dry_run=*/false);

@@ -119,9 +119,9 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionOneWithItsRows) {
   ASSERT_EQ(page->entries.size(), 4U);
   EXPECT_EQ(page->entries[2].tuning.key, SampleTuning(3).key);
   EXPECT_EQ(page->entries[2].id.sequence, 3);
-  EXPECT_EQ(store->GetOutboxStatus()->depth, 4);
-  EXPECT_EQ(store->GetOutboxStatus()->fleet_release, 5);
-  EXPECT_THAT(store->Check()->findings, IsEmpty());
+  EXPECT_EQ(store->GetOutboxStatus()->outbox_depth(), 4);
+  EXPECT_EQ(store->GetOutboxStatus()->release(), 5);
+  EXPECT_THAT(store->Check()->findings(), IsEmpty());
 }
 
 TEST_F(DatabaseFileTest, ADatabaseOfSchemaVersionOneHasTheSchemaOfANewOne) {
@@ -170,7 +170,7 @@ TEST_F(DatabaseFileTest, ACopyOfAnOlderVersionIsKeptBeforeItIsMigratedAndSaid) {
   ASSERT_NE(store, nullptr);
   EXPECT_EQ(store->SchemaVersion(), 1);
   EXPECT_EQ(*store->GetTuning(SampleTuning(2).key), SampleTuning(2));
-  EXPECT_THAT(store->Check()->findings, IsEmpty());
+  EXPECT_THAT(store->Check()->findings(), IsEmpty());
   EXPECT_THAT(notices_, IsEmpty());
 }
 

@@ -2,6 +2,7 @@
 
 #include <future>
 
+#include "proto/convert/record_codec.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
@@ -30,13 +31,13 @@ class BackupsTest : public StoreTest {
 TEST_F(BackupsTest, ANewCopyDeletesTheOldestOfThoseNamedByTheirTime) {
   auto store = Open();
   Backups backups(BackupOptions(store.get()));
-  EXPECT_EQ(backups.GetStatus().newest, absl::InfinitePast());
+  EXPECT_FALSE(backups.GetState().has_newest_time());
   ASSERT_TRUE(backups.Write("mine.db").ok());
   for (int hour = 0; hour < 3; ++hour) {
     const auto copy = backups.Write("");
     ASSERT_TRUE(copy.ok()) << copy.status();
-    EXPECT_EQ(copy->bytes, static_cast<int64_t>(ReadWholeFile(copy->path).size()));
-    EXPECT_EQ(backups.GetStatus().newest, clock_.now);
+    EXPECT_EQ(copy->bytes(), static_cast<int64_t>(ReadWholeFile(copy->path()).size()));
+    EXPECT_EQ(FromProto(backups.GetState().newest_time()), clock_.now);
     clock_.now += absl::Hours(1);
   }
   EXPECT_THAT(Names(), ElementsAre("convtune-20260101T010000Z.db", "convtune-20260101T020000Z.db",
@@ -46,7 +47,7 @@ TEST_F(BackupsTest, ANewCopyDeletesTheOldestOfThoseNamedByTheirTime) {
   ASSERT_TRUE(backups.Write("").ok());
   EXPECT_THAT(Names(), ElementsAre("convtune-20251231T030000Z.db", "convtune-20260101T020000Z.db",
                                    "mine.db"));
-  EXPECT_EQ(backups.GetStatus().newest, clock_.now);
+  EXPECT_EQ(FromProto(backups.GetState().newest_time()), clock_.now);
 }
 
 TEST_F(BackupsTest, TheScheduleBeginsWhenTheNewestIsOldEnough) {
@@ -91,8 +92,8 @@ TEST_F(BackupsTest, OfADamagedDatabaseThereIsNoCopyAndTheOlderOnesStay) {
   Backups backups(std::move(options));
   const absl::StatusOr<std::string> copy = promise.get_future().get();
   EXPECT_TRUE(absl::IsDataLoss(copy.status())) << copy.status();
-  EXPECT_THAT(backups.GetStatus().error, HasSubstr("tunings row"));
-  EXPECT_EQ(backups.GetStatus().newest, clock_.now - absl::Hours(9));
+  EXPECT_THAT(backups.GetState().error(), HasSubstr("tunings row"));
+  EXPECT_EQ(FromProto(backups.GetState().newest_time()), clock_.now - absl::Hours(9));
   EXPECT_THAT(Names(), ElementsAre("convtune-20260101T000000Z.db"));
 }
 

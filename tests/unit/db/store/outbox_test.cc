@@ -63,7 +63,7 @@ TEST_F(OutboxTest, ATuningThatWasNotCommittedIsNotInIt) {
   };
   ASSERT_FALSE(store_->PutTunings(source).ok());
   EXPECT_THAT(Read().entries, IsEmpty());
-  EXPECT_EQ(store_->GetOutboxStatus()->last_sequence, 0);
+  EXPECT_EQ(store_->GetOutboxStatus()->last_sequence(), 0);
 }
 
 TEST_F(OutboxTest, GivesTheOldestFirstAndSaysIfThereIsMore) {
@@ -81,8 +81,8 @@ TEST_F(OutboxTest, ANewerTuningOfAKeyTakesThePlaceOfTheOlder) {
   Put(1);
   EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2), Problem(1)));
   EXPECT_EQ(Read().entries[1].id.sequence, 3);
-  EXPECT_EQ(store_->GetOutboxStatus()->superseded, 1);
-  EXPECT_EQ(store_->GetOutboxStatus()->depth, 2);
+  EXPECT_EQ(store_->GetOutboxStatus()->outbox_superseded(), 1);
+  EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 2);
 }
 
 TEST_F(OutboxTest, WhatWasAcknowledgedIsGone) {
@@ -90,7 +90,7 @@ TEST_F(OutboxTest, WhatWasAcknowledgedIsGone) {
   Put(2);
   ASSERT_TRUE(store_->AckOutbox(Ids(Read(1))).ok());
   EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2)));
-  EXPECT_EQ(store_->GetOutboxStatus()->depth, 1);
+  EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 1);
 }
 
 TEST_F(OutboxTest, AnAcknowledgementOfAnotherEpochTakesNothing) {
@@ -99,7 +99,7 @@ TEST_F(OutboxTest, AnAcknowledgementOfAnotherEpochTakesNothing) {
   ids[0].epoch ^= 2;
   ASSERT_TRUE(store_->AckOutbox(ids).ok());
   EXPECT_THAT(Read().entries, SizeIs(1));
-  EXPECT_EQ(store_->GetOutboxStatus()->depth, 1);
+  EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 1);
 }
 
 TEST_F(OutboxTest, EachStartHasAnEpochOfItsOwnAndKeepsWhatWaits) {
@@ -123,8 +123,8 @@ TEST_F(OutboxTest, BeyondItsBoundTheOldestGoAndAreCounted) {
   store_ = Open(options);
   for (int n = 1; n <= 5; ++n) Put(n);
   EXPECT_THAT(Problems(Read()), ElementsAre(Problem(4), Problem(5)));
-  EXPECT_EQ(store_->GetOutboxStatus()->dropped, 3);
-  EXPECT_EQ(store_->GetOutboxStatus()->depth, 2);
+  EXPECT_EQ(store_->GetOutboxStatus()->outbox_dropped(), 3);
+  EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 2);
 }
 
 TEST_F(OutboxTest, ADeletedTuningLeavesARowThatStandsForNothing) {
@@ -135,7 +135,7 @@ TEST_F(OutboxTest, ADeletedTuningLeavesARowThatStandsForNothing) {
   EXPECT_THAT(Problems(page), ElementsAre(Problem(2)));
   ASSERT_THAT(page.void_ids, SizeIs(1));
   ASSERT_TRUE(store_->AckOutbox(Ids(page)).ok());
-  EXPECT_EQ(store_->GetOutboxStatus()->depth, 0);
+  EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 0);
 }
 
 TEST_F(OutboxTest, RequeuePutsInWhatIsNotInAlready) {
@@ -161,27 +161,27 @@ TEST_F(OutboxTest, KnowsWhichKeysWait) {
 }
 
 TEST_F(OutboxTest, KnowsTheEpochOfWhatWasAcknowledgedLast) {
-  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch, 0);
+  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch(), 0);
   Put(1);
   Put(2);
-  const int64_t first = store_->GetOutboxStatus()->epoch;
+  const int64_t first = store_->GetOutboxStatus()->epoch();
   ASSERT_TRUE(store_->AckOutbox(Ids(Read(1))).ok());
-  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch, first);
+  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch(), first);
   store_.reset();
   store_ = Open();
-  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch, first);
+  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch(), first);
   Put(3);
   ASSERT_TRUE(store_->AckOutbox(Ids(Read())).ok());
-  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch, store_->GetOutboxStatus()->epoch);
-  EXPECT_NE(store_->GetOutboxStatus()->acknowledged_epoch, first);
+  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch(), store_->GetOutboxStatus()->epoch());
+  EXPECT_NE(store_->GetOutboxStatus()->acknowledged_epoch(), first);
 }
 
 TEST_F(OutboxTest, KeepsTheFleetsReleaseOverAReopen) {
-  EXPECT_EQ(store_->GetOutboxStatus()->fleet_release, 0);
+  EXPECT_EQ(store_->GetOutboxStatus()->release(), 0);
   ASSERT_TRUE(store_->SetFleetRelease(7).ok());
   store_.reset();
   store_ = Open();
-  EXPECT_EQ(store_->GetOutboxStatus()->fleet_release, 7);
+  EXPECT_EQ(store_->GetOutboxStatus()->release(), 7);
 }
 
 TEST_F(OutboxTest, ADamagedRowIsVoidAndTold) {

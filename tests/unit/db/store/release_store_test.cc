@@ -73,7 +73,7 @@ TEST_F(ReleaseDamageTest, AChangedChoiceCostsItsWholePortfolio) {
   EXPECT_THAT(Sound(), ElementsAre(SamplePortfolio(2, 5)));
   EXPECT_FALSE(corrupt_.empty());
   EXPECT_TRUE(absl::IsDataLoss(store_->GetPortfolio(SamplePortfolio(1, 5).key, 1).status()));
-  EXPECT_THAT(store_->Check()->findings, ::testing::Contains(HasSubstr("choices row")));
+  EXPECT_THAT(store_->Check()->findings(), ::testing::Contains(HasSubstr("choices row")));
 }
 
 TEST_F(ReleaseDamageTest, AMissingChoiceCostsItsWholePortfolio) {
@@ -94,8 +94,8 @@ TEST_F(ReleaseDamageTest, ASoundOneIsChecked) {
   FillAndRun("");
   const auto check = store_->Check();
   ASSERT_TRUE(check.ok());
-  EXPECT_THAT(check->findings, IsEmpty());
-  EXPECT_GE(check->rows_checked, 6);
+  EXPECT_THAT(check->findings(), IsEmpty());
+  EXPECT_GE(check->rows_checked(), 6);
 }
 
 using ReleaseRowsTest = StoreTest;

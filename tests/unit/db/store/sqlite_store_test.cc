@@ -131,7 +131,7 @@ TEST_F(SqliteStoreTest, ChecksInTheMiddleOfALargeLog) {
     ASSERT_TRUE(store->PutTuning(SampleTuning(n), SampleEnvironment()).ok());
   }
   EXPECT_LT(store->SizeBytes(), int64_t{16} << 20);
-  EXPECT_THAT(store->Check()->findings, ElementsAre());
+  EXPECT_THAT(store->Check()->findings(), ElementsAre());
 }
 
 // Writes in a child process until it is killed; returns what it acknowledged.
@@ -176,7 +176,7 @@ TEST_F(SqliteStoreTest, WhatWasAcknowledgedIsThereAfterAKill) {
     ASSERT_TRUE(tuning.ok()) << n << " of " << acknowledged << ": " << tuning.status();
     EXPECT_EQ(*tuning, SampleTuning(n));
   }
-  EXPECT_THAT(store->Check()->findings, ElementsAre());
+  EXPECT_THAT(store->Check()->findings(), ElementsAre());
   EXPECT_THAT(notices_, ElementsAre());
 }
 

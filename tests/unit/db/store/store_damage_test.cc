@@ -49,7 +49,7 @@ class StoreDamageTest : public StoreTest {
                 ElementsAre(WithoutSamples(SampleTuning(1)), WithoutSamples(SampleTuning(3))));
     EXPECT_THAT(corrupt, ElementsAre(StartsWith(table + " row")));
     EXPECT_TRUE(absl::IsDataLoss(store->GetTuning(SampleTuning(2).key).status()));
-    EXPECT_THAT(store->Check()->findings, Not(IsEmpty()));
+    EXPECT_THAT(store->Check()->findings(), Not(IsEmpty()));
   }
 };
 
@@ -74,7 +74,7 @@ TEST_F(StoreDamageTest, RecordsOfEachOtherLeaveBothOut) {
   std::vector<std::string> corrupt;
   EXPECT_THAT(All(*store, &corrupt), IsEmpty());
   EXPECT_THAT(corrupt, SizeIs(2));
-  EXPECT_THAT(store->Check()->findings, SizeIs(2));
+  EXPECT_THAT(store->Check()->findings(), SizeIs(2));
 }
 
 TEST_F(StoreDamageTest, AnIndexThatLeadsToAnotherTuningIsDamage) {
@@ -85,7 +85,7 @@ TEST_F(StoreDamageTest, AnIndexThatLeadsToAnotherTuningIsDamage) {
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("an index leads to it for another key"));
   EXPECT_EQ(*store->GetTuning(SampleTuning(3).key), SampleTuning(3));
-  EXPECT_THAT(store->Check()->findings, Not(IsEmpty()));
+  EXPECT_THAT(store->Check()->findings(), Not(IsEmpty()));
 }
 
 TEST_F(StoreDamageTest, AnIndexThatLeadsToAnotherEnvironmentIsDamage) {
@@ -145,7 +145,7 @@ TEST_F(StoreDamageTest, DamagedSamplesCostTheFullTuningButNotTheIndex) {
   EXPECT_THAT(All(*store, &corrupt), SizeIs(1));
   EXPECT_THAT(corrupt, IsEmpty());
   EXPECT_TRUE(absl::IsDataLoss(store->GetTuning(SampleTuning(1).key).status()));
-  EXPECT_THAT(store->Check()->findings, ElementsAre(HasSubstr("tuning_samples row")));
+  EXPECT_THAT(store->Check()->findings(), ElementsAre(HasSubstr("tuning_samples row")));
 }
 
 TEST_F(StoreDamageTest, ADamagedEnvironmentIsMendedByTheNextTuning) {
@@ -229,7 +229,7 @@ TEST_F(StoreDamageTest, APutReplacesADamagedTuning) {
   auto store = Open();
   ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
   EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));
-  EXPECT_THAT(store->Check()->findings, IsEmpty());
+  EXPECT_THAT(store->Check()->findings(), IsEmpty());
 }
 
 class DamagedFileTest : public StoreTest {

@@ -89,9 +89,9 @@ class StoreFaultTest : public StoreTest {
         ASSERT_EQ(*tuning, SampleTuning(n));
       }
     }
-    const absl::StatusOr<StoreCheck> check = store->Check();
+    const absl::StatusOr<v1::CheckDatabaseResponse> check = store->Check();
     ASSERT_TRUE(check.ok()) << check.status();
-    ASSERT_THAT(check->findings, ElementsAre());
+    ASSERT_THAT(check->findings(), ElementsAre());
     ASSERT_TRUE(store->Close().ok());
   }
 
@@ -292,7 +292,7 @@ TEST_P(AMigration, ThatIsCutShortIsDoneByTheNextStart) {
     auto store = Open();
     ASSERT_NE(store, nullptr) << "at call " << n;
     ASSERT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1)) << "at call " << n;
-    ASSERT_THAT(store->Check()->findings, ElementsAre()) << "at call " << n;
+    ASSERT_THAT(store->Check()->findings(), ElementsAre()) << "at call " << n;
     ASSERT_TRUE(store->Close().ok());
   }
   RecordProperty("calls", std::to_string(n - stride - 1));

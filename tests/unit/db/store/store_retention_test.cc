@@ -37,11 +37,11 @@ TEST_F(StoreRetentionTest, CompactThinsOldTuningsBehindTheirThird) {
   ASSERT_TRUE(store->PutTuning(recent, SampleEnvironment()).ok());
   const auto compaction = store->Compact();
   ASSERT_TRUE(compaction.ok()) << compaction.status();
-  EXPECT_EQ(compaction->thinned, 1);
+  EXPECT_EQ(compaction->thinned(), 1);
   old.candidates[3].samples_ns.clear();
   EXPECT_EQ(*store->GetTuning(old.key), old);
   EXPECT_EQ(*store->GetTuning(recent.key), recent);
-  EXPECT_THAT(store->Check()->findings, IsEmpty());
+  EXPECT_THAT(store->Check()->findings(), IsEmpty());
 }
 
 TEST_F(StoreRetentionTest, AMutationThinsAnHourAfterTheStartAndOnceADay) {
@@ -80,8 +80,8 @@ TEST_F(StoreRetentionTest, CompactGivesFreePagesBack) {
   ASSERT_TRUE(store->DeleteTunings(keys).ok());
   const auto compaction = store->Compact();
   ASSERT_TRUE(compaction.ok()) << compaction.status();
-  EXPECT_LT(compaction->bytes_after, compaction->bytes_before / 2);
-  EXPECT_EQ(compaction->bytes_after, store->SizeBytes());
+  EXPECT_LT(compaction->bytes_after(), compaction->bytes_before() / 2);
+  EXPECT_EQ(compaction->bytes_after(), store->SizeBytes());
 }
 
 TEST_F(StoreRetentionTest, AboveTheCapTheOldestLoseTheirSamplesFirst) {
@@ -100,7 +100,7 @@ TEST_F(StoreRetentionTest, AboveTheCapTheOldestLoseTheirSamplesFirst) {
   EXPECT_EQ(CountSamples(*newest), CountSamples(BigTuning(kCount - 1)));
   ASSERT_TRUE(store->Compact().ok());
   EXPECT_LE(store->SizeBytes(), options.max_bytes);
-  EXPECT_THAT(store->Check()->findings, IsEmpty());
+  EXPECT_THAT(store->Check()->findings(), IsEmpty());
 }
 
 TEST_F(StoreRetentionTest, ACapBelowTheWinnersKeepsThem) {

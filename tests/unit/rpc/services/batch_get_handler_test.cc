@@ -348,7 +348,7 @@ TEST_F(BatchGetHandlerTest, ABetterTuningForLessStrictAlignmentIsAnsweredAtOnce)
     if (std::exchange(given, true)) return std::nullopt;
     return db::TuningRecord{better, Environment::Parse(tuner::kProfile).value()};
   };
-  ASSERT_EQ(tuner_->ImportTunings(source).value().taken, 1);
+  ASSERT_EQ(tuner_->ImportTunings(source).value().taken_count(), 1);
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), "graph:eng7");
 }
 

@@ -37,7 +37,7 @@ TEST(Maintenance, BackupsAreWrittenIntoTheirFolderAlone) {
   TestServer server;
   v1::BackupDatabaseRequest request;
   v1::BackupDatabaseResponse response;
-  const std::string folder = server.backups->GetStatus().folder;
+  const std::string folder = server.backups->GetState().folder();
   for (const std::string& path :
        {std::string("/elsewhere.db"), std::string("below/a.db"), std::string(".."),
         folder + "/../a.db", folder + "2/a.db", std::string(".hidden")}) {

@@ -20,6 +20,12 @@ uint64_t FirstNumber(absl::Time now) {
   return static_cast<uint64_t>(std::max<int64_t>(seconds, 0)) * JobTable::kNumbersPerSecond + 1;
 }
 
+void ClearProgress(v1::TuningJob* job) {
+  job->clear_current_problem();
+  job->clear_current_candidates_done();
+  job->clear_current_candidates_total();
+}
+
 }  // namespace
 
 JobTable::JobTable(const Clock* clock) : clock_(clock), next_job_(FirstNumber(clock->Now())) {}
@@ -27,9 +33,11 @@ JobTable::JobTable(const Clock* clock) : clock_(clock), next_job_(FirstNumber(cl
 std::shared_ptr<JobTable::Job> JobTable::Add(const std::string& environment) {
   auto job = std::make_shared<Job>();
   job->number = next_job_++;
-  job->snapshot.name = absl::StrCat("jobs/", job->number);
-  job->snapshot.environment = environment;
-  job->snapshot.create_time = clock_->Now();
+  job->snapshot.set_name(absl::StrCat("jobs/", job->number));
+  job->snapshot.set_state(v1::JOB_STATE_QUEUED);
+  job->snapshot.set_environment(environment);
+  job->snapshot.set_persisted(true);
+  *job->snapshot.mutable_create_time() = ToProto(clock_->Now());
   jobs_.emplace(job->number, job);
   return job;
 }
@@ -45,7 +53,7 @@ absl::StatusOr<JobTable::Created> JobTable::Create(const std::string& environmen
       const Job& job = *jobs_.at(known->second);
       if (job.fingerprint != fingerprint) {
         return absl::AlreadyExistsError(absl::StrCat(
-            "request_id: must be new for a new request, and made ", job.snapshot.name));
+            "request_id: must be new for a new request, and made ", job.snapshot.name()));
       }
       return Created{job.snapshot, false};
     }
@@ -53,9 +61,9 @@ absl::StatusOr<JobTable::Created> JobTable::Create(const std::string& environmen
   const std::shared_ptr<Job> job = Add(environment);
   job->request_id = request_id;
   job->fingerprint = fingerprint;
-  job->snapshot.problem_count = problem_count;
-  job->snapshot.succeeded_count = skipped_count;
-  job->snapshot.skipped_count = skipped_count;
+  job->snapshot.set_problem_count(problem_count);
+  job->snapshot.set_succeeded_count(skipped_count);
+  job->snapshot.set_skipped_count(skipped_count);
   if (!request_id.empty()) by_request_.emplace(request_id, job->number);
   EndIfComplete(job.get());
   return Created{job->snapshot, true};
@@ -76,19 +84,18 @@ absl::StatusOr<std::shared_ptr<JobTable::Job>> JobTable::Find(const std::string&
 }
 
 void JobTable::Changed(Job* job) {
-  for (const auto& [token, on_change] : job->watchers) on_change(job->snapshot);
-  if (!job->snapshot.ended()) return;
+  for (const auto& [token, on_change] : job->watchers) on_change(job->snapshot, job->interrupted);
+  if (!HasEnded(job->snapshot)) return;
   for (const auto& [token, on_change] : job->watchers) watched_.erase(token);
   job->watchers.clear();
 }
 
-void JobTable::End(Job* job, JobState state) {
-  job->snapshot.state = state;
+void JobTable::End(Job* job, v1::JobState state) {
+  job->snapshot.set_state(state);
   // The wall clock may have been set back.
-  job->snapshot.end_time = std::max(clock_->Now(), job->snapshot.create_time);
-  job->snapshot.current_problem.clear();
-  job->snapshot.current_candidates_done = 0;
-  job->snapshot.current_candidates_total = 0;
+  *job->snapshot.mutable_end_time() =
+      ToProto(std::max(clock_->Now(), FromProto(job->snapshot.create_time())));
+  ClearProgress(&job->snapshot);
   job->subscriptions.clear();
   Changed(job);
   ended_.push_back(job->number);
@@ -101,31 +108,32 @@ void JobTable::End(Job* job, JobState state) {
 }
 
 void JobTable::EndIfComplete(Job* job) {
-  const JobSnapshot& snapshot = job->snapshot;
-  if (snapshot.succeeded_count + snapshot.failed_count < snapshot.problem_count) return;
-  End(job, snapshot.failed_count > 0 ? JobState::kFailed : JobState::kSucceeded);
+  const v1::TuningJob& snapshot = job->snapshot;
+  if (snapshot.succeeded_count() + snapshot.failed_count() < snapshot.problem_count()) return;
+  End(job, snapshot.failed_count() > 0 ? v1::JOB_STATE_FAILED : v1::JOB_STATE_SUCCEEDED);
 }
 
 std::optional<std::string> JobTable::Collect(const std::string& environment) {
   MutexLock lock(mutex_);
   std::shared_ptr<Job>& job = collecting_[environment];
-  if (job == nullptr || job->snapshot.ended()) {
+  if (job == nullptr || HasEnded(job->snapshot)) {
     job = Add(environment);
-    job->snapshot.abandoned = true;
+    job->snapshot.set_abandoned(true);
   }
-  JobSnapshot& snapshot = job->snapshot;
-  const int open = snapshot.problem_count - snapshot.succeeded_count - snapshot.failed_count;
+  v1::TuningJob& snapshot = job->snapshot;
+  const int open = snapshot.problem_count() - snapshot.succeeded_count() - snapshot.failed_count();
   if (open >= kMaxAbandoned) return std::nullopt;
-  ++snapshot.problem_count;
+  snapshot.set_problem_count(snapshot.problem_count() + 1);
   Changed(job.get());
-  return snapshot.name;
+  return snapshot.name();
 }
 
 void JobTable::Uncollect(const std::string& name) {
   MutexLock lock(mutex_);
   const auto found = Find(name);
-  if (!found.ok() || (*found)->snapshot.ended()) return;
-  --(*found)->snapshot.problem_count;
+  if (!found.ok() || HasEnded((*found)->snapshot)) return;
+  v1::TuningJob& snapshot = (*found)->snapshot;
+  snapshot.set_problem_count(snapshot.problem_count() - 1);
   Changed(found->get());
   EndIfComplete(found->get());
 }
@@ -134,7 +142,7 @@ bool JobTable::AddSubscription(const std::string& name, const std::string& probl
                                uint64_t number) {
   MutexLock lock(mutex_);
   const auto job = Find(name);
-  if (!job.ok() || (*job)->snapshot.ended()) return false;
+  if (!job.ok() || HasEnded((*job)->snapshot)) return false;
   (*job)->subscriptions.insert_or_assign(problem_text, number);
   return true;
 }
@@ -143,12 +151,12 @@ void JobTable::Progress(const std::string& name, const std::string& problem_text
                         const WorkProgress& progress) {
   MutexLock lock(mutex_);
   const auto job = Find(name);
-  if (!job.ok() || (*job)->snapshot.ended()) return;
-  JobSnapshot& snapshot = (*job)->snapshot;
-  snapshot.state = JobState::kRunning;
-  snapshot.current_problem = problem_text;
-  snapshot.current_candidates_done = progress.candidates_done;
-  snapshot.current_candidates_total = progress.candidates_total;
+  if (!job.ok() || HasEnded((*job)->snapshot)) return;
+  v1::TuningJob& snapshot = (*job)->snapshot;
+  snapshot.set_state(v1::JOB_STATE_RUNNING);
+  snapshot.set_current_problem(problem_text);
+  snapshot.set_current_candidates_done(progress.candidates_done);
+  snapshot.set_current_candidates_total(progress.candidates_total);
   Changed(job->get());
 }
 
@@ -156,28 +164,26 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
                            const WorkResult& result) {
   MutexLock lock(mutex_);
   const auto found = Find(name);
-  if (!found.ok() || (*found)->snapshot.ended()) return;
+  if (!found.ok() || HasEnded((*found)->snapshot)) return;
   Job* job = found->get();
   job->subscriptions.erase(problem_text);
-  JobSnapshot& snapshot = job->snapshot;
-  snapshot.state = JobState::kRunning;
-  if (snapshot.current_problem == problem_text) {
-    snapshot.current_problem.clear();
-    snapshot.current_candidates_done = 0;
-    snapshot.current_candidates_total = 0;
-  }
+  v1::TuningJob& snapshot = job->snapshot;
+  snapshot.set_state(v1::JOB_STATE_RUNNING);
+  if (snapshot.current_problem() == problem_text) ClearProgress(&snapshot);
   if (absl::IsCancelled(result.status)) {
-    snapshot.interrupted = true;
-    End(job, JobState::kCancelled);
+    job->interrupted = true;
+    End(job, v1::JOB_STATE_CANCELLED);
     return;
   }
   if (result.status.ok()) {
-    ++snapshot.succeeded_count;
-    if (!result.persisted) snapshot.persisted = false;
+    snapshot.set_succeeded_count(snapshot.succeeded_count() + 1);
+    if (!result.persisted) snapshot.set_persisted(false);
   } else {
-    ++snapshot.failed_count;
-    if (snapshot.failures.size() < kKeptFailures) {
-      snapshot.failures.push_back({problem_text, std::string(result.status.message())});
+    snapshot.set_failed_count(snapshot.failed_count() + 1);
+    if (snapshot.failures_size() < kKeptFailures) {
+      v1::TuningFailure* const failure = snapshot.add_failures();
+      failure->set_problem_text(problem_text);
+      failure->set_reason(std::string(result.status.message()));
     }
   }
   Changed(job);
@@ -187,24 +193,25 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
 void JobTable::ProblemSkipped(const std::string& name) {
   MutexLock lock(mutex_);
   const auto found = Find(name);
-  if (!found.ok() || (*found)->snapshot.ended()) return;
-  ++(*found)->snapshot.succeeded_count;
-  ++(*found)->snapshot.skipped_count;
+  if (!found.ok() || HasEnded((*found)->snapshot)) return;
+  v1::TuningJob& snapshot = (*found)->snapshot;
+  snapshot.set_succeeded_count(snapshot.succeeded_count() + 1);
+  snapshot.set_skipped_count(snapshot.skipped_count() + 1);
   Changed(found->get());
   EndIfComplete(found->get());
 }
 
-absl::StatusOr<std::pair<JobSnapshot, std::vector<uint64_t>>> JobTable::Cancel(
+absl::StatusOr<std::pair<v1::TuningJob, std::vector<uint64_t>>> JobTable::Cancel(
     const std::string& name) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
   std::vector<uint64_t> subscriptions;
   for (const auto& [text, number] : job->subscriptions) subscriptions.push_back(number);
-  if (!job->snapshot.ended()) End(job.get(), JobState::kCancelled);
+  if (!HasEnded(job->snapshot)) End(job.get(), v1::JOB_STATE_CANCELLED);
   return std::make_pair(job->snapshot, std::move(subscriptions));
 }
 
-absl::StatusOr<JobSnapshot> JobTable::Get(const std::string& name) const {
+absl::StatusOr<v1::TuningJob> JobTable::Get(const std::string& name) const {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
   return job->snapshot;
@@ -234,8 +241,8 @@ absl::StatusOr<uint64_t> JobTable::Watch(const std::string& name, JobCallback on
   if (stopping_) return absl::UnavailableError("the daemon is draining");
   ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
   const uint64_t token = next_watcher_++;
-  on_change(job->snapshot);
-  if (!job->snapshot.ended()) {
+  on_change(job->snapshot, job->interrupted);
+  if (!HasEnded(job->snapshot)) {
     job->watchers.emplace(token, std::move(on_change));
     watched_.emplace(token, job);
   }

@@ -27,14 +27,14 @@ class JobTable {
   // Numbers begin with the time, so that those of a daemon before are not given
   // again: more for each second since 2026 than there can be jobs.
   static constexpr uint64_t kNumbersPerSecond = 1'000'000;
-  static constexpr size_t kKeptFailures = 20;
+  static constexpr int kKeptFailures = 20;
   // Of one environment.
   static constexpr int kMaxAbandoned = 1000;
 
   explicit JobTable(const Clock* clock);
 
   struct Created {
-    JobSnapshot job;
+    v1::TuningJob job;
     bool is_new = true;
   };
   // A job of `problem_count` problems, `skipped_count` of which need no work.
@@ -64,9 +64,9 @@ class JobTable {
   // A problem turned out to need no work.
   void ProblemSkipped(const std::string& name);
   // Ends the job, unless it ended. Returns it, and the numbers to unsubscribe.
-  absl::StatusOr<std::pair<JobSnapshot, std::vector<uint64_t>>> Cancel(const std::string& name);
+  absl::StatusOr<std::pair<v1::TuningJob, std::vector<uint64_t>>> Cancel(const std::string& name);
 
-  absl::StatusOr<JobSnapshot> Get(const std::string& name) const;
+  absl::StatusOr<v1::TuningJob> Get(const std::string& name) const;
   absl::StatusOr<JobPage> List(int page_size, const std::string& page_token) const;
   // See Tuner::WatchJob and Tuner::StopWatching. UNAVAILABLE after Stop.
   absl::StatusOr<uint64_t> Watch(const std::string& name, JobCallback on_change);
@@ -77,7 +77,8 @@ class JobTable {
  private:
   struct Job {
     uint64_t number = 0;
-    JobSnapshot snapshot;
+    v1::TuningJob snapshot;
+    bool interrupted = false;  // see JobCallback
     std::string request_id;
     uint64_t fingerprint = 0;                       // of the request
     std::map<std::string, uint64_t> subscriptions;  // by problem
@@ -86,7 +87,7 @@ class JobTable {
 
   absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& name) const REQUIRES(mutex_);
   void EndIfComplete(Job* job) REQUIRES(mutex_);
-  void End(Job* job, JobState state) REQUIRES(mutex_);
+  void End(Job* job, v1::JobState state) REQUIRES(mutex_);
   // Adds a new job of that environment.
   std::shared_ptr<Job> Add(const std::string& environment) REQUIRES(mutex_);
   // Tells who watches.

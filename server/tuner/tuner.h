@@ -133,11 +133,11 @@ class Tuner {
   // else than before.
   virtual uint64_t EnvironmentsVersion() const { return 0; }
 
-  virtual absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) = 0;
-  virtual absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::TuningJob> CreateJob(jobs::JobRequest request) = 0;
+  virtual absl::StatusOr<v1::TuningJob> GetJob(const std::string& name) = 0;
   // `page_size`: at least 1.
   virtual absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
-  virtual absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::TuningJob> CancelJob(const std::string& name) = 0;
   // Calls back before it returns, on every change, and last with an ended() snapshot: under
   // the lock of the jobs, so that `on_change` must return at once and call nothing here.
   // Returns a token for StopWatching. NOT_FOUND, and UNAVAILABLE once the daemon has drained.

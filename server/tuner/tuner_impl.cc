@@ -65,7 +65,7 @@ TunerImpl::TunerImpl(Options options)
             jobs::JobRequest request;
             request.problems = std::move(problems);
             request.demand = demand;
-            return QueueJob(environment, request)->name;  // without an id it cannot fail
+            return QueueJob(environment, request)->name();  // without an id it cannot fail
           },
           [this](const lookup::ResolvedEnvironment& environment,
                  const std::vector<jobs::WorkSpec>& work) { KeepWork(environment, work); }) {}
@@ -431,7 +431,7 @@ std::optional<jobs::WorkKind> TunerImpl::WorkOf(const ConvProblem& problem, cons
                             environment.environment.profile, now);
 }
 
-absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request) {
+absl::StatusOr<v1::TuningJob> TunerImpl::CreateJob(jobs::JobRequest request) {
   if (draining_) return absl::UnavailableError(kDraining);
   ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment environment,
                    Resolve(request.environment, request.program));
@@ -461,8 +461,8 @@ bool TunerImpl::SubmitFor(const std::string& job, jobs::TuningQueue* queue,
   return number != 0;
 }
 
-absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
-    const lookup::ResolvedEnvironment& environment, const jobs::JobRequest& request) {
+absl::StatusOr<v1::TuningJob> TunerImpl::QueueJob(const lookup::ResolvedEnvironment& environment,
+                                                  const jobs::JobRequest& request) {
   std::vector<jobs::WorkSpec> work;
   std::set<std::string> seen;
   for (const ConvProblem& problem : request.problems) {
@@ -509,7 +509,7 @@ absl::StatusOr<jobs::JobPage> TunerImpl::ListJobs(int page_size, const std::stri
   return jobs_.List(page_size, page_token);
 }
 
-absl::StatusOr<jobs::JobSnapshot> TunerImpl::CancelJob(const std::string& name) {
+absl::StatusOr<v1::TuningJob> TunerImpl::CancelJob(const std::string& name) {
   ASSIGN_OR_RETURN(const auto cancelled, jobs_.Cancel(name));
   const auto current = current_.find(cancelled.first.environment());
   if (current != current_.end()) {

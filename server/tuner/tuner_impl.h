@@ -39,12 +39,10 @@ class TunerImpl : public Tuner {
   uint64_t EnvironmentsVersion() const override {
     return index_.counts_version() + stored_version_;
   }
-  absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) override;
-  absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) override {
-    return jobs_.Get(name);
-  }
+  absl::StatusOr<v1::TuningJob> CreateJob(jobs::JobRequest request) override;
+  absl::StatusOr<v1::TuningJob> GetJob(const std::string& name) override { return jobs_.Get(name); }
   absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) override;
-  absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) override;
+  absl::StatusOr<v1::TuningJob> CancelJob(const std::string& name) override;
   absl::StatusOr<uint64_t> WatchJob(const std::string& name, jobs::JobCallback on_change) override {
     return jobs_.Watch(name, std::move(on_change));
   }
@@ -117,8 +115,8 @@ class TunerImpl : public Tuner {
   bool SubmitFor(const std::string& job, jobs::TuningQueue* queue, const jobs::WorkSpec& spec,
                  jobs::Priority priority, SteadyTime expires, const std::function<bool()>& needed);
   // ALREADY_EXISTS: the request's id is another's.
-  absl::StatusOr<jobs::JobSnapshot> QueueJob(const lookup::ResolvedEnvironment& environment,
-                                             const jobs::JobRequest& request);
+  absl::StatusOr<v1::TuningJob> QueueJob(const lookup::ResolvedEnvironment& environment,
+                                         const jobs::JobRequest& request);
   // See AbandonLookup. The work is queued, and stays so while this runs.
   void KeepWork(const lookup::ResolvedEnvironment& environment,
                 const std::vector<jobs::WorkSpec>& work);

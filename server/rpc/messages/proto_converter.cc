@@ -196,32 +196,6 @@ v1::Tuning ToProto(const lookup::IndexedTuning& indexed,
   return out;
 }
 
-v1::TuningJob ToProto(const jobs::JobSnapshot& job) {
-  v1::TuningJob out;
-  out.set_name(job.name);
-  out.set_state(static_cast<v1::JobState>(job.state));
-  out.set_environment(job.environment);
-  out.set_problem_count(job.problem_count);
-  out.set_succeeded_count(job.succeeded_count);
-  out.set_failed_count(job.failed_count);
-  out.set_skipped_count(job.skipped_count);
-  out.set_current_problem(job.current_problem);
-  out.set_current_candidates_done(job.current_candidates_done);
-  out.set_current_candidates_total(job.current_candidates_total);
-  for (const jobs::TuningFailure& failure : job.failures) {
-    v1::TuningFailure& added = *out.add_failures();
-    added.set_problem_text(failure.problem_text);
-    added.set_reason(failure.reason);
-  }
-  *out.mutable_create_time() = ToProto(job.create_time);
-  if (job.end_time.has_value()) {
-    *out.mutable_end_time() = ToProto(*job.end_time);
-  }
-  out.set_persisted(job.persisted);
-  out.set_abandoned(job.abandoned);
-  return out;
-}
-
 v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page) {
   v1::ListTuningJobsResponse out;
   const size_t added = AddRows(

@@ -39,7 +39,6 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
 // Without candidates.
 v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const tuner::EnvironmentInfo& environment);
 v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
-v1::TuningJob ToProto(const jobs::JobSnapshot& job);
 v1::PinRecord ToProto(const Pin& pin);
 v1::CreateBanResponse ToProto(const tuner::CreatedBan& created);
 // Adds what `bans`, those of the tuning's key, make of it.

@@ -35,14 +35,12 @@ class TuningService final : public RawService {
         new ServerStreamingHandler([this](CallbackServerContext* context, const ByteBuffer* in) {
           return HandleWatchTuningJob(tuner_, context, in);
         }));
-    Unary<v1::CreateTuningJobRequest>("CreateTuningJob", nullptr,
-                                      [this](jobs::JobRequest& request) {
-                                        return ReplyOf(tuner_->CreateJob(std::move(request)));
-                                      });
-    Unary<v1::GetTuningJobRequest>("GetTuningJob", nullptr,
-                                   [this](const v1::GetTuningJobRequest& request) {
-                                     return ReplyOf(tuner_->GetJob(request.name()));
-                                   });
+    Unary<v1::CreateTuningJobRequest>(
+        "CreateTuningJob", nullptr,
+        [this](jobs::JobRequest& request) { return tuner_->CreateJob(std::move(request)); });
+    Unary<v1::GetTuningJobRequest>(
+        "GetTuningJob", nullptr,
+        [this](const v1::GetTuningJobRequest& request) { return tuner_->GetJob(request.name()); });
     Unary<v1::ListTuningJobsRequest>(
         "ListTuningJobs", nullptr, [this](const v1::ListTuningJobsRequest& request) {
           return ReplyOf(
@@ -50,7 +48,7 @@ class TuningService final : public RawService {
         });
     Unary<v1::CancelTuningJobRequest>("CancelTuningJob", nullptr,
                                       [this](const v1::CancelTuningJobRequest& request) {
-                                        return ReplyOf(tuner_->CancelJob(request.name()));
+                                        return tuner_->CancelJob(request.name());
                                       });
 
     Unary<v1::GetTuningRequest>(

@@ -24,8 +24,9 @@ class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     const grpc::Status started = CatchAll("WatchTuningJob", [&] {
       grpc::Status read = ReadRequest<v1::WatchTuningJobRequest>(in, &request);
       if (!read.ok()) return read;
-      const absl::StatusOr<uint64_t> token =
-          tuner_->WatchJob(request->name(), [this](const jobs::JobSnapshot& job) { Changed(job); });
+      const absl::StatusOr<uint64_t> token = tuner_->WatchJob(
+          request->name(),
+          [this](const v1::TuningJob& job, bool interrupted) { Changed(job, interrupted); });
       MutexLock lock(mutex_);
       token_ = token.value_or(0);
       return messages::ToGrpcStatus(token.status());
@@ -60,23 +61,24 @@ class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
  private:
-  void Changed(const jobs::JobSnapshot& job) {
+  void Changed(const v1::TuningJob& job, bool interrupted) {
     MutexLock lock(mutex_);
     newest_ = job;
+    interrupted_ = interrupted;
     WriteLocked();
   }
 
   void WriteLocked() REQUIRES(mutex_) {
     if (writing_ || call_ended_) return;
-    const jobs::JobSnapshot job = *std::exchange(newest_, std::nullopt);
-    job_ended_ = job.ended();
-    if (job.interrupted) {
+    const v1::TuningJob job = *std::exchange(newest_, std::nullopt);
+    job_ended_ = jobs::HasEnded(job);
+    if (interrupted_) {
       EndLocked(messages::ToGrpcStatus(absl::UnavailableError(
           "the daemon is draining: the job did not end; what it tuned is kept")));
       return;
     }
     const grpc::Status written =
-        CatchAll("WatchTuningJob", [&] { return WriteMessage(messages::ToProto(job), &message_); });
+        CatchAll("WatchTuningJob", [&] { return WriteMessage(job, &message_); });
     if (!written.ok()) {
       EndLocked(written);
       return;
@@ -100,7 +102,8 @@ class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   const RequestLog log_;
   Mutex mutex_;
   bool call_ended_ GUARDED_BY(mutex_) = false;
-  std::optional<jobs::JobSnapshot> newest_ GUARDED_BY(mutex_);
+  std::optional<v1::TuningJob> newest_ GUARDED_BY(mutex_);
+  bool interrupted_ GUARDED_BY(mutex_) = false;  // of newest_; see JobCallback
   grpc::ByteBuffer message_ GUARDED_BY(mutex_);  // gRPC's while `writing_`
   bool writing_ GUARDED_BY(mutex_) = false;
   bool job_ended_ GUARDED_BY(mutex_) = false;

@@ -13,58 +13,67 @@ namespace {
 class JobTableTest : public ::testing::Test {
  protected:
   std::string Create(int problems, int skipped = 0, const std::string& request_id = "") {
-    return table_.Create("nvidia-h200", problems, skipped, request_id)->job.name;
+    return table_.Create("nvidia-h200", problems, skipped, request_id)->job.name();
   }
-  JobSnapshot Get(const std::string& name) { return table_.Get(name).value(); }
+  v1::TuningJob Get(const std::string& name) { return table_.Get(name).value(); }
+  bool WasInterrupted(const std::string& name) {
+    bool was = false;
+    EXPECT_TRUE(
+        table_.Watch(name, [&](const v1::TuningJob&, bool interrupted) { was = interrupted; })
+            .ok());
+    return was;
+  }
 
   SystemClock clock_;
   JobTable table_{&clock_};
 };
 
 TEST_F(JobTableTest, NewJobIsQueued) {
-  const JobSnapshot job = Get(Create(2));
-  EXPECT_EQ(job.state, JobState::kQueued);
-  EXPECT_EQ(job.problem_count, 2);
-  EXPECT_FALSE(job.end_time.has_value());
+  const v1::TuningJob job = Get(Create(2));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(job.problem_count(), 2);
+  EXPECT_FALSE(job.has_end_time());
 }
 
 TEST_F(JobTableTest, JobWithNothingToDoSucceedsAtOnce) {
-  const JobSnapshot job = Get(Create(2, 2));
-  EXPECT_EQ(job.state, JobState::kSucceeded);
-  EXPECT_EQ(job.skipped_count, 2);
-  EXPECT_TRUE(job.end_time.has_value());
+  const v1::TuningJob job = Get(Create(2, 2));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job.skipped_count(), 2);
+  EXPECT_TRUE(job.has_end_time());
 }
 
 TEST_F(JobTableTest, SucceedsWhenEveryProblemHasAResult) {
   const std::string name = Create(2);
   table_.ProblemDone(name, "a", {absl::OkStatus(), true});
-  EXPECT_EQ(Get(name).state, JobState::kRunning);
+  EXPECT_EQ(Get(name).state(), v1::JOB_STATE_RUNNING);
   table_.ProblemDone(name, "b", {absl::OkStatus(), false});
-  EXPECT_EQ(Get(name).state, JobState::kSucceeded);
-  EXPECT_FALSE(Get(name).persisted);
+  EXPECT_EQ(Get(name).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_FALSE(Get(name).persisted());
 }
 
 TEST_F(JobTableTest, FailsWithTheReasonsWhenAProblemHasNone) {
   const std::string name = Create(2);
   table_.ProblemDone(name, "a", {absl::NotFoundError("no candidate ran")});
   table_.ProblemDone(name, "b", {});
-  const JobSnapshot job = Get(name);
-  EXPECT_EQ(job.state, JobState::kFailed);
-  EXPECT_EQ(job.failures, (std::vector<TuningFailure>{{"a", "no candidate ran"}}));
-  EXPECT_EQ(job.succeeded_count, 1);
+  const v1::TuningJob job = Get(name);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  ASSERT_EQ(job.failures_size(), 1);
+  EXPECT_EQ(job.failures(0).problem_text(), "a");
+  EXPECT_EQ(job.failures(0).reason(), "no candidate ran");
+  EXPECT_EQ(job.succeeded_count(), 1);
 }
 
 TEST_F(JobTableTest, KnownRequestIdGivesTheSameJob) {
   const std::string name = Create(1, 0, "id");
   const JobTable::Created again = table_.Create("nvidia-h200", 1, 0, "id").value();
   EXPECT_FALSE(again.is_new);
-  EXPECT_EQ(again.job.name, name);
+  EXPECT_EQ(again.job.name(), name);
   EXPECT_NE(Create(1, 0, "other"), name);
 }
 
 TEST_F(JobTableTest, KnownRequestIdOfAnotherRequestIsRefused) {
-  const std::string name = table_.Create("nvidia-h200", 1, 0, "id", 7)->job.name;
-  EXPECT_EQ(table_.Create("nvidia-h200", 1, 0, "id", 7)->job.name, name);
+  const std::string name = table_.Create("nvidia-h200", 1, 0, "id", 7)->job.name();
+  EXPECT_EQ(table_.Create("nvidia-h200", 1, 0, "id", 7)->job.name(), name);
   const absl::Status refused = table_.Create("nvidia-h200", 1, 0, "id", 8).status();
   EXPECT_TRUE(absl::IsAlreadyExists(refused));
   EXPECT_NE(refused.message().find(name), absl::string_view::npos) << refused;
@@ -80,7 +89,7 @@ TEST_F(JobTableTest, NumbersAreNotThoseOfADaemonBefore) {
   std::set<std::string> names;
   // Each look-up that enqueues its misses makes one.
   for (int i = 0; i < 20'000; ++i) names.insert(Create(1));
-  EXPECT_EQ(names.count(next.Create("nvidia-h200", 1, 0, "")->job.name), 0U);
+  EXPECT_EQ(names.count(next.Create("nvidia-h200", 1, 0, "")->job.name()), 0U);
 }
 
 TEST_F(JobTableTest, CancelGivesTheSubscriptionsOnce) {
@@ -90,7 +99,7 @@ TEST_F(JobTableTest, CancelGivesTheSubscriptionsOnce) {
   table_.ProblemDone(name, "done", {absl::OkStatus()});
   const auto cancelled = table_.Cancel(name);
   ASSERT_TRUE(cancelled.ok());
-  EXPECT_EQ(cancelled->first.state, JobState::kCancelled);
+  EXPECT_EQ(cancelled->first.state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(cancelled->second, std::vector<uint64_t>{7});
   EXPECT_TRUE(table_.Cancel(name)->second.empty());
   EXPECT_FALSE(table_.AddSubscription(name, "late", 8));
@@ -99,16 +108,16 @@ TEST_F(JobTableTest, CancelGivesTheSubscriptionsOnce) {
 TEST_F(JobTableTest, OnlyTheDaemonsEndInterrupts) {
   const std::string drained = Create(2);
   table_.ProblemDone(drained, "a", {absl::CancelledError("draining")});
-  EXPECT_EQ(Get(drained).state, JobState::kCancelled);
-  EXPECT_TRUE(Get(drained).interrupted);
+  EXPECT_EQ(Get(drained).state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_TRUE(WasInterrupted(drained));
   const std::string cancelled = Create(2);
   ASSERT_TRUE(table_.Cancel(cancelled).ok());
-  EXPECT_FALSE(Get(cancelled).interrupted);
+  EXPECT_FALSE(WasInterrupted(cancelled));
 }
 
 TEST_F(JobTableTest, CollectsAbandonedWorkInOneJobWithABound) {
   const std::string name = table_.Collect("nvidia-h200").value();
-  EXPECT_TRUE(Get(name).abandoned);
+  EXPECT_TRUE(Get(name).abandoned());
   for (int i = 1; i < JobTable::kMaxAbandoned; ++i) {
     EXPECT_EQ(table_.Collect("nvidia-h200"), name);
   }
@@ -116,7 +125,7 @@ TEST_F(JobTableTest, CollectsAbandonedWorkInOneJobWithABound) {
   EXPECT_NE(table_.Collect("nvidia-a100"), name) << "each environment has its own";
   table_.ProblemDone(name, "a", {});
   EXPECT_EQ(table_.Collect("nvidia-h200"), name);
-  EXPECT_EQ(Get(name).problem_count, JobTable::kMaxAbandoned + 1);
+  EXPECT_EQ(Get(name).problem_count(), JobTable::kMaxAbandoned + 1);
   ASSERT_TRUE(table_.Cancel(name).ok());
   EXPECT_NE(table_.Collect("nvidia-h200"), name) << "one that has ended is not used again";
 }
@@ -125,16 +134,16 @@ TEST_F(JobTableTest, UncollectEndsAJobWhoseOtherProblemsAreDone) {
   const std::string name = table_.Collect("nvidia-h200").value();
   table_.Collect("nvidia-h200");
   table_.ProblemDone(name, "a", {});
-  EXPECT_FALSE(Get(name).ended());
+  EXPECT_FALSE(HasEnded(Get(name)));
   table_.Uncollect(name);
-  EXPECT_EQ(Get(name).state, JobState::kSucceeded);
-  EXPECT_EQ(Get(name).problem_count, 1);
+  EXPECT_EQ(Get(name).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Get(name).problem_count(), 1);
 }
 
 TEST_F(JobTableTest, EndedJobDoesNotChange) {
   const std::string name = Create(1);
   table_.ProblemDone(name, "a", {});
-  EXPECT_EQ(table_.Cancel(name)->first.state, JobState::kSucceeded);
+  EXPECT_EQ(table_.Cancel(name)->first.state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(JobTableTest, KeepsTheLastThousandEnded) {
@@ -153,7 +162,7 @@ TEST_F(JobTableTest, ListsNewestFirstPageByPage) {
   std::string token;
   do {
     const JobPage page = table_.List(2, token).value();
-    for (const JobSnapshot& job : page.jobs) listed.push_back(job.name);
+    for (const v1::TuningJob& job : page.jobs) listed.push_back(job.name());
     token = page.next_page_token;
   } while (!token.empty());
   EXPECT_EQ(listed, names);
@@ -166,22 +175,23 @@ TEST_F(JobTableTest, BadNamesAndTokensAreRefused) {
 }
 
 TEST_F(JobTableTest, WatcherSeesTheStateAtOnceAndTheEndLast) {
-  std::vector<JobSnapshot> seen;
+  std::vector<v1::TuningJob> seen;
   const std::string name = Create(1);
-  ASSERT_TRUE(table_.Watch(name, [&](const JobSnapshot& job) { seen.push_back(job); }).ok());
+  ASSERT_TRUE(
+      table_.Watch(name, [&](const v1::TuningJob& job, bool) { seen.push_back(job); }).ok());
   EXPECT_EQ(seen.size(), 1U);
   table_.Progress(name, "a", {1, 4});
   ASSERT_EQ(seen.size(), 2U);
-  EXPECT_EQ(seen.back().current_candidates_done, 1);
+  EXPECT_EQ(seen.back().current_candidates_done(), 1);
   table_.ProblemDone(name, "a", {});
-  EXPECT_EQ(seen.back().state, JobState::kSucceeded);
-  for (size_t i = 0; i + 1 < seen.size(); ++i) EXPECT_FALSE(seen[i].ended());
+  EXPECT_EQ(seen.back().state(), v1::JOB_STATE_SUCCEEDED);
+  for (size_t i = 0; i + 1 < seen.size(); ++i) EXPECT_FALSE(HasEnded(seen[i]));
 }
 
 TEST_F(JobTableTest, WatcherOfAnEndedJobIsCalledOnce) {
   int calls = 0;
   const std::string name = Create(1, 1);
-  ASSERT_TRUE(table_.Watch(name, [&calls](const JobSnapshot&) { ++calls; }).ok());
+  ASSERT_TRUE(table_.Watch(name, [&calls](const v1::TuningJob&, bool) { ++calls; }).ok());
   ASSERT_TRUE(table_.Cancel(name).ok());
   EXPECT_EQ(calls, 1);
 }
@@ -191,7 +201,7 @@ TEST_F(JobTableTest, StoppedWatcherIsNotCalledAgain) {
   std::atomic<bool> called_late = false;
   const std::string name = Create(2);
   const uint64_t token =
-      table_.Watch(name, [&](const JobSnapshot&) { called_late = stopped.load(); }).value();
+      table_.Watch(name, [&](const v1::TuningJob&, bool) { called_late = stopped.load(); }).value();
   std::thread device([&] {
     for (int i = 0; i < 1000; ++i) table_.Progress(name, "a", {i, 1000});
   });
@@ -206,7 +216,7 @@ TEST_F(JobTableTest, StoppedWatcherIsNotCalledAgain) {
 TEST_F(JobTableTest, NobodyWatchesOnceItIsStopped) {
   const std::string name = Create(1);
   table_.Stop();
-  EXPECT_TRUE(absl::IsUnavailable(table_.Watch(name, [](const JobSnapshot&) {}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(table_.Watch(name, [](const v1::TuningJob&, bool) {}).status()));
 }
 
 }  // namespace

@@ -338,7 +338,7 @@ TEST_F(PublisherTest, AFloodIsShedAtItsSendersAndNobodyElseSuffers) {
   }
   close(fd);
   EXPECT_LT(taken, kFlood);
-  EXPECT_EQ(Tune({Problem(2)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(2)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(Eventually([&] { return Status().datagrams_received() == taken; }));
   EXPECT_EQ(Status().datagrams_malformed(), 0);
 }
@@ -410,7 +410,7 @@ TEST_F(PublisherTest, AFolderThatCannotBeWrittenIsReportedAndNothingElseSuffers)
   Start("");
   EXPECT_TRUE(Eventually([&] { return !Status().error().empty(); }));
   EXPECT_FALSE(Status().socket_error().empty());
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(PublisherTest, WhereTheDiskRefusesWhatIsServedStays) {

@@ -135,42 +135,46 @@ class FakeTuner : public tuner::Tuner {
     return last_request_;
   }
 
-  absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) override {
+  absl::StatusOr<v1::TuningJob> CreateJob(jobs::JobRequest request) override {
     if (!failure.ok()) return failure;
-    jobs::JobSnapshot job = Job(jobs::JobState::kQueued);
-    job.problem_count = static_cast<int>(request.problems.size());
+    v1::TuningJob job = Job(v1::JOB_STATE_QUEUED);
+    job.set_problem_count(static_cast<int>(request.problems.size()));
     return job;
   }
-  absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) override {
+  absl::StatusOr<v1::TuningJob> GetJob(const std::string& name) override {
     if (!failure.ok()) return failure;
-    jobs::JobSnapshot job = Job(jobs::JobState::kRunning);
-    job.name = name;
+    v1::TuningJob job = Job(v1::JOB_STATE_RUNNING);
+    job.set_name(name);
     return job;
   }
   absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) override {
     if (!failure.ok()) return failure;
     jobs::JobPage page;
     if (rows == 1) {
-      page.jobs.assign(static_cast<size_t>(page_size), Job(jobs::JobState::kSucceeded));
+      page.jobs.assign(static_cast<size_t>(page_size), Job(v1::JOB_STATE_SUCCEEDED));
       page.next_page_token = page_token + "+";
       return page;
     }
     size_t number = page_token.empty() ? rows + 1 : std::stoul(page_token);
     while (number > 1 && page.jobs.size() < static_cast<size_t>(page_size)) {
-      page.jobs.push_back(Job(jobs::JobState::kFailed));
-      page.jobs.back().name = Concat("jobs/", --number);
-      page.jobs.back().failures.assign(20, {"fwd", std::string(500, 'f')});
+      page.jobs.push_back(Job(v1::JOB_STATE_FAILED));
+      page.jobs.back().set_name(Concat("jobs/", --number));
+      for (int i = 0; i < 20; ++i) {
+        v1::TuningFailure* const added = page.jobs.back().add_failures();
+        added->set_problem_text("fwd");
+        added->set_reason(std::string(500, 'f'));
+      }
     }
     if (number > 1) page.next_page_token = jobs::PageTokenOf(page.jobs.back());
     return page;
   }
-  absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string&) override {
+  absl::StatusOr<v1::TuningJob> CancelJob(const std::string&) override {
     if (!failure.ok()) return failure;
-    return Job(jobs::JobState::kCancelled);
+    return Job(v1::JOB_STATE_CANCELLED);
   }
 
   // Calls back with `watch_start` at once, then on Change.
-  jobs::JobSnapshot watch_start = Job(jobs::JobState::kQueued);
+  v1::TuningJob watch_start = Job(v1::JOB_STATE_QUEUED);
   absl::StatusOr<uint64_t> WatchJob(const std::string&, jobs::JobCallback on_change) override {
     if (!failure.ok()) return failure;
     on_change(watch_start, false);
@@ -182,7 +186,7 @@ class FakeTuner : public tuner::Tuner {
     MutexLock lock(mutex_);
     watchers_.erase(token);
   }
-  void Change(const jobs::JobSnapshot& job) {
+  void Change(const v1::TuningJob& job, bool interrupted = false) {
     MutexLock lock(mutex_);
     for (const auto& [token, callback] : watchers_) {
       callback(job, interrupted);
@@ -331,11 +335,11 @@ class FakeTuner : public tuner::Tuner {
   }
   void Drain(SteadyTime) override { Release(); }
 
-  static jobs::JobSnapshot Job(jobs::JobState state) {
-    jobs::JobSnapshot job;
-    job.name = "jobs/1";
-    job.state = state;
-    job.create_time = absl::UnixEpoch();
+  static v1::TuningJob Job(v1::JobState state) {
+    v1::TuningJob job;
+    job.set_name("jobs/1");
+    job.set_state(state);
+    job.mutable_create_time();
     return job;
   }
   static TuningKey Key(const ConvProblem& problem) {

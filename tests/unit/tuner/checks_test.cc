@@ -31,7 +31,7 @@ class ChecksTest : public TunerTest {
 
 TEST_F(ChecksTest, TheErrorIsKeptAndAConstraint) {
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Find("graph:eng2,k2=2").error.value(), 3e-4F);
   Constraints constraints;
   constraints.max_error = 1.5e-4;
@@ -45,7 +45,7 @@ TEST_F(ChecksTest, TheErrorIsKeptAndAConstraint) {
 
 TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
   Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
   EXPECT_THAT(Find("graph:eng2,k2=2").error_message, HasSubstr("differs from the reference by 1"));
   const auto quarantine = store_.ListQuarantine().value();
@@ -59,13 +59,13 @@ TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
 }
 
 TEST_F(ChecksTest, WhatIsNotFiniteOrOutOfBoundsIsQuarantined) {
   Start("nonfinite=1;overwrites=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_THAT(Find("graph:eng1,k2=1").error_message, HasSubstr("3 elements"));
   EXPECT_THAT(Find("graph:eng3,k2=3").error_message, HasSubstr("4 bytes behind its end"));
   const auto quarantine = store_.ListQuarantine().value();
@@ -76,44 +76,44 @@ TEST_F(ChecksTest, WhatIsNotFiniteOrOutOfBoundsIsQuarantined) {
 
 TEST_F(ChecksTest, AWorkerThatChecksInAnotherWayTriesAgain) {
   Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("checker_version=2");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   // A candidate that is wrong again is quarantined for its version.
   Start("checker_version=3;wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(store_.ListQuarantine()->at(0).checker_version, 3);
 }
 
 TEST_F(ChecksTest, AWorkerThatMeasuresNothingLiftsNoQuarantine) {
   Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   // Its clocks do not agree, so that it builds plans and runs none of them.
   Start(absl::StrCat("checker_version=2;self_check=", static_cast<int>(SelfCheckBit::kClock)));
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
 }
 
 TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   // Contended: what it measures does not replace what is there.
   Start("wrong=2;other_processes=1");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
   const auto outcome = Ask({});
@@ -123,7 +123,7 @@ TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
 
 TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
   Start("wrong=-2");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
@@ -141,7 +141,7 @@ TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
 
 TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
   Start("wrong_from=5");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().incomplete_reasons, ReasonBit(IncompleteReason::kSomeUnjudged));
@@ -153,13 +153,13 @@ TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
 }
 
 TEST_F(ChecksTest, AStockChoiceIsNotQuarantinedButWhatIsFasterStillWins) {
   Start("wrong=0");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
@@ -171,7 +171,7 @@ TEST_F(ChecksTest, AStockChoiceIsNotQuarantinedButWhatIsFasterStillWins) {
 
 TEST_F(ChecksTest, AFaultOfAWholeApiIsNotBelieved) {
   Start("legacy=2;wrong_from=8");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   EXPECT_TRUE(Tuned().has(IncompleteReason::kLegacyStockUnjudged));
   EXPECT_FALSE(Tuned().has(IncompleteReason::kGraphStockUnjudged));
@@ -179,7 +179,7 @@ TEST_F(ChecksTest, AFaultOfAWholeApiIsNotBelieved) {
 
 TEST_F(ChecksTest, ATuningThatLosesItsStockChoiceSaysSo) {
   Start("fault=segv;where=check;index=0");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().incomplete_reasons, ReasonBit(IncompleteReason::kStockFailed));
@@ -269,7 +269,7 @@ TEST_F(SelfCheckedTest, CapturesThatDoNotWorkForbidNoJudgement) {
 
 TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {
   Start("hopeless=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const Candidate slow = Find("graph:eng3,k2=3");
   EXPECT_EQ(slow.status, CandidateStatus::kTimed);
   EXPECT_EQ(slow.sample_count, 1);
@@ -284,14 +284,14 @@ TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {
 
 TEST_F(ChecksTest, ASearchThatWasLeftOutForTheSizeOfTheProblemIsSaid) {
   Start("legacy=3;find_left_out=1");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_TRUE(Tuned().has(IncompleteReason::kFindLeftOut));
 }
 
 TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
   Start("host_us=500");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Find("graph:eng0,k2=0").capture, CaptureSupport::kYes);
   EXPECT_EQ(Find("graph:eng1,k2=1").capture, CaptureSupport::kNo);
   Constraints constraints;
@@ -307,7 +307,7 @@ TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
 
 TEST_F(ChecksTest, FinalistsAreTimedAsReplaysAndWithColdCaches) {
   Start("candidates=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Tuned().cache_state, CacheState::kInputHot);
   // Of the two this one can be captured.
   const Candidate candidate = Find("graph:eng0,k2=0");
@@ -326,7 +326,7 @@ TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.all_timings = true;
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   const Candidate candidate = Find("graph:eng0,k2=0");
   std::vector<CacheState> eager, replays;
   for (const TimeSummary& time : candidate.other_times) {
@@ -339,7 +339,7 @@ TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
 
 TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
   Start("candidates=2;unblocked_from=9");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const Candidate winner = Tuned().candidates[0];
   ASSERT_FALSE(winner.other_times.empty());
   for (const TimeSummary& time : winner.other_times) {
@@ -349,7 +349,7 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start("candidates=2;unblocked_from=2");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
   const Candidate again = Tuned().candidates[0];
   ASSERT_FALSE(again.other_times.empty());
   for (const TimeSummary& time : again.other_times) {
@@ -360,7 +360,7 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
 
 TEST_F(ChecksTest, WhoseSamplesDoNotCompareWithTheOthersIsNoAnswer) {
   Start("candidates=4;unblocked_from=0;unblocked_index=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   for (const Candidate& candidate : Tuned().candidates) {
     if (ToText(candidate.id) == "graph:eng2,k2=2") {
       EXPECT_EQ(candidate.status, CandidateStatus::kFailed);
@@ -375,7 +375,7 @@ TEST_F(ChecksTest, WhoseSamplesDoNotCompareWithTheOthersIsNoAnswer) {
 
 TEST_F(ChecksTest, WhereNothingCanBeHeldAllAreComparedWithoutAHold) {
   Start("candidates=4;unblocked_from=0");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   for (const Candidate& candidate : Tuned().candidates) {
     EXPECT_TRUE(candidate.timed());
     EXPECT_GT(candidate.low_us, 1000);
@@ -384,7 +384,7 @@ TEST_F(ChecksTest, WhereNothingCanBeHeldAllAreComparedWithoutAHold) {
 
 TEST_F(ChecksTest, WhoIsSlowToLaunchWinsAllTheSameWhereTheGpuIsFasterWithIt) {
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const auto before = Ask({});
   ASSERT_TRUE(std::holds_alternative<lookup::Answer>(before));
   const CandidateId fastest = std::get<lookup::Answer>(before).winner.id;
@@ -392,7 +392,7 @@ TEST_F(ChecksTest, WhoIsSlowToLaunchWinsAllTheSameWhereTheGpuIsFasterWithIt) {
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start(absl::StrCat("host_us=5000;slow_host=", index));
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Find(ToText(fastest)).host_us, 5000);
   const auto after = Ask({});
   ASSERT_TRUE(std::holds_alternative<lookup::Answer>(after));
@@ -405,7 +405,7 @@ TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.time_budget = absl::Milliseconds(400);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);
   EXPECT_TRUE(Tuned().candidates[0].timed());

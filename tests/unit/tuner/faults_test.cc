@@ -38,7 +38,7 @@ TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.time_budget = absl::Seconds(1);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   const auto quarantine = store_.ListQuarantine().value();
@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(All, CandidateFault,
 TEST_F(FaultTest, ASuspectIsTriedWithItsOwnApiAlone) {
   // Once in the listing that the suspect is found in, and never again.
   Start("fault=segv;index=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Requests("legacy_listing"), 2);
   EXPECT_EQ(Requests("open"), 3);
 }
@@ -78,7 +78,7 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.time_budget = absl::Milliseconds(400);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 2);
   EXPECT_THAT(tuner_->GetTuning("", Problem(1))->incomplete_message,
               HasSubstr("while the worker was at one candidate"));
@@ -88,7 +88,7 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   EXPECT_EQ(store_.ListQuarantine()->at(0).hang_budget, absl::Milliseconds(400));
   EXPECT_THAT(store_.ListQuarantine()->at(0).message, HasSubstr("hung with a budget of 400ms"));
   request.demand.max_age = absl::ZeroDuration();
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
 }
 
@@ -101,7 +101,7 @@ TEST_P(HangWithinTheBudget, IsNoticedFromTheLastSignOfLife) {
   request.problems = {Problem(1)};
   request.demand.options.time_budget = absl::Seconds(60);
   const SteadyTime start = SteadyTime::Now();
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_LT(SteadyTime::Now() - start, absl::Seconds(20));
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
@@ -118,12 +118,12 @@ INSTANTIATE_TEST_SUITE_P(All, HangingCandidate, ::testing::Values("hang", "flood
 class LateFaultTest : public FaultTest {
  protected:
   // Tunes with a budget of 400 ms.
-  jobs::JobSnapshot TuneShortly(int n, absl::Duration budget = absl::Milliseconds(400)) {
+  v1::TuningJob TuneShortly(int n, absl::Duration budget = absl::Milliseconds(400)) {
     jobs::JobRequest request;
     request.problems = {Problem(n)};
     request.demand.options.time_budget = budget;
     request.demand.max_age = absl::ZeroDuration();
-    return WaitFor(tuner_->CreateJob(request)->name);
+    return WaitFor(tuner_->CreateJob(request)->name());
   }
 };
 
@@ -133,12 +133,12 @@ TEST_F(LateFaultTest, ALongerBudgetTriesWhatHungAgainAndLiftsTheQuarantineIfItWa
   Start();
   TuneShortly(1);
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
-  EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
   tuner_->Drain(SteadyTime::Now());
   options_.hang_timeout = absl::Seconds(30);
   Start();
-  EXPECT_EQ(TuneShortly(1, absl::Seconds(10)).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1, absl::Seconds(10)).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
@@ -180,10 +180,10 @@ TEST_F(LateFaultTest, JudgingGivesWayToOtherWorkAndBlamesNobody) {
   options_.late_work_timeout = absl::Milliseconds(100);
   AddDevice(absl::StrCat("index=2;where=measure;fault=hang;problem=", Problem(1).ToText()));
   Start();
-  EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1).state(), v1::JOB_STATE_SUCCEEDED);
   // The judging begins when the worker that hung is given up.
-  ASSERT_TRUE(Eventually([this] { return Device().worker_deaths == 1; }));
-  EXPECT_EQ(TuneShortly(2).state, jobs::JobState::kSucceeded);
+  ASSERT_TRUE(Eventually([this] { return Device().worker_deaths() == 1; }));
+  EXPECT_EQ(TuneShortly(2).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
 
@@ -191,8 +191,8 @@ TEST_F(LateFaultTest, DrainingEndsTheJudging) {
   options_.hang_timeout = absl::Seconds(3);
   AddDevice("index=2;where=measure;fault=hang");
   Start();
-  EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
-  ASSERT_TRUE(Eventually([this] { return Device().worker_deaths == 1; }));
+  EXPECT_EQ(TuneShortly(1).state(), v1::JOB_STATE_SUCCEEDED);
+  ASSERT_TRUE(Eventually([this] { return Device().worker_deaths() == 1; }));
   tuner_->Drain(SteadyTime::Now() + absl::Hours(1));
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
@@ -200,7 +200,7 @@ TEST_F(LateFaultTest, DrainingEndsTheJudging) {
 TEST_F(LateFaultTest, ATuningWhoseWorkerDiedLateIsAnsweredAndTheSuspectJudgedBehindIt) {
   // It dies when the budget is nearly over: there is no time to try it alone.
   Start("index=7;where=measure;fault=slow_segv;slow_ms=1900");
-  EXPECT_EQ(TuneShortly(1, absl::Seconds(2)).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1, absl::Seconds(2)).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   EXPECT_EQ(CountStatus(CandidateStatus::kSkippedBudget), 1);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
@@ -214,19 +214,19 @@ TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.time_budget = absl::Milliseconds(200);
-  const jobs::JobSnapshot job = WaitFor(tuner_->CreateJob(request)->name);
-  EXPECT_EQ(job.state, jobs::JobState::kFailed);
-  ASSERT_EQ(job.failures.size(), 1U);
-  EXPECT_THAT(job.failures[0].reason, HasSubstr("the budget ended, and no candidate ran"));
+  const v1::TuningJob job = WaitFor(tuner_->CreateJob(request)->name());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  ASSERT_EQ(job.failures_size(), 1);
+  EXPECT_THAT(job.failures(0).reason(), HasSubstr("the budget ended, and no candidate ran"));
   // The worker is still at it, and none the worse.
   EXPECT_EQ(Device().worker_deaths, 0);
   request.demand.options.time_budget = absl::Seconds(30);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {
   Start(absl::StrCat("fault=segv;index=2;once=", Path("once")));
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
   EXPECT_EQ(Device().worker_deaths, 1);
@@ -234,10 +234,10 @@ TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {
 
 TEST_F(FaultTest, KillFromOutsideBlamesNobody) {
   Start("prepare_delay_ms=50");
-  const jobs::JobSnapshot job = Create({Problem(1)});
+  const v1::TuningJob job = Create({Problem(1)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
-  kill(static_cast<pid_t>(Device().worker_pid), SIGKILL);
-  EXPECT_EQ(WaitFor(job.name).state, jobs::JobState::kSucceeded);
+  kill(static_cast<pid_t>(Device().worker_pid()), SIGKILL);
+  EXPECT_EQ(WaitFor(job.name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
   EXPECT_EQ(Device().worker_deaths, 1);
@@ -248,37 +248,37 @@ TEST_F(FaultTest, QuarantinedCandidateIsNotTouchedAfterARestart) {
   Tune({Problem(1)});
   tuner_->Drain(SteadyTime::Now());
   Start();
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
-  EXPECT_EQ(Device().worker_deaths, 0);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Device().worker_deaths(), 0);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
 }
 
 TEST_F(FaultTest, LookupsAreAnsweredWhileAWorkerDies) {
   Start(absl::StrCat("fault=segv;index=2;prepare_delay_ms=5;problem=", Problem(1).ToText()));
   Tune({Problem(2)});
-  const jobs::JobSnapshot job = Create({Problem(1)});
+  const v1::TuningJob job = Create({Problem(1)});
   int answered = 0;
-  while (!tuner_->GetJob(job.name)->ended()) {
+  while (!jobs::HasEnded(*tuner_->GetJob(job.name()))) {
     ASSERT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(2), jobs::OnMiss::kNone)));
     ++answered;
   }
   EXPECT_GT(answered, 0);
-  EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(tuner_->GetJob(job.name())->state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(FaultTest, WorkerThatDiesWhileListingFailsTheProblemOnly) {
   Start(absl::StrCat("fault=abort;where=listing;problem=", Problem(1).ToText()));
-  const jobs::JobSnapshot job = Tune({Problem(1), Problem(2)});
-  EXPECT_EQ(job.state, jobs::JobState::kFailed);
-  EXPECT_EQ(job.succeeded_count, 1);
-  EXPECT_THAT(job.failures.at(0).reason, HasSubstr("SIGABRT"));
+  const v1::TuningJob job = Tune({Problem(1), Problem(2)});
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.succeeded_count(), 1);
+  EXPECT_THAT(job.failures(0).reason(), HasSubstr("SIGABRT"));
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
 
 TEST_F(FaultTest, WorkerThatDiesInTheLegacySearchTunesWithTheGraphApiAlone) {
   Start("fault=abort;where=legacy_listing");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
-  EXPECT_EQ(Device().worker_deaths, 1);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Device().worker_deaths(), 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
   EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kIncomplete);
@@ -287,9 +287,9 @@ TEST_F(FaultTest, WorkerThatDiesInTheLegacySearchTunesWithTheGraphApiAlone) {
 
 TEST_F(FaultTest, RefusedProblemKeepsTheWorker) {
   Start("refused=1");
-  EXPECT_THAT(Tune({Problem(1)}).failures.at(0).reason, HasSubstr("refuses every problem"));
-  EXPECT_EQ(Device().state, supervisor::DeviceState::kReady);
-  EXPECT_EQ(Device().worker_deaths, 0);
+  EXPECT_THAT(Tune({Problem(1)}).failures(0).reason(), HasSubstr("refuses every problem"));
+  EXPECT_EQ(Device().state(), v1::DEVICE_STATE_READY);
+  EXPECT_EQ(Device().worker_deaths(), 0);
 }
 
 TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
@@ -323,7 +323,7 @@ TEST_F(FaultTest, BrokenDeviceLeavesTheWorkToItsTwin) {
   AddDevice("");
   AddDevice("", kH200, "/nonexistent/convtune-worker");
   Start();
-  for (int i = 1; i <= 20; ++i) EXPECT_EQ(Tune({Problem(i)}).state, jobs::JobState::kSucceeded);
+  for (int i = 1; i <= 20; ++i) EXPECT_EQ(Tune({Problem(i)}).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class LegacyStockTest : public TunerTest {
 
 TEST_F(LegacyStockTest, ItsOrderArrivesInTheTuning) {
   Start("legacy=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   std::map<std::string, int> ranks;
   const Tuning tuning = Tuned();
   for (const Candidate& candidate : tuning.candidates) {
@@ -36,20 +36,20 @@ TEST_F(LegacyStockTest, ItsOrderArrivesInTheTuning) {
 // it in the fixed order.
 TEST_F(LegacyStockTest, LegacyCallersKeepItWithinNoise) {
   Start("legacy=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(ToText(AnswerFor(Api::kLegacy).winner.id), "legacy:algo2,math0");
 }
 
 TEST_F(LegacyStockTest, LegacyCallersGetAnotherBeyondNoise) {
   Start("legacy=3;legacy_slower_us=20");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(ToText(AnswerFor(Api::kLegacy).winner.id), "legacy:algo0,math0");
 }
 
 // It is behind the other two by half of their time in every round.
 TEST_F(LegacyStockTest, ItStaysInTheRaceToTheEnd) {
   Start("legacy=3;legacy_slower_us=20");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning tuning = Tuned();
   int most = 0;
   int stock = 0;
@@ -67,7 +67,7 @@ TEST_F(LegacyStockTest, ABudgetForAFewOfManyTimesItAllTheSame) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.time_budget = absl::Seconds(2);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request).value().name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request).value().name()).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning tuning = Tuned();
   int timed = 0;
   bool stock_timed = false;

@@ -39,9 +39,9 @@ class SelfCheckTest : public TunerTest {
     Start();
   }
   Tuning Tuned() {
-    const jobs::JobSnapshot job = Tune({Problem(1)}, /*force=*/true);
-    EXPECT_EQ(job.state, jobs::JobState::kSucceeded)
-        << (job.failures.empty() ? "" : job.failures[0].reason);
+    const v1::TuningJob job = Tune({Problem(1)}, /*force=*/true);
+    EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED)
+        << (job.failures().empty() ? "" : job.failures(0).reason());
     return tuner_->GetTuning("", Problem(1)).value();
   }
   supervisor::DeviceStatus Device() { return tuner_->ListDevices().at(0); }

@@ -85,26 +85,26 @@ class TunerTest : public ::testing::Test {
                                                        jobs::OnMiss on_miss) {
     return Lookup(Request({problem}, on_miss)).value().results.at(0).outcome;
   }
-  jobs::JobSnapshot Create(std::vector<ConvProblem> problems, bool force = false) {
+  v1::TuningJob Create(std::vector<ConvProblem> problems, bool force = false) {
     jobs::JobRequest request;
     request.problems = std::move(problems);
     if (force) request.demand.max_age = absl::ZeroDuration();
     return tuner_->CreateJob(request).value();
   }
   // Blocks until the job ended.
-  jobs::JobSnapshot WaitFor(const std::string& job) {
-    auto promise = std::make_shared<std::promise<jobs::JobSnapshot>>();
+  v1::TuningJob WaitFor(const std::string& job) {
+    auto promise = std::make_shared<std::promise<v1::TuningJob>>();
     auto future = promise->get_future();
     EXPECT_TRUE(tuner_
                     ->WatchJob(job,
-                               [promise](const jobs::JobSnapshot& snapshot) {
-                                 if (snapshot.ended()) promise->set_value(snapshot);
+                               [promise](const v1::TuningJob& snapshot, bool) {
+                                 if (jobs::HasEnded(snapshot)) promise->set_value(snapshot);
                                })
                     .ok());
     return future.get();
   }
-  jobs::JobSnapshot Tune(std::vector<ConvProblem> problems, bool force = false) {
-    return WaitFor(Create(std::move(problems), force).name);
+  v1::TuningJob Tune(std::vector<ConvProblem> problems, bool force = false) {
+    return WaitFor(Create(std::move(problems), force).name());
   }
   // Polls; false after a long while.
   template <typename Condition>

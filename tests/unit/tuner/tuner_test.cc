@@ -13,9 +13,9 @@ using ::testing::HasSubstr;
 
 TEST_F(TunerTest, TuneMeasuresCommitsAndAnswers) {
   Start("");
-  const jobs::JobSnapshot job = Tune({Problem(1), Problem(2), Problem(1)});
-  EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
-  EXPECT_EQ(job.problem_count, 2);
+  const v1::TuningJob job = Tune({Problem(1), Problem(2), Problem(1)});
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job.problem_count(), 2);
   EXPECT_EQ(store_.put_count(), 2);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
   const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
@@ -75,7 +75,7 @@ TEST_F(TunerTest, EnqueueReportsTheMissAndTheJob) {
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kEnqueue);
   const lookup::Miss& miss = std::get<lookup::Miss>(outcome);
   EXPECT_EQ(miss.reason, lookup::MissReason::kNotFound);
-  EXPECT_EQ(WaitFor(miss.job).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(miss.job).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(
       std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kEnqueue)));
 }
@@ -89,9 +89,9 @@ TEST_F(TunerTest, AJobThatALookupQueuesTunesWhatIsTooWeakForTheLookup) {
   const auto response = Lookup(request).value();
   const lookup::Miss& miss = std::get<lookup::Miss>(response.results.at(0).outcome);
   EXPECT_EQ(miss.reason, lookup::MissReason::kInsufficientEvidence);
-  const jobs::JobSnapshot job = WaitFor(miss.job);
-  EXPECT_EQ(job.skipped_count, 0);
-  EXPECT_EQ(job.succeeded_count, 1);
+  const v1::TuningJob job = WaitFor(miss.job);
+  EXPECT_EQ(job.skipped_count(), 0);
+  EXPECT_EQ(job.succeeded_count(), 1);
 }
 
 // Moves on by two seconds whenever somebody looks at it. Thread-safe.
@@ -136,7 +136,7 @@ TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.list_only = true;
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning listed = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(listed.evidence, Evidence::kHeuristic);
   EXPECT_EQ(listed.candidates.size(), 8U);
@@ -145,12 +145,12 @@ TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
     EXPECT_GT(candidate.places.mode_b, 0);
   }
   EXPECT_EQ(Requests("measure"), 0);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 1);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).skipped_count(), 1);
   EXPECT_EQ(Requests("open"), 1);
   // A tuning still has all to do, and a list after it nothing.
   EXPECT_EQ(Tune({Problem(1)}).skipped_count(), 0);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 1);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).skipped_count(), 1);
 }
 
 TEST_F(TunerTest, AHeuristicLookUpAsksModeBWhereModeAHasNothing) {
@@ -176,7 +176,7 @@ TEST_F(TunerTest, AListReplacesTheFirstConfigs) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.list_only = true;
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 0);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).skipped_count(), 0);
   const Tuning listed = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_FALSE(listed.has(IncompleteReason::kFirstConfigsOnly));
   EXPECT_EQ(listed.candidates.back().status, CandidateStatus::kFinalized);
@@ -238,10 +238,10 @@ TEST_F(TunerTest, KnownProblemIsSkippedUnlessForced) {
 
 TEST_F(TunerTest, NoCandidateThatRunsFailsTheJobWithTheReason) {
   Start("unsupported=8");
-  const jobs::JobSnapshot job = Tune({Problem(1)});
-  EXPECT_EQ(job.state, jobs::JobState::kFailed);
-  ASSERT_EQ(job.failures.size(), 1U);
-  EXPECT_THAT(job.failures[0].reason, HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
+  const v1::TuningJob job = Tune({Problem(1)});
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  ASSERT_EQ(job.failures_size(), 1);
+  EXPECT_THAT(job.failures(0).reason(), HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
   EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
 }
@@ -279,26 +279,26 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   EXPECT_EQ(page.jobs[0].problem_count(), 30);
   // A caller that waits goes before them.
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(40), jobs::OnMiss::kTune)));
-  EXPECT_GT(tuner_->Stats().queue_depth, 20);
-  ASSERT_TRUE(tuner_->CancelJob(page.jobs[0].name).ok());
-  EXPECT_EQ(tuner_->Stats().queue_depth, 0);
+  EXPECT_GT(tuner_->Stats().info.queue_depth(), 20);
+  ASSERT_TRUE(tuner_->CancelJob(page.jobs[0].name()).ok());
+  EXPECT_EQ(tuner_->Stats().info.queue_depth(), 0);
 }
 
 TEST_F(TunerTest, WorkThatIsLeftIsDone) {
   Start("candidates=4;prepare_delay_ms=40");
   tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),
                                        [](const absl::StatusOr<lookup::LookupResponse>&) {}));
-  const jobs::JobSnapshot job = WaitFor(tuner_->ListJobs(1, "").value().jobs.at(0).name);
-  EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
+  const v1::TuningJob job = WaitFor(tuner_->ListJobs(1, "").value().jobs.at(0).name());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)));
 }
 
 TEST_F(TunerTest, CancelledJobStopsButSharedProblemsGoOn) {
   Start("prepare_delay_ms=50");
-  const jobs::JobSnapshot first = Create({Problem(1), Problem(2)});
-  const jobs::JobSnapshot second = Create({Problem(2)});
-  EXPECT_EQ(tuner_->CancelJob(first.name)->state, jobs::JobState::kCancelled);
-  EXPECT_EQ(WaitFor(second.name).state, jobs::JobState::kSucceeded);
+  const v1::TuningJob first = Create({Problem(1), Problem(2)});
+  const v1::TuningJob second = Create({Problem(2)});
+  EXPECT_EQ(tuner_->CancelJob(first.name())->state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(WaitFor(second.name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(absl::IsNotFound(tuner_->GetTuning("", Problem(1)).status()));
 }
 
@@ -307,10 +307,10 @@ TEST_F(TunerTest, SameRequestIdIsTheSameJob) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.request_id = "id";
-  const std::string name = tuner_->CreateJob(request)->name;
-  EXPECT_EQ(tuner_->CreateJob(request)->name, name);
+  const std::string name = tuner_->CreateJob(request)->name();
+  EXPECT_EQ(tuner_->CreateJob(request)->name(), name);
   WaitFor(name);
-  EXPECT_EQ(tuner_->CreateJob(request)->name, name) << "what is known by now makes no difference";
+  EXPECT_EQ(tuner_->CreateJob(request)->name(), name) << "what is known by now makes no difference";
   request.demand.max_age = absl::ZeroDuration();
   EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
   request.demand.max_age = absl::InfiniteDuration();
@@ -324,9 +324,9 @@ TEST_F(TunerTest, SameRequestIdIsTheSameJob) {
 TEST_F(TunerTest, RefusedWritesAreAnsweredAndWrittenLater) {
   Start("");
   store_.FailWith(absl::ResourceExhaustedError("disk full"));
-  const jobs::JobSnapshot job = Tune({Problem(1)});
-  EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
-  EXPECT_FALSE(job.persisted);
+  const v1::TuningJob job = Tune({Problem(1)});
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_FALSE(job.persisted());
   EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).persisted);
   EXPECT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
   EXPECT_FALSE(tuner_->Stats().writable);
@@ -531,21 +531,21 @@ TEST_F(TunerTest, DrainCallsBackEveryWaitingCaller) {
                  [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
                    promise.set_value(response.status());
                  });
-  const jobs::JobSnapshot job = Create({Problem(3)});
+  const v1::TuningJob job = Create({Problem(3)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
   tuner_->Drain(SteadyTime::Now());
   EXPECT_TRUE(absl::IsUnavailable(promise.get_future().get()));
-  EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kCancelled);
+  EXPECT_EQ(tuner_->GetJob(job.name())->state(), v1::JOB_STATE_CANCELLED);
   EXPECT_TRUE(absl::IsUnavailable(Lookup(Request({Problem(1)}, jobs::OnMiss::kNone)).status()));
   EXPECT_TRUE(absl::IsUnavailable(tuner_->CreateJob({}).status()));
 }
 
 TEST_F(TunerTest, DrainLetsTheRunningTuningEnd) {
   Start("prepare_delay_ms=20");
-  const jobs::JobSnapshot job = Create({Problem(1)});
+  const v1::TuningJob job = Create({Problem(1)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
   tuner_->Drain(SteadyTime::Now() + absl::Minutes(1));
-  EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(tuner_->GetJob(job.name())->state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(store_.put_count(), 1);
 }
 
@@ -553,9 +553,9 @@ TEST_F(TunerTest, IdleWorkerIsEndedAndStartedAgain) {
   options_.idle_timeout = absl::Milliseconds(20);
   Start("");
   Tune({Problem(1)});
-  ASSERT_TRUE(Eventually([this] { return tuner_->ListDevices()[0].worker_pid == 0; }));
-  EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths, 0);
-  EXPECT_EQ(Tune({Problem(2)}).state, jobs::JobState::kSucceeded);
+  ASSERT_TRUE(Eventually([this] { return tuner_->ListDevices()[0].worker_pid() == 0; }));
+  EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths(), 0);
+  EXPECT_EQ(Tune({Problem(2)}).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(TunerTest, BudgetThatEndsEarlyIsIncomplete) {
@@ -563,14 +563,14 @@ TEST_F(TunerTest, BudgetThatEndsEarlyIsIncomplete) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.time_budget = absl::Milliseconds(250);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
   EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kIncomplete);
 }
 
 TEST_F(TunerTest, ATuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
   Start("clock_reasons=4;host_us=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(tuning.stop_reason, StopReason::kSettled);
   EXPECT_GE(tuning.rounds, 12);
@@ -584,7 +584,7 @@ TEST_F(TunerTest, ATuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
 
 TEST_F(TunerTest, ATuningKeepsHowItsRunsWent) {
   Start("retried_runs=2;unblocked=launches, after eng1, eng2, eng3 gave up");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(tuning.conditions.retried_runs, 2);
   EXPECT_EQ(tuning.conditions.unblocked, "launches, after eng1, eng2, eng3 gave up");
@@ -593,7 +593,7 @@ TEST_F(TunerTest, ATuningKeepsHowItsRunsWent) {
 
 TEST_F(TunerTest, TimesAreTheGpusAndTheHostsIsKeptBesideThem) {
   Start("host_us=500");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_LT(tuning.candidates[0].median_us, 200);
   EXPECT_EQ(tuning.candidates[0].host_us, 500);
@@ -601,7 +601,7 @@ TEST_F(TunerTest, TimesAreTheGpusAndTheHostsIsKeptBesideThem) {
 
 TEST_F(TunerTest, AMeasurementOnABusyCardIsMarkedAndNeverReplacesACleanOne) {
   Start("other_processes=1;busy_looks=0");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning busy = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(busy.evidence, Evidence::kIncomplete);
   EXPECT_THAT(busy.incomplete_message, ::testing::HasSubstr("contended: 1 other process"));
@@ -612,7 +612,7 @@ TEST_F(TunerTest, WaitsForAnIdleCardWhenToldTo) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.wait_idle = absl::Minutes(1);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Requests("conditions"), 3);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
 }
@@ -622,7 +622,7 @@ TEST_F(TunerTest, AWaitForAnIdleCardEnds) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.wait_idle = absl::Milliseconds(300);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
 }
 

@@ -208,14 +208,6 @@ TEST(ProtoConverter, EnvironmentHasKeyAndProvenance) {
   EXPECT_EQ(out.tuning_count(), 5);
 }
 
-TEST(ProtoConverter, JobThatRunsHasNoEndTime) {
-  jobs::JobSnapshot job = FakeTuner::Job(jobs::JobState::kRunning);
-  EXPECT_FALSE(ToProto(job).has_end_time());
-  job.end_time = absl::UnixEpoch() + absl::Milliseconds(1250);
-  EXPECT_EQ(ToProto(job).end_time().seconds(), 1);
-  EXPECT_EQ(ToProto(job).end_time().nanos(), 250000000);
-}
-
 TEST(ProtoConverter, TimesAreClampedToWhatTheApiHolds) {
   EXPECT_EQ(ToProto(absl::InfiniteFuture()).seconds(), 253402300799);
   EXPECT_EQ(ToProto(absl::InfinitePast()).seconds(), -62135596800);

@@ -8,9 +8,9 @@
 namespace convtune::rpc::services {
 namespace {
 
-jobs::JobSnapshot Progress(jobs::JobState state, int done) {
-  jobs::JobSnapshot job = FakeTuner::Job(state);
-  job.current_candidates_done = done;
+v1::TuningJob Progress(v1::JobState state, int done) {
+  v1::TuningJob job = FakeTuner::Job(state);
+  job.set_current_candidates_done(done);
   return job;
 }
 
@@ -28,10 +28,10 @@ TEST(WatchTuningJob, SendsTheStateAtOnceAndTheEndLast) {
   ASSERT_TRUE(reader->Read(&job));
   EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
   WaitUntil([&] { return server.tuner.watchers() == 1; });
-  server.tuner.Change(Progress(jobs::JobState::kRunning, 1));
+  server.tuner.Change(Progress(v1::JOB_STATE_RUNNING, 1));
   ASSERT_TRUE(reader->Read(&job));
   EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
-  server.tuner.Change(Progress(jobs::JobState::kSucceeded, 2));
+  server.tuner.Change(Progress(v1::JOB_STATE_SUCCEEDED, 2));
   ASSERT_TRUE(reader->Read(&job));
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_FALSE(reader->Read(&job));
@@ -46,9 +46,9 @@ TEST(WatchTuningJob, MergesChangesInOrderAndKeepsTheLast) {
   const auto reader = server.stub->WatchTuningJob(&context, Request());
   WaitUntil([&] { return server.tuner.watchers() == 1; });
   for (int i = 1; i <= kChanges; ++i) {
-    server.tuner.Change(Progress(jobs::JobState::kRunning, i));
+    server.tuner.Change(Progress(v1::JOB_STATE_RUNNING, i));
   }
-  server.tuner.Change(Progress(jobs::JobState::kFailed, kChanges + 1));
+  server.tuner.Change(Progress(v1::JOB_STATE_FAILED, kChanges + 1));
   int last = -1;
   v1::TuningJob job;
   while (reader->Read(&job)) {
@@ -62,7 +62,7 @@ TEST(WatchTuningJob, MergesChangesInOrderAndKeepsTheLast) {
 
 TEST(WatchTuningJob, AJobThatHasEndedIsSentOnce) {
   TestServer server;
-  server.tuner.watch_start = Progress(jobs::JobState::kCancelled, 0);
+  server.tuner.watch_start = Progress(v1::JOB_STATE_CANCELLED, 0);
   grpc::ClientContext context;
   const auto reader = server.stub->WatchTuningJob(&context, Request());
   v1::TuningJob job;
@@ -79,9 +79,7 @@ TEST(WatchTuningJob, AJobThatTheDaemonsEndInterruptedIsUnavailable) {
   v1::TuningJob job;
   ASSERT_TRUE(reader->Read(&job));
   WaitUntil([&] { return server.tuner.watchers() == 1; });
-  jobs::JobSnapshot ended = Progress(jobs::JobState::kCancelled, 0);
-  ended.interrupted = true;
-  server.tuner.Change(ended);
+  server.tuner.Change(Progress(v1::JOB_STATE_CANCELLED, 0), /*interrupted=*/true);
   EXPECT_FALSE(reader->Read(&job)) << "it is not told as one that was cancelled";
   const grpc::Status status = reader->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "proto/monitoring/log.h"
 #include "server/tuning/worker_requests.h"
 
@@ -103,9 +104,10 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
       failed_(kWorkBounds),
       cancelled_(kWorkBounds),
       backoff_(options_.backoff_initial) {
-  status_.name = options_.device.name;
-  status_.environment = options_.device.environment.Name();
-  status_.self_check = options_.self_checks->Find(self_check_key_).passed;
+  status_.set_name(options_.device.name);
+  status_.set_environment(options_.device.environment.Name());
+  status_.set_state(v1::DEVICE_STATE_IDLE);
+  self_check_ = options_.self_checks->Find(self_check_key_).passed;
   options_.queue->AddAvailable(1);
   // Whatever the worker is at then, it may never end by itself. An item that is
   // taken just now resets the token, and asks for the GPU after that.
@@ -124,13 +126,14 @@ void DeviceRunner::Join() {
   if (thread_.joinable()) thread_.join();
 }
 
-supervisor::DeviceStatus DeviceRunner::Status() const {
+v1::Device DeviceRunner::Status() const {
   const absl::Status health = CheckHealth();
   MutexLock lock(mutex_);
-  supervisor::DeviceStatus status = status_;
+  v1::Device status = status_;
+  if (self_check_.known) *status.mutable_self_check() = ToProto(self_check_);
   if (!health.ok()) {
-    status.state = supervisor::DeviceState::kUnavailable;
-    status.reason = std::string(health.message());
+    status.set_state(v1::DEVICE_STATE_UNAVAILABLE);
+    status.set_reason(std::string(health.message()));
   }
   return status;
 }
@@ -146,7 +149,7 @@ void DeviceRunner::DropStaleWorker() {
   if (client_ == nullptr || (!stale && CheckHealth().ok())) return;
   log::Info("$0: ending the worker for what happened to the GPU", options_.device.name);
   client_.reset();
-  SetState(supervisor::DeviceState::kIdle);
+  SetState(v1::DEVICE_STATE_IDLE);
 }
 
 void DeviceRunner::AddWork(std::vector<supervisor::WorkStats>* work) const {
@@ -155,11 +158,11 @@ void DeviceRunner::AddWork(std::vector<supervisor::WorkStats>* work) const {
   work->push_back({options_.device.name, "cancelled", cancelled_.Snapshot()});
 }
 
-void DeviceRunner::SetState(supervisor::DeviceState state, const std::string& reason) {
+void DeviceRunner::SetState(v1::DeviceState state, const std::string& reason) {
   MutexLock lock(mutex_);
-  status_.state = state;
-  status_.reason = reason;
-  status_.worker_pid = client_ != nullptr ? client_->pid() : 0;
+  status_.set_state(state);
+  status_.set_reason(reason);
+  status_.set_worker_pid(client_ != nullptr ? client_->pid() : 0);
 }
 
 void DeviceRunner::SetAvailable(bool available) {
@@ -182,7 +185,7 @@ void DeviceRunner::Loop() {
       Idle();
       continue;
     }
-    if (available_) SetState(supervisor::DeviceState::kBusy);
+    if (available_) SetState(v1::DEVICE_STATE_BUSY);
     ++requests_;
     Late late;
     const SteadyTime start = SteadyTime::Now();
@@ -191,7 +194,7 @@ void DeviceRunner::Loop() {
     if (const absl::Status health = CheckHealth();
         absl::IsCancelled(result.status) && !health.ok()) {
       SetAvailable(false);
-      SetState(supervisor::DeviceState::kIdle);
+      SetState(v1::DEVICE_STATE_IDLE);
       result.status = health;
     }
     if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
@@ -212,15 +215,15 @@ void DeviceRunner::Loop() {
     idle_since_ = SteadyTime::Now();
     const bool pending = client_ != nullptr && client_->pending();
     if (client_ != nullptr && !pending) {
-      SetState(supervisor::DeviceState::kReady);
+      SetState(v1::DEVICE_STATE_READY);
     } else if (available_ && absl::IsCancelled(result.status)) {
-      SetState(supervisor::DeviceState::kIdle);
+      SetState(v1::DEVICE_STATE_IDLE);
     }
     options_.queue->Finish(item, result);
     if (pending || !late.suspects.empty()) FinishLate(item->spec, std::move(late));
   }
   client_.reset();
-  SetState(supervisor::DeviceState::kIdle);
+  SetState(v1::DEVICE_STATE_IDLE);
 }
 
 bool DeviceRunner::StandsBack() {
@@ -236,16 +239,16 @@ void DeviceRunner::Idle() {
   if (!client_->Alive()) {
     {
       MutexLock lock(mutex_);
-      ++status_.worker_deaths;
+      status_.set_worker_deaths(status_.worker_deaths() + 1);
     }
     log::Warn("$0: the idle worker ended", options_.device.name);
     client_.reset();
     PauseBeforeStart(false);
-    SetState(supervisor::DeviceState::kIdle);
+    SetState(v1::DEVICE_STATE_IDLE);
   } else if (SteadyTime::Now() - idle_since_ >= options_.idle_timeout) {
     log::Info("$0: ending the idle worker", options_.device.name);
     client_.reset();
-    SetState(supervisor::DeviceState::kIdle);
+    SetState(v1::DEVICE_STATE_IDLE);
   }
 }
 
@@ -261,7 +264,7 @@ absl::Status DeviceRunner::EnsureWorker() {
   }
   if (client_ != nullptr && !client_->Alive()) {
     MutexLock lock(mutex_);
-    ++status_.worker_deaths;
+    status_.set_worker_deaths(status_.worker_deaths() + 1);
     client_.reset();
   }
   std::string reason;
@@ -288,7 +291,7 @@ absl::Status DeviceRunner::EnsureWorker() {
     }
     {
       MutexLock lock(mutex_);
-      ++status_.worker_starts;
+      status_.set_worker_starts(status_.worker_starts() + 1);
     }
     supervisor::WorkerClient::Options start{options_.device.worker_argv, environment_text_,
                                             options_.hang_timeout, token_.get()};
@@ -311,22 +314,22 @@ absl::Status DeviceRunner::EnsureWorker() {
       continue;
     }
     PauseBeforeStart(true);
-    if (available_) SetState(supervisor::DeviceState::kBackingOff, reason);
+    if (available_) SetState(v1::DEVICE_STATE_BACKING_OFF, reason);
   }
   if (client_ == nullptr) {
     SetAvailable(false);
-    SetState(supervisor::DeviceState::kUnavailable, reason);
+    SetState(v1::DEVICE_STATE_UNAVAILABLE, reason);
     return absl::UnavailableError(absl::StrCat("no worker can be started: ", reason));
   }
   SetAvailable(true);
-  SetState(supervisor::DeviceState::kBusy);
+  SetState(v1::DEVICE_STATE_BUSY);
   return absl::OkStatus();
 }
 
 void DeviceRunner::TakeSelfCheck() {
   const SelfCheck& check = client_->self_check();
   MutexLock lock(mutex_);
-  if (check.known && check != status_.self_check) {
+  if (check.known && check != self_check_) {
     const std::vector<std::string> failed = FailedInstruments(ToMask(check));
     if (failed.empty()) {
       log::Info("$0: the worker's self-check found nothing wrong", options_.device.name);
@@ -335,7 +338,7 @@ void DeviceRunner::TakeSelfCheck() {
                 absl::StrJoin(failed, ", "), check.details);
     }
   }
-  status_.self_check = check;
+  self_check_ = check;
 }
 
 supervisor::WorkerLoss DeviceRunner::TakeLoss() {
@@ -344,13 +347,13 @@ supervisor::WorkerLoss DeviceRunner::TakeLoss() {
   if (token_->cancelled()) return loss;
   {
     MutexLock lock(mutex_);
-    ++status_.worker_deaths;
+    status_.set_worker_deaths(status_.worker_deaths() + 1);
   }
   log::Warn("$0: lost the worker: $1$2", options_.device.name, loss.reason,
             loss.killed_from_outside ? ", from outside" : "");
   // A candidate's fault says nothing about the next start.
   PauseBeforeStart(!loss.suspect);
-  SetState(supervisor::DeviceState::kBackingOff, loss.reason);
+  SetState(v1::DEVICE_STATE_BACKING_OFF, loss.reason);
   return loss;
 }
 
@@ -451,7 +454,7 @@ void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
     }
   }
   if (available_) {
-    SetState(client_ != nullptr ? supervisor::DeviceState::kReady : supervisor::DeviceState::kIdle);
+    SetState(client_ != nullptr ? v1::DEVICE_STATE_READY : v1::DEVICE_STATE_IDLE);
   }
   idle_since_ = SteadyTime::Now();
 }
@@ -498,7 +501,7 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
     if (output.tuning.ok()) {
       if (output.tuning->rounds > 0) {
         MutexLock lock(mutex_);
-        status_.unblocked = output.tuning->conditions.unblocked;
+        status_.set_unblocked(output.tuning->conditions.unblocked);
       }
       if (tries) RequalifyTimedOutCandidates(*output.tuning, budget, *client_);
       return {absl::OkStatus(),

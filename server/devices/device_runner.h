@@ -15,10 +15,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "convtune/v1/tuning.pb.h"
 #include "proto/base/cancel_token.h"
 #include "proto/base/clock.h"
 #include "proto/base/histogram.h"
 #include "proto/base/mutex.h"
+#include "proto/model/tuning/self_check.h"
 #include "server/commit/committer.h"
 #include "server/devices/gpu_health.h"
 #include "server/jobs/tuning_queue.h"
@@ -52,7 +54,7 @@ class DeviceRunner {
   // The queue must be shut.
   ~DeviceRunner();
 
-  supervisor::DeviceStatus Status() const;
+  v1::Device Status() const;
   // Items that a worker was asked for.
   int64_t requests() const { return requests_.load(); }
   // Adds what its work came to and took, outcome by outcome.
@@ -117,7 +119,7 @@ class DeviceRunner {
   void PauseBeforeStart(bool longer);
   // Takes note of what the new worker found.
   void TakeSelfCheck();
-  void SetState(supervisor::DeviceState state, const std::string& reason = "");
+  void SetState(v1::DeviceState state, const std::string& reason = "");
   void SetAvailable(bool available);
 
   const Options options_;
@@ -138,7 +140,10 @@ class DeviceRunner {
   std::string start_failure_;  // the last one
 
   mutable Mutex mutex_;
-  supervisor::DeviceStatus status_ GUARDED_BY(mutex_);
+  v1::Device status_ GUARDED_BY(mutex_);  // without self_check
+  // Of the last worker; before the first one is started, that of the worker of an earlier
+  // daemon, as far as it was kept.
+  SelfCheck self_check_ GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

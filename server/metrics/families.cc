@@ -47,41 +47,42 @@ void AddCalls(const std::vector<rpc::services::MethodStats>& calls, FamilyBuilde
 }
 
 void AddLookups(const tuner::TunerStats& stats, FamilyBuilder* families) {
-  families->Counter("convtune_lookups_total", "Problems that were looked up", stats.lookups);
-  families->Counter("convtune_lookup_hits_total", "Of them, answered from memory", stats.hits);
+  families->Counter("convtune_lookups_total", "Problems that were looked up", stats.info.lookups());
+  families->Counter("convtune_lookup_hits_total", "Of them, answered from memory",
+                    stats.info.hits());
   families->Begin(MetricType::Counter, "convtune_lookup_misses_total",
                   "Of them, missed when they came in, by reason; some are tuned then");
   for (size_t reason = 1; reason < stats.misses.size(); ++reason) {
     families->Add(stats.misses[reason], {{"reason", MissName(reason)}});
   }
   families->Gauge("convtune_waiting_callers", "Callers that wait for a worker",
-                  stats.waiting_callers);
+                  stats.info.waiting_callers());
 }
 
 void AddWork(const MetricsInput& input, FamilyBuilder* families) {
   families->Gauge("convtune_queue_depth", "Problems that wait for a worker",
-                  input.stats.queue_depth);
+                  input.stats.info.queue_depth());
   families->Begin(MetricType::Histogram, "convtune_tuning_duration_seconds",
                   "Time that a device worked on a problem, by how it ended");
   for (const supervisor::WorkStats& work : input.stats.work) {
     families->Add(work.duration, {{"device", work.device}, {"outcome", work.outcome}});
   }
   families->Begin(MetricType::Counter, "convtune_worker_starts_total", "Worker processes started");
-  for (const supervisor::DeviceStatus& device : input.devices) {
-    families->Add(device.worker_starts, {{"device", device.name}});
+  for (const v1::Device& device : input.devices) {
+    families->Add(device.worker_starts(), {{"device", device.name()}});
   }
   families->Begin(MetricType::Counter, "convtune_worker_deaths_total",
                   "Worker processes that ended by themselves or by a foreign signal");
-  for (const supervisor::DeviceStatus& device : input.devices) {
-    families->Add(device.worker_deaths, {{"device", device.name}});
+  for (const v1::Device& device : input.devices) {
+    families->Add(device.worker_deaths(), {{"device", device.name()}});
   }
   families->Begin(MetricType::Gauge, "convtune_device_state",
                   "1 for the state that the device is in, 0 for the others");
-  for (const supervisor::DeviceStatus& device : input.devices) {
+  for (const v1::Device& device : input.devices) {
     for (int state = 1; state < v1::DeviceState_ARRAYSIZE; ++state) {
-      families->Add(static_cast<int>(device.state) == state ? 1 : 0,
-                    {{"device", device.name},
-                     {"environment", device.environment},
+      families->Add(device.state() == state ? 1 : 0,
+                    {{"device", device.name()},
+                     {"environment", device.environment()},
                      {"state", StateName(static_cast<v1::DeviceState>(state))}});
     }
   }
@@ -184,7 +185,7 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
   families.Gauge("convtune_database_bytes", "Size of the database with its write-ahead log",
                  input.database_bytes);
   families.Gauge("convtune_database_writable", "0 while the disk refuses to take results",
-                 input.stats.writable ? 1 : 0);
+                 input.stats.info.writable() ? 1 : 0);
   if (input.backups.has_interval()) {
     families.Gauge("convtune_backup_interval_seconds",
                    "Time from one copy of the database to the next (--backup-every)",

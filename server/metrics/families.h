@@ -26,7 +26,7 @@ struct MetricsInput {
   absl::Time now;
   absl::Time start_time;
   tuner::TunerStats stats;
-  std::vector<supervisor::DeviceStatus> devices;
+  std::vector<v1::Device> devices;
   std::vector<devices::GpuStatus> gpus;
   std::vector<EnvironmentCensus> census;
   std::vector<rpc::services::MethodStats> calls;

@@ -58,14 +58,8 @@ struct ListedBan {
 };
 
 struct TunerStats {
-  int64_t tuning_count = 0;
-  bool writable = true;
-  int64_t lookups = 0;
-  int64_t hits = 0;
-  int64_t worker_requests = 0;
-  int64_t worker_starts = 0;
-  int64_t queue_depth = 0;
-  int64_t waiting_callers = 0;
+  // As far as the tuner knows: from tuning_count to waiting_callers, without database_bytes.
+  v1::ServerInfo info;
   std::array<int64_t, lookup::kMissReasons> misses{};  // of look-ups as they came in, by MissReason
   int64_t quarantined = 0;                             // candidates that are not tried again
   std::vector<supervisor::WorkStats> work;
@@ -192,7 +186,7 @@ class Tuner {
   virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,
                                                          const Environment& program) = 0;
   virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
-  virtual std::vector<supervisor::DeviceStatus> ListDevices() = 0;
+  virtual std::vector<v1::Device> ListDevices() = 0;
   virtual TunerStats Stats() = 0;
   // nullptr without a release store.
   virtual release::ReleaseManager* releases() { return nullptr; }

@@ -382,27 +382,35 @@ std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
   return environments;
 }
 
-std::vector<supervisor::DeviceStatus> TunerImpl::ListDevices() {
-  std::vector<supervisor::DeviceStatus> statuses;
+std::vector<v1::Device> TunerImpl::ListDevices() {
+  std::vector<v1::Device> statuses;
   for (const auto& device : devices_) statuses.push_back(device->Status());
   return statuses;
 }
 
 TunerStats TunerImpl::Stats() {
   TunerStats stats;
-  for (const auto& [environment, count] : index_.Counts()) stats.tuning_count += count;
-  stats.writable = committer_.writable();
-  stats.lookups = lookups_.problems();
-  stats.hits = lookups_.hits();
-  stats.misses = lookups_.misses();
-  stats.waiting_callers = lookups_.waiting();
-  stats.quarantined = committer_.quarantined();
-  for (const auto& [name, current] : current_) stats.queue_depth += current.queue->depth();
+  int64_t tunings = 0;
+  for (const auto& [environment, count] : index_.Counts()) tunings += count;
+  int64_t queued = 0;
+  for (const auto& [name, current] : current_) queued += current.queue->depth();
+  int64_t requests = 0;
+  int64_t starts = 0;
   for (const auto& device : devices_) {
-    stats.worker_requests += device->requests();
-    stats.worker_starts += device->Status().worker_starts;
+    requests += device->requests();
+    starts += device->Status().worker_starts();
     device->AddWork(&stats.work);
   }
+  stats.info.set_tuning_count(tunings);
+  stats.info.set_writable(committer_.writable());
+  stats.info.set_lookups(lookups_.problems());
+  stats.info.set_hits(lookups_.hits());
+  stats.info.set_worker_requests(requests);
+  stats.info.set_worker_starts(starts);
+  stats.info.set_queue_depth(queued);
+  stats.info.set_waiting_callers(lookups_.waiting());
+  stats.misses = lookups_.misses();
+  stats.quarantined = committer_.quarantined();
   return stats;
 }
 

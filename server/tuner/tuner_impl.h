@@ -73,7 +73,7 @@ class TunerImpl : public Tuner {
   absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,
                                                  const Environment& program) override;
   std::vector<EnvironmentInfo> ListEnvironments() override;
-  std::vector<supervisor::DeviceStatus> ListDevices() override;
+  std::vector<v1::Device> ListDevices() override;
   TunerStats Stats() override;
   release::ReleaseManager* releases() override { return publisher_.get(); }
   void Drain(SteadyTime deadline) override;

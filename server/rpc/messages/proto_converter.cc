@@ -233,31 +233,4 @@ void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out) {
   if (out->banned_size() > 0) out->set_winner(lookup::KeepAll(tuning, bans).Winner());
 }
 
-v1::Device ToProto(const supervisor::DeviceStatus& device) {
-  v1::Device out;
-  out.set_name(device.name);
-  out.set_environment(device.environment);
-  out.set_state(static_cast<v1::DeviceState>(device.state));
-  out.set_reason(device.reason);
-  out.set_worker_pid(device.worker_pid);
-  out.set_worker_starts(device.worker_starts);
-  out.set_worker_deaths(device.worker_deaths);
-  if (device.self_check.known) {
-    *out.mutable_self_check() = ToProto(device.self_check);
-  }
-  out.set_unblocked(device.unblocked);
-  return out;
-}
-
-void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info) {
-  info->set_tuning_count(stats.tuning_count);
-  info->set_writable(stats.writable);
-  info->set_lookups(stats.lookups);
-  info->set_hits(stats.hits);
-  info->set_worker_requests(stats.worker_requests);
-  info->set_worker_starts(stats.worker_starts);
-  info->set_queue_depth(stats.queue_depth);
-  info->set_waiting_callers(stats.waiting_callers);
-}
-
 }  // namespace convtune::rpc::messages

@@ -43,8 +43,6 @@ v1::PinRecord ToProto(const Pin& pin);
 v1::CreateBanResponse ToProto(const tuner::CreatedBan& created);
 // Adds what `bans`, those of the tuning's key, make of it.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
-v1::Device ToProto(const supervisor::DeviceStatus& device);
 // Sets the fields that the tuner counts.
-void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info);
 
 }  // namespace convtune::rpc::messages

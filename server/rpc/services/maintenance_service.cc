@@ -41,7 +41,7 @@ class MaintenanceService final : public RawService {
     Unary<v1::GetServerInfoRequest>(
         "GetServerInfo", nullptr,
         [this](const v1::GetServerInfoRequest&) -> absl::StatusOr<v1::ServerInfo> {
-          v1::ServerInfo info;
+          v1::ServerInfo info = options_.tuner->Stats().info;
           info.set_version(CONVTUNE_VERSION);
           info.set_pid(getpid());
           *info.mutable_start_time() = messages::ToProto(start_time_);
@@ -49,7 +49,6 @@ class MaintenanceService final : public RawService {
           info.set_schema_version(options_.store->SchemaVersion());
           info.set_database_bytes(options_.store->SizeBytes());
           info.set_threads(CountThreads());
-          messages::AddStats(options_.tuner->Stats(), &info);
           info.set_metrics_state(!options_.metrics.built        ? v1::METRICS_STATE_NOT_BUILT
                                  : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
                                                                 : v1::METRICS_STATE_ON);

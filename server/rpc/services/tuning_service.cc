@@ -180,8 +180,8 @@ class TuningService final : public RawService {
         "ListDevices", nullptr,
         [this](const v1::ListDevicesRequest&) -> absl::StatusOr<v1::ListDevicesResponse> {
           v1::ListDevicesResponse reply;
-          for (const supervisor::DeviceStatus& device : tuner_->ListDevices()) {
-            *reply.add_devices() = messages::ToProto(device);
+          for (v1::Device& device : tuner_->ListDevices()) {
+            *reply.add_devices() = std::move(device);
           }
           reply.mutable_left_out()->Assign(left_out_.begin(), left_out_.end());
           return reply;

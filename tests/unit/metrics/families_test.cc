@@ -23,12 +23,16 @@ TEST(Families, NumbersComeWithTheirLabels) {
   MetricsInput input;
   input.version = "1.2.3";
   input.now = absl::FromUnixSeconds(10'000);
-  input.stats.lookups = 12;
-  input.stats.hits = 7;
+  input.stats.info.set_lookups(12);
+  input.stats.info.set_hits(7);
   input.stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)] = 4;
   input.stats.misses[static_cast<size_t>(lookup::MissReason::kNoDevice)] = 1;
-  input.devices.push_back(
-      {"gpu:0", "nvidia-h200", supervisor::DeviceState::kBackingOff, "", 0, 5, 2});
+  v1::Device& device = input.devices.emplace_back();
+  device.set_name("gpu:0");
+  device.set_environment("nvidia-h200");
+  device.set_state(v1::DEVICE_STATE_BACKING_OFF);
+  device.set_worker_starts(5);
+  device.set_worker_deaths(2);
   EnvironmentCensus census;
   census.environment = "nvidia-h200";
   census.tunings[Evidence::kMeasured] = 3;

@@ -321,16 +321,17 @@ class FakeTuner : public tuner::Tuner {
     }
     return known;
   }
-  std::vector<supervisor::DeviceStatus> ListDevices() override {
-    supervisor::DeviceStatus device;
-    device.name = "gpu:0";
-    device.environment = "nvidia-h200";
-    device.state = supervisor::DeviceState::kReady;
+  std::vector<v1::Device> ListDevices() override {
+    v1::Device device;
+    device.set_name("gpu:0");
+    device.set_environment("nvidia-h200");
+    device.set_state(v1::DEVICE_STATE_READY);
     return {device};
   }
   tuner::TunerStats Stats() override {
     tuner::TunerStats stats;
-    stats.lookups = 7;
+    stats.info.set_lookups(7);
+    stats.info.set_writable(true);
     return stats;
   }
   void Drain(SteadyTime) override { Release(); }

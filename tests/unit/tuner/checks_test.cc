@@ -54,7 +54,7 @@ TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
   EXPECT_EQ(quarantine[0].reason, QuarantineReason::kWrongResult);
   EXPECT_EQ(quarantine[0].checker_version, 1);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
-  EXPECT_EQ(tuner_->ListDevices().at(0).worker_deaths, 0);
+  EXPECT_EQ(tuner_->ListDevices().at(0).worker_deaths(), 0);
 
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();

@@ -20,7 +20,7 @@ class FaultTest : public TunerTest {
     for (const Candidate& c : tuning.candidates) count += c.status == status ? 1 : 0;
     return count;
   }
-  supervisor::DeviceStatus Device() { return tuner_->ListDevices().at(0); }
+  v1::Device Device() { return tuner_->ListDevices().at(0); }
 };
 
 struct Fault {
@@ -47,7 +47,7 @@ TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   EXPECT_THAT(quarantine[0].message, HasSubstr(fault.reason));
   EXPECT_EQ(quarantine[0].reason, QuarantineReason::kCrashed);
   EXPECT_EQ(quarantine[0].checker_version, kCheckerVersion);
-  EXPECT_EQ(Device().worker_deaths, 2);
+  EXPECT_EQ(Device().worker_deaths(), 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CandidateFault,
@@ -153,7 +153,7 @@ TEST_F(LateFaultTest, DeletingATuningLiftsTheQuarantineOfItsCandidates) {
   EXPECT_TRUE(store_.ListQuarantine()->empty());
   EXPECT_EQ(tuner_->Stats().quarantined, 0);
   Tune({Problem(1)});
-  EXPECT_EQ(Device().worker_deaths, 4);
+  EXPECT_EQ(Device().worker_deaths(), 4);
 }
 
 TEST_F(LateFaultTest, AWithdrawalOfTheFleetTakesItsTuningAloneAndKeepsTheQuarantine) {
@@ -219,7 +219,7 @@ TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
   ASSERT_EQ(job.failures_size(), 1);
   EXPECT_THAT(job.failures(0).reason(), HasSubstr("the budget ended, and no candidate ran"));
   // The worker is still at it, and none the worse.
-  EXPECT_EQ(Device().worker_deaths, 0);
+  EXPECT_EQ(Device().worker_deaths(), 0);
   request.demand.options.time_budget = absl::Seconds(30);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
 }
@@ -229,7 +229,7 @@ TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {
   EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
-  EXPECT_EQ(Device().worker_deaths, 1);
+  EXPECT_EQ(Device().worker_deaths(), 1);
 }
 
 TEST_F(FaultTest, KillFromOutsideBlamesNobody) {
@@ -240,7 +240,7 @@ TEST_F(FaultTest, KillFromOutsideBlamesNobody) {
   EXPECT_EQ(WaitFor(job.name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
-  EXPECT_EQ(Device().worker_deaths, 1);
+  EXPECT_EQ(Device().worker_deaths(), 1);
 }
 
 TEST_F(FaultTest, QuarantinedCandidateIsNotTouchedAfterARestart) {
@@ -300,7 +300,7 @@ TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
     EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
     EXPECT_THAT(std::get<lookup::Miss>(outcome).message, HasSubstr("/nonexistent/convtune-worker"));
   }
-  EXPECT_EQ(Device().state, supervisor::DeviceState::kUnavailable);
+  EXPECT_EQ(Device().state(), v1::DEVICE_STATE_UNAVAILABLE);
 }
 
 TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {

@@ -44,23 +44,23 @@ class SelfCheckTest : public TunerTest {
         << (job.failures().empty() ? "" : job.failures(0).reason());
     return tuner_->GetTuning("", Problem(1)).value();
   }
-  supervisor::DeviceStatus Device() { return tuner_->ListDevices().at(0); }
+  v1::Device Device() { return tuner_->ListDevices().at(0); }
 };
 
 TEST_F(SelfCheckTest, WhatWorksIsSaidOfTheDeviceAndInTheTuning) {
   Start("self_check=0");
-  EXPECT_FALSE(Device().self_check.known);
+  EXPECT_FALSE(Device().has_self_check());
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
   EXPECT_EQ(tuning.conditions.self_check, 1U);
-  EXPECT_TRUE(Device().self_check.known);
-  EXPECT_EQ(Device().self_check.details, "as the script says");
+  EXPECT_TRUE(Device().self_check().known());
+  EXPECT_EQ(Device().self_check().details(), "as the script says");
 }
 
 TEST_F(SelfCheckTest, AWorkerThatChecksNothingIsNotSaidToHave) {
   Start("");
   EXPECT_EQ(Tuned().conditions.self_check, 0U);
-  EXPECT_FALSE(Device().self_check.known);
+  EXPECT_FALSE(Device().has_self_check());
 }
 
 TEST_F(SelfCheckTest, WithoutAClockNothingIsMeasured) {
@@ -159,7 +159,7 @@ TEST_F(SelfCheckTest, OneThatPassedIsNotRunAgain) {
   Tuned();
   EXPECT_EQ(Requests("self_check"), 1);
   Restart("self_check=0");
-  EXPECT_TRUE(Device().self_check.known);
+  EXPECT_TRUE(Device().self_check().known());
   EXPECT_EQ(Tuned().conditions.self_check, 1U);
   EXPECT_EQ(Requests("hello"), 2);
   EXPECT_EQ(Requests("self_check"), 1);
@@ -190,11 +190,11 @@ TEST_F(SelfCheckTest, AStepThatTakesItsWorkerDownIsLeftOut) {
   const std::string script = "self_check=0;fault=segv;where=self_check;index=5";
   Start(script);
   EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("captures"));
-  EXPECT_EQ(Device().worker_starts, 2);
+  EXPECT_EQ(Device().worker_starts(), 2);
   // Another daemon tries it again: the step may have been slow for once.
   Restart(script);
   Tuned();
-  EXPECT_EQ(Device().worker_starts, 2);
+  EXPECT_EQ(Device().worker_starts(), 2);
 }
 
 TEST_F(SelfCheckTest, AStepThatHangsIsLeftOut) {
@@ -204,19 +204,19 @@ TEST_F(SelfCheckTest, AStepThatHangsIsLeftOut) {
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
   EXPECT_THAT(FailedInstruments(tuning.conditions.self_check), ElementsAre("clock"));
-  EXPECT_EQ(Device().worker_starts, 2);
+  EXPECT_EQ(Device().worker_starts(), 2);
 }
 
 TEST_F(SelfCheckTest, AStepThatTookAWorkerDownOnceIsLeftOutToo) {
   Start(absl::StrCat("self_check=0;fault=segv;where=self_check;index=4;once=", Path("once")));
   EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("checker"));
-  EXPECT_EQ(Device().worker_starts, 2);
+  EXPECT_EQ(Device().worker_starts(), 2);
 }
 
 TEST_F(SelfCheckTest, AKillFromOutsideIsNoFaultOfTheStep) {
   Start(absl::StrCat("self_check=0;fault=killed;where=self_check;index=1;once=", Path("once")));
   EXPECT_EQ(Tuned().conditions.self_check, 1U);
-  EXPECT_EQ(Device().worker_starts, 2);
+  EXPECT_EQ(Device().worker_starts(), 2);
 }
 
 }  // namespace

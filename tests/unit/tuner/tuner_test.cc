@@ -194,7 +194,7 @@ TEST_F(TunerTest, ThousandCallersAreOneRequest) {
   }
   for (std::promise<bool>& promise : answered) EXPECT_TRUE(promise.get_future().get());
   EXPECT_EQ(Requests("open"), 1);
-  EXPECT_EQ(tuner_->Stats().worker_requests, 1);
+  EXPECT_EQ(tuner_->Stats().info.worker_requests(), 1);
 }
 
 TEST_F(TunerTest, ResultsKeepTheRequestsOrder) {
@@ -207,8 +207,8 @@ TEST_F(TunerTest, ResultsKeepTheRequestsOrder) {
   EXPECT_EQ(response->results[0].key.problem_text, Problem(3).ToText());
   EXPECT_EQ(std::get<lookup::Answer>(response->results[1].outcome).evidence, Evidence::kMeasured);
   EXPECT_EQ(std::get<lookup::Answer>(response->results[2].outcome).evidence, Evidence::kHeuristic);
-  EXPECT_EQ(tuner_->Stats().lookups, 3);
-  EXPECT_EQ(tuner_->Stats().hits, 1);
+  EXPECT_EQ(tuner_->Stats().info.lookups(), 3);
+  EXPECT_EQ(tuner_->Stats().info.hits(), 1);
 }
 
 TEST_F(TunerTest, LookupsAreHitsAndMissesByReason) {
@@ -218,8 +218,8 @@ TEST_F(TunerTest, LookupsAreHitsAndMissesByReason) {
     ASSERT_TRUE(Lookup(Request({Problem(1)}, on_miss)).ok());
   }
   const TunerStats stats = tuner_->Stats();
-  EXPECT_EQ(stats.lookups, 3);
-  EXPECT_EQ(stats.hits, 1);
+  EXPECT_EQ(stats.info.lookups(), 3);
+  EXPECT_EQ(stats.info.hits(), 1);
   EXPECT_EQ(stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)], 2);
   ASSERT_EQ(stats.work.size(), 3U);
   EXPECT_EQ(stats.work[0].outcome, "succeeded");
@@ -254,14 +254,14 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
                      [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
                        promise.set_value(response.status());
                      });
-  EXPECT_EQ(tuner_->Stats().waiting_callers, 1);
+  EXPECT_EQ(tuner_->Stats().info.waiting_callers(), 1);
   tuner_->CancelLookup(token);
   EXPECT_TRUE(absl::IsCancelled(promise.get_future().get()));
-  EXPECT_EQ(tuner_->Stats().waiting_callers, 0);
-  EXPECT_EQ(tuner_->Stats().queue_depth, 0);
-  EXPECT_TRUE(Eventually(
-      [this] { return tuner_->ListDevices()[0].state == supervisor::DeviceState::kIdle; }));
-  EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths, 0);
+  EXPECT_EQ(tuner_->Stats().info.waiting_callers(), 0);
+  EXPECT_EQ(tuner_->Stats().info.queue_depth(), 0);
+  EXPECT_TRUE(
+      Eventually([this] { return tuner_->ListDevices()[0].state() == v1::DEVICE_STATE_IDLE; }));
+  EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths(), 0);
 }
 
 TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
@@ -272,7 +272,7 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   };
   for (int n = 1; n <= 30; ++n) leave(n);
   leave(30);  // it is kept already
-  EXPECT_EQ(tuner_->Stats().waiting_callers, 0);
+  EXPECT_EQ(tuner_->Stats().info.waiting_callers(), 0);
   jobs::JobPage page = tuner_->ListJobs(10, "").value();
   ASSERT_EQ(page.jobs.size(), 1U);
   EXPECT_TRUE(page.jobs[0].abandoned());
@@ -329,11 +329,11 @@ TEST_F(TunerTest, RefusedWritesAreAnsweredAndWrittenLater) {
   EXPECT_FALSE(job.persisted());
   EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).persisted);
   EXPECT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
-  EXPECT_FALSE(tuner_->Stats().writable);
+  EXPECT_FALSE(tuner_->Stats().info.writable());
   store_.FailWith(absl::OkStatus());
   EXPECT_TRUE(Tune({Problem(2)}).persisted());
   EXPECT_TRUE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).persisted);
-  EXPECT_TRUE(tuner_->Stats().writable);
+  EXPECT_TRUE(tuner_->Stats().info.writable());
   EXPECT_EQ(store_.put_count(), 2);
 }
 
@@ -342,7 +342,7 @@ TEST_F(TunerTest, RefusedWritesAreTriedAgainByThemselves) {
   store_.FailWith(absl::UnavailableError("disk"));
   Tune({Problem(1)});
   store_.FailWith(absl::OkStatus());
-  EXPECT_TRUE(Eventually([this] { return tuner_->Stats().writable; }));
+  EXPECT_TRUE(Eventually([this] { return tuner_->Stats().info.writable(); }));
   EXPECT_TRUE(store_.GetTuning({Problem(1).ToText(), kH200}).ok());
 }
 
@@ -588,7 +588,7 @@ TEST_F(TunerTest, ATuningKeepsHowItsRunsWent) {
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(tuning.conditions.retried_runs, 2);
   EXPECT_EQ(tuning.conditions.unblocked, "launches, after eng1, eng2, eng3 gave up");
-  EXPECT_EQ(tuner_->ListDevices()[0].unblocked, tuning.conditions.unblocked);
+  EXPECT_EQ(tuner_->ListDevices()[0].unblocked(), tuning.conditions.unblocked);
 }
 
 TEST_F(TunerTest, TimesAreTheGpusAndTheHostsIsKeptBesideThem) {

@@ -109,20 +109,6 @@ TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
   EXPECT_EQ(check.failed(1), "captures");
 }
 
-TEST(ProtoConverter, ADeviceSaysWhatItsWorkerFound) {
-  supervisor::DeviceStatus device;
-  EXPECT_FALSE(ToProto(device).has_self_check());
-  device.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
-  device.self_check.details = "caches: none";
-  device.unblocked = "launches, after eng1, eng2, eng3 gave up";
-  const v1::Device out = ToProto(device);
-  EXPECT_TRUE(out.self_check().known());
-  ASSERT_EQ(out.self_check().failed_size(), 1);
-  EXPECT_EQ(out.self_check().failed(0), "caches");
-  EXPECT_EQ(out.self_check().details(), "caches: none");
-  EXPECT_EQ(out.unblocked(), "launches, after eng1, eng2, eng3 gave up");
-}
-
 TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {
   const Candidate candidate = TestCandidate("legacy:algo1,math2", 1);
   const v1::Candidate fwd = ToProto(candidate, Operation::kFwd);

@@ -236,8 +236,8 @@ TEST_F(BatchGetHandlerTest, HitsAreCountedWhoeverAnswers) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   AskKept(Problem(1));
-  EXPECT_EQ(tuner_->Stats().lookups, 2);
-  EXPECT_EQ(tuner_->Stats().hits, 2);
+  EXPECT_EQ(tuner_->Stats().info.lookups(), 2);
+  EXPECT_EQ(tuner_->Stats().info.hits(), 2);
 }
 
 TEST_F(BatchGetHandlerTest, MissesAreAskedForAndTheRestIsReady) {

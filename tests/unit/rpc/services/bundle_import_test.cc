@@ -61,7 +61,7 @@ TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
   const auto response = Import(db::bundle::BundleOf(db::bundle::SampleTunings(3)));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->taken_count(), 3);
-  EXPECT_EQ(tuner_->Stats().tuning_count, 3);
+  EXPECT_EQ(tuner_->Stats().info.tuning_count(), 3);
   const auto tuning = tuner_->GetTuning(
       "nvidia-h200", ConvProblem::Parse(db::bundle::ValidTuning(2).key.problem_text).value());
   ASSERT_TRUE(tuning.ok()) << tuning.status();
@@ -201,7 +201,7 @@ TEST_F(BundleImportTest, WhatTheStoreRefusesIsNotHalfTaken) {
   store_.FailWith(absl::ResourceExhaustedError("disk full"));
   EXPECT_TRUE(absl::IsResourceExhausted(
       Import(db::bundle::BundleOf(db::bundle::SampleTunings(3))).status()));
-  EXPECT_EQ(tuner_->Stats().tuning_count, 0);
+  EXPECT_EQ(tuner_->Stats().info.tuning_count(), 0);
 }
 
 TEST_F(BundleImportTest, AStateDirectoryThatIsNotThereIsUnavailable) {
@@ -312,7 +312,7 @@ TEST_F(BundleImportTest, OfHundredsOfDamagedAndHostileBundlesNoneIsHalfTaken) {
       EXPECT_TRUE(absl::IsInvalidArgument(response.status())) << what << ": " << response.status();
     }
     ASSERT_EQ(store_.put_count(), 0) << what;
-    ASSERT_EQ(tuner_->Stats().tuning_count, 0) << what;
+    ASSERT_EQ(tuner_->Stats().info.tuning_count(), 0) << what;
   }
   EXPECT_TRUE(folder_.Names().empty());
   EXPECT_EQ(Import(sound)->taken_count(), 4);

@@ -47,6 +47,21 @@ STATES = {
     "ConvtuneReportsUnreadable": ({"convtune_datagrams_malformed_total": "0+1x90"}, 60),
 }
 
+# What is no alert's state, by itself: (the series with their values; the minute at which nothing fires).
+QUIET = {
+    "another job is down": ({'up{job="other"}': "0+0x30"}, 20),
+    "down for no minute yet": ({'up{job="convtune", instance="b"}': "1+0x10 0+0x20"}, 10),
+    "the queue moves": ({"convtune_queue_depth": "4+0x120", "convtune_tuning_duration_seconds_count": "0+1x120"}, 100),
+    "nothing is queued": ({"convtune_queue_depth": "0+0x120", "convtune_tuning_duration_seconds_count": "0+0x120"}, 100),
+    "hardly a miss": ({"convtune_lookups_total": "0+100x180", "convtune_lookup_hits_total": "0+99x180"}, 170),
+    "hardly a look-up": ({"convtune_lookups_total": "0+1x180", "convtune_lookup_hits_total": "0+0x180"}, 170),
+    "workers died long ago": ({"convtune_worker_deaths_total": "3+0x60"}, 60),
+    "callers ask for what is not there": (
+        {'grpc_server_call_duration_seconds_count{grpc_method="n", grpc_status="NOT_FOUND"}': "0+9x40"}, 25),
+    "the outbox is emptied": ({"convtune_fleet_outbox_lag_seconds": "5+0x120", "convtune_fleet_connected": "1+0x120"}, 120),
+    "no GPU is lost yet": ({"convtune_device_lost": "0+0x10 1+0x20"}, 10),
+}  # fmt: skip
+
 
 def target_labels(monitor, endpoint, pod, container):
     """What the Prometheus operator makes of a PodMonitor: its documented labels, and then the endpoint's relabelings."""
@@ -134,6 +149,14 @@ def test_every_alert_fires_by_its_own_state_alone(series, promtool, tmp_path):  
             of = {s: v for s, v in of.items() if any(re.match(p, s) for p in planted) or s.startswith("up{")}
         tests.append(rule_test(alert, of, planted, minute, [(alert, f', instance="{NODE}"')]))
     tests.append(rule_test("ConvtuneAbsent", {'up{job="node-exporter"}': 1}, {}, 15, [("ConvtuneAbsent", "")]))
+    judge(promtool, tmp_path, *tests)
+
+
+def test_what_is_no_alerts_state_fires_none(promtool, tmp_path):  # noqa: F811
+    tests = []
+    for name, (planted, minute) in QUIET.items():
+        series = {**dict.fromkeys(planted, 0), 'up{job="convtune"}': 1}
+        tests.append(rule_test(name, series, {re.escape(text): values for text, values in planted.items()}, minute, []))
     judge(promtool, tmp_path, *tests)
 
 

@@ -239,7 +239,7 @@ def test_a_package_is_available_however_long_its_version_table_is(tmp_path, cand
         "seq 100000\n"
     )
     apt_cache.chmod(0o755)
-    script = (DEPLOY / "install-deps").read_text()
+    script = (REPO / "tests/install-optional").read_text()
     (function,) = re.findall(r"^available\(\).*$", script, re.MULTILINE)
     ran = subprocess.run(
         ["bash", "-c", f"set -euo pipefail\n{function}\navailable chromium"],

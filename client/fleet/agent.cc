@@ -6,7 +6,6 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"

@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/commands/ban/ban_output.h"
+#include "client/cli/commands/ban/bans.h"
 #include "client/fleet/commands.h"
 #include "db/fleet/bans.h"
 #include "proto/base/clock.h"

@@ -5,8 +5,7 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "client/cli/input/author.h"
+#include "client/cli/input/options.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/pooling.h"
 #include "db/fleet/evidence.h"

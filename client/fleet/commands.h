@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/app/command.h"
+#include "client/cli/app/program.h"
 #include "client/fleet/settings.h"
 #include "db/bundle/bundle_signature.h"
 #include "db/postgres/connection.h"

@@ -1,5 +1,5 @@
-// A Report holds all numbers of a report, computed from rows alone;
-// README.md says how each is made.
+// A Report holds all numbers of a report, computed from rows alone, and is written as a document
+// for programs or as a page; README.md says how each number is made, and describes the document.
 #pragma once
 
 #include <cstdint>
@@ -136,5 +136,12 @@ struct Report {
 
 // Says of each row of the data whether it is stale, and orders the rows within each pair.
 Report MakeReport(const ReportOptions& options, ReportData* data);
+
+// One line. In strings "<" is written as an escape, so that the document may
+// stand in a page.
+std::string ReportJson(const ReportData& data, const Report& report);
+// HTML with its style, its program and its data (ReportJson) inline: it loads
+// nothing, from nowhere.
+std::string ReportHtml(const ReportData& data, const Report& report);
 
 }  // namespace convtune::report

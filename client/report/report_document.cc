@@ -1,4 +1,4 @@
-#include "client/report/report_document.h"
+#include "client/report/report.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,9 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
-#include "client/report/page.h"
 
 namespace convtune::report {
+
+// The page, with a mark where the data belong: page/embed.cmake makes it of the files in page/.
+extern const char kReportPage[];
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -262,10 +265,7 @@ std::string ReportJson(const ReportData& data, const Report& report) {
 }
 
 std::string ReportHtml(const ReportData& data, const Report& report) {
-  std::string page(ReportPageHead());
-  page += ReportJson(data, report);
-  page += ReportPageTail();
-  return page;
+  return absl::StrReplaceAll(kReportPage, {{"/*DATA*/", ReportJson(data, report)}});
 }
 
 }  // namespace convtune::report

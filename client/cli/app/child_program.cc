@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
 namespace convtune::cli::app {
@@ -55,30 +56,33 @@ std::vector<std::string> EnvironmentWith(const Variables& variables) {
   return entries;
 }
 
+absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, const Variables& variables,
+                            const std::vector<int>& fds) {
+  std::vector<std::string> entries = EnvironmentWith(variables);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  int next = STDOUT_FILENO;
+  for (const int fd : fds) posix_spawn_file_actions_adddup2(&actions, fd, next++);
+  posix_spawn_file_actions_addclosefrom_np(&actions, next);
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, command[0].c_str(), &actions, nullptr,
+                                 PointersTo(&command).data(), PointersTo(&entries).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (error == 0) return child;
+  return absl::FailedPreconditionError(
+      absl::StrCat(command[0], " cannot be run: ", std::strerror(error)));
+}
+
 absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
                                        const Variables& variables, ChildErrors errors) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
   const UniqueFd out(ends[0]);
   UniqueFd in(ends[1]);
-  std::vector<std::string> words = command;
-  std::vector<std::string> entries = EnvironmentWith(variables);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, in.get(), STDOUT_FILENO);
-  if (errors == ChildErrors::kOutput) {
-    posix_spawn_file_actions_adddup2(&actions, in.get(), STDERR_FILENO);
-  }
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, words[0].c_str(), &actions, nullptr,
-                                 PointersTo(&words).data(), PointersTo(&entries).data());
-  posix_spawn_file_actions_destroy(&actions);
-  in = UniqueFd();
-  if (error != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(words[0], " cannot be run: ", std::strerror(error)));
-  }
+  const int error_fd = errors == ChildErrors::kOutput ? in.get() : STDERR_FILENO;
+  ASSIGN_OR_RETURN(const pid_t child, Spawn(command, variables, {in.get(), error_fd}));
+  in = UniqueFd();  // with it open here, too, the child's end would never be seen
   ProgramOutput output;
   output.text = ReadToEnd(out.get());
   int status = 0;

@@ -1,6 +1,7 @@
 // Runs a child program to its end, and says what it printed.
 #pragma once
 
+#include <sys/types.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,11 @@ std::vector<std::string> EnvironmentWith(const Variables& variables);
 // Pointers to the words with a null behind them, as exec and posix_spawn take
 // them. The words must outlive them.
 std::vector<char*> PointersTo(std::vector<std::string>* words);
+
+// Starts `command`, whose first word is looked for in PATH, with no input. Its descriptors from 1
+// on are `fds`, and it has no others. FAILED_PRECONDITION if it cannot be started.
+absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, const Variables& variables,
+                            const std::vector<int>& fds);
 
 // The destination of a child's standard error.
 enum class ChildErrors {

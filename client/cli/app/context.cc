@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <unistd.h>
-
 #include <cerrno>
 #include <ostream>
 #include <string>
@@ -20,6 +19,11 @@
 namespace convtune::cli::app {
 namespace {
 
+int RankOf(ExitCode code) {
+  constexpr int kRanks[] = {0, 2, 3, 1, 4};
+  return kRanks[static_cast<size_t>(code)];
+}
+
 // A daemon may well be there, for others.
 bool IsForbidden(const client::Address& address) {
   return address.unix_socket &&
@@ -28,6 +32,23 @@ bool IsForbidden(const client::Address& address) {
 }
 
 }  // namespace
+
+ExitCode Worse(ExitCode a, ExitCode b) { return RankOf(a) >= RankOf(b) ? a : b; }
+
+ExitCode ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ExitCode::kDone;
+    case absl::StatusCode::kInvalidArgument:
+      return ExitCode::kUsage;
+    case absl::StatusCode::kNotFound:
+      return ExitCode::kMiss;
+    case absl::StatusCode::kUnavailable:
+      return ExitCode::kUnreachable;
+    default:
+      return ExitCode::kFailed;
+  }
+}
 
 absl::StatusOr<client::Client*> Context::Connect() {
   if (client_ == nullptr) {

@@ -1,4 +1,5 @@
-// A Context is what a command gets to work with: streams, settings, connection.
+// A Context is what a command gets to work with: streams, settings, connection. An ExitCode is
+// what the program ends with.
 #pragma once
 
 #include <memory>
@@ -7,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/app/exit_code.h"
 #include "client/cli/app/settings.h"
 #include "client/cli/output/fields.h"
 #include "client/cli/output/io.h"
@@ -18,6 +18,21 @@ class App;
 }
 
 namespace convtune::cli::app {
+
+enum class ExitCode {
+  kDone = 0,
+  kFailed = 1,
+  kUsage = 2,        // usage, or an invalid problem
+  kMiss = 3,         // a miss, or not found
+  kUnreachable = 4,  // no daemon
+};
+
+// The exit code of a batch whose parts ended with `a` and `b`: the first that
+// applies of 4, 2, 1, 3, 0.
+ExitCode Worse(ExitCode a, ExitCode b);
+
+// The exit code after a call that ended with `status`.
+ExitCode ExitCodeOf(const absl::Status& status);
 
 enum class Format { kTable, kJson, kCsv };
 

@@ -3,13 +3,83 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ostream>
+#include <string>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/usage.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/output/table.h"
 
 namespace convtune::cli::app {
 namespace {
+
+// The command that was reached, how it is called, and what was in front of it
+// that nothing knew.
+struct Reached {
+  const CLI::App* app;
+  std::string words;
+  std::vector<std::string> before;
+};
+
+Reached FindReached(const CLI::App& root) {
+  Reached reached{&root, root.get_name(), {}};
+  while (true) {
+    const std::vector<CLI::App*> chosen = reached.app->get_subcommands();
+    if (chosen.empty()) return reached;
+    for (const std::string& word : reached.app->remaining()) reached.before.push_back(word);
+    reached.app = chosen.front();
+    absl::StrAppend(&reached.words, " ", reached.app->get_name());
+  }
+}
+
+std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
+}
+
+bool Has(const CLI::App& app, const std::string& option) {
+  if (app.get_option_no_throw(option) != nullptr) return true;
+  const auto commands = CommandsOf(app);
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const CLI::App* command) { return Has(*command, option); });
+}
+
+// The first option among `words` that `app` or a command below it has.
+std::string KnownOption(const CLI::App& app, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    std::string name = word.substr(0, word.find('='));
+    if (absl::StartsWith(name, "--") && name.size() > 2 && Has(app, name)) return name;
+  }
+  return "";
+}
+
+std::string Names(const std::vector<const CLI::App*>& commands) {
+  return absl::StrJoin(commands, ", ", [](std::string* out, const CLI::App* command) {
+    out->append(command->get_name());
+  });
+}
+
+// One sentence, without "error: ", for what `root` made of the arguments: the
+// parser's own, but for a command that there is not, and for an option in front
+// of the command that it belongs to.
+std::string UsageError(const CLI::App& root, const CLI::ParseError& error) {
+  const Reached reached = FindReached(root);
+  const bool needs_command = reached.app->get_require_subcommand_min() > 0;
+  const std::vector<std::string> words = needs_command ? reached.app->remaining() : reached.before;
+  if (const std::string option = KnownOption(*reached.app, words); !option.empty()) {
+    return absl::StrCat(option, " belongs after the command: ", reached.words,
+                        needs_command ? " COMMAND " : " ", option, " ...");
+  }
+  if (needs_command && !words.empty()) {
+    return absl::StrCat("'", words.front(), "' is no command that there is");
+  }
+  if (needs_command && reached.app != &root) {
+    return absl::StrCat(reached.words, " needs one of ", Names(CommandsOf(*reached.app)));
+  }
+  return error.what();
+}
 
 // A command's help ends with the options that all commands have.
 class HelpFormatter final : public CLI::Formatter {
@@ -22,6 +92,49 @@ class HelpFormatter final : public CLI::Formatter {
 };
 
 }  // namespace
+
+bool Command::chosen() const { return verb_ != nullptr && verb_->parsed(); }
+
+bool Command::prints_rows() const {
+  return std::any_of(with_rows_.begin(), with_rows_.end(),
+                     [](const CLI::App* app) { return app->parsed(); });
+}
+
+CLI::App* Command::AddVerb(CLI::App& root, const std::string& name, const std::string& description,
+                           Rows rows) {
+  verb_ = AddVerbBelow(&root, name, description, rows);
+  return verb_;
+}
+
+CLI::App* Command::AddVerbGroup(CLI::App& root, const std::string& name,
+                                const std::string& description) {
+  verb_ = root.add_subcommand(name, description);
+  verb_->require_subcommand(1);
+  return verb_;
+}
+
+CLI::App* Command::AddVerbBelow(CLI::App* verb, const std::string& name,
+                                const std::string& description, Rows rows) {
+  CLI::App* app = verb->add_subcommand(name, description);
+  if (rows == Rows::kYes) with_rows_.push_back(app);
+  return app;
+}
+
+void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when) {
+  constexpr size_t kWidth = 78;
+  const std::string names(absl::StripAsciiWhitespace(output::CsvHeading(row)));
+  std::string text = absl::StrCat(verb->get_footer(), verb->get_footer().empty() ? "" : "\n",
+                                  "CSV columns", when, ":");
+  size_t used = text.size() - (text.rfind('\n') + 1);
+  std::string comma;
+  for (const absl::string_view name : absl::StrSplit(names, ',')) {
+    const bool fits = used + name.size() + 2 <= kWidth;
+    absl::StrAppend(&text, comma, fits ? " " : "\n  ", name);
+    used = (fits ? used : 0) + name.size() + 2;
+    comma = ",";
+  }
+  verb->footer(text);
+}
 
 ExitCode RunProgram(const Program& program, const std::vector<std::string>& arguments,
                     output::Io& io) {

@@ -1,5 +1,5 @@
-// RunProgram parses a command line and runs its command: what convtune and convtune-fleet
-// have in common.
+// A Command is a verb of a program, and RunProgram parses a command line and runs its command:
+// what convtune and convtune-fleet have in common.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/app/command.h"
 #include "client/cli/app/context.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/io.h"
 
 namespace CLI {
@@ -18,6 +18,46 @@ class App;
 }
 
 namespace convtune::cli::app {
+
+// Whether a command's output fits rows, and so CSV.
+enum class Rows { kNo, kYes };
+
+// Not thread-safe.
+class Command {
+ public:
+  virtual ~Command() = default;
+
+  // Adds the verb and its options to `root`, which must not outlive *this.
+  virtual void Register(CLI::App& root) = 0;
+  // Does what the options say, once they are parsed. An error is for Context::Fail.
+  virtual absl::StatusOr<ExitCode> Run(Context& context) = 0;
+  // False for a verb that asks no daemon, and so runs with settings that are wrong, too.
+  virtual bool needs_settings() const { return true; }
+
+  // True if the command line names this verb.
+  bool chosen() const;
+  // True if the output of what the command line names fits rows.
+  bool prints_rows() const;
+  // The verb, once it is registered.
+  CLI::App& verb() { return *verb_; }
+
+ protected:
+  // Adds the verb.
+  CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description,
+                    Rows rows);
+  // Adds a verb that only has verbs below it.
+  CLI::App* AddVerbGroup(CLI::App& root, const std::string& name, const std::string& description);
+  // Adds a verb below that one.
+  CLI::App* AddVerbBelow(CLI::App* verb, const std::string& name, const std::string& description,
+                         Rows rows);
+
+ private:
+  CLI::App* verb_ = nullptr;
+  std::vector<const CLI::App*> with_rows_;
+};
+
+// Has the verb's help name the columns of `row` in CSV; `when`: " with --pins".
+void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when = "");
 
 // What is a program's own.
 struct Program {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/input/problem_args.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
-#include "client/cli/output/value.h"
 #include "proto/model/environment.h"
 #include "proto/model/tuning/ban.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/cli/calls/batch_get.h"
-#include "client/cli/output/value.h"
+#include "client/cli/output/fields.h"
 
 namespace convtune::cli::calls {
 

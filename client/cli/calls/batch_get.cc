@@ -1,9 +1,13 @@
 #include "client/cli/calls/batch_get.h"
 
 #include <set>
+#include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/client.h"
+#include "proto/base/clock.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli::calls {
 namespace {
@@ -95,6 +99,32 @@ app::ExitCode ExitCodeOf(const v1::BatchGetResult& result) {
   if (result.has_answer()) return app::ExitCode::kDone;
   return result.miss().reason() == v1::MISS_REASON_TUNING_FAILED ? app::ExitCode::kFailed
                                                                  : app::ExitCode::kMiss;
+}
+
+std::optional<ConvProblem> Vary(const ConvProblem& problem, const ProblemOverrides& overrides) {
+  std::istringstream text(problem.ToText());
+  const ProblemList list = ReadProblemList(text, "", overrides);
+  return list.rows.empty() ? std::nullopt : std::make_optional(list.rows[0].problem);
+}
+
+absl::Status GetTunings(app::Context& context, const std::string& environment,
+                        const std::vector<ProblemRow>& rows, TuningMap* tunings, SteadyTime end) {
+  ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
+  for (const ProblemRow& row : rows) {
+    const std::string text = row.problem.ToText();
+    if (tunings->count(text) > 0) continue;
+    if (SteadyTime::Now() >= end) break;
+    v1::GetTuningRequest request;
+    request.set_environment(environment);
+    request.mutable_problem()->set_text(text);
+    auto tuning = client->Call<v1::Tuning>(request);
+    if (tuning.ok()) {
+      tunings->emplace(text, *std::move(tuning));
+    } else if (!absl::IsNotFound(tuning.status())) {
+      return tuning.status();
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace convtune::cli::calls

@@ -2,19 +2,74 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
+#include <functional>
+#include <thread>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/app/interrupt.h"
+#include "absl/time/time.h"
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
 #include "proto/base/clock.h"
+#include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::calls {
 namespace {
+
+// A signal handler may do no more than set it.
+std::atomic<bool> signalled{false};
+
+// Makes an event of Ctrl-C, of SIGTERM, and of the end of a time. While it lives, the first SIGINT,
+// and the first SIGTERM, calls `on_interrupt` on a thread of its own, instead of ending the
+// process; a second one of the same kind ends it. When `end` comes, that thread calls it once for
+// that. At most one at a time.
+class Interrupt {
+ public:
+  Interrupt(std::function<void()> on_interrupt, SteadyTime end) {
+    signalled = false;
+    struct sigaction action {};
+    action.sa_handler = [](int) { signalled = true; };
+    action.sa_flags = SA_RESTART | SA_RESETHAND;
+    sigaction(SIGINT, &action, &previous_int_);
+    sigaction(SIGTERM, &action, &previous_term_);
+    thread_ = std::thread([this, callback = std::move(on_interrupt), end]() mutable {
+      MutexLock lock(mutex_);
+      while (!done_) {
+        changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(kSignalPoll));
+        const bool ended = SteadyTime::Now() >= end;
+        if (ended) end = SteadyTime::InfiniteFuture();
+        if (!done_ && (signalled.exchange(false) || ended)) callback();
+      }
+    });
+  }
+  // Waits for a callback that runs.
+  ~Interrupt() {
+    sigaction(SIGINT, &previous_int_, nullptr);
+    sigaction(SIGTERM, &previous_term_, nullptr);
+    {
+      MutexLock lock(mutex_);
+      done_ = true;
+    }
+    changed_.Signal();
+    thread_.join();
+  }
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+ private:
+  static constexpr absl::Duration kSignalPoll = absl::Milliseconds(50);
+  struct sigaction previous_int_ {};
+  struct sigaction previous_term_ {};
+  Mutex mutex_;
+  CondVar changed_;
+  bool done_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
 
 constexpr absl::Duration kRestartPause = absl::Milliseconds(200);
 
@@ -66,13 +121,12 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& 
   absl::Status cancel_status;
   absl::StatusOr<v1::TuningJob> ended;
   {
-    ASSIGN_OR_RETURN(const auto interrupt, app::Interrupt::Create(
-                                               [&] {
-                                                 if (course->cancelled.exchange(true)) return;
-                                                 cancel_status =
-                                                     client.Call<v1::TuningJob>(cancel).status();
-                                               },
-                                               end));
+    const Interrupt interrupt(
+        [&] {
+          if (course->cancelled.exchange(true)) return;
+          cancel_status = client.Call<v1::TuningJob>(cancel).status();
+        },
+        end);
     ended = Watch(context, client, created.name(), before, total, &course->moved);
   }
   if (!cancel_status.ok()) {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "client/cli/app/command.h"
+#include "client/cli/app/program.h"
 
 namespace CLI {
 class App;

@@ -16,13 +16,10 @@ std::vector<const CLI::App*> VerbsOf(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-// "--long" names, and "-x" for options without one.
+// "--long" names, of which an argument without a name has none.
 std::vector<std::string> NamesOf(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  if (names.empty()) {
-    for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  }
   return names;
 }
 

@@ -1,21 +1,132 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <system_error>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "client/cli/app/context.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/commands/release_fetch.h"
-#include "client/cli/input/author.h"
+#include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
+#include "client/cli/output/atomic_file.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
-#include "client/cli/output/value.h"
+#include "client/cpp/client.h"
 #include "convtune/v1/release_service.pb.h"
+#include "db/snapshot/snapshot_file.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/environment.h"
 
 namespace convtune::cli::commands {
 namespace {
+
+constexpr absl::Duration kFetchRetry = absl::Milliseconds(500);
+constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
+constexpr int64_t kMaxSnapshotBytes = int64_t{4} << 30;
+
+volatile std::sig_atomic_t fetch_stopped = 0;
+
+void StopFetching(int) { fetch_stopped = 1; }
+
+void SleepUnlessStopped(absl::Duration time) {
+  const SteadyTime end = SteadyTime::Now() + time;
+  while (fetch_stopped == 0 && SteadyTime::Now() < end) {
+    absl::SleepFor(std::min(kStopPoll, end - SteadyTime::Now()));
+  }
+}
+
+bool MayComeYet(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsNotFound(status) || absl::IsAborted(status);
+}
+
+// Puts the daemon's snapshot in place where it is another one than `*version` (0: none is known),
+// and says so. While it comes, no more than a piece of it is in memory.
+absl::Status Fetch(app::Context& context, client::Client& client, const std::string& folder,
+                   uint64_t* version) {
+  const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
+  std::unique_ptr<output::AtomicFile> file;
+  int64_t size = 0;
+  v1::ReadSnapshotRequest request;
+  request.set_version(*version);
+  while (true) {
+    request.set_offset(size);
+    ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece,
+                     client.Call<v1::ReadSnapshotResponse>(request));
+    if (piece.size_bytes() > kMaxSnapshotBytes) {
+      return absl::FailedPreconditionError(absl::StrCat("the snapshot has ", piece.size_bytes(),
+                                                        " bytes, more than ", kMaxSnapshotBytes));
+    }
+    if (file == nullptr) {
+      if (piece.chunk().empty()) return absl::OkStatus();  // it is that of *version
+      std::error_code made;
+      std::filesystem::create_directories(folder, made);
+      ASSIGN_OR_RETURN(file, output::AtomicFile::Create(path, "FOLDER"));
+    }
+    RETURN_IF_ERROR(file->Write(piece.chunk()));
+    size += static_cast<int64_t>(piece.chunk().size());
+    request.set_version(piece.version());
+    if (piece.chunk().empty() || size >= piece.size_bytes()) break;
+  }
+  // What a program would refuse must not replace what it has.
+  snapshot::SnapshotFile read;
+  const char* reason = "";
+  if (!read.Read(file->temporary_path().c_str(), &reason)) {
+    return absl::DataLossError(absl::StrCat("the snapshot that came is not sound: ", reason));
+  }
+  const snapshot::SnapshotView& view = read.view();
+  RETURN_IF_ERROR(file->Commit());
+  *version = request.version();
+  uint64_t choices = 0;
+  for (uint32_t i = 0; i < view.section_count(); ++i) choices += view.section(i).entry_count;
+  context.PrintJson({{"file", path},
+                     {"release", static_cast<int64_t>(view.header().release)},
+                     {"choices", static_cast<int64_t>(choices)},
+                     {"bytes", size}});
+  context.io().out.flush();  // a reader of --watch waits for the line
+  context.Say(absl::StrCat("wrote release ", view.header().release, " to ", path, ": ",
+                           output::Counted(static_cast<int64_t>(choices), "choice"), ", ",
+                           output::FormatBytes(size)));
+  return absl::OkStatus();
+}
+
+// `folder` is made if need be. Tries until it has the snapshot, for at most `wait`, while the
+// daemon cannot be reached or has published nothing. With `watch` above 0 looks again at that
+// interval until SIGTERM or SIGINT, through errors, which it says.
+app::ExitCode FetchRelease(app::Context& context, client::Client& client, const std::string& folder,
+                           absl::Duration wait, absl::Duration watch) {
+  uint64_t version = 0;
+  const auto fetch = [&] { return Fetch(context, client, folder, &version); };
+  const bool watching = watch > absl::ZeroDuration();
+  if (watching) {
+    // The first process of a container would ignore a signal without a handler.
+    std::signal(SIGTERM, StopFetching);
+    std::signal(SIGINT, StopFetching);
+  }
+  const SteadyTime end = SteadyTime::Now() + wait;
+  absl::Status status = fetch();
+  while (!status.ok() && MayComeYet(status) && SteadyTime::Now() < end && fetch_stopped == 0) {
+    SleepUnlessStopped(std::min(kFetchRetry, end - SteadyTime::Now()));
+    status = fetch();
+  }
+  if (!watching) return status.ok() ? app::ExitCode::kDone : context.Fail(status);
+  while (fetch_stopped == 0) {
+    if (!status.ok()) context.Fail(status);
+    SleepUnlessStopped(watch);
+    if (fetch_stopped == 0) status = fetch();
+  }
+  return app::ExitCode::kDone;
+}
 
 std::string ShareWord(int permille) { return absl::StrCat(permille / 10.0, "%"); }
 
@@ -271,8 +382,73 @@ class ReleaseCommand final : public app::Command {
   std::string folder_, wait_, watch_;
 };
 
+// A daemon older than these two fields leaves both empty.
+bool CanBeTunedHere(const v1::WantedProblem& problem) {
+  return problem.can_be_tuned() || problem.environment_text().empty();
+}
+
+output::Fields WantedFields(const v1::WantedProblem& problem) {
+  const bool here = CanBeTunedHere(problem);
+  return {{"problem", "PROBLEM", input::ProblemValue(problem.problem_text())},
+          // A name alone would not tell another version of cuDNN from the one that is here.
+          {"environment", "ENVIRONMENT",
+           output::Value(problem.environment())
+               .Shown(here ? problem.environment() : problem.environment_text())},
+          {"misses", "MISSES", problem.miss_count()},
+          {"first_seen", "", output::FormatTimestamp(problem.first_seen_time())},
+          {"last_seen", "LAST SEEN", output::FormatTimestamp(problem.last_seen_time())},
+          {"attempts", "TRIED", problem.attempt_count()},
+          {"last_error", "WHY NOT",
+           output::Value(problem.last_error())
+               .Shown(problem.last_error().empty() ? "-" : problem.last_error())},
+          {"environment_text", "", problem.environment_text()},
+          {"can_be_tuned", "", here}};
+}
+
+class WantedCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "wanted", "what programs asked for in vain, most wanted first",
+                            app::Rows::kYes);
+    app::SayColumns(app, WantedFields({}));
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    v1::ListWantedRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_max_problems(10000);
+    ASSIGN_OR_RETURN(const auto wanted,
+                     client->CallPages<v1::ListWantedResponse>(request, request.max_problems()));
+    context.PrintJson(wanted);
+    context.PrintRows(wanted.wanted(), WantedFields);
+    // CSV is for `convtune warm -`.
+    if (context.format() != app::Format::kTable) return app::ExitCode::kDone;
+    std::map<std::string, int> elsewhere;  // by the environment's text
+    for (const v1::WantedProblem& problem : wanted.wanted()) {
+      if (!CanBeTunedHere(problem)) ++elsewhere[problem.environment_text()];
+    }
+    int64_t left = wanted.wanted_count();
+    std::string text = output::Counted(left, "problem") + " wanted";
+    for (const auto& [environment, count] : elsewhere) {
+      left -= count;
+      absl::StrAppend(&text, "; ", count, " of them for ", environment,
+                      ", which no device here has: tune them where one has it");
+    }
+    if (left > 0) {
+      absl::StrAppend(&text, "; tune ", elsewhere.empty() ? "them" : "the others",
+                      " with `convtune wanted --csv | convtune warm -`, "
+                      "or start convtuned with --tune-wanted");
+    }
+    context.Say(text);
+    return app::ExitCode::kDone;
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<app::Command> NewReleaseCommand() { return std::make_unique<ReleaseCommand>(); }
+
+std::unique_ptr<app::Command> NewWantedCommand() { return std::make_unique<WantedCommand>(); }
 
 }  // namespace convtune::cli::commands

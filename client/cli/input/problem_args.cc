@@ -1,19 +1,66 @@
 #include "client/cli/input/problem_args.h"
 
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/input/onnx_problems.h"
+#include "client/cli/app/child_program.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/sizes.h"
 
 namespace convtune::cli::input {
 namespace {
+
+constexpr char kHowTo[] =
+    "pip install './client/python[onnx]' in a checkout of convtune, or name its interpreter with "
+    "CONVTUNE_PYTHON";
+
+// The exit code of `python -m convtune` for usage and models.
+constexpr int kRefused = 2;
+
+// The output of `python3 -m convtune problems PATH OPTIONS`: a list in the text
+// form, empty if the model has no convolution that can be tuned. Its notices and
+// errors go to stderr. The interpreter is $CONVTUNE_PYTHON, else python3.
+// NOT_FOUND if the file is not there; FAILED_PRECONDITION if there is no such
+// interpreter, and INVALID_ARGUMENT if the package is not there or refuses the
+// model: both say how to get it. Errors begin with the path.
+absl::StatusOr<std::string> OnnxProblems(const std::string& path,
+                                         const std::vector<std::string>& options) {
+  if (access(path.c_str(), R_OK) != 0) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
+  }
+  const std::string python = app::PythonInterpreter();
+  // A path, so that no file is taken for an option.
+  std::vector<std::string> words = {python, "-m", "convtune", "problems",
+                                    path[0] == '/' ? path : "./" + path};
+  words.insert(words.end(), options.begin(), options.end());
+  auto ran = app::RunToEnd(words, {}, app::ChildErrors::kOurs);
+  if (!ran.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": an ONNX model is read by the Python package, but ",
+                     ran.status().message(), ": ", kHowTo));
+  }
+  if (ran->exit_code != 0) {
+    // It ends with kRefused where it has read the model and says why it does not take it.
+    const bool refused = ran->exit_code == kRefused;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": `", python,
+                     " -m convtune problems` could not read the model (what it said stands above)",
+                     refused ? "" : "; if the package is missing: ", refused ? "" : kHowTo));
+  }
+  return std::move(ran->text);
+}
 
 // "argument 2:1" is the only line of argument 2.
 std::string ArgumentSource(const std::string& source) {

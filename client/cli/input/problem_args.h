@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/app/context.h"
-#include "client/cli/output/value.h"
+#include "client/cli/output/fields.h"
 #include "proto/convert/problem_list.h"
 
 namespace CLI {

@@ -44,11 +44,19 @@ absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& 
   return bad("the unit must be one of B, KiB, MiB, GiB, KB, MB, GB");
 }
 
-absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text) {
+absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text,
+                                         absl::Duration least, absl::Duration most) {
   const std::optional<absl::Duration> time = ParseDuration(text);
   if (!time || *time <= absl::ZeroDuration() || *time == absl::InfiniteDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         field, ": must be a positive time such as 500ms, 1h30m or 30d, is '", text, "'"));
+  }
+  if (*time < least || *time > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, ": must be ",
+        least > absl::ZeroDuration() ? absl::StrCat("from ", absl::FormatDuration(least), " to ")
+                                     : "at most ",
+        absl::FormatDuration(most), ", is '", text, "'"));
   }
   return *time;
 }

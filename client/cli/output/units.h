@@ -16,7 +16,9 @@ namespace convtune::cli::output {
 // no unit. INVALID_ARGUMENT names `field` and the rule.
 absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& text);
 // Reads "500ms", "1h30m", "30d": a positive, finite time.
-absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text);
+absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text,
+                                         absl::Duration least = absl::ZeroDuration(),
+                                         absl::Duration most = absl::InfiniteDuration());
 // Reads a whole number of at least `least`.
 absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& text, int64_t least,
                                    int64_t most);

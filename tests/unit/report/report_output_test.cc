@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/report/report_document.h"
+#include "client/report/report.h"
 #include "tests/unit/report/sample_rows.h"
 
 namespace convtune::report {

@@ -1,4 +1,4 @@
-#include "client/cli/commands/ban/errata.h"
+#include "client/cli/commands/ban/bans.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "client/cli/commands/doctor/daemon_findings.h"
+#include "client/cli/commands/doctor/findings.h"
 
 #include <sys/un.h>
 

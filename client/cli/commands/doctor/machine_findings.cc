@@ -1,4 +1,4 @@
-#include "client/cli/commands/doctor/machine_findings.h"
+#include "client/cli/commands/doctor/findings.h"
 
 #include <sys/statvfs.h>
 #include <sys/timex.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/commands/run/preload_library.h"
+#include "client/cli/commands/run/preload.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/base/clock.h"

@@ -1,12 +1,14 @@
-// ReportOutput has the options of a report and writes it: the same for a node and a
-// fleet.
+// ReportOutput has the options of a report and writes it, for a terminal, as CSV, JSON or a page:
+// the same for a node and a fleet.
 #pragma once
 
+#include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/app/context.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/io.h"
 #include "client/report/report.h"
 
@@ -38,5 +40,8 @@ class ReportOutput {
   std::string stale_after_ = "4320h";
   size_t top_ = 10;
 };
+
+// Writes a line of titles, and a line for each row. Of a fleet they are gigabytes.
+void WriteReportCsv(const convtune::report::ReportData& data, std::ostream& out);
 
 }  // namespace convtune::cli::commands::report

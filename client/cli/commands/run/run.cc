@@ -1,11 +1,16 @@
+#include "client/cli/commands/run/run.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
-
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -14,17 +19,37 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/commands/run/preload_counters.h"
-#include "client/cli/commands/run/preload_library.h"
-#include "client/cli/commands/run/run_program.h"
+#include "client/cli/commands/run/preload.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
-#include "client/cli/output/value.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::run {
 namespace {
+
+// What is passed on.
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
+
+ProgramEnd WaitPassingSignals(pid_t child, const sigset_t& signals) {
+  while (true) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) {
+      ProgramEnd end;
+      if (WIFSIGNALED(status)) {
+        end.signal = WTERMSIG(status);
+      } else {
+        end.exit_code = WEXITSTATUS(status);
+      }
+      return end;
+    }
+    siginfo_t info{};
+    const int signal = sigwaitinfo(&signals, &info);
+    // A terminal's go to every process in front of it by themselves.
+    if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) kill(child, signal);
+  }
+}
 
 // What shells end with.
 constexpr int kNotFound = 127;
@@ -242,6 +267,41 @@ class RunCommand final : public app::Command {
 };
 
 }  // namespace
+
+absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
+                                             const app::Variables& variables) {
+  sigset_t signals, before;
+  sigemptyset(&signals);
+  for (const int signal : kSignals) sigaddset(&signals, signal);
+  sigaddset(&signals, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &before);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  std::vector<std::string> words = command, entries = app::EnvironmentWith(variables);
+  const std::vector<char*> environment = app::PointersTo(&entries);
+  pid_t child = 0;
+  const auto spawn = [&] {
+    return posix_spawnp(&child, words[0].c_str(), nullptr, &attributes,
+                        app::PointersTo(&words).data(), environment.data());
+  };
+  int error = spawn();
+  if (error == ENOEXEC) {  // a script without "#!", which execvp gives to the shell
+    words.insert(words.begin(), "/bin/sh");
+    error = spawn();
+  }
+  posix_spawnattr_destroy(&attributes);
+  absl::StatusOr<ProgramEnd> end = ProgramEnd();
+  if (error == 0) {
+    end = WaitPassingSignals(child, signals);
+  } else {
+    const std::string message = absl::StrCat(command[0], ": ", std::strerror(error));
+    end = error == ENOENT ? absl::NotFoundError(message) : absl::PermissionDeniedError(message);
+  }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return end;
+}
 
 std::unique_ptr<app::Command> NewRunCommand() { return std::make_unique<RunCommand>(); }
 

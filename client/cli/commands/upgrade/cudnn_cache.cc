@@ -23,6 +23,7 @@
 #include "client/cli/app/child_program.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
+#include "proto/model/text.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {
@@ -34,16 +35,6 @@ constexpr char kLibrary[] = "libcudnn.so.9";
 constexpr int kFirstMinorForCuda13 = 12;
 constexpr char kCudnnPackage[] = "nvidia-cudnn-cu";  // and the CUDA that it is for
 constexpr char kPartSuffix[] = ".part";
-
-std::vector<int> NumbersOf(const std::string& version) {
-  std::vector<int> numbers;
-  for (const absl::string_view part : absl::StrSplit(version, '.')) {
-    int number = 0;
-    if (!absl::SimpleAtoi(part, &number) || number < 0) return {};
-    numbers.push_back(number);
-  }
-  return numbers;
-}
 
 // "9.28+cu12" as "9.28" and 12; 0 where it names no CUDA.
 std::pair<std::string, int> SplitCuda(const std::string& text) {
@@ -141,8 +132,7 @@ ReportedPackage ReadReport(const std::string& output) {
 }  // namespace
 
 bool IsCudnnVersion(const std::string& text) {
-  const std::vector<int> numbers = NumbersOf(SplitCuda(text).first);
-  return numbers.size() >= 2 && numbers.size() <= 4 && numbers[0] == 9;
+  return std::regex_match(text, std::regex(R"(9(\.\d+){1,3}(\+cu1[23])?)"));
 }
 
 std::string ExplainPip(const std::string& package, const std::string& version,
@@ -208,7 +198,7 @@ absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const st
   CudnnFolder found;
   if (wheel) {
     ASSIGN_OR_RETURN(found.folder, FindVersion(option, *wheel));
-    found.version = NumbersOf(wheel->version);
+    found.version = VersionNumbers(wheel->version);
   } else {
     found.folder = LibraryFolderBelow(name);
   }
@@ -252,7 +242,7 @@ absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::str
         name));
   }
   const auto [version, named_cuda] = SplitCuda(name);
-  const int cuda_major = NumbersOf(version)[1] < kFirstMinorForCuda13 ? 12 : OwnCuda();
+  const int cuda_major = VersionNumbers(version)[1] < kFirstMinorForCuda13 ? 12 : OwnCuda();
   return Wheel{version, named_cuda > 0 ? named_cuda : cuda_major};
 }
 
@@ -293,7 +283,7 @@ absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& option,
 
 absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option, const Wheel& wheel) {
   const std::string prefix = wheel.prefix();
-  const std::vector<int> wanted = NumbersOf(wheel.version);
+  const std::vector<int> wanted = VersionNumbers(wheel.version);
   std::string folder = CachedVersion(prefix, wanted);
   if (!folder.empty()) return folder;
   RETURN_IF_ERROR(Fetch(option, {wheel.package()}, wheel.version, prefix,
@@ -308,7 +298,7 @@ std::string CudnnCache::CachedVersion(const std::string& prefix,
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder, error)) {
     const std::string name = entry.path().filename();
     if (!absl::StartsWith(name, prefix)) continue;
-    const std::vector<int> numbers = NumbersOf(name.substr(prefix.size()));
+    const std::vector<int> numbers = VersionNumbers(name.substr(prefix.size()));
     const std::string folder = LibraryFolderBelow(entry.path());
     if (IsOneOf(numbers, wanted) && !folder.empty()) cached[numbers] = folder;
   }
@@ -356,7 +346,8 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
     command.push_back(
         absl::StrCat(package, version.empty() ? "" : absl::StrCat("==", version, ".*")));
   }
-  if (NumbersOf(version).size() == 4) command.back() = absl::StrCat(packages[0], "==", version);
+  if (VersionNumbers(version).size() == 4)
+    command.back() = absl::StrCat(packages[0], "==", version);
   const auto ran = RunPip(option, options_.index, command, {{"TMPDIR", (part / "tmp").string()}});
   absl::Status status = ran.status();
   if (status.ok() && ran->exit_code != 0) {

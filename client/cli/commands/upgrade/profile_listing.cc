@@ -1,8 +1,7 @@
-#include "client/cli/commands/upgrade/profile_listing.h"
+#include "client/cli/commands/upgrade/upgrade_changes.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -32,7 +31,7 @@
 namespace convtune::cli::commands::upgrade {
 namespace {
 
-constexpr int kWorkerFd = 3;
+constexpr int kWorkerFd = 3;  // the last of those that it is started with
 // Its libraries have a gigabyte, and may lie on a cold disk.
 constexpr absl::Duration kStartTimeout = absl::Minutes(3);
 // One reply takes milliseconds, seconds where an engine is compiled.
@@ -72,26 +71,12 @@ class WorkerSession {
     if (pipe2(errors, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
     UniqueFd said(errors[0]);
     UniqueFd saying(errors[1]);
-    std::vector<std::string> words = {worker, "--profile", profile_file, "--fd",
-                                      absl::StrCat(kWorkerFd)};
     app::Variables variables;
     if (!cudnn.library_path.empty()) variables.emplace_back("LD_LIBRARY_PATH", cudnn.library_path);
-    std::vector<std::string> entries = app::EnvironmentWith(variables);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, saying.get(), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, saying.get(), STDERR_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, theirs.get(), kWorkerFd);
-    posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerFd + 1);
-    pid_t pid = 0;
-    const int error = posix_spawn(&pid, worker.c_str(), &actions, nullptr,
-                                  app::PointersTo(&words).data(), app::PointersTo(&entries).data());
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(worker, " cannot be run: ", std::strerror(error)));
-    }
+    ASSIGN_OR_RETURN(
+        const pid_t pid,
+        app::Spawn({worker, "--profile", profile_file, "--fd", absl::StrCat(kWorkerFd)}, variables,
+                   {saying.get(), saying.get(), theirs.get()}));
     // With the worker's ends in this process too, its end would never be seen.
     theirs = UniqueFd();
     saying = UniqueFd();

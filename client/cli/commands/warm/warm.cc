@@ -1,16 +1,20 @@
+#include "client/cli/commands/warm/warm.h"
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/candidate_list.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/commands/warm/expected_gain.h"
-#include "client/cli/input/budget_args.h"
+#include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "convtune/v1/release_service.pb.h"
@@ -21,6 +25,18 @@
 
 namespace convtune::cli::commands::warm {
 namespace {
+
+// The candidate that a mode lists first of those that can be built; nullptr if
+// it lists none.
+const v1::Candidate* FirstOf(const calls::CandidateList& list,
+                             int32_t (v1::Candidate::*place)() const) {
+  const v1::Candidate* first = nullptr;
+  for (const v1::Candidate* candidate : list.all()) {
+    const int32_t own = (candidate->*place)();
+    if (own > 0 && (first == nullptr || own < (first->*place)())) first = candidate;
+  }
+  return first;
+}
 
 constexpr absl::Duration kReadyPoll = absl::Milliseconds(200);
 // The daemon's for one problem, where none is asked for.
@@ -140,12 +156,9 @@ class WarmCommand final : public app::Command {
   // Infinite unless it was given. No problem has more time than all have.
   absl::StatusOr<absl::Duration> ReadBudgetTotal(v1::CreateTuningJobRequest* request) const {
     if (!budget_total_) return absl::InfiniteDuration();
-    ASSIGN_OR_RETURN(const absl::Duration total,
-                     output::ParseTime("--budget-total", *budget_total_));
-    if (total < absl::Seconds(1) || total > absl::Hours(1000)) {
-      return absl::InvalidArgumentError("--budget-total: must be from 1s to 1000h, is '" +
-                                        *budget_total_ + "'");
-    }
+    ASSIGN_OR_RETURN(
+        const absl::Duration total,
+        output::ParseTime("--budget-total", *budget_total_, absl::Seconds(1), absl::Hours(1000)));
     v1::TuningOptions* const options = request->mutable_options();
     const int64_t seconds =
         options->has_time_budget() ? options->time_budget().seconds() : kDefaultBudgetSeconds;
@@ -334,6 +347,45 @@ class WarmCommand final : public app::Command {
 };
 
 }  // namespace
+
+void AddModeChoices(const calls::TuningMap& tunings, FirstChoices* choices) {
+  for (const auto& [problem, tuning] : tunings) {
+    const calls::CandidateList list(tuning, /*no_tf32=*/false);
+    for (const auto place : {&v1::Candidate::mode_a_place, &v1::Candidate::mode_b_place}) {
+      const v1::Candidate* const first = FirstOf(list, place);
+      if (first != nullptr) (*choices)[problem].push_back(first->text());
+    }
+  }
+}
+
+void AddStockChoices(const calls::TuningMap& tunings, FirstChoices* choices) {
+  for (const auto& [problem, tuning] : tunings) {
+    const calls::CandidateList list(tuning, /*no_tf32=*/false);
+    if (!list.empty()) (*choices)[problem].push_back(list.first().text());
+  }
+}
+
+double Disagreement(const std::vector<std::string>& choices) {
+  if (choices.size() < 2) return 0;
+  const std::set<std::string> distinct(choices.begin(), choices.end());
+  return static_cast<double>(distinct.size() - 1) / static_cast<double>(choices.size() - 1);
+}
+
+std::vector<ProblemRow> MostGainFirst(const std::vector<ProblemRow>& rows,
+                                      const FirstChoices& choices) {
+  std::vector<std::pair<double, const ProblemRow*>> order;
+  for (const ProblemRow& row : rows) {
+    const auto known = choices.find(row.problem.ToText());
+    const double more = known == choices.end() ? 0 : Disagreement(known->second);
+    order.emplace_back(static_cast<double>(row.count) * EstimatedFlops(row.problem) * (1 + more),
+                       &row);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<ProblemRow> ordered;
+  for (const auto& [gain, row] : order) ordered.push_back(*row);
+  return ordered;
+}
 
 std::unique_ptr<app::Command> NewWarmCommand() { return std::make_unique<WarmCommand>(); }
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/cli/commands/advise/advice.h"
+#include "client/cli/commands/advise/advise.h"
 #include "proto/convert/problem_list.h"
 #include "tests/unit/cli/fake_daemon.h"
 

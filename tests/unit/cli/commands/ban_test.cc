@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "absl/time/clock.h"
-#include "client/cli/commands/ban/errata.h"
+#include "client/cli/commands/ban/bans.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {

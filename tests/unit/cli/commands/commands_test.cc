@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/app/command.h"
+#include "client/cli/app/program.h"
 #include "client/cli/cli.h"
 #include "tests/unit/cli/fake_daemon.h"
 

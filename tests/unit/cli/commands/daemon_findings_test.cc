@@ -1,8 +1,7 @@
-#include "client/cli/commands/doctor/daemon_findings.h"
+#include "client/cli/commands/doctor/findings.h"
 
 #include <gtest/gtest.h>
 
-#include "client/cli/commands/doctor/issue_report.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {

@@ -1,4 +1,4 @@
-#include "client/cli/commands/explain/explain_words.h"
+#include "client/cli/commands/explain/explain.h"
 
 #include <gtest/gtest.h>
 

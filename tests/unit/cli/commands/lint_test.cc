@@ -4,9 +4,7 @@
 #include <fstream>
 
 #include "client/cli/calls/candidate_list.h"
-#include "client/cli/commands/lint/findings.h"
-#include "client/cli/commands/lint/forms.h"
-#include "client/cli/commands/lint/lint_output.h"
+#include "client/cli/commands/lint/lint.h"
 #include "proto/convert/problem_list.h"
 #include "tests/unit/cli/fake_daemon.h"
 

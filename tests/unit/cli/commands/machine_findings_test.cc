@@ -1,4 +1,4 @@
-#include "client/cli/commands/doctor/machine_findings.h"
+#include "client/cli/commands/doctor/findings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // A binary of its own: what is tested is for a process with one thread.
-#include "client/cli/commands/run/run_program.h"
+#include "client/cli/commands/run/run.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/cli/commands/upgrade/upgrade_output.h"
-
 namespace convtune::cli::commands {
 namespace {
 

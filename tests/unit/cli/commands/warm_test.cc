@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "client/cli/commands/warm/expected_gain.h"
+#include "client/cli/commands/warm/warm.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {

@@ -1,4 +1,4 @@
-#include "client/cli/output/json.h"
+#include "client/cli/output/fields.h"
 
 #include <gtest/gtest.h>
 

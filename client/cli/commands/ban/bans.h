@@ -1,0 +1,98 @@
+// BanArgs are the options that say what is to be banned, and MakeBans makes the bans: those of a
+// daemon and those of a fleet. Errata are cuDNN's engine errata as cudnn-frontend reads them, and
+// PyTorch with it (CUDNN_ERRATA_JSON_FILE): rules of a JSON document that name engines to leave
+// out.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/app/context.h"
+#include "client/cli/output/fields.h"
+#include "convtune/v1/tuning_service.pb.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune::cli::commands::ban {
+
+// "bans/3" of a daemon, "bans/3, fleet ban 7" of one that its fleet brought, and "fleet ban 7"
+// of the fleet.
+std::string NamesOf(const v1::Ban& ban);
+
+// A remark on one rule or ban that the other form cannot say in full.
+struct ErrataRemark {
+  std::string subject;  // "rule avoid_eng12", "bans/3"
+  std::string words;
+};
+
+struct ErrataBans {
+  std::vector<v1::Ban> bans;  // without author; the reason names the rule
+  // Rules that are no ban of `bans`: a condition that a ban does not have was left
+  // aside otherwise, and more would be banned.
+  std::vector<ErrataRemark> refused;
+  std::vector<ErrataRemark> remarks;  // on rules that are
+};
+
+// INVALID_ARGUMENT where the text is no such document. `name` is the file's, for reasons.
+absl::StatusOr<ErrataBans> ReadErrata(const std::string& text, const std::string& name);
+
+struct ErrataDocument {
+  std::string json;
+  std::vector<ErrataRemark> left_out;  // bans that no rule of `json` stands for
+  std::vector<ErrataRemark> remarks;   // on those that one does
+};
+
+// Cannot fail: bans are a daemon's or a fleet's own.
+ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans);
+
+// One rule, or those of a file of errata. Not thread-safe.
+class BanArgs {
+ public:
+  // *this must outlive `app`.
+  void Register(CLI::App& app);
+
+  // The bans that the options ask for, as they are given: whoever makes them checks them.
+  // INVALID_ARGUMENT names an option. Only a file of errata has rules that are refused.
+  absl::StatusOr<ErrataBans> Read() const;
+
+  bool from_errata() const { return !errata_.empty(); }
+  bool dry_run() const { return dry_run_; }
+
+ private:
+  absl::StatusOr<v1::Ban> ReadOne() const;
+  absl::StatusOr<ErrataBans> ReadFile() const;
+  // The conditions that options give to rules of errata, too.
+  absl::Status AddShared(v1::Ban* ban) const;
+
+  std::string pattern_, cudnn_, gpu_, operation_, data_type_, layout_;
+  std::string reason_, author_, expires_, errata_;
+  bool dry_run_ = false;
+};
+
+// A BanKeeper makes bans: a daemon's or the fleet's.
+struct BanKeeper {
+  // Makes the ban, or with --dry-run says what it would change.
+  std::function<absl::StatusOr<v1::CreateBanResponse>(const v1::Ban&)> create;
+  // Says the error.
+  std::function<app::ExitCode(const absl::Status&)> fail;
+};
+
+// Makes the bans that the options ask for, and prints what they change. Of a file of errata
+// those that are there already are left as they are.
+app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeeper& keeper);
+
+// Whether the rows have the number of tunings that a ban changes. Only a daemon knows
+// that number.
+enum class TuningCounts { kNo, kYes };
+output::Fields BanFields(const v1::Ban& ban, TuningCounts counts);
+// Prints a row for each ban, or "nothing is banned".
+void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts);
+// As JSON errata.
+app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans);
+
+}  // namespace convtune::cli::commands::ban

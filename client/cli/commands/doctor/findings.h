@@ -1,0 +1,103 @@
+// Findings of `convtune doctor`: what is wrong with the daemon, with the machine or container that
+// it or a program runs on, and with the cuDNN that a program loads, and what to do about it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cli/app/address_check.h"
+#include "convtune/v1/fleet_service.pb.h"
+#include "convtune/v1/maintenance_service.pb.h"
+#include "convtune/v1/release_service.pb.h"
+#include "convtune/v1/tuning_service.pb.h"
+
+namespace convtune::cli::commands::doctor {
+
+// Names under which the daemon's health is asked for.
+inline constexpr char kLivenessService[] = "liveness";
+inline constexpr char kReadinessService[] = "readiness";
+
+// Pure functions of what the daemon said.
+std::vector<app::Finding> ExamineServer(const v1::ServerInfo& server,
+                                        const std::string& own_version);
+std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices);
+std::vector<app::Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments);
+std::vector<app::Finding> ExamineBans(const v1::ListBansResponse& bans);
+std::vector<app::Finding> ExaminePublication(const v1::Publication& publication);
+
+// The outcome of a try to use a file from this process.
+struct SeenFile {
+  std::string path;
+  int error = 0;  // errno; 0: the try succeeded
+};
+
+// Value type. What could not be found out is absent.
+struct MachineFacts {
+  bool container = false;
+  std::optional<int64_t> disk_free;  // bytes below the daemon's state directory
+  absl::Time now = absl::UnixEpoch();
+  std::optional<bool> clock_kept;         // the kernel's clock is synchronised
+  std::string library;                    // the interposer's, empty: not found
+  std::optional<SeenFile> snapshot;       // reading what programs here would read
+  std::optional<SeenFile> report_socket;  // writing to it
+  std::string switched_off;               // by which file or variable; empty: it is not
+};
+
+// Looks at this machine. `server` and `publication` say where; `here` is whether
+// the daemon's paths mean anything here (a unix socket).
+MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& publication,
+                           bool here);
+
+// Pure functions.
+std::vector<app::Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts);
+std::vector<app::Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts);
+std::vector<app::Finding> ExamineInterposer(const MachineFacts& facts);
+// Driver, CUDA, cuDNN and its configuration of the environments that a device has.
+std::vector<app::Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& environments);
+std::vector<app::Finding> ExamineFleet(const v1::FleetState& state);
+
+// A library that cuDNN opens when a program needs it.
+struct SubLibrary {
+  std::string name;        // "libcudnn_engines_tensor_ir"
+  std::string path;        // the file that the loader finds; empty: it finds no file
+  std::string version;     // of the cuDNN that the file is of; empty: not known
+  bool in_folder = false;  // the program's own cuDNN has one in its folder
+};
+
+// The cuDNN that a program, or a package of a Python, loads.
+struct LoadedCudnn {
+  std::string by;                     // "/venv/bin/python's torch"
+  std::string folder;                 // of libcudnn.so.9; empty: the loader finds none
+  std::string version;                // "9.20.0"; empty: not known
+  std::vector<SubLibrary> libraries;  // all that cuDNN names
+  std::string mend;  // the command that installs another cuDNN there; empty: none is known
+};
+
+// `program` is a file, a name that PATH has, or a venv's folder. Of a Python the packages that
+// are built for cuDNN are looked at. Asks the loader of this machine, under this process's
+// environment. INVALID_ARGUMENT names --program and the rule.
+absl::StatusOr<std::vector<LoadedCudnn>> FindCudnn(const std::string& program);
+
+// Pure. Without `environments` (the daemon did not give them) nothing is said of them.
+std::vector<app::Finding> ExamineProgram(const std::string& program,
+                                         const std::vector<LoadedCudnn>& found,
+                                         const v1::ListEnvironmentsResponse* environments);
+
+// The next three are for `doctor --report`, whose findings can stand in a public issue.
+// This machine's system, what the daemon has counted, and the environments.
+std::vector<app::Finding> DescribeSystem(const v1::ServerInfo& server,
+                                         const v1::ListEnvironmentsResponse& environments);
+
+// This machine's host name, and the user's name and home.
+std::vector<std::string> NamesOfThisMachine();
+
+// `text` with PATH, ADDRESS, UUID or NAME in the place of absolute paths, of
+// addresses of sockets and hosts, of GPUs' UUIDs and of each of `secrets`, and of
+// the host in each that is an address, with and without its domain.
+std::string Redact(std::string text, std::vector<std::string> secrets);
+
+}  // namespace convtune::cli::commands::doctor

@@ -1,0 +1,138 @@
+// A LintFinding is a convolution of a model that could be another one, or of which
+// cuDNN's list of candidates promises trouble, with the proof. A Form is another way to
+// write a convolution, with the same result.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/cli/app/context.h"
+#include "client/cli/calls/batch_get.h"
+#include "proto/convert/problem_list.h"
+#include "proto/model/problem/conv_problem.h"
+
+namespace convtune::cli::commands::lint {
+
+enum class LintSeverity { kNotice = 0, kWarning = 1, kError = 2 };
+// "notice", "warning", "error".
+std::string_view Name(LintSeverity severity);
+// nullopt if it is no such name.
+std::optional<LintSeverity> ParseSeverity(std::string_view name);
+
+// The names of the kinds of findings.
+inline constexpr const char* kFindingKinds[] = {"no-candidate", "last-resort",   "tensor-cores",
+                                                "layout",       "workspace",     "nondeterministic",
+                                                "compiled",     "matrix-product"};
+
+// One line of a proof: what cuDNN lists for a problem.
+struct ProofLine {
+  std::string form;  // "as it is", "in nhwc", "with 3 input channels padded to 8"
+  std::string problem_text;
+  std::string words;  // of its candidates
+};
+
+// Value type.
+struct LintFinding {
+  std::string kind;  // of kFindingKinds
+  LintSeverity severity = LintSeverity::kNotice;
+  ProblemRow row;    // the convolution, and how often the model runs it
+  double share = 0;  // of the model's arithmetic, from 0 to 1
+  std::string message;
+  std::vector<ProofLine> proof;
+  // A proposed replacement: a problem, or code. Empty: there is none.
+  std::string proposal;
+};
+
+struct LintOptions {
+  int64_t max_workspace = int64_t{1} << 30;
+  bool no_tf32 = false;
+  std::vector<std::string> ignored;  // kinds
+};
+
+// Problems whose lists FindingsOf needs besides those of `rows` themselves: other
+// layouts, and, of those that `known` has no candidate on tensor cores for that does
+// without copies, the forms that may have some. Each once. To be asked for twice:
+// what the first lists say decides about the forms.
+std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows,
+                                       const calls::TuningMap& known, const LintOptions& options);
+
+// The errors of problems without a list, by the problem's text.
+using ListFailures = std::map<std::string, std::string>;
+
+// The findings of distinct problems; the worst first, between equals those with
+// the most arithmetic. Of problems that `known` lacks `failures` may say why.
+std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows,
+                                    const calls::TuningMap& known, const ListFailures& failures,
+                                    const LintOptions& options);
+
+// A model in one data type and batch size, beside others. Value type.
+struct VariantSummary {
+  std::string batch;  // "-" where its convolutions differ in it
+  std::string dtype;
+  int problems = 0;
+  int without_candidate = 0;
+  double on_tensor_cores = 0;  // share of the arithmetic whose first choice runs there
+  int nondeterministic = 0;    // convolutions whose candidates all are
+  int compiled = 0;            // whose first choice is compiled at run time
+  int64_t most_workspace = 0;  // of the first choices, in bytes
+};
+VariantSummary Summarize(const std::vector<ProblemRow>& rows, const calls::TuningMap& known,
+                         const LintOptions& options);
+
+// Value type.
+struct Form {
+  std::string how;      // "with 3 input channels padded to 8"
+  ConvProblem problem;  // in that form
+  double work = 1;      // its arithmetic as a multiple of the convolution's
+};
+
+// NCHW for NHWC and the other way round; nullopt for strides of its own.
+std::optional<ConvProblem> OtherLayout(const ConvProblem& problem);
+
+// Forms that may have candidates on tensor cores, the one with the least
+// arithmetic first: groups merged until a group's channels are a multiple of 8
+// (16 for 8-bit types), with zeros in the filter where groups met; channels
+// padded with zeros to such a multiple; f16 for f32; each of these in NHWC too if
+// it is NCHW; the other layout. None has more than 8 times the arithmetic. Empty if it
+// is f64, or has strides of its own.
+std::vector<Form> TensorCoreForms(const ConvProblem& problem);
+
+// A convolution that is one matrix product. Value type.
+struct MatrixProduct {
+  std::string why;  // "its kernel is as large as its stride"
+  int64_t m = 0, n = 0, k = 0;
+  std::string linear;  // the same in PyTorch; x, w and b are the convolution's
+};
+
+// Of a convolution without groups and padding whose windows do not overlap and
+// are more than a pixel, or that reads all of its input at once; nullopt of any
+// other, a 1x1 convolution over many pixels and the backward operations among them.
+std::optional<MatrixProduct> AsMatrixProduct(const ConvProblem& problem);
+
+// The findings of a lint run, and the environment they hold for. Value type.
+struct LintReport {
+  std::string environment;
+  int problems = 0;
+  std::vector<LintFinding> findings;
+  std::vector<VariantSummary> variants;  // the model as it is first; empty: not asked for
+
+  // "23 convolutions: 0 errors, 1 warning, 2 notices".
+  std::string CountWords() const;
+};
+
+// The columns of a finding, and a finding for their headings.
+output::Fields FindingFields(const LintFinding& finding);
+LintFinding AnyFinding();
+// For people.
+std::string LintText(const LintReport& report, int width, bool color);
+// In the context's format; for people LintText.
+void PrintLint(app::Context& context, const LintReport& report);
+// Workflow commands of GitHub Actions, which become annotations:
+// "::warning file=list.csv,line=3,title=convtune tensor-cores::...".
+std::string LintGithub(const LintReport& report);
+
+}  // namespace convtune::cli::commands::lint

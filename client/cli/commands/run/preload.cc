@@ -1,0 +1,165 @@
+#include "client/cli/commands/run/preload.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+
+namespace convtune::cli::commands::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Folders, from that of this program, in which the libraries may lie: a build
+// folder's, an installation's, Debian's, and beside it.
+constexpr const char* kFolders[] = {
+    "/../lib/",          "/../lib64/", "/../lib/x86_64-linux-gnu/", "/../lib/aarch64-linux-gnu/",
+    "/../lib/convtune/", "/"};
+
+using google::protobuf::Struct;
+using google::protobuf::Value;
+
+int64_t NumberOf(const Value& value) {
+  if (value.kind_case() != Value::kNumberValue) return 0;
+  const double number = value.number_value();
+  constexpr double kMost = 9e15;  // a double holds every whole number below
+  return number > 0 && number < kMost ? static_cast<int64_t>(number) : 0;
+}
+
+int64_t Member(const Struct& object, const char* name) {
+  const auto found = object.fields().find(name);
+  return found == object.fields().end() ? 0 : NumberOf(found->second);
+}
+
+std::string Text(const Struct& object, const char* name) {
+  const auto found = object.fields().find(name);
+  return found == object.fields().end() ? "" : found->second.string_value();
+}
+
+std::string How(const PreloadProcess& process) {
+  return process.reached.empty()      ? "cuDNN was loaded and never asked through convtune"
+         : process.reached == "dlsym" ? "cuDNN looked up by dlsym"
+                                      : "cuDNN linked";
+}
+
+std::string Line(const PreloadProcess& process) {
+  std::string line = absl::StrCat("process ", process.pid, " (", process.name, "): ", How(process));
+  if (!process.reached.empty()) {
+    absl::StrAppend(&line, ": ", process.served, " served, ", process.missed, " missed");
+  }
+  return line;
+}
+
+std::string Sums(const PreloadCounters& counters, const std::string& snapshot) {
+  if (counters.each.empty()) {
+    return "no process said that it loaded cuDNN; one that is killed or leaves by _exit says "
+           "nothing";
+  }
+  if (counters.processes == 0) return "no process asked cuDNN for an algorithm through convtune";
+  std::vector<std::string> reasons;
+  for (const auto& [reason, count] : counters.missed) {
+    reasons.push_back(absl::StrCat(absl::StrReplaceAll(reason, {{"_", " "}}), " ", count));
+  }
+  std::string text = absl::StrCat(counters.served, " served, ", counters.missed_count(), " missed");
+  if (!reasons.empty()) absl::StrAppend(&text, " (", absl::StrJoin(reasons, ", "), ")");
+  absl::StrAppend(&text, ", ", counters.learned, " learned");
+  if (counters.observed > 0) absl::StrAppend(&text, ", ", counters.observed, " left alone");
+  if (counters.passed > 0) absl::StrAppend(&text, ", ", counters.passed, " of other forms");
+  if (counters.dropped > 0) absl::StrAppend(&text, ", ", counters.dropped, " reports not taken");
+  if (counters.over_limit > 0) {
+    absl::StrAppend(&text, ", ", counters.over_limit, " with nothing below --max-workspace");
+  }
+  if (counters.errata > 0) {
+    absl::StrAppend(&text, ", ", counters.errata, " without an engine that is known to be wrong");
+  }
+  if (counters.each.size() == 1) absl::StrAppend(&text, ", ", How(counters.each.front()));
+  if (counters.processes > 1) absl::StrAppend(&text, ", in ", counters.processes, " processes");
+  if (!counters.no_snapshot.empty()) {
+    absl::StrAppend(&text, "; no snapshot: ", snapshot, ": ",
+                    absl::StrJoin(counters.no_snapshot, ", "));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindPreloadLibrary() {
+  std::error_code error;
+  const std::string folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  std::vector<std::string> tried;
+  for (const char* relative : kFolders) {
+    const std::string candidate = absl::StrCat(folder, relative, kPreloadLibrary);
+    const fs::path real = fs::canonical(candidate, error);
+    if (!error) return real.string();
+    tried.push_back(candidate);
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      kPreloadLibrary, " is in none of the places where it should be; say where with --library: ",
+      absl::StrJoin(tried, ", ")));
+}
+
+int64_t PreloadCounters::missed_count() const {
+  int64_t count = 0;
+  for (const auto& [reason, number] : missed) count += number;
+  return count;
+}
+
+PreloadCounters ReadPreloadCounters(std::istream& in) {
+  PreloadCounters sum;
+  for (std::string line; std::getline(in, line);) {
+    Struct object;
+    if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
+    PreloadProcess& process = sum.each.emplace_back();
+    process.pid = Member(object, "pid");
+    process.name = Text(object, "name");
+    if (object.fields().contains("bypassed")) {
+      ++sum.bypassed;
+      continue;
+    }
+    ++sum.processes;
+    process.reached = Text(object, "reached");
+    process.served = Member(object, "served");
+    if (const std::string snapshot = Text(object, "snapshot");
+        !snapshot.empty() && snapshot != "valid") {
+      sum.no_snapshot.insert(snapshot);
+    }
+    sum.served += process.served;
+    sum.observed += Member(object, "observed");
+    sum.passed += Member(object, "passed");
+    sum.learned += Member(object, "learned");
+    sum.dropped += Member(object, "dropped");
+    sum.over_limit += Member(object, "over_limit");
+    sum.errata += Member(object, "errata");
+    const auto missed = object.fields().find("missed");
+    if (missed == object.fields().end()) continue;
+    for (const auto& [reason, value] : missed->second.struct_value().fields()) {
+      if (const int64_t count = NumberOf(value); count > 0) {
+        sum.missed[reason] += count;
+        process.missed += count;
+      }
+    }
+  }
+  return sum;
+}
+
+std::vector<std::string> Describe(const PreloadCounters& counters, const std::string& snapshot) {
+  // A program may have started thousands.
+  constexpr size_t kMostLines = 16;
+  std::vector<std::string> lines = {Sums(counters, snapshot)};
+  if (counters.each.size() == 1 && counters.processes == 1) return lines;
+  for (const PreloadProcess& process : counters.each) {
+    if (lines.size() > kMostLines) {
+      lines.push_back(absl::StrCat("and ", counters.each.size() - kMostLines, " more processes"));
+      break;
+    }
+    lines.push_back(Line(process));
+  }
+  return lines;
+}
+
+}  // namespace convtune::cli::commands::run

@@ -1,0 +1,471 @@
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/tuning_run.h"
+#include "client/cli/commands/commands.h"
+#include "client/cli/input/options.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/fields.h"
+#include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
+#include "proto/model/enums.h"
+#include "proto/model/tuning/ban.h"
+
+namespace convtune::cli::commands {
+namespace {
+
+class GetCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "get", "the best algorithm of each problem", app::Rows::kYes);
+    problems_.Register(*app);
+    constraints_.Register(*app);
+    app->add_option("--on-miss", on_miss_, "what a miss does")
+        ->check(CLI::IsMember({"none", "heuristic", "enqueue", "tune"}))
+        ->capture_default_str();
+    app->add_option("--min-evidence", min_evidence_, "least evidence that counts as a hit")
+        ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
+    app->add_option("--max-age", max_age_, "answers of tunings this old are misses, such as 30m");
+    app->add_flag("--hints", hints_, "with a miss, show what another cuDNN version has");
+    app::SayColumns(app, calls::AnswerFields({}, {}));
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    v1::BatchGetRequest request;
+    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
+    *request.mutable_constraints() = std::move(constraints);
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
+    request.set_environment(context.settings().environment);
+    v1::OnMiss on_miss{};
+    v1::OnMiss_Parse("ON_MISS_" + absl::AsciiStrToUpper(on_miss_), &on_miss);
+    request.set_on_miss(on_miss);
+    const Evidence least = ParseEvidence(min_evidence_).value_or(Evidence::kNone);
+    request.set_min_evidence(static_cast<v1::Evidence>(least));
+    if (!max_age_.empty()) {
+      ASSIGN_OR_RETURN(const absl::Duration age, output::ParseTime("--max-age", max_age_));
+      *request.mutable_max_age() = ToProto(age);
+    }
+    request.set_include_hints(hints_);
+
+    const bool waits = on_miss_ == "heuristic" || on_miss_ == "tune";
+    calls::BatchAnswers answers;
+    if (!batch.rows.empty()) {
+      answers =
+          calls::BatchGetAll(context, request, batch.rows,
+                             waits ? context.long_timeout() : context.settings().client.timeout);
+    }
+    calls::PrintAnswers(context, answers, batch.errors, nullptr);
+    return app::Worse(batch.code, answers.code);
+  }
+
+ private:
+  input::ProblemArgs problems_;
+  input::ConstraintArgs constraints_;
+  std::string on_miss_ = "none";
+  std::string min_evidence_;
+  std::string max_age_;
+  bool hints_ = false;
+};
+
+class TuneCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "tune", "search the best algorithm of each problem, and keep it",
+                            app::Rows::kYes);
+    problems_.Register(*app);
+    constraints_.Register(*app);
+    budget_.Register(*app);
+    app->add_option("--max-candidates", max_candidates_, "most candidates to try; 0: no limit")
+        ->type_name("N");
+    app->add_option("--search", search_,
+                    "candidates to try: those that heuristics list, or every engine")
+        ->check(CLI::IsMember({"heuristics", "exhaustive"}))
+        ->capture_default_str();
+    app->add_flag("--all-timings", all_timings_,
+                  "time finalists with every cache state, launched and as CUDA graph replays");
+    app->add_flag("--force", force_, "tune also what has been tuned already");
+    app::SayColumns(app, calls::AnswerFields({}, {}));
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    ASSIGN_OR_RETURN(const auto constraints, constraints_.ToProto());
+    v1::CreateTuningJobRequest request;
+    RETURN_IF_ERROR(FillOptions(request.mutable_options()));
+    // What the caller cannot use is not searched either.
+    request.mutable_options()->set_api(constraints.api());
+    request.set_environment(context.settings().environment);
+    request.set_force(force_);
+    request.set_priority(v1::PRIORITY_INTERACTIVE);
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
+
+    calls::TuningRun run;
+    if (!batch.rows.empty()) run = calls::RunTuning(context, request, batch.rows);
+    calls::BatchAnswers answers;
+    if (!run.jobs.empty() && !run.cancelled && run.code != app::ExitCode::kUnreachable) {
+      v1::BatchGetRequest get;
+      get.set_environment(context.settings().environment);
+      *get.mutable_constraints() = constraints;
+      answers = calls::BatchGetAll(context, get, batch.rows, context.settings().client.timeout);
+    }
+    std::vector<ProblemRowError> invalid = batch.errors;
+    invalid.insert(invalid.end(), run.errors.begin(), run.errors.end());
+    calls::PrintAnswers(context, answers, invalid, &run.jobs);
+    return app::Worse(batch.code, app::Worse(run.code, answers.code));
+  }
+
+ private:
+  absl::Status FillOptions(v1::TuningOptions* options) const {
+    RETURN_IF_ERROR(budget_.Fill(options));
+    if (max_candidates_) {
+      ASSIGN_OR_RETURN(const int64_t count,
+                       output::ParseCount("--max-candidates", *max_candidates_, 0, 100'000));
+      options->set_max_candidates(static_cast<int32_t>(count));
+    }
+    options->set_all_timings(all_timings_);
+    options->set_search(search_ == "exhaustive" ? v1::SEARCH_EXHAUSTIVE : v1::SEARCH_HEURISTICS);
+    return absl::OkStatus();
+  }
+
+  input::ProblemArgs problems_;
+  input::ConstraintArgs constraints_;
+  input::BudgetArgs budget_;
+  std::optional<std::string> max_candidates_;
+  std::string search_ = "heuristics";
+  bool all_timings_ = false;
+  bool force_ = false;
+};
+
+output::Fields TuningFields(const v1::Tuning& tuning) {
+  return {{"problem", "PROBLEM", input::ProblemValue(tuning.problem_text())},
+          {"environment", "ENVIRONMENT", tuning.environment().name()},
+          {"winner", "", tuning.winner()},
+          {"evidence", "EVIDENCE",
+           calls::EvidenceValue(tuning.evidence(), tuning.environment().name())},
+          {"origin", "", output::EnumWord(tuning.origin())},
+          {"candidates", "CANDIDATES", tuning.candidate_count()},
+          {"tuned", "TUNED", output::FormatTimestamp(tuning.tune_time())},
+          {"tuning_id", "", tuning.id()},
+          {"incomplete_message", "", tuning.incomplete_message()},
+          {"", "WINNER", tuning.winner().empty() ? "-" : tuning.winner()}};
+}
+
+output::Fields PinFields(const v1::PinRecord& pin) {
+  const std::string until = pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "";
+  return {{"problem", "PROBLEM", input::ProblemValue(pin.problem_text())},
+          {"environment", "ENVIRONMENT", pin.environment()},
+          {"candidate", "CANDIDATE", pin.candidate()},
+          {"reason", "", pin.reason()},
+          {"since", "SINCE", output::FormatTimestamp(pin.create_time())},
+          {"until", "UNTIL", output::Value(until).Shown(until.empty() ? "unpin" : until)},
+          {"", "REASON", pin.reason()}};
+}
+
+class ListCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "list", "what the database holds", app::Rows::kYes);
+    app->add_option("--filter", filter_, "only problems whose text form contains this")
+        ->type_name("TEXT");
+    app->add_flag("--pins", pins_, "the pins instead of the tunings");
+    app::SayColumns(app, TuningFields({}));
+    app::SayColumns(app, PinFields({}), " with --pins");
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    return pins_ ? ListPins(context, *client) : ListTunings(context, *client);
+  }
+
+ private:
+  absl::StatusOr<app::ExitCode> ListTunings(app::Context& context, client::Client& client) const {
+    v1::ListTuningsRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_text_filter(filter_);
+    request.set_page_size(1000);
+    std::vector<v1::Tuning> tunings;
+    do {
+      ASSIGN_OR_RETURN(auto page, client.Call<v1::ListTuningsResponse>(request));
+      for (v1::Tuning& tuning : *page.mutable_tunings()) tunings.push_back(std::move(tuning));
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
+
+    if (context.format() == app::Format::kJson) {
+      context.PrintJson({{"tunings", output::JsonMessages(tunings)}});
+      return app::ExitCode::kDone;
+    }
+    context.PrintRows(tunings, TuningFields);
+    if (context.format() == app::Format::kTable) {
+      context.Say(output::Counted(static_cast<int64_t>(tunings.size()), "tuning"));
+    }
+    return app::ExitCode::kDone;
+  }
+
+  absl::StatusOr<app::ExitCode> ListPins(app::Context& context, client::Client& client) const {
+    v1::ListPinsRequest request;
+    request.set_environment(context.settings().environment);
+    ASSIGN_OR_RETURN(const auto response, client.CallPages<v1::ListPinsResponse>(request));
+    std::vector<v1::PinRecord> pins;
+    for (const v1::PinRecord& pin : response.pins()) {
+      if (pin.problem_text().find(filter_) != std::string::npos) pins.push_back(pin);
+    }
+    context.PrintJson({{"pins", output::JsonMessages(pins)}});
+    context.PrintRows(pins, PinFields);
+    if (context.format() != app::Format::kJson)
+      context.Say(output::Counted(static_cast<int64_t>(pins.size()), "pin"));
+    return app::ExitCode::kDone;
+  }
+
+  std::string filter_;
+  bool pins_ = false;
+};
+
+class DeleteCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    problems_.Register(
+        *AddVerb(root, "delete", "forget the tunings of problems; pins stay", app::Rows::kNo));
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
+    // Doubles count once, so that what is missing can be told.
+    std::vector<ProblemRow> rows;
+    std::set<std::string> seen;
+    for (const ProblemRow& row : batch.rows) {
+      if (seen.insert(row.problem.ToText()).second) rows.push_back(row);
+    }
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    int64_t deleted = 0;
+    app::ExitCode code = batch.code;
+    for (const auto& [first, last] : calls::SplitIntoRequests(rows)) {
+      v1::DeleteTuningRequest request;
+      request.set_environment(context.settings().environment);
+      for (size_t i = first; i < last; ++i) {
+        request.add_problems()->set_text(rows[i].problem.ToText());
+      }
+      const auto response = client->Call<v1::DeleteTuningResponse>(request);
+      if (!response.ok()) {
+        code = app::Worse(code, context.Fail(response.status()));
+        break;
+      }
+      deleted += response->deleted_count();
+    }
+    if (deleted < static_cast<int64_t>(rows.size())) code = app::Worse(code, app::ExitCode::kMiss);
+    context.PrintJson({{"deleted", deleted}, {"asked", rows.size()}});
+    context.Say(absl::StrCat("deleted ", deleted, " of ", rows.size(), " tunings"));
+    return code;
+  }
+
+ private:
+  input::ProblemArgs problems_;
+};
+
+output::Color StateColor(v1::JobState state) {
+  if (state == v1::JOB_STATE_FAILED) return output::Color::kRed;
+  return state == v1::JOB_STATE_SUCCEEDED ? output::Color::kGreen : output::Color::kNone;
+}
+
+// "3" and "jobs/3" are the same.
+absl::StatusOr<std::string> JobName(const std::string& text) {
+  const std::string number = text.compare(0, 5, "jobs/") == 0 ? text.substr(5) : text;
+  if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("JOB: must be a number or jobs/NUMBER, is '", text, "'"));
+  }
+  return absl::StrCat("jobs/", number);
+}
+
+output::Fields JobFields(const v1::TuningJob& job) {
+  const std::string state = output::EnumWord(job.state());
+  const int done = job.succeeded_count() + job.failed_count();
+  return {{"job", "JOB", job.name()},
+          {"state", "STATE",
+           output::Value(state)
+               .Shown(state + (job.abandoned() ? ", callers gone" : ""))
+               .In(StateColor(job.state()))},
+          {"environment", "ENVIRONMENT", job.environment()},
+          {"problems", "DONE",
+           output::Value(job.problem_count()).Shown(absl::StrCat(done, "/", job.problem_count()))},
+          {"succeeded", "", job.succeeded_count()},
+          {"failed", "FAILED", job.failed_count()},
+          {"skipped", "", job.skipped_count()},
+          {"created", "CREATED", output::FormatTimestamp(job.create_time())},
+          {"ended", "", job.has_end_time() ? output::FormatTimestamp(job.end_time()) : ""},
+          {"persisted", "", job.persisted()},
+          {"abandoned", "", job.abandoned()},
+          {"", "NOW",
+           job.current_problem().empty() ? "-" : input::ProblemValue(job.current_problem())}};
+}
+
+class JobsCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* verb = AddVerbGroup(root, "jobs", "tunings that were asked for");
+    CLI::App* list = AddVerbBelow(verb, "list", "all jobs, newest first", app::Rows::kYes);
+    app::SayColumns(list, JobFields({}));
+    show_ = AddVerbBelow(verb, "show", "one job, with its failures", app::Rows::kYes);
+    watch_ = AddVerbBelow(verb, "watch", "wait until a job has ended", app::Rows::kYes);
+    cancel_ = AddVerbBelow(verb, "cancel", "stop a job; what it has done is kept", app::Rows::kYes);
+    for (CLI::App* app : {show_, watch_, cancel_}) {
+      app->add_option("job", name_, "number of the job")->type_name("JOB")->required();
+      app::SayColumns(app, JobFields({}));
+    }
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    std::string name;
+    if (show_->parsed() || watch_->parsed() || cancel_->parsed()) {
+      ASSIGN_OR_RETURN(name, JobName(name_));
+    }
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    if (name.empty()) return List(context, *client);
+    ASSIGN_OR_RETURN(const auto job, One(context, *client, name));
+    context.PrintJson({{"job", job}});
+    context.PrintRows(std::vector<v1::TuningJob>{job}, JobFields);
+    const app::ExitCode code = calls::ReportJob(context, job);
+    return cancel_->parsed() ? app::ExitCode::kDone : code;
+  }
+
+ private:
+  absl::StatusOr<v1::TuningJob> One(app::Context& context, client::Client& client,
+                                    const std::string& name) const {
+    if (watch_->parsed()) return calls::WatchJob(context, client, name);
+    if (cancel_->parsed()) {
+      v1::CancelTuningJobRequest request;
+      request.set_name(name);
+      return client.Call<v1::TuningJob>(request);
+    }
+    v1::GetTuningJobRequest request;
+    request.set_name(name);
+    return client.Call<v1::TuningJob>(request);
+  }
+
+  static absl::StatusOr<app::ExitCode> List(app::Context& context, client::Client& client) {
+    v1::ListTuningJobsRequest request;
+    request.set_page_size(1000);
+    ASSIGN_OR_RETURN(const auto all, client.CallPages<v1::ListTuningJobsResponse>(request));
+    std::vector<v1::TuningJob> jobs;
+    const std::string& wanted = context.settings().environment;
+    for (const v1::TuningJob& job : all.jobs()) {
+      if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
+    }
+    context.PrintJson({{"jobs", output::JsonMessages(jobs)}});
+    context.PrintRows(jobs, JobFields);
+    if (context.format() != app::Format::kJson) {
+      context.Say(output::Counted(static_cast<int64_t>(jobs.size()), "job"));
+    }
+    return app::ExitCode::kDone;
+  }
+
+  CLI::App* show_ = nullptr;
+  CLI::App* watch_ = nullptr;
+  CLI::App* cancel_ = nullptr;
+  std::string name_;
+};
+
+class PinCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "pin", "make one candidate the answer, whatever was measured",
+                            app::Rows::kNo);
+    problem_.RegisterOne(*app);
+    app->add_option("candidate", candidate_,
+                    "candidate as `convtune explain` shows it; of a pattern such as eng47 the best "
+                    "that fits")
+        ->type_name("CANDIDATE")
+        ->required();
+    app->add_option("--reason", reason_, "the reason, for those who find it later")
+        ->type_name("TEXT")
+        ->required();
+    app->add_option("--ttl", ttl_, "how long the pin holds, such as 72h; without it until unpin")
+        ->type_name("TIME");
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
+    if (const auto candidate = CandidatePattern::Parse(candidate_); !candidate.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("CANDIDATE: ", std::string(candidate.status().message())));
+    }
+    if (reason_.empty() || reason_.size() > 500) {
+      return absl::InvalidArgumentError("--reason: must have 1 to 500 characters");
+    }
+    v1::PinRequest request;
+    if (ttl_) {
+      ASSIGN_OR_RETURN(const auto ttl, output::ParseTime("--ttl", *ttl_));
+      if (ttl < absl::Seconds(1)) {
+        return absl::InvalidArgumentError("--ttl: must be at least 1s, is '" + *ttl_ + "'");
+      }
+      request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
+    }
+    request.set_environment(context.settings().environment);
+    request.mutable_problem()->set_text(problem.ToText());
+    request.set_candidate(candidate_);
+    request.set_reason(reason_);
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto pin, client->Call<v1::PinRecord>(request));
+    context.PrintJson({{"pin", pin}});
+    const std::string until =
+        pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "unpinned";
+    context.Say(
+        absl::StrCat("pinned ", pin.candidate(), " in ", pin.environment(), " until ", until));
+    return app::ExitCode::kDone;
+  }
+
+ private:
+  input::ProblemArgs problem_;
+  std::string candidate_, reason_;
+  std::optional<std::string> ttl_;
+};
+
+class UnpinCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "unpin", "end a pin", app::Rows::kNo);
+    problem_.RegisterOne(*app);
+    app->add_option("--fleet-pin", fleet_pin_,
+                    "number of a fleet pin; only after this node left the fleet");
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
+    v1::UnpinRequest request;
+    request.set_environment(context.settings().environment);
+    request.mutable_problem()->set_text(problem.ToText());
+    request.set_fleet_pin(fleet_pin_);
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto response, client->Call<v1::UnpinResponse>(request));
+    context.PrintJson({{"unpinned", problem.ToText()}});
+    context.Say("unpinned " + input::ShortProblem(problem.ToText()));
+    return app::ExitCode::kDone;
+  }
+
+ private:
+  input::ProblemArgs problem_;
+  int64_t fleet_pin_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<app::Command> NewGetCommand() { return std::make_unique<GetCommand>(); }
+
+std::unique_ptr<app::Command> NewTuneCommand() { return std::make_unique<TuneCommand>(); }
+
+std::unique_ptr<app::Command> NewListCommand() { return std::make_unique<ListCommand>(); }
+
+std::unique_ptr<app::Command> NewDeleteCommand() { return std::make_unique<DeleteCommand>(); }
+
+std::unique_ptr<app::Command> NewJobsCommand() { return std::make_unique<JobsCommand>(); }
+
+std::unique_ptr<app::Command> NewPinCommand() { return std::make_unique<PinCommand>(); }
+
+std::unique_ptr<app::Command> NewUnpinCommand() { return std::make_unique<UnpinCommand>(); }
+
+}  // namespace convtune::cli::commands

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "client/cli/commands/report/report_output.h"
+#include "client/cli/commands/report/report.h"
 #include "client/cli/output/progress.h"
 #include "client/fleet/commands.h"
 #include "client/report/report_group.h"

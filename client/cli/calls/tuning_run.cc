@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"

@@ -1,3 +1,4 @@
+// The verbs export, import, merge and verify.
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <filesystem>

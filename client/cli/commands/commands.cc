@@ -1,9 +1,242 @@
 #include "client/cli/commands/commands.h"
 
+#include <unistd.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <ostream>
+#include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/app/child_program.h"
+#include "client/cli/app/settings.h"
 
 namespace convtune::cli::commands {
+namespace {
+
+std::vector<const CLI::App*> VerbsOf(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// "--long" names, of which an argument without a name has none.
+std::vector<std::string> NamesOf(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// True of an option's value or a positional argument that is a path of this machine.
+bool TakesFile(const CLI::Option& option) {
+  for (const char* name : {"FILE", "DIR", "IN", "OUT", "PROGRAM..."}) {
+    if (option.get_type_name() == name || option.get_single_name() == name) return true;
+  }
+  return false;
+}
+
+// "a", "b" and "c" of a type name such as "TEXT:{a,b,c}".
+std::vector<std::string> ValuesOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const size_t open = type.find('{');
+  const size_t close = type.find('}');
+  if (open == std::string::npos || close == std::string::npos || close < open) return {};
+  return absl::StrSplit(type.substr(open + 1, close - open - 1), ',');
+}
+
+// Its own, and those that all commands have.
+std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
+  auto options =
+      app.get_options([](const CLI::Option* option) { return !NamesOf(*option).empty(); });
+  if (app.get_parent() != nullptr) {
+    for (const CLI::Option* option : app::CommonOptionsOf(app)) options.push_back(option);
+  }
+  return options;
+}
+
+// Its arguments without a name.
+std::vector<const CLI::Option*> PositionalsOf(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) {
+    return option->get_positional() && NamesOf(*option).empty();
+  });
+}
+
+// The shells ask `convtune completion SHELL -- WORD...` what can stand in the place of the last
+// word.
+constexpr char kBash[] = R"(# convtune completion for bash: source <(convtune completion bash)
+_convtune() {
+  local IFS=$'\n' current=${COMP_WORDS[COMP_CWORD]} found program=${COMP_WORDS[0]/#\~/$HOME}
+  type -P "$program" >/dev/null || program=convtune  # an alias
+  found=$("$program" completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  if [ "$found" = FILES ]; then
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$current")
+  else
+    COMPREPLY=($(compgen -W "$found" -- "$current"))
+  fi
+}
+complete -F _convtune convtune
+)";
+
+constexpr char kZsh[] = R"(#compdef convtune
+# convtune completion for zsh: source <(convtune completion zsh)
+_convtune() {
+  local -a found
+  local program=${words[1]/#\~/$HOME}
+  whence -p "$program" >/dev/null || program=convtune  # an alias
+  found=("${(@f)$("$program" completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  if [ "${found[1]}" = FILES ]; then _files; else compadd -- "${found[@]}"; fi
+}
+# A file that zsh loads for the first completion is to complete, too.
+if [ "${funcstack[1]}" = _convtune ]; then _convtune "$@"; else compdef _convtune convtune; fi
+)";
+
+constexpr char kFish[] = R"(# convtune completion for fish: convtune completion fish | source
+function __convtune_candidates
+  set -l found (convtune completion fish -- (commandline -opc)[2..-1] (commandline -ct))
+  if test "$found" = FILES
+    __fish_complete_path (commandline -ct)
+  else
+    printf '%s\n' $found
+  end
+end
+complete -c convtune -f -a '(__convtune_candidates)'
+)";
+
+void AddLine(const std::string& word, const std::string& description, bool described,
+             std::string* lines) {
+  absl::StrAppend(lines, word, described ? "\t" + description : "", "\n");
+}
+
+// What can stand in the place of the last of `words`: a word a line, with what it is if
+// `described`. "FILES": a path.
+std::string Candidates(const CLI::App& root, const std::vector<std::string>& words,
+                       bool described) {
+  const CLI::App* app = &root;
+  std::string previous;
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    previous = words[i];
+    for (const CLI::App* verb : VerbsOf(*app)) {
+      if (verb->get_name() != previous) continue;
+      app = verb;
+      break;
+    }
+  }
+  std::string lines;
+  const auto add_values = [&](const CLI::Option& option) {
+    for (const std::string& value : ValuesOf(option)) {
+      AddLine(value, option.get_description(), described, &lines);
+    }
+  };
+  const std::vector<const CLI::Option*> options = OptionsOf(*app);
+  for (const CLI::Option* option : options) {
+    const std::vector<std::string> names = NamesOf(*option);
+    const bool is_previous = std::find(names.begin(), names.end(), previous) != names.end();
+    if (!is_previous || option->get_expected_max() == 0) continue;
+    if (TakesFile(*option)) return "FILES\n";
+    add_values(*option);
+    return lines;
+  }
+  const bool wants_option = !words.empty() && absl::StartsWith(words.back(), "-");
+  for (const CLI::App* verb : VerbsOf(*app)) {
+    AddLine(verb->get_name(), verb->get_description(), described, &lines);
+  }
+  for (const CLI::Option* option : PositionalsOf(*app)) {
+    if (TakesFile(*option) && !wants_option) return "FILES\n";
+    add_values(*option);
+  }
+  for (const CLI::Option* option : options) {
+    for (const std::string& name : NamesOf(*option)) {
+      AddLine(name, option->get_description(), described, &lines);
+    }
+  }
+  return lines;
+}
+
+class CompletionCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app =
+        AddVerb(root, "completion", "script that completes this program's words", app::Rows::kNo);
+    app->add_option("shell", shell_, "which shell")
+        ->required()
+        ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+    app->add_option("words", words_, "what is typed so far: prints what can be the last word")
+        ->type_name("WORD");
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    std::ostream& out = context.io().out;
+    if (!words_.empty()) {
+      out << Candidates(context.root(), words_, shell_ == "fish");
+    } else {
+      out << (shell_ == "bash" ? kBash : shell_ == "zsh" ? kZsh : kFish);
+    }
+    return app::ExitCode::kDone;
+  }
+  bool needs_settings() const override { return false; }
+
+ private:
+  std::string shell_;
+  std::vector<std::string> words_;
+};
+
+constexpr char kProgram[] = "convtune-fleet";
+
+// Becomes the program that has the fleet's commands: it alone knows PostgreSQL.
+class FleetCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* const app = AddVerbGroup(
+        root, "fleet", "the fleet's commands: everything behind it is convtune-fleet's");
+    app->prefix_command();
+    app->fallthrough(false);
+    app->require_subcommand(0);
+    app->set_help_flag();
+    app_ = app;
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    std::error_code error;
+    const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+    const std::string beside = own.parent_path() / kProgram;
+    std::vector<std::string> words = app_->remaining();
+    if (words.empty()) words.emplace_back("--help");
+    words.insert(words.begin(), kProgram);
+    for (const CLI::Option* option : app::CommonOptionsOf(*app_)) {  // in front of the command
+      if (option->count() == 0) continue;
+      words.push_back(option->get_name());
+      if (option->get_expected_max() > 0) words.push_back(option->results().front());
+    }
+    const std::vector<char*> argv = app::PointersTo(&words);
+    if (access(beside.c_str(), X_OK) == 0) {
+      execv(beside.c_str(), argv.data());
+    } else {
+      execvp(kProgram, argv.data());
+    }
+    context.SayError(absl::StrCat(kProgram, ": ", std::strerror(errno),
+                                  ": it is neither beside convtune nor in PATH (the package "
+                                  "convtune-fleet has it; in a checkout with libpq: cmake --build "
+                                  "build --target convtune-fleet)"));
+    return app::ExitCode::kFailed;
+  }
+
+ private:
+  CLI::App* app_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<app::Command> NewCompletionCommand() {
+  return std::make_unique<CompletionCommand>();
+}
+
+std::unique_ptr<app::Command> NewFleetCommand() { return std::make_unique<FleetCommand>(); }
 
 std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
   using Make = std::unique_ptr<app::Command> (*)();

@@ -1,4 +1,5 @@
-// RegisterCommands makes every verb of the program.
+// RegisterCommands makes every verb of the program. commands.cc also has completion and fleet,
+// which are about programs as a whole.
 #pragma once
 
 #include <memory>
@@ -29,7 +30,6 @@ std::unique_ptr<app::Command> NewEnvironmentsCommand();
 std::unique_ptr<app::Command> NewJobsCommand();
 std::unique_ptr<app::Command> NewReleaseCommand();
 std::unique_ptr<app::Command> NewWantedCommand();
-// Becomes convtune-fleet.
 std::unique_ptr<app::Command> NewFleetCommand();
 std::unique_ptr<app::Command> NewDbCommand();
 std::unique_ptr<app::Command> NewStatsCommand();

@@ -1,3 +1,4 @@
+// The verbs db, stats, version and environments.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"

@@ -1,3 +1,4 @@
+// The verbs release and wanted.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
@@ -14,7 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "client/cli/app/context.h"
-#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"

@@ -1,3 +1,4 @@
+// The verbs get, tune, list, delete, jobs, pin and unpin.
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <set>
@@ -5,8 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/calls/answer_output.h"
-#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"

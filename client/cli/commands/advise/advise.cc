@@ -9,8 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/calls/answer_output.h"
-#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"

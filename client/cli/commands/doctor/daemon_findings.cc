@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/convert/record_codec.h"

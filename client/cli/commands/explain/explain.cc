@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/calls/candidate_list.h"
 #include "client/cli/output/units.h"
 #include "proto/convert/problem_list.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "client/cli/app/context.h"
-#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/answers.h"
 #include "proto/convert/problem_list.h"
 #include "proto/model/problem/conv_problem.h"
 

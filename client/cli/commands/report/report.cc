@@ -1,24 +1,333 @@
+#include "client/cli/commands/report/report.h"
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/cli/app/program.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/commands/report/report_output.h"
+#include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
+#include "client/cli/output/fields.h"
 #include "client/cli/output/progress.h"
+#include "client/cli/output/units.h"
+#include "client/report/report.h"
 #include "convtune/v1/release_service.pb.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_reader.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/problem_list.h"
 
 namespace convtune::cli::commands::report {
 namespace {
+
+using convtune::report::Report;
+using convtune::report::ReportData;
+using convtune::report::ReportDisagreement;
+using convtune::report::ReportGpu;
+using convtune::report::ReportHeadline;
+using convtune::report::ReportPair;
+using convtune::report::ReportPlace;
+using convtune::report::ReportRoof;
+using convtune::report::ReportRow;
+using convtune::report::ReportShare;
+using convtune::report::ReportUpgrade;
+using convtune::report::ReportWanted;
+using output::Fields;
+using output::Value;
+
+// Problems that a GPU's speed takes.
+constexpr int kLeastCompared = 8;
+
+std::string Percent(const std::optional<double>& share) {
+  return share ? absl::StrFormat("%.1f%%", 100 * *share) : "-";
+}
+std::string TimesWord(const std::optional<double>& ratio) {
+  return ratio ? absl::StrFormat("%.2fx", *ratio) : "-";
+}
+
+// The headline, and a table for each section that has anything, of `top` rows at
+// most. `width` and `color` as in Table::Render.
+class Tables {
+ public:
+  Tables(const ReportData& data, const Report& report, size_t top, int width, bool color)
+      : data_(data), report_(report), top_(top), width_(width), color_(color) {}
+
+  std::string Make() {
+    Headline();
+    if (report_.headline.rows > 0) {
+      Shares();
+      Stock();
+      Disagreements();
+      for (const ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
+      Gpus();
+      Section("Best that was attained", report_.roofs, [](const ReportRoof& r) -> Fields {
+        return {{"", "GPU", r.gpu_model},
+                {"", "TYPE", Name(r.data_type)},
+                {"", "PROBLEMS", r.pairs},
+                {"", "TFLOP/S", Digits(r.tflops)},
+                {"", "GB/S", Digits(r.gbytes_per_second)}};
+      });
+    }
+    Section("Most wanted", report_.wanted, [](const ReportWanted& w) -> Fields {
+      return {{"", "PROBLEM", input::ShortProblem(w.problem)},
+              {"", "ENVIRONMENT", w.environment},
+              {"", "MISSES", w.misses},
+              {"", "WHY NOT", w.last_error.empty() ? "-" : w.last_error}};
+    });
+    return std::move(out_);
+  }
+
+ private:
+  void Headline() {
+    const ReportHeadline& h = report_.headline;
+    output::Table table({{"HEADLINE"}, {"", output::Align::kRight}, {""}});
+    table.Add({"tunings", absl::StrCat(h.rows),
+               absl::StrCat(h.problems, " problems, ", h.nodes, " nodes, ", h.environments,
+                            " environments; measured ", h.measured, ", incomplete ", h.incomplete,
+                            ", observed ", h.observed, ", heuristic ", h.heuristic)});
+    for (const convtune::Environment& e : data_.environments()) {
+      if (!e.simulated()) continue;
+      table.Add(
+          {"simulated", "-",
+           absl::StrCat(e.Name(), ": a GPU made of software, which says nothing about a card")});
+    }
+    table.Add({"coverage", Percent(h.coverage),
+               absl::StrCat(h.timed_pairs, " of ", h.pairs + h.wanted_pairs, " problems timed")});
+    table.Add({"hit ratio", Percent(h.hit_ratio),
+               h.hit_ratio ? "of look-ups since the daemon started"
+                           : "no look-ups are known; bundles do not say"});
+    table.Add({"faster than stock",
+               {TimesWord(h.gain),
+                h.gain && *h.gain > 1.005 ? output::Color::kGreen : output::Color::kNone},
+               h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
+                                     " problems; stock is best in ", Percent(h.stock_is_best))
+                      : "stock choice and winner were not both timed"});
+    table.Add({"search time", FormatSeconds(h.search_seconds),
+               "what the tunings took, on all nodes together"});
+    table.Add({"stale", Percent(h.stale),
+               absl::StrCat("older than ", output::FormatAge(report_.options.stale_after),
+                            ", or of a cuDNN that its GPU has left")});
+    AddBad(&table, "disagreements", IsShared(), h.disagreements,
+           "problems on which nodes differ beyond noise");
+    AddBad(&table, "regressions", !report_.upgrades.empty(), h.regressions,
+           "problems that an upgrade made slower");
+    AddBad(&table, "slow GPUs", IsCompared(), h.slow_gpus, "against others of their model");
+    out_ += table.Render(width_, color_);
+    if (h.rows > 0 && h.timed_pairs == 0) {
+      out_ +=
+          "\nNothing was timed: winners are choices of heuristics or of programs, not results "
+          "of measurements.\n";
+    }
+  }
+
+  // "-" where there was nothing to compare.
+  static void AddBad(output::Table* table, const std::string& name, bool known, int count,
+                     const std::string& words) {
+    table->Add({name,
+                {known ? absl::StrCat(count) : "-",
+                 count > 0 ? output::Color::kRed : output::Color::kNone},
+                words});
+  }
+
+  bool IsShared() const {
+    return std::any_of(report_.pairs.begin(), report_.pairs.end(),
+                       [](const ReportPair& pair) { return pair.timed_nodes > 1; });
+  }
+  bool IsCompared() const {
+    return std::any_of(report_.gpus.begin(), report_.gpus.end(),
+                       [](const ReportGpu& gpu) { return gpu.compared >= kLeastCompared; });
+  }
+
+  void Shares() {
+    Section("Which algorithms win", report_.shares, [](const ReportShare& s) -> Fields {
+      return {{"", "GPU", s.gpu_model},       {"", "TYPE", Name(s.data_type)},
+              {"", "LAYOUT", Name(s.layout)}, {"", "OPERATION", Name(s.operation)},
+              {"", "PROBLEMS", s.pairs},      {"", "WINNERS BY ENGINE", Engines(s)}};
+    });
+  }
+
+  static std::string Engines(const ReportShare& share) {
+    std::string words;
+    for (size_t i = 0; i < share.engines.size() && i < 4; ++i) {
+      absl::StrAppend(&words, i > 0 ? ", " : "", share.engines[i].first, " ",
+                      Percent(static_cast<double>(share.engines[i].second) / share.pairs));
+    }
+    if (share.engines.size() > 4) absl::StrAppend(&words, ", +", share.engines.size() - 4);
+    return words;
+  }
+
+  void Stock() {
+    std::vector<ReportPair> slower;
+    for (const ReportPair& pair : report_.pairs) {
+      if (pair.winner_us > 0 && pair.stock_us > pair.winner_us) slower.push_back(pair);
+    }
+    std::stable_sort(slower.begin(), slower.end(), [](const ReportPair& a, const ReportPair& b) {
+      return a.stock_us - a.winner_us > b.stock_us - b.winner_us;
+    });
+    Section("Stock choice against measured, most time first", slower,
+            [this](const ReportPair& p) -> Fields {
+              return {{"", "PROBLEM", Problem(p)},
+                      {"", "ENVIRONMENT", Environment(p)},
+                      {"", "STOCK", output::Micros(p.stock_us)},
+                      {"", "WINNER", output::Micros(p.winner_us)},
+                      {"", "GAIN", Times(p.stock_us / p.winner_us)},
+                      {"", "WINNER", Candidate(p.winner)}};
+            });
+  }
+
+  void Disagreements() {
+    Section("Nodes that disagree, dearest first", report_.disagreements,
+            [this](const ReportDisagreement& d) -> Fields {
+              size_t differ = 0;
+              double worst = 1;
+              for (const auto& other : d.others) {
+                differ += other.places.size();
+                worst = std::max(worst, other.cost_ratio);
+              }
+              return {{"", "PROBLEM", Problem(d)},
+                      {"", "ENVIRONMENT", Environment(d)},
+                      {"", "NODES", Value(absl::StrCat(differ, " of ", d.nodes)).Right()},
+                      {"", "WORST", Times(worst)},
+                      {"", "COMMON WINNER", Candidate(d.winner)},
+                      {"", "FOUND BETTER", Candidate(d.others[0].candidate)}};
+            });
+  }
+
+  void Upgrade(const ReportUpgrade& upgrade) {
+    std::vector<ReportUpgrade::Point> slower;
+    for (const ReportUpgrade::Point& point : upgrade.points) {
+      if (point.beyond_noise && point.to_us > point.from_us) slower.push_back(point);
+    }
+    const bool cudnn = upgrade.kind == ReportUpgrade::Kind::kCudnn;
+    const std::string title = absl::StrCat(
+        cudnn ? "cuDNN " : "Driver ", upgrade.from, " to ", upgrade.to, ", ", upgrade.subject, ": ",
+        upgrade.points.size(), " problems, ", upgrade.regressions, " slower, ",
+        upgrade.improvements, " faster, ", TimesWord(upgrade.ratio), " of the time");
+    if (slower.empty()) {
+      absl::StrAppend(&out_, "\n", output::Paint(title, output::Color::kBold, color_), "\n");
+    }
+    Section(title, slower, [this](const ReportUpgrade::Point& p) -> Fields {
+      return {{"", "PROBLEM", Problem(p)},
+              {"", "BEFORE", output::Micros(p.from_us)},
+              {"", "AFTER", output::Micros(p.to_us)},
+              {"", "RATIO", Times(p.to_us / p.from_us)},
+              {"", "BEFORE", Candidate(p.from_winner)},
+              {"", "AFTER", Candidate(p.to_winner)}};
+    });
+  }
+
+  void Gpus() {
+    std::vector<ReportGpu> slow;
+    std::copy_if(report_.gpus.begin(), report_.gpus.end(), std::back_inserter(slow),
+                 [](const ReportGpu& gpu) { return gpu.slow; });
+    const auto clock = [](double mhz) {
+      return Value(mhz > 0 ? absl::StrFormat("%.0f MHz", mhz) : "-").Right();
+    };
+    Section("Slow GPUs", slow, [&](const ReportGpu& g) -> Fields {
+      return {{"", "NODE", g.node},
+              {"", "MODEL", g.gpu_model},
+              {"", "RATIO", Times(g.ratio)},
+              {"", "PROBLEMS", g.compared},
+              {"", "CLOCK", clock(g.clock_mhz)},
+              {"", "MODEL'S", clock(g.model_clock_mhz)},
+              {"", "THROTTLED", Value(Percent(g.throttled)).Right()},
+              {"", "GPU", g.gpu_uuid.empty() ? "-" : g.gpu_uuid}};
+    });
+  }
+
+  // The first rows of them; nothing where there is nothing.
+  template <typename Row, typename FieldsOf>
+  void Section(const std::string& title, const std::vector<Row>& rows, const FieldsOf& fields_of) {
+    if (rows.empty()) return;
+    const std::vector<Row> shown(rows.begin(), rows.begin() + std::min(top_, rows.size()));
+    absl::StrAppend(
+        &out_, "\n", output::Paint(title, output::Color::kBold, color_),
+        rows.size() > top_ ? absl::StrCat(" (the first ", top_, " of ", rows.size(), ")") : "",
+        "\n", output::TableOf(shown, fields_of, rows[0]).Render(width_, color_));
+  }
+
+  static Value Digits(double value) { return Value(absl::StrFormat("%.4g", value)).Right(); }
+  static Value Times(double ratio) { return Value(TimesWord(ratio)).Right(); }
+  static std::string FormatSeconds(double seconds) {
+    // As on the page.
+    if (seconds < 120) return absl::StrFormat("%.3g s", seconds);
+    if (seconds < 7200) return absl::StrFormat("%.3g min", seconds / 60);
+    if (seconds < 48 * 3600) return absl::StrFormat("%.3g h", seconds / 3600);
+    return absl::StrFormat("%.3g d", seconds / 86'400);
+  }
+  template <typename Row>
+  std::string Problem(const Row& row) const {
+    return input::ShortProblem(data_.ProblemOf(row).text);
+  }
+  template <typename Row>
+  std::string Environment(const Row& row) const {
+    const convtune::Environment& environment = data_.EnvironmentOf(row);
+    return absl::StrCat(environment.Name(), " ", environment.cudnn.ToText());
+  }
+  std::string Candidate(int number) const {
+    return number < 0 ? "-" : data_.candidates()[static_cast<size_t>(number)];
+  }
+
+  const ReportData& data_;
+  const Report& report_;
+  const size_t top_;
+  const int width_;
+  const bool color_;
+  std::string out_;
+};
+
+output::Fields RowFields(const ReportRow& row, const ReportData& data) {
+  const convtune::Environment& environment = data.EnvironmentOf(row);
+  const ReportPlace& place = data.places()[static_cast<size_t>(row.place)];
+  const auto number = [](double value) { return Value(absl::StrFormat("%.7g", value)); };
+  const auto time = [&](double value) { return value > 0 ? number(value) : Value(""); };
+  const auto candidate = [&](int of) {
+    return of < 0 ? Value("") : Value(data.candidates()[static_cast<size_t>(of)]);
+  };
+  return {{"problem", "", data.ProblemOf(row).text},
+          {"environment", "", environment.ToText()},
+          {"gpu_model", "", environment.gpu_model},
+          {"cudnn", "", environment.cudnn.ToText()},
+          {"node", "", place.node},
+          {"gpu_uuid", "", place.gpu_uuid},
+          {"driver", "", place.driver},
+          {"cuda", "", place.cuda},
+          {"evidence", "", Name(row.evidence)},
+          {"winner", "", candidate(row.winner)},
+          {"winner_us", "", time(row.winner_us())},
+          {"stock", "", candidate(row.stock)},
+          {"stock_us", "", time(row.stock_us())},
+          {"sm_clock_mhz", "", time(row.sm_clock_mhz)},
+          {"throttled", "", row.throttled ? Value(*row.throttled) : Value("")},
+          {"workspace_bytes", "", row.workspace_bytes},
+          {"candidates", "", row.candidate_count},
+          {"tuned", "",
+           absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMicros(row.tune_time_us),
+                            absl::UTCTimeZone())},
+          {"search_seconds", "", number(row.elapsed_seconds())}};
+}
+
+// The columns of a row.
+output::Fields ReportColumns() {
+  ReportData any;
+  ReportRow row;
+  row.environment = any.AddEnvironment("", {});
+  row.problem = any.AddProblem("fwd,x=1x1x1x1,w=1x1x1x1");
+  row.place = any.AddPlace({});
+  return RowFields(row, any);
+}
 
 constexpr int kMostWanted = 1000;
 
@@ -122,6 +431,80 @@ class ReportCommand final : public app::Command {
 };
 
 }  // namespace
+
+void ReportOutput::Register(CLI::App& app) {
+  app.add_option("--html", html_, "write one page that needs nothing else")->type_name("FILE");
+  app.add_option("--gpu", gpu_, "only GPU models whose name contains this")->type_name("TEXT");
+  app.add_option("--filter", problem_, "only problems whose text form contains this")
+      ->type_name("TEXT");
+  app.add_option("--op", operation_, "only this operation")->check(CLI::IsMember(OperationNames()));
+  app.add_option("--dtype", data_type_, "only this type of the inputs")
+      ->check(CLI::IsMember(InputTypeNames()));
+  app.add_option("--layout", layout_, "only this layout")
+      ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
+  app.add_option("--stale-after", stale_after_, "age from which a tuning is stale")
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_option("--top", top_, "rows of each table on the terminal")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  app::SayColumns(&app, ReportColumns());
+}
+
+convtune::report::ReportFilter ReportOutput::Filter() const {
+  convtune::report::ReportFilter filter;
+  filter.gpu = gpu_;
+  filter.problem = problem_;
+  filter.operation = ParseOperation(operation_);
+  filter.data_type = ParseDataType(data_type_);
+  if (!layout_.empty()) {
+    filter.layout = layout_ == "nhwc"   ? TensorLayout::kNhwc
+                    : layout_ == "nchw" ? TensorLayout::kNchw
+                                        : TensorLayout::kStrided;
+  }
+  return filter;
+}
+
+absl::StatusOr<convtune::report::ReportOptions> ReportOutput::Options() const {
+  convtune::report::ReportOptions options;
+  options.now = SystemClock().Now();
+  ASSIGN_OR_RETURN(options.stale_after, output::ParseTime("--stale-after", stale_after_));
+  return options;
+}
+
+absl::Status ReportOutput::Write(convtune::report::ReportData data,
+                                 const convtune::report::ReportOptions& options, app::Format format,
+                                 output::Io& io) const {
+  if (format == app::Format::kCsv) {
+    WriteReportCsv(data, io.out);
+    if (html_.empty()) return absl::OkStatus();
+  }
+  const convtune::report::Report report = convtune::report::MakeReport(options, &data);
+  if (!html_.empty()) {
+    const std::string page = convtune::report::ReportHtml(data, report);
+    ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
+                     output::AtomicFile::Create(html_, "--html"));
+    RETURN_IF_ERROR(file->Write(page));
+    RETURN_IF_ERROR(file->Commit());
+    io.err << "wrote " << html_ << ", " << output::FormatBytes(static_cast<int64_t>(page.size()))
+           << "\n";
+  }
+  if (format == app::Format::kJson) {
+    io.out << convtune::report::ReportJson(data, report) << "\n";
+  } else if (format == app::Format::kTable && html_.empty()) {
+    io.out << Tables(data, report, top_, io.out_is_terminal ? io.columns : 0,
+                     output::WantsColor(io, io.out_is_terminal))
+                  .Make();
+  }
+  return absl::OkStatus();
+}
+
+void WriteReportCsv(const ReportData& data, std::ostream& out) {
+  out << output::CsvHeading(ReportColumns());
+  for (const auto& [key, rows] : data.pairs()) {
+    for (const ReportRow& row : rows) out << output::CsvRow(RowFields(row, data));
+  }
+}
 
 std::unique_ptr<app::Command> NewReportCommand() { return std::make_unique<ReportCommand>(); }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/answers.h"
 #include "client/cli/calls/candidate_list.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/answers.h"
 #include "proto/convert/problem_list.h"
 
 namespace convtune::cli::commands::warm {

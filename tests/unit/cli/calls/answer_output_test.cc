@@ -1,4 +1,4 @@
-#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/answers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Look-ups: exit codes, precedence, and what is printed.
-#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/answers.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "client/cli/commands/report/report_output.h"
+#include "client/cli/commands/report/report.h"
 #include "tests/unit/report/sample_rows.h"
 
 namespace convtune::cli::commands::report {

@@ -1,5 +1,5 @@
-// BatchGetAll looks up any number of problems; GetTunings brings what the daemon's database holds
-// of them, and Vary makes variants of one.
+// BatchGetAll looks up any number of problems, and PrintAnswers prints the answers; GetTunings
+// brings what the daemon's database holds of them, and Vary makes variants of one.
 #pragma once
 
 #include <map>
@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "client/cli/app/context.h"
+#include "client/cli/output/fields.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/base/clock.h"
 #include "proto/convert/problem_list.h"
@@ -67,5 +68,23 @@ using TuningMap = std::map<std::string, v1::Tuning>;
 absl::Status GetTunings(app::Context& context, const std::string& environment,
                         const std::vector<ProblemRow>& rows, TuningMap* tunings,
                         SteadyTime end = SteadyTime::InfiniteFuture());
+
+output::Color EvidenceColor(v1::Evidence evidence);
+// "measured", or "measured (simulated)" where the environment, by name, is a GPU made of software.
+std::string EvidenceWord(v1::Evidence evidence, std::string_view environment);
+// The evidence's word, which in a table is EvidenceWord in its colour.
+output::Value EvidenceValue(v1::Evidence evidence, std::string_view environment);
+// Says that `count` problems are not published, for their evidence is below `least`.
+std::string NotPublishedWord(int64_t count, v1::Evidence least);
+
+// The columns of an answer, or of a miss in `environment`; deploy/docs/cli.md says what those of
+// CSV are.
+output::Fields AnswerFields(const AnswerRow& row, const v1::Environment& environment);
+// Writes the answers in the context's format to its output. `invalid` are the
+// rows that were not asked for; `jobs` are the document's "jobs", which it has
+// not if that is nullptr.
+void PrintAnswers(app::Context& context, const BatchAnswers& answers,
+                  const std::vector<ProblemRowError>& invalid,
+                  const std::vector<v1::TuningJob>* jobs);
 
 }  // namespace convtune::cli::calls

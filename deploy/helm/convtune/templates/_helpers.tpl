@@ -51,22 +51,7 @@ annotations:
 {{- /* Every pod has the restricted profile, and runs as the chart's user. */ -}}
 {{- define "convtune.pod" -}}
 automountServiceAccountToken: false
-{{- with include "convtune.placement" . | trim }}
-{{ . }}
-{{- end }}
-{{- if eq .Values.mode "job" }}
-restartPolicy: Never
-{{- end }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: {{ .Values.user }}
-  runAsGroup: {{ .Values.user }}
-  fsGroup: {{ .Values.user }}
-  seccompProfile: {type: RuntimeDefault}
-{{- end }}
-
-{{- /* Where pods run, with the values of the mode where the common ones are empty. */ -}}
-{{- define "convtune.placement" -}}
+{{- /* Values of the mode hold where the common ones are empty. */}}
 {{- $mode := dict }}
 {{- if eq .Values.mode "daemonset" }}
 {{- $mode = .Values.daemonset }}
@@ -97,6 +82,15 @@ nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- if eq .Values.mode "job" }}
+restartPolicy: Never
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ .Values.user }}
+  runAsGroup: {{ .Values.user }}
+  fsGroup: {{ .Values.user }}
+  seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
 {{- /* The restricted profile of a container. */ -}}

@@ -1,16 +1,13 @@
 #include "client/cli/calls/answers.h"
 
-#include <map>
 #include <ostream>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
 #include "client/cpp/client.h"
 #include "proto/base/status_macros.h"

@@ -6,11 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <sstream>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

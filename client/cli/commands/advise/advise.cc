@@ -5,7 +5,6 @@
 #include <ostream>
 #include <set>
 #include <tuple>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -13,7 +13,6 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"

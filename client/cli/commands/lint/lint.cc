@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <ostream>
 #include <set>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "client/cli/calls/answers.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"

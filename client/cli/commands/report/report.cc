@@ -7,7 +7,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <utility>
 #include <vector>
 
@@ -18,10 +17,8 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/fields.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
-#include "client/report/report.h"
 #include "convtune/v1/release_service.pb.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_reader.h"

@@ -3,14 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/calls/answers.h"
 #include "client/cli/calls/candidate_list.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"

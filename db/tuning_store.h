@@ -91,7 +91,9 @@ class TuningStore {
   virtual absl::StatusOr<v1::CheckDatabaseResponse> Check() = 0;
   // `path` is absolute and must not exist. Returns the copy's bytes. DATA_LOSS: what is stored is
   // damaged, and so not copied.
-  virtual absl::StatusOr<int64_t> Backup(const std::string& path) = 0;
+  // CANCELLED: `stopped` said so, and there is no copy.
+  virtual absl::StatusOr<int64_t> Backup(const std::string& path,
+                                         const std::function<bool()>& stopped) = 0;
   virtual absl::StatusOr<v1::CompactDatabaseResponse> Compact() = 0;
   // Bytes of the file and its write-ahead log.
   virtual int64_t SizeBytes() = 0;

@@ -45,6 +45,8 @@ absl::StatusCode CodeOf(int rc) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::StatusCode::kDataLoss;
+    case SQLITE_INTERRUPT:
+      return absl::StatusCode::kCancelled;
     default:
       return absl::StatusCode::kInternal;
   }
@@ -170,6 +172,14 @@ absl::StatusOr<int64_t> Database::FirstInt(Statement& statement, std::string_vie
 int64_t Database::Changes() const { return sqlite3_changes64(handle_.get()); }
 
 absl::StatusOr<int64_t> Database::UserVersion() const { return QueryInt("PRAGMA user_version"); }
+
+void Database::InterruptWhen(const std::function<bool()>& stopped) {
+  constexpr int kInstructions = 10'000;  // some milliseconds
+  stopped_ = stopped;
+  sqlite3_progress_handler(
+      handle_.get(), stopped_ ? kInstructions : 0,
+      [](void* self) { return static_cast<Database*>(self)->stopped_() ? 1 : 0; }, this);
+}
 
 absl::Status Database::SetUserVersion(int version) {
   return Execute(Concat("PRAGMA user_version=", version));

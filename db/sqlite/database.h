@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,7 +25,7 @@ namespace convtune::db::sqlite {
 // Errors of every method name the file and carry SQLite's text:
 // RESOURCE_EXHAUSTED the disk is full; UNAVAILABLE it cannot be read or
 // written, is read-only, or another connection holds a lock; DATA_LOSS the
-// file is damaged or no database; INTERNAL anything else.
+// file is damaged or no database; CANCELLED InterruptWhen; INTERNAL anything else.
 class Database {
  public:
   // "CVTN": what tells our files from other SQLite files.
@@ -85,6 +86,9 @@ class Database {
   // Pages of the file as of the last commit, without those that are free.
   absl::StatusOr<int64_t> UsedBytes() const;
 
+  // From now on a statement that runs while `stopped` is true ends with CANCELLED. Empty: none.
+  void InterruptWhen(const std::function<bool()>& stopped);
+
   // Memory for pages of the file, in use or not; what is more is freed.
   absl::Status SetCacheBytes(int64_t bytes);
 
@@ -125,6 +129,7 @@ class Database {
   std::unique_ptr<sqlite3, CloseHandle> handle_;
   mutable absl::flat_hash_map<std::string, IdleStatement> idle_;  // by text
   int wal_frames_ = 0;
+  std::function<bool()> stopped_;
 };
 
 // From Begin to Commit; rolls back when it goes out of scope without one. Not thread-safe; must not

@@ -34,6 +34,10 @@ std::optional<absl::Time> TimeOf(const std::string& name) {
 }  // namespace
 
 Backups::Backups(Options options) : options_(std::move(options)) {
+  // Those of a time to come are of a clock that was set back since.
+  for (const std::string& name : List()) {
+    if (const absl::Time time = *TimeOf(name); time <= options_.clock->Now()) newest_ = time;
+  }
   if (options_.every > absl::ZeroDuration()) thread_ = std::thread([this] { Loop(); });
 }
 
@@ -63,43 +67,67 @@ absl::StatusOr<v1::BackupDatabaseResponse> Backups::Write(const std::string& pat
   }
   v1::BackupDatabaseResponse copy;
   copy.set_path(Concat(options_.folder, "/", name));
-  ASSIGN_OR_RETURN(const int64_t bytes, options_.store->Backup(copy.path()));
+  Delete(List(/*partial=*/true));
+  ASSIGN_OR_RETURN(const int64_t bytes,
+                   options_.store->Backup(copy.path(), [this] { return stopped(); }));
   copy.set_bytes(bytes);
-  if (TimeOf(name)) {
-    std::vector<std::string> names = List();
+  std::string error;
+  const std::optional<absl::Time> time = TimeOf(name);
+  if (time) {
+    std::vector<std::string> old = List();
     // After a clock went back the new one sorts before older ones.
-    std::erase(names, name);
-    for (size_t i = 0; i + static_cast<size_t>(options_.keep) < names.size() + 1; ++i) {
-      const std::string old = Concat(options_.folder, "/", names[i]);
-      if (unlink(old.c_str()) != 0 && errno != ENOENT) {
-        return absl::UnavailableError(Concat(old, " cannot be deleted: ", std::strerror(errno)));
-      }
-    }
+    std::erase(old, name);
+    old.resize(old.size() - std::min(old.size(), static_cast<size_t>(options_.keep) - 1));
+    error = Delete(old);
+  }
+  if (time) {
+    MutexLock lock(mutex_);
+    newest_ = *time;
+    error_ = error;
   }
   return copy;
+}
+
+bool Backups::stopped() const {
+  MutexLock lock(mutex_);
+  return stopped_;
+}
+
+std::string Backups::Delete(const std::vector<std::string>& names) const {
+  std::string error;
+  for (const std::string& name : names) {
+    const std::string path = Concat(options_.folder, "/", name);
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      error = Concat(path, " cannot be deleted: ", std::strerror(errno));
+    }
+  }
+  return error;
 }
 
 v1::BackupState Backups::GetState() const {
   v1::BackupState state;
   state.set_folder(options_.folder);
   if (options_.every > absl::ZeroDuration()) *state.mutable_interval() = ToProto(options_.every);
-  // Those of a time to come are of a clock that was set back since.
-  for (const std::string& name : List()) {
-    const absl::Time time = *TimeOf(name);
-    if (time <= options_.clock->Now()) *state.mutable_newest_time() = ToProto(time);
-  }
   MutexLock lock(mutex_);
+  if (newest_ > absl::InfinitePast()) *state.mutable_newest_time() = ToProto(newest_);
   state.set_error(error_);
+  if (error_.empty() && state.has_interval() && state.has_newest_time() &&
+      options_.clock->Now() - newest_ > 2 * options_.every) {
+    state.set_error("none was made for two of its periods");
+  }
   return state;
 }
 
-std::vector<std::string> Backups::List() const {
+std::vector<std::string> Backups::List(bool partial) const {
   std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator at(options_.folder, error), end; !error && at != end;
        at.increment(error)) {
     std::string name = at->path().filename().string();
-    if (TimeOf(name)) names.push_back(std::move(name));
+    const size_t mark = partial ? name.find(".partial-") : std::string::npos;
+    if (TimeOf(name.substr(0, mark)) && partial == (mark != std::string::npos)) {
+      names.push_back(std::move(name));
+    }
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -121,12 +149,20 @@ void Backups::Loop() {
       if (stopped_) return;
     }
     const absl::StatusOr<v1::BackupDatabaseResponse> copy = Write("");
+    if (absl::IsCancelled(copy.status())) return;
     next = SteadyTime::Now() + (copy.ok() ? options_.every : std::min(options_.every, kRetry));
+    std::string error;
     {
       MutexLock lock(mutex_);
-      error_ = copy.ok() ? "" : std::string(copy.status().message());
+      if (!copy.ok()) error_ = std::string(copy.status().message());
+      error = error_;
     }
-    options_.done(copy.ok() ? absl::StatusOr<std::string>(copy->path()) : copy.status());
+    if (!copy.ok()) {
+      options_.done(copy.status());
+      continue;
+    }
+    options_.done(copy->path());
+    if (!error.empty()) options_.done(absl::UnavailableError(error));
   }
 }
 

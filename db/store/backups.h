@@ -33,26 +33,34 @@ class Backups {
   // Starts the schedule's thread, if there is one. The first copy is made once the newest one of
   // before is as old as `every`.
   explicit Backups(Options options);
-  // Waits for a copy that is being written.
+  // Breaks off the schedule's copy.
   ~Backups();
   Backups(const Backups&) = delete;
   Backups& operator=(const Backups&) = delete;
 
-  // `path` is a file's name in the folder, its absolute path there, or empty: by the time.
-  // Errors are TuningStore::Backup's; INVALID_ARGUMENT naming `path` where it leads elsewhere.
+  // The folder is this daemon's alone. `path` is a file's name in the folder, its absolute path
+  // there, or empty: by the time. Errors are TuningStore::Backup's; INVALID_ARGUMENT naming `path`
+  // where it leads elsewhere.
   absl::StatusOr<v1::BackupDatabaseResponse> Write(const std::string& path);
+  // Waits for nothing.
   v1::BackupState GetState() const;
 
  private:
   void Loop();
-  // Of copies that are named by their time, oldest first.
-  std::vector<std::string> List() const;
+  bool stopped() const;
+  // Of copies that are named by their time, oldest first; of `partial` ones what a killed daemon
+  // left behind.
+  std::vector<std::string> List(bool partial = false) const;
+  // Deletes these files of the folder, as far as they can be. Returns the last error, or nothing.
+  std::string Delete(const std::vector<std::string>& names) const;
 
   const Options options_;
   Mutex write_mutex_;  // one copy at a time, so that none is deleted unseen
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopped_ GUARDED_BY(mutex_) = false;
+  // Of the newest copy that is named by its time.
+  absl::Time newest_ GUARDED_BY(mutex_) = absl::InfinitePast();
   std::string error_ GUARDED_BY(mutex_);
   std::thread thread_;  // the last: it uses the others
 };

@@ -83,10 +83,11 @@ absl::Status CheckAll(sqlite::Database& database, v1::CheckDatabaseResponse* che
   return CheckRecords(database, check);
 }
 
-absl::Status CheckCopy(const std::string& path) {
+absl::Status CheckCopy(const std::string& path, const std::function<bool()>& stopped) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<sqlite::Database> copy,
       sqlite::Database::Open({.path = path, .access = sqlite::Database::Access::kImmutable}));
+  copy->InterruptWhen(stopped);
   ASSIGN_OR_RETURN(const v1::CheckDatabaseResponse check, CheckDatabase(*copy));
   if (check.ok()) return absl::OkStatus();
   return absl::DataLossError(Concat("a copy of the database is not kept, for it is damaged (",
@@ -108,7 +109,8 @@ absl::StatusOr<v1::CheckDatabaseResponse> CheckDatabase(sqlite::Database& databa
   return check;
 }
 
-absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::string& path) {
+absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::string& path,
+                                       const std::function<bool()>& stopped) {
   if (!path.starts_with("/") || path.ends_with("/")) {
     return ViolationError(
         {"path", Concat("must be the absolute path of a file, is \"", path, "\"")});
@@ -117,7 +119,9 @@ absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::st
   if (access(folder.c_str(), X_OK) != 0) {
     return ViolationError({"path", Concat("must be in a folder that exists, is \"", path, "\"")});
   }
-  const absl::Status copied = sqlite::CopyDatabaseFile(database, path, &CheckCopy);
+  database.InterruptWhen(stopped);
+  const absl::Status copied = sqlite::CopyDatabaseFile(
+      database, path, [&](const std::string& partial) { return CheckCopy(partial, stopped); });
   if (absl::IsAlreadyExists(copied)) {
     return absl::AlreadyExistsError(Concat("path: must not exist, but \"", path, "\" does"));
   }

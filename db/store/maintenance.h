@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -25,7 +26,9 @@ absl::StatusOr<v1::CheckDatabaseResponse> CheckDatabase(sqlite::Database& databa
 // does, or not at all. Returns its bytes. DATA_LOSS: the copy, and with it the database, is
 // damaged. INVALID_ARGUMENT naming `path` if it is not absolute or its folder does not exist;
 // ALREADY_EXISTS if there is something.
-absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::string& path);
+// CANCELLED once `stopped` is true.
+absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::string& path,
+                                       const std::function<bool()>& stopped);
 
 // In a transaction of the caller: drops the samples that retention lets go of
 // tunings measured before `before`. Returns the number of candidates.

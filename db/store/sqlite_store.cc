@@ -350,9 +350,10 @@ absl::StatusOr<v1::CheckDatabaseResponse> SqliteStore::Check() {
   return CheckDatabase(*database);
 }
 
-absl::StatusOr<int64_t> SqliteStore::Backup(const std::string& path) {
+absl::StatusOr<int64_t> SqliteStore::Backup(const std::string& path,
+                                            const std::function<bool()>& stopped) {
   ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
-  return BackupDatabase(*database, path);
+  return BackupDatabase(*database, path, stopped);
 }
 
 absl::StatusOr<v1::CompactDatabaseResponse> SqliteStore::Compact() {

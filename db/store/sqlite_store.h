@@ -82,7 +82,8 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   absl::Status DeleteQuarantine(const TuningKey& key,
                                 const std::vector<CandidateId>& candidates) override;
   absl::StatusOr<v1::CheckDatabaseResponse> Check() override;
-  absl::StatusOr<int64_t> Backup(const std::string& path) override;
+  absl::StatusOr<int64_t> Backup(const std::string& path,
+                                 const std::function<bool()>& stopped) override;
   absl::StatusOr<v1::CompactDatabaseResponse> Compact() override;
   int64_t SizeBytes() override;
   int SchemaVersion() override;

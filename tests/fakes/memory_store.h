@@ -146,7 +146,7 @@ class MemoryStore : public db::TuningStore {
   }
 
   absl::StatusOr<v1::CheckDatabaseResponse> Check() override { return v1::CheckDatabaseResponse(); }
-  absl::StatusOr<int64_t> Backup(const std::string&) override {
+  absl::StatusOr<int64_t> Backup(const std::string&, const std::function<bool()>&) override {
     return absl::UnimplementedError("there is no file");
   }
   absl::StatusOr<v1::CompactDatabaseResponse> Compact() override {

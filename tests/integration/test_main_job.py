@@ -186,7 +186,7 @@ def test_database_commands(warm, cli, tmp_path):
     elsewhere = cli(warm)("db", "backup", tmp_path / "copy.db")
     assert elsewhere.code == 2 and "path: must be a file directly in the daemon's --backup-dir" in elsewhere.err
     assert not (tmp_path / "copy.db").exists()
-    by_time = cli(warm).ok("db", "backup").out
+    by_time = cli(warm).ok("db", "backup").err
     assert re.search(rf"to {warm.state_dir}/backup/convtune-\d{{8}}T\d{{6}}Z\.db", by_time), by_time
     cli(warm).ok("db", "compact")
 

@@ -43,7 +43,7 @@ def watched(fake_daemon, convtuned, tmp_path):
     """A daemon with metrics; skips where it was built without."""
     if "Not in this build" in subprocess.run([convtuned, "--help"], capture_output=True, text=True).stdout:
         pytest.skip("convtuned was built without prometheus-cpp (deploy/install-deps brings it)")
-    return fake_daemon("--metrics-address", "127.0.0.1:0", *tls_flags(tmp_path)).start()
+    return fake_daemon("--metrics-address", "127.0.0.1:0", "--backup-every=6h", *tls_flags(tmp_path)).start()
 
 
 def url_of(daemon):
@@ -222,7 +222,7 @@ def test_the_debug_log_says_who_called(fake_daemon):
     daemon = fake_daemon("--log-level", "debug").start()
     with daemon.client() as client:
         client.maintenance.GetServerInfo()
-    wait_until(lambda: " GetServerInfo from unix: OK in " in daemon.log(), 10, "the call's line")
+    wait_until(lambda: f" GetServerInfo from unix:uid={os.geteuid()},pid={os.getpid()}: OK in " in daemon.log(), 10, "the call's line")
 
 
 def test_the_page_and_the_alert_name_every_reason_of_a_miss():

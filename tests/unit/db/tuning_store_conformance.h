@@ -295,22 +295,22 @@ TYPED_TEST_P(TuningStoreConformance, CheckFindsNothingInASoundStore) {
 }
 
 TYPED_TEST_P(TuningStoreConformance, BackupRefusesARelativePathAndNamesTheField) {
-  const absl::Status status = this->store_->Backup("copy.db").status();
+  const absl::Status status = this->store_->Backup("copy.db", {}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("path: must be"));
 }
 
 TYPED_TEST_P(TuningStoreConformance, BackupRefusesAFolderThatDoesNotExist) {
   const absl::Status status =
-      this->store_->Backup(this->engine_.NewFolder() + "/none/copy.db").status();
+      this->store_->Backup(this->engine_.NewFolder() + "/none/copy.db", {}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("path: must be"));
 }
 
 TYPED_TEST_P(TuningStoreConformance, BackupNeverReplacesAFile) {
   const std::string path = this->engine_.NewFolder() + "/copy.db";
-  ASSERT_TRUE(this->store_->Backup(path).ok());
-  const absl::Status status = this->store_->Backup(path).status();
+  ASSERT_TRUE(this->store_->Backup(path, {}).ok());
+  const absl::Status status = this->store_->Backup(path, {}).status();
   EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
   EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("path: must not exist"));
 }

@@ -55,7 +55,7 @@ class FakeStore : public db::TuningStore {
     check.set_rows_checked(12);
     return check;
   }
-  absl::StatusOr<int64_t> Backup(const std::string&) override {
+  absl::StatusOr<int64_t> Backup(const std::string&, const std::function<bool()>&) override {
     if (!failure.ok()) return failure;
     return 4096;
   }

@@ -24,11 +24,12 @@ app::Finding ExamineBackups(const v1::BackupState& backups) {
   const std::string text = absl::StrCat(newest, ", one is due every ",
                                         absl::FormatDuration(FromProto(backups.interval())));
   if (!backups.error().empty()) {
-    return app::Problem(absl::StrCat(text, "; the last one failed: ", backups.error()),
-                        absl::StrCat("mend that; it is tried again every five minutes, and the ",
+    return app::Problem(absl::StrCat(text, "; ", backups.error()),
+                        absl::StrCat("mend that; it is tried again within five minutes, and the ",
                                      "older copies in ", backups.folder(), " stay"));
   }
-  return app::Fine(absl::StrCat(text, ", in ", backups.folder()));
+  const std::string whole = absl::StrCat(text, ", in ", backups.folder());
+  return backups.has_newest_time() ? app::Fine(whole) : app::Notice(whole, "ask again in a minute");
 }
 
 }  // namespace

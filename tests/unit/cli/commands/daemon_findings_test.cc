@@ -148,13 +148,14 @@ TEST(DoctorTest, AScheduleWhoseBackupsFailIsAProblem) {
   server.mutable_backups()->mutable_interval()->set_seconds(3600);
   EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().what,
             "there is no backup yet, one is due every 1h, in /backup");
+  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().severity, app::Severity::kNotice);
   server.mutable_backups()->mutable_newest_time()->set_seconds(1'767'225'600);
   server.mutable_backups()->set_error("the disk is full");
   const app::Finding finding = doctor::ExamineServer(server, "0.1.0").back();
   EXPECT_EQ(finding.severity, app::Severity::kProblem);
   EXPECT_EQ(finding.what,
-            "the newest backup is of 2026-01-01 00:00:00Z, one is due every 1h; the last one "
-            "failed: the disk is full");
+            "the newest backup is of 2026-01-01 00:00:00Z, one is due every 1h; the disk is "
+            "full");
 }
 
 TEST(DoctorTest, WhetherThereAreMetricsIsSaid) {

@@ -113,7 +113,7 @@ TEST_F(SqliteStoreTest, ABackupOpensAsAStoreWithTheSameTunings) {
   auto store = Open();
   ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
   const TestFolder other;
-  const auto bytes = store->Backup(other.File("convtune.db"));
+  const auto bytes = store->Backup(other.File("convtune.db"), {});
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   EXPECT_EQ(*bytes, static_cast<int64_t>(ReadWholeFile(other.File("convtune.db")).size()));
   EXPECT_THAT(other.Names(), ElementsAre("convtune.db"));

@@ -16,6 +16,7 @@ namespace convtune::preload::report {
 struct WithinLimit {
   static constexpr int kMost = 128;
   bool all;     // also where it cannot be told
+  bool over;    // one that is left out needs more than the limit on the workspace
   bool errata;  // one that is left out is known to be wrong
   int count;    // that may be offered; 0 if all
   int16_t places[kMost];

@@ -36,13 +36,15 @@ void FindWithin(Bounds bounds, const shadow::HeuristicsShadow& query,
   const int count = shadow::ListConfigs(heuristics, &list);
   const int64_t limit = bounds.max_workspace;
   within->all = true;
+  within->over = false;
   within->errata = false;
   within->count = 0;
   for (int i = 0; i < count; ++i) {
     const bool wrong = bounds.errata && IsErratum(query, list[i]);
     const int64_t workspace = limit < 0 ? 0 : shadow::ToldWorkspaceOf(query, list[i]);
     within->errata = within->errata || wrong;
-    within->all = within->all && !wrong && (limit < 0 || workspace <= limit);
+    within->over = within->over || workspace > std::max<int64_t>(limit, 0);
+    within->all = !within->over && !within->errata;
     if (!wrong && (limit < 0 || FitsInto(limit, workspace))) {
       within->places[within->count++] = static_cast<int16_t>(i);
     }
@@ -83,8 +85,8 @@ const report::WithinLimit& Within(Bounds bounds, const shadow::HeuristicsShadow&
 
 // Cuts what the query gives to its stored configs and these, which are of its own list or, where
 // it is not null, of that of `other`, which is taken over.
-void Cut(const report::WithinLimit& within, process::Descriptor* other,
-         shadow::HeuristicsShadow* query) {
+void Cut(const report::WithinLimit& own, const report::WithinLimit& within,
+         process::Descriptor* other, shadow::HeuristicsShadow* query) {
   if (query->served == nullptr) {
     query->served = static_cast<shadow::Served*>(calloc(1, sizeof(shadow::Served)));
   }
@@ -96,7 +98,12 @@ void Cut(const report::WithinLimit& within, process::Descriptor* other,
   served->other = other == nullptr ? nullptr : other->Release();
   served->place_count = within.count;
   std::copy_n(within.places, within.count, served->places);
-  process::Count(within.errata ? &process::counters.errata : &process::counters.limited);
+  if (own.over) {
+    process::Count(&process::counters.limited);
+  }
+  if (own.errata) {
+    process::Count(&process::counters.errata);
+  }
 }
 
 }  // namespace
@@ -117,13 +124,13 @@ void LimitList(Bounds bounds, cudnnBackendDescriptor_t heuristics,
   if (query->served != nullptr && query->served->cut) {
     return;
   }
-  report::WithinLimit room;
-  const report::WithinLimit& own = Within(bounds, *query, query->mode, heuristics, &room);
+  report::WithinLimit own_room, room;
+  const report::WithinLimit& own = Within(bounds, *query, query->mode, heuristics, &own_room);
   if (own.all) {
     return;
   }
   if (own.count > 0 || query->served != nullptr) {
-    Cut(own, nullptr, query);
+    Cut(own, own, nullptr, query);
     return;
   }
   for (const cudnnBackendHeurMode_t mode :
@@ -137,11 +144,18 @@ void LimitList(Bounds bounds, cudnnBackendDescriptor_t heuristics,
     }
     const report::WithinLimit& within = Within(bounds, *query, mode, other.get(), &room);
     if (within.count > 0) {
-      Cut(within, &other, query);
+      Cut(own, within, &other, query);
       return;
     }
   }
   process::Count(&process::counters.over_limit);
+  // A limit that nothing keeps to leaves the other bound as it is.
+  if (own.errata && bounds.max_workspace >= 0) {
+    FindWithin({-1, true}, *query, heuristics, &room);
+    if (room.count > 0) {
+      Cut(room, room, nullptr, query);
+    }
+  }
 }
 
 int LimitLegacy(int64_t limit, int count, int most, LegacyResult* results) {

@@ -1,5 +1,6 @@
 """SIGHUP: daemon and agent go on, with what they read from files as it is now."""
 
+import os
 import re
 import signal
 import subprocess
@@ -36,7 +37,7 @@ def test_sighup_reads_the_log_level_anew_and_ends_nothing(daemons, short_dir):
         settings.write_text('log-level = "debug"\n')
         hang_up(daemon, "SIGHUP: the log's level is debug")
         client.info()
-        wait_until(lambda: "GetServerInfo from unix: OK" in daemon.log(), 10, "a line of the call")
+        wait_until(lambda: f"GetServerInfo from unix:uid={os.geteuid()},pid={os.getpid()}: OK" in daemon.log(), 10, "a line of the call")
         # A file that cannot be read says so and changes nothing.
         settings.write_text('log-level = "loud"\n')
         hang_up(daemon, "SIGHUP: the log's level stays: ", "log-level")

@@ -21,6 +21,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from harness.api import Client
 from harness.as_user import AsUser
+from harness.as_user import _copy as copy
 from harness.daemon import free_port, wait_until
 from harness.fakes import script
 from harness.problems import numbered
@@ -353,6 +354,24 @@ def test_whatever_changes_has_its_line_of_audit(guarded, cli, certificates, name
     assert [a["status"] == "OK" for a in audited if a["method"] in ("PromoteRelease", "RollBackRelease")] == decided
     (gone,) = (a for a in audited if a["method"] == "DeleteBan")
     assert gone["before"]["reason"] == "slow"
+
+
+def test_the_line_of_audit_does_not_believe_a_clients_own_name(guarded, cli, short_dir, monkeypatch):
+    monkeypatch.chdir(short_dir)
+    with socket.socket(socket.AF_UNIX) as front, socket.socket(socket.AF_UNIX) as far:
+        front.bind(str(short_dir / "front"))
+        front.listen()
+
+        def forward():
+            near, _ = front.accept()
+            far.bind("uid=7,pid=7")
+            far.connect(str(guarded.sockets["admin"]))
+            threading.Thread(target=copy, args=(near, far), daemon=True).start()
+            copy(far, near)
+
+        threading.Thread(target=forward, daemon=True).start()
+        cli().ok("--address", f"unix:{short_dir}/front", "db", "compact")
+    assert f'"from":"unix:uid={os.geteuid()},pid={os.getpid()}"' in guarded.log()
 
 
 def test_health_status_is_readable_by_whoever_connects(guarded, channels):

@@ -168,8 +168,9 @@ CONVTUNE_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* size) noex
   const int result = static_cast<int>(syscall(SYS_getpeername, fd, address, size));
   ucred peer{};
   socklen_t length = sizeof(peer);
-  if (result == 0 && address->sa_family == AF_UNIX && *size == sizeof(sa_family_t) &&
-      room >= sizeof(sockaddr_un) && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) {
+  // A client may have bound its end to a name of its own choice.
+  if (result == 0 && address->sa_family == AF_UNIX && room >= sizeof(sockaddr_un) &&
+      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) {
     auto* const name = reinterpret_cast<sockaddr_un*>(address);  // NOLINT
     absl::SNPrintF(name->sun_path, sizeof(name->sun_path), "uid=%d,pid=%d", peer.uid, peer.pid);
     *size = sizeof(sockaddr_un);

@@ -1,4 +1,5 @@
-// A BundleImport takes a bundle that comes piece by piece: whole or not at all.
+// A BundleImport takes a bundle that comes piece by piece: nothing of a
+// damaged one, and what keeps to the rules of a whole one.
 #pragma once
 
 #include <cstdint>

@@ -127,9 +127,12 @@ class RawService : public grpc::Service {
                                   : messages::ToGrpcStatus(reply.status());
               } else {
                 const auto was = before(**args);
-                const auto reply = fn(**args);
-                const grpc::Status status =
-                    reply.ok() ? WriteMessage(*reply, out) : messages::ToGrpcStatus(reply.status());
+                decltype(fn(**args)) reply = absl::InternalError("it threw");
+                grpc::Status status = CatchAll(method, [&] {
+                  reply = fn(**args);
+                  return reply.ok() ? WriteMessage(*reply, out)
+                                    : messages::ToGrpcStatus(reply.status());
+                });
                 Request request;
                 ReadMessage(*in, &request);
                 log.Audit(request, was ? &*was : nullptr, reply.ok() ? &*reply : nullptr, status);

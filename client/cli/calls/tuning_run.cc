@@ -43,7 +43,7 @@ class Interrupt {
         changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(kSignalPoll));
         const bool ended = SteadyTime::Now() >= end;
         if (ended) end = SteadyTime::InfiniteFuture();
-        if (!done_ && (signalled.exchange(false) || ended)) callback();
+        if (signalled.exchange(false) || ended) callback();
       }
     });
   }

@@ -287,8 +287,8 @@ absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& com
                         app::PointersTo(&words).data(), environment.data());
   };
   int error = spawn();
-  if (error == ENOEXEC) {  // a script without "#!", which execvp gives to the shell
-    words.insert(words.begin(), "/bin/sh");
+  if (error == ENOEXEC) {  // a script without "#!", which a shell finds in PATH and reads itself
+    words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\""});
     error = spawn();
   }
   posix_spawnattr_destroy(&attributes);

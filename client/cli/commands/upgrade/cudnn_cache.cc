@@ -132,7 +132,7 @@ ReportedPackage ReadReport(const std::string& output) {
 }  // namespace
 
 bool IsCudnnVersion(const std::string& text) {
-  return std::regex_match(text, std::regex(R"(9(\.\d+){1,3}(\+cu1[23])?)"));
+  return std::regex_match(text, std::regex(R"(9(\.\d{1,6}){1,3}(\+cu1[23])?)"));
 }
 
 std::string ExplainPip(const std::string& package, const std::string& version,

@@ -201,6 +201,12 @@ class FleetReleaseCommand final : public FleetCommand {
   }
 
  private:
+  // What --from names; without it what was served when the command began.
+  db::fleet::SeenRelease Seen(const ReleaseHistory& served) const {
+    if (served_.has_value()) return {*served_, std::nullopt};
+    return {db::fleet::NewestServed(served), served.canary() != nullptr};
+  }
+
   absl::StatusOr<cli::app::ExitCode> Diff(cli::app::Context& context) const {
     if ((from_ >= 0) != (to_ >= 0)) {
       return absl::InvalidArgumentError("release diff: must have two numbers, or none");
@@ -251,9 +257,8 @@ class FleetReleaseCommand final : public FleetCommand {
     RETURN_IF_ERROR(PoolEverything(context, *postgres));
     const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
-                     db::fleet::PromoteFleetRelease(
-                         *postgres, decision_.author, decision_.reason, permille, scope_,
-                         served_.value_or(db::fleet::NewestServed(served)), key.get()));
+                     db::fleet::PromoteFleetRelease(*postgres, decision_.author, decision_.reason,
+                                                    permille, scope_, Seen(served), key.get()));
     PrintMade(context, made);
     // The release holds, whether or not this can be read.
     if (const absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
@@ -326,9 +331,8 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     ASSIGN_OR_RETURN(const db::fleet::FleetRollback back,
-                     db::fleet::RollBackFleetRelease(
-                         *postgres, decision_.author, decision_.reason, target_,
-                         served_.value_or(db::fleet::NewestServed(served)), key.get()));
+                     db::fleet::RollBackFleetRelease(*postgres, decision_.author, decision_.reason,
+                                                     target_, Seen(served), key.get()));
     PrintMade(context, back.made);
     if (back.kept_count > 0) {
       context.Say(absl::StrCat(back.kept_count,

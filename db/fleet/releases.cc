@@ -88,6 +88,14 @@ absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t numb
                                     const bundle::BundleSigningKey* key,
                                     postgres::Transaction transaction) {
   ASSIGN_OR_RETURN(FleetRelease one, ReadOne(postgres, number));
+  ASSIGN_OR_RETURN(const bool is_signed,
+                   postgres.QueryValue<bool>("SELECT COALESCE(length(signature), 0) > 0 FROM "
+                                             "releases WHERE release_number = $1",
+                                             {number}));
+  if (is_signed && key == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--sign: is required, since release ", number, " is signed"));
+  }
   RETURN_IF_ERROR(WriteReleaseDigest(postgres, number, key));
   RETURN_IF_ERROR(Announce(postgres, "release"));
   RETURN_IF_ERROR(transaction.Commit());
@@ -161,13 +169,17 @@ absl::StatusOr<ReleaseDecision> DecideNow(postgres::Connection& postgres, const 
 }
 
 // Whoever decides has looked at a release, and another may have been decided since.
-absl::Status CheckFrom(const ReleaseHistory& history, std::optional<int64_t> from) {
+absl::Status CheckFrom(const ReleaseHistory& history, std::optional<SeenRelease> from) {
   const int64_t now = NewestServed(history);
-  if (!from.has_value() || *from == now) return absl::OkStatus();
-  const Release* const newest = history.canary() != nullptr ? history.canary() : history.promoted();
+  const bool canary = history.canary() != nullptr;
+  if (!from.has_value() || (from->number == now && from->is_canary.value_or(canary) == canary)) {
+    return absl::OkStatus();
+  }
+  const Release* const newest = canary ? history.canary() : history.promoted();
   return absl::FailedPreconditionError(
       absl::StrCat("--from: must be the release that the fleet serves, ", now,
-                   newest == nullptr ? "" : absl::StrCat(" by ", newest->author), ", is ", *from,
+                   newest == nullptr ? "" : absl::StrCat(" by ", newest->author), ", is ",
+                   from->is_canary.value_or(false) ? "canary " : "", from->number,
                    ": somebody decided since; see `release list`"));
 }
 
@@ -196,7 +208,7 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const std::string& author,
                                                  const std::string& reason, int canary_permille,
                                                  const PromotionScope& scope,
-                                                 std::optional<int64_t> from,
+                                                 std::optional<SeenRelease> from,
                                                  const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
@@ -206,6 +218,8 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
   ASSIGN_OR_RETURN(const Release release,
                    history.Promote(decision, canary_permille, /*has_changes=*/true));
   const int64_t number = release.number;
+  // Its new digest vouches for what it holds.
+  if (history.canary() != nullptr) RETURN_IF_ERROR(CheckedReleases().Check(postgres, number));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   if (history.canary() != nullptr) return Finish(postgres, number, key, std::move(transaction));
   postgres::Params params = ScopeParams(history.promoted(), scope);
@@ -268,7 +282,7 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
 absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
                                                    const std::string& author,
                                                    const std::string& reason, int64_t to,
-                                                   std::optional<int64_t> from,
+                                                   std::optional<SeenRelease> from,
                                                    const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
@@ -290,6 +304,15 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
   if (history.canary() != nullptr) {
     ASSIGN_OR_RETURN(back.made, Finish(postgres, number, key, std::move(transaction)));
     return back;
+  }
+  // The new release's digest vouches for the choices that come from these.
+  ASSIGN_OR_RETURN(const postgres::Result sources,
+                   postgres.Query("SELECT release_number FROM releases WHERE state = 1 AND "
+                                  "release_number <= $1 ORDER BY release_number",
+                                  {release.restores}));
+  CheckedReleases checked;
+  for (const int64_t source : sources.Column<int64_t>()) {
+    RETURN_IF_ERROR(checked.Check(postgres, source));
   }
   ASSIGN_OR_RETURN(
       const postgres::Result counts,

@@ -81,6 +81,12 @@ struct PromotionScope {
 // "23 changes whose evidence is less than measured (--min-evidence)".
 std::string LesserEvidence(int64_t count, Evidence least);
 
+// A SeenRelease is what NewestServed was when somebody looked.
+struct SeenRelease {
+  int64_t number = 0;
+  std::optional<bool> is_canary;  // nullopt: not known, and not compared
+};
+
 // A FleetRollback is the outcome of a rollback. The counts are of choices that the
 // operator may not expect; both are 0 where a canary was rolled back.
 struct FleetRollback {
@@ -97,12 +103,13 @@ struct FleetRollback {
 // Promotes what changed: problems without a choice, choices that are slower
 // beyond noise than what is best known (pooled intervals that do not overlap),
 // and those whose evidence is better now. While a canary runs: promotes it, or changes its share.
-// FAILED_PRECONDITION: there is nothing to promote, or NewestServed is another than `from`.
+// FAILED_PRECONDITION: there is nothing to promote, `from` is not what is served now, or the canary
+// is signed and `key` is nullptr. DATA_LOSS: the canary is not what was decided.
 absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const std::string& author,
                                                  const std::string& reason, int canary_permille,
                                                  const PromotionScope& scope,
-                                                 std::optional<int64_t> from = std::nullopt,
+                                                 std::optional<SeenRelease> from = std::nullopt,
                                                  const bundle::BundleSigningKey* key = nullptr);
 // A new release without a choice for these problems of the environment; where
 // `problems` is empty, for all that are served there. They stay without one until
@@ -116,10 +123,11 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
                                                   const bundle::BundleSigningKey* key = nullptr);
 // Rolls the canary back; else a new release with the choices of `to` (0: of the
 // release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to, or as above.
+// DATA_LOSS: a release whose choices it would take is not what was decided.
 absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
                                                    const std::string& author,
                                                    const std::string& reason, int64_t to,
-                                                   std::optional<int64_t> from = std::nullopt,
+                                                   std::optional<SeenRelease> from = std::nullopt,
                                                    const bundle::BundleSigningKey* key = nullptr);
 // Newest first.
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres);

@@ -107,6 +107,35 @@ def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
             fleet.sql(back.format(numbered(0), numbered(1)))
 
 
+def test_a_canary_that_was_changed_is_not_decided_anew(fleet, nodes):
+    first, = released(fleet, nodes, count=1)
+    tune(first, numbered(1))
+    fleet.wait_delivered(2)
+    fleet.promote("second", "--canary", "50%")
+    fleet.sql("UPDATE release_choices SET digest = (SELECT digest FROM release_choices WHERE release_number = 1) WHERE release_number = 2")
+    for share in ((), ("--canary", "90%")):
+        refused = fleet.cli("release", "promote", "--reason", "x", *share)
+        assert refused.code == 1 and f"release 2: {CHANGED}" in refused.err, refused
+    assert [(r["release"], r["state"], r["canary_permille"]) for r in fleet.cli.ok("release", "list", "--json").json()] == [
+        (2, "canary", 500), (1, "promoted", 0)
+    ]  # fmt: skip
+    # The way out.
+    assert fleet.rollback()["state"] == "rolled_back"
+
+
+def test_a_release_that_was_changed_is_not_brought_back(fleet, nodes):
+    """The release that brings it back would have its changed choice, and a digest that vouches for it."""
+    first, = released(fleet, nodes, count=1)
+    fleet.cli.ok("release", "withdraw", numbered(0), "--environment", environment_of(fleet), "--reason", "x")
+    tune(first, numbered(1))
+    fleet.wait_delivered(2)
+    fleet.promote("third")
+    fleet.sql("UPDATE release_choices SET digest = (SELECT digest FROM release_choices WHERE release_number = 3) WHERE release_number = 1")
+    refused = fleet.cli("release", "rollback", "1", "--reason", "x")
+    assert refused.code == 1 and f"release 1: {CHANGED}" in refused.err, refused
+    assert [r["release"] for r in fleet.cli.ok("release", "list", "--json").json()] == [3, 2, 1]
+
+
 def test_a_pin_that_was_moved_to_another_problem_stays_where_it_was(fleet, nodes):
     daemons = nodes(2)
     problems = [numbered(0), numbered(1)]
@@ -226,5 +255,14 @@ def test_an_agent_that_requires_signatures_takes_what_its_operators_signed_alone
     fleet.wait_delivered(2)
     fleet.promote("signed", "--sign", ours)
     fleet.wait_release(2, [daemon.node])
+    # A canary that is signed stays so.
+    tune(daemon, numbered(2))
+    fleet.wait_delivered(3)
+    fleet.promote("canary", "--canary", "50%", "--sign", ours)
+    for verb in ("promote", "rollback"):
+        refused = fleet.cli("release", verb, "--reason", "x")
+        assert refused.code == 1 and "--sign: is required, since release 3 is signed" in refused.err, refused
+    fleet.promote("to all", "--sign", ours)
+    fleet.wait_release(3, [daemon.node])
     wrong = fleet.cli("release", "sign", trusted)
     assert wrong.code == 2 and f"{trusted}: must be a PEM file with an Ed25519 private key" in wrong.err, wrong

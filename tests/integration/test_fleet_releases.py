@@ -358,18 +358,43 @@ def test_a_promotion_takes_no_canary_that_came_after_the_look(fleet, nodes):
     assert fleet.promote("it is good", "--from", "2")["state"] == "promoted"
 
 
-def test_two_rollbacks_at_once_go_back_once(fleet, nodes):
-    daemon, = nodes(1)
-    releases_of_one_problem_each(fleet, daemon, 3)
+def run_at_once(fleet, *verbs):
+    """Begins each before the first has the lock of releases, which they get in turn: their exit codes, and what they said."""
     session = Session(fleet.conninfo)
     session("BEGIN;")
     session("SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0));")
-    command = [fleet.binary, "release", "rollback", "--postgres", fleet.conninfo, "--author", "ann", "--reason", "slow"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 2, 20, "both")
+    begun = []
+    for verb in verbs:
+        command = [fleet.binary, "release", verb, "--postgres", fleet.conninfo, "--author", "ann", "--reason", "slow"]
+        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == len(begun), 20, verb)
     session("COMMIT;")
     session.close()
-    said = [each.communicate(timeout=60)[1] for each in both]
-    assert sorted(each.returncode for each in both) == [0, 1], said
+    said = [each.communicate(timeout=60)[1] for each in begun]
+    return [each.returncode for each in begun], said
+
+
+def test_two_rollbacks_at_once_go_back_once(fleet, nodes):
+    daemon, = nodes(1)
+    releases_of_one_problem_each(fleet, daemon, 3)
+    codes, said = run_at_once(fleet, "rollback", "rollback")
+    assert codes == [0, 1], said
     assert sum("must be the release that the fleet serves, 4 by ann, is 3" in text for text in said) == 1, said
     assert [r["restores"] for r in fleet.cli.ok("release", "list", "--json").json()] == [2, 0, 0, 0]
+
+
+@pytest.mark.parametrize("verb", ("promote", "rollback"))
+def test_who_looked_at_a_canary_decides_on_no_release_of_its_number(fleet, nodes, verb):
+    """A canary keeps its number when it is promoted; the second would promote what came since, or go back behind it."""
+    daemon, = nodes(1)
+    releases_of_one_problem_each(fleet, daemon, 2)
+    tune(daemon, numbered(2))
+    fleet.wait_delivered(3)
+    fleet.promote("try", "--canary", "50%")
+    tune(daemon, numbered(3))
+    fleet.wait_delivered(4)
+    codes, said = run_at_once(fleet, "promote", verb)
+    assert codes == [0, 1], said
+    assert "--from: must be the release that the fleet serves, 3 by ann, is canary 3: somebody decided since" in said[1], said
+    states = [(r["release"], r["state"]) for r in fleet.cli.ok("release", "list", "--json").json()]
+    assert states == [(3, "promoted"), (2, "promoted"), (1, "promoted")]

@@ -160,23 +160,17 @@ cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::M
 
 absl::Status PoolEverything(cli::app::Context& context, db::postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const bool may_pool, db::fleet::MayPool(postgres));
-  if (!may_pool) {
-    ASSIGN_OR_RETURN(const int64_t waiting, db::fleet::CountPoolQueue(postgres));
-    if (waiting > 0) {
-      context.Say(absl::StrCat("warning: what nodes delivered last for ", waiting,
-                               " problems does not count yet: this login may not pool it"));
-    }
-    return absl::OkStatus();
-  }
   db::fleet::FleetNames names(&postgres);
-  while (true) {
-    ASSIGN_OR_RETURN(const int64_t pooled,
-                     db::fleet::PoolQueued(postgres, names, 100, PoolEvidence));
-    if (pooled > 0) continue;
-    ASSIGN_OR_RETURN(const int64_t left, db::fleet::CountPoolQueue(postgres));
-    if (left == 0) return absl::OkStatus();
-    absl::SleepFor(absl::Milliseconds(20));
+  for (int64_t pooled = may_pool ? 1 : 0; pooled > 0;) {
+    ASSIGN_OR_RETURN(pooled, db::fleet::PoolQueued(postgres, names, 100, PoolEvidence));
   }
+  ASSIGN_OR_RETURN(const int64_t left, db::fleet::CountPoolQueue(postgres));
+  if (left > 0) {
+    context.Say(absl::StrCat(
+        "warning: what nodes delivered last for ", left, " problems does not count yet: ",
+        may_pool ? "another transaction holds it" : "this login may not pool it"));
+  }
+  return absl::OkStatus();
 }
 
 std::unique_ptr<cli::app::Command> NewMigrateCommand(const PostgresFlags& flags) {

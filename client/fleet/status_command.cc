@@ -72,7 +72,6 @@ class StatusCommand final : public FleetCommand {
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    RETURN_IF_ERROR(PoolEverything(context, *postgres));
     ASSIGN_OR_RETURN(const db::fleet::FleetCountsStatus counts, db::fleet::CountFleet(*postgres));
     ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
                      db::fleet::ListNodes(*postgres));

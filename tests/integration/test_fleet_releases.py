@@ -264,7 +264,7 @@ def test_a_rollback_says_which_first_choices_stay_and_which_withdrawn_ones_retur
     names = [daemon.node]
     for release, problems in ((1, PROBLEMS[:2]), (2, PROBLEMS[2:5])):
         tune(daemon, *problems)
-        wait_until(lambda problems=problems: fleet.status()["waiting_changes"] == len(problems), 30, "pooling")
+        wait_until(lambda problems=problems: fleet.cli.ok("release", "diff", "--json").json()["change_count"] == len(problems), 30, "pooling")
         fleet.wait_release(fleet.promote()["release"], names)
     first = fleet.cli("release", "rollback", "1", "--reason", "slow")
     assert first.code == 0 and first.err.startswith("3 problems keep their first choice, which came after release 1; `release withdraw`"), first
@@ -398,3 +398,21 @@ def test_who_looked_at_a_canary_decides_on_no_release_of_its_number(fleet, nodes
     assert "--from: must be the release that the fleet serves, 3 by ann, is canary 3: somebody decided since" in said[1], said
     states = [(r["release"], r["state"]) for r in fleet.cli.ok("release", "list", "--json").json()]
     assert states == [(3, "promoted"), (2, "promoted"), (1, "promoted")]
+
+
+@pytest.mark.parametrize("verb", (("release", "diff"), ("release", "promote", "--reason", "x")))
+def test_what_another_transaction_holds_is_said_not_to_be_pooled(fleet, nodes, verb):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    tune(daemon, numbered(1))
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pool_queue") == 1, 20, "the second")
+    # It does not decide, so it does not pool.
+    assert fleet.status()["waiting_to_pool"] == 1
+    session = Session(fleet.conninfo)
+    session("BEGIN;")
+    session("SELECT * FROM pool_queue FOR UPDATE;")
+    said = fleet.cli.ok(*verb, timeout=20).err
+    session.close()
+    assert "warning: what nodes delivered last for 1 problems does not count yet: another transaction holds it" in said, said
+    assert fleet.number("SELECT COUNT(*) FROM pooled") == 1

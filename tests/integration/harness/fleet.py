@@ -94,6 +94,7 @@ class Fleet:
             timeout,
             f"{count} tunings in the fleet",
         )
+        self.cli.ok("release", "diff")
         assert self.status()["waiting_to_pool"] == 0
 
     def wait_release(self, number, nodes, timeout=30):

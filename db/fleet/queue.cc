@@ -102,7 +102,9 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
     RETURN_IF_ERROR(
         postgres.Execute("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
                          "reason) SELECT task_id, failures + lost_leases + 1, node_id, true, "
-                         "'the node did not come back' FROM tasks WHERE task_id = $1",
+                         "'the node did not come back' FROM tasks WHERE task_id = $1 "
+                         // Any agent may write any reason, also in advance.
+                         "ON CONFLICT DO NOTHING",
                          {task_id}));
     RETURN_IF_ERROR(postgres.Execute(
         absl::StrCat("UPDATE tasks SET lost_leases = lost_leases + 1, node_id = NULL, "
@@ -149,25 +151,22 @@ absl::StatusOr<bool> ReturnTask(postgres::Connection& postgres, const FleetTask&
 absl::StatusOr<bool> FailTask(postgres::Connection& postgres, const FleetTask& task,
                               const std::string& reason) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
+  RETURN_IF_ERROR(postgres.Execute(
+      absl::StrCat("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, reason) "
+                   "SELECT task_id, failures + lost_leases + 1, node_id, false, $4 FROM tasks "
+                   "WHERE ",
+                   LeaseSql(), " ON CONFLICT DO NOTHING"),
+      {task.task_id, task.token, task.fleet, reason}));
   ASSIGN_OR_RETURN(
-      const int64_t noted,
-      postgres.Change(
-          absl::StrCat("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, reason) "
-                       "SELECT task_id, failures + lost_leases + 1, node_id, false, $4 FROM tasks "
-                       "WHERE ",
-                       LeaseSql()),
-          {task.task_id, task.token, task.fleet, reason}));
-  if (noted == 0) return false;
-  RETURN_IF_ERROR(
+      const bool ended,
       End(postgres, task,
           absl::StrCat("failures = failures + 1, node_id = NULL, lease_until = NULL, state = CASE "
                        "WHEN failures + 1 >= ",
                        kMostFailures, " THEN 4 ELSE 1 END, end_time = CASE WHEN failures + 1 >= ",
                        kMostFailures, " THEN now() END, not_before = now() + ", kRetrySeconds,
-                       " * (1 << failures) * interval '1 second'"))
-          .status());
+                       " * (1 << failures) * interval '1 second'")));
   RETURN_IF_ERROR(transaction.Commit());
-  return true;
+  return ended;
 }
 
 absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64_t batch_id) {

@@ -78,8 +78,16 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     if (cancel_ != 0) {
       ASSIGN_OR_RETURN(const int64_t cancelled, db::fleet::CancelBatch(*postgres, cancel_));
-      return PrintOutcome(context, {{"batch", cancel_}, {"cancelled", cancelled}},
-                          absl::StrCat(cancelled, " cancelled"));
+      ASSIGN_OR_RETURN(const db::fleet::BatchProgress left,
+                       db::fleet::ReadProgress(*postgres, cancel_));
+      const int64_t open = left.queued + left.leased;
+      PrintOutcome(context, {{"batch", cancel_}, {"cancelled", cancelled}, {"open", open}},
+                   absl::StrCat(cancelled, " cancelled",
+                                open == 0 ? ""
+                                          : absl::StrCat(", ", open,
+                                                         " go on: this login may not end what "
+                                                         "another login's nodes tune")));
+      return open == 0 ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
     }
     if (dead_) return ListDead(context, *postgres);
     if (watch_ != 0) return Watch(context, *postgres, watch_);

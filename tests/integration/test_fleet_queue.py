@@ -81,7 +81,7 @@ def test_a_batch_that_is_cancelled_is_left_alone(fleet, nodes):
     daemon.agent.stop()
     batch = queue(fleet, numbered_list(0, 5))
     assert "5 cancelled" in fleet.cli.ok("tune", "--cancel", batch).out
-    assert fleet.cli.ok("tune", "--cancel", batch, "--json").json() == {"batch": batch, "cancelled": 0}
+    assert fleet.cli.ok("tune", "--cancel", batch, "--json").json() == {"batch": batch, "cancelled": 0, "open": 0}
     fleet.agent("node-0", daemon)
     again = fleet.cli.ok("tune", numbered(9), "--environment", name, "--json").json()
     assert again["done"] == 1

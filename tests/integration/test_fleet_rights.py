@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness.postgres import psql
+from harness.postgres import Session, psql
 from test_fleet_roles import logins  # noqa: F401
 
 # What else than reading an agent may do, of its own node's rows alone for UPDATE and DELETE. A
@@ -137,6 +137,31 @@ def test_agents_may_call_what_is_listed_and_it_finds_the_fleets_tables_alone(fle
             ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-c", f"SELECT convtune.{call}", logins["nobody"]], capture_output=True, text=True
         )
         assert "permission denied" in done.stderr, (call, done)
+
+
+def test_an_agent_removes_no_tuning_that_was_pooled_since_its_transaction_began(fleet, agent, logins):  # noqa: F811
+    fleet.sql("INSERT INTO pooled_payloads VALUES (decode(repeat('cd', 16), 'hex'), '')")
+    session = Session(logins["node"])
+    session("BEGIN ISOLATION LEVEL REPEATABLE READ;")
+    session("SELECT COUNT(*) FROM pooled;")
+    fleet.sql("INSERT INTO pooled (environment_id, problem_id, candidates, lows_us, node_count, evidence, digest, report_rows) "
+              "VALUES (1, 2, '{}', '{}', 1, 40, decode(repeat('cd', 16), 'hex'), '')")  # fmt: skip
+    session.send("SELECT thin('1 day', 10); COMMIT;")
+    with pytest.raises(AssertionError):  # PostgreSQL refuses it, which ends psql
+        session.result()
+    assert fleet.number("SELECT COUNT(*) FROM pooled p JOIN pooled_payloads y USING (digest)") == 2
+    # What nothing refers to goes.
+    fleet.sql("DELETE FROM pooled WHERE problem_id = 2")
+    psql(logins["node"], "SELECT thin('1 day', 10)")
+    assert fleet.number("SELECT COUNT(*) FROM pooled_payloads") == 1
+
+
+def test_cancelling_with_an_agents_login_says_what_it_may_not_end(fleet, agent, logins):  # noqa: F811
+    batch = fleet.number("SELECT batch_id FROM batches")
+    cancelled = fleet.cli("tune", "--cancel", batch, "--postgres", logins["node"])
+    assert cancelled.code == 1 and cancelled.out == "1 cancelled, 1 go on: this login may not end what another login's nodes tune\n", cancelled
+    assert fleet.cli.ok("tune", "--cancel", batch).out == "1 cancelled\n"
+    assert fleet.number("SELECT COUNT(*) FROM tasks WHERE state = 5") == 2
 
 
 def test_migrating_again_takes_away_what_an_earlier_version_granted(fleet, logins):  # noqa: F811

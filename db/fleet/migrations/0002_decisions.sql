@@ -91,6 +91,9 @@ REVOKE ALL ON FUNCTION queue_pooling, thin_is_due, thin FROM PUBLIC;
 
 -- Agents of version 1 pooled: who decides pools all of it anew.
 DELETE FROM pooled;
+-- A transaction with an older snapshot sees no row of `pooled` since, and could thin its payload.
+ALTER TABLE pooled ADD FOREIGN KEY (digest) REFERENCES pooled_payloads;
+CREATE INDEX pooled_by_digest ON pooled (digest);
 INSERT INTO pool_queue (environment_id, problem_id)
   SELECT DISTINCT environment_id, problem_id FROM evidence WHERE current ON CONFLICT DO NOTHING;
 

@@ -45,7 +45,7 @@ MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read) {
                    m.release);
     families.Gauge("convtune_fleet_refused_decisions",
                    "Releases, pins and bans that the node refuses, since they were changed after "
-                   "they were decided or cannot be read",
+                   "they were decided, cannot be read or are not signed as the agent requires",
                    m.refused_decisions);
     return families.Take();
   };

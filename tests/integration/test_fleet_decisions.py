@@ -105,6 +105,12 @@ def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
         fleet.sql("UPDATE nodes SET release_error = ''")
         if back is not None:
             fleet.sql(back.format(numbered(0), numbered(1)))
+    # The way out: a withdrawal of one problem leaves the other's choice to release 2.
+    fleet.cli.ok("release", "withdraw", "--every-problem", "--environment", environment_of(fleet), "--reason", "x")
+    fleet.promote("anew", "--all")
+    fleet.agent(late.node, late)
+    fleet.wait_release(4, [late.node])
+    assert None not in winners(late, [numbered(0), numbered(1)])
 
 
 def test_a_canary_that_was_changed_is_not_decided_anew(fleet, nodes):

@@ -262,8 +262,9 @@ void Finish(const Texts& texts, Flags* flags) {
   }
   if (flags->backup_dir.empty()) flags->backup_dir = flags->state_dir + "/backup";
   flags->backup_dir = std::filesystem::absolute(flags->backup_dir).lexically_normal().string();
-  if (flags->backup_dir.size() > 1 && flags->backup_dir.ends_with('/'))
+  if (flags->backup_dir.size() > 1 && flags->backup_dir.ends_with('/')) {
     flags->backup_dir.pop_back();
+  }
   if (flags->listen.empty()) {
     flags->listen.push_back("unix:" + DefaultSocketPath());
   }

@@ -346,8 +346,9 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
     command.push_back(
         absl::StrCat(package, version.empty() ? "" : absl::StrCat("==", version, ".*")));
   }
-  if (VersionNumbers(version).size() == 4)
+  if (VersionNumbers(version).size() == 4) {
     command.back() = absl::StrCat(packages[0], "==", version);
+  }
   const auto ran = RunPip(option, options_.index, command, {{"TMPDIR", (part / "tmp").string()}});
   absl::Status status = ran.status();
   if (status.ok() && ran->exit_code != 0) {

@@ -29,6 +29,20 @@ std::string ReadToEnd(int fd) {
   }
 }
 
+// Our environment with `variables`, as NAME=VALUE.
+std::vector<std::string> EnvironmentWith(const Variables& variables) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const bool replaced =
+        std::any_of(variables.begin(), variables.end(), [&](const auto& variable) {
+          return absl::StartsWith(*entry, absl::StrCat(variable.first, "="));
+        });
+    if (!replaced) entries.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
+  return entries;
+}
+
 }  // namespace
 
 std::vector<char*> PointersTo(std::vector<std::string>* words) {
@@ -41,19 +55,6 @@ std::vector<char*> PointersTo(std::vector<std::string>* words) {
 std::string PythonInterpreter() {
   const char* const chosen = getenv("CONVTUNE_PYTHON");
   return chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-}
-
-std::vector<std::string> EnvironmentWith(const Variables& variables) {
-  std::vector<std::string> entries;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const bool replaced =
-        std::any_of(variables.begin(), variables.end(), [&](const auto& variable) {
-          return absl::StartsWith(*entry, absl::StrCat(variable.first, "="));
-        });
-    if (!replaced) entries.emplace_back(*entry);
-  }
-  for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
-  return entries;
 }
 
 absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, const Variables& variables,

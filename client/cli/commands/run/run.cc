@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -49,6 +48,26 @@ ProgramEnd WaitPassingSignals(pid_t child, const sigset_t& signals) {
     // A terminal's go to every process in front of it by themselves.
     if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) kill(child, signal);
   }
+}
+
+[[noreturn]] void Exec(std::vector<std::string> command, const app::Variables& variables,
+                       const sigset_t& mask, int report_fd) {
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  execvp(command[0].c_str(), app::PointersTo(&command).data());
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(report_fd, &error, sizeof error);
+  _exit(127);
+}
+
+// The errno of the exec that failed; 0 if it did not.
+int ReadExecError(int fd) {
+  int error = 0;
+  ssize_t size = 0;
+  do {
+    size = read(fd, &error, sizeof error);
+  } while (size < 0 && errno == EINTR);
+  return size == sizeof error ? error : 0;
 }
 
 // What shells end with.
@@ -270,37 +289,30 @@ class RunCommand final : public app::Command {
 
 absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
                                              const app::Variables& variables) {
+  int report[2];
+  if (pipe2(report, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));
+  }
   sigset_t signals, before;
   sigemptyset(&signals);
   for (const int signal : kSignals) sigaddset(&signals, signal);
   sigaddset(&signals, SIGCHLD);
   sigprocmask(SIG_BLOCK, &signals, &before);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setsigmask(&attributes, &before);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  std::vector<std::string> words = command, entries = app::EnvironmentWith(variables);
-  const std::vector<char*> environment = app::PointersTo(&entries);
-  pid_t child = 0;
-  const auto spawn = [&] {
-    return posix_spawnp(&child, words[0].c_str(), nullptr, &attributes,
-                        app::PointersTo(&words).data(), environment.data());
-  };
-  int error = spawn();
-  if (error == ENOEXEC) {  // a script without "#!", which a shell finds in PATH and reads itself
-    words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\""});
-    error = spawn();
-  }
-  posix_spawnattr_destroy(&attributes);
-  absl::StatusOr<ProgramEnd> end = ProgramEnd();
-  if (error == 0) {
-    end = WaitPassingSignals(child, signals);
-  } else {
-    const std::string message = absl::StrCat(command[0], ": ", std::strerror(error));
-    end = error == ENOENT ? absl::NotFoundError(message) : absl::PermissionDeniedError(message);
-  }
+  // Not posix_spawn: glibc's leaves the signals 32 and 33 ignored in the program.
+  const pid_t child = fork();
+  if (child == 0) Exec(command, variables, before, report[1]);
+  const int fork_error = errno;
+  close(report[1]);
+  const int exec_error = child > 0 ? ReadExecError(report[0]) : 0;
+  close(report[0]);
+  absl::StatusOr<ProgramEnd> end =
+      absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(fork_error)));
+  if (child > 0) end = WaitPassingSignals(child, signals);
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  return end;
+  if (exec_error == 0) return end;
+  const std::string message = absl::StrCat(command[0], ": ", std::strerror(exec_error));
+  if (exec_error == ENOENT) return absl::NotFoundError(message);
+  return absl::PermissionDeniedError(message);
 }
 
 std::unique_ptr<app::Command> NewRunCommand() { return std::make_unique<RunCommand>(); }

@@ -47,8 +47,10 @@ def _copy(source, target):
 
 def _forward(uid, gid, listen_path, target_path):
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(listen_path)
+    # Whoever waits for the path finds somebody who listens.
+    listener.bind(listen_path + ".new")
     listener.listen()
+    os.rename(listen_path + ".new", listen_path)
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)

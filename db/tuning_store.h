@@ -87,11 +87,11 @@ class TuningStore {
                                         const std::vector<CandidateId>& candidates) = 0;
 
   // Maintenance, while the store serves.
-  // Without `elapsed`.
+  // The result without its field `elapsed`.
   virtual absl::StatusOr<v1::CheckDatabaseResponse> Check() = 0;
   // `path` is absolute and must not exist. Returns the copy's bytes. DATA_LOSS: what is stored is
   // damaged, and so not copied.
-  // CANCELLED: `stopped` said so, and there is no copy.
+  // CANCELLED: `stopped` became true, and there is no copy.
   virtual absl::StatusOr<int64_t> Backup(const std::string& path,
                                          const std::function<bool()>& stopped) = 0;
   virtual absl::StatusOr<v1::CompactDatabaseResponse> Compact() = 0;

@@ -40,7 +40,7 @@ constexpr absl::Duration kBanTimeout = absl::Seconds(8);
 // A daemon refuses a ban that would expire sooner than a second from when it comes.
 constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
-// INVALID_ARGUMENT: a rule is broken, as by what a daemon stored that had a fault.
+// INVALID_ARGUMENT: the row breaks a rule. An earlier daemon with a fault may have stored it.
 absl::StatusOr<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   const db::bundle::BundleEnvironmentRow environment =
       db::bundle::FromBundleEnvironment(row.environment());
@@ -56,8 +56,8 @@ absl::StatusOr<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   return delivery;
 }
 
-// One that PostgreSQL refuses, which none should be, must not hold up the others
-// for ever: `refuse` is told, and it is left out.
+// Delivers these rows. PostgreSQL should refuse none of them; one that it refuses is left out and
+// told to `refuse`, so that it does not hold up the others for ever.
 absl::Status DeliverAll(
     db::postgres::Connection& postgres, db::fleet::FleetNames& names, int64_t node_id,
     const std::vector<db::fleet::FleetDelivery>& deliveries,
@@ -76,7 +76,7 @@ absl::Status DeliverAll(
   return absl::OkStatus();
 }
 
-// What of this node the fleet does not have, and why; "": it has all.
+// How many of the node's tunings the fleet refused, and why the last one; "": none.
 std::string Refused(const v1::FleetState& state) {
   if (state.outbox_refused() == 0) return "";
   return absl::StrCat(state.outbox_refused(), " tunings were refused, the last of ",
@@ -94,7 +94,7 @@ absl::Duration Uniform(absl::Duration least, absl::Duration most) {
 bool IsAmong(const Ban& kept, const std::vector<db::fleet::FleetBan>& bans) {
   return std::any_of(bans.begin(), bans.end(), [&kept](const db::fleet::FleetBan& one) {
     if (one.ban.fleet_ban != kept.fleet_ban) return false;
-    // Of one that is refused the daemon keeps what it had before.
+    // While a ban is refused, the daemon keeps the rule that it had under this number.
     return !one.error.empty() ||
            (one.ban.HasRuleOf(kept) && one.ban.author == kept.author &&
             one.ban.reason == kept.reason && one.left.has_value() == kept.expire_time.has_value());
@@ -410,7 +410,7 @@ absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>
     const absl::StatusOr<std::vector<db::fleet::ReleasedTuning>> choices =
         db::fleet::ReadReleaseChoices(*postgres_, checked_, place->id, problems, state_.release());
     if (!checked_.TakeError().empty()) {
-      // The release is followed anew, and refused until it is what was decided.
+      // The next Follow reads the whole release, and refuses it while it is not what was decided.
       follow_all_ = true;
       continue;
     }
@@ -612,7 +612,7 @@ absl::Status Agent::FollowPins() {
   };
   for (const db::fleet::FleetPin& pin : pins) {
     if (!pin.error.empty()) {
-      // Whichever problem it is of now: the daemon keeps what it had before.
+      // The row may name another problem now. The daemon keeps the pin that it has of this number.
       std::erase_if(kept,
                     [&pin](const auto& one) { return one.second->fleet_pin() == pin.pin_id; });
       count_unapplied(pin, pin.error);

@@ -53,7 +53,8 @@ class Agent {
     // Queue what has to be verified when the node comes to another cuDNN or driver.
     bool verify_upgrades = false;
     absl::Duration keep = absl::Hours(24 * 90);  // what was superseded, in the fleet
-    // Keys of 32 bytes, one of which must have signed what is decided; empty: nobody need sign.
+    // Public keys (32 bytes each), one of which must have signed each decision; empty: decisions
+    // need no signature.
     std::vector<std::string> trusted = {};
     absl::Duration lease = absl::Seconds(60);
     absl::Duration poll = absl::Milliseconds(250);    // of the outbox
@@ -158,7 +159,7 @@ class Agent {
   std::string requeued_;  // fleet and release for which all was put into the outbox
   // The last one, and what has been found out for the next.
   db::fleet::Heartbeat heartbeat_;
-  // Of the fleet, that the node refuses now: see FleetPin::error and FleetBan::error.
+  // Pins and bans of the fleet that this node refuses now (FleetPin::error, FleetBan::error).
   int64_t refused_pins_ = 0;
   int64_t refused_bans_ = 0;
   db::fleet::CheckedReleases checked_;

@@ -219,8 +219,8 @@ class ProbeCommand final : public FleetCommand {
       return absl::UnknownError(
           absl::StrCat("--alive-file: ", alive_file_, ": ", std::strerror(errno)));
     }
-    // A sign from the future is of before the clock was set back: an agent that goes on has given
-    // another since.
+    // Where the clock was set back, the file's time is in the future. An agent that still works
+    // has written the file again since, so a time far in the future means as much as an old one.
     const absl::Duration silence =
         absl::AbsDuration(SystemClock().Now() - absl::TimeFromTimespec(info.st_mtim));
     const bool alive = silence < within;

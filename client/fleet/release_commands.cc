@@ -201,7 +201,7 @@ class FleetReleaseCommand final : public FleetCommand {
   }
 
  private:
-  // What --from names; without it what was served when the command began.
+  // The release that --from names; without it the one that was served when the command began.
   db::fleet::SeenRelease Seen(const ReleaseHistory& served) const {
     if (served_.has_value()) return {*served_, std::nullopt};
     return {db::fleet::NewestServed(served), served.canary() != nullptr};

@@ -296,7 +296,8 @@ absl::StatusOr<Tuning> FromBundleTuning(const v1::Tuning& row,
   judge.Require(IsNormal(row.tune_time()) && tune_time >= absl::UnixEpoch() &&
                     tune_time <= now + kClockTolerance,
                 v1::REFUSAL_REASON_TIME, "tune_time", "must be a Timestamp from 1970 to now");
-  // Below 0 where a daemon of before measured it by a wall clock that was set back: not known.
+  // Earlier daemons measured `elapsed` by the wall clock: where that was set back meanwhile, it is
+  // below 0, and is read as not known.
   const bool set_back = FromProto(row.elapsed()) < absl::ZeroDuration();
   judge.Require(IsNormal(row.elapsed()) || set_back, v1::REFUSAL_REASON_TIME, "elapsed",
                 "must be a Duration");

@@ -51,7 +51,8 @@ class RefusalCounts {
   std::vector<v1::Refusal> refusals_;
 };
 
-// "byte N, problem: field: rule", without the problem where it is none.
+// Says which row was refused and why: "byte N, problem: field: rule". A row whose problem cannot
+// be read is named by its byte alone.
 std::string RefusalText(const BundleEntry& entry, const absl::Status& refusal);
 
 }  // namespace convtune::db::bundle

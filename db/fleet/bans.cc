@@ -18,7 +18,7 @@ namespace {
 // Until the commit: two who ban the same at once make one ban.
 constexpr char kBanLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', 0))";
 
-// Of the columns from `candidate` to `reason`, as texts.
+// The digest of a ban. `columns`: those from `candidate` to `reason`, as texts.
 std::string BanDigest(const std::vector<std::string>& columns,
                       std::optional<absl::Time> expire_time) {
   std::vector<std::string> texts = {"convtune fleet ban 1"};

@@ -24,8 +24,8 @@ struct FleetBan {
   Ban ban;                             // its fleet_ban is its number here; times are the server's
   std::optional<absl::Duration> left;  // by the server's clock; nullopt: until it is ended
   std::string login;                   // the database's user
-  // Of CheckDecision, or the error of this program on reading the rule, which a later version may
-  // have written; empty: none.
+  // Why nodes refuse the ban: CheckDecision's text, or this program cannot read the rule, which a
+  // later version may have written. Empty: they take it.
   std::string error;
 };
 

@@ -73,8 +73,8 @@ struct PooledTuning {
 // Pure: from the evidence of one problem, ordered by node, at least one.
 using PoolFunction = std::function<PooledTuning(const std::vector<NodeEvidence>&)>;
 
-// Whether the connection's login may pool. Agents may not: what is pooled is what a promotion
-// takes.
+// Whether the connection's login may pool. Agents may not, since a promotion serves what is
+// pooled.
 absl::StatusOr<bool> MayPool(postgres::Connection& postgres);
 // Pools up to `limit` keys whose evidence changed, in one transaction, leaving
 // those that somebody else is at. Returns how many.

@@ -6,8 +6,8 @@
 namespace convtune::db::fleet {
 namespace {
 
-// What a role may do beside reading everything, each as of a GRANT. Agents add rows, and
-// change those of their own nodes alone: the tables' policies see to that.
+// The rights of a role beside reading everything, each in the words of a GRANT. Agents add rows and
+// change rows of their own nodes; the tables' policies refuse those of other nodes.
 constexpr const char* kAgentRights[] = {
     "INSERT ON environments, problems, nodes, node_epochs, node_devices, provenances, evidence, "
     "wanted, batches, tasks, task_failures",
@@ -18,7 +18,7 @@ constexpr const char* kAgentRights[] = {
     "DELETE ON wanted",
     "EXECUTE ON FUNCTION queue_pooling, thin_is_due, thin",
 };
-// That, and what decisions are made of.
+// Operators also write decisions, and the pooled tunings that releases are made of.
 constexpr const char* kOperatorRights[] = {
     "INSERT, UPDATE ON releases, pins, bans",
     "INSERT ON release_choices, pooled_payloads",
@@ -26,7 +26,7 @@ constexpr const char* kOperatorRights[] = {
     "UPDATE, DELETE ON pool_queue",
 };
 
-// Makes the role's rights these, whatever it had.
+// Gives the role these rights in place of those that it had.
 absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,
                        const std::string& role, bool operators) {
   if (!postgres::IsName(role)) {

@@ -8,13 +8,13 @@
 namespace convtune::db::fleet {
 namespace {
 
-// Of a tuning, in the database.
+// Bytes of a tuning's digest in the database.
 constexpr size_t kPayloadDigest = 16;
 
 // What a release holds.
 struct Content {
-  std::string digest;                // of it
-  std::string error;                 // of CheckDecision
+  std::string digest;                // of `choices`
+  std::string error;                 // what CheckDecision returns
   std::vector<std::string> choices;  // ChoiceDigest of each
 };
 
@@ -23,7 +23,7 @@ std::string ChoiceDigest(int64_t release, const std::string& environment_text,
   return bundle::DigestOfTexts({absl::StrCat(release), environment_text, problem_text, digest});
 }
 
-// migrations/0002_decisions.sql made the same of what was there before.
+// migrations/0002_decisions.sql makes the same digests of older releases.
 absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t release,
                                     const std::vector<std::string>& trusted) {
   ASSIGN_OR_RETURN(
@@ -115,8 +115,8 @@ absl::StatusOr<std::vector<ReleasedTuning>> CheckedReleases::Take(postgres::Conn
     const std::string choice =
         ChoiceDigest(release, row[1], row[2], absl::BytesToHexString(digest));
     if (!choices_.contains(choice)) RETURN_IF_ERROR(Check(postgres, release));
-    // It was not decided so, though the release is what was decided: its texts changed between
-    // two statements.
+    // The release matches its digest, and this row is not among its choices: a text of the row
+    // was changed between two statements.
     if (!choices_.contains(choice)) {
       return Refuse(absl::StrCat("release ", release, ": ", kWrongDigest));
     }
@@ -182,7 +182,8 @@ absl::Status ReadReleaseChanges(
     }
     return absl::OkStatus();
   };
-  // All is checked before anything is given: half a release is none.
+  // The first reading checks every page and the second one gives them, so that a caller never has
+  // the sound half of a release that is refused.
   RETURN_IF_ERROR(read(false));
   return read(true);
 }

@@ -39,9 +39,9 @@ absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest,
 // keys must have signed it.
 std::string CheckDecision(const std::string& digest, const postgres::Row& row, int column,
                           const std::vector<std::string>& trusted);
-// A time as digests have it; empty: none.
+// The text of a time in a digest; empty for none.
 std::string DigestTime(std::optional<absl::Time> time);
-// Of what is decided in this transaction, and ends after `left` by the server's clock.
+// The end, by the server's clock, of a decision that is made in this transaction for `left`.
 absl::StatusOr<std::optional<absl::Time>> ExpireTime(postgres::Connection& postgres,
                                                      std::optional<absl::Duration> left);
 
@@ -165,11 +165,12 @@ class CheckedReleases {
 
   // DATA_LOSS: the release, as it is now, is not what was decided.
   absl::Status Check(postgres::Connection& postgres, int64_t release);
-  // Of rows with the columns environment_id, environment's text, problem's text, release_number,
-  // digest and payload. DATA_LOSS as above, and where a tuning is not that of its digest.
+  // The tunings of rows with the columns environment_id, environment's text, problem's text,
+  // release_number, digest and payload. DATA_LOSS: as Check, or a payload does not match its
+  // digest.
   absl::StatusOr<std::vector<ReleasedTuning>> Take(postgres::Connection& postgres,
                                                    const postgres::Result& rows);
-  // What DATA_LOSS was last returned for since this was asked; empty: nothing was.
+  // The text of the last DATA_LOSS since the previous call of TakeError; empty: there was none.
   std::string TakeError() { return std::exchange(error_, ""); }
 
  private:

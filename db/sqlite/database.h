@@ -86,7 +86,8 @@ class Database {
   // Pages of the file as of the last commit, without those that are free.
   absl::StatusOr<int64_t> UsedBytes() const;
 
-  // From now on a statement that runs while `stopped` is true ends with CANCELLED. Empty: none.
+  // From now on a statement during which `stopped` becomes true ends with CANCELLED. An empty
+  // function ends that.
   void InterruptWhen(const std::function<bool()>& stopped);
 
   // Memory for pages of the file, in use or not; what is more is freed.

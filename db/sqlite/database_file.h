@@ -51,8 +51,8 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
 
 // Writes a copy of the database as of the last commit, complete and synced or not
 // there, which those may read who may read the database. ALREADY_EXISTS: there is such
-// a file. `check` reads the copy under the name that it has before it is whole; with an error of
-// `check` there is no copy.
+// a file. `check` gets the path of the copy before it has its own name; if it returns an error
+// there is no copy.
 absl::Status CopyDatabaseFile(
     const Database& database, const std::string& path,
     const std::function<absl::Status(const std::string& partial)>& check = nullptr);

@@ -26,7 +26,7 @@ constexpr mode_t kFolderMode = 0750;
 std::optional<absl::Time> TimeOf(const std::string& name) {
   absl::Time time;
   const bool read = absl::ParseTime(kNameFormat, name, absl::UTCTimeZone(), &time, nullptr);
-  // Not of 2026-1-31, which ParseTime takes too.
+  // ParseTime also reads numbers with fewer digits than FormatTime writes.
   if (!read || absl::FormatTime(kNameFormat, time, absl::UTCTimeZone()) != name) return {};
   return time;
 }
@@ -34,7 +34,7 @@ std::optional<absl::Time> TimeOf(const std::string& name) {
 }  // namespace
 
 Backups::Backups(Options options) : options_(std::move(options)) {
-  // Those of a time to come are of a clock that was set back since.
+  // Where the clock was set back, copies of before are named by times to come: none is the newest.
   for (const std::string& name : List()) {
     if (const absl::Time time = *TimeOf(name); time <= options_.clock->Now()) newest_ = time;
   }

@@ -27,11 +27,11 @@ class Backups {
     std::string folder;                           // absolute; made at the first copy
     absl::Duration every = absl::ZeroDuration();  // 0: no schedule
     int keep = 8;  // copies that are named by their time; a new one deletes the oldest
-    // Of the schedule: with the copy's path, or why there is none.
+    // Called after each copy of the schedule, with its path or the error.
     std::function<void(const absl::StatusOr<std::string>&)> done = {};
   };
-  // Starts the schedule's thread, if there is one. The first copy is made once the newest one of
-  // before is as old as `every`.
+  // Starts the schedule's thread, if there is a schedule. The first copy is made once the newest
+  // one in the folder is as old as `every`.
   explicit Backups(Options options);
   // Breaks off the schedule's copy.
   ~Backups();
@@ -42,14 +42,14 @@ class Backups {
   // there, or empty: by the time. Errors are TuningStore::Backup's; INVALID_ARGUMENT naming `path`
   // where it leads elsewhere.
   absl::StatusOr<v1::BackupDatabaseResponse> Write(const std::string& path);
-  // Waits for nothing.
+  // Does not wait, not even for the disk.
   v1::BackupState GetState() const;
 
  private:
   void Loop();
   bool stopped() const;
-  // Of copies that are named by their time, oldest first; of `partial` ones what a killed daemon
-  // left behind.
+  // Names of the copies that are named by their time, oldest first. With `partial`: of the
+  // unfinished ones instead, which a killed daemon left behind.
   std::vector<std::string> List(bool partial = false) const;
   // Deletes these files of the folder, as far as they can be. Returns the last error, or nothing.
   std::string Delete(const std::vector<std::string>& names) const;
@@ -59,7 +59,7 @@ class Backups {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopped_ GUARDED_BY(mutex_) = false;
-  // Of the newest copy that is named by its time.
+  // When the newest copy was begun, of those that are named by their time.
   absl::Time newest_ GUARDED_BY(mutex_) = absl::InfinitePast();
   std::string error_ GUARDED_BY(mutex_);
   std::thread thread_;  // the last: it uses the others

@@ -14,7 +14,7 @@
 namespace convtune::log {
 namespace {
 
-// Nothing else has this level, which no setting of ours leaves out.
+// Lines of audit alone have this level. Every --log-level includes it.
 constexpr auto kAudit = spdlog::level::critical;
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 

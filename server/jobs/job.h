@@ -18,7 +18,7 @@ inline bool HasEnded(const v1::TuningJob& job) {
          job.state() == v1::JOB_STATE_CANCELLED;
 }
 
-// `interrupted`: it was ended by the daemon's end, not by anybody's wish.
+// `interrupted`: the daemon ended while it ran; nobody cancelled it.
 using JobCallback = std::function<void(const v1::TuningJob& job, bool interrupted)>;
 
 struct JobRequest {

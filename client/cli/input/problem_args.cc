@@ -38,7 +38,7 @@ absl::StatusOr<std::string> OnnxProblems(const std::string& path,
     return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
   }
   const std::string python = app::PythonInterpreter();
-  // A path, so that no file is taken for an option.
+  // Behind "./" the name of a file that begins with "-" is no option of the Python program.
   std::vector<std::string> words = {python, "-m", "convtune", "problems",
                                     path[0] == '/' ? path : "./" + path};
   words.insert(words.end(), options.begin(), options.end());

@@ -88,9 +88,9 @@ class RawService : public grpc::Service {
 
   // Takes ownership of `handler`.
   void Add(std::string_view method, Type type, grpc::internal::MethodHandler* handler);
-  // `Before` of a method that changes nothing.
+  // Passed as `before` for a method whose calls have no line of audit.
   struct NotAudited {};
-  // `Before` of a method that changes what it need not name.
+  // Passed as `before` for a method whose line of audit has no member "before".
   template <typename Args>
   static std::optional<google::protobuf::Empty> NothingBefore(const Args&) {
     return {};
@@ -100,8 +100,8 @@ class RawService : public grpc::Service {
   // absl::StatusOr of the reply. It runs on `queue`, or at once if that is nullptr, which is
   // for work that waits for nothing. `queue` and what `fn` refers to outlive the server.
   //
-  // With `before` each call has an audit line (RequestLog::Audit), and what `before` returns, an
-  // optional message made of what `fn` will take, stands in it.
+  // With `before` each call has a line of audit (RequestLog::Audit). `before` is called ahead of
+  // `fn` with the same arguments; the optional message that it returns is the line's "before".
   template <typename Request, typename Fn, typename Before = NotAudited>
   void Unary(std::string_view method, WorkQueue* queue, Fn fn, Before before = {}) {
     using Args =

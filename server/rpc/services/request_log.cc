@@ -66,7 +66,7 @@ std::string PeerName(std::string peer) {
   return peer;
 }
 
-// Beyond it a message is its length alone.
+// Of a message with more bytes of JSON the line of audit has the length alone.
 constexpr size_t kMostAudited = 16'384;
 
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message) {

@@ -51,8 +51,8 @@ class RequestLog {
   // Counts the call, and writes the line: error level if the daemon is at fault, info for other
   // failures, debug for success. Call it before the call is finished.
   void Finished(const grpc::Status& status) const;
-  // Writes who did what as log::Audit: `request`, what was there `before` it and what came of it,
-  // each as protobuf's JSON, nullptr where there is none. Before Finished.
+  // Writes the line of audit: who called, and the request, the state before and the reply, each as
+  // protobuf's JSON (nullptr: left out). To be called before Finished.
   void Audit(const google::protobuf::Message& request, const google::protobuf::Message* before,
              const google::protobuf::Message* after, const grpc::Status& status) const;
 

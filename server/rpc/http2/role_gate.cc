@@ -63,6 +63,17 @@ std::vector<std::string> Values(const grpc_auth_context* context, const char* pr
   return values;
 }
 
+// The names of a certificate that roles go by. `find` returns the values of a property.
+template <typename Find>
+std::vector<std::string> NamesOf(const Find& find) {
+  std::vector<std::string> names = find(GRPC_X509_SAN_PROPERTY_NAME);
+  return names.empty() ? find(GRPC_X509_CN_PROPERTY_NAME) : names;
+}
+
+std::string CertificateText(const std::vector<std::string>& names) {
+  return Concat("certificate ", absl::StrJoin(names, ", "));
+}
+
 std::string First(const grpc::AuthContext& context, const char* property) {
   const std::vector<grpc::string_ref> values = context.FindPropertyValues(property);
   return values.empty() ? "" : std::string(values.front().data(), values.front().size());
@@ -121,9 +132,9 @@ class Credentials final : public grpc::ServerCredentials {
 }  // namespace
 
 Caller CallerByCertificate(const CertificateRoles& roles, const grpc_auth_context* connection) {
-  std::vector<std::string> names = Values(connection, GRPC_X509_SAN_PROPERTY_NAME);
-  if (names.empty()) names = Values(connection, GRPC_X509_CN_PROPERTY_NAME);
-  return {roles.RoleOf(names), Concat("certificate ", absl::StrJoin(names, ", "))};
+  const std::vector<std::string> names =
+      NamesOf([connection](const char* property) { return Values(connection, property); });
+  return {roles.RoleOf(names), CertificateText(names)};
 }
 
 std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* credentials,
@@ -138,16 +149,15 @@ std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* crede
 
 std::string CertificateOf(const grpc::CallbackServerContext& context) {
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
-  std::vector<grpc::string_ref> names;
-  if (peer != nullptr) names = peer->FindPropertyValues(GRPC_X509_SAN_PROPERTY_NAME);
-  if (peer != nullptr && names.empty()) {
-    names = peer->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
-  }
-  if (names.empty()) return "";
-  return Concat("certificate ",
-                absl::StrJoin(names, ", ", [](std::string* out, const grpc::string_ref& name) {
-                  out->append(name.data(), name.size());
-                }));
+  if (peer == nullptr) return "";
+  const std::vector<std::string> names = NamesOf([&peer](const char* property) {
+    std::vector<std::string> values;
+    for (const grpc::string_ref& value : peer->FindPropertyValues(property)) {
+      values.emplace_back(value.data(), value.size());
+    }
+    return values;
+  });
+  return names.empty() ? "" : CertificateText(names);
 }
 
 grpc::Status RequireRole(const grpc::CallbackServerContext& context, Role required,

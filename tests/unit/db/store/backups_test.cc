@@ -33,6 +33,9 @@ TEST_F(BackupsTest, ANewCopyDeletesTheOldestOfThoseNamedByTheirTime) {
   Backups backups(BackupOptions(store.get()));
   EXPECT_FALSE(backups.GetState().has_newest_time());
   ASSERT_TRUE(backups.Write("mine.db").ok());
+  // Older than all, and a time with a digit less than ours have.
+  const std::string other = "convtune-20200101T00000Z.db";
+  WriteWholeFile(others_.File("backup/" + other), "");
   for (int hour = 0; hour < 3; ++hour) {
     const auto copy = backups.Write("");
     ASSERT_TRUE(copy.ok()) << copy.status();
@@ -40,13 +43,13 @@ TEST_F(BackupsTest, ANewCopyDeletesTheOldestOfThoseNamedByTheirTime) {
     EXPECT_EQ(FromProto(backups.GetState().newest_time()), clock_.now);
     clock_.now += absl::Hours(1);
   }
-  EXPECT_THAT(Names(), ElementsAre("convtune-20260101T010000Z.db", "convtune-20260101T020000Z.db",
-                                   "mine.db"));
+  EXPECT_THAT(Names(), ElementsAre(other, "convtune-20260101T010000Z.db",
+                                   "convtune-20260101T020000Z.db", "mine.db"));
   // A clock that is set back makes the new one no older than what is there.
   clock_.now -= absl::Hours(24);
   ASSERT_TRUE(backups.Write("").ok());
-  EXPECT_THAT(Names(), ElementsAre("convtune-20251231T030000Z.db", "convtune-20260101T020000Z.db",
-                                   "mine.db"));
+  EXPECT_THAT(Names(), ElementsAre(other, "convtune-20251231T030000Z.db",
+                                   "convtune-20260101T020000Z.db", "mine.db"));
   EXPECT_EQ(FromProto(backups.GetState().newest_time()), clock_.now);
 }
 

@@ -42,12 +42,16 @@ Backups::Backups(Options options) : options_(std::move(options)) {
 }
 
 Backups::~Backups() {
+  Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Backups::Stop() {
   {
     MutexLock lock(mutex_);
     stopped_ = true;
   }
   changed_.SignalAll();
-  if (thread_.joinable()) thread_.join();
 }
 
 absl::StatusOr<v1::BackupDatabaseResponse> Backups::Write(const std::string& path) {
@@ -68,9 +72,13 @@ absl::StatusOr<v1::BackupDatabaseResponse> Backups::Write(const std::string& pat
   v1::BackupDatabaseResponse copy;
   copy.set_path(Concat(options_.folder, "/", name));
   Delete(List(/*partial=*/true));
-  ASSIGN_OR_RETURN(const int64_t bytes,
-                   options_.store->Backup(copy.path(), [this] { return stopped(); }));
-  copy.set_bytes(bytes);
+  const absl::StatusOr<int64_t> bytes =
+      options_.store->Backup(copy.path(), [this] { return stopped(); });
+  if (absl::IsCancelled(bytes.status())) {
+    return absl::UnavailableError("the daemon stops: the copy was broken off, and is not there");
+  }
+  RETURN_IF_ERROR(bytes.status());
+  copy.set_bytes(*bytes);
   std::string error;
   const std::optional<absl::Time> time = TimeOf(name);
   if (time) {
@@ -149,7 +157,7 @@ void Backups::Loop() {
       if (stopped_) return;
     }
     const absl::StatusOr<v1::BackupDatabaseResponse> copy = Write("");
-    if (absl::IsCancelled(copy.status())) return;
+    if (!copy.ok() && stopped()) return;
     next = SteadyTime::Now() + (copy.ok() ? options_.every : std::min(options_.every, kRetry));
     std::string error;
     {

@@ -33,7 +33,7 @@ class Backups {
   // Starts the schedule's thread, if there is a schedule. The first copy is made once the newest
   // one in the folder is as old as `every`.
   explicit Backups(Options options);
-  // Breaks off the schedule's copy.
+  // Stops, and waits for the schedule's thread.
   ~Backups();
   Backups(const Backups&) = delete;
   Backups& operator=(const Backups&) = delete;
@@ -41,7 +41,10 @@ class Backups {
   // The folder is this daemon's alone. `path` is a file's name in the folder, its absolute path
   // there, or empty: by the time. Errors are TuningStore::Backup's; INVALID_ARGUMENT naming `path`
   // where it leads elsewhere.
+  // UNAVAILABLE also after Stop.
   absl::StatusOr<v1::BackupDatabaseResponse> Write(const std::string& path);
+  // Ends the schedule and breaks off the copy that is being written. Returns at once; idempotent.
+  void Stop();
   // Does not wait, not even for the disk.
   v1::BackupState GetState() const;
 

@@ -267,6 +267,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
       appeared ? std::min(flags.drain_timeout, watchdog) : flags.drain_timeout;
   const SteadyTime start = SteadyTime::Now();
   signals->OnHangup(nullptr);
+  backups.Stop();
   server->SetReady(false);
   gpus->SetListener(nullptr);
   // The tuner first: it calls every waiting caller back, so that their calls

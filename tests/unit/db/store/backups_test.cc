@@ -3,6 +3,7 @@
 #include <future>
 
 #include "proto/convert/record_codec.h"
+#include "tests/fakes/memory_store.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
@@ -98,6 +99,84 @@ TEST_F(BackupsTest, OfADamagedDatabaseThereIsNoCopyAndTheOlderOnesStay) {
   EXPECT_THAT(backups.GetState().error(), HasSubstr("tunings row"));
   EXPECT_EQ(FromProto(backups.GetState().newest_time()), clock_.now - absl::Hours(9));
   EXPECT_THAT(Names(), ElementsAre("convtune-20260101T000000Z.db"));
+}
+
+// Copies for as long as it may.
+class SlowStore : public MemoryStore {
+ public:
+  absl::StatusOr<int64_t> Backup(const std::string&,
+                                 const std::function<bool()>& stopped) override {
+    begun.set_value();
+    while (!stopped()) absl::SleepFor(absl::Milliseconds(1));
+    return absl::CancelledError("interrupted");
+  }
+  std::promise<void> begun;
+};
+
+TEST_F(BackupsTest, AStopBreaksACopyOff) {
+  SlowStore store;
+  auto options = BackupOptions(nullptr);
+  options.store = &store;
+  {
+    options.every = absl::Hours(1);
+    options.done = [](const absl::StatusOr<std::string>&) { ADD_FAILURE() << "nothing was done"; };
+    const Backups scheduled(options);
+    store.begun.get_future().wait();
+  }
+  store.begun = {};
+  options.every = absl::ZeroDuration();
+  Backups backups(options);
+  auto asked = std::async(std::launch::async, [&] { return backups.Write("mine.db").status(); });
+  store.begun.get_future().wait();
+  backups.Stop();
+  EXPECT_TRUE(absl::IsUnavailable(asked.get()));
+}
+
+TEST_F(BackupsTest, ACopyThatIsBrokenOffIsNotThere) {
+  Fill(2000);
+  auto store = Open();
+  int looks = 0;  // of a whole copy: while it is written and while it is read back
+  const std::string whole = others_.File("whole.db");
+  ASSERT_TRUE(store->Backup(whole, [&looks] { return ++looks < 0; }).ok());
+  ASSERT_GT(looks, 1);
+  std::filesystem::remove(whole);
+  for (const int before : {0, looks / 2, looks - 1}) {
+    int left = before;
+    const auto bytes = store->Backup(others_.File("copy.db"), [&left] { return left-- <= 0; });
+    EXPECT_TRUE(absl::IsCancelled(bytes.status())) << before << " of " << looks;
+    EXPECT_THAT(others_.Names(), ElementsAre());
+  }
+}
+
+TEST_F(BackupsTest, LeftoversAreDeletedAndWhatCannotBeIsNamed) {
+  auto store = Open();
+  auto options = BackupOptions(store.get());
+  const std::string folder = others_.File("backup");
+  const std::string stuck = "convtune-20200101T000000Z.db";
+  std::filesystem::create_directories(folder + "/" + stuck);
+  WriteWholeFile(folder + "/convtune-20200202T000000Z.db.partial-7", "half");
+  WriteWholeFile(folder + "/convtune-20200202T000000Z.db.partial-7-journal", "half");
+  WriteWholeFile(folder + "/convtune-20200303T000000Z.db", "old");
+  Backups backups(options);
+  ASSERT_TRUE(backups.Write("").ok());
+  clock_.now += absl::Hours(1);
+  ASSERT_TRUE(backups.Write("").ok());
+  EXPECT_THAT(Names(),
+              ElementsAre(stuck, "convtune-20260101T000000Z.db", "convtune-20260101T010000Z.db"));
+  EXPECT_THAT(backups.GetState().error(), HasSubstr(stuck + " cannot be deleted"));
+}
+
+TEST_F(BackupsTest, AScheduleThatMadeNoneForTwoPeriodsSaysSo) {
+  auto store = Open();
+  auto options = BackupOptions(store.get());
+  options.every = absl::Hours(1);
+  std::promise<void> made;
+  options.done = [&made](const absl::StatusOr<std::string>&) { made.set_value(); };
+  const Backups backups(std::move(options));
+  made.get_future().wait();
+  EXPECT_EQ(backups.GetState().error(), "");
+  clock_.now += absl::Hours(2) + absl::Seconds(1);
+  EXPECT_EQ(backups.GetState().error(), "none was made for two of its periods");
 }
 
 }  // namespace

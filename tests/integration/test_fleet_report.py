@@ -12,6 +12,7 @@ import pytest
 
 from conftest import program
 from harness.postgres import psql
+from harness.daemon import wait_until
 from harness.problems import numbered, numbered_list
 from harness.reports import canonical, differences
 from test_fleet_sharing import tune
@@ -153,7 +154,9 @@ def test_what_agents_deliver_is_what_a_report_says(fleet, nodes, tmp_path):
             kept += [(daemon.node, t.problem_text, t.winner, t.candidate_count) for t in client.tuning.ListTunings().tunings]
     assert said == sorted(kept) and {r["evidence"] for r in rows} == {40}
     # Measured again: the row is replaced, in the database and in the report.
+    newest = fleet.number("SELECT MAX(evidence_id) FROM evidence")
     tune(daemons[1], numbered(3), force=True)
+    wait_until(lambda: fleet.number(f"SELECT COUNT(*) FROM evidence WHERE evidence_id > {newest}"), 30, "the new one is delivered")
     fleet.wait_delivered(16)
     assert document(fleet.conninfo)["headline"]["rows"] == 16
     assert re.search(r"^tunings +16 ", of_fleet(fleet.conninfo), re.MULTILINE)

@@ -116,13 +116,12 @@ void RequestLog::Finished(const grpc::Status& status) const {
 void RequestLog::Audit(const google::protobuf::Message& request,
                        const google::protobuf::Message* before,
                        const google::protobuf::Message* after, const grpc::Status& status) const {
-  nlohmann::ordered_json line = {
-      {"who", http2::CertificateOf(*context_)},
-      {"from", PeerName(context_->peer())},
-      {"method", method_},
-      {"request", ToJson(request)},
-      {"status", absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()))}};
-  if (line["who"] == "") line.erase("who");
+  nlohmann::ordered_json line;
+  if (std::string who = http2::CertificateOf(*context_); !who.empty()) line["who"] = std::move(who);
+  line["from"] = PeerName(context_->peer());
+  line["method"] = method_;
+  line["request"] = ToJson(request);
+  line["status"] = absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
   if (!status.ok()) line["error"] = status.error_message();
   if (before != nullptr) line["before"] = ToJson(*before);
   if (after != nullptr && after->ByteSizeLong() > 0) line["after"] = ToJson(*after);

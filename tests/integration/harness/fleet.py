@@ -94,8 +94,13 @@ class Fleet:
             timeout,
             f"{count} tunings in the fleet",
         )
-        self.cli.ok("release", "diff")
-        assert self.status()["waiting_to_pool"] == 0
+
+        # More may be delivered between the two commands.
+        def pooled():
+            self.cli.ok("release", "diff")
+            return self.status()["waiting_to_pool"] == 0
+
+        wait_until(pooled, timeout, "all is pooled")
 
     def wait_release(self, number, nodes, timeout=30):
         """Until all of these nodes serve that release; returns how long it took."""

@@ -1,6 +1,7 @@
 // Paths of what is installed beside the running program.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,5 +16,7 @@ std::string DefaultWorkerPath();
 // source tree that it was built from. A "profile:" before the name is ignored.
 // NOT_FOUND names the folders.
 absl::StatusOr<std::string> FindProfile(const std::string& name_or_file);
+// The names that FindProfile finds without a file, sorted; empty if there is no such folder.
+std::set<std::string> ProfileNames();
 
 }  // namespace convtune

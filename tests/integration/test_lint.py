@@ -3,10 +3,12 @@
 import csv
 import io
 import pathlib
+import re
 import sys
 
 import pytest
 
+from harness import cudnn_versions
 from harness.fakes import script
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -207,3 +209,53 @@ def test_bad_input_is_one_error_each(bare_daemon, cli, tmp_path):
         assert (result.code, result.err.count("error: ")) == (code, 1), result
         assert words in result.err, result
     assert cli(None, env={"CONVTUNE_ADDRESS": f"unix:{tmp_path}/no"})("lint", good).code == 4
+
+
+BACKWARD = "bwd_data,x=32x64x57x14,w=8x64x3x3,pad=1:2x0:0,stride=2,nchw,f16"
+NOTHING = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nchw,e4m3"
+
+
+@pytest.mark.ci
+def test_why_says_what_a_daemon_lists_lint_finds_and_upgrade_check_compares(profile, cli, worker, convtune, tmp_path):
+    """`convtune why` asks workers of its own; the other three commands get to the same numbers on other ways."""
+    path = tmp_path / "list.txt"
+    problems = [NCHW, ODD, DEPTHWISE, PATCHES, BACKWARD]
+    path.write_text("\n".join(problems) + "\n")
+    newest = cudnn_versions.fetch(convtune, worker, cudnn_versions.NEWEST, tmp_path)
+    alone = cli(None, env={"CONVTUNE_ADDRESS": f"unix:{tmp_path}/none"})
+    rows = alone.ok("why", path, "--profile", "nvidia-h200,nvidia-t4", "--to", newest, "--json").json()["rows"]
+    assert [(r["profile"], r["changed"] is None) for r in rows] == [
+        ("nvidia-h200", True), ("nvidia-h200", False), ("nvidia-t4", True), ("nvidia-t4", False)]  # fmt: skip
+    for own, other in (rows[:2], rows[2:]):
+        run = profile(own["profile"])
+        found = lint(run, path, *problems).values()
+        for severity in ("error", "warning", "notice"):
+            assert own[severity + "s"] == sum(f["severity"] == severity for f in found), severity
+        plans, first_workspaces, least, differ = 0, [], [], 0
+        for problem in problems:
+            tuning = run.ok("explain", problem, "--json").json()["tuning"]
+            candidates = [c for c in tuning["candidates"] if c["status"] == "CANDIDATE_STATUS_FINALIZED"]
+            plans += sum("modeAPlace" in c or "fallbackPlace" in c for c in candidates)
+            first = [[c["text"] for c in tuning["candidates"] if c.get(place) == 1] for place in ("modeAPlace", "modeBPlace")]
+            differ += first[0] != first[1]
+            rows_of_it = sorted(candidates, key=lambda c: c.get("heuristicRank", 0))
+            first_workspaces.append(int(rows_of_it[0].get("workspaceBytes", 0)))
+            least.append(min(int(c.get("workspaceBytes", 0)) for c in candidates))
+        assert (own["plans"], own["mostWorkspaceBytes"], own["leastWorkspaceBytes"], own["modesDiffer"]) == (
+            plans, max(first_workspaces), max(least), differ)  # fmt: skip
+        assert own["plans"] > 50 and own["problems"] == 5 and own["withoutChoice"] == 0
+        summary = alone.ok("upgrade-check", path, "--to", newest, "--profile", own["profile"], "--json").json()["profiles"][0]["summary"]
+        assert other["changed"] == summary["choice"]
+    assert sum(r["modesDiffer"] for r in rows) > 0 and any(r["changed"] for r in rows), "nothing that could be miscounted"
+
+
+def test_why_ends_with_1_where_cudnn_has_no_choice_and_says_profiles_beside_each_other(cli, tmp_path):
+    run = cli(None, env={"CONVTUNE_ADDRESS": f"unix:{tmp_path}/none"})
+    path = tmp_path / "list.txt"
+    path.write_text(f"{NHWC}\n{NOTHING}\n")
+    result = run("why", path)
+    assert result.code == 1 and len(result.out.splitlines()) == 7, result
+    assert re.search(r"2 convolutions: the first choice is the same on all 6 profiles for [01]\n", result.err), result
+    assert "Nothing was timed" in result.err
+    assert run("why", path, "--profile", "nvidia-none").code == 2
+    assert run("why", tmp_path / "none").code == 2

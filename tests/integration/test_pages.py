@@ -38,7 +38,7 @@ MODEL = "\n".join(numbered_list(0, 4)) + "\n"
 
 # Pages that a test below types, all blocks of them but those of ELSEWHERE.
 TYPED = {
-    "client/cpp/README.md", "client/python/README.md", "db/bundle/README.md", "deploy/docs/containers.md",
+    "client/cpp/README.md", "client/python/README.md", "db/bundle/README.md", "deploy/docs/alternatives.md", "deploy/docs/containers.md",
     "deploy/docs/fleet.md", "deploy/docs/getting-started.md", "deploy/docs/operations.md", "deploy/docs/programs.md",
     "deploy/docs/reports.md", "deploy/docs/symptoms.md", "deploy/docs/upgrades.md", "server/worker/TRACE.md",
     "tests/data/recordings/README.md",
@@ -316,6 +316,6 @@ def test_bundles(machine):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("page", ["server/worker/TRACE.md", "tests/data/recordings/README.md"])
+@pytest.mark.parametrize("page", ["server/worker/TRACE.md", "tests/data/recordings/README.md", "deploy/docs/alternatives.md"])
 def test_small_pages(machine, page):
     machine.type(gpu(1) + "convtune tune --file model.txt\n" + typed(page))

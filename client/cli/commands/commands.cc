@@ -241,9 +241,9 @@ std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
   using Make = std::unique_ptr<app::Command> (*)();
   const std::pair<const char*, std::vector<Make>> groups[] = {
       {"Ask",
-       {NewGetCommand, explain::NewExplainCommand, advise::NewAdviseCommand, lint::NewLintCommand,
-        upgrade::NewUpgradeCheckCommand, NewListCommand, report::NewReportCommand,
-        NewEnvironmentsCommand}},
+       {NewGetCommand, explain::NewExplainCommand, upgrade::NewWhyCommand, advise::NewAdviseCommand,
+        lint::NewLintCommand, upgrade::NewUpgradeCheckCommand, NewListCommand,
+        report::NewReportCommand, NewEnvironmentsCommand}},
       {"Tune",
        {NewTuneCommand, warm::NewWarmCommand, NewJobsCommand, NewPinCommand, NewUnpinCommand,
         ban::NewBanCommand, NewDeleteCommand}},

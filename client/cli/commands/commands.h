@@ -66,6 +66,7 @@ std::unique_ptr<app::Command> NewRunCommand();
 
 namespace upgrade {
 std::unique_ptr<app::Command> NewUpgradeCheckCommand();
+std::unique_ptr<app::Command> NewWhyCommand();
 }  // namespace upgrade
 
 namespace warm {

@@ -153,7 +153,8 @@ class WorkerSession {
   Environment environment_;
 };
 
-absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, WorkerSession* session) {
+absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
+                                     WorkerSession* session) {
   ListedProblem result;
   worker::v1::Request open;
   open.mutable_open_problem()->set_problem_text(asked.problem.ToText());
@@ -185,22 +186,28 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, WorkerSession* s
   for (size_t i = 0; i < result.listed.size(); ++i) {
     prepare.mutable_prepare()->add_indexes(static_cast<int>(i));
   }
-  prepare.mutable_prepare()->set_stop_after(1);
+  if (build == Build::kFirst) prepare.mutable_prepare()->set_stop_after(1);
   RETURN_IF_ERROR(session
                       ->Ask(prepare, kReplyTimeout,
                             [&](const worker::v1::Reply& reply) {
-                              if (!reply.has_prepared() || !reply.prepared().ok()) return;
-                              result.first = static_cast<size_t>(reply.prepared().index());
-                              result.listed[*result.first].workspace_bytes =
-                                  reply.prepared().workspace_bytes();
+                              if (!reply.has_prepared()) return;
+                              const auto index = static_cast<size_t>(reply.prepared().index());
+                              Candidate& candidate = result.listed[index];
+                              if (!reply.prepared().ok()) {
+                                candidate.status = CandidateStatus::kFailed;
+                                return;
+                              }
+                              if (!result.first) result.first = index;
+                              candidate.status = CandidateStatus::kFinalized;
+                              candidate.workspace_bytes = reply.prepared().workspace_bytes();
                             })
                       .status());
   if (winner) {
-    worker::v1::Request build;
-    build.mutable_prepare()->add_indexes(*winner);
+    worker::v1::Request prepare_winner;
+    prepare_winner.mutable_prepare()->add_indexes(*winner);
     result.winner_builds = false;
     RETURN_IF_ERROR(session
-                        ->Ask(build, kReplyTimeout,
+                        ->Ask(prepare_winner, kReplyTimeout,
                               [&](const worker::v1::Reply& reply) {
                                 if (reply.has_prepared())
                                   result.winner_builds = reply.prepared().ok();
@@ -225,7 +232,8 @@ absl::Status CheckVersion(const CudnnFolder& cudnn, const Environment& environme
 
 absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnFolder& cudnn,
                                              const std::string& profile_file,
-                                             const std::vector<AskedProblem>& problems) {
+                                             const std::vector<AskedProblem>& problems,
+                                             Build build) {
   ProfileListing listing;
   std::unique_ptr<WorkerSession> session;
   for (const AskedProblem& asked : problems) {
@@ -240,7 +248,7 @@ absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const Cu
       listing.environment = session->environment();
       RETURN_IF_ERROR(CheckVersion(cudnn, listing.environment));
     }
-    absl::StatusOr<ListedProblem> listed = AskFor(asked, session.get());
+    absl::StatusOr<ListedProblem> listed = AskFor(asked, build, session.get());
     if (listed.ok()) {
       listing.problems.push_back(*std::move(listed));
       continue;

@@ -28,7 +28,8 @@ struct AskedProblem {
 struct ListedProblem {
   std::string error;              // why nothing is known of it: the worker died; empty: it did not
   std::string refusal;            // why cuDNN offers nothing, in its words; empty: it does
-  std::vector<Candidate> listed;  // by modes A, B and FALLBACK, in their order
+  // By modes A, B and FALLBACK, in their order. kFailed: it was built, and cannot be.
+  std::vector<Candidate> listed;
   std::optional<size_t> first;    // the first of `listed` that can be built
   std::optional<bool> winner_builds;  // absent: no winner is stored
 };
@@ -38,13 +39,17 @@ struct ProfileListing {
   std::vector<ListedProblem> problems;  // in the order asked for
 };
 
+// The candidates that are built, each with its workspace.
+enum class Build { kFirst, kAll };
+
 // Starts `worker` with that cuDNN and the profile's file, and asks for all of
 // them. A worker that dies is started again for the next problem. Errors:
 // FAILED_PRECONDITION in the worker's words if none can be started, and where the
 // worker has another version than `cudnn` says.
 absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnFolder& cudnn,
                                              const std::string& profile_file,
-                                             const std::vector<AskedProblem>& problems);
+                                             const std::vector<AskedProblem>& problems,
+                                             Build build = Build::kFirst);
 
 // The change of the first choice that can be built.
 enum class FirstChoiceChange {

@@ -1,0 +1,288 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/calls/answers.h"
+#include "client/cli/commands/commands.h"
+#include "client/cli/commands/lint/lint.h"
+#include "client/cli/commands/upgrade/cudnn_cache.h"
+#include "client/cli/commands/upgrade/upgrade_changes.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/progress.h"
+#include "client/cli/output/units.h"
+#include "proto/base/program_paths.h"
+#include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
+
+namespace convtune::cli::commands::upgrade {
+namespace {
+
+using lint::LintSeverity;
+
+// What one cuDNN offers a model on one profile. Counts are of distinct convolutions.
+struct WhyRow {
+  std::string profile;
+  std::string cudnn;
+  int64_t problems = 0;
+  int64_t without_choice = 0;  // cuDNN offers nothing that can be built
+  int64_t modes_differ = 0;    // the lists of modes A and B begin with different candidates
+  double modes_share = 0;      // their part of the arithmetic, from 0 to 1
+  // What PyTorch's benchmark mode builds: the candidates of modes A and FALLBACK that can be.
+  int64_t plans = 0;
+  int64_t most_workspace = 0;   // of the first choices, in bytes
+  int64_t least_workspace = 0;  // the most where each runs its candidate with the least
+  int64_t last_resort = 0;      // the first choice is mode FALLBACK's
+  int64_t known_wrong = 0;      // the first choice fits a ban that comes with convtune
+  std::map<LintSeverity, int64_t> findings;
+  // The first choice is another one than with the cuDNN of the first row; absent in that row.
+  std::optional<int64_t> changed;
+  std::vector<std::string> first_choices;  // in the problems' order; empty: none
+};
+
+// "7 (41.2%)".
+std::string CountAndShare(int64_t count, double share) {
+  return count == 0 ? "0" : absl::StrCat(count, absl::StrFormat(" (%.1f%%)", 100 * share));
+}
+
+output::Fields WhyFields(const WhyRow& row) {
+  using output::Color, output::Value;
+  const auto bad = [](int64_t count) {
+    return Value(count).In(count > 0 ? Color::kRed : Color::kNone);
+  };
+  const auto found = [&row](LintSeverity severity) {
+    const auto it = row.findings.find(severity);
+    return it == row.findings.end() ? 0 : it->second;
+  };
+  const Value changed = row.changed ? Value(*row.changed) : Value(std::optional<double>());
+  return {
+      {"profile", "PROFILE", row.profile},
+      {"cudnn", "CUDNN", row.cudnn},
+      {"problems", "CONVOLUTIONS", row.problems},
+      {"withoutChoice", "NO CHOICE", bad(row.without_choice)},
+      {"modesDiffer", "A AND B DIFFER",
+       Value(row.modes_differ).Shown(CountAndShare(row.modes_differ, row.modes_share))},
+      {"modesDifferShare", "", row.modes_share},
+      {"plans", "PLANS", row.plans},
+      {"mostWorkspaceBytes", "WORKSPACE", output::Bytes(row.most_workspace)},
+      {"leastWorkspaceBytes", "LEAST", output::Bytes(row.least_workspace)},
+      {"lastResort", "LAST RESORT", bad(row.last_resort)},
+      {"knownWrong", "KNOWN WRONG", bad(row.known_wrong)},
+      {"errors", "ERRORS", bad(found(LintSeverity::kError))},
+      {"warnings", "WARNINGS", found(LintSeverity::kWarning)},
+      {"notices", "NOTICES", found(LintSeverity::kNotice)},
+      {"changed", "CHANGED", Value(changed).Shown(row.changed ? changed.written : "-").Right()}};
+}
+
+// The list as a tuning in which nothing was timed.
+v1::Tuning ToTuning(const ConvProblem& problem, const ListedProblem& listed) {
+  v1::Tuning tuning;
+  tuning.set_problem_text(problem.ToText());
+  for (const Candidate& candidate : listed.listed) {
+    v1::Candidate* const record = tuning.add_candidates();
+    Fill(candidate, /*with_samples=*/false, record);
+    record->set_text(ToText(candidate.id));
+    record->set_deterministic(candidate.deterministic());
+  }
+  return tuning;
+}
+
+// The candidate that a mode lists first.
+const Candidate* FirstOf(const ListedProblem& listed, int16_t HeuristicPlaces::*mode) {
+  for (const Candidate& candidate : listed.listed) {
+    if (candidate.places.*mode == 1) return &candidate;
+  }
+  return nullptr;
+}
+
+WhyRow MakeRow(const std::vector<ProblemRow>& rows, const ProfileListing& listing) {
+  WhyRow row;
+  row.cudnn = listing.environment.cudnn.ToText();
+  row.problems = static_cast<int64_t>(rows.size());
+  double whole = 0, differs = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const ListedProblem& listed = listing.problems[i];
+    const double work = static_cast<double>(rows[i].count) * EstimatedFlops(rows[i].problem);
+    whole += work;
+    const Candidate* const a = FirstOf(listed, &HeuristicPlaces::mode_a);
+    const Candidate* const b = FirstOf(listed, &HeuristicPlaces::mode_b);
+    if (a != b) {
+      ++row.modes_differ;
+      differs += work;
+    }
+    row.plans +=
+        std::count_if(listed.listed.begin(), listed.listed.end(), [](const Candidate& candidate) {
+          return candidate.usable() &&
+                 (candidate.places.mode_a > 0 || candidate.places.fallback > 0);
+        });
+    // Beside itself, for what is said of a first choice.
+    const UpgradeChange own = CompareListings({rows[i].problem, rows[i].count, ""}, listed, listed,
+                                              listing.environment.ToText());
+    row.first_choices.push_back(own.to);
+    row.without_choice += own.to.empty() ? 1 : 0;
+    row.last_resort += own.to_mode == "FALLBACK" ? 1 : 0;
+    row.known_wrong += own.erratum.empty() ? 0 : 1;
+    row.most_workspace = std::max(row.most_workspace, own.to_workspace);
+    if (own.to.empty()) continue;
+    int64_t least = own.to_workspace;
+    for (const Candidate& candidate : listed.listed) {
+      if (candidate.usable()) least = std::min(least, candidate.workspace_bytes);
+    }
+    row.least_workspace = std::max(row.least_workspace, least);
+  }
+  row.modes_share = whole > 0 ? differs / whole : 0;
+  return row;
+}
+
+class WhyCommand final : public app::Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "why",
+                            "whether convtune has something to win for a model: where cuDNN's own "
+                            "choices disagree, without a GPU and without a daemon",
+                            app::Rows::kYes);
+    problems_.RegisterFiles(*app);
+    app->add_option("--profile", profiles_,
+                    "GPUs: profiles' names or files, with commas between (default: all profiles)")
+        ->type_name("PROFILE")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    app->add_option("--to", to_,
+                    "other cuDNNs to ask too, with commas between: a version, a package such as "
+                    "torch==2.15, or a folder, also a venv's")
+        ->type_name("CUDNN")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    app->add_option("--cache", cache_,
+                    "folder that keeps versions of PyPI (default: ~/.cache/convtune/cudnn)")
+        ->type_name("FOLDER");
+    app::SayColumns(app, WhyFields({}));
+  }
+
+  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
+    ASSIGN_OR_RETURN(const input::ProblemBatch batch, problems_.Read(context));
+    const std::vector<ProblemRow> rows = MostWorkFirst(batch.rows);
+    if (rows.empty()) return app::Worse(batch.code, app::ExitCode::kUsage);
+    const std::set<std::string> all = ProfileNames();
+    if (profiles_.empty()) profiles_.assign(all.begin(), all.end());
+    std::vector<std::string> files;
+    for (const std::string& name : profiles_) {
+      const absl::StatusOr<std::string> file = FindProfile(name);
+      if (!file.ok()) return absl::InvalidArgumentError(file.status().message());
+      files.push_back(*file);
+    }
+    CudnnCache cache({cache_, "", DefaultWorkerPath(),
+                      [&context](const std::string& words) { context.Say(words); }});
+    std::vector<CudnnFolder> cudnns(1);  // the worker's own
+    for (const std::string& name : to_) {
+      ASSIGN_OR_RETURN(cudnns.emplace_back(), cache.Find("--to", name));
+    }
+    std::vector<WhyRow> table;
+    {
+      output::ProgressBar bar(context.io());
+      for (size_t i = 0; i < files.size(); ++i) {
+        for (size_t k = 0; k < cudnns.size(); ++k) {
+          bar.Show({.done = static_cast<int>(table.size()),
+                    .total = static_cast<int>(files.size() * cudnns.size()),
+                    .current = profiles_[i]});
+          ASSIGN_OR_RETURN(WhyRow row, Look(rows, cudnns[k], files[i]));
+          row.profile = std::filesystem::path(files[i]).stem().string();
+          if (k > 0) row.changed = Differing(table[table.size() - k], row);
+          table.push_back(std::move(row));
+        }
+      }
+    }
+    context.PrintJson({{"rows", output::JsonRows(table, WhyFields)}});
+    context.PrintRows(table, WhyFields);
+    Conclude(context, rows, table);
+    const bool none = std::any_of(table.begin(), table.end(),
+                                  [](const WhyRow& row) { return row.without_choice > 0; });
+    return app::Worse(batch.code, none ? app::ExitCode::kFailed : app::ExitCode::kDone);
+  }
+
+ private:
+  // Asks for the problems, then for the other forms of them that lint compares with.
+  static absl::StatusOr<WhyRow> Look(const std::vector<ProblemRow>& rows, const CudnnFolder& cudnn,
+                                     const std::string& profile_file) {
+    calls::TuningMap known;
+    lint::ListFailures failures;
+    const auto list = [&](const std::vector<ProblemRow>& wanted) -> absl::StatusOr<ProfileListing> {
+      std::vector<AskedProblem> asked;
+      for (const ProblemRow& row : wanted) asked.push_back({row.problem, row.count, ""});
+      ASSIGN_OR_RETURN(ProfileListing listing,
+                       ListOnProfile(DefaultWorkerPath(), cudnn, profile_file, asked, Build::kAll));
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        const ListedProblem& listed = listing.problems[i];
+        const std::string text = wanted[i].problem.ToText();
+        if (listed.listed.empty()) {
+          failures[text] = listed.error.empty() ? listed.refusal : listed.error;
+        } else {
+          known[text] = ToTuning(wanted[i].problem, listed);
+        }
+      }
+      return listing;
+    };
+    ASSIGN_OR_RETURN(const ProfileListing listing, list(rows));
+    const lint::LintOptions options;
+    for (int round = 0; round < 2; ++round) {
+      std::vector<ProblemRow> more = lint::ProblemsToList(rows, known, options);
+      std::erase_if(more, [&](const ProblemRow& row) {
+        const std::string text = row.problem.ToText();
+        return known.count(text) > 0 || failures.count(text) > 0;
+      });
+      if (!more.empty()) RETURN_IF_ERROR(list(more).status());
+    }
+    WhyRow row = MakeRow(rows, listing);
+    for (const auto& finding : lint::FindingsOf(rows, known, failures, options)) {
+      ++row.findings[finding.severity];
+    }
+    return row;
+  }
+
+  static int64_t Differing(const WhyRow& a, const WhyRow& b) {
+    return std::inner_product(a.first_choices.begin(), a.first_choices.end(),
+                              b.first_choices.begin(), int64_t{0}, std::plus<>(),
+                              std::not_equal_to<>());
+  }
+
+  // What the table does not have: profiles beside each other, and what it cannot say.
+  static void Conclude(app::Context& context, const std::vector<ProblemRow>& rows,
+                       const std::vector<WhyRow>& table) {
+    std::vector<const WhyRow*> own;  // with the worker's cuDNN
+    for (const WhyRow& row : table) {
+      if (!row.changed) own.push_back(&row);
+    }
+    if (own.size() > 1) {
+      int64_t same = 0;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        same += std::all_of(own.begin(), own.end(), [&](const WhyRow* row) {
+          return row->first_choices[i] == own[0]->first_choices[i];
+        });
+      }
+      context.Say(absl::StrCat(output::Counted(static_cast<int64_t>(rows.size()), "convolution"),
+                               ": the first choice is the same on all ", own.size(),
+                               " profiles for ", same));
+    }
+    context.Say(
+        "PLANS is what a process in benchmark mode builds and times. `convtune lint` names the "
+        "findings, `convtune upgrade-check` the changes. Nothing was timed: how much faster "
+        "another candidate is, and which share of the model's time convolutions are, takes a GPU");
+  }
+
+  input::ProblemArgs problems_;
+  std::vector<std::string> profiles_, to_;
+  std::string cache_;
+};
+
+}  // namespace
+
+std::unique_ptr<app::Command> NewWhyCommand() { return std::make_unique<WhyCommand>(); }
+
+}  // namespace convtune::cli::commands::upgrade

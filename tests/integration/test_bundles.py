@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import tarfile
 import time
 
 import pytest
@@ -229,3 +230,72 @@ def test_a_row_that_breaks_a_rule_is_named_and_the_others_are_taken(fake_daemon,
     assert f", {left_out}: tune_time: " in result.err
     assert "took 2 of 3 tunings" in result.err and "refused 1" in result.err
     assert len(winners(other)) == 2 and left_out.startswith("fwd,x=3x64")
+
+
+def skopeo(*args):
+    subprocess.run(["skopeo", "--insecure-policy", *args], check=True, capture_output=True, text=True)
+
+
+def test_a_bundle_as_an_oci_image_goes_through_a_registrys_tool(tuned, bare_daemon, cli, tmp_path):
+    _, run = tuned
+    private, _ = key_pair(tmp_path, "key")
+    image = tmp_path / "image"
+    run.ok("export", image, "--oci", "--sign-key", private)
+    run.ok("export", tmp_path / "plain", "--sign-key", private)
+    bundle = (tmp_path / "plain").read_bytes()
+    # What skopeo reads: the manifest by its digest, with what the image is of.
+    manifest = json.loads(subprocess.run(["skopeo", "inspect", "--raw", f"oci:{image}"], check=True, capture_output=True).stdout)
+    assert manifest["artifactType"] == "application/vnd.convtune.bundle.v1"
+    said = manifest["annotations"]
+    assert (said["convtune.gpus"], said["convtune.cudnns"], said["convtune.tunings"]) == ("NVIDIA H200", "9.19.0", "5")
+    assert said["convtune.sha256"] == cli().ok("verify", tmp_path / "plain", "--json").json()["bundles"][0]["sha256"]
+    # The file, as a container that mounts the image sees it.
+    (layer,) = manifest["layers"]
+    with tarfile.open(image / "blobs" / "sha256" / layer["digest"].removeprefix("sha256:")) as tar:
+        assert tar.getnames() == ["tunings.bundle"] and tar.extractfile("tunings.bundle").read() == bundle
+    # A registry's copy is compressed.
+    skopeo("copy", "--dest-compress", f"oci:{image}", f"dir:{tmp_path / 'dir'}")
+    skopeo("copy", f"dir:{tmp_path / 'dir'}", f"oci:{tmp_path / 'copy'}:latest")
+    copied = json.loads(subprocess.run(["skopeo", "inspect", "--raw", f"oci:{tmp_path / 'copy'}:latest"], check=True, capture_output=True).stdout)
+    assert "gzip" in copied["layers"][0]["mediaType"] and copied["annotations"] == said
+    other = cli(bare_daemon.start())
+    assert other.ok("import", tmp_path / "copy", "--json").json()["imports"][0]["takenCount"] == "5"
+    assert other.ok("import", image, "--json").json()["imports"][0]["keptCount"] == "5"
+    assert winners(other) == winners(run)
+    result = run("export", image, "--oci")
+    assert result.code == 2 and f"FILE: with --oci {image} must not exist" in result.err, result
+    assert not list(tmp_path.glob("*.part*"))
+
+
+def test_an_oci_layout_without_a_bundle_is_one_clear_error(tuned, tmp_path):
+    _, run = tuned
+    good = tmp_path / "good"
+    run.ok("export", good, "--oci")
+    (digest,) = [m["digest"] for m in json.loads((good / "index.json").read_text())["manifests"]]
+    manifest = good / "blobs" / "sha256" / digest.removeprefix("sha256:")
+    layer = good / "blobs" / "sha256" / json.loads(manifest.read_text())["layers"][0]["digest"].removeprefix("sha256:")
+    whole = layer.read_bytes()
+    index = (good / "index.json").read_bytes()
+
+    def refused(words, code=2):
+        result = run("import", good)
+        assert result.code == code and words in result.err and result.err.count("error:") == 1, result
+
+    for text in (b"", b"[]", b'{"manifests": []}', b'{"manifests": [{"digest": "sha256:../../x"}]}', b'{"manifests": [{"digest": 3}]}', index[:-4]):
+        (good / "index.json").write_bytes(text)
+        refused(f"{good}: must hold one image")
+    (good / "index.json").write_bytes(index)
+    layer.write_bytes(whole[:700])
+    refused(f"{good}: its layer ends too early", 1)
+    layer.write_bytes(whole[:100])
+    refused("its layer must be a tar archive")
+    layer.write_bytes(whole.replace(b"tunings.bundle", b"tunings.bundlf", 1))
+    refused("that begins with tunings.bundle")
+    damaged = bytearray(whole)
+    damaged[900] ^= 1
+    layer.write_bytes(damaged)
+    refused("damaged at byte")
+    layer.unlink()
+    refused("its layer cannot be read")
+    manifest.write_text(json.dumps({"layers": []}))
+    refused(f"{good}: its image must have one layer")

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -23,6 +24,7 @@
 #include "db/bundle/bundle_merge.h"
 #include "db/bundle/bundle_reader.h"
 #include "db/bundle/bundle_writer.h"
+#include "db/bundle/oci_layout.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
@@ -42,10 +44,17 @@ class ExportCommand final : public app::Command {
         ->type_name("FILE");
     app->add_flag("--jsonl", jsonl_,
                   "JSON lines for people and diff, as for a file that ends in .jsonl");
+    app->add_flag("--oci", oci_, "make FILE a folder that is an OCI image layout, for registries")
+        ->excludes("--jsonl");
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    const bool jsonl = jsonl_ || absl::EndsWith(file_, ".jsonl");
+    const bool jsonl = jsonl_ || (!oci_ && absl::EndsWith(file_, ".jsonl"));
+    std::error_code error;
+    if (oci_ && std::filesystem::exists(file_, error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("FILE: with --oci ", file_, " must not exist"));
+    }
     std::optional<db::bundle::BundleSigningKey> key;
     if (sign_key_) {
       if (jsonl) return absl::InvalidArgumentError("--sign-key: JSON lines cannot be signed");
@@ -75,6 +84,9 @@ class ExportCommand final : public app::Command {
                      db::bundle::BundleReader::Open(file->temporary_path()));
     if (jsonl) {
       RETURN_IF_ERROR(WriteJson(reader.get()));
+    } else if (oci_) {
+      RETURN_IF_ERROR(db::bundle::ReadWholeBundle(reader.get(), {}, nullptr));
+      RETURN_IF_ERROR(db::bundle::WriteOciLayout(file->temporary_path(), file_));
     } else {
       // What was written is what will be read.
       RETURN_IF_ERROR(db::bundle::ReadWholeBundle(reader.get(), {}, nullptr));
@@ -103,6 +115,7 @@ class ExportCommand final : public app::Command {
   std::string file_;
   bool no_samples_ = false;
   bool jsonl_ = false;
+  bool oci_ = false;
   std::optional<std::string> sign_key_;
 };
 
@@ -114,7 +127,10 @@ class ImportCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(root, "import", "give the daemon what a bundle holds", app::Rows::kNo);
-    app->add_option("files", files_, "bundles; a row that breaks a rule is named and left out")
+    app->add_option(
+           "files", files_,
+           "bundles, or folders with one as an OCI image layout; a row that breaks a rule is "
+           "named and left out")
         ->type_name("FILE")
         ->required();
   }
@@ -140,24 +156,38 @@ class ImportCommand final : public app::Command {
  private:
   absl::StatusOr<v1::ImportBundleResponse> Import(app::Context& context,
                                                   const std::string& path) const {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(path, error);
-    std::ifstream file(path, std::ios::binary);
-    if (error || !file) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": cannot be read: ", error ? error.message() : "it may not be read"));
+    std::function<absl::StatusOr<std::string>()> next;
+    int64_t size = 0;
+    std::unique_ptr<db::bundle::OciBundle> image;
+    std::ifstream file;
+    if (db::bundle::IsOciLayout(path)) {
+      ASSIGN_OR_RETURN(image, db::bundle::OciBundle::Open(path));
+      size = image->size();
+      next = [&image] { return image->Read(kPieceBytes); };
+    } else {
+      std::error_code error;
+      size = static_cast<int64_t>(std::filesystem::file_size(path, error));
+      file.open(path, std::ios::binary);
+      if (error || !file) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            path, ": cannot be read: ", error ? error.message() : "it may not be read"));
+      }
+      next = [&]() -> absl::StatusOr<std::string> {
+        std::string piece(kPieceBytes, '\0');
+        file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+        piece.resize(static_cast<size_t>(file.gcount()));
+        if (file.bad()) {
+          return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read to its end"));
+        }
+        return piece;
+      };
     }
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
-    output::ByteProgress progress(context.io(), "importing", static_cast<int64_t>(size));
+    output::ByteProgress progress(context.io(), "importing", size);
     int64_t sent = 0;
     auto response = client->ImportBundle(
         [&]() -> absl::StatusOr<std::string> {
-          std::string piece(kPieceBytes, '\0');
-          file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-          piece.resize(static_cast<size_t>(file.gcount()));
-          if (file.bad()) {
-            return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read to its end"));
-          }
+          ASSIGN_OR_RETURN(std::string piece, next());
           sent += static_cast<int64_t>(piece.size());
           progress.Show(sent);
           return piece;

@@ -62,11 +62,12 @@ bool IsOver(bool readable, bool stopped, Running* one) {
 
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
                                      const supervisor::StartLimits& limits,
-                                     const std::function<bool()>& stop) {
+                                     const std::function<bool()>& stop,
+                                     const std::string& library_path) {
   std::vector<ChildOutput> outputs(commands.size());
   std::list<Running> running;
   for (size_t i = 0; i < commands.size(); ++i) {
-    auto process = supervisor::WorkerProcess::StartPrinting(commands[i]);
+    auto process = supervisor::WorkerProcess::StartPrinting(commands[i], library_path);
     outputs[i].status = process.status();
     if (process.ok()) {
       running.push_back({*std::move(process), {limits, SteadyTime::Now()}, &outputs[i], false});

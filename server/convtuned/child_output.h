@@ -20,9 +20,10 @@ struct ChildOutput {
 // true (it is asked ten times a second): what then runs is killed and gets
 // DEADLINE_EXCEEDED or CANCELLED. NOT_FOUND:
 // there is no such program; INTERNAL: it failed. Results in the order of
-// `commands`; each is a program and its arguments.
+// `commands`; each is a program and its arguments. `library_path` is as WorkerProcess takes it.
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
                                      const supervisor::StartLimits& limits,
-                                     const std::function<bool()>& stop);
+                                     const std::function<bool()>& stop,
+                                     const std::string& library_path = "");
 
 }  // namespace convtune::convtuned

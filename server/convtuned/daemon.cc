@@ -65,19 +65,30 @@ absl::StatusOr<std::unique_ptr<db::store::SqliteStore>> OpenStore(const Flags& f
   return db::store::SqliteStore::Open(std::move(options));
 }
 
+// What GPUs there are, with the cuDNN that was asked for.
+ProbeResult Probe(const Flags& flags, ProbeOptions options, StopSignals* signals) {
+  options.worker = flags.worker;
+  options.devices = flags.devices;
+  options.stop = [signals] { return signals->stopped(); };
+  if (!flags.cudnn_of.empty()) {
+    absl::StatusOr<CudnnToLoad> cudnn = FindCudnnToLoad("--cudnn-of", flags.cudnn_of);
+    if (!cudnn.ok()) return {{}, {}, {{std::string(cudnn.status().message()), /*named=*/true}}};
+    log::Info("$0: the cuDNN of $1", flags.cudnn_of, cudnn->folder);
+    options.cudnn = *std::move(cudnn);
+  }
+  return ProbeDevices(options);
+}
+
 // `anew`: the daemon serves already, and does without what is missing.
 absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, bool anew, StopSignals* signals) {
   ProbeOptions options;
-  options.worker = flags.worker;
   options.worker_named = flags.worker != DefaultWorkerPath();
-  options.devices = flags.devices;
   options.node = flags.node;
-  options.stop = [signals] { return signals->stopped(); };
   for (const std::string& profile : flags.profiles) {
     ASSIGN_OR_RETURN(std::string file, FindProfile(profile));
     options.profiles.push_back(std::move(file));
   }
-  ProbeResult result = ProbeDevices(options);
+  ProbeResult result = Probe(flags, std::move(options), signals);
   for (const LeftOut& one : result.left_out) {
     if (one.named && !flags.allow_missing_devices && !anew && !signals->stopped()) {
       return absl::FailedPreconditionError(
@@ -147,11 +158,7 @@ bool GpuAppeared(const Flags& flags, StopSignals* signals) {
   const bool driver = access("/dev/nvidiactl", F_OK) == 0 ||
                       access("/proc/driver/nvidia", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
   if (flags.devices == "all" && !driver) return false;
-  ProbeOptions options;
-  options.worker = flags.worker;
-  options.devices = flags.devices;
-  options.stop = [signals] { return signals->stopped(); };
-  return HasGpu(ProbeDevices(options).devices);
+  return HasGpu(Probe(flags, {}, signals).devices);
 }
 
 // Has the health service say of "devices/NAME" whether that device has its GPU, of "devices"
@@ -297,7 +304,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   devices::GpuHealth gpu_health;
   for (const supervisor::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
   ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<GpuWatchProcess>> watchers,
-                   WatchDevices(flags.worker, found.pci_bus_ids, &gpu_health));
+                   WatchDevices(flags.worker, found.devices, found.pci_bus_ids, &gpu_health));
   tuner::Tuner::Options options;
   options.store = database.get();
   options.bases = bases;

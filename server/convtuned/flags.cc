@@ -142,10 +142,13 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("profile", flags->profiles,
       "Device profile that stands in for a GPU: a name or a file; repeatable")
       ->delimiter(',');
+  add("cudnn-of", flags->cudnn_of,
+      "Tune with the cuDNN that this loads: a Python, the folder of a venv or of libcudnn.so.9, or "
+      "a program; empty: with the worker's own");
   add("worker", flags->worker, "The program convtune-worker");
   WithEnvironment(app->add_flag("--allow-missing-devices", flags->allow_missing_devices,
-                                "Start without a profile, a numbered GPU or a worker program that "
-                                "was asked for and cannot be used"));
+                                "Start without a profile, a numbered GPU, a cuDNN or a worker "
+                                "program that was asked for and cannot be used"));
   add("base", flags->bases, "Bundle to serve beneath the database, read-only; repeatable")
       ->delimiter(',');
   add("bundle-key", flags->bundle_keys,

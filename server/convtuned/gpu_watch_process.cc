@@ -51,7 +51,7 @@ void GpuWatchProcess::Run() {
 
 GpuWatchProcess::End GpuWatchProcess::WatchOnce() {
   const absl::StatusOr<std::unique_ptr<supervisor::WorkerProcess>> process =
-      supervisor::WorkerProcess::Start(options_.argv);
+      supervisor::WorkerProcess::Start(options_.argv, options_.library_path);
   if (!process.ok()) {
     SayBlind(std::string(process.status().message()));
     return End::kFailed;
@@ -111,14 +111,17 @@ std::optional<GpuWatchProcess::End> GpuWatchProcess::Take(const std::string& lin
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<GpuWatchProcess>>> WatchDevices(
-    const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
-    devices::GpuHealth* health) {
+    const std::string& worker, const std::vector<supervisor::DeviceSpec>& devices,
+    const std::map<std::string, std::string>& pci_bus_ids, devices::GpuHealth* health) {
   std::vector<std::unique_ptr<GpuWatchProcess>> watchers;
-  for (const auto& [device, pci_bus_id] : pci_bus_ids) {
+  for (const supervisor::DeviceSpec& device : devices) {
+    const auto found = pci_bus_ids.find(device.name);
+    if (found == pci_bus_ids.end()) continue;
     GpuWatchProcess::Options options;
-    options.device = device;
-    options.argv = {worker, "--watch", pci_bus_id};
-    options.report = [health, name = device](const devices::GpuEvent& news) {
+    options.device = device.name;
+    options.argv = {worker, "--watch", found->second};
+    options.library_path = device.cudnn.library_path;
+    options.report = [health, name = device.name](const devices::GpuEvent& news) {
       health->Note(name, news);
     };
     ASSIGN_OR_RETURN(std::unique_ptr<GpuWatchProcess> watcher,

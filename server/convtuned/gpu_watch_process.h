@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "proto/base/cancel_token.h"
 #include "server/devices/gpu_health.h"
+#include "server/supervisor/device.h"
 #include "server/supervisor/worker_process.h"
 
 namespace convtune::convtuned {
@@ -27,6 +28,7 @@ class GpuWatchProcess {
   struct Options {
     std::string device;             // "gpu:0"
     std::vector<std::string> argv;  // of the process; the socket is added to it
+    std::string library_path = {};  // as WorkerProcess::Start takes it
     // From the watcher's thread. News about the GPU only if they are new.
     std::function<void(const devices::GpuEvent&)> report;
     absl::Duration retry = absl::Seconds(2);
@@ -60,10 +62,10 @@ class GpuWatchProcess {
   std::thread thread_;
 };
 
-// A watcher for each of `pci_bus_ids` (by device), which are added to `health`.
-// `worker`: the program.
+// A watcher for each of the devices that has one of `pci_bus_ids` (by device), which are added
+// to `health`. `worker`: the program.
 absl::StatusOr<std::vector<std::unique_ptr<GpuWatchProcess>>> WatchDevices(
-    const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
-    devices::GpuHealth* health);
+    const std::string& worker, const std::vector<supervisor::DeviceSpec>& devices,
+    const std::map<std::string, std::string>& pci_bus_ids, devices::GpuHealth* health);
 
 }  // namespace convtune::convtuned

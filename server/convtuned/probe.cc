@@ -88,7 +88,8 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
     commands.push_back({options.worker, "--probe", "--devices", "none", "--profile", profile});
     subjects.push_back(profile);
   }
-  const std::vector<ChildOutput> outputs = RunPrograms(commands, options.limits, options.stop);
+  const std::vector<ChildOutput> outputs =
+      RunPrograms(commands, options.limits, options.stop, options.cudnn.library_path);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const bool named = i > 0 || gpus_named;
     if (!outputs[i].status.ok()) {
@@ -116,6 +117,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
         continue;
       }
       device->provenance.node = node;
+      device->cudnn = options.cudnn;
       device->worker_argv =
           device->environment.profile
               ? std::vector<std::string>{options.worker, "--profile", subjects[i]}

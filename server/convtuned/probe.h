@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/cudnn/program_cudnn.h"
 #include "server/supervisor/device.h"
 #include "server/supervisor/start_timeout.h"
 
@@ -19,7 +20,8 @@ struct ProbeOptions {
   bool worker_named = false;               // somebody asked for that program
   std::string devices;                     // "all", "none" or "0,1"
   std::vector<std::string> profiles = {};  // files
-  std::string node = {};                   // where measurements are made; empty: the host's name
+  CudnnToLoad cudnn = {};  // that workers are made to load; without a folder: theirs
+  std::string node = {};   // where measurements are made; empty: the host's name
   supervisor::StartLimits limits = {};
   std::function<bool()> stop = [] { return false; };
 };

@@ -107,6 +107,7 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
   status_.set_name(options_.device.name);
   status_.set_environment(options_.device.environment.Name());
   status_.set_state(v1::DEVICE_STATE_IDLE);
+  status_.set_cudnn_folder(options_.device.cudnn.folder);
   self_check_ = options_.self_checks->Find(self_check_key_).passed;
   options_.queue->AddAvailable(1);
   // Whatever the worker is at then, it may never end by itself. An item that is
@@ -295,6 +296,7 @@ absl::Status DeviceRunner::EnsureWorker() {
     }
     supervisor::WorkerClient::Options start{options_.device.worker_argv, environment_text_,
                                             options_.hang_timeout, token_.get()};
+    start.library_path = options_.device.cudnn.library_path;
     start.self_checks = options_.self_checks;
     start.self_check_key = self_check_key_;
     absl::StatusOr<std::unique_ptr<supervisor::WorkerClient>> client =

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "proto/base/histogram.h"
+#include "proto/cudnn/program_cudnn.h"
 #include "proto/model/environment.h"
 
 namespace convtune::supervisor {
@@ -17,6 +18,7 @@ struct DeviceSpec {
   std::vector<std::string> worker_argv;  // program and arguments of its worker
   Environment environment;               // as `convtune-worker --probe` reported it
   Provenance provenance;
+  CudnnToLoad cudnn = {};  // that its worker is made to load; without a folder: its own
 };
 
 // Counts of work that a device was asked for and has done.

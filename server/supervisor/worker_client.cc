@@ -36,7 +36,7 @@ bool CanHave(const worker::v1::Request& request, const worker::v1::Reply& reply)
 
 absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options options) {
   absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
-      WorkerProcess::Start(options.worker_argv);
+      WorkerProcess::Start(options.worker_argv, options.library_path);
   if (!process.ok()) return absl::UnavailableError(process.status().message());
   std::unique_ptr<WorkerClient> client(new WorkerClient(std::move(options), *std::move(process)));
   const absl::Status status = client->Handshake();

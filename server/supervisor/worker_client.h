@@ -45,7 +45,8 @@ class WorkerClient {
     std::string environment_text;  // what the worker must say it is
     absl::Duration hang_timeout;   // see Tuner::Options
     const CancelToken* cancel = nullptr;
-    StartLimits start = {};  // until the handshake is answered
+    std::string library_path = {};  // as WorkerProcess::Start takes it
+    StartLimits start = {};         // until the handshake is answered
     // Says what is known of the worker's self-check, and is told what it came
     // to; nullptr: nothing is known, and nobody is told.
     SelfCheckCache* self_checks = nullptr;

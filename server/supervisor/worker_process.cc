@@ -14,9 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "proto/base/child_program.h"
 #include "proto/base/clock.h"
-
-extern char** environ;
 
 namespace convtune::supervisor {
 namespace {
@@ -82,18 +81,19 @@ WorkerExit Describe(int status, bool killed_by_us) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
-    const std::vector<std::string>& argv) {
+    const std::vector<std::string>& argv, const std::string& library_path) {
   std::vector<std::string> arguments = argv;
   arguments.insert(arguments.end(), {"--fd", absl::StrCat(kWorkerFd)});
-  return argv.empty() ? Spawn({}, kWorkerFd) : Spawn(std::move(arguments), kWorkerFd);
+  return Spawn(argv.empty() ? argv : std::move(arguments), library_path, kWorkerFd);
 }
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::StartPrinting(
-    const std::vector<std::string>& argv) {
-  return Spawn(argv, STDOUT_FILENO);
+    const std::vector<std::string>& argv, const std::string& library_path) {
+  return Spawn(argv, library_path, STDOUT_FILENO);
 }
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(std::vector<std::string> argv,
+                                                                    const std::string& library_path,
                                                                     int fd) {
   if (argv.empty()) return absl::InvalidArgumentError("worker_argv: must not be empty");
   int ends[2];
@@ -108,15 +108,14 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(std::vector<
     if (!moved.valid()) return absl::ErrnoToStatus(errno, "fcntl");
     std::swap(theirs, moved);
   }
-  std::vector<char*> pointers;
-  for (std::string& argument : argv) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
+  std::vector<std::string> variables = EnvironmentWith(
+      library_path.empty() ? Variables() : Variables{{"LD_LIBRARY_PATH", library_path}});
   SpawnSetup setup;
   pid_t pid = 0;
   int error = setup.Prepare(theirs.get(), fd);
   if (error == 0) {
-    error = posix_spawn(&pid, pointers[0], setup.actions(), setup.attributes(), pointers.data(),
-                        environ);
+    error = posix_spawn(&pid, argv[0].c_str(), setup.actions(), setup.attributes(),
+                        PointersTo(&argv).data(), PointersTo(&variables).data());
   }
   if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", argv[0]));
   return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(ours)));

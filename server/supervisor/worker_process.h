@@ -27,12 +27,13 @@ class WorkerProcess {
  public:
   // Starts `argv` with "--fd 3" behind it: a connected socket. The child has
   // its own process group, /dev/null for standard input, our standard error
-  // for output and errors, and no other descriptor of ours. NOT_FOUND: there is no
-  // such program.
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const std::vector<std::string>& argv);
+  // for output and errors, and no other descriptor of ours. `library_path` is its
+  // LD_LIBRARY_PATH; empty: it has ours. NOT_FOUND: there is no such program.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const std::vector<std::string>& argv,
+                                                              const std::string& library_path = "");
   // The same with the socket as standard output, and nothing added to `argv`.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> StartPrinting(
-      const std::vector<std::string>& argv);
+      const std::vector<std::string>& argv, const std::string& library_path = "");
   // Kills and reaps it.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
@@ -51,6 +52,7 @@ class WorkerProcess {
   WorkerProcess(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
   // `fd`: the number that the child has the socket by.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(std::vector<std::string> argv,
+                                                              const std::string& library_path,
                                                               int fd);
 
   const pid_t pid_;

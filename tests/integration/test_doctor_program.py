@@ -1,35 +1,13 @@
 """convtune doctor --program: which cuDNN a program loads, with libraries of the shape of cuDNN's, and no cuDNN."""
 
 import subprocess
-import sys
 
 import pytest
+from harness import cudnn_shapes as shapes
+from harness.cudnn_shapes import ENGINES, cudnn, library
 from harness.fakes import script
 
-# The version and the libraries that are named are in the text of the libraries, as in cuDNN's own.
-GRAPH = 'const unsigned cudnn_graph_version = {version}; const char *names[] = {{"libcudnn_graph.so.9", {names}}};\n'
-MAIN = 'const char *names[] = {"libcudnn.so.9", "libcudnn_graph.so"};\n'
-# The second is no library of cuDNN's, which this machine may have.
-ENGINES = ("libcudnn_engines_precompiled", "libcudnn_engines_lent")
 PIP = "-m pip install --no-deps 'nvidia-cudnn-cu13>9.20.0.48,<10'"
-
-
-def library(path, source, *args):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    command = ["cc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-x", "c", "-", "-x", "none", "-o", path, *args]
-    subprocess.run(command, input=source, text=True, check=True)
-    return path
-
-
-def cudnn(folder, version=0x091400, has=ENGINES, names=ENGINES):
-    """A folder with a cuDNN that names `names` and has `has`."""
-    ours = ("-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags")
-    text = ", ".join(f'"{name}.so"' for name in names)
-    library(folder / "libcudnn_graph.so.9", GRAPH.format(version=version, names=text), *ours)
-    for name in has:
-        library(folder / f"{name}.so.9", "int engine;\n", f"-Wl,-soname,{name}.so.9")
-    library(folder / "libcudnn.so.9", MAIN, "-Wl,-soname,libcudnn.so.9", *ours)
-    return folder
 
 
 def program(path, *args):
@@ -44,22 +22,8 @@ def linked(path, folder):
 
 @pytest.fixture
 def venv(tmp_path):
-    """venv(**what) is a Python whose torch loads the cuDNN of its wheel, 9.20.0.48."""
-
-    def make(**what):
-        folder = tmp_path / "venv"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-        [packages] = folder.glob("lib/python3*/site-packages")
-        wheel = cudnn(packages / "nvidia/cudnn/lib", **what)
-        info = packages / "nvidia_cudnn_cu13-9.20.0.48.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-cudnn-cu13\nVersion: 9.20.0.48\n")
-        library(packages / "torch/lib/libtorch_cuda.so", "int torch;\n", wheel / "libcudnn.so.9",
-                "-Wl,-rpath,$ORIGIN/../../nvidia/cudnn/lib", "-Wl,--disable-new-dtags")  # fmt: skip
-        (packages / "torch/__init__.py").write_text("raise SystemExit('torch was imported')\n")
-        return folder, wheel
-
-    return make
+    """venv(**what) is a Python's folder, and that of the cuDNN which its torch loads."""
+    return lambda **what: (tmp_path / "venv", shapes.venv(tmp_path / "venv", **what))
 
 
 @pytest.fixture
@@ -133,6 +97,11 @@ def test_a_program_that_opens_cudnn_gets_the_loaders(said, tmp_path):
     assert said(script_of, env={"LD_LIBRARY_PATH": str(own)}) == [[severity, what, advice]]
 
 
+def test_a_folder_of_cudnn_is_looked_at(said, tmp_path):
+    [[severity, what, _]] = said(cudnn(tmp_path / "own", has=ENGINES[:1]))
+    assert severity == "problem" and f" loads cuDNN 9.20.0 of {tmp_path}/own, which lacks libcudnn_engines_lent: " in what, what
+
+
 def test_the_daemons_environments_are_compared(said, fake_daemon, tmp_path):
     daemon = fake_daemon(env=script(environment="nvidia-h200,cc=9.0,sms=132,cudnn=9.20.0,lib=full")).start()
     own = linked(tmp_path / "own", cudnn(tmp_path / "cudnn"))
@@ -141,7 +110,7 @@ def test_the_daemons_environments_are_compared(said, fake_daemon, tmp_path):
     assert said(own, daemon)[1] == ["ok", "the daemon tunes for cuDNN 9.20.0: nvidia-h200", ""]
     severity, what, advice = said(other, daemon)[1]
     assert severity == "notice" and what.startswith("no device of the daemon has cuDNN 9.24.0, and no tuning"), what
-    assert advice == f"start the daemon with LD_LIBRARY_PATH={tmp_path}/newer convtuned"
+    assert advice == f"start the daemon with --cudnn-of {tmp_path}/newer"
     (severity, what, _), (_, environment, _) = said(jit, daemon)
     assert severity == "notice" and f", which has no precompiled engines: it lacks {ENGINES[1]}" in what, what
     assert "cuDNN 9.20.0 without precompiled engines" in environment
@@ -152,9 +121,9 @@ def test_bad_input_is_one_clear_error(cli, tmp_path):
     (tmp_path / "text").chmod(0o755)
     (tmp_path / "folder").mkdir()
     for path, words in (
-        (tmp_path / "none", "--program: must be a program, or the folder of a venv, is "),
-        (tmp_path / "folder", "--program: must be a program, or the folder of a venv, is "),
-        ("convtune-no-such-program", "--program: must be a program, or the folder of a venv, is convtune-no-such"),
+        (tmp_path / "none", "--program: must be a program, or the folder of a venv or of libcudnn.so.9, is "),
+        (tmp_path / "folder", "--program: must be a program, or the folder of a venv or of libcudnn.so.9, is "),
+        ("convtune-no-such-program", "--program: must be a program, or the folder of a venv or of libcudnn.so.9, is convtune-no-such"),
         (tmp_path / "text", f"--program: must be a program of this machine, whose loader cannot read {tmp_path}/text: "),
     ):
         result = cli(None)("doctor", "--program", path)

@@ -55,6 +55,7 @@ ELSEWHERE = {
     ("deploy/docs/containers.md", "cd deploy/docker"): "no Docker here: test_containers.py runs the services as processes",
     ("deploy/docs/containers.md", "FROM "): "no Docker here: test_containers.py compares them with the image",
     ("deploy/docs/containers.md", "CONVTUNE_CUDA_FROM=wheels12"): "needs a network and builds for minutes; test_wheel.py tries the wheel",
+    ("deploy/docs/concepts.md", "convtuned --cudnn-of"): "test_cudnn_of.py does it; torch's wheels need a network",
     ("deploy/docs/contributing.md", "./tests/run"): "what runs this test",
     ("deploy/docs/contributing.md", "ninja -C build"): "what runs this test; test_site.py builds the site",
     ("deploy/docs/upgrades.md", "convtune upgrade-check deploy/examples/resnet50.csv --op fwd --dtype f16 --layout nhwc --from torch"): "test_upgrade_check.py does it; torch's and cuDNN's wheels need a network",

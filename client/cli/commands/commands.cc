@@ -14,8 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/app/child_program.h"
 #include "client/cli/app/settings.h"
+#include "proto/base/child_program.h"
 
 namespace convtune::cli::commands {
 namespace {
@@ -212,7 +212,7 @@ class FleetCommand final : public app::Command {
       words.push_back(option->get_name());
       if (option->get_expected_max() > 0) words.push_back(option->results().front());
     }
-    const std::vector<char*> argv = app::PointersTo(&words);
+    const std::vector<char*> argv = PointersTo(&words);
     if (access(beside.c_str(), X_OK) == 0) {
       execv(beside.c_str(), argv.data());
     } else {

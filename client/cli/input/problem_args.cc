@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/app/child_program.h"
+#include "proto/base/child_program.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/sizes.h"
 
@@ -37,12 +37,12 @@ absl::StatusOr<std::string> OnnxProblems(const std::string& path,
   if (access(path.c_str(), R_OK) != 0) {
     return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
   }
-  const std::string python = app::PythonInterpreter();
+  const std::string python = PythonInterpreter();
   // Behind "./" the name of a file that begins with "-" is no option of the Python program.
   std::vector<std::string> words = {python, "-m", "convtune", "problems",
                                     path[0] == '/' ? path : "./" + path};
   words.insert(words.end(), options.begin(), options.end());
-  auto ran = app::RunToEnd(words, {}, app::ChildErrors::kOurs);
+  auto ran = RunToEnd(words, {}, ChildErrors::kOurs);
   if (!ran.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": an ONNX model is read by the Python package, but ",

@@ -144,6 +144,9 @@ std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices)
             {device.worker_deaths() > 0 ? app::Severity::kNotice : app::Severity::kFine,
              absl::StrCat(
                  device.name(), " (", device.environment(), ") works",
+                 device.cudnn_folder().empty()
+                     ? ""
+                     : absl::StrCat(" with the cuDNN of ", device.cudnn_folder()),
                  device.worker_deaths() > 0
                      ? absl::StrCat("; its workers died ", device.worker_deaths(), " times")
                      : ""),

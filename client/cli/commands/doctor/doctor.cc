@@ -92,8 +92,9 @@ class DoctorCommand final : public app::Command {
                   "print what an issue needs: the system too, without names, paths and addresses");
     app->add_option("--program", program_,
                     "also say which cuDNN this program loads, whether it is whole, and whether the "
-                    "daemon has answers for it: a program, a Python, or a venv's folder. Of a "
-                    "Python its packages are looked at. The program is not run, but a Python is "
+                    "daemon has answers for it: a program, a Python, or the folder of a venv "
+                    "or of libcudnn.so.9. Of a Python its packages are looked at. The program is "
+                    "not run, but a Python is "
                     "asked where its packages are")
         ->type_name("FILE");
   }
@@ -101,7 +102,7 @@ class DoctorCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     std::vector<LoadedCudnn> programs_cudnn;
     if (!program_.empty()) {
-      ASSIGN_OR_RETURN(programs_cudnn, FindCudnn(program_));
+      ASSIGN_OR_RETURN(programs_cudnn, FindCudnn("--program", program_));
     }
     std::vector<app::Finding> findings =
         app::ExamineAddress(context.settings().client.address, context.settings().client.tls);

@@ -1,432 +1,27 @@
 #include "client/cli/commands/doctor/findings.h"
 
-#include <dlfcn.h>
-#include <elf.h>
-#include <fcntl.h>
-#include <gnu/lib-names.h>
-#include <link.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <set>
 #include <string>
-#include <system_error>
-#include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
-#include "client/cli/app/child_program.h"
-#include "proto/base/status_macros.h"
-#include "proto/base/unique_fd.h"
-#include "proto/model/environment.h"
-#include "proto/model/text.h"
 
 namespace convtune::cli::commands::doctor {
 namespace {
 
-// The bytes of a file, mapped: of a large library only the pages that are looked at are read.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path) {
-    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat info = {};
-    if (!fd.valid() || fstat(fd.get(), &info) != 0 || info.st_size <= 0) return;
-    const auto size = static_cast<size_t>(info.st_size);
-    void* const start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (start != MAP_FAILED) bytes_ = {static_cast<const char*>(start), size};
+app::Severity SeverityOf(CudnnState state) {
+  switch (state) {
+    case CudnnState::kIncomplete:
+    case CudnnState::kMixed:
+      return app::Severity::kProblem;
+    case CudnnState::kForJitAlone:
+    case CudnnState::kUnknown:
+      return app::Severity::kNotice;
+    case CudnnState::kWhole:
+      break;
   }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (!bytes_.empty()) munmap(const_cast<char*>(bytes_.data()), bytes_.size());
-  }
-
-  // Empty if it could not be read.
-  absl::string_view bytes() const { return bytes_; }
-
- private:
-  absl::string_view bytes_;
-};
-
-// False if the value would lie behind the end.
-template <typename T>
-bool ReadAt(absl::string_view bytes, uint64_t at, T* value) {
-  if (at > bytes.size() || bytes.size() - at < sizeof(T)) return false;
-  std::memcpy(value, bytes.data() + at, sizeof(T));
-  return true;
-}
-
-// The value of the first symbol of the table that is a version of cuDNN; 0 without one.
-uint32_t FindVersion(absl::string_view bytes, const Elf64_Ehdr& header, const Elf64_Shdr& symbols) {
-  Elf64_Shdr names;
-  if (!ReadAt(bytes, header.e_shoff + symbols.sh_link * sizeof(names), &names) ||
-      names.sh_offset > bytes.size()) {
-    return 0;
-  }
-  const absl::string_view text = bytes.substr(names.sh_offset, names.sh_size);
-  Elf64_Sym symbol;
-  for (uint64_t at = 0; at + sizeof(symbol) <= symbols.sh_size; at += sizeof(symbol)) {
-    if (!ReadAt(bytes, symbols.sh_offset + at, &symbol)) return 0;
-    if (symbol.st_shndx == SHN_UNDEF || symbol.st_size != sizeof(uint32_t) ||
-        symbol.st_name >= text.size()) {
-      continue;
-    }
-    absl::string_view name = text.substr(symbol.st_name);
-    name = name.substr(0, name.find('\0'));
-    if (!absl::StartsWith(name, "cudnn_") || !absl::EndsWith(name, "_version")) continue;
-    Elf64_Phdr segment;
-    for (uint64_t i = 0; i < header.e_phnum; ++i) {
-      if (!ReadAt(bytes, header.e_phoff + i * sizeof(segment), &segment)) return 0;
-      uint32_t value = 0;
-      if (segment.p_type == PT_LOAD && symbol.st_value >= segment.p_vaddr &&
-          symbol.st_value - segment.p_vaddr < segment.p_filesz &&
-          ReadAt(bytes, segment.p_offset + (symbol.st_value - segment.p_vaddr), &value)) {
-        return value;
-      }
-    }
-  }
-  return 0;
-}
-
-// The names of the libraries of cuDNN that `file` opens when it needs them, "libcudnn_ops", as
-// its text has them. Empty if the file cannot be read.
-std::vector<std::string> LibrariesNamedIn(const std::string& file) {
-  const MappedFile mapped(file);
-  const absl::string_view bytes = mapped.bytes();
-  constexpr absl::string_view kBegin = "libcudnn_";
-  constexpr absl::string_view kEnd(".so\0", 4);  // "libcudnn_graph.so.9" is the file's own name
-  std::set<std::string> names;
-  for (size_t at = bytes.find(kBegin); at != absl::string_view::npos;
-       at = bytes.find(kBegin, at + 1)) {
-    const size_t end =
-        bytes.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at + kBegin.size());
-    if (end != absl::string_view::npos && absl::StartsWith(bytes.substr(end), kEnd)) {
-      names.emplace(bytes.substr(at, end - at));
-    }
-  }
-  return {names.begin(), names.end()};
-}
-
-// The version in the symbol "cudnn_..._version" of an ELF file, "9.20.0", which the libraries
-// graph, ops and adv have. Empty without one.
-std::string VersionInFile(const std::string& file) {
-  const MappedFile mapped(file);
-  const absl::string_view bytes = mapped.bytes();
-  Elf64_Ehdr header;
-  if (!ReadAt(bytes, 0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64) {
-    return "";
-  }
-  Elf64_Shdr section;
-  for (uint64_t i = 0; i < header.e_shnum; ++i) {
-    if (!ReadAt(bytes, header.e_shoff + i * sizeof(section), &section)) return "";
-    if (section.sh_type != SHT_DYNSYM) continue;
-    const uint32_t value = FindVersion(bytes, header, section);
-    if (value == 0) return "";
-    // 0x091400 is 9.20.0.
-    return CudnnVersion{static_cast<int>(value >> 16), static_cast<int>(value >> 8 & 0xFF),
-                        static_cast<int>(value & 0xFF)}
-        .ToText();
-  }
-  return "";
-}
-
-namespace fs = std::filesystem;
-
-constexpr char kLibrary[] = "libcudnn.so.9";
-constexpr char kGraph[] = "libcudnn_graph";
-// A cuDNN without it is the package that compiles all at run time; see LibraryConfiguration.
-constexpr char kPrecompiled[] = "libcudnn_engines_precompiled";
-
-// Behind the name of what does not link cuDNN.
-constexpr char kIfItOpens[] = ", if it opens cuDNN,";
-
-// Says, a line each, which files of the packages load cuDNN, and which wheel brought one. Imports
-// none of them.
-constexpr char kAskPython[] = R"(
-import importlib.metadata, importlib.util, os, sys
-sys.path = [folder for folder in sys.path if folder]
-for package, file in (("torch", "lib/libtorch_cuda.so"),
-                      ("onnxruntime", "capi/libonnxruntime_providers_cuda.so"),
-                      ("nvidia", "cudnn/lib/libcudnn.so.9")):
-    found = importlib.util.find_spec(package)
-    for folder in (found and found.submodule_search_locations) or ():
-        if os.path.exists(os.path.join(folder, file)):
-            print(package, os.path.join(folder, file), sep="\t")
-for wheel in importlib.metadata.distributions():
-    name = (wheel.metadata["Name"] or "").replace("_", "-").lower()
-    if name.startswith("nvidia-cudnn-cu"):
-        print("wheel", name + ">" + wheel.version, sep="\t")
-)";
-
-std::string Canonical(const std::string& path) {
-  std::error_code error;
-  const fs::path real = fs::canonical(path, error);
-  return error ? path : real.string();
-}
-
-std::string FolderOf(const std::string& path) {
-  return fs::path(Canonical(path)).parent_path().string();
-}
-
-// The path of the loader that this program was started with.
-std::string LoaderPath() {
-  void* const handle = dlopen(LD_SO, RTLD_LAZY | RTLD_NOLOAD);
-  link_map* map = nullptr;
-  if (handle == nullptr || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) return LD_SO;
-  return map->l_name;
-}
-
-// What the loader loads with `file`: by file name, the paths. `opened` are names that `file` opens
-// besides; of these, what cannot be found is left out.
-absl::StatusOr<std::map<std::string, std::string>> AskLoader(
-    const std::string& file, const std::vector<std::string>& opened) {
-  std::vector<std::string> command = {LoaderPath()};
-  if (!opened.empty()) {
-    command.insert(command.end(), {"--preload", absl::StrJoin(opened, " ")});
-  }
-  command.push_back(file);
-  // As ldd does it: unlike with --list, what is not found is no error.
-  ASSIGN_OR_RETURN(
-      const app::ProgramOutput said,
-      app::RunToEnd(command, {{"LD_TRACE_LOADED_OBJECTS", "1"}}, app::ChildErrors::kOutput));
-  std::map<std::string, std::string> found;
-  for (const absl::string_view line : absl::StrSplit(said.text, '\n')) {
-    // "	libcudnn.so.9 => /usr/lib/libcudnn.so.9 (0x00007f0000000000)"
-    const std::pair<absl::string_view, absl::string_view> sides =
-        absl::StrSplit(absl::StripAsciiWhitespace(line), absl::MaxSplits(" => ", 1));
-    const size_t end = sides.second.rfind(" (0x");
-    if (end == absl::string_view::npos) continue;
-    found.emplace(sides.first, sides.second.substr(0, end));
-  }
-  if (said.exit_code != 0 && found.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--program: must be a program of this machine, whose loader cannot read ", file, ": ",
-        said.exit_code < 0 ? "it crashed" : absl::StripAsciiWhitespace(said.text)));
-  }
-  return found;
-}
-
-// The libcudnn.so.9 that a file loads.
-struct FoundLibrary {
-  std::string path;     // empty: the loader finds none
-  bool linked = false;  // it comes with the file; else it is what the file would open
-};
-
-absl::StatusOr<FoundLibrary> FindLibrary(const std::string& file) {
-  ASSIGN_OR_RETURN(auto loaded, AskLoader(file, {}));
-  const bool linked = loaded.count(kLibrary) > 0;
-  if (!linked) {
-    ASSIGN_OR_RETURN(loaded, AskLoader(file, {kLibrary}));
-  }
-  return FoundLibrary{loaded[kLibrary], linked};
-}
-
-// "9.20.0" as ".so.9.20.0", ".so.9.20", ".so.9", ".so", as cuDNN tries them in turn.
-std::vector<std::string> Endings(const std::string& version) {
-  std::vector<std::string> endings;
-  for (std::string text = version.empty() ? "9" : version; !text.empty();
-       text.resize(text.find('.') == std::string::npos ? 0 : text.rfind('.'))) {
-    endings.push_back(absl::StrCat(".so.", text));
-  }
-  endings.emplace_back(".so");
-  return endings;
-}
-
-// The version of the cuDNN that the file is of.
-std::string VersionOf(const std::string& path) {
-  std::string own = VersionInFile(path);
-  if (!own.empty()) return own;
-  return VersionInFile(absl::StrCat(FolderOf(path), "/", kGraph, ".so.9"));
-}
-
-// Adds the libraries that `file` opens.
-absl::Status AddLibraries(const std::string& file, LoadedCudnn* cudnn) {
-  const std::vector<std::string> endings = Endings(cudnn->version);
-  std::vector<std::string> opened;
-  const std::vector<std::string> names = LibrariesNamedIn(file);
-  for (const std::string& name : names) {
-    for (const std::string& ending : endings) opened.push_back(absl::StrCat(name, ending));
-  }
-  ASSIGN_OR_RETURN(const auto found, AskLoader(file, opened));
-  std::error_code error;
-  for (const std::string& name : names) {
-    SubLibrary library{name, "", "", false};
-    for (const std::string& ending : endings) {
-      const std::string own = absl::StrCat(cudnn->folder, "/", name, ending);
-      library.in_folder = library.in_folder || fs::exists(own, error);
-      const auto path = found.find(absl::StrCat(name, ending));
-      if (library.path.empty() && path != found.end()) library.path = Canonical(path->second);
-    }
-    if (!library.path.empty()) library.version = VersionOf(library.path);
-    cudnn->libraries.push_back(std::move(library));
-  }
-  return absl::OkStatus();
-}
-
-// Of `path`, a libcudnn.so.9; empty: the loader finds none.
-absl::StatusOr<LoadedCudnn> LookAt(const std::string& by, const std::string& path,
-                                   const std::string& mend) {
-  LoadedCudnn cudnn{by, "", "", {}, mend};
-  if (path.empty()) return cudnn;
-  cudnn.folder = FolderOf(path);
-  cudnn.version = VersionInFile(absl::StrCat(cudnn.folder, "/", kGraph, ".so.9"));
-  RETURN_IF_ERROR(AddLibraries(Canonical(path), &cudnn));
-  const auto graph = absl::c_find_if(
-      cudnn.libraries, [](const SubLibrary& library) { return library.name == kGraph; });
-  if (graph != cudnn.libraries.end() && !graph->path.empty()) {
-    const std::string file = graph->path;  // its place in the list may change
-    RETURN_IF_ERROR(AddLibraries(file, &cudnn));
-  }
-  return cudnn;
-}
-
-// The file of `program`, which PATH may have.
-absl::StatusOr<std::string> FindFile(const std::string& program) {
-  std::vector<std::string> tried = {program};
-  if (!absl::StrContains(program, '/')) {
-    tried.clear();
-    const char* const path = getenv("PATH");
-    for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
-      tried.push_back(absl::StrCat(folder, "/", program));
-    }
-  }
-  std::error_code error;
-  for (const std::string& file : tried) {
-    if (fs::is_directory(file, error)) {
-      const std::string python = absl::StrCat(file, "/bin/python");
-      if (access(python.c_str(), X_OK) == 0) return python;
-    } else if (access(file.c_str(), X_OK) == 0) {
-      return file;
-    }
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--program: must be a program, or the folder of a venv, is ", program));
-}
-
-// The interpreter that a script's first line names: "/venv/bin/python" of "#!/venv/bin/python".
-// Empty if the file is no script.
-std::string InterpreterOf(const std::string& file) {
-  std::ifstream text(file, std::ios::binary);
-  std::string line;
-  if (text.get() != '#' || text.get() != '!' || !std::getline(text, line)) return "";
-  const std::vector<std::string> words =
-      absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-  if (words.empty()) return "";
-  if (fs::path(words[0]).filename() != "env") return words[0];
-  const auto named = std::find_if(words.begin() + 1, words.end(), [](const std::string& word) {
-    return !absl::StartsWith(word, "-");  // env -S
-  });
-  return named != words.end() ? *named : words[0];
-}
-
-absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python) {
-  ASSIGN_OR_RETURN(const app::ProgramOutput said,
-                   app::RunToEnd({python, "-c", kAskPython}, {}, app::ChildErrors::kOutput));
-  if (said.exit_code != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--program: ", python,
-                     " must be a Python that runs: ", absl::StripAsciiWhitespace(said.text)));
-  }
-  std::vector<std::pair<std::string, std::string>> packages;  // their files that load cuDNN
-  std::string wheel, mend;
-  int wheels = 0;
-  for (const absl::string_view line : absl::StrSplit(said.text, '\n')) {
-    const std::pair<std::string, std::string> field =
-        absl::StrSplit(line, absl::MaxSplits('\t', 1));
-    if (field.first == "nvidia" && wheel.empty()) {
-      wheel = field.second;
-    } else if (field.first == "wheel") {
-      // Of two wheels, each of which may have written the files, neither is the one to install.
-      mend = wheels++ > 0
-                 ? ""
-                 : absl::StrCat(python, " -m pip install --no-deps '", field.second, ",<10'");
-    } else if (field.first == "torch" || field.first == "onnxruntime") {
-      packages.push_back(field);
-    }
-  }
-  std::vector<LoadedCudnn> found;
-  for (const auto& [package, file] : packages) {
-    ASSIGN_OR_RETURN(const FoundLibrary library, FindLibrary(file));
-    const bool of_wheel = !wheel.empty() && FolderOf(library.path) == FolderOf(wheel);
-    ASSIGN_OR_RETURN(LoadedCudnn cudnn,
-                     LookAt(absl::StrCat(python, "'s ", package, library.linked ? "" : kIfItOpens),
-                            library.path, of_wheel ? mend : ""));
-    found.push_back(std::move(cudnn));
-  }
-  // A package that finds none by itself gets this once a program has loaded it.
-  if (!wheel.empty() &&
-      absl::c_all_of(found, [](const LoadedCudnn& c) { return c.folder.empty(); })) {
-    ASSIGN_OR_RETURN(LoadedCudnn cudnn, LookAt(absl::StrCat(python, "'s wheel"), wheel, mend));
-    found.push_back(std::move(cudnn));
-  }
-  return found;
-}
-
-bool HasPrecompiled(const LoadedCudnn& cudnn) {
-  return absl::c_any_of(cudnn.libraries, [](const SubLibrary& library) {
-    return library.name == kPrecompiled && library.in_folder;
-  });
-}
-
-// What is wrong with the libraries of a cuDNN, and the command that mends it.
-app::Finding ExamineLibrariesOf(const LoadedCudnn& cudnn, const std::string& what) {
-  std::vector<std::string> missing, foreign;
-  bool shadowed = false;  // the program's own cuDNN has one that is foreign
-  for (const SubLibrary& library : cudnn.libraries) {
-    const std::string folder = fs::path(library.path).parent_path();
-    if (library.path.empty()) {
-      missing.push_back(library.name);
-    } else if (folder != cudnn.folder || library.version != cudnn.version) {
-      shadowed = shadowed || (library.in_folder && folder != cudnn.folder);
-      foreign.push_back(
-          absl::StrCat(library.name, " of ", folder, " (cuDNN ",
-                       library.version.empty() ? "of an unknown version" : library.version, ")"));
-    }
-  }
-  if (cudnn.libraries.empty()) {
-    return app::Notice(absl::StrCat(what, ", whose text names no library that it opens"),
-                       "whether it is whole cannot be told");
-  }
-  const std::string again =
-      !cudnn.mend.empty()
-          ? cudnn.mend
-          : absl::StrCat("install a whole cuDNN 9 in the place of that in ", cudnn.folder);
-  if (!foreign.empty()) {
-    return app::Problem(
-        absl::StrCat(what, ", and mixes in ", absl::StrJoin(foreign, ", "),
-                     ": convolutions may fail with CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"),
-        shadowed ? absl::StrCat("start it with LD_LIBRARY_PATH=", cudnn.folder,
-                                ", so that its own come first")
-                 : again);
-  }
-  if (!missing.empty() && !HasPrecompiled(cudnn)) {
-    return app::Notice(absl::StrCat(what, ", which has no precompiled engines: it lacks ",
-                                    absl::StrJoin(missing, ", ")),
-                       "install the full package of cuDNN, unless that for JIT alone is meant");
-  }
-  if (!missing.empty()) {
-    return app::Problem(
-        absl::StrCat(what, ", which lacks ", absl::StrJoin(missing, ", "),
-                     ": cuDNN refuses convolutions without it, or mixes in that of another cuDNN "
-                     "once one is installed"),
-        again);
-  }
-  return app::Fine(absl::StrCat(what, ", which is whole: it has the ", cudnn.libraries.size(),
-                                " libraries that it names"));
+  return app::Severity::kFine;
 }
 
 // Whether the daemon has answers for programs with that cuDNN.
@@ -454,22 +49,10 @@ app::Finding ExamineEnvironmentOf(const LoadedCudnn& cudnn,
                    past.empty()
                        ? ", and no tuning is for it: the program gets no answers"
                        : absl::StrCat("; tunings for it are of ", absl::StrJoin(past, ", "))),
-      absl::StrCat("start the daemon with LD_LIBRARY_PATH=", cudnn.folder, " convtuned"));
+      absl::StrCat("start the daemon with --cudnn-of ", cudnn.folder));
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<LoadedCudnn>> FindCudnn(const std::string& program) {
-  ASSIGN_OR_RETURN(std::string file, FindFile(program));
-  if (const std::string interpreter = InterpreterOf(file); !interpreter.empty()) {
-    ASSIGN_OR_RETURN(file, FindFile(interpreter));
-  }
-  if (absl::StartsWith(fs::path(file).filename().string(), "python")) return FindInPython(file);
-  ASSIGN_OR_RETURN(const FoundLibrary library, FindLibrary(file));
-  ASSIGN_OR_RETURN(LoadedCudnn cudnn,
-                   LookAt(absl::StrCat(file, library.linked ? "" : kIfItOpens), library.path, ""));
-  return std::vector<LoadedCudnn>{std::move(cudnn)};
-}
 
 std::vector<app::Finding> ExamineProgram(const std::string& program,
                                          const std::vector<LoadedCudnn>& found,
@@ -483,14 +66,12 @@ std::vector<app::Finding> ExamineProgram(const std::string& program,
   for (const LoadedCudnn& cudnn : found) {
     if (cudnn.folder.empty()) {
       findings.push_back(app::Notice(
-          absl::StrCat(cudnn.by, " finds no ", kLibrary, " by itself"),
+          absl::StrCat(cudnn.by, " finds no libcudnn.so.9 by itself"),
           "say where it is with LD_LIBRARY_PATH; onnxruntime.preload_dlls() loads the wheel's"));
       continue;
     }
-    findings.push_back(ExamineLibrariesOf(
-        cudnn, absl::StrCat(cudnn.by, " loads cuDNN ",
-                            cudnn.version.empty() ? "of an unknown version" : cudnn.version, " of ",
-                            cudnn.folder)));
+    const CudnnExamination examined = ExamineCudnn(cudnn);
+    findings.push_back({SeverityOf(examined.state), examined.what, examined.advice});
     if (environments == nullptr || cudnn.version.empty() || !said.insert(cudnn.folder).second) {
       continue;
     }

@@ -50,11 +50,11 @@ ProgramEnd WaitPassingSignals(pid_t child, const sigset_t& signals) {
   }
 }
 
-[[noreturn]] void Exec(std::vector<std::string> command, const app::Variables& variables,
+[[noreturn]] void Exec(std::vector<std::string> command, const Variables& variables,
                        const sigset_t& mask, int report_fd) {
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  execvp(command[0].c_str(), app::PointersTo(&command).data());
+  execvp(command[0].c_str(), PointersTo(&command).data());
   const int error = errno;
   [[maybe_unused]] const ssize_t written = write(report_fd, &error, sizeof error);
   _exit(127);
@@ -146,7 +146,7 @@ class RunCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    app::Variables variables;
+    Variables variables;
     RunFolder folder;
     ASSIGN_OR_RETURN(const std::string looked_in, SetVariables(context, folder, &variables));
     const std::string file = absl::StrCat(looked_in, "/", snapshot::kSnapshotFile);
@@ -172,7 +172,7 @@ class RunCommand final : public app::Command {
  private:
   // Gives the folder in which the processes look for the snapshot.
   absl::StatusOr<std::string> SetVariables(app::Context& context, const RunFolder& folder,
-                                           app::Variables* variables) const {
+                                           Variables* variables) const {
     std::string library = library_;
     if (library.empty()) {
       ASSIGN_OR_RETURN(library, FindPreloadLibrary());
@@ -288,7 +288,7 @@ class RunCommand final : public app::Command {
 }  // namespace
 
 absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
-                                             const app::Variables& variables) {
+                                             const Variables& variables) {
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/app/child_program.h"
+#include "proto/base/child_program.h"
 
 namespace convtune::cli::commands::run {
 
@@ -22,6 +22,6 @@ struct ProgramEnd {
 // alone excepted. NOT_FOUND: the program is not there; PERMISSION_DENIED: it
 // cannot be run. To be called while the process has one thread.
 absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
-                                             const app::Variables& variables);
+                                             const Variables& variables);
 
 }  // namespace convtune::cli::commands::run

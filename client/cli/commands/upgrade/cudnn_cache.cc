@@ -20,9 +20,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/app/child_program.h"
+#include "proto/base/child_program.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
+#include "proto/cudnn/program_cudnn.h"
 #include "proto/model/text.h"
 
 namespace convtune::cli::commands::upgrade {
@@ -81,14 +82,13 @@ std::string LastLineWith(const std::string& text, absl::string_view part) {
 }
 
 // Runs a pip that asks nobody and does not wait long. An empty index is pip's own.
-absl::StatusOr<app::ProgramOutput> RunPip(const std::string& option, const std::string& index,
-                                          std::vector<std::string> words,
-                                          const app::Variables& variables) {
-  words.insert(words.begin(), {app::PythonInterpreter(), "-m", "pip"});
+absl::StatusOr<ProgramOutput> RunPip(const std::string& option, const std::string& index,
+                                     std::vector<std::string> words, const Variables& variables) {
+  words.insert(words.begin(), {PythonInterpreter(), "-m", "pip"});
   words.insert(words.end(), {"--disable-pip-version-check", "--no-input", "--only-binary",
                              ":all:", "--retries", "1", "--timeout", "15"});
   if (!index.empty()) words.insert(words.end(), {"--index-url", index});
-  auto ran = app::RunToEnd(words, variables, app::ChildErrors::kOutput);
+  auto ran = RunToEnd(words, variables, ChildErrors::kOutput);
   if (ran.ok()) return ran;
   return absl::FailedPreconditionError(
       absl::StrCat(option, ": ", ran.status().message(),
@@ -157,12 +157,12 @@ std::string ExplainPip(const std::string& package, const std::string& version,
     }
   }
   if (absl::StrContains(output, "no such option: --report")) {
-    return absl::StrCat(app::PythonInterpreter(),
+    return absl::StrCat(PythonInterpreter(),
                         "'s pip is too old: it must be 22.2 or later, to say what ", package,
                         " needs");
   }
   if (absl::StrContains(output, "No module named pip")) {
-    return absl::StrCat(app::PythonInterpreter(),
+    return absl::StrCat(PythonInterpreter(),
                         " has no pip: install python3-pip, or name another interpreter "
                         "with CONVTUNE_PYTHON");
   }
@@ -249,7 +249,7 @@ absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::str
 absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& option,
                                                 const std::string& requirement) const {
   if (options_.say) options_.say(absl::StrCat("asking which cuDNN ", requirement, " needs"));
-  ASSIGN_OR_RETURN(const app::ProgramOutput ran,
+  ASSIGN_OR_RETURN(const ProgramOutput ran,
                    RunPip(option, options_.index,
                           {"install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet",
                            "--report", "-", requirement},
@@ -396,19 +396,13 @@ absl::StatusOr<std::vector<std::string>> CudnnCache::FindCuda(const std::string&
 }
 
 std::vector<std::string> CudnnCache::CachedCuda(int cuda_major) const {
-  const fs::path below = fs::path(options_.folder) / absl::StrCat("cuda", cuda_major) / "nvidia";
-  std::error_code error;
-  std::vector<std::string> folders;
-  for (const char* folder : {"cublas/lib", "cuda_nvrtc/lib", "cu13/lib"}) {
-    if (fs::is_directory(below / folder, error)) folders.push_back(below / folder);
-  }
-  return folders;
+  return CudaFoldersIn(fs::path(options_.folder) / absl::StrCat("cuda", cuda_major) / "nvidia");
 }
 
 void CudnnCache::AskWorker() {
   if (std::exchange(asked_, true)) return;
   // A worker without a cuDNN of its own does not even start.
-  const auto said = app::RunToEnd({options_.worker, "--libraries"}, {}, app::ChildErrors::kOutput);
+  const auto said = RunToEnd({options_.worker, "--libraries"}, {}, ChildErrors::kOutput);
   if (!said.ok() || said->exit_code != 0) return;
   for (const absl::string_view line : absl::StrSplit(said->text, '\n')) {
     const std::pair<absl::string_view, absl::string_view> field =

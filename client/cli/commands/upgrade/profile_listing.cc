@@ -19,8 +19,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/app/child_program.h"
 #include "convtune/worker/worker.pb.h"
+#include "proto/base/child_program.h"
 #include "proto/base/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
@@ -71,12 +71,11 @@ class WorkerSession {
     if (pipe2(errors, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
     UniqueFd said(errors[0]);
     UniqueFd saying(errors[1]);
-    app::Variables variables;
+    Variables variables;
     if (!cudnn.library_path.empty()) variables.emplace_back("LD_LIBRARY_PATH", cudnn.library_path);
-    ASSIGN_OR_RETURN(
-        const pid_t pid,
-        app::Spawn({worker, "--profile", profile_file, "--fd", absl::StrCat(kWorkerFd)}, variables,
-                   {saying.get(), saying.get(), theirs.get()}));
+    ASSIGN_OR_RETURN(const pid_t pid,
+                     Spawn({worker, "--profile", profile_file, "--fd", absl::StrCat(kWorkerFd)},
+                           variables, {saying.get(), saying.get(), theirs.get()}));
     // With the worker's ends in this process too, its end would never be seen.
     theirs = UniqueFd();
     saying = UniqueFd();

@@ -1,4 +1,4 @@
-#include "client/cli/app/child_program.h"
+#include "proto/base/child_program.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -15,7 +15,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
-namespace convtune::cli::app {
+namespace convtune {
 namespace {
 
 std::string ReadToEnd(int fd) {
@@ -29,7 +29,8 @@ std::string ReadToEnd(int fd) {
   }
 }
 
-// Our environment with `variables`, as NAME=VALUE.
+}  // namespace
+
 std::vector<std::string> EnvironmentWith(const Variables& variables) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -42,8 +43,6 @@ std::vector<std::string> EnvironmentWith(const Variables& variables) {
   for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
   return entries;
 }
-
-}  // namespace
 
 std::vector<char*> PointersTo(std::vector<std::string>* words) {
   std::vector<char*> pointers;
@@ -92,4 +91,4 @@ absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
   return output;
 }
 
-}  // namespace convtune::cli::app
+}  // namespace convtune

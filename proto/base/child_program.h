@@ -8,10 +8,13 @@
 
 #include "absl/status/statusor.h"
 
-namespace convtune::cli::app {
+namespace convtune {
 
 // Names and values that a child has besides, or in place of, ours.
 using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// Our environment with `variables`, as NAME=VALUE.
+std::vector<std::string> EnvironmentWith(const Variables& variables);
 
 // Pointers to the words with a null behind them, as exec and posix_spawn take
 // them. The words must outlive them.
@@ -41,4 +44,4 @@ struct ProgramOutput {
 absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
                                        const Variables& variables, ChildErrors errors);
 
-}  // namespace convtune::cli::app
+}  // namespace convtune

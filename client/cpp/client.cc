@@ -263,7 +263,7 @@ absl::Status Client::Result(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
       channel_->GetState(false) != GRPC_CHANNEL_READY) {
-    return absl::UnavailableError("no connection within the timeout");
+    return absl::UnavailableError("nobody answered within the timeout");
   }
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   if (!status.error_details().empty()) {

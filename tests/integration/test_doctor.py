@@ -1,9 +1,12 @@
 """convtune doctor, and the database's care, beside a daemon that serves."""
 
+import signal
+import subprocess
 import threading
 
 import pytest
 
+from harness.daemon import free_port
 from harness.fakes import script
 from harness.look_ups import LookUps
 from harness.problems import numbered
@@ -76,3 +79,23 @@ def test_the_database_is_cared_for_while_it_serves(fake_daemon, cli, tmp_path, c
         with restored.client() as client:
             assert all(r.WhichOneof("outcome") == "answer" for r in client.get(*(numbered(i) for i in range(20))))
             assert client.maintenance.CheckDatabase().ok
+
+
+@pytest.mark.parametrize("over", ["unix", "tcp"])
+def test_a_daemon_that_is_there_and_does_not_answer_is_not_to_be_started(daemons, convtune, certificates, over):
+    where = f"localhost:{free_port()}"
+    daemon = daemons("--devices", "none", "--listen", where, *certificates.server_flags()).start()
+    tls = [f"--tls-{name}={certificates.path(file)}" for name, file in (("ca", "ca.pem"), ("cert", "client.pem"), ("key", "client.key"))]
+    address = [f"--address={daemon.address}"] if over == "unix" else [f"--address={where}", *tls]
+
+    def run(verb):
+        return subprocess.run([convtune, verb, *address, "--timeout=1s"], capture_output=True, text=True)
+
+    daemon.process.send_signal(signal.SIGSTOP)
+    for verb, words in (("list", "somebody listens there and does not answer: see what its process does"),
+                        ("doctor", "somebody listens there and does not answer\n         -> see what its process does")):  # fmt: skip
+        said = run(verb)
+        assert said.returncode == 4 and words in said.stdout + said.stderr and "start a daemon" not in said.stdout + said.stderr, said
+    daemon.process.send_signal(signal.SIGCONT)
+    assert run("list").returncode == 0
+    assert "does not answer" not in run("doctor").stdout

@@ -280,6 +280,8 @@ def test_of_a_daemon_that_hangs_the_snapshot_answers_after_half_of_the_time(ct, 
         start = time.monotonic()
         results = client.resolve(PROBLEMS[:2], timeout=1)
         assert [r.source for r in results] == ["snapshot", ""] and time.monotonic() - start >= 1
+        with pytest.raises(ct.Unavailable, match="the daemon did not answer within the timeout"):
+            ct.Client(daemon.address).get(PROBLEMS[:1], timeout=1)
     finally:
         os.kill(daemon.pid, signal.SIGCONT)
     # A daemon that goes on within the time answers.

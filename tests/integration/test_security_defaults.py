@@ -196,10 +196,10 @@ def test_clients_are_told_of_a_certificate_that_ended(daemons, tmp_path, convtun
     said = run("environments")
     assert said.returncode == 4
     assert f"{subject[name]} ended on {ended:%F %T}Z: put one in its place that holds now." in said.stderr
-    assert "Start one" not in said.stderr
+    assert "start a daemon" not in said.stderr
     said = run("doctor")
     assert f"problem  {subject[name]} ended on {ended:%F %T}Z" in said.stdout
-    assert "start one" not in said.stdout
+    assert "start a daemon" not in said.stdout
 
 
 def test_an_address_where_nobody_listens_is_not_looked_at_for_long(convtune, certificates):
@@ -209,7 +209,7 @@ def test_an_address_where_nobody_listens_is_not_looked_at_for_long(convtune, cer
          "--tls-cert", certificates.path("client.pem"), "--tls-key", certificates.path("client.key")],
         capture_output=True, text=True,
     )  # fmt: skip
-    assert said.returncode == 4 and "Start one with `convtuned`" in said.stderr and "certificate" not in said.stderr
+    assert said.returncode == 4 and "start a daemon with `convtuned`" in said.stderr and "certificate" not in said.stderr
     assert time.monotonic() - began < 1.5
 
 

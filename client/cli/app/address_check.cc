@@ -2,8 +2,10 @@
 
 #include <openssl/bio.h>
 #include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
@@ -11,9 +13,12 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/output/units.h"
 #include "proto/base/certificate_dates.h"
 #include "proto/base/clock.h"
+#include "proto/base/default_paths.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::cli::app {
 namespace {
@@ -21,7 +26,7 @@ namespace {
 constexpr char kAskForAccess[] =
     "join the group of the socket or of its folder, or use a socket for everybody with "
     "CONVTUNE_ADDRESS";
-constexpr absl::Duration kConnectTimeout = absl::Seconds(2);
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 constexpr int kPollMilliseconds = 10;
 constexpr absl::Duration kEndsSoon = absl::Hours(14 * 24);  // as in the chart's alerts.yml
 
@@ -32,6 +37,13 @@ Finding ExamineDates(const std::string& whose, const X509* certificate) {
   const absl::Time end = CertificateTime(X509_get0_notAfter(certificate));
   const std::string ends = absl::StrCat(whose, " ends on ", output::FormatTimestamp(end));
   return end - SystemClock().Now() > kEndsSoon ? Fine(ends) : Notice(ends, "renew it before");
+}
+
+// Of an address where connections are taken: by the kernel, for whoever listens.
+Finding DoesNotAnswer(const std::string& where) {
+  return Problem(absl::StrCat(where, ": somebody listens there and does not answer"),
+                 "see what its process does, and its log: it was stopped, it hangs, or the machine "
+                 "is too busy; a daemon that hangs is to be restarted");
 }
 
 // gRPC does not tell its caller why a handshake failed, so this one looks at the certificate
@@ -56,7 +68,7 @@ std::vector<Finding> ExamineCertificates(const client::Address& address,
   BIO_set_conn_hostname(connection.get(), address.target.c_str());
   BIO_set_nbio(connection.get(), 1);
   // BIO_do_connect_retry would try a refused connection again until the time is up.
-  const SteadyTime end = SteadyTime::Now() + kConnectTimeout;
+  const SteadyTime end = SteadyTime::Now() + kAnswerTimeout;
   while (BIO_do_handshake(connection.get()) != 1 && BIO_should_retry(connection.get()) &&
          SteadyTime::Now() < end) {
     BIO_wait(connection.get(), time(nullptr) + 1, kPollMilliseconds);
@@ -65,32 +77,52 @@ std::vector<Finding> ExamineCertificates(const client::Address& address,
   BIO_get_ssl(connection.get(), &ssl);
   if (const X509* shown = SSL_get0_peer_certificate(ssl); shown != nullptr) {
     findings.push_back(ExamineDates(absl::StrCat("the certificate of ", address.target), shown));
+  } else if (sockaddr_storage peer{}; SteadyTime::Now() >= end) {
+    socklen_t size = sizeof(peer);
+    const int fd = static_cast<int>(BIO_get_fd(connection.get(), nullptr));
+    const bool connected = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+    if (connected) findings.push_back(DoesNotAnswer(address.target));
   }
   return findings;
 }
 
+Finding ExamineSocket(const std::string& path) {
+  const std::string where = absl::StrCat("socket ", path);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0) {
+    // The server of HTTP/2 speaks first, as soon as it has accepted.
+    pollfd first{fd.get(), POLLIN, 0};
+    const bool answers =
+        poll(&first, 1, static_cast<int>(kAnswerTimeout / absl::Milliseconds(1))) > 0;
+    return answers ? Fine(absl::StrCat(where, " answers")) : DoesNotAnswer(where);
+  }
+  const int error = errno;
+  if (error == EAGAIN) return DoesNotAnswer(where);  // not even the kernel's queue has room
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
+    return Problem(absl::StrCat(path, " is not a socket"),
+                   "give the daemon's socket with --address");
+  }
+  return Problem(absl::StrCat(where, ": ", std::strerror(error)),
+                 error == EACCES ? kAskForAccess : HowToStart());
+}
+
 }  // namespace
+
+std::string HowToStart() {
+  return absl::StrCat(
+      "start a daemon with `convtuned`, or say where it is with --address or CONVTUNE_ADDRESS; "
+      "else "
+      "it is looked for at ",
+      absl::StrJoin(ClientSocketPaths(), ", then at "));
+}
 
 std::vector<Finding> ExamineAddress(const client::Address& address, const client::TlsFiles& tls) {
   if (!address.unix_socket) return ExamineCertificates(address, tls);
-  struct stat status {};
-  if (stat(address.target.c_str(), &status) != 0) {
-    const int error = errno;
-    const bool denied = error == EACCES;
-    return {Problem(absl::StrCat("socket ", address.target, ": ", std::strerror(error)),
-                    denied
-                        ? kAskForAccess
-                        : "start the daemon with `convtuned`, or say where it is with --address")};
-  }
-  if (!S_ISSOCK(status.st_mode)) {
-    return {Problem(absl::StrCat(address.target, " is not a socket"),
-                    "give the daemon's socket with --address")};
-  }
-  if (access(address.target.c_str(), R_OK | W_OK) != 0) {
-    return {Problem(absl::StrCat("socket ", address.target, ": ", std::strerror(errno)),
-                    kAskForAccess)};
-  }
-  return {Fine(absl::StrCat("socket ", address.target, " is there"))};
+  return {ExamineSocket(address.target)};
 }
 
 }  // namespace convtune::cli::app

@@ -28,8 +28,11 @@ inline Finding Problem(std::string what, std::string advice) {
   return {Severity::kProblem, std::move(what), std::move(advice)};
 }
 
-// Of a socket's path, or of the dates of the daemon's certificate and of the caller's: before any
-// call. For those of TCP it connects, and waits two seconds at most.
+// The advice where no daemon is found.
+std::string HowToStart();
+
+// Connects, before any call, and waits two seconds at most: whether somebody listens there and
+// answers, and over TCP the dates of the daemon's certificate and of the caller's.
 std::vector<Finding> ExamineAddress(const client::Address& address, const client::TlsFiles& tls);
 
 }  // namespace convtune::cli::app

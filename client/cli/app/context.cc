@@ -1,8 +1,5 @@
 #include "client/cli/app/context.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-#include <cerrno>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -13,7 +10,6 @@
 #include "client/cli/app/address_check.h"
 #include "client/cli/output/table.h"
 #include "client/cpp/client.h"
-#include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::app {
@@ -24,11 +20,15 @@ int RankOf(ExitCode code) {
   return kRanks[static_cast<size_t>(code)];
 }
 
-// A daemon may well be there, for others.
-bool IsForbidden(const client::Address& address) {
-  return address.unix_socket &&
-         faccessat(AT_FDCWD, address.target.c_str(), R_OK | W_OK, AT_EACCESS) != 0 &&
-         errno == EACCES;
+// Of an address where nobody answers.
+std::string AdviceFor(const client::Client::Options& options) {
+  std::vector<std::string> lines;
+  for (const Finding& finding : ExamineAddress(options.address, options.tls)) {
+    if (finding.severity != Severity::kProblem) continue;
+    lines.push_back(absl::StrCat(finding.what, ": ", finding.advice, "."));
+  }
+  if (lines.empty()) return absl::StrCat("If none runs there, ", HowToStart(), ".");
+  return absl::StrJoin(lines, "\n");
 }
 
 }  // namespace
@@ -91,20 +91,7 @@ ExitCode Context::Fail(const absl::Status& status) {
         return ExitCode::kUnreachable;
       }
       SayError(absl::StrCat("no answer from the daemon at ", address, ": ", message));
-      if (!settings_.client.address.unix_socket || IsForbidden(settings_.client.address)) {
-        bool named = false;
-        for (const Finding& finding :
-             ExamineAddress(settings_.client.address, settings_.client.tls)) {
-          if (finding.severity != Severity::kProblem) continue;
-          Say(absl::StrCat(finding.what, ": ", finding.advice, "."));
-          named = true;
-        }
-        if (named) return ExitCode::kUnreachable;
-      }
-      Say(
-          absl::StrCat("Start one with `convtuned`, or say where it is with --address or "
-                       "CONVTUNE_ADDRESS; else it is looked for at ",
-                       absl::StrJoin(ClientSocketPaths(), ", then at "), "."));
+      Say(AdviceFor(settings_.client));
       return ExitCode::kUnreachable;
     case absl::StatusCode::kDeadlineExceeded:
       SayError(absl::StrCat("the daemon at ", address, " needed longer than ",

@@ -36,7 +36,9 @@ class Unavailable(ConvtuneError):
 def translate(error: grpc.RpcError) -> ConvtuneError:
     """The exception that a caller gets."""
     code = error.code()
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return Unavailable(code.name, "the daemon did not answer within the timeout")
+    if code == grpc.StatusCode.UNAVAILABLE:
         return Unavailable(code.name, error.details() or code.name)
     return ConvtuneError(code.name, error.details() or code.name, _violations(error))
 

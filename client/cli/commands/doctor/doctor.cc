@@ -172,10 +172,10 @@ class DoctorCommand final : public app::Command {
     if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
       const bool named = HasProblem(*findings);
-      findings->push_back(app::Problem(
-          absl::StrCat("no answer from the daemon at ", client.address().ToText(), ": ",
-                       std::string(server.status().message())),
-          named ? "" : "start one with `convtuned`, or say where it is with --address"));
+      findings->push_back(
+          app::Problem(absl::StrCat("no answer from the daemon at ", client.address().ToText(),
+                                    ": ", std::string(server.status().message())),
+                       named ? "" : app::HowToStart()));
       return false;
     }
     ExamineHealth(client, kLivenessService, "is not alive", findings);

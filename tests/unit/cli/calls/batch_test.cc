@@ -76,7 +76,7 @@ TEST_F(BatchTest, ADaemonThatStopsEndsWithFour) {
   daemon_.error = {grpc::StatusCode::UNAVAILABLE, "draining"};
   const RunResult result = Get({ProblemText(8)});
   EXPECT_EQ(result.code, 4);
-  EXPECT_NE(result.err.find("Start one with"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("start a daemon with"), std::string::npos) << result.err;
 }
 
 TEST_F(BatchTest, WhoMayNotUseTheSocketIsNotToldToStartADaemon) {
@@ -88,7 +88,7 @@ TEST_F(BatchTest, WhoMayNotUseTheSocketIsNotToldToStartADaemon) {
   EXPECT_EQ(result.code, 4);
   EXPECT_NE(result.err.find("Permission denied: "), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("group"), std::string::npos) << result.err;
-  EXPECT_EQ(result.err.find("Start one with"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("start a daemon with"), std::string::npos) << result.err;
 }
 
 TEST_F(BatchTest, ADaemonThatSaysWhyItCannotIsNotToBeStarted) {
@@ -101,7 +101,7 @@ TEST_F(BatchTest, ADaemonThatSaysWhyItCannotIsNotToBeStarted) {
   EXPECT_EQ(result.code, 4);
   EXPECT_NE(result.err.find("cannot do this now: the GPU is lost"), std::string::npos)
       << result.err;
-  EXPECT_EQ(result.err.find("Start one with"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("start a daemon with"), std::string::npos) << result.err;
 }
 
 TEST_F(BatchTest, OtherErrorsEndWithOne) {

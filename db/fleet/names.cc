@@ -3,14 +3,19 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "db/fleet/fleet_migrator.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::db::fleet {
 
 absl::Status FleetNames::CheckFleet() {
-  ASSIGN_OR_RETURN(const postgres::Result row,
-                   postgres_->Query(absl::StrCat("SELECT ", kFleetIdSql, " FROM fleet")));
+  ASSIGN_OR_RETURN(
+      const postgres::Result row,
+      postgres_->Query(absl::StrCat("SELECT ", kFleetIdSql, ", compatible_version FROM fleet")));
+  if (!row.empty() && int{row[0][1]} > sqlite::LatestVersion(AllFleetMigrations())) {
+    return absl::AbortedError("the fleet's database was migrated to a later schema");
+  }
   const std::string id = row.empty() ? "" : std::string(row[0][0]);
   if (fleet_id_.empty()) fleet_id_ = id;
   if (id == fleet_id_ && !id.empty()) return absl::OkStatus();

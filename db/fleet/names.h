@@ -25,7 +25,8 @@ class FleetNames {
   explicit FleetNames(postgres::Connection* postgres) : postgres_(postgres) {}
 
   // ABORTED where the tables were made anew, or restored, since this was asked first, or the
-  // first number was given: every number that was given is another's now, or nobody's. To be
+  // first number was given: every number that was given is another's now, or nobody's; and where
+  // the schema is meanwhile one that this program cannot use (CheckFleetSchema says which). To be
   // asked in each transaction that writes them.
   absl::Status CheckFleet();
   // A transaction that may write numbers. ABORTED as CheckFleet.

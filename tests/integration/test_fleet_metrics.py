@@ -47,6 +47,23 @@ def test_an_agent_says_what_it_delivered_and_when_postgresql_answered(fleet, wat
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_release"] == 1, 20, "the release")
 
 
+def test_an_agent_stops_writing_once_its_database_is_of_a_schema_that_it_does_not_know(fleet, watched):
+    fleet.sql("INSERT INTO schema_migrations (version, name) VALUES (99, 'later')")
+    first = fleet.node("node-0")["silent_seconds"]
+    wait_until(lambda: fleet.node("node-0")["silent_seconds"] < first, 20, "a heartbeat: older programs can live with that one")
+    fleet.sql("UPDATE fleet SET compatible_version = 99")
+    tune(watched, numbered(0))
+    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_connected"] == 0, 20, "the refusal")
+    assert "schema version 99, this program knows version 2: use a newer convtune-fleet" in watched.agent.log()
+    failures = values(scrape(watched.agent))["convtune_fleet_failures_total"]
+    written = fleet.sql("SELECT (SELECT COUNT(*) FROM evidence), MAX(last_seen) FROM nodes")
+    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_failures_total"] > failures + 1, 30, "two more turns")
+    assert written[0][0] == "0"
+    assert fleet.sql("SELECT (SELECT COUNT(*) FROM evidence), MAX(last_seen) FROM nodes") == written
+    fleet.sql("UPDATE fleet SET compatible_version = 2")
+    fleet.wait_delivered(1)
+
+
 @pytest.mark.ci
 def test_while_postgresql_is_away_the_lag_grows_and_the_last_exchange_stands(fleet, watched, postgres_server):
     postgres_server.stop("immediate")

@@ -4,14 +4,16 @@ What a state makes of its series is planted; which series there are and what the
 """
 
 import math
+import os
 import re
+import shlex
 import subprocess
 
 import pytest
 import yaml
 
 from harness.chart import pod_spec, stored
-from harness.problems import numbered_list
+from harness.problems import numbered, numbered_list
 from test_fleet_metrics import scrape as scrape_agent
 from test_fleet_metrics import watched  # noqa: F401
 from test_fleet_sharing import tune
@@ -40,6 +42,7 @@ STATES = {
     "ConvtuneCertificateEnds": ({"convtune_tls_certificate_end_timestamp_seconds": f"{14 * 86400 + 600}+0x30"}, 20),
     "ConvtuneBackupOld": ({"convtune_backup_timestamp_seconds": "0+0x40", "convtune_backup_interval_seconds": "600+0x40"}, 40),
     "ConvtuneFleetOutOfReach": ({"convtune_fleet_connected": "1+0x9 0+0x40"}, 40),
+    "ConvtuneFleetExchangeStale": ({"convtune_fleet_last_exchange_timestamp_seconds": "0+0x40"}, 30),
     "ConvtuneFleetOutboxLags": ({"convtune_fleet_outbox_lag_seconds": "0+0x9 3601+60x30"}, 20),
     "ConvtuneFleetTuningsRefused": ({"convtune_fleet_refused_total": "0+0x9 2+0x30"}, 20),
     "ConvtuneFleetDecisionRefused": ({"convtune_fleet_refused_decisions": "0+0x9 2+0x20"}, 20),
@@ -58,7 +61,10 @@ QUIET = {
     "workers died long ago": ({"convtune_worker_deaths_total": "3+0x60"}, 60),
     "callers ask for what is not there": (
         {'grpc_server_call_duration_seconds_count{grpc_method="n", grpc_status="NOT_FOUND"}': "0+9x40"}, 25),
-    "the outbox is emptied": ({"convtune_fleet_outbox_lag_seconds": "5+0x120", "convtune_fleet_connected": "1+0x120"}, 120),
+    "the outbox is emptied": (
+        {"convtune_fleet_outbox_lag_seconds": "5+0x120", "convtune_fleet_connected": "1+0x120",
+         "convtune_fleet_last_exchange_timestamp_seconds": "0+60x120"}, 120),
+    "an agent has just begun": ({"convtune_fleet_connected": "_x110 1+0x20"}, 115),
     "no GPU is lost yet": ({"convtune_device_lost": "0+0x10 1+0x20"}, 10),
 }  # fmt: skip
 
@@ -158,6 +164,24 @@ def test_what_is_no_alerts_state_fires_none(promtool, tmp_path):  # noqa: F811
         series = {**dict.fromkeys(planted, 0), 'up{job="convtune"}': 1}
         tests.append(rule_test(name, series, {re.escape(text): values for text, values in planted.items()}, minute, []))
     judge(promtool, tmp_path, *tests)
+
+
+def test_an_agent_that_never_exchanged_anything_is_stale(promtool, tmp_path):  # noqa: F811
+    series = {f'convtune_fleet_connected{{instance="{NODE}"}}': 1, 'up{job="convtune"}': 1}
+    judge(promtool, tmp_path, rule_test("never", series, {}, 30, [("ConvtuneFleetExchangeStale", f', instance="{NODE}"')]))
+
+
+def test_the_commands_of_the_runbooks_do_something(nodes, fleet, cli, tmp_path):
+    (tmp_path / "list").write_text(numbered(0) + "\n")
+    stands_for = {"PROBLEM": numbered(0), "LIST": str(tmp_path / "list")}
+    commands = {c for c in re.findall(r"`(convtune [^`]+)`", ALERTS.read_text())}
+    assert {"convtune doctor", "convtune fleet status"} <= commands
+    node, = nodes(1)
+    # First what tunes: the others show what it made.
+    for command in sorted(commands, key=lambda c: ("warm" not in c, "tune" not in c, c)):
+        words = [stands_for.get(word, word) for word in shlex.split(command)[1:]]
+        done = cli(node, env={"CONVTUNE_POSTGRES": fleet.conninfo, "PATH": f"{node.binary.parent}:{os.environ['PATH']}"})(*words)
+        assert done.code == 0 and (done.out + done.err).strip(), (command, done)
 
 
 def test_a_damaged_upload_is_no_damaged_store(fake_daemon, cli, promtool, tmp_path):  # noqa: F811

@@ -85,6 +85,8 @@ def test_the_chart_refuses_another_mode_and_an_agent_where_no_daemon_stays():
         "server.replica=2": "server: Additional property replica is not allowed",
         "server.port=0": "server.port: Must be greater than or equal to 1",
         "timeBudget=soon": "timeBudget: Does not match pattern",
+        "daemonset.backup.every=daily": "daemonset.backup.every: Does not match pattern",
+        "daemonset.backup.keep=0": "daemonset.backup.keep: Must be greater than or equal to 1",
         "mode=job,fleet.enabled=true": "fleet.enabled: is for mode daemonset",
         "mode=daemonset,fleet.enabled=true": "fleet.enabled: a daemon without a device of an environment gets nothing of a fleet",
         "mode=serving,service.enabled=true": "service.enabled: is for mode daemonset",
@@ -220,6 +222,34 @@ def test_a_network_policy_lets_named_peers_to_each_port_and_nobody_else():
                         "networkPolicy.grpc[0].podSelector.matchLabels.app=server")  # fmt: skip
     assert everything == {"metrics": prometheus, "fleet-metrics": prometheus, "grpc": [{"podSelector": {"matchLabels": {"app": "server"}}}]}
     assert "NetworkPolicy" not in rendered("mode=daemonset", "metrics.enabled=true", "service.enabled=true")
+
+
+def test_a_drain_leaves_what_the_budget_says_of_a_server_and_a_daemonset_has_none():
+    assert "PodDisruptionBudget" not in rendered("mode=serving")
+    manifests = rendered("mode=serving", "server.podDisruptionBudget.minAvailable=2", "server.replicas=3")
+    spec = manifests["PodDisruptionBudget"]["spec"]
+    assert spec["minAvailable"] == 2 and spec["selector"] == manifests["Deployment"]["spec"]["selector"]
+    for mode in ("job", "daemonset"):
+        assert "PodDisruptionBudget" not in rendered(f"mode={mode}", "server.podDisruptionBudget.minAvailable=2")
+
+
+def test_a_daemon_that_migrates_its_database_is_not_killed_for_an_hour():
+    (daemon,) = pod("daemonset")["containers"]
+    startup, liveness = daemon["startupProbe"], daemon["livenessProbe"]
+    assert startup["failureThreshold"] * startup.get("periodSeconds", 10) >= 3600
+    # Until it has succeeded once there is no other probe, so none needs a delay.
+    assert "initialDelaySeconds" not in liveness and startup["exec"]["command"][:2] == liveness["exec"]["command"][:2]
+
+
+def test_the_daemon_backs_up_as_it_is_told(fake_daemon):
+    def arguments(*values):
+        (daemon,) = pod("daemonset", *values)["containers"]
+        return [a for a in daemon["args"] if a.startswith("--backup")]
+
+    assert arguments() == []
+    made = arguments("daemonset.backup.every=6h", "daemonset.backup.keep=3", "daemonset.backup.dir=/copies")
+    assert made == ["--backup-dir=/copies", "--backup-every=6h", "--backup-keep=3"]
+    fake_daemon(*made).start()
 
 
 def test_alerts_are_for_the_mode_in_which_something_is_scraped():

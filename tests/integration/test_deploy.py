@@ -21,11 +21,11 @@ DEPLOY = REPO / "deploy"
 # Each mode with the values that its golden output was made with.
 MODES = {
     "serving": [],
-    "serving-snapshot": ["--set", "snapshot.address=demo.convtune.svc:7070"],
+    "serving-snapshot": ["--set", "snapshot.address=demo.convtune.svc:7070,server.podDisruptionBudget.maxUnavailable=1"],
     "job": ["--set", "state.claimName=tunings,base=/usr/share/convtune/base.bundle"],
     "daemonset": [],
     "daemonset-metrics": ["--set", "metrics.podMonitor=true,metrics.prometheusRule=true"],
-    "daemonset-service": ["--set", "service.enabled=true,networkPolicy.enabled=true"],
+    "daemonset-service": ["--set", "service.enabled=true,networkPolicy.enabled=true,daemonset.backup.every=6h"],
     "daemonset-fleet": ["--set", "metrics.podMonitor=true,fleet.enabled=true,daemonset.gpus=own"],
 }
 
@@ -171,7 +171,7 @@ def test_every_key_of_the_configuration_file_is_a_flag_and_a_variable(convtuned,
 def test_images_are_multi_stage_pinned_and_not_root():
     text = (DEPLOY / "docker" / "Dockerfile").read_text()
     found = stages(text)
-    assert re.search(r"^ARG DEBIAN=debian:\d+\.\d+-slim$", text, re.MULTILINE)
+    assert re.search(r"^ARG DEBIAN=debian:\d+\.\d+-slim@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
     for image in ("cuda", "nogpu"):
         assert found[image][0].startswith("FROM runtime ")
         assert not any(line.startswith(("USER", "RUN", "ADD")) for line in found[image])

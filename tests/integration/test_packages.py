@@ -1,5 +1,6 @@
 """Debian packages: what is in them, and install, upgrade, downgrade and removal with dpkg, in a root of their own."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import pytest
 
 from conftest import PROGRAMS
+from harness import sbom
 from harness.daemon import Daemon, wait_until
 from harness.needs import missing
 from harness.simulator import simulators
@@ -76,6 +78,18 @@ def test_debian_packages(packages):
         assert re.fullmatch(r"libc6 \(>= [0-9.]+\)\s*", field("convtune-preload", "Depends"))
     modules = "/usr/lib/python3/dist-packages/convtune/"
     assert {modules + "client.py", modules + "v1/tuning_service_pb2.py", modules + "v1/tuning_pb2.pyi", modules + "py.typed"} <= content("python3-convtune")
+
+
+def test_the_sbom_has_what_the_packages_need_and_are_made_of(packages, tmp_path):
+    found, listed = sbom.make(tmp_path, BUILD, *packages.values())
+    assert found.keys() == packages.keys()
+    assert {"libgrpc++1.51" if "libgrpc++1.51" in listed else "libgrpc++1.51t64", "libsqlite3-0"} <= found["convtune"]["DEPENDS_ON"]
+    # Headers alone, so no package's dependency says it; those of the tests are in nothing that is shipped.
+    assert {"nlohmann-json3-dev", "libcli11-dev"} <= found["convtune"]["BUILD_DEPENDENCY_OF"]
+    assert not {"libgtest-dev", "libgmock-dev"} & listed.keys()
+    for name, path in packages.items():
+        assert listed[name]["checksums"] == [{"algorithm": "SHA256", "checksumValue": hashlib.sha256(path.read_bytes()).hexdigest()}]
+    assert all(listed[name]["versionInfo"] for own in found.values() for name in own["BUILD_DEPENDENCY_OF"] if "cuda" not in name)
 
 
 class Root:

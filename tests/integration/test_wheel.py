@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from conftest import PROGRAMS, REPO
-from harness import python_package
+from harness import python_package, sbom
 from harness.cli import Cli
 from harness.daemon import Daemon
 from harness.simulator import simulators
@@ -47,6 +47,13 @@ def full_wheel():
     if not made:
         pytest.skip("build-wheel has no wheel: deploy/build-wheel makes it")
     return made[0]
+
+
+def test_the_sbom_of_the_wheel_has_the_archives_that_its_programs_carry(full_wheel, tmp_path):
+    found, _ = sbom.make(tmp_path, REPO / "build-portable", full_wheel)
+    (own,) = found.values()
+    assert {"libgrpc-dev", "libssl-dev", "libsqlite3-dev", "libprotobuf-dev"} <= own["STATIC_LINK"]
+    assert "grpcio" in own["DEPENDS_ON"] and "libspdlog-dev" in own["BUILD_DEPENDENCY_OF"]
 
 
 @pytest.fixture(scope="module")

@@ -146,6 +146,7 @@ std::string VersionInFile(const std::string& file) {
 namespace fs = std::filesystem;
 
 constexpr char kLibrary[] = "libcudnn.so.9";
+constexpr absl::string_view kAnyLibrary = "libcudnn.so.";
 constexpr char kGraph[] = "libcudnn_graph";
 // A cuDNN without it is the package that compiles all at run time; see LibraryConfiguration.
 constexpr char kPrecompiled[] = "libcudnn_engines_precompiled";
@@ -222,7 +223,7 @@ absl::StatusOr<std::map<std::string, std::string>> AskLoader(const std::string& 
   return found;
 }
 
-// The libcudnn.so.9 that a file loads.
+// The libcudnn.so.9, or an older one, that a file loads.
 struct FoundLibrary {
   std::string path;     // empty: the loader finds none
   bool linked = false;  // it comes with the file; else it is what the file would open
@@ -231,6 +232,9 @@ struct FoundLibrary {
 absl::StatusOr<FoundLibrary> FindLibrary(const std::string& file) {
   ASSIGN_OR_RETURN(auto loaded, AskLoader(file, {}, {}));
   const bool linked = loaded.count(kLibrary) > 0;
+  for (const auto& [name, path] : loaded) {
+    if (!linked && absl::StartsWith(name, kAnyLibrary)) return FoundLibrary{path, true};
+  }
   if (!linked) {
     ASSIGN_OR_RETURN(loaded, AskLoader(file, {kLibrary}, {}));
   }
@@ -279,12 +283,16 @@ absl::Status AddLibraries(const std::string& file, const Variables& variables, L
   return absl::OkStatus();
 }
 
-// Of `path`, a libcudnn.so.9; empty: the loader finds none.
+// Of `path`, a libcudnn.so; empty: the loader finds none.
 absl::StatusOr<LoadedCudnn> LookAt(const std::string& by, const std::string& path,
                                    const std::string& mend, const Variables& variables = {}) {
   LoadedCudnn cudnn{by, "", "", {}, mend};
   if (path.empty()) return cudnn;
   cudnn.folder = FolderOf(path);
+  if (const std::string name = fs::path(path).filename(); name != kLibrary) {
+    cudnn.version = std::string(absl::StripPrefix(name, kAnyLibrary));
+    return cudnn;
+  }
   cudnn.version = VersionInFile(absl::StrCat(cudnn.folder, "/", kGraph, ".so.9"));
   RETURN_IF_ERROR(AddLibraries(Canonical(path), variables, &cudnn));
   const auto graph = absl::c_find_if(
@@ -369,10 +377,15 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python)
                             library.path, of_wheel ? mend : ""));
     found.push_back(std::move(cudnn));
   }
-  // A package that finds none by itself gets this once a program has loaded it.
-  if (!wheel.empty() &&
-      absl::c_all_of(found, [](const LoadedCudnn& c) { return c.folder.empty(); })) {
-    ASSIGN_OR_RETURN(LoadedCudnn cudnn, LookAt(absl::StrCat(python, "'s wheel"), wheel, mend));
+  // No package finds this one by itself: they get it once a program has loaded it.
+  if (!wheel.empty() && absl::c_none_of(found, [&](const LoadedCudnn& cudnn) {
+        return cudnn.folder == FolderOf(wheel);
+      })) {
+    ASSIGN_OR_RETURN(
+        LoadedCudnn cudnn,
+        LookAt(absl::StrCat(python,
+                            "'s wheel, if a program opens it (onnxruntime.preload_dlls() does),"),
+               wheel, mend));
     found.push_back(std::move(cudnn));
   }
   return found;
@@ -414,6 +427,10 @@ CudnnExamination ExamineCudnn(const LoadedCudnn& cudnn) {
   const std::string what = absl::StrCat(
       cudnn.by, " loads cuDNN ", cudnn.version.empty() ? "of an unknown version" : cudnn.version,
       " of ", cudnn.folder);
+  if (!cudnn.version.empty() && !absl::StartsWith(cudnn.version, "9")) {
+    return {CudnnState::kOlder, absl::StrCat(what, ", and convtune serves cuDNN 9 alone"),
+            "install a build of the program for cuDNN 9"};
+  }
   std::vector<std::string> missing, foreign;
   bool shadowed = false;  // the program's own cuDNN has one that is foreign
   for (const SubLibrary& library : cudnn.libraries) {
@@ -483,14 +500,16 @@ absl::StatusOr<CudnnToLoad> FindCudnnToLoad(const std::string& option, const std
   std::map<std::string, LoadedCudnn> by_folder;
   std::vector<std::string> all;
   for (const LoadedCudnn& cudnn : found) {
-    if (cudnn.folder.empty() || !by_folder.emplace(cudnn.folder, cudnn).second) continue;
+    if (cudnn.folder.empty() || ExamineCudnn(cudnn).state == CudnnState::kOlder) continue;
+    if (!by_folder.emplace(cudnn.folder, cudnn).second) continue;
     all.push_back(absl::StrCat(cudnn.by, " that of ", cudnn.folder));
   }
   if (by_folder.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         option, ": must load cuDNN 9: ",
-        found.empty() ? absl::StrCat(program, " has no package that does")
-                      : absl::StrCat(found[0].by, " finds no ", kLibrary, " by itself")));
+        found.empty()             ? absl::StrCat(program, " has no package that does")
+        : found[0].folder.empty() ? absl::StrCat(found[0].by, " finds no ", kLibrary, " by itself")
+                                  : ExamineCudnn(found[0]).what));
   }
   if (by_folder.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(option, ": must load one cuDNN, and ",

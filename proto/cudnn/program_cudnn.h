@@ -20,7 +20,7 @@ struct SubLibrary {
 struct LoadedCudnn {
   std::string by;                     // "/venv/bin/python's torch"
   std::string folder;                 // of libcudnn.so.9; empty: the loader finds none
-  std::string version;                // "9.20.0"; empty: not known
+  std::string version;                // "9.20.0"; "8" of an older one; empty: not known
   std::vector<SubLibrary> libraries;  // all that cuDNN names
   std::string mend;  // the command that installs another cuDNN there; empty: none is known
 };
@@ -39,6 +39,7 @@ enum class CudnnState {
   kUnknown,      // it does not say which libraries it opens
   kIncomplete,   // the loader finds no file for a library that it names
   kMixed,        // the loader finds a library of another cuDNN
+  kOlder,        // convtune serves cuDNN 9 alone
 };
 
 struct CudnnExamination {

@@ -102,6 +102,28 @@ def test_a_folder_of_cudnn_is_looked_at(said, tmp_path):
     assert severity == "problem" and f" loads cuDNN 9.20.0 of {tmp_path}/own, which lacks libcudnn_engines_lent: " in what, what
 
 
+def test_an_older_cudnn_is_not_taken_for_the_systems(said, cli, tmp_path):
+    """torch 1.13 links libcudnn.so.8, and this machine may have a libcudnn.so.9 for whoever opens one."""
+    system, own = cudnn(tmp_path / "system"), tmp_path / "wheel"
+    library(own / "libcudnn.so.8", "int old;\n", "-Wl,-soname,libcudnn.so.8")
+    binary = program(tmp_path / "serve", "-Wl,--no-as-needed", own / "libcudnn.so.8", f"-Wl,-rpath,{own}")
+    [[severity, what, _]] = said(binary, env={"LD_LIBRARY_PATH": str(system)})
+    assert severity == "problem" and what == f"{binary} loads cuDNN 8 of {own}, and convtune serves cuDNN 9 alone", what
+
+
+def test_the_wheel_that_no_package_finds_is_said_beside_the_systems(said, venv, tmp_path):
+    """onnxruntime finds the system's cuDNN, and with preload_dlls() its wheel's."""
+    folder, wheel = venv()
+    (wheel.parents[2] / "torch/lib/libtorch_cuda.so").unlink()
+    library(wheel.parents[2] / "onnxruntime/capi/libonnxruntime_providers_cuda.so", "int provider;\n")
+    (wheel.parents[2] / "onnxruntime/__init__.py").write_text("raise SystemExit('onnxruntime was imported')\n")
+    system = cudnn(tmp_path / "system", version=0x091300)
+    (first, second) = said(folder, env={"LD_LIBRARY_PATH": str(system)})
+    assert first[0] == "ok" and first[1].startswith(f"{folder}/bin/python's onnxruntime, if it opens cuDNN, loads cuDNN 9.19.0 of {system}, "), first
+    # Its graph library is found first in the folders that the program names.
+    assert "'s wheel, if a program opens it (onnxruntime.preload_dlls() does), loads cuDNN 9.20.0 of " in second[1], second
+
+
 def test_the_daemons_environments_are_compared(said, fake_daemon, tmp_path):
     daemon = fake_daemon(env=script(environment="nvidia-h200,cc=9.0,sms=132,cudnn=9.20.0,lib=full")).start()
     own = linked(tmp_path / "own", cudnn(tmp_path / "cudnn"))

@@ -12,6 +12,7 @@ namespace {
 
 app::Severity SeverityOf(CudnnState state) {
   switch (state) {
+    case CudnnState::kOlder:
     case CudnnState::kIncomplete:
     case CudnnState::kMixed:
       return app::Severity::kProblem;
@@ -72,7 +73,8 @@ std::vector<app::Finding> ExamineProgram(const std::string& program,
     }
     const CudnnExamination examined = ExamineCudnn(cudnn);
     findings.push_back({SeverityOf(examined.state), examined.what, examined.advice});
-    if (environments == nullptr || cudnn.version.empty() || !said.insert(cudnn.folder).second) {
+    if (environments == nullptr || cudnn.version.empty() || examined.state == CudnnState::kOlder ||
+        !said.insert(cudnn.folder).second) {
       continue;
     }
     findings.push_back(ExamineEnvironmentOf(cudnn, *environments));

@@ -65,24 +65,30 @@ absl::StatusOr<std::unique_ptr<db::store::SqliteStore>> OpenStore(const Flags& f
   return db::store::SqliteStore::Open(std::move(options));
 }
 
-// What GPUs there are, with the cuDNN that was asked for.
+// What devices there are, with each cuDNN that was asked for.
 ProbeResult Probe(const Flags& flags, ProbeOptions options, StopSignals* signals) {
   options.worker = flags.worker;
   options.devices = flags.devices;
   options.stop = [signals] { return signals->stopped(); };
-  if (!flags.cudnn_of.empty()) {
-    absl::StatusOr<CudnnToLoad> cudnn = FindCudnnToLoad("--cudnn-of", flags.cudnn_of);
-    if (!cudnn.ok()) return {{}, {}, {{std::string(cudnn.status().message()), /*named=*/true}}};
-    log::Info("$0: the cuDNN of $1", flags.cudnn_of, cudnn->folder);
+  if (flags.cudnn_of.empty()) return ProbeDevices(options);
+  ProbeResult result;
+  for (const std::string& program : flags.cudnn_of) {
+    absl::StatusOr<CudnnToLoad> cudnn = FindCudnnToLoad("--cudnn-of", program);
+    if (!cudnn.ok()) {
+      result.left_out.push_back({std::string(cudnn.status().message()), /*named=*/true});
+      continue;
+    }
+    log::Info("$0: the cuDNN of $1", program, cudnn->folder);
     options.cudnn = *std::move(cudnn);
+    AddProbe(ProbeDevices(options), &result);
   }
-  return ProbeDevices(options);
+  return result;
 }
 
 // `anew`: the daemon serves already, and does without what is missing.
 absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, bool anew, StopSignals* signals) {
   ProbeOptions options;
-  options.worker_named = flags.worker != DefaultWorkerPath();
+  options.worker_named = flags.worker != DefaultWorkerPath() || !flags.cudnn_of.empty();
   options.node = flags.node;
   for (const std::string& profile : flags.profiles) {
     ASSIGN_OR_RETURN(std::string file, FindProfile(profile));

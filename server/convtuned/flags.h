@@ -21,7 +21,7 @@ struct Flags {
   std::string devices = "all";           // "all", "none" or "0,1"
   std::vector<std::string> profiles;     // names or files
   std::string worker;                    // program
-  std::string cudnn_of;                  // whose cuDNN workers load; empty: their own
+  std::vector<std::string> cudnn_of;     // whose cuDNN workers load; none: their own
   bool allow_missing_devices = false;    // also those that were asked for by name
   std::vector<std::string> bases;        // bundles beneath the database
   std::vector<std::string> bundle_keys;  // PEM files

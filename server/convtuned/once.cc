@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -84,12 +85,16 @@ int64_t ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
   return invalid;
 }
 
+// Of several with one name, which differ in their cuDNN, the texts.
 std::vector<std::string> EnvironmentNames(tuner::Tuner* tuner) {
-  std::vector<std::string> names;
+  std::map<std::string, std::vector<std::string>> texts;
   for (const tuner::EnvironmentInfo& info : tuner->ListEnvironments()) {
-    if (info.current) {
-      names.push_back(info.environment.Name());
-    }
+    if (info.current) texts[info.environment.Name()].push_back(info.environment.ToText());
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, all] : texts) {
+    if (all.size() == 1) names.push_back(name);
+    if (all.size() > 1) names.insert(names.end(), all.begin(), all.end());
   }
   return names.empty() ? std::vector<std::string>{""} : names;
 }
@@ -117,7 +122,8 @@ int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
       log::Error("$0", std::string(response.status().message()));
       return 1;
     }
-    const WarmSummary summary = Summarize(*response, invalid, flags.publish.floor);
+    WarmSummary summary = Summarize(*response, invalid, flags.publish.floor);
+    if (!environment.empty()) summary.environment = environment;
     std::printf("%s\n%s\n", summary.ToText().c_str(), summary.Verdict().c_str());
     warm = warm && summary.warm();
   }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -118,6 +119,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
       }
       device->provenance.node = node;
       device->cudnn = options.cudnn;
+      if (!device->environment.profile) device->gpu = device->name;
       device->worker_argv =
           device->environment.profile
               ? std::vector<std::string>{options.worker, "--profile", subjects[i]}
@@ -127,6 +129,33 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
     }
   }
   return result;
+}
+
+void AddProbe(ProbeResult more, ProbeResult* result) {
+  for (supervisor::DeviceSpec& device : more.devices) {
+    const std::string plain = device.name;
+    const auto has = [result](const auto& same) {
+      return std::any_of(result->devices.begin(), result->devices.end(), same);
+    };
+    if (has([&device](const supervisor::DeviceSpec& other) {
+          return other.worker_argv == device.worker_argv && other.environment == device.environment;
+        })) {
+      log::Info("$0 has the cuDNN of $1 already, in another folder", plain, device.cudnn.folder);
+      continue;
+    }
+    if (has([&plain](const supervisor::DeviceSpec& other) { return other.name == plain; })) {
+      const Environment& with = device.environment;
+      device.name = absl::StrCat(plain, "@", with.cudnn.ToText());
+      if (with.library != LibraryConfiguration::kFull) {
+        device.name += absl::StrCat("-", std::string(Name(with.library)));
+      }
+    }
+    if (const auto found = more.pci_bus_ids.find(plain); found != more.pci_bus_ids.end()) {
+      result->pci_bus_ids.emplace(device.name, found->second);
+    }
+    result->devices.push_back(std::move(device));
+  }
+  std::move(more.left_out.begin(), more.left_out.end(), std::back_inserter(result->left_out));
 }
 
 }  // namespace convtune::convtuned

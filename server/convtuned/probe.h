@@ -17,7 +17,7 @@ namespace convtune::convtuned {
 
 struct ProbeOptions {
   std::string worker;                      // program
-  bool worker_named = false;               // somebody asked for that program
+  bool worker_named = false;               // somebody asked for that program, or for a cuDNN
   std::string devices;                     // "all", "none" or "0,1"
   std::vector<std::string> profiles = {};  // files
   CudnnToLoad cudnn = {};  // that workers are made to load; without a folder: theirs
@@ -42,6 +42,10 @@ struct ProbeResult {
 // Runs the worker once for the GPUs and once for each profile. What cannot be
 // used is left out with its reason; without a worker program all are.
 ProbeResult ProbeDevices(const ProbeOptions& options);
+
+// Adds what was found with a further cuDNN. A device whose name is taken has its cuDNN in its name;
+// one with the same GPU and environment as another is left out, since one worker does for both.
+void AddProbe(ProbeResult more, ProbeResult* result);
 
 // Reads one line of the worker's answer: a JSON object with name, environment,
 // gpu_model, driver_version, cuda_version, gpu_uuid, pci_bus_id, memory_bytes

@@ -26,6 +26,9 @@ constexpr std::array<int64_t, 14> kWorkBounds = {
     500'000'000,    1'000'000'000,  2'000'000'000,   5'000'000'000,    10'000'000'000,
     30'000'000'000, 60'000'000'000, 300'000'000'000, 1'800'000'000'000};
 
+// Of work, before it gives way to another cuDNN of its GPU: starting a worker takes seconds.
+constexpr absl::Duration kTurn = absl::Seconds(10);
+
 // What a tuning has left at least after it lost a worker, so that it is answered
 // with what can be known by then.
 constexpr absl::Duration kLastAttempt = absl::Seconds(1);
@@ -175,6 +178,7 @@ void DeviceRunner::SetAvailable(bool available) {
 void DeviceRunner::Loop() {
   while (!options_.queue->shut()) {
     DropStaleWorker();
+    GiveWay();
     if (StandsBack()) {
       absl::SleepFor(std::min(kTick / 10, options_.backoff_initial));
       continue;
@@ -224,7 +228,22 @@ void DeviceRunner::Loop() {
     if (pending || !late.suspects.empty()) FinishLate(item->spec, std::move(late));
   }
   client_.reset();
+  if (options_.turn != nullptr) options_.turn->GiveBack(this);
   SetState(v1::DEVICE_STATE_IDLE);
+}
+
+void DeviceRunner::GiveWay() {
+  const bool works = options_.queue->depth() > 0;
+  if (options_.turn == nullptr ||
+      !options_.turn->Wanted(this, works ? kTurn : absl::ZeroDuration())) {
+    return;
+  }
+  if (client_ != nullptr) {
+    log::Info("$0: ending the worker, since another cuDNN is asked for", options_.device.name);
+    client_.reset();
+    SetState(v1::DEVICE_STATE_IDLE);
+  }
+  options_.turn->GiveBack(this);
 }
 
 bool DeviceRunner::StandsBack() {
@@ -262,6 +281,9 @@ absl::Status DeviceRunner::EnsureWorker() {
   if (absl::Status health = CheckHealth(); !health.ok()) {
     SetAvailable(false);
     return health;
+  }
+  if (options_.turn != nullptr && !options_.turn->Await(this, token_.get())) {
+    return absl::CancelledError("cancelled");
   }
   if (client_ != nullptr && !client_->Alive()) {
     MutexLock lock(mutex_);
@@ -441,8 +463,10 @@ void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
   const auto gives_way = [this, &waits_since] {
     if (options_.queue->shut()) return true;
     const SteadyTime now = SteadyTime::Now();
-    waits_since =
-        options_.queue->depth() > 0 ? std::min(waits_since, now) : SteadyTime::InfiniteFuture();
+    const bool waits =
+        options_.queue->depth() > 0 ||
+        (options_.turn != nullptr && options_.turn->Wanted(this, absl::ZeroDuration()));
+    waits_since = waits ? std::min(waits_since, now) : SteadyTime::InfiniteFuture();
     return now - waits_since >= options_.late_work_timeout;
   };
   const bool pending = client_ != nullptr && client_->pending();

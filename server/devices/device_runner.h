@@ -23,6 +23,7 @@
 #include "proto/model/tuning/self_check.h"
 #include "server/commit/committer.h"
 #include "server/devices/gpu_health.h"
+#include "server/devices/gpu_turn.h"
 #include "server/jobs/tuning_queue.h"
 #include "server/supervisor/device.h"
 #include "server/supervisor/worker_client.h"
@@ -38,6 +39,7 @@ class DeviceRunner {
     jobs::TuningQueue* queue = nullptr;      // of the device's environment; outlives it
     commit::Committer* committer = nullptr;  // outlives it
     const Clock* clock = nullptr;            // outlives it
+    GpuTurn* turn = nullptr;                 // outlives it; nullptr: no GPU, or nobody shares it
     GpuHealth* gpu_health = nullptr;         // outlives it; nullptr: nothing is known of the GPU
     supervisor::SelfCheckCache* self_checks = nullptr;  // outlives it
     // As in Tuner::Options.
@@ -90,6 +92,9 @@ class DeviceRunner {
   // Ends a worker that must not be used any more: the GPU is lost, or an
   // application's Xid was reported of it.
   void DropStaleWorker();
+  // Ends the worker where another device waits for the GPU: at once without work, else once it
+  // has had the GPU for kTurn.
+  void GiveWay();
   // True if it is better to leave the queue to other devices.
   bool StandsBack();
   // `late` is what is left to do.
@@ -99,7 +104,7 @@ class DeviceRunner {
   void FinishLate(const jobs::WorkSpec& spec, Late late);
   // False if the worker is at it still, and it was ended to give way.
   bool FinishPending(const std::function<bool()>& gives_way, Late* late);
-  // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
+  // Waits for the GPU, and sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
   absl::Status EnsureWorker();
   // Finds out whether a worker was lost for the candidate that it was touching: quarantines the
   // suspect, and returns its entry, if it takes a worker down alone as well. Errors:

@@ -14,10 +14,11 @@ namespace convtune::supervisor {
 
 // One GPU, or one profile that stands in for one.
 struct DeviceSpec {
-  std::string name;                      // "gpu:0" or "profile:nvidia-h200"
+  std::string name;  // "gpu:0" or "profile:nvidia-h200"; "gpu:0@9.28.1": with a further cuDNN
   std::vector<std::string> worker_argv;  // program and arguments of its worker
   Environment environment;               // as `convtune-worker --probe` reported it
   Provenance provenance;
+  std::string gpu = {};    // "gpu:0", which devices with several cuDNN share; empty: a profile
   CudnnToLoad cudnn = {};  // that its worker is made to load; without a folder: its own
 };
 

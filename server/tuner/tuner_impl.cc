@@ -72,25 +72,22 @@ TunerImpl::TunerImpl(Options options)
 
 TunerImpl::~TunerImpl() { Drain(SteadyTime::InfinitePast()); }
 
-absl::Status TunerImpl::AddEnvironment(const supervisor::DeviceSpec& device) {
-  const std::string name = device.environment.Name();
-  const std::string text = device.environment.ToText();
-  const auto known = current_.find(name);
-  if (known == current_.end()) {
-    current_.emplace(name, Current{device.environment, text, device.provenance,
+void TunerImpl::AddEnvironments() {
+  std::map<std::string, int> names;
+  for (const supervisor::DeviceSpec& device : options_.devices) {
+    const std::string text = device.environment.ToText();
+    if (current_.count(text) > 0) continue;
+    current_.emplace(text, Current{device.environment, text, device.provenance,
                                    std::make_unique<jobs::TuningQueue>()});
-  } else if (known->second.text != text) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("devices: ", device.name, " has the environment ", text,
-                     ", another of the same name has ", known->second.text));
+    ++names[device.environment.Name()];
   }
-  return absl::OkStatus();
+  for (auto& [text, current] : current_) {
+    if (names[current.environment.Name()] == 1) current.word = current.environment.Name();
+  }
 }
 
 absl::Status TunerImpl::Start() {
-  for (const supervisor::DeviceSpec& device : options_.devices) {
-    RETURN_IF_ERROR(AddEnvironment(device));
-  }
+  AddEnvironments();
   RETURN_IF_ERROR(committer_.Load(options_.shipped_bans));
   RETURN_IF_ERROR(loader_.Start(kStartWait));
   RETURN_IF_ERROR(ReadStoredEnvironments());
@@ -98,7 +95,8 @@ absl::Status TunerImpl::Start() {
   for (const supervisor::DeviceSpec& device : options_.devices) {
     devices::DeviceRunner::Options runner;
     runner.device = device;
-    runner.queue = current_.at(device.environment.Name()).queue.get();
+    runner.queue = current_.at(device.environment.ToText()).queue.get();
+    if (!device.gpu.empty()) runner.turn = &turns_[device.gpu];
     runner.committer = &committer_;
     runner.clock = options_.clock;
     runner.gpu_health = options_.gpu_health;
@@ -118,8 +116,7 @@ absl::Status TunerImpl::Start() {
 absl::Status TunerImpl::ReadStoredEnvironments() {
   ASSIGN_OR_RETURN(std::vector<Environment> stored, tunings_.ListEnvironments());
   std::erase_if(stored, [this](const Environment& environment) {
-    const auto found = current_.find(environment.Name());
-    return found != current_.end() && found->second.text == environment.ToText();
+    return current_.count(environment.ToText()) > 0;
   });
   MutexLock lock(stored_mutex_);
   // A report of a program counts before its row is written.
@@ -147,7 +144,7 @@ std::vector<lookup::ResolvedEnvironment> TunerImpl::NamedEnvironments(
       named.push_back({environment, std::move(text), queue, ""});
     }
   };
-  for (const auto& [current_name, c] : current_) add(c.environment, c.text, c.queue.get());
+  for (const auto& [text, c] : current_) add(c.environment, text, c.queue.get());
   for (const Environment& e : StoredEnvironments()) add(e, e.ToText(), nullptr);
   return named;
 }
@@ -155,10 +152,9 @@ std::vector<lookup::ResolvedEnvironment> TunerImpl::NamedEnvironments(
 absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string& name,
                                                                const Environment& program) const {
   const std::vector<lookup::ResolvedEnvironment> named = NamedEnvironments(name);
-  const auto join = [](const std::vector<lookup::ResolvedEnvironment>& environments) {
-    return absl::StrJoin(environments, ", ", [](std::string* out, const auto& e) {
-      // Of several with one name only the whole text says which.
-      out->append(e.queue != nullptr ? e.environment.Name() : e.text);
+  const auto join = [this](const std::vector<lookup::ResolvedEnvironment>& environments) {
+    return absl::StrJoin(environments, ", ", [this](std::string* out, const auto& e) {
+      out->append(e.queue != nullptr ? current_.at(e.text).word : e.text);
     });
   };
   if (named.empty()) {
@@ -373,8 +369,8 @@ absl::StatusOr<Environment> TunerImpl::ResolveEnvironment(const std::string& nam
 std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
   std::map<std::string, int64_t> counts = index_.Counts();
   std::vector<EnvironmentInfo> environments;
-  for (const auto& [name, current] : current_) {
-    environments.push_back({current.environment, current.provenance, true, counts[current.text]});
+  for (const auto& [text, current] : current_) {
+    environments.push_back({current.environment, current.provenance, true, counts[text]});
   }
   for (const Environment& environment : StoredEnvironments()) {
     environments.push_back({environment, {}, false, counts[environment.ToText()]});
@@ -384,7 +380,10 @@ std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
 
 std::vector<v1::Device> TunerImpl::ListDevices() {
   std::vector<v1::Device> statuses;
-  for (const auto& device : devices_) statuses.push_back(device->Status());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    statuses.push_back(devices_[i]->Status());
+    statuses[i].set_environment(current_.at(options_.devices[i].environment.ToText()).word);
+  }
   return statuses;
 }
 
@@ -393,7 +392,7 @@ TunerStats TunerImpl::Stats() {
   int64_t tunings = 0;
   for (const auto& [environment, count] : index_.Counts()) tunings += count;
   int64_t queued = 0;
-  for (const auto& [name, current] : current_) queued += current.queue->depth();
+  for (const auto& [text, current] : current_) queued += current.queue->depth();
   int64_t requests = 0;
   int64_t starts = 0;
   for (const auto& device : devices_) {
@@ -420,8 +419,8 @@ void TunerImpl::Drain(SteadyTime deadline) {
   MutexLock lock(drain_mutex_);
   if (drained_) return;
   drained_ = true;
-  for (auto& [name, current] : current_) current.queue->Shut(absl::CancelledError(kDraining));
-  for (auto& [name, current] : current_) current.queue->WaitIdle(deadline);
+  for (auto& [text, current] : current_) current.queue->Shut(absl::CancelledError(kDraining));
+  for (auto& [text, current] : current_) current.queue->WaitIdle(deadline);
   // Work that devices still do has no more callers, or no more time.
   for (const auto& device : devices_) device->Cancel();
   for (const auto& device : devices_) device->Join();
@@ -484,7 +483,7 @@ absl::StatusOr<v1::TuningJob> TunerImpl::QueueJob(const lookup::ResolvedEnvironm
   const int skipped = static_cast<int>(seen.size() - work.size());
   ASSIGN_OR_RETURN(
       const jobs::JobTable::Created created,
-      jobs_.Create(environment.environment.Name(), static_cast<int>(seen.size()), skipped,
+      jobs_.Create(current_.at(environment.text).word, static_cast<int>(seen.size()), skipped,
                    request.request_id, FingerprintOf(environment, seen, request)));
   if (!created.is_new) return created.job;
   const std::string name = created.job.name();
@@ -503,7 +502,7 @@ absl::StatusOr<v1::TuningJob> TunerImpl::QueueJob(const lookup::ResolvedEnvironm
 void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
                          const std::vector<jobs::WorkSpec>& work) {
   for (const jobs::WorkSpec& spec : work) {
-    const std::optional<std::string> name = jobs_.Collect(environment.environment.Name());
+    const std::optional<std::string> name = jobs_.Collect(current_.at(environment.text).word);
     if (!name.has_value()) return;
     // Else it ended just now, or is kept for another caller already.
     if (!SubmitFor(*name, environment.queue, spec, jobs::Priority::kIdle,
@@ -519,9 +518,9 @@ absl::StatusOr<jobs::JobPage> TunerImpl::ListJobs(int page_size, const std::stri
 
 absl::StatusOr<v1::TuningJob> TunerImpl::CancelJob(const std::string& name) {
   ASSIGN_OR_RETURN(const auto cancelled, jobs_.Cancel(name));
-  const auto current = current_.find(cancelled.first.environment());
-  if (current != current_.end()) {
-    for (const uint64_t number : cancelled.second) current->second.queue->Unsubscribe(number);
+  for (const auto& [text, current] : current_) {
+    if (current.word != cancelled.first.environment()) continue;
+    for (const uint64_t number : cancelled.second) current.queue->Unsubscribe(number);
   }
   return cancelled.first;
 }
@@ -535,7 +534,7 @@ absl::Status TunerImpl::StartPublisher() {
   options.committer = &committer_;
   options.clock = options_.clock;
   options.await_index = [this](absl::Duration timeout) { return loader_.Await(timeout); };
-  for (const auto& [name, current] : current_) options.current.push_back(current.environment);
+  for (const auto& [text, current] : current_) options.current.push_back(current.environment);
   options.complete = [this](const Environment& environment) { return Complete(environment); };
   options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {
     ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(name));
@@ -553,9 +552,8 @@ absl::Status TunerImpl::StartPublisher() {
 
 Environment TunerImpl::Complete(const Environment& environment) {
   const std::string text = environment.ToText();
-  for (const auto& [name, current] : current_) {
-    if (current.text == text) return current.environment;
-  }
+  const auto current = current_.find(text);
+  if (current != current_.end()) return current->second.environment;
   MutexLock lock(stored_mutex_);
   const auto known =
       std::find_if(stored_.begin(), stored_.end(),
@@ -567,10 +565,13 @@ Environment TunerImpl::Complete(const Environment& environment) {
 }
 
 bool TunerImpl::TuneIdle(const TuningKey& key, std::function<void(const absl::Status&)> done) {
-  const auto current = std::find_if(current_.begin(), current_.end(), [&key](const auto& entry) {
-    return entry.second.text == key.environment_text;
-  });
-  if (draining_ || current == current_.end() || !current->second.queue->idle()) return false;
+  const auto current = current_.find(key.environment_text);
+  if (draining_ || current == current_.end()) return false;
+  // Those with the same name may share its GPU.
+  const std::string name = current->second.environment.Name();
+  for (const auto& [text, other] : current_) {
+    if (other.environment.Name() == name && !other.queue->idle()) return false;
+  }
   absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(key.problem_text);
   if (!problem.ok()) {
     done(problem.status());

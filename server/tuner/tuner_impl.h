@@ -84,7 +84,7 @@ class TunerImpl : public Tuner {
   // An environment that a device has.
   struct Current {
     Environment environment;
-    std::string text;
+    std::string word;  // what requests call it: its name, or its text where others have the name
     Provenance provenance;
     std::unique_ptr<jobs::TuningQueue> queue;
   };
@@ -94,7 +94,8 @@ class TunerImpl : public Tuner {
   // Reads anew which environments the store knows beyond those of devices.
   absl::Status ReadStoredEnvironments();
   std::vector<Environment> StoredEnvironments() const;
-  absl::Status AddEnvironment(const supervisor::DeviceSpec& device);
+  // Fills current_.
+  void AddEnvironments();
   // Without what does not hold for the devices that there are, which is counted.
   db::TuningSource OfThoseThatHold(const db::TuningSource& next, int64_t* outdated) const;
   absl::Status StartPublisher();
@@ -134,7 +135,8 @@ class TunerImpl : public Tuner {
   jobs::JobTable jobs_;
   lookup::Lookups lookups_;
   // Not changed after Start.
-  std::map<std::string, Current> current_;  // by name
+  std::map<std::string, Current> current_;  // by text
+  std::map<std::string, devices::GpuTurn> turns_;
   std::vector<std::unique_ptr<devices::DeviceRunner>> devices_;
   std::unique_ptr<release::Publisher> publisher_;  // may be nullptr
   mutable Mutex stored_mutex_;

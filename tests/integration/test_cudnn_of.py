@@ -1,9 +1,15 @@
 """convtuned --cudnn-of: workers load the cuDNN that a program loads."""
 
+import pathlib
+import subprocess
+
 import pytest
 
 from harness import cudnn_shapes as shapes
+from harness import cudnn_versions
 from harness.cudnn_shapes import ENGINES
+from harness.daemon import wait_until
+from harness.problems import VARIED, numbered
 
 
 @pytest.fixture
@@ -101,3 +107,94 @@ def test_a_missing_one_can_be_done_without(fake_daemon, tmp_path):
     with daemon.client() as client:
         devices = client.tuning.ListDevices()
     assert not devices.devices and "--cudnn-of: must be a program, or " in devices.left_out[0]
+
+
+OLDER, NEWER = (f"nvidia-h200,cc=9.0,sms=132,cudnn={version},lib=full" for version in ("9.20.0", "9.28.1"))
+
+
+@pytest.fixture
+def of_two(daemons, fake_worker, tmp_path):
+    """of_two(*flags) is a daemon with the GPU and two cuDNN; the worker of the second says that it is newer."""
+    folders = [shapes.cudnn(tmp_path / name) for name in ("older", "newer")]
+    wrapper = tmp_path / "worker"
+    wrapper.write_text(
+        f"#!/bin/sh\nexport CONVTUNE_FAKE_SCRIPT=environment={OLDER}\n"
+        f'case "$LD_LIBRARY_PATH" in {folders[1]}*) export CONVTUNE_FAKE_SCRIPT=environment={NEWER};; esac\n'
+        f'exec {fake_worker} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    flags = [word for folder in folders for word in ("--cudnn-of", folder)]
+    return lambda *more: daemons("--devices", "0", "--worker", wrapper, *flags, *more).start()
+
+
+def test_each_cudnn_of_a_gpu_is_a_device_with_a_worker_of_its_own(of_two, cli):
+    daemon = of_two("--idle-timeout", "500ms")
+    with daemon.client() as client:
+        devices = lambda: client.tuning.ListDevices().devices
+        assert [(d.name, d.environment) for d in devices()] == [("gpu:0", OLDER), ("gpu:0@9.28.1", NEWER)]
+        program = {"cudnn_version": "9.28.1"}
+        assert client.get_one(numbered(1), program=program).WhichOneof("outcome") == "miss"
+        assert [d.worker_starts for d in devices()] == [0, 0]
+        assert client.get_one(numbered(1), program=program, on_miss="ON_MISS_TUNE").WhichOneof("outcome") == "answer"
+        assert [d.worker_starts for d in devices()] == [0, 1]
+        # The exact version decides, and an environment is named by its text.
+        assert client.get_one(numbered(1), environment=OLDER).WhichOneof("outcome") == "miss"
+        assert "other environment" in client.get_one(numbered(1), program={"cudnn_version": "9.24.0"}).miss.message
+        wait_until(lambda: not any(d.worker_pid for d in devices()), 10, "the idle worker's end")
+    rows = cli(daemon)("environments", "--json").json()
+    assert [e["text"] for e in rows["environments"]] == [OLDER, NEWER]
+    table = cli(daemon)("environments").out.splitlines()
+    assert [line.split()[-2:] for line in table[1:3]] == [["gpu:0", OLDER], ["gpu:0@9.28.1", NEWER]], table
+    said = cli(daemon)("doctor").out
+    assert f"gpu:0@9.28.1 ({NEWER}) works with the cuDNN of " in said and f"several environments: {OLDER}, {NEWER}" in said
+
+
+def test_once_tunes_for_each(convtuned, of_two, tmp_path):
+    listed = tmp_path / "list.txt"
+    listed.write_text(numbered(1) + "\n")
+    daemon = of_two()
+    command = [word for word in daemon.command() if not word.startswith("unix:") and word != "--listen"]
+    assert daemon.stop() == 0
+    done = subprocess.run([*command, "--once", "--file", listed], capture_output=True, text=True, env=daemon.env, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"{environment}: 1 problems: 0 had an answer, 1 " in done.stdout for environment in (OLDER, NEWER)), done.stdout
+
+
+def test_a_cudnn_that_the_worker_cannot_load_ends_the_start(daemons, worker, tmp_path):
+    """Also where neither GPUs nor the worker were asked for."""
+    own = shapes.cudnn(tmp_path / "own")  # which has no function of cuDNN's
+    daemon = daemons("--cudnn-of", own).start(wait=False)
+    assert daemon.wait(30) == 1 and "GPUs: it ended with exit status 127 (--allow-missing-devices" in daemon.log()
+
+
+def test_the_same_cudnn_in_two_folders_is_one_device(fake_daemon, tmp_path):
+    flags = [word for name in ("a", "b") for word in ("--cudnn-of", shapes.cudnn(tmp_path / name))]
+    daemon = fake_daemon(*flags).start()
+    with daemon.client() as client:
+        [device] = client.tuning.ListDevices().devices
+    assert device.cudnn_folder == str(tmp_path / "a")
+
+
+def test_two_real_versions_answer_as_each_alone(daemons, convtune, worker, tmp_path):
+    """cuDNN's own choices for a profile, of the cuDNN that the tests have and of a newer one."""
+    said = subprocess.run([worker, "--libraries"], capture_output=True, text=True, check=True).stdout
+    own = pathlib.Path(dict(line.split(" ", 1) for line in said.splitlines())["cudnn"])
+    newer = cudnn_versions.fetch(convtune, worker, cudnn_versions.NEWEST, tmp_path)
+    problems = VARIED[:8]
+
+    def answers(*folders):
+        flags = [word for folder in folders for word in ("--cudnn-of", folder)]
+        env = {"LD_LIBRARY_PATH": cudnn_versions.library_path(worker, own).partition(":")[2]}
+        daemon = daemons("--devices", "none", "--profile", "nvidia-h200", "--worker", worker, *flags, env=env).start()
+        found = {}
+        with daemon.client() as client:
+            for environment in client.tuning.ListEnvironments().environments:
+                results = client.get(*problems, environment=environment.text, on_miss="ON_MISS_HEURISTIC", timeout=300)
+                found[environment.cudnn_version] = [result.answer.winner.text for result in results]
+        daemon.stop()
+        return found
+
+    both, first, second = answers(own, newer), answers(own), answers(newer)
+    assert len(both) == 2 and both == {**first, **second}
+    [of_first], [of_second] = first.values(), second.values()
+    assert all(of_first) and all(of_second) and of_first != of_second

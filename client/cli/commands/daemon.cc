@@ -245,10 +245,10 @@ std::string SelfCheckWord(const v1::SelfCheck& check) {
                                 : absl::StrCat("failed: ", absl::StrJoin(check.failed(), " "));
 }
 
-std::string DevicesOf(const v1::ListDevicesResponse& devices, const std::string& environment) {
+std::string DevicesOf(const v1::ListDevicesResponse& devices, const v1::Environment& environment) {
   std::string names;
   for (const v1::Device& device : devices.devices()) {
-    if (device.environment() == environment) {
+    if (device.environment() == environment.name() || device.environment() == environment.text()) {
       absl::StrAppend(&names, names.empty() ? "" : ";", device.name());
     }
   }
@@ -257,7 +257,7 @@ std::string DevicesOf(const v1::ListDevicesResponse& devices, const std::string&
 
 output::Fields EnvironmentFields(const v1::Environment& environment,
                                  const v1::ListDevicesResponse& devices) {
-  const std::string names = DevicesOf(devices, environment.name());
+  const std::string names = DevicesOf(devices, environment);
   const std::string profile = environment.mig_profile();
   return {{"environment", "ENVIRONMENT", environment.name()},
           {"gpu", "GPU",

@@ -382,6 +382,28 @@ TEST_F(PublisherTest, WantedProblemsAreTunedWhileNobodyWaits) {
   EXPECT_EQ(Requests("open"), 2);
 }
 
+TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnWaitUntilTheirGpuIsIdle) {
+  options_.publish.tune_wanted = true;
+  const std::string newer = "nvidia-h200,cc=9.0,sms=132,cudnn=9.28.1,lib=full";
+  AddDevice("measure_delay_ms=40", kH200);
+  AddDevice("", newer);
+  for (supervisor::DeviceSpec& device : options_.devices) device.gpu = "gpu:0";
+  Start();
+  jobs::JobRequest request;
+  request.environment = kH200;
+  request.problems = {Problem(1), Problem(2)};
+  const std::string job = tuner_->CreateJob(request)->name();
+  Send(MissOf(Text(3), newer, 4));
+  bool waited = false;
+  while (!jobs::HasEnded(*tuner_->GetJob(job))) {
+    if (tuner_->releases()->ListWanted("")->empty()) continue;
+    waited = true;
+    ASSERT_EQ(tuner_->ListDevices()[1].state(), v1::DEVICE_STATE_IDLE);
+  }
+  EXPECT_TRUE(waited);
+  EXPECT_TRUE(Eventually([&] { return tuner_->GetTuning(newer, Problem(3)).ok(); }));
+}
+
 TEST_F(PublisherTest, WantedProblemsAreTunedWithinTheirLimits) {
   options_.publish.tune_wanted = true;
   options_.publish.wanted_memory_budget_bytes = int64_t{1} << 30;

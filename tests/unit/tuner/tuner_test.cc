@@ -468,12 +468,6 @@ TEST_F(TunerTest, NoEnvironmentAtAllIsAPrecondition) {
       absl::IsFailedPrecondition(Lookup(Request({Problem(1)}, jobs::OnMiss::kNone)).status()));
 }
 
-TEST_F(TunerTest, SameNameForDifferentEnvironmentsIsRefused) {
-  AddDevice("", kH200);
-  AddDevice("", "nvidia-h200,cc=9.0,sms=132,cudnn=9.18.0,lib=full");
-  EXPECT_TRUE(absl::IsFailedPrecondition(Tuner::Create(options_).status()));
-}
-
 TEST_F(TunerTest, HintComesFromTheProfile) {
   AddDevice("", kH200);
   AddDevice("", kProfile);

@@ -1,6 +1,7 @@
 #include "client/cli/commands/doctor/findings.h"
 
 #include <sys/un.h>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -166,9 +167,13 @@ std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices)
 std::vector<app::Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments) {
   std::vector<app::Finding> findings;
   std::vector<std::string> current;
+  std::map<std::string, int> names;  // several cuDNN of one GPU have one: only their texts differ
+  for (const v1::Environment& environment : environments.environments()) {
+    if (environment.current()) ++names[environment.name()];
+  }
   for (const v1::Environment& environment : environments.environments()) {
     if (environment.current()) {
-      current.push_back(environment.name());
+      current.push_back(names[environment.name()] == 1 ? environment.name() : environment.text());
     } else if (environment.tuning_count() > 0) {
       findings.push_back(
           app::Notice(absl::StrCat(environment.tuning_count(), " tunings are for ",

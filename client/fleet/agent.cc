@@ -421,11 +421,6 @@ absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>
   return absl::OkStatus();
 }
 
-bool TakesCanary(const std::string& node, int64_t release, int permille) {
-  return Checksum64(absl::StrCat("convtune.canary\n", release, "\n", node)) % 1000 <
-         static_cast<uint64_t>(permille);
-}
-
 const Agent::Place* Agent::FindPlace(int64_t id) const {
   for (const auto& [text, place] : places_) {
     if (place.id == id) return &place;
@@ -508,8 +503,10 @@ absl::Status Agent::Follow() {
   const std::string refused = std::exchange(heartbeat_.release_error, "");
   ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres_));
   const Release* const running = served.canary();
-  const bool canary =
-      running != nullptr && TakesCanary(options_.node, running->number, running->canary_permille);
+  bool canary = false;
+  if (running != nullptr) {
+    ASSIGN_OR_RETURN(canary, db::fleet::TakesCanary(*postgres_, options_.node, running->number));
+  }
   const Release* const target = canary ? running : served.promoted();
   if (target == nullptr) return absl::OkStatus();
   const std::vector<int64_t> environments = PlaceIds();

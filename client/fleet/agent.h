@@ -187,8 +187,4 @@ class Agent {
   AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
 };
 
-// True if the node serves a canary with that share: the same nodes for as long as
-// it runs, and others for the next. Pure.
-bool TakesCanary(const std::string& node, int64_t release, int permille);
-
 }  // namespace convtune::fleet

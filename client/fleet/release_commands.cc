@@ -6,12 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
-#include "client/fleet/agent.h"
 #include "client/fleet/commands.h"
 #include "db/fleet/bans.h"
-#include "db/fleet/nodes.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
@@ -65,11 +64,17 @@ cli::output::Fields ReleaseFields(const db::fleet::FleetRelease& one) {
   std::string state = StateText(one);
   if (release.state == ReleaseState::kCanary) {
     absl::StrAppendFormat(&state, " %.4g%%", release.canary_permille / 10.0);
+    if (!one.silent_canary_nodes.empty()) {
+      absl::StrAppend(&state, ", ", one.silent_canary_nodes.size(), " of ", one.canary_nodes.size(),
+                      " nodes silent");
+    }
   }
   return {{"", "RELEASE", absl::StrCat(release.number)},
           {"release", "", release.number},
           {"state", "STATE", cli::output::Value(StateName(release.state)).Shown(state)},
           {"canary_permille", "", release.canary_permille},
+          {"canary_nodes", "", one.canary_nodes},
+          {"silent_canary_nodes", "", one.silent_canary_nodes},
           {"restores", "", release.restores},
           {"withdrawal", "", one.withdrawal},
           {"nodes", "NODES", one.node_count},
@@ -125,7 +130,14 @@ void SayBanned(cli::app::Context& context, const Bans& bans,
 cli::app::ExitCode PrintMade(cli::app::Context& context, const db::fleet::FleetRelease& made) {
   std::string share;
   if (made.release.state == ReleaseState::kCanary) {
-    share = absl::StrFormat(" for %.4g%% of the nodes", made.release.canary_permille / 10.0);
+    share =
+        absl::StrFormat(" for %.4g%% of the living nodes: ", made.release.canary_permille / 10.0) +
+        absl::StrJoin(made.canary_nodes, ", ");
+    if (made.silent_count > 0) {
+      context.Say(absl::StrCat("warning: ", made.silent_count,
+                               " nodes were left out of the draw, since they are silent; `status` "
+                               "names them"));
+    }
   }
   if (context.format() == cli::app::Format::kJson) {
     context.io().out << cli::output::JsonRow(ReleaseFields(made)).text << '\n';
@@ -266,9 +278,6 @@ class FleetReleaseCommand final : public FleetCommand {
       context.Say(
           absl::StrCat("warning: banned choices cannot be read: ", std::string(read.message())));
     }
-    if (made.release.state == ReleaseState::kCanary) {
-      RETURN_IF_ERROR(WarnOfNoCanary(context, *postgres, made.release));
-    }
     return cli::app::ExitCode::kDone;
   }
 
@@ -280,21 +289,6 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff diff,
                      db::fleet::DiffFleetReleases(postgres, before, made, kMostChanges));
     SayBanned(context, db::fleet::HeededBans(bans), diff.changes);
-    return absl::OkStatus();
-  }
-
-  // The share is of a draw: of a few nodes it may be none.
-  static absl::Status WarnOfNoCanary(cli::app::Context& context, db::postgres::Connection& postgres,
-                                     const Release& canary) {
-    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
-                     db::fleet::ListNodes(postgres));
-    const bool taken = std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
-      return TakesCanary(node.name, canary.number, canary.canary_permille);
-    });
-    if (taken) return absl::OkStatus();
-    context.Say(absl::StrCat("warning: none of ", nodes.size(),
-                             " nodes is drawn for this canary: promote again with a greater "
-                             "--canary"));
     return absl::OkStatus();
   }
 

@@ -2,6 +2,7 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/commands.h"
 #include "db/fleet/nodes.h"
@@ -10,9 +11,6 @@
 
 namespace convtune::fleet {
 namespace {
-
-// An agent writes a heartbeat every ten seconds, unless --refresh says otherwise.
-constexpr absl::Duration kSilent = absl::Minutes(1);
 
 // "5", and how what the node has differs from it.
 std::string ReleaseOf(const db::fleet::NodeStatus& node) {
@@ -29,8 +27,8 @@ cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
   const absl::Duration offset = absl::AbsDuration(node.clock_offset);
   return {{"name", "NODE", node.name},
           {"silent_seconds", "SEEN",
-           age(node.silence, absl::StrCat(node.silence > kSilent ? "silent " : "",
-                                          cli::output::FormatAge(node.silence)))},
+           age(node.silence,
+               absl::StrCat(node.living ? "" : "silent ", cli::output::FormatAge(node.silence)))},
           {"release", "RELEASE", cli::output::Value(node.last.release).Shown(ReleaseOf(node))},
           {"release_missing", "", node.last.release_missing},
           {"release_extra", "", node.last.release_extra},
@@ -78,9 +76,14 @@ class StatusCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting, db::fleet::DiffPooled(*postgres, {}, 1));
     const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
-    const int64_t canary = served.canary() != nullptr ? served.canary()->number : 0;
+    db::fleet::FleetRelease canary;
+    if (served.canary() != nullptr) {
+      ASSIGN_OR_RETURN(canary, db::fleet::ReadFleetRelease(*postgres, served.canary()->number));
+    }
     context.PrintJson({{"promoted", promoted},
-                       {"canary", canary},
+                       {"canary", canary.release.number},
+                       {"canary_nodes", canary.canary_nodes},
+                       {"silent_canary_nodes", canary.silent_canary_nodes},
                        {"waiting_changes", waiting.change_count},
                        {"lesser_evidence_changes", waiting.lesser_count},
                        {"environments", counts.environments},
@@ -104,13 +107,19 @@ class StatusCommand final : public FleetCommand {
       refusing += node.last.release_error.empty() ? 0 : 1;
       without_pin += node.last.unapplied_pins > 0 ? 1 : 0;
       without_ban += node.last.unapplied_bans > 0 ? 1 : 0;
-      silent += node.silence > kSilent ? 1 : 0;
+      silent += node.living ? 0 : 1;
     }
     std::ostream& out = context.io().out;
     out << nodes.size() << " nodes";
     if (silent > 0) out << ", " << silent << " silent";
     out << "; fleet release " << promoted;
-    if (canary != 0) out << ", canary " << canary;
+    if (canary.release.number != 0) {
+      out << ", canary " << canary.release.number << " on " << canary.canary_nodes.size()
+          << " nodes";
+      if (!canary.silent_canary_nodes.empty()) {
+        out << ", silent " << absl::StrJoin(canary.silent_canary_nodes, ", ");
+      }
+    }
     if (refusing > 0) out << ", refused on " << refusing << " nodes";
     out << "; " << waiting.change_count << " changes wait for a promotion";
     if (waiting.lesser_count > 0) {

@@ -124,11 +124,13 @@ absl::Status WriteServedRelease(postgres::Connection& postgres, FleetNames& name
 absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT node_id, name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
-                     "clock_offset_us, agent_version, daemon_version, tuning_count, outbox_depth, "
-                     "outbox_dropped, outbox_lag_seconds, release_number, release_missing, "
-                     "release_extra, unapplied_pins, pin_error, unapplied_bans, ban_error, "
-                     "release_error, last_error FROM nodes ORDER BY name"));
+      postgres.Query(absl::StrCat(
+          "SELECT node_id, name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
+          "clock_offset_us, agent_version, daemon_version, tuning_count, outbox_depth, "
+          "outbox_dropped, outbox_lag_seconds, release_number, release_missing, "
+          "release_extra, unapplied_pins, pin_error, unapplied_bans, ban_error, "
+          "release_error, last_error, ",
+          kLiving, " FROM nodes n ORDER BY name")));
   ASSIGN_OR_RETURN(
       const postgres::Result devices,
       postgres.Query("SELECT DISTINCT d.node_id, e.text || CASE WHEN d.driver_version = '' THEN '' "
@@ -153,8 +155,8 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres
                    .ban_error = row[16],
                    .release_error = row[17],
                    .last_error = row[18]};
-    nodes.push_back(
-        {row[1], row[2], absl::Microseconds(int64_t{row[3]}), std::move(last), by_node[row[0]]});
+    nodes.push_back({row[1], row[2], row[19], absl::Microseconds(int64_t{row[3]}), std::move(last),
+                     by_node[row[0]]});
   }
   return nodes;
 }

@@ -15,6 +15,10 @@
 
 namespace convtune::db::fleet {
 
+// The SQL condition of a living node, on its row `n` of nodes; others are silent. An agent writes
+// a heartbeat every ten seconds, unless --refresh says otherwise.
+inline constexpr char kLiving[] = "(n.last_seen > now() - interval '1 minute')";
+
 struct NodeDevice {
   std::string name;
   Environment environment;
@@ -62,6 +66,7 @@ absl::Status WriteServedRelease(postgres::Connection& postgres, FleetNames& name
 struct NodeStatus {
   std::string name;
   absl::Duration silence;  // since the last heartbeat, by the server's clock
+  bool living = false;     // kLiving
   absl::Duration clock_offset;
   Heartbeat last;                    // without times, look-ups and devices
   std::vector<std::string> devices;  // "environment name, driver"

@@ -28,15 +28,15 @@ absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t rele
                                     const std::vector<std::string>& trusted) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT state, canary_permille, COALESCE(restores, 0), author, reason, "
-                     "end_author, end_reason, digest, public_key, signature FROM releases WHERE "
-                     "release_number = $1",
+      postgres.Query("SELECT state, canary_permille, array_to_string(canary_nodes, E'\\n'), "
+                     "COALESCE(restores, 0), author, reason, end_author, end_reason, digest, "
+                     "public_key, signature FROM releases WHERE release_number = $1",
                      {release}));
   if (rows.empty()) {
     return absl::NotFoundError(absl::StrCat("release: there is no release ", release));
   }
   std::vector<std::string> texts = {"convtune fleet release 1", absl::StrCat(release)};
-  for (int column = 0; column < 7; ++column) texts.push_back(rows[0][column]);
+  for (int column = 0; column < 8; ++column) texts.push_back(rows[0][column]);
   Content content;
   ASSIGN_OR_RETURN(
       const postgres::Result choices,
@@ -50,7 +50,7 @@ absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t rele
     for (int column = 0; column < 3; ++column) texts.push_back(row[column]);
   }
   content.digest = bundle::DigestOfTexts(texts);
-  content.error = CheckDecision(content.digest, rows[0], 7, trusted);
+  content.error = CheckDecision(content.digest, rows[0], 8, trusted);
   return content;
 }
 

@@ -1,9 +1,12 @@
 #include "db/fleet/releases.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "db/fleet/nodes.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::fleet {
@@ -51,9 +54,20 @@ constexpr char kNow[] =
     "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
 
 // Columns of ReadRelease.
-constexpr char kColumns[] =
-    "r.release_number, r.state, r.canary_permille, r.restores, r.author, r.reason, r.create_time, "
-    "r.end_author, r.end_reason, r.end_time, r.change_count, r.login, r.end_login";
+std::string Columns() {
+  return absl::StrCat(
+      "r.release_number, r.state, r.canary_permille, r.restores, r.author, r.reason, "
+      "r.create_time, r.end_author, r.end_reason, r.end_time, r.change_count, r.login, "
+      "r.end_login, array_to_string(r.canary_nodes, E'\\n'), CASE WHEN r.state = 2 THEN "
+      "array_to_string(ARRAY(SELECT unnest(r.canary_nodes) EXCEPT SELECT n.name FROM nodes n "
+      "WHERE ",
+      kLiving, " ORDER BY 1), E'\\n') END");
+}
+
+// Names of nodes, between line feeds: no name has a control character.
+std::vector<std::string> SplitNames(const std::string& names) {
+  return absl::StrSplit(names, '\n', absl::SkipEmpty());
+}
 
 FleetRelease ReadRelease(const postgres::Row& row) {
   FleetRelease one;
@@ -70,24 +84,15 @@ FleetRelease ReadRelease(const postgres::Row& row) {
   one.change_count = row[10];
   one.login = row[11];
   one.end_login = row[12];
+  one.canary_nodes = SplitNames(row[13]);
+  one.silent_canary_nodes = SplitNames(row[14]);
   return one;
-}
-
-absl::StatusOr<FleetRelease> ReadOne(postgres::Connection& postgres, int64_t number) {
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   postgres.Query(absl::StrCat("SELECT ", kColumns,
-                                               " FROM releases r WHERE release_number = $1"),
-                                  {number}));
-  if (rows.empty()) {
-    return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
-  }
-  return ReadRelease(rows[0]);
 }
 
 absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t number,
                                     const bundle::BundleSigningKey* key,
                                     postgres::Transaction transaction) {
-  ASSIGN_OR_RETURN(FleetRelease one, ReadOne(postgres, number));
+  ASSIGN_OR_RETURN(FleetRelease one, ReadFleetRelease(postgres, number));
   ASSIGN_OR_RETURN(const bool is_signed,
                    postgres.QueryValue<bool>("SELECT COALESCE(length(signature), 0) > 0 FROM "
                                              "releases WHERE release_number = $1",
@@ -122,6 +127,50 @@ absl::Status SetChangeCount(postgres::Connection& postgres, int64_t number, int6
                           {number, count});
 }
 
+// Draws the nodes of the canary, as PromoteFleetRelease says, and returns how many silent nodes
+// were left out. The order is one of a canary and node, so that a greater share keeps those of a
+// smaller.
+absl::StatusOr<int64_t> DrawCanary(postgres::Connection& postgres, const Release& canary) {
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query(
+          absl::StrCat(
+              "SELECT DISTINCT e.text, sha256(convert_to($1 || E'\\n' || n.name, 'UTF8')), "
+              "n.name, ",
+              kLiving,
+              " FROM release_choices c JOIN environments e USING (environment_id) JOIN "
+              "node_devices d USING (environment_id) JOIN nodes n USING (node_id) WHERE "
+              "c.release_number = $1::text::bigint AND d.current ORDER BY 1, 2"),
+          {absl::StrCat(canary.number)}));
+  std::map<std::string, std::vector<std::string>> living;  // by environment
+  std::set<std::string> silent, drawn;
+  for (const postgres::Row row : rows) {
+    std::vector<std::string>& of_environment = living[row[0]];
+    if (row[3]) {
+      of_environment.push_back(row[2]);
+    } else {
+      silent.insert(row[2]);
+    }
+  }
+  for (const auto& [environment, nodes] : living) {
+    if (nodes.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--canary: every node of ", environment,
+                       ", which the release changes, is silent, so nobody would try it there"));
+    }
+    const size_t share = (nodes.size() * static_cast<size_t>(canary.canary_permille) + 999) / 1000;
+    drawn.insert(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(share));
+  }
+  if (drawn.empty()) {
+    return absl::FailedPreconditionError(
+        "--canary: no node has an environment that the release changes, so nobody would try it");
+  }
+  RETURN_IF_ERROR(
+      postgres.Execute("UPDATE releases SET canary_nodes = $2 WHERE release_number = $1",
+                       {canary.number, std::vector<std::string>(drawn.begin(), drawn.end())}));
+  return static_cast<int64_t>(silent.size());
+}
+
 FleetDiff ReadDiff(const postgres::Result& rows) {
   FleetDiff diff;
   for (const postgres::Row row : rows) {
@@ -154,11 +203,33 @@ absl::StatusOr<int64_t> CountLesser(postgres::Connection& postgres, const Releas
 absl::StatusOr<ReleaseHistory> ReadHistory(postgres::Connection& postgres,
                                            const std::string& where) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
-                   postgres.Query(absl::StrCat("SELECT ", kColumns, " FROM releases r ", where,
+                   postgres.Query(absl::StrCat("SELECT ", Columns(), " FROM releases r ", where,
                                                " ORDER BY r.release_number")));
   std::vector<Release> releases;
   for (const postgres::Row row : rows) releases.push_back(ReadRelease(row).release);
   return ReleaseHistory(std::move(releases), ReleaseHistory::kAll);
+}
+
+// Writes the choices of a new release. FAILED_PRECONDITION: there are none.
+absl::Status WriteChanges(postgres::Connection& postgres, const ReleaseHistory& history,
+                          const ReleaseDecision& decision, const Release& release,
+                          const PromotionScope& scope) {
+  postgres::Params params = ScopeParams(history.promoted(), scope);
+  params.push_back(release.number);
+  ASSIGN_OR_RETURN(
+      const int64_t made,
+      postgres.Change(absl::StrCat(Changes(), " INSERT INTO release_choices (", kChoice,
+                                   ", release_number) SELECT ", kChoice, ", $4 FROM changes"),
+                      params));
+  if (made == 0) {
+    ASSIGN_OR_RETURN(const int64_t lesser, CountLesser(postgres, history.promoted(), scope, 0));
+    const absl::Status nothing =
+        history.Promote(decision, release.canary_permille, /*has_changes=*/false).status();
+    if (lesser == 0) return nothing;
+    return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ",
+                                                      LesserEvidence(lesser, scope.min_evidence)));
+  }
+  return SetChangeCount(postgres, release.number, made);
 }
 
 // By the server's clock.
@@ -194,6 +265,25 @@ std::string LesserEvidence(int64_t count, Evidence least) {
                       " (--min-evidence)");
 }
 
+absl::StatusOr<FleetRelease> ReadFleetRelease(postgres::Connection& postgres, int64_t number) {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   postgres.Query(absl::StrCat("SELECT ", Columns(),
+                                               " FROM releases r WHERE release_number = $1"),
+                                  {number}));
+  if (rows.empty()) {
+    return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
+  }
+  return ReadRelease(rows[0]);
+}
+
+absl::StatusOr<bool> TakesCanary(postgres::Connection& postgres, const std::string& node,
+                                 int64_t canary) {
+  return postgres.QueryValue<bool>(
+      "SELECT EXISTS (SELECT 1 FROM releases WHERE release_number = $1 AND $2 = "
+      "ANY(canary_nodes))",
+      {canary, node});
+}
+
 int64_t NewestServed(const ReleaseHistory& served) {
   return NumberOf(served.canary() != nullptr ? served.canary() : served.promoted());
 }
@@ -221,24 +311,16 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
   // Its new digest vouches for what it holds.
   if (history.canary() != nullptr) RETURN_IF_ERROR(CheckedReleases().Check(postgres, number));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
-  if (history.canary() != nullptr) return Finish(postgres, number, key, std::move(transaction));
-  postgres::Params params = ScopeParams(history.promoted(), scope);
-  params.push_back(number);
-  ASSIGN_OR_RETURN(
-      const int64_t made,
-      postgres.Change(absl::StrCat(Changes(), " INSERT INTO release_choices (", kChoice,
-                                   ", release_number) SELECT ", kChoice, ", $4 FROM changes"),
-                      params));
-  if (made == 0) {
-    ASSIGN_OR_RETURN(const int64_t lesser, CountLesser(postgres, history.promoted(), scope, 0));
-    const absl::Status nothing =
-        history.Promote(decision, canary_permille, /*has_changes=*/false).status();
-    if (lesser == 0) return nothing;
-    return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ",
-                                                      LesserEvidence(lesser, scope.min_evidence)));
+  if (history.canary() == nullptr) {
+    RETURN_IF_ERROR(WriteChanges(postgres, history, decision, release, scope));
   }
-  RETURN_IF_ERROR(SetChangeCount(postgres, number, made));
-  return Finish(postgres, number, key, std::move(transaction));
+  int64_t silent = 0;
+  if (release.state == ReleaseState::kCanary) {
+    ASSIGN_OR_RETURN(silent, DrawCanary(postgres, release));
+  }
+  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, number, key, std::move(transaction)));
+  one.silent_count = silent;
+  return one;
 }
 
 absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres,
@@ -340,7 +422,7 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query(absl::StrCat("SELECT ", kColumns,
+      postgres.Query(absl::StrCat("SELECT ", Columns(),
                                   ", (SELECT COUNT(*) FROM nodes n WHERE n.release_number = "
                                   "r.release_number), r.restores IS NULL AND "
                                   "COALESCE(w.only, FALSE) FROM releases r LEFT JOIN (SELECT "
@@ -350,8 +432,8 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection
   std::vector<FleetRelease> releases;
   for (const postgres::Row row : rows) {
     FleetRelease one = ReadRelease(row);
-    one.node_count = row[13];
-    one.withdrawal = row[14];
+    one.node_count = row[15];
+    one.withdrawal = row[16];
     releases.push_back(std::move(one));
   }
   return releases;
@@ -380,7 +462,7 @@ absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const Promo
 absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int64_t from,
                                             int64_t to, int64_t limit) {
   for (const int64_t number : {from, to}) {
-    if (number != 0) RETURN_IF_ERROR(ReadOne(postgres, number).status());
+    if (number != 0) RETURN_IF_ERROR(ReadFleetRelease(postgres, number).status());
   }
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
@@ -400,7 +482,7 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int6
 }
 
 absl::StatusOr<absl::Time> ReadReleaseTime(postgres::Connection& postgres, int64_t release) {
-  const absl::StatusOr<FleetRelease> one = ReadOne(postgres, release);
+  const absl::StatusOr<FleetRelease> one = ReadFleetRelease(postgres, release);
   if (absl::IsNotFound(one.status())) return absl::InfinitePast();
   RETURN_IF_ERROR(one.status());
   return one->release.create_time;

@@ -50,6 +50,10 @@ struct FleetRelease {
   int64_t change_count = 0;
   int64_t node_count = 0;   // that serve it now
   bool withdrawal = false;  // it takes choices away, and brings none
+  // Names of the nodes that were drawn for it as a canary, which is part of the decision.
+  std::vector<std::string> canary_nodes;
+  std::vector<std::string> silent_canary_nodes;  // those that do not live now, while it runs
+  int64_t silent_count = 0;  // of PromoteFleetRelease: nodes that the draw left out as silent
   // The database's users who made and ended it.
   std::string login;
   std::string end_login;
@@ -103,8 +107,10 @@ struct FleetRollback {
 // Promotes what changed: problems without a choice, choices that are slower
 // beyond noise than what is best known (pooled intervals that do not overlap),
 // and those whose evidence is better now. While a canary runs: promotes it, or changes its share.
-// FAILED_PRECONDITION: there is nothing to promote, `from` is not what is served now, or the canary
-// is signed and `key` is nullptr. DATA_LOSS: the canary is not what was decided.
+// A canary's nodes are drawn here, among the living ones of each environment that it changes.
+// FAILED_PRECONDITION: there is nothing to promote, `from` is not what is served now, the canary
+// is signed and `key` is nullptr, or all nodes of an environment that it changes are silent.
+// DATA_LOSS: the canary is not what was decided.
 absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const std::string& author,
                                                  const std::string& reason, int canary_permille,
@@ -129,6 +135,8 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
                                                    const std::string& reason, int64_t to,
                                                    std::optional<SeenRelease> from = std::nullopt,
                                                    const bundle::BundleSigningKey* key = nullptr);
+// Without node_count and withdrawal. NOT_FOUND.
+absl::StatusOr<FleetRelease> ReadFleetRelease(postgres::Connection& postgres, int64_t number);
 // Newest first.
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres);
 // Returns the changes that a promotion would bring.
@@ -138,6 +146,9 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int6
                                             int64_t to, int64_t limit);
 // Of the releases, those that are served: promoted() and canary() of the fleet.
 absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres);
+// Whether the node of that name was drawn for the canary.
+absl::StatusOr<bool> TakesCanary(postgres::Connection& postgres, const std::string& node,
+                                 int64_t canary);
 // The number of the canary, or else of the promoted release; 0: nothing is served.
 int64_t NewestServed(const ReleaseHistory& served);
 

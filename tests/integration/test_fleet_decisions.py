@@ -117,7 +117,12 @@ def test_a_canary_that_was_changed_is_not_decided_anew(fleet, nodes):
     first, = released(fleet, nodes, count=1)
     tune(first, numbered(1))
     fleet.wait_delivered(2)
+    first.agent.stop()
     fleet.promote("second", "--canary", "50%")
+    fleet.sql("UPDATE releases SET canary_nodes = '{node-0,node-7}' WHERE release_number = 2")
+    fleet.agent(first.node, first)
+    assert refusal(fleet, first.node, "release_error") == f"release 2: {CHANGED}"
+    fleet.sql("UPDATE releases SET canary_nodes = '{node-0}' WHERE release_number = 2")
     fleet.sql("UPDATE release_choices SET digest = (SELECT digest FROM release_choices WHERE release_number = 1) WHERE release_number = 2")
     for share in ((), ("--canary", "90%")):
         refused = fleet.cli("release", "promote", "--reason", "x", *share)

@@ -67,8 +67,8 @@ def test_a_canary_is_served_by_its_share_alone_and_rolled_back(fleet, nodes):
     before = second_opinion(fleet, daemons)
     canary = fleet.promote("try it", "--canary", "50%", "--all")
     assert (canary["state"], canary["canary_permille"]) == ("canary", 500)
-    # A digest of node and number draws them, so that they are the same in every run.
-    chosen = [names[n] for n in (0, 1, 4, 5, 6)]
+    chosen = canary["canary_nodes"]
+    assert len(chosen) == 4 and set(chosen) < set(names)
     fleet.wait_release(2, chosen)
     fleet.wait_release(1, [n for n in names if n not in chosen])
     for daemon in daemons:
@@ -292,15 +292,39 @@ def test_the_list_tells_a_canary_that_was_rolled_back_from_a_withdrawal(fleet, n
     assert [re.split("  +", row.strip())[1] for row in rows] == ["promoted", "withdrawal", "promoted", "rolled back"]
 
 
-def test_a_canary_that_no_node_is_drawn_for_is_said(fleet, nodes):
-    daemon, = nodes(1)
-    tune(daemon, numbered(0))
+def test_a_canary_is_drawn_among_living_nodes_and_one_that_dies_is_named(fleet, nodes):
+    daemons = nodes(2)
+    tune(daemons[0], numbered(0))
     fleet.wait_delivered(1)
-    fleet.sql("INSERT INTO nodes (name) SELECT 'made-up-' || n FROM generate_series(1, 3) n")
-    few = fleet.cli("release", "promote", "--reason", "x", "--canary", "0.1%")
-    assert few.code == 0 and "warning: none of 4 nodes is drawn for this canary" in few.err, few
-    many = fleet.cli("release", "promote", "--reason", "x", "--canary", "99.9%")
-    assert many.code == 0 and "warning" not in many.err, many
+    fleet.sql("INSERT INTO nodes (name, last_seen) SELECT 'dead-' || n, now() - interval '61 seconds' FROM generate_series(1, 96) n; "
+              "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current) "
+              "SELECT node_id, 'gpu', environment_id, '', true FROM nodes, environments WHERE nodes.name LIKE 'dead-%'")  # fmt: skip
+    made = fleet.cli.ok("release", "promote", "--reason", "x", "--canary", "3%")
+    assert "warning: 96 nodes were left out of the draw, since they are silent" in made.err, made
+    (one,) = fleet.cli.ok("release", "list", "--json").json()
+    (drawn,) = one["canary_nodes"]
+    assert f"canary for 3% of the living nodes: {drawn}, 1 changes" in made.out and one["silent_canary_nodes"] == [], (made, one)
+    fleet.wait_release(1, [drawn])
+    assert "canary 3%  " in fleet.cli.ok("release", "list").out
+    # It dies: nobody tries the canary any more.
+    daemon, = [d for d in daemons if d.node == drawn]
+    daemon.agent.kill()
+    fleet.sql(f"UPDATE nodes SET last_seen = now() - interval '61 seconds' WHERE name = '{drawn}'")
+    (one,) = fleet.cli.ok("release", "list", "--json").json()
+    assert one["silent_canary_nodes"] == fleet.status()["silent_canary_nodes"] == [drawn]
+    assert "canary 3%, 1 of 1 nodes silent" in fleet.cli.ok("release", "list").out
+    assert f"canary 1 on 1 nodes, silent {drawn}; " in fleet.cli.ok("status").out
+    # The next draw, of another share, has the node that lives.
+    (other,) = fleet.promote("anew", "--canary", "4%")["canary_nodes"]
+    assert other != drawn and other in [d.node for d in daemons]
+    fleet.rollback()
+    for each in daemons:
+        each.agent.close()
+    fleet.sql("UPDATE nodes SET last_seen = now() - interval '61 seconds'")
+    environment, = fleet.sql("SELECT text FROM environments")[0]
+    refused = fleet.cli("release", "promote", "--reason", "x", "--canary", "3%")
+    assert refused.code == 1 and f"--canary: every node of {environment}, which the release changes, is silent" in refused.err, refused
+    assert fleet.number("SELECT COUNT(*) FROM releases") == 1, "nothing was promoted"
 
 
 def test_guesses_are_not_promoted_unless_asked_for(fleet, nodes):

@@ -116,7 +116,7 @@ CREATE FUNCTION pg_temp.micros(t timestamptz) RETURNS text LANGUAGE sql AS $$
   SELECT COALESCE((EXTRACT(EPOCH FROM t) * 1000000)::bigint::text, '');
 $$;
 UPDATE releases r SET digest = sha256(convert_to(pg_temp.fields('convtune fleet release 1',
-    release_number::text, state::text, canary_permille::text, COALESCE(restores, 0)::text, author,
+    release_number::text, state::text, canary_permille::text, '', COALESCE(restores, 0)::text, author,
     reason, end_author, end_reason) ||
   COALESCE((SELECT string_agg(pg_temp.fields(e.text, q.text, COALESCE(encode(c.digest, 'hex'), '')),
       '' ORDER BY e.text COLLATE "C", q.text COLLATE "C") FROM release_choices c JOIN environments e
@@ -130,3 +130,7 @@ UPDATE bans SET digest = sha256(convert_to(pg_temp.fields('convtune fleet ban 1'
   gpu, operation::text, data_type::text, layout::text, author, reason,
   pg_temp.micros(expire_time)), 'UTF8'));
 DROP FUNCTION pg_temp.fields(text[]), pg_temp.micros(timestamptz);
+
+-- Names of the nodes that were drawn for a canary, which are in its digest. A canary of version
+-- 1 is served by nobody until a promotion with another share draws them.
+ALTER TABLE releases ADD COLUMN canary_nodes text[] NOT NULL DEFAULT '{}';

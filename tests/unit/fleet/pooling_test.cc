@@ -151,26 +151,5 @@ TEST(PoolingTest, TheOrderOfTheNodesDoesNotMatter) {
   EXPECT_EQ(one.tuning.candidates[0].median_us, other.tuning.candidates[0].median_us);
 }
 
-TEST(CanaryTest, TakesAboutItsShareAndMoreWithMore) {
-  int taken = 0;
-  for (int node = 0; node < 1000; ++node) {
-    const std::string name = "node-" + std::to_string(node);
-    const bool tenth = TakesCanary(name, 7, 100);
-    taken += tenth ? 1 : 0;
-    EXPECT_LE(tenth, TakesCanary(name, 7, 500)) << name;
-    EXPECT_FALSE(TakesCanary(name, 7, 0));
-  }
-  EXPECT_NEAR(taken, 100, 40);
-}
-
-TEST(CanaryTest, TheNextReleaseHasOtherNodes) {
-  int same = 0;
-  for (int node = 0; node < 1000; ++node) {
-    const std::string name = "node-" + std::to_string(node);
-    same += TakesCanary(name, 7, 100) && TakesCanary(name, 8, 100) ? 1 : 0;
-  }
-  EXPECT_LT(same, 50);
-}
-
 }  // namespace
 }  // namespace convtune::fleet

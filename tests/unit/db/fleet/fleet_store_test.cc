@@ -22,9 +22,13 @@
 namespace convtune::db::fleet {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 // Takes the first node's word.
 PooledTuning TakeFirst(const std::vector<NodeEvidence>& evidence) {
@@ -78,6 +82,18 @@ class FleetStoreTest : public ::testing::Test {
     if (!rows.ok()) return text;
     for (const std::string& value : rows->Column<std::string>()) text += value + ";";
     return text;
+  }
+
+  // Nodes with the environment of what was delivered, by names that begin so.
+  void AddNodes(int count, const std::string& name, const std::string& last_seen) {
+    ASSERT_TRUE(postgres_
+                    ->Execute(absl::StrCat(
+                        "WITH made AS (INSERT INTO nodes (name, last_seen) SELECT '", name,
+                        "' || n, ", last_seen, " FROM generate_series(1, ", count,
+                        ") n RETURNING node_id) INSERT INTO node_devices (node_id, device, "
+                        "environment_id, driver_version, current) SELECT node_id, 'gpu', "
+                        "environment_id, '', true FROM made, environments"))
+                    .ok());
   }
 
   // What every order of deliveries must lead to.
@@ -294,9 +310,42 @@ TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
   EXPECT_TRUE(absl::IsNotFound(RollBackFleetRelease(*postgres_, "ann", "more", 9).status()));
 }
 
+TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
+  Take({Delivery(1, 1)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  const auto draw = [this](int permille) {
+    return PromoteFleetRelease(*postgres_, "ann", "try", permille, {});
+  };
+  const auto nobody = draw(500).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(nobody)) << nobody;
+  EXPECT_THAT(std::string(nobody.message()), HasSubstr("--canary: no node has an environment"));
+  AddNodes(5, "silent", "now() - interval '61 seconds'");
+  const auto silent = draw(500).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(silent)) << silent;
+  EXPECT_THAT(std::string(silent.message()), HasSubstr("--canary: every node of "));
+  EXPECT_EQ(Text("SELECT release_number::text FROM releases"), "");
+  AddNodes(20, "living", "now() - interval '59 seconds'");
+  const auto tenth = draw(100);
+  ASSERT_TRUE(tenth.ok()) << tenth.status();
+  EXPECT_EQ(tenth->silent_count, 5);
+  EXPECT_THAT(tenth->canary_nodes, AllOf(SizeIs(2), Each(StartsWith("living"))));
+  const auto half = draw(501);
+  ASSERT_TRUE(half.ok()) << half.status();
+  EXPECT_THAT(half->canary_nodes, AllOf(SizeIs(11), Each(StartsWith("living"))));
+  EXPECT_THAT(half->canary_nodes, IsSupersetOf(tenth->canary_nodes));
+  for (const std::string& name : half->canary_nodes) {
+    EXPECT_TRUE(*TakesCanary(*postgres_, name, 1));
+  }
+  EXPECT_FALSE(*TakesCanary(*postgres_, "silent1", 1));
+  // The next canary has other nodes.
+  ASSERT_TRUE(RollBackFleetRelease(*postgres_, "bob", "slow", 0).ok());
+  EXPECT_NE(draw(501)->canary_nodes, half->canary_nodes);
+}
+
 TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrRolledBack) {
   Take({Delivery(1, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  AddNodes(1, "one", "now()");
   ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "try", 50, {}).ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   EXPECT_EQ(ReadServedReleases(*postgres_)->canary()->canary_permille, 50);

@@ -243,6 +243,8 @@ absl::Status Agent::EnsureConnected() {
   if (release_lost) requeued_ = lost;
   postgres_ = std::move(connected);
   names_ = std::move(names);
+  // Numbers of bans may mean others now.
+  heartbeat_.heeded_bans.clear();
   announced_ = true;
   next_refresh_ = SteadyTime::InfinitePast();
   log::Info("connected as $0", options_.node);
@@ -508,6 +510,7 @@ absl::Status Agent::Follow() {
     ASSIGN_OR_RETURN(canary, db::fleet::TakesCanary(*postgres_, options_.node, running->number));
   }
   const Release* const target = canary ? running : served.promoted();
+  target_ = target != nullptr ? target->number : 0;
   if (target == nullptr) return absl::OkStatus();
   const std::vector<int64_t> environments = PlaceIds();
   // After a start, and for environments that are new, everything.
@@ -550,7 +553,8 @@ absl::Status Agent::Follow() {
   if (!is_new) return absl::OkStatus();
   refetch_ = {};
   log::Info("serves fleet release $0$1", target->number, canary ? " as a canary" : "");
-  return db::fleet::WriteServedRelease(*postgres_, *names_, node_id_, target->number);
+  return db::fleet::WriteHeeded(*postgres_, *names_, node_id_, target->number,
+                                heartbeat_.heeded_bans);
 }
 
 bool Refetch::Decide(int64_t missing) {
@@ -704,6 +708,7 @@ absl::Status Agent::FollowBans() {
       heartbeat_.ban_error = absl::StrCat(ban.Name(), ": ", why);
     }
   };
+  std::vector<int64_t> heeded;
   for (const db::fleet::FleetBan& one : bans) {
     if (options_.stop()) return status;
     if (!one.error.empty()) {
@@ -714,6 +719,7 @@ absl::Status Agent::FollowBans() {
     // A ban of this daemon's own with that rule does as well, for as long as it is there.
     const bool has_rule = std::any_of(kept.begin(), kept.end(),
                                       [&one](const Ban& ban) { return ban.HasRuleOf(one.ban); });
+    if (has_rule) heeded.push_back(one.ban.fleet_ban);
     if (has_rule) continue;
     v1::CreateBanRequest request;
     *request.mutable_ban() = ToProto(one.ban);
@@ -724,12 +730,20 @@ absl::Status Agent::FollowBans() {
     request.set_max_changes(1);
     const absl::Status made = daemon_->Call<v1::CreateBanResponse>(request, kBanTimeout).status();
     if (made.ok()) held_bans_.insert(one.ban.fleet_ban);
-    if (made.ok() || absl::IsAlreadyExists(made)) continue;
+    if (made.ok() || absl::IsAlreadyExists(made)) {
+      heeded.push_back(one.ban.fleet_ban);
+      continue;
+    }
     if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
       status.Update(made);
     } else {
       count_unapplied(one.ban, std::string(made.message()));
     }
+  }
+  if (heeded != heartbeat_.heeded_bans) {
+    heartbeat_.heeded_bans = std::move(heeded);
+    status.Update(db::fleet::WriteHeeded(*postgres_, *names_, node_id_, state_.release(),
+                                         heartbeat_.heeded_bans));
   }
   return status;
 }
@@ -896,6 +910,8 @@ void Agent::ShowMetrics() {
   counts_.waiting_since = waiting_since_;
   counts_.tasks_running = static_cast<int64_t>(running_.size());
   counts_.release = state_.release();
+  counts_.unheeded_decisions = heartbeat_.unapplied_pins + heartbeat_.unapplied_bans +
+                               (target_ != 0 && target_ != state_.release() ? 1 : 0);
   counts_.refused_decisions =
       refused_pins_ + refused_bans_ + (heartbeat_.release_error.empty() ? 0 : 1);
   const MutexLock lock(metrics_mutex_);

@@ -43,6 +43,10 @@ MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read) {
                    m.tasks_running);
     families.Gauge("convtune_fleet_release", "The release that the node serves, 0 for none",
                    m.release);
+    families.Gauge("convtune_fleet_unheeded_decisions",
+                   "The release, pins and bans of the fleet that the node does not follow yet, as "
+                   "of the last time that it read them",
+                   m.unheeded_decisions);
     families.Gauge("convtune_fleet_refused_decisions",
                    "Releases, pins and bans that the node refuses, since they were changed after "
                    "they were decided, cannot be read or are not signed as the agent requires",

@@ -26,7 +26,8 @@ struct AgentMetrics {
   int64_t tasks_failed = 0;
   int64_t tasks_running = 0;
   int64_t release = 0;
-  int64_t refused_decisions = 0;  // now
+  int64_t unheeded_decisions = 0;  // now
+  int64_t refused_decisions = 0;   // now
 };
 
 // `read` is called for each scrape, on the server's threads.

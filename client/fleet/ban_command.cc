@@ -1,5 +1,6 @@
 // The verb that keeps candidates from being an answer on every node: ban.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/ban/bans.h"
@@ -24,9 +25,11 @@ class FleetBanCommand final : public FleetCommand {
                 cli::app::Rows::kNo);
     args_.Register(*app);
     made_.RegisterSign(*app);
+    wait_.Register(*app);
     list_ = AddVerbBelow(app, "list", "the fleet's bans, oldest first", cli::app::Rows::kYes);
     list_->add_flag("--errata", as_errata_,
                     "as JSON errata, which cudnn-frontend and PyTorch read");
+    list_->add_flag("--nodes", with_names_, "also who has not heeded it");
     delete_ = AddVerbBelow(app, "delete", "end a ban of the fleet", cli::app::Rows::kNo);
     delete_->add_option("ban", number_, "its number")->type_name("BAN")->required();
     end_.RegisterAuthor(*delete_);
@@ -42,10 +45,28 @@ class FleetBanCommand final : public FleetCommand {
       context.Say(absl::StrCat("deleted fleet ban ", number_));
       return cli::app::ExitCode::kDone;
     }
+    if (args_.dry_run() && !wait_.most.empty()) {
+      return absl::InvalidArgumentError("--wait: cannot be given together with --dry-run");
+    }
     cli::commands::ban::BanKeeper keeper;
-    keeper.create = [&](const v1::Ban& ban) { return Create(context, *postgres, ban); };
+    std::vector<int64_t> made;
+    keeper.create = [&](const v1::Ban& ban) {
+      auto created = Create(context, *postgres, ban);
+      if (created.ok()) made.push_back(created->ban().fleet_ban());
+      return created;
+    };
     keeper.fail = [&](const absl::Status& status) { return FailFleet(context, status); };
-    return cli::commands::ban::MakeBans(context, args_, keeper);
+    const cli::app::ExitCode code = cli::commands::ban::MakeBans(context, args_, keeper);
+    if (made.empty()) return code;
+    // Of those that were made, the one that has come least far.
+    const auto read = [&]() -> absl::StatusOr<db::fleet::Heeding> {
+      ASSIGN_OR_RETURN(auto all, db::fleet::ReadBanHeeding(*postgres));
+      return all[*std::min_element(made.begin(), made.end(), [&all](int64_t a, int64_t b) {
+        return all[a].heeded() < all[b].heeded();
+      })];
+    };
+    ASSIGN_OR_RETURN(const cli::app::ExitCode waited, wait_.Wait(context, read));
+    return cli::app::Worse(code, waited);
   }
 
  private:
@@ -96,6 +117,7 @@ class FleetBanCommand final : public FleetCommand {
                                           db::postgres::Connection& postgres) const {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
                      db::fleet::ListFleetBans(postgres));
+    ASSIGN_OR_RETURN(auto heeding, db::fleet::ReadBanHeeding(postgres));
     std::vector<v1::Ban> bans;
     std::vector<cli::output::Json> documents;
     cli::app::ExitCode code = cli::app::ExitCode::kDone;
@@ -106,8 +128,10 @@ class FleetBanCommand final : public FleetCommand {
         continue;
       }
       v1::Ban ban = ToProto(one.ban);
-      documents.push_back(cli::output::JsonMerged(cli::output::JsonMessage(ban),
-                                                  cli::output::JsonObject({{"login", one.login}})));
+      cli::output::Fields fields = {{"login", "", one.login}};
+      AddHeeding(heeding[one.ban.fleet_ban], with_names_, &fields);
+      documents.push_back(
+          cli::output::JsonMerged(cli::output::JsonMessage(ban), cli::output::JsonRow(fields)));
       if (one.login != ban.author()) {
         absl::StrAppend(ban.mutable_author(), " (login ", one.login, ")");
       }
@@ -115,7 +139,14 @@ class FleetBanCommand final : public FleetCommand {
     }
     if (as_errata_) return cli::app::Worse(code, cli::commands::ban::PrintErrata(context, bans));
     context.PrintJson({{"bans", documents}});
-    cli::commands::ban::PrintBans(context, bans, cli::commands::ban::TuningCounts::kNo);
+    context.PrintRows(bans, [&](const v1::Ban& ban) {
+      auto fields = cli::commands::ban::BanFields(ban, cli::commands::ban::TuningCounts::kNo);
+      AddHeeding(heeding[ban.fleet_ban()], with_names_, &fields);
+      return fields;
+    });
+    if (bans.empty() && context.format() != cli::app::Format::kJson) {
+      context.Say("nothing is banned");
+    }
     return code;
   }
 
@@ -124,8 +155,10 @@ class FleetBanCommand final : public FleetCommand {
   CLI::App* delete_ = nullptr;
   DecisionArgs made_;  // its key alone
   DecisionArgs end_;
+  WaitArgs wait_;
   int64_t number_ = 0;
   bool as_errata_ = false;
+  bool with_names_ = false;
 };
 
 }  // namespace

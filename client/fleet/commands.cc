@@ -1,22 +1,27 @@
 #include "client/fleet/commands.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/input/options.h"
+#include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/pooling.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
 #include "db/fleet/retention.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::fleet {
 namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
+constexpr absl::Duration kHeedingLook = absl::Milliseconds(500);
 
 // Of a text that others read.
 CLI::Validator ShortText(size_t most) {
@@ -149,6 +154,66 @@ absl::StatusOr<std::unique_ptr<db::bundle::BundleSigningKey>> DecisionArgs::Read
   if (key_file.empty()) return nullptr;
   ASSIGN_OR_RETURN(db::bundle::BundleSigningKey key, db::bundle::BundleSigningKey::Read(key_file));
   return std::make_unique<db::bundle::BundleSigningKey>(std::move(key));
+}
+
+void WaitArgs::Register(CLI::App& app) {
+  app.add_option("--wait", most,
+                 "wait so long at most until all living nodes that it concerns have heeded it")
+      ->type_name("TIME")
+      ->check([](const std::string& text) {
+        return std::string(cli::output::ParseTime("--wait", text).status().message());
+      });
+}
+
+absl::StatusOr<cli::app::ExitCode> WaitArgs::Wait(
+    cli::app::Context& context,
+    const std::function<absl::StatusOr<db::fleet::Heeding>()>& read) const {
+  if (most.empty()) return cli::app::ExitCode::kDone;
+  ASSIGN_OR_RETURN(const absl::Duration time, cli::output::ParseTime("--wait", most));
+  CatchFleetSignals();
+  const SteadyTime end = SteadyTime::Now() + time;
+  db::fleet::Heeding now;
+  std::string shown;
+  {
+    cli::output::ProgressBar bar(context.io());
+    while (true) {
+      ASSIGN_OR_RETURN(now, read());
+      const std::string line = absl::StrCat("heeded by ", now.living - std::ssize(now.missing),
+                                            " of ", now.living, " living nodes that it concerns");
+      bar.Show(line);
+      // Where there is no bar.
+      if (!context.io().err_is_terminal && line != shown) context.Say(line);
+      shown = line;
+      const bool heeded = now.living > 0 && now.missing.empty();
+      if (heeded || FleetStopRequested() || SteadyTime::Now() >= end) break;
+      absl::SleepFor(std::min(kHeedingLook, end - SteadyTime::Now()));
+    }
+  }
+  if (!now.silent.empty()) {
+    context.Say(absl::StrCat("silent, and will heed it when they are back: ",
+                             absl::StrJoin(now.silent, ", ")));
+  }
+  if (now.living > 0 && now.missing.empty()) return cli::app::ExitCode::kDone;
+  context.SayError(absl::StrCat(
+      "--wait: ", FleetStopRequested() ? "stopped" : absl::StrCat("after ", most), ", ",
+      now.living == 0 ? "no living node is concerned"
+                      : absl::StrCat("not heeded by ", absl::StrJoin(now.missing, ", ")),
+      "; the decision stands"));
+  return cli::app::ExitCode::kUnheeded;
+}
+
+void AddHeeding(const db::fleet::Heeding& heeding, bool with_names, cli::output::Fields* fields) {
+  std::vector<std::string> names = heeding.missing;
+  for (const std::string& name : heeding.silent) names.push_back(absl::StrCat(name, " (silent)"));
+  for (cli::output::Field field : cli::output::Fields{
+           {"heeded", "", heeding.heeded()},
+           {"concerned", "", heeding.concerned},
+           {"", "HEEDED", absl::StrCat(heeding.heeded(), " of ", heeding.concerned)},
+           {"missing", "", heeding.missing},
+           {"silent", "", heeding.silent},
+           {"", with_names ? "NOT HEEDED BY" : "", absl::StrJoin(names, ", ")}}) {
+    fields->push_back(std::move(field));
+  }
 }
 
 cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,

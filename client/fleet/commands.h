@@ -2,6 +2,7 @@
 // those of the command line (client/cli).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "client/cli/app/program.h"
 #include "client/fleet/settings.h"
 #include "db/bundle/bundle_signature.h"
+#include "db/fleet/nodes.h"
 #include "db/postgres/connection.h"
 
 namespace convtune::fleet {
@@ -63,6 +65,21 @@ struct DecisionArgs {
   // nullptr without --sign. INVALID_ARGUMENT names the file.
   absl::StatusOr<std::unique_ptr<db::bundle::BundleSigningKey>> ReadKey() const;
 };
+
+// Waits until every living node that a decision concerns has heeded it. Its address is registered.
+struct WaitArgs {
+  std::string most;  // "": --wait was not given
+
+  // Adds --wait.
+  void Register(CLI::App& app);
+  // `read` says how far the decision has come, which is shown. kUnheeded where that took too long,
+  // or where no living node is concerned; kDone at once without --wait.
+  absl::StatusOr<cli::app::ExitCode> Wait(
+      cli::app::Context& context,
+      const std::function<absl::StatusOr<db::fleet::Heeding>()>& read) const;
+};
+// Adds "2 of 3" and, if asked for, the names of those that have not heeded it.
+void AddHeeding(const db::fleet::Heeding& heeding, bool with_names, cli::output::Fields* fields);
 
 // Writes a line: the document with --json, else the text.
 cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,

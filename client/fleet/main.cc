@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
   program.name = "convtune-fleet";
   program.description = "convtune-fleet: tuning shared between nodes, through PostgreSQL";
   program.footer =
-      "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 PostgreSQL out of reach.\n"
+      "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 PostgreSQL out of reach,\n"
+      "5 living nodes have not heeded the decision in time (--wait).\n"
       "`convtune-fleet COMMAND --help` says more.";
   program.register_options = [&](CLI::App& root) { flags.Register(root); };
   program.register_commands = [&](CLI::App& root) {

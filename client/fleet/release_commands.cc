@@ -59,7 +59,8 @@ std::string Reasons(const Release& release) {
   return absl::StrCat(release.reason, "; ", release.end_reason);
 }
 
-cli::output::Fields ReleaseFields(const db::fleet::FleetRelease& one) {
+cli::output::Fields ReleaseFields(const db::fleet::FleetRelease& one,
+                                  const db::fleet::Heeding& heeding, bool with_names) {
   const Release& release = one.release;
   std::string state = StateText(one);
   if (release.state == ReleaseState::kCanary) {
@@ -69,26 +70,29 @@ cli::output::Fields ReleaseFields(const db::fleet::FleetRelease& one) {
                       " nodes silent");
     }
   }
-  return {{"", "RELEASE", absl::StrCat(release.number)},
-          {"release", "", release.number},
-          {"state", "STATE", cli::output::Value(StateName(release.state)).Shown(state)},
-          {"canary_permille", "", release.canary_permille},
-          {"canary_nodes", "", one.canary_nodes},
-          {"silent_canary_nodes", "", one.silent_canary_nodes},
-          {"restores", "", release.restores},
-          {"withdrawal", "", one.withdrawal},
-          {"nodes", "NODES", one.node_count},
-          {"changes", "CHANGES", one.change_count},
-          {"create_time", "",
-           absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone())},
-          {"", "WHEN", cli::output::FormatTimestamp(release.create_time)},
-          {"author", "", release.author},
-          {"", "AUTHOR", Deciders(one)},
-          {"reason", "REASON", cli::output::Value(release.reason).Shown(Reasons(release))},
-          {"end_author", "", release.end_author},
-          {"end_reason", "", release.end_reason},
-          {"login", "", one.login},
-          {"end_login", "", one.end_login}};
+  cli::output::Fields fields = {
+      {"", "RELEASE", absl::StrCat(release.number)},
+      {"release", "", release.number},
+      {"state", "STATE", cli::output::Value(StateName(release.state)).Shown(state)},
+      {"canary_permille", "", release.canary_permille},
+      {"canary_nodes", "", one.canary_nodes},
+      {"silent_canary_nodes", "", one.silent_canary_nodes},
+      {"restores", "", release.restores},
+      {"withdrawal", "", one.withdrawal},
+      {"nodes", "NODES", one.node_count},
+      {"changes", "CHANGES", one.change_count},
+      {"create_time", "",
+       absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone())},
+      {"", "WHEN", cli::output::FormatTimestamp(release.create_time)},
+      {"author", "", release.author},
+      {"", "AUTHOR", Deciders(one)},
+      {"reason", "REASON", cli::output::Value(release.reason).Shown(Reasons(release))},
+      {"end_author", "", release.end_author},
+      {"end_reason", "", release.end_reason},
+      {"login", "", one.login},
+      {"end_login", "", one.end_login}};
+  AddHeeding(heeding, with_names, &fields);
+  return fields;
 }
 
 // The fleet's ban that takes the change's new choice away; nullptr if no ban does.
@@ -127,7 +131,11 @@ void SayBanned(cli::app::Context& context, const Bans& bans,
   }
 }
 
-cli::app::ExitCode PrintMade(cli::app::Context& context, const db::fleet::FleetRelease& made) {
+// Says what was made, and waits as `wait` says. The document says how far it has come then.
+absl::StatusOr<cli::app::ExitCode> PrintMade(cli::app::Context& context,
+                                             db::postgres::Connection& postgres,
+                                             const db::fleet::FleetRelease& made,
+                                             const WaitArgs& wait = {}) {
   std::string share;
   if (made.release.state == ReleaseState::kCanary) {
     share =
@@ -139,13 +147,24 @@ cli::app::ExitCode PrintMade(cli::app::Context& context, const db::fleet::FleetR
                                "names them"));
     }
   }
-  if (context.format() == cli::app::Format::kJson) {
-    context.io().out << cli::output::JsonRow(ReleaseFields(made)).text << '\n';
-  } else {
+  if (context.format() != cli::app::Format::kJson) {
     context.io().out << absl::StrCat("fleet release ", made.release.number, ": ", StateText(made),
                                      share, ", ", made.change_count, " changes\n");
   }
-  return cli::app::ExitCode::kDone;
+  const auto read = [&]() -> absl::StatusOr<db::fleet::Heeding> {
+    ASSIGN_OR_RETURN(auto all, db::fleet::ReadReleaseHeeding(postgres, made.release.number));
+    return all[made.release.number];
+  };
+  const absl::StatusOr<cli::app::ExitCode> waited = wait.Wait(context, read);
+  const absl::StatusOr<db::fleet::Heeding> heeding = read();
+  if (context.format() == cli::app::Format::kJson) {
+    context.io().out << cli::output::JsonRow(
+                            ReleaseFields(made, heeding.value_or(db::fleet::Heeding()), false))
+                            .text
+                     << '\n';
+  }
+  RETURN_IF_ERROR(heeding.status());
+  return waited;
 }
 
 class FleetReleaseCommand final : public FleetCommand {
@@ -154,7 +173,8 @@ class FleetReleaseCommand final : public FleetCommand {
   void Register(CLI::App& root) override {
     using cli::app::Rows;
     CLI::App* const app = AddVerbGroup(root, "release", "what the fleet's nodes serve");
-    AddVerbBelow(app, "list", "every release, newest first", Rows::kYes);
+    AddVerbBelow(app, "list", "every release, newest first", Rows::kYes)
+        ->add_flag("--nodes", with_names_, "also who has not heeded it");
     diff_ = AddVerbBelow(app, "diff", "what a promotion would bring, or how two releases differ",
                          Rows::kYes);
     diff_->add_option("FROM", from_, "number of the first release; 0: nothing");
@@ -178,6 +198,7 @@ class FleetReleaseCommand final : public FleetCommand {
       decision_.RegisterSign(*verb);
     }
     for (CLI::App* const verb : {promote_, rollback_}) {
+      wait_.Register(*verb);
       verb->add_option("--from", served_,
                        "the release, or canary, that you looked at; refused where the fleet serves "
                        "another since. Default: that served when the command begins")
@@ -209,7 +230,11 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetRelease> releases,
                      db::fleet::ListFleetReleases(*postgres));
-    return PrintFleetRows(context, releases, ReleaseFields, "there is no release");
+    ASSIGN_OR_RETURN(auto heeding, db::fleet::ReadReleaseHeeding(*postgres));
+    const auto fields_of = [&](const db::fleet::FleetRelease& one) {
+      return ReleaseFields(one, heeding[one.release.number], with_names_);
+    };
+    return PrintFleetRows(context, releases, fields_of, "there is no release");
   }
 
  private:
@@ -271,14 +296,13 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
                      db::fleet::PromoteFleetRelease(*postgres, decision_.author, decision_.reason,
                                                     permille, scope_, Seen(served), key.get()));
-    PrintMade(context, made);
     // The release holds, whether or not this can be read.
     if (const absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
         !read.ok()) {
       context.Say(
           absl::StrCat("warning: banned choices cannot be read: ", std::string(read.message())));
     }
-    return cli::app::ExitCode::kDone;
+    return PrintMade(context, *postgres, made, wait_);
   }
 
   // A release keeps a choice that is banned: it is served where the ban ends.
@@ -309,7 +333,7 @@ class FleetReleaseCommand final : public FleetCommand {
         const db::fleet::FleetRelease made,
         db::fleet::WithdrawFleetChoices(*postgres, decision_.author, decision_.reason, environment,
                                         {texts.begin(), texts.end()}, key.get()));
-    return PrintMade(context, made);
+    return PrintMade(context, *postgres, made);
   }
 
   absl::StatusOr<cli::app::ExitCode> Sign(cli::app::Context& context) const {
@@ -327,7 +351,6 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetRollback back,
                      db::fleet::RollBackFleetRelease(*postgres, decision_.author, decision_.reason,
                                                      target_, Seen(served), key.get()));
-    PrintMade(context, back.made);
     if (back.kept_count > 0) {
       context.Say(absl::StrCat(back.kept_count,
                                " problems keep their first choice, which came after release ",
@@ -338,7 +361,7 @@ class FleetReleaseCommand final : public FleetCommand {
                                " choices that were withdrawn are served again; `release withdraw` "
                                "takes them away"));
     }
-    return cli::app::ExitCode::kDone;
+    return PrintMade(context, *postgres, back.made, wait_);
   }
 
   CLI::App* diff_ = nullptr;
@@ -347,6 +370,8 @@ class FleetReleaseCommand final : public FleetCommand {
   CLI::App* withdraw_ = nullptr;
   CLI::App* sign_ = nullptr;
   DecisionArgs decision_;
+  WaitArgs wait_;
+  bool with_names_ = false;
   db::fleet::PromotionScope scope_;
   int64_t from_ = -1;
   int64_t to_ = -1;

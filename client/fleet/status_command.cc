@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,12 @@ cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
                                               : node.last.pin_error}};
 }
 
+cli::output::Json HeedingJson(const db::fleet::Heeding& heeding) {
+  cli::output::Fields fields;
+  AddHeeding(heeding, false, &fields);
+  return cli::output::JsonRow(fields);
+}
+
 class StatusCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
@@ -76,6 +83,11 @@ class StatusCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting, db::fleet::DiffPooled(*postgres, {}, 1));
     const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
+    ASSIGN_OR_RETURN(auto releases, db::fleet::ReadReleaseHeeding(*postgres));
+    ASSIGN_OR_RETURN(const auto bans, db::fleet::ReadBanHeeding(*postgres));
+    const auto unheeded = std::count_if(bans.begin(), bans.end(), [](const auto& one) {
+      return one.second.heeded() < one.second.concerned;
+    });
     db::fleet::FleetRelease canary;
     if (served.canary() != nullptr) {
       ASSIGN_OR_RETURN(canary, db::fleet::ReadFleetRelease(*postgres, served.canary()->number));
@@ -96,6 +108,9 @@ class StatusCommand final : public FleetCommand {
                        {"tasks_dead", counts.tasks_dead},
                        {"pins", counts.pins},
                        {"bans", counts.bans},
+                       {"unheeded_bans", unheeded},
+                       {"promoted_heeding", HeedingJson(releases[promoted])},
+                       {"canary_heeding", HeedingJson(releases[canary.release.number])},
                        {"nodes", cli::output::JsonRows(nodes, NodeFields)}});
     context.PrintRows(nodes, NodeFields);
     if (context.format() != cli::app::Format::kTable) return cli::app::ExitCode::kDone;
@@ -112,10 +127,14 @@ class StatusCommand final : public FleetCommand {
     std::ostream& out = context.io().out;
     out << nodes.size() << " nodes";
     if (silent > 0) out << ", " << silent << " silent";
+    const auto heeded_by = [&releases](int64_t release) {
+      const db::fleet::Heeding& of = releases[release];
+      return absl::StrCat(", heeded by ", of.heeded(), " of ", of.concerned);
+    };
     out << "; fleet release " << promoted;
+    if (promoted != 0) out << heeded_by(promoted);
     if (canary.release.number != 0) {
-      out << ", canary " << canary.release.number << " on " << canary.canary_nodes.size()
-          << " nodes";
+      out << ", canary " << canary.release.number << heeded_by(canary.release.number);
       if (!canary.silent_canary_nodes.empty()) {
         out << ", silent " << absl::StrJoin(canary.silent_canary_nodes, ", ");
       }
@@ -131,6 +150,7 @@ class StatusCommand final : public FleetCommand {
     if (without_pin > 0) out << ", not applied on " << without_pin << " nodes";
     out << "; " << counts.bans << " bans";
     if (without_ban > 0) out << ", not applied on " << without_ban << " nodes";
+    if (unheeded > 0) out << ", " << unheeded << " not heeded by every node";
     out << '\n'
         << counts.evidence << " tunings of " << counts.problems << " problems in "
         << counts.environments << " environments, " << counts.pooled << " pooled, "

@@ -1,12 +1,65 @@
 #include "db/fleet/nodes.h"
 
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::fleet {
+namespace {
+
+// Reads rows of a number, which `from` and its GROUP BY give with rows `n` of nodes. `heeded` is
+// the condition of those that have heeded what the number names.
+absl::StatusOr<std::map<int64_t, Heeding>> ReadHeeding(
+    postgres::Connection& postgres, const std::string& with, const std::string& number,
+    const std::string& heeded, const std::string& from, const postgres::Params& params) {
+  const auto missing = [&heeded](const std::string& living) {
+    return absl::StrCat(", string_agg(n.name, E'\\n' ORDER BY n.name) FILTER (WHERE NOT (", heeded,
+                        ") AND ", living, kLiving, ")");
+  };
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query(
+          absl::StrCat(with, " SELECT ", number, ", COUNT(*), COUNT(*) FILTER (WHERE ", kLiving,
+                       ")", missing(""), missing("NOT "), " FROM ", from, " GROUP BY ", number),
+          params));
+  std::map<int64_t, Heeding> all;
+  for (const postgres::Row row : rows) {
+    all[row[0]] = {row[1], row[2], SplitNames(row[3]), SplitNames(row[4])};
+  }
+  return all;
+}
+
+}  // namespace
+
+absl::StatusOr<std::map<int64_t, Heeding>> ReadBanHeeding(postgres::Connection& postgres) {
+  return ReadHeeding(postgres, "", "b.ban_id", "b.ban_id = ANY(n.heeded_bans)",
+                     "bans b CROSS JOIN nodes n WHERE b.end_time IS NULL AND (b.expire_time IS "
+                     "NULL OR b.expire_time > now())",
+                     {});
+}
+
+absl::StatusOr<std::map<int64_t, Heeding>> ReadReleaseHeeding(postgres::Connection& postgres,
+                                                              int64_t only) {
+  return ReadHeeding(
+      postgres,
+      "WITH place AS (SELECT DISTINCT environment_id, node_id FROM node_devices WHERE current), "
+      "changed AS (SELECT DISTINCT release_number, environment_id FROM release_choices WHERE $1 = "
+      "0 OR release_number = $1), concerned AS (SELECT release_number, node_id FROM changed JOIN "
+      "place USING (environment_id) JOIN releases USING (release_number) WHERE state = 1 UNION "
+      "SELECT r.release_number, n.node_id FROM releases r JOIN nodes n ON n.name = "
+      "ANY(r.canary_nodes) WHERE r.state <> 1 AND ($1 = 0 OR r.release_number = $1))",
+      "r.release_number",
+      // A node may say a number that a fleet which was restored does not have any more.
+      "CASE WHEN r.state = 3 THEN n.release_number <> r.release_number ELSE n.release_number "
+      "BETWEEN r.release_number AND (SELECT MAX(release_number) FROM releases) END",
+      "concerned JOIN releases r USING (release_number) JOIN nodes n USING (node_id)", {only});
+}
+
+std::vector<std::string> SplitNames(const std::string& names) {
+  return absl::StrSplit(names, '\n', absl::SkipEmpty());
+}
 
 absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::string& name) {
   ASSIGN_OR_RETURN(const bool locked,
@@ -54,8 +107,8 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
           "$4, daemon_start_time = $5, tuning_count = $6, lookups = $7, hits = $8, outbox_depth = "
           "$9, outbox_dropped = $10, outbox_lag_seconds = $11, release_number = $12, "
           "release_missing = $13, release_extra = $14, unapplied_pins = $15, pin_error = $16, "
-          "unapplied_bans = $17, ban_error = $18, release_error = $19, last_error = $20 WHERE "
-          "node_id = $1",
+          "unapplied_bans = $17, ban_error = $18, release_error = $19, last_error = $20, "
+          "heeded_bans = $21 WHERE node_id = $1",
           {node_id,
            heartbeat.node_time,
            heartbeat.agent_version,
@@ -75,7 +128,8 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
            heartbeat.unapplied_bans,
            heartbeat.ban_error,
            heartbeat.release_error,
-           heartbeat.last_error}));
+           heartbeat.last_error,
+           heartbeat.heeded_bans}));
   if (written == 0) {
     return absl::AbortedError("node: the fleet does not know this node any more");
   }
@@ -113,11 +167,12 @@ absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int6
   return transaction.Commit();
 }
 
-absl::Status WriteServedRelease(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
-                                int64_t release) {
+absl::Status WriteHeeded(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
+                         int64_t release, const std::vector<int64_t>& bans) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
-  RETURN_IF_ERROR(postgres.Execute("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
-                                   {node_id, release}));
+  RETURN_IF_ERROR(
+      postgres.Execute("UPDATE nodes SET release_number = $2, heeded_bans = $3 WHERE node_id = $1",
+                       {node_id, release, bans}));
   return transaction.Commit();
 }
 

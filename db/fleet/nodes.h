@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,13 +40,14 @@ struct Heartbeat {
   int64_t outbox_dropped = 0;
   absl::Duration outbox_lag;  // for how long something has waited and nothing was delivered
   int64_t release = 0;
-  int64_t release_missing = 0;  // problems of the release that the node has not
-  int64_t release_extra = 0;    // that it has from a fleet, and the release has not
-  int64_t unapplied_pins = 0;   // of the fleet, for the node's environments
-  std::string pin_error;        // why not the first of them
-  int64_t unapplied_bans = 0;   // of the fleet
-  std::string ban_error;        // why not the first of them
-  std::string release_error;    // why the node refuses the release that it should serve
+  int64_t release_missing = 0;            // problems of the release that the node has not
+  int64_t release_extra = 0;              // that it has from a fleet, and the release has not
+  int64_t unapplied_pins = 0;             // of the fleet, for the node's environments
+  std::string pin_error;                  // why not the first of them
+  int64_t unapplied_bans = 0;             // of the fleet
+  std::vector<int64_t> heeded_bans = {};  // of the fleet, by number: they hold on the node
+  std::string ban_error;                  // why not the first of them
+  std::string release_error;              // why the node refuses the release that it should serve
   std::string last_error;
   std::vector<NodeDevice> devices = {};
 };
@@ -59,9 +62,9 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
 // Replaces what the node wanted before. Of a key that comes twice the first counts.
 absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted);
-// The node serves that release from now on.
-absl::Status WriteServedRelease(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
-                                int64_t release);
+// The node serves that release and heeds these bans from now on.
+absl::Status WriteHeeded(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
+                         int64_t release, const std::vector<int64_t>& bans);
 
 struct NodeStatus {
   std::string name;
@@ -84,6 +87,25 @@ struct FleetCountsStatus {
   int64_t pins = 0;
   int64_t bans = 0;
 };
+
+// How far a decision has come among the nodes that it concerns.
+struct Heeding {
+  int64_t concerned = 0;             // nodes
+  int64_t living = 0;                // of them
+  std::vector<std::string> missing;  // names of living nodes that have not heeded it
+  std::vector<std::string> silent;   // the same of silent ones
+
+  int64_t heeded() const { return concerned - std::ssize(missing) - std::ssize(silent); }
+};
+// By number of the ban that holds; a ban concerns every node.
+absl::StatusOr<std::map<int64_t, Heeding>> ReadBanHeeding(postgres::Connection& postgres);
+// By number of release, of `only` that one. A release concerns the nodes with an environment that
+// it changes; a canary, and one that was rolled back, those that were drawn. A rollback is heeded
+// by whoever serves the canary no more.
+absl::StatusOr<std::map<int64_t, Heeding>> ReadReleaseHeeding(postgres::Connection& postgres,
+                                                              int64_t only = 0);
+// Names of nodes that have line feeds between them. A name has no control character.
+std::vector<std::string> SplitNames(const std::string& names);
 
 // By name.
 absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres);

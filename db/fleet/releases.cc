@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "db/fleet/nodes.h"
 #include "proto/base/status_macros.h"
 
@@ -62,11 +61,6 @@ std::string Columns() {
       "array_to_string(ARRAY(SELECT unnest(r.canary_nodes) EXCEPT SELECT n.name FROM nodes n "
       "WHERE ",
       kLiving, " ORDER BY 1), E'\\n') END");
-}
-
-// Names of nodes, between line feeds: no name has a control character.
-std::vector<std::string> SplitNames(const std::string& names) {
-  return absl::StrSplit(names, '\n', absl::SkipEmpty());
 }
 
 FleetRelease ReadRelease(const postgres::Row& row) {

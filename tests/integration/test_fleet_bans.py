@@ -290,6 +290,43 @@ def test_what_a_node_cannot_apply_is_counted_and_said(fleet, released):
     assert listed.code == 1 and "fleet ban 2: ban.candidate" in listed.err and "legacy:algo7" in listed.out, listed
 
 
+def test_a_ban_that_was_made_while_a_node_is_away_says_who_has_not_heeded_it(fleet, released):
+    (first, second), best = released
+    away, here = second.node, first.node
+    second.agent.kill()
+    late = fleet.cli("ban", best, *WHY, "--wait", "2s", "--json")
+    assert late.code == 5 and f"--wait: after 2s, not heeded by {away}; the decision stands" in late.err, late
+    assert "heeded by 1 of 2 living nodes that it concerns\n" in late.err and late.json()["created"][0]["ban"]["fleetBan"] == "1", late
+
+    def listed():
+        return [tuple(b[key] for key in ("heeded", "concerned", "missing", "silent")) for b in fleet.cli.ok("ban", "list", "--json").json()["bans"]]
+
+    assert listed() == [(1, 2, [away], [])]
+    fleet.sql(f"UPDATE nodes SET last_seen = now() - interval '61 seconds' WHERE name = '{away}'")
+    assert listed() == [(1, 2, [], [away])]
+    table = fleet.cli.ok("ban", "list", "--nodes").out
+    assert "  1 of 2  " in table and f"{away} (silent)" in table and here not in table, table
+    assert "1 of 2" in fleet.cli.ok("ban", "list").out and away not in fleet.cli.ok("ban", "list").out
+    # A silent node is not waited for, and is named.
+    done = fleet.cli("ban", "legacy:algo7", *WHY, "--wait", "20s")
+    assert done.code == 0 and f"silent, and will heed it when they are back: {away}\n" in done.err, done
+    assert "; 2 bans, 2 not heeded by every node" in fleet.cli.ok("status").out and fleet.status()["unheeded_bans"] == 2
+    fleet.agent(away, second)
+    wait_until(lambda: listed() == [(2, 2, [], [])] * 2, 20, "the bans on the node that was away")
+    assert fleet.status()["unheeded_bans"] == 0
+    # Its own rule that is the same counts; nobody at all does not.
+    for daemon in (first, second):
+        daemon.agent.close()
+    for agent in fleet.agents:
+        agent.close()
+    fleet.sql("UPDATE nodes SET last_seen = now() - interval '61 seconds'")
+    nobody = fleet.cli("ban", "legacy:algo6", *WHY, "--wait", "1s")
+    assert nobody.code == 5 and "--wait: after 1s, no living node is concerned; the decision stands" in nobody.err, nobody
+    for args, words in ((("--wait", "soon"), "--wait"), (("--wait", "1s", "--dry-run"), "--wait: cannot be given together with --dry-run")):
+        wrong = fleet.cli("ban", "legacy:algo5", *WHY, *args)
+        assert wrong.code == 2 and words in wrong.err, wrong
+
+
 def test_releases_say_which_choices_a_ban_takes_away(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, *PROBLEMS)

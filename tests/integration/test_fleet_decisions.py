@@ -209,11 +209,12 @@ def test_a_ban_that_was_changed_stays_as_it_was(fleet, nodes):
 
 def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
     refused = lambda: values(scrape(watched.agent))["convtune_fleet_refused_decisions"]
+    unheeded = lambda: values(scrape(watched.agent))["convtune_fleet_unheeded_decisions"]
     tune(watched, numbered(0))
     fleet.wait_delivered(1)
     fleet.cli.ok("ban", "eng1", "--reason", "wrong")
     wait_until(lambda: fleet.node(watched.node)["unapplied_bans"] == 0, 20, "the ban")
-    assert refused() == 0
+    assert refused() == unheeded() == 0
     fleet.sql("UPDATE bans SET reason = 'x'")
     wait_until(lambda: refused() == 1, 20, "the ban")
     watched.agent.process.send_signal(signal.SIGSTOP)
@@ -221,8 +222,17 @@ def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
     fleet.sql("UPDATE pooled_payloads SET payload = ''")
     watched.agent.process.send_signal(signal.SIGCONT)
     wait_until(lambda: refused() == 2, 20, "the release, too")
+    assert unheeded() == 2
     fleet.cli.ok("ban", "delete", "1")
     wait_until(lambda: refused() == 1, 20, "the ban's end")
+    assert unheeded() == 1
+    # What waits for a problem that the node has not is not refused, and not heeded.
+    environment, = fleet.sql("SELECT text FROM environments")[0]
+    winner, = fleet.sql("SELECT winner FROM pooled")[0]
+    with watched.client() as client:
+        client.tuning.DeleteTuning(problems=[{"text": numbered(0)}])
+    fleet.cli.ok("pin", numbered(0), winner, "--environment", environment, "--reason", "x")
+    wait_until(lambda: unheeded() == 2 and refused() == 1, 20, "the pin")
 
 
 def key_pair(folder, name):

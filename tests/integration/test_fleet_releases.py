@@ -313,7 +313,7 @@ def test_a_canary_is_drawn_among_living_nodes_and_one_that_dies_is_named(fleet, 
     (one,) = fleet.cli.ok("release", "list", "--json").json()
     assert one["silent_canary_nodes"] == fleet.status()["silent_canary_nodes"] == [drawn]
     assert "canary 3%, 1 of 1 nodes silent" in fleet.cli.ok("release", "list").out
-    assert f"canary 1 on 1 nodes, silent {drawn}; " in fleet.cli.ok("status").out
+    assert f"canary 1, heeded by 1 of 1, silent {drawn}; " in fleet.cli.ok("status").out
     # The next draw, of another share, has the node that lives.
     (other,) = fleet.promote("anew", "--canary", "4%")["canary_nodes"]
     assert other != drawn and other in [d.node for d in daemons]
@@ -325,6 +325,37 @@ def test_a_canary_is_drawn_among_living_nodes_and_one_that_dies_is_named(fleet, 
     refused = fleet.cli("release", "promote", "--reason", "x", "--canary", "3%")
     assert refused.code == 1 and f"--canary: every node of {environment}, which the release changes, is silent" in refused.err, refused
     assert fleet.number("SELECT COUNT(*) FROM releases") == 1, "nothing was promoted"
+
+
+def test_a_decision_that_was_made_while_a_node_is_away_says_who_has_not_heeded_it(fleet, nodes):
+    first, second = nodes(2)
+    tune(first, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.sql("INSERT INTO environments (text, name, gpu_model) VALUES ('other', 'other', 'other'); INSERT INTO nodes (name) VALUES ('other'); "
+              "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current) SELECT node_id, 'gpu', e.environment_id, '', "
+              "true FROM nodes n JOIN environments e USING (name)")  # fmt: skip
+    both = fleet.cli("release", "promote", "--reason", "x", "--wait", "20s", "--json")
+    assert both.code == 0 and both.err.endswith("heeded by 2 of 2 living nodes that it concerns\n"), both
+    assert (both.json()["heeded"], both.json()["concerned"], both.json()["missing"]) == (2, 2, [])
+    tune(first, numbered(1))
+    fleet.wait_delivered(2)
+    second.agent.kill()
+    late = fleet.cli("release", "promote", "--reason", "x", "--wait", "2s", "--json", "--canary", "99%")
+    assert late.code == 5 and f"--wait: after 2s, not heeded by {second.node}; the decision stands" in late.err, late
+    assert (late.json()["heeded"], late.json()["missing"], late.json()["silent"]) == (1, [second.node], [])
+    assert "; fleet release 1, heeded by 2 of 2, canary 2, heeded by 1 of 2; " in fleet.cli.ok("status").out
+    assert fleet.status()["canary_heeding"]["missing"] == [second.node]
+    agent = fleet.agent(second.node, second)
+    fleet.wait_release(2, [second.node])
+    # A rollback is heeded by whoever does not serve the canary any more.
+    agent.kill()
+    back = fleet.cli("release", "rollback", "--reason", "x", "--wait", "2s")
+    assert back.code == 5 and f"not heeded by {second.node};" in back.err, back
+    table = fleet.cli.ok("release", "list", "--nodes").out.splitlines()
+    assert "  1 of 2  " in table[1] and table[1].rstrip().endswith(f"  {second.node}") and "  2 of 2" in table[2], table
+    assert "NOT HEEDED BY" not in fleet.cli.ok("release", "list").out
+    fleet.agent(second.node, second)
+    wait_until(lambda: fleet.cli.ok("release", "list", "--json").json()[0]["heeded"] == 2, 20, "the rollback on the node that was away")
 
 
 def test_guesses_are_not_promoted_unless_asked_for(fleet, nodes):

@@ -16,7 +16,7 @@ namespace convtune::cli::app {
 namespace {
 
 int RankOf(ExitCode code) {
-  constexpr int kRanks[] = {0, 2, 3, 1, 4};
+  constexpr int kRanks[] = {0, 3, 4, 2, 5, 1};
   return kRanks[static_cast<size_t>(code)];
 }
 

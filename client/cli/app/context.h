@@ -25,10 +25,11 @@ enum class ExitCode {
   kUsage = 2,        // usage, or an invalid problem
   kMiss = 3,         // a miss, or not found
   kUnreachable = 4,  // no daemon
+  kUnheeded = 5,     // a fleet's decision that nodes have not heeded in time
 };
 
 // The exit code of a batch whose parts ended with `a` and `b`: the first that
-// applies of 4, 2, 1, 3, 0.
+// applies of 4, 2, 1, 3, 5, 0.
 ExitCode Worse(ExitCode a, ExitCode b);
 
 // The exit code after a call that ended with `status`.

@@ -134,3 +134,6 @@ DROP FUNCTION pg_temp.fields(text[]), pg_temp.micros(timestamptz);
 -- Names of the nodes that were drawn for a canary, which are in its digest. A canary of version
 -- 1 is served by nobody until a promotion with another share draws them.
 ALTER TABLE releases ADD COLUMN canary_nodes text[] NOT NULL DEFAULT '{}';
+
+-- Numbers of the bans that hold on the node, as of its last turn.
+ALTER TABLE nodes ADD COLUMN heeded_bans bigint[] NOT NULL DEFAULT '{}';

@@ -149,7 +149,7 @@ class BanCommand final : public app::Command {
       return PrintErrata(context, bans);
     }
     context.PrintJson(list);
-    PrintBans(context, bans, TuningCounts::kYes);
+    PrintBans(context, bans);
     return app::ExitCode::kDone;
   }
 
@@ -316,8 +316,8 @@ app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeep
   return code;
 }
 
-void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts) {
-  context.PrintRows(bans, [counts](const v1::Ban& ban) { return BanFields(ban, counts); });
+void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans) {
+  context.PrintRows(bans, [](const v1::Ban& ban) { return BanFields(ban, TuningCounts::kYes); });
   if (bans.empty() && context.format() != app::Format::kJson) context.Say("nothing is banned");
 }
 

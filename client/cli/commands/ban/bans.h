@@ -91,7 +91,7 @@ app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeep
 enum class TuningCounts { kNo, kYes };
 output::Fields BanFields(const v1::Ban& ban, TuningCounts counts);
 // Prints a row for each ban, or "nothing is banned".
-void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts);
+void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans);
 // As JSON errata.
 app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans);
 

@@ -781,7 +781,7 @@ TEST_F(TablesMadeAnewTest, NothingIsWrittenByNumbersOfBefore) {
   WantedProblem wanted;
   wanted.key = ValidSampleTuning(1).key;
   is_refused(WriteWanted(*postgres_, *names_, node_, {wanted}));
-  is_refused(WriteServedRelease(*postgres_, *names_, node_, 5));
+  is_refused(WriteHeeded(*postgres_, *names_, node_, 5, {}));
   is_refused(ClaimTasks(*postgres_, *names_, node_, {environment_}, 1, absl::Hours(1)).status());
   BatchRequest request = Request();
   request.tasks = {{ValidSampleTuning(2).key.problem_text, 1}};

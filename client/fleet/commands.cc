@@ -20,6 +20,8 @@
 namespace convtune::fleet {
 namespace {
 
+constexpr int kMostPasses = 5;
+
 volatile std::sig_atomic_t stop_requested = 0;
 constexpr absl::Duration kHeedingLook = absl::Milliseconds(500);
 
@@ -223,11 +225,37 @@ cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::M
   return cli::app::ExitCode::kDone;
 }
 
+cli::output::Fields DeviationFields(const db::fleet::NodeDeviation& node) {
+  return {{"node", "", node.node},
+          {"environment", "", node.environment},
+          {"dissents", "", node.dissents},
+          {"shared", "", node.shared}};
+}
+
+void SayDeviating(cli::app::Context& context,
+                  const std::vector<db::fleet::NodeDeviation>& deviating) {
+  for (const db::fleet::NodeDeviation& node : deviating) {
+    context.Say(absl::StrCat("left out: ", node.node, " differs from other nodes in ",
+                             node.dissents, " of ", node.shared, " problems of ",
+                             node.environment));
+  }
+}
+
 absl::Status PoolEverything(cli::app::Context& context, db::postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const bool may_pool, db::fleet::MayPool(postgres));
   db::fleet::FleetNames names(&postgres);
-  for (int64_t pooled = may_pool ? 1 : 0; pooled > 0;) {
-    ASSIGN_OR_RETURN(pooled, db::fleet::PoolQueued(postgres, names, 100, PoolEvidence));
+  // What is pooled tells who deviates, and that what is pooled.
+  bool settled = !may_pool;
+  for (int pass = 0; !settled && pass < kMostPasses; ++pass) {
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeDeviation> deviating,
+                     db::fleet::ListDeviating(postgres));
+    RETURN_IF_ERROR(db::fleet::QueueForDeviations(postgres, deviating));
+    settled = true;
+    for (int64_t pooled = 1; pooled > 0;) {
+      ASSIGN_OR_RETURN(pooled,
+                       db::fleet::PoolQueued(postgres, names, 100, PoolEvidence, deviating));
+      if (pooled > 0) settled = false;
+    }
   }
   ASSIGN_OR_RETURN(const int64_t left, db::fleet::CountPoolQueue(postgres));
   if (left > 0) {

@@ -11,6 +11,7 @@
 #include "client/cli/app/program.h"
 #include "client/fleet/settings.h"
 #include "db/bundle/bundle_signature.h"
+#include "db/fleet/evidence.h"
 #include "db/fleet/nodes.h"
 #include "db/postgres/connection.h"
 
@@ -97,6 +98,11 @@ cli::app::ExitCode PrintFleetRows(cli::app::Context& context, const Rows& rows,
   if (rows.empty() && context.format() == cli::app::Format::kTable) context.Say(nothing);
   return cli::app::ExitCode::kDone;
 }
+
+// The nodes that deviate, as JSON and as lines for people.
+cli::output::Fields DeviationFields(const db::fleet::NodeDeviation& node);
+void SayDeviating(cli::app::Context& context,
+                  const std::vector<db::fleet::NodeDeviation>& deviating);
 
 // Pools all that is queued, so that what was delivered until now counts. Waits
 // for others who are at it. A login that may not pool (see MayPool) is told how much waits.

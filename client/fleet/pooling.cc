@@ -17,6 +17,9 @@ namespace {
 constexpr size_t kSignTestNodes = 9;
 constexpr double kTail = 0.025;
 
+// Honest nodes' ratios differ by less, whatever their GPUs' temperature and clocks.
+constexpr double kDeviation = 0.1;
+
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -60,22 +63,38 @@ VoicesById Collect(const std::vector<const Tuning*>& tunings) {
   return voices;
 }
 
-// How slow each node is; 1 is the model's own.
-std::vector<double> Speeds(const VoicesById& voices, size_t nodes) {
-  std::vector<std::vector<double>> ratios(nodes);
-  for (const auto& [id, of] : voices) {
-    if (of.timed.size() < 2) continue;
-    std::vector<double> medians;
-    for (const auto& [node, candidate] : of.timed) medians.push_back(candidate->median_us);
-    const double middle = Median(medians);
-    for (const auto& [node, candidate] : of.timed) {
-      ratios[node].push_back(candidate->median_us / middle);
-    }
+const Candidate* FindTimed(const Tuning& tuning, const CandidateId& id) {
+  for (const Candidate& candidate : tuning.candidates) {
+    if (candidate.id == id && candidate.timed() && candidate.median_us > 0) return &candidate;
   }
-  std::vector<double> speeds;
-  for (const std::vector<double>& of_node : ratios) {
-    speeds.push_back(of_node.empty() ? 1 : Median(of_node));
+  return nullptr;
+}
+
+// The stock choice of most of the tunings that timed theirs; nullopt: none did.
+std::optional<CandidateId> CommonStock(const std::vector<const db::fleet::NodeEvidence*>& all) {
+  std::map<CandidateId, int> counts;
+  for (const db::fleet::NodeEvidence* one : all) {
+    const std::vector<Candidate>& candidates = one->tuning.candidates;
+    const std::optional<size_t> stock = StockIndex(candidates);
+    if (stock && FindTimed(one->tuning, candidates[*stock].id)) ++counts[candidates[*stock].id];
   }
+  if (counts.empty()) return std::nullopt;
+  return std::max_element(counts.begin(), counts.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+// How slow each node is: its time of the stock choice over the nodes' median. So the nodes' times
+// are compared in units of each one's own.
+std::vector<double> Speeds(const std::vector<const Tuning*>& tunings,
+                           const std::optional<CandidateId>& stock) {
+  std::vector<double> speeds(tunings.size(), 1);
+  if (!stock) return speeds;
+  for (size_t i = 0; i < tunings.size(); ++i) {
+    speeds[i] = FindTimed(*tunings[i], *stock)->median_us;
+  }
+  const double middle = Median(speeds);
+  for (double& speed : speeds) speed /= middle;
   return speeds;
 }
 
@@ -178,9 +197,10 @@ Candidate PoolCandidate(const Voices& voices, const std::vector<double>& speeds)
   return pooled;
 }
 
-// The tunings that count: those of the best standing, in the cache state that
-// most of them have.
-std::vector<const Tuning*> Best(const std::vector<db::fleet::NodeEvidence>& evidence) {
+// The evidence of the best standing, in the cache state that most of it has, and comparable: it has
+// a time of the stock choice, if any of it has.
+std::vector<const db::fleet::NodeEvidence*> Best(
+    const std::vector<db::fleet::NodeEvidence>& evidence) {
   TuningStanding best_standing;
   for (const db::fleet::NodeEvidence& each : evidence) {
     best_standing = std::max(best_standing, StandingOf(each.tuning));
@@ -193,21 +213,67 @@ std::vector<const Tuning*> Best(const std::vector<db::fleet::NodeEvidence>& evid
       std::max_element(states.begin(), states.end(), [](const auto& a, const auto& b) {
         return a.second < b.second;
       })->first;
-  std::vector<const Tuning*> best;
+  std::vector<const db::fleet::NodeEvidence*> best;
   for (const db::fleet::NodeEvidence& each : evidence) {
     if (StandingOf(each.tuning) == best_standing && each.tuning.cache_state == state) {
-      best.push_back(&each.tuning);
+      best.push_back(&each);
     }
   }
+  if (const std::optional<CandidateId> stock = CommonStock(best)) {
+    std::erase_if(best, [&](const auto* one) { return !FindTimed(one->tuning, *stock); });
+  }
   return best;
+}
+
+// True if the two say of one candidate's ratio to the stock choice what differs by more than
+// kDeviation and than both intervals.
+bool Differ(const Tuning& a, const Tuning& b, const CandidateId& id, const CandidateId& stock) {
+  const Candidate* const in_a = FindTimed(a, id);
+  const Candidate* const in_b = FindTimed(b, id);
+  const Candidate* const stock_a = FindTimed(a, stock);
+  const Candidate* const stock_b = FindTimed(b, stock);
+  if (!in_a || !in_b || !stock_a || !stock_b) return false;
+  const double speed = stock_a->median_us / stock_b->median_us;
+  return in_a->low_us > in_b->high_us * speed * (1 + kDeviation) ||
+         in_b->low_us * speed > in_a->high_us * (1 + kDeviation);
+}
+
+// Says who of `best` stands behind `pooled`.
+void CountVoices(const std::vector<const db::fleet::NodeEvidence*>& best,
+                 const std::optional<CandidateId>& stock, db::fleet::PooledTuning* pooled) {
+  const std::vector<Candidate>& candidates = pooled->tuning.candidates;
+  if (candidates.empty() || !candidates.front().usable()) return;
+  const CandidateId& winner = candidates.front().id;
+  for (const db::fleet::NodeEvidence* one : best) {
+    const Tuning& tuning = one->tuning;
+    if (!one->deviates && IsBestWithinNoise(tuning, winner)) ++pooled->agreeing;
+    if (one->relayed) continue;  // nobody's voice
+    pooled->voices.push_back(one->node_id);
+    if (one->deviates) pooled->left_out.push_back(one->node_id);
+    if (stock && (Differ(tuning, pooled->tuning, winner, *stock) ||
+                  Differ(tuning, pooled->tuning, tuning.candidates.front().id, *stock))) {
+      pooled->dissenters.push_back(one->node_id);
+    }
+  }
+  // Where each has another winner the median of them is at least what one node would decide.
+  if (pooled->left_out.size() < best.size()) {
+    pooled->agreeing = std::max<int64_t>(pooled->agreeing, 1);
+  }
 }
 
 }  // namespace
 
 db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>& evidence) {
-  const std::vector<const Tuning*> tunings = Best(evidence);
+  const std::vector<const db::fleet::NodeEvidence*> best = Best(evidence);
+  const bool all_deviate =
+      std::all_of(best.begin(), best.end(), [](const auto* one) { return one->deviates; });
+  std::vector<const db::fleet::NodeEvidence*> counted = best;
+  if (!all_deviate) std::erase_if(counted, [](const auto* one) { return one->deviates; });
+  std::vector<const Tuning*> tunings;
+  for (const db::fleet::NodeEvidence* one : counted) tunings.push_back(&one->tuning);
   const VoicesById voices = Collect(tunings);
-  const std::vector<double> speeds = Speeds(voices, tunings.size());
+  const std::optional<CandidateId> stock = CommonStock(best);
+  const std::vector<double> speeds = Speeds(tunings, stock);
   db::fleet::PooledTuning pooled;
   pooled.tuning = *tunings.front();
   pooled.tuning.provenance = Provenance();
@@ -226,6 +292,7 @@ db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>&
     pooled.tuning.candidates.push_back(PoolCandidate(of, speeds));
   }
   RankCandidates(&pooled.tuning.candidates);
+  CountVoices(best, stock, &pooled);
   std::vector<report::GroupTuning> group;
   for (const db::fleet::NodeEvidence& each : evidence) {
     group.push_back({each.provenance_id, &each.tuning});

@@ -114,7 +114,12 @@ cli::output::Fields ChangeFields(const db::fleet::FleetChange& change, const Ban
           {"after", "AFTER",
            Value(change.after).Shown(change.after.empty() ? "(none)" : change.after + banned)},
           {"after_us", "us", Value(change.after_us).Shown(Micros(change.after_us))},
-          {"nodes", "NODES", change.node_count},
+          {"nodes", "NODES",
+           Value(change.node_count)
+               .Shown(change.nodes_wanted == 0 ? absl::StrCat(change.node_count)
+                                               : absl::StrCat(change.node_count, " of ",
+                                                              change.nodes_wanted, ": held back"))},
+          {"nodes_wanted", "", change.nodes_wanted},
           {"fleet_ban", "", ban != nullptr ? ban->fleet_ban : 0}};
 }
 
@@ -211,6 +216,10 @@ class FleetReleaseCommand final : public FleetCommand {
               "--min-evidence", min_evidence_,
               "heuristic, observed, incomplete or measured: skip changes with weaker evidence")
           ->capture_default_str();
+      verb->add_option("--min-nodes", scope_.min_nodes,
+                       "skip changes that fewer nodes agree with. Default: 2 in an environment of "
+                       "more than three nodes, else 1")
+          ->check(CLI::PositiveNumber);
     }
   }
 
@@ -263,23 +272,30 @@ class FleetReleaseCommand final : public FleetCommand {
     const auto fields_of = [&bans](const db::fleet::FleetChange& change) {
       return ChangeFields(change, bans);
     };
-    context.PrintJson({{"served", db::fleet::NewestServed(served)},
-                       {"change_count", diff.change_count},
-                       {"lesser_evidence_count", diff.lesser_count},
-                       {"changes", cli::output::JsonRows(diff.changes, fields_of)}});
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeDeviation> deviating,
+                     db::fleet::ListDeviating(*postgres));
+    const auto held =
+        std::find_if(diff.changes.begin(), diff.changes.end(),
+                     [](const db::fleet::FleetChange& change) { return change.nodes_wanted > 0; });
+    const std::vector<db::fleet::FleetChange> taken(diff.changes.begin(), held);
+    context.PrintJson(
+        {{"served", db::fleet::NewestServed(served)},
+         {"change_count", diff.change_count},
+         {"lesser_evidence_count", diff.lesser_count},
+         {"held_back_count", diff.held_count},
+         {"changes", cli::output::JsonRows(taken, fields_of)},
+         {"held_back", cli::output::JsonRows(std::vector(held, diff.changes.end()), fields_of)},
+         {"deviating", cli::output::JsonRows(deviating, DeviationFields)}});
     context.PrintRows(diff.changes, fields_of);
     if (context.format() == cli::app::Format::kJson) return cli::app::ExitCode::kDone;
-    context.Say(absl::StrCat(
-        diff.change_count, " changes",
-        diff.lesser_count == 0
-            ? ""
-            : absl::StrCat(", and ",
-                           db::fleet::LesserEvidence(diff.lesser_count, scope_.min_evidence))));
+    const std::string left = db::fleet::LeftOut(diff, scope_);
+    context.Say(absl::StrCat(diff.change_count, " changes", left.empty() ? "" : ", and ", left));
+    SayDeviating(context, deviating);
     if (from_ < 0 && diff.change_count > 0) {
       context.Say(absl::StrCat("`release promote --from ", db::fleet::NewestServed(served),
                                "` is refused where somebody decides before"));
     }
-    SayBanned(context, bans, diff.changes);
+    SayBanned(context, bans, taken);
     return cli::app::ExitCode::kDone;
   }
 
@@ -297,10 +313,11 @@ class FleetReleaseCommand final : public FleetCommand {
                      db::fleet::PromoteFleetRelease(*postgres, decision_.author, decision_.reason,
                                                     permille, scope_, Seen(served), key.get()));
     // The release holds, whether or not this can be read.
-    if (const absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
-        !read.ok()) {
-      context.Say(
-          absl::StrCat("warning: banned choices cannot be read: ", std::string(read.message())));
+    absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
+    read.Update(WarnOfLeftOut(context, *postgres));
+    if (!read.ok()) {
+      context.Say(absl::StrCat("warning: banned choices and what is left out cannot be read: ",
+                               std::string(read.message())));
     }
     return PrintMade(context, *postgres, made, wait_);
   }
@@ -313,6 +330,16 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff diff,
                      db::fleet::DiffFleetReleases(postgres, before, made, kMostChanges));
     SayBanned(context, db::fleet::HeededBans(bans), diff.changes);
+    return absl::OkStatus();
+  }
+
+  absl::Status WarnOfLeftOut(cli::app::Context& context, db::postgres::Connection& postgres) const {
+    ASSIGN_OR_RETURN(const db::fleet::FleetDiff diff, db::fleet::DiffPooled(postgres, scope_, 0));
+    const std::string left = db::fleet::LeftOut(diff, scope_);
+    if (!left.empty()) context.Say(absl::StrCat("left out: ", left, "; see `release diff`"));
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeDeviation> deviating,
+                     db::fleet::ListDeviating(postgres));
+    SayDeviating(context, deviating);
     return absl::OkStatus();
   }
 

@@ -82,6 +82,8 @@ class StatusCommand final : public FleetCommand {
                      db::fleet::ListNodes(*postgres));
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting, db::fleet::DiffPooled(*postgres, {}, 1));
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeDeviation> deviating,
+                     db::fleet::ListDeviating(*postgres));
     const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
     ASSIGN_OR_RETURN(auto releases, db::fleet::ReadReleaseHeeding(*postgres));
     ASSIGN_OR_RETURN(const auto bans, db::fleet::ReadBanHeeding(*postgres));
@@ -98,6 +100,8 @@ class StatusCommand final : public FleetCommand {
                        {"silent_canary_nodes", canary.silent_canary_nodes},
                        {"waiting_changes", waiting.change_count},
                        {"lesser_evidence_changes", waiting.lesser_count},
+                       {"held_back_changes", waiting.held_count},
+                       {"deviating", cli::output::JsonRows(deviating, DeviationFields)},
                        {"environments", counts.environments},
                        {"problems", counts.problems},
                        {"evidence", counts.evidence},
@@ -113,6 +117,7 @@ class StatusCommand final : public FleetCommand {
                        {"canary_heeding", HeedingJson(releases[canary.release.number])},
                        {"nodes", cli::output::JsonRows(nodes, NodeFields)}});
     context.PrintRows(nodes, NodeFields);
+    SayDeviating(context, deviating);
     if (context.format() != cli::app::Format::kTable) return cli::app::ExitCode::kDone;
     int64_t refusing = 0;
     int64_t without_pin = 0;
@@ -141,10 +146,8 @@ class StatusCommand final : public FleetCommand {
     }
     if (refusing > 0) out << ", refused on " << refusing << " nodes";
     out << "; " << waiting.change_count << " changes wait for a promotion";
-    if (waiting.lesser_count > 0) {
-      out << ", and "
-          << db::fleet::LesserEvidence(waiting.lesser_count,
-                                       db::fleet::PromotionScope().min_evidence);
+    if (const std::string left = db::fleet::LeftOut(waiting, {}); !left.empty()) {
+      out << ", and " << left;
     }
     out << "; " << counts.pins << " pins";
     if (without_pin > 0) out << ", not applied on " << without_pin << " nodes";

@@ -61,6 +61,8 @@ struct NodeEvidence {
   Tuning tuning;
   int64_t provenance_id = 0;
   Environment environment;  // with the full GPU model
+  bool relayed = false;     // it was pooled before; see FleetDelivery
+  bool deviates = false;    // the node does; see NodeDeviation
 };
 
 // A PooledTuning is the tuning that the evidence of all nodes gives for one problem.
@@ -68,7 +70,34 @@ struct PooledTuning {
   Tuning tuning;  // ranked; receive_time of the newest as its time
   // All of the evidence, as reports read it; see db/fleet/reports.h.
   std::string report_rows;
+  // Nodes that measured the problem themselves, under circumstances as good as any's; those of
+  // them that were left out, since they deviate; and those that say another ratio of the winner, or
+  // of their own, to the stock choice than the pooled one. By number.
+  std::vector<int64_t> voices;
+  std::vector<int64_t> left_out;
+  std::vector<int64_t> dissenters;
+  // How many find the winner the best within noise, without those that are left out; at least 1
+  // where not all are.
+  int64_t agreeing = 0;
 };
+
+// A NodeDeviation counts in how many problems of an environment a node dissents from the others.
+struct NodeDeviation {
+  int64_t environment_id = 0;
+  int64_t node_id = 0;
+  std::string environment;  // its name
+  std::string node;
+  int64_t dissents = 0;
+  int64_t shared = 0;  // problems that it measured and two nodes agree on
+};
+// A node that dissents in more than half of at least so many problems deviates: its evidence is
+// left out wherever another's is as good.
+inline constexpr int64_t kFewestShared = 5;
+inline bool Deviates(int64_t dissents, int64_t shared) {
+  return shared >= kFewestShared && 2 * dissents > shared;
+}
+// Those that deviate, by what is pooled.
+absl::StatusOr<std::vector<NodeDeviation>> ListDeviating(postgres::Connection& postgres);
 
 // Pure: from the evidence of one problem, ordered by node, at least one.
 using PoolFunction = std::function<PooledTuning(const std::vector<NodeEvidence>&)>;
@@ -79,7 +108,11 @@ absl::StatusOr<bool> MayPool(postgres::Connection& postgres);
 // Pools up to `limit` keys whose evidence changed, in one transaction, leaving
 // those that somebody else is at. Returns how many.
 absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& names, int64_t limit,
-                                   const PoolFunction& pool);
+                                   const PoolFunction& pool,
+                                   const std::vector<NodeDeviation>& deviating = {});
+// Queues the keys that were pooled while other nodes than these deviated.
+absl::Status QueueForDeviations(postgres::Connection& postgres,
+                                const std::vector<NodeDeviation>& deviating);
 // Keys that are queued, those that somebody is at included.
 absl::StatusOr<int64_t> CountPoolQueue(postgres::Connection& postgres);
 

@@ -14,7 +14,7 @@ constexpr const char* kAgentRights[] = {
     "UPDATE ON nodes, node_epochs, node_devices",
     "UPDATE (current, payload) ON evidence",
     "UPDATE (state, failures, lost_leases, node_id, lease_token, lease_until, not_before, "
-    "end_time) ON tasks",
+    "end_time, nodes_wanted, tuned_by) ON tasks",
     "DELETE ON wanted",
     "EXECUTE ON FUNCTION queue_pooling, thin_is_due, thin",
 };

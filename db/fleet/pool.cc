@@ -17,8 +17,9 @@ struct PoolKey {
   int64_t problem_id = 0;
 };
 
-absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(postgres::Connection& postgres,
-                                                       const PoolKey& key) {
+absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(
+    postgres::Connection& postgres, const PoolKey& key,
+    const std::vector<NodeDeviation>& deviating) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query("SELECT e.node_id, e.receive_time, e.payload, v.text, v.gpu_model, "
@@ -34,9 +35,12 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(postgres::Connection& pos
     std::optional<StoredEvidence> stored = ParseEvidence(row[2], row[3], row[4]);
     // A row that breaks a rule counts for nothing.
     if (!stored.has_value()) continue;
-    NodeEvidence one{row[0], row[1], std::move(stored->tuning), row[5],
-                     std::move(stored->environment)};
-    if (row[6]) {
+    NodeEvidence one{
+        row[0], row[1], std::move(stored->tuning), row[5], std::move(stored->environment), row[6]};
+    one.deviates = std::any_of(deviating.begin(), deviating.end(), [&](const NodeDeviation& node) {
+      return node.environment_id == key.environment_id && node.node_id == one.node_id;
+    });
+    if (one.relayed) {
       // Many nodes may bring back the same; it counts once.
       if (digests.insert(row[7]).second) relayed.push_back(std::move(one));
       continue;
@@ -81,14 +85,18 @@ absl::Status Write(postgres::Connection& postgres, const PoolKey& key, size_t no
   }
   return postgres.Execute(
       "INSERT INTO pooled (environment_id, problem_id, winner, winner_us, winner_high_us, "
-      "candidates, lows_us, node_count, evidence, report_rows, digest) VALUES ($1, $2, $3, $4, $5, "
-      "$6, $7, $8, $9, $10, substring(sha256($11) FROM 1 FOR 16)) ON CONFLICT (environment_id, "
+      "candidates, lows_us, node_count, evidence, report_rows, digest, voices, left_out, "
+      "dissenters, agreeing) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
+      "substring(sha256($11) FROM 1 FOR 16), $12, $13, $14, $15) ON CONFLICT (environment_id, "
       "problem_id) DO UPDATE SET winner = EXCLUDED.winner, winner_us = EXCLUDED.winner_us, "
       "winner_high_us = EXCLUDED.winner_high_us, candidates = EXCLUDED.candidates, lows_us = "
       "EXCLUDED.lows_us, node_count = EXCLUDED.node_count, evidence = EXCLUDED.evidence, "
-      "report_rows = EXCLUDED.report_rows, digest = EXCLUDED.digest",
+      "report_rows = EXCLUDED.report_rows, digest = EXCLUDED.digest, voices = EXCLUDED.voices, "
+      "left_out = EXCLUDED.left_out, dissenters = EXCLUDED.dissenters, agreeing = "
+      "EXCLUDED.agreeing",
       {key.environment_id, key.problem_id, winner, winner_us, winner_high_us, candidates, lows,
-       nodes, tuning.evidence, postgres::Bytes{pooled.report_rows}, postgres::Bytes{payload}});
+       nodes, tuning.evidence, postgres::Bytes{pooled.report_rows}, postgres::Bytes{payload},
+       pooled.voices, pooled.left_out, pooled.dissenters, pooled.agreeing});
 }
 
 }  // namespace
@@ -98,7 +106,8 @@ absl::StatusOr<bool> MayPool(postgres::Connection& postgres) {
 }
 
 absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& names, int64_t limit,
-                                   const PoolFunction& pool) {
+                                   const PoolFunction& pool,
+                                   const std::vector<NodeDeviation>& deviating) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   // A row that a delivery has just touched is locked until it commits; one that
   // is taken here and touched meanwhile is made anew. So no change is missed.
@@ -111,7 +120,8 @@ absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& n
                      {limit}));
   for (const postgres::Row row : queued) {
     const PoolKey key{row[0], row[1]};
-    ASSIGN_OR_RETURN(const std::vector<NodeEvidence> evidence, ReadEvidence(postgres, key));
+    ASSIGN_OR_RETURN(const std::vector<NodeEvidence> evidence,
+                     ReadEvidence(postgres, key, deviating));
     RETURN_IF_ERROR(evidence.empty()
                         ? postgres.Execute("DELETE FROM pooled WHERE environment_id = $1 AND "
                                            "problem_id = $2",
@@ -120,6 +130,38 @@ absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& n
   }
   RETURN_IF_ERROR(transaction.Commit());
   return queued.size();
+}
+
+absl::Status QueueForDeviations(postgres::Connection& postgres,
+                                const std::vector<NodeDeviation>& deviating) {
+  std::vector<int64_t> environments, nodes;
+  for (const NodeDeviation& each : deviating) {
+    environments.push_back(each.environment_id);
+    nodes.push_back(each.node_id);
+  }
+  return postgres.Execute(
+      "SELECT queue_pooling(array_agg(environment_id), array_agg(problem_id)) FROM pooled p WHERE "
+      "(left_out <> '{}' OR voices && $2::integer[]) AND left_out <> ARRAY(SELECT v FROM "
+      "unnest(voices) AS v JOIN unnest($1::integer[], $2::integer[]) AS d(environment_id, node_id) "
+      "ON d.node_id = v AND d.environment_id = p.environment_id ORDER BY v)",
+      {environments, nodes});
+}
+
+absl::StatusOr<std::vector<NodeDeviation>> ListDeviating(postgres::Connection& postgres) {
+  // Where no two agree nobody knows which one is wrong.
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query(
+          "SELECT s.*, e.name, n.name FROM (SELECT environment_id, v AS node_id, "
+          "COUNT(*) FILTER (WHERE v = ANY(dissenters)), COUNT(*) FROM pooled, "
+          "unnest(voices) AS v WHERE agreeing > 1 GROUP BY 1, 2) s JOIN environments e USING "
+          "(environment_id) JOIN nodes n USING (node_id) ORDER BY n.name, e.name"));
+  std::vector<NodeDeviation> deviating;
+  for (const postgres::Row row : rows) {
+    NodeDeviation one{row[0], row[1], row[4], row[5], row[2], row[3]};
+    if (Deviates(one.dissents, one.shared)) deviating.push_back(std::move(one));
+  }
+  return deviating;
 }
 
 absl::StatusOr<int64_t> CountPoolQueue(postgres::Connection& postgres) {

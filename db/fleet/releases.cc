@@ -25,17 +25,21 @@ std::string ServedIn(const std::string& number) {
 }
 std::string Served() { return absl::StrCat("WITH served AS ", ServedIn("$1")); }
 
-// Pooled tunings that differ from $1 for good reason; $2: for any. $3: the least
-// evidence.
-// "disagreement within noise is no argument": the choice that is served stays
-// unless its interval, in what is pooled now, is wholly above the winner's.
+// Pooled tunings that differ from $1 for good reason; $2: for any. `lesser`: the evidence is less
+// than $3. `held`: of the rest, that fewer nodes agree with than `wanted`: $4, or where it is 0
+// what the environment wants. "disagreement within noise is no argument": the choice that is served
+// stays unless its interval, in what is pooled now, is wholly above the winner's.
 std::string Changes() {
   return absl::StrCat(
-      Served(),
-      ", changes AS (SELECT p.*, CASE WHEN s.digest IS NOT NULL THEN s.winner END AS before, "
-      "s.winner_us AS before_us FROM pooled p LEFT JOIN served s USING (environment_id, "
-      "problem_id) CROSS JOIN LATERAL (SELECT array_position(p.candidates, s.winner) AS place) k "
-      "WHERE p.winner IS NOT NULL AND p.evidence >= $3 AND (s.problem_id IS NULL OR "
+      Served(), ", ", kNodesWantedSql,
+      ", changes AS (SELECT p.environment_id, p.problem_id, p.winner, p.winner_us, p.agreeing AS "
+      "node_count, p.evidence, p.digest, CASE WHEN s.digest IS NOT NULL THEN s.winner END AS "
+      "before, s.winner_us AS before_us, p.evidence < $3 AS lesser, p.evidence >= $3 AND "
+      "p.agreeing < w.wanted AS held, w.wanted FROM pooled p LEFT JOIN served s USING "
+      "(environment_id, problem_id) LEFT JOIN wanting USING (environment_id) CROSS JOIN LATERAL "
+      "(SELECT CASE WHEN $4 > 0 THEN $4 ELSE COALESCE(wanting.nodes, 1) END AS wanted) w CROSS "
+      "JOIN LATERAL (SELECT array_position(p.candidates, s.winner) AS place) k "
+      "WHERE p.winner IS NOT NULL AND (s.problem_id IS NULL OR "
       // Taken back: the same winner does not return by itself.
       "(s.digest IS NULL AND ($2 OR p.winner <> s.winner)) OR (s.digest <> p.digest AND "
       "($2 OR p.evidence > s.evidence OR (p.winner <> s.winner AND "
@@ -168,8 +172,8 @@ absl::StatusOr<int64_t> DrawCanary(postgres::Connection& postgres, const Release
 FleetDiff ReadDiff(const postgres::Result& rows) {
   FleetDiff diff;
   for (const postgres::Row row : rows) {
-    diff.changes.push_back(
-        {row[0], row[1], row[2], row[3], row[4].Maybe<double>(), row[5].Maybe<double>(), row[6]});
+    diff.changes.push_back({row[0], row[1], row[2], row[3], row[4].Maybe<double>(),
+                            row[5].Maybe<double>(), row[6], row[8]});
     diff.change_count = row[7];
   }
   return diff;
@@ -177,20 +181,24 @@ FleetDiff ReadDiff(const postgres::Result& rows) {
 
 int64_t NumberOf(const Release* release) { return release != nullptr ? release->number : 0; }
 
-// $1 to $3 of Changes().
+// $1 to $4 of Changes().
 postgres::Params ScopeParams(const Release* promoted, const PromotionScope& scope) {
-  return {NumberOf(promoted), scope.all, scope.min_evidence};
+  return {NumberOf(promoted), scope.all, scope.min_evidence, scope.min_nodes};
 }
 
-// Changes that the scope leaves out for their evidence alone.
-absl::StatusOr<int64_t> CountLesser(postgres::Connection& postgres, const Release* promoted,
-                                    const PromotionScope& scope, int64_t taken) {
-  PromotionScope any = scope;
-  any.min_evidence = Evidence::kHeuristic;
-  ASSIGN_OR_RETURN(const int64_t all, postgres.QueryValue<int64_t>(
-                                          absl::StrCat(Changes(), " SELECT COUNT(*) FROM changes"),
-                                          ScopeParams(promoted, any)));
-  return all - taken;
+absl::Status CountChanges(postgres::Connection& postgres, const Release* promoted,
+                          const PromotionScope& scope, FleetDiff* diff) {
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query(absl::StrCat(Changes(),
+                                  " SELECT COUNT(*) FILTER (WHERE NOT lesser AND NOT held), "
+                                  "COUNT(*) FILTER (WHERE lesser), COUNT(*) FILTER (WHERE held) "
+                                  "FROM changes"),
+                     ScopeParams(promoted, scope)));
+  diff->change_count = rows[0][0];
+  diff->lesser_count = rows[0][1];
+  diff->held_count = rows[0][2];
+  return absl::OkStatus();
 }
 
 // `where` may leave releases out.
@@ -210,18 +218,19 @@ absl::Status WriteChanges(postgres::Connection& postgres, const ReleaseHistory& 
                           const PromotionScope& scope) {
   postgres::Params params = ScopeParams(history.promoted(), scope);
   params.push_back(release.number);
-  ASSIGN_OR_RETURN(
-      const int64_t made,
-      postgres.Change(absl::StrCat(Changes(), " INSERT INTO release_choices (", kChoice,
-                                   ", release_number) SELECT ", kChoice, ", $4 FROM changes"),
-                      params));
+  ASSIGN_OR_RETURN(const int64_t made,
+                   postgres.Change(absl::StrCat(Changes(), " INSERT INTO release_choices (",
+                                                kChoice, ", release_number) SELECT ", kChoice,
+                                                ", $5 FROM changes WHERE NOT lesser AND NOT held"),
+                                   params));
   if (made == 0) {
-    ASSIGN_OR_RETURN(const int64_t lesser, CountLesser(postgres, history.promoted(), scope, 0));
+    FleetDiff left;
+    RETURN_IF_ERROR(CountChanges(postgres, history.promoted(), scope, &left));
     const absl::Status nothing =
         history.Promote(decision, release.canary_permille, /*has_changes=*/false).status();
-    if (lesser == 0) return nothing;
-    return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ",
-                                                      LesserEvidence(lesser, scope.min_evidence)));
+    const std::string why = LeftOut(left, scope);
+    if (why.empty()) return nothing;
+    return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ", why));
   }
   return SetChangeCount(postgres, release.number, made);
 }
@@ -254,9 +263,17 @@ absl::Status Announce(postgres::Connection& postgres, const std::string& what) {
   return postgres.Execute("SELECT pg_notify($1, $2)", {kFleetChannel, what});
 }
 
-std::string LesserEvidence(int64_t count, Evidence least) {
-  return absl::StrCat(count, " changes whose evidence is less than ", std::string(Name(least)),
-                      " (--min-evidence)");
+std::string LeftOut(const FleetDiff& diff, const PromotionScope& scope) {
+  std::string text;
+  if (diff.lesser_count > 0) {
+    absl::StrAppend(&text, diff.lesser_count, " changes whose evidence is less than ",
+                    std::string(Name(scope.min_evidence)), " (--min-evidence)");
+  }
+  if (diff.held_count > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : ", and ", diff.held_count,
+                    " changes that too few nodes agree with (--min-nodes)");
+  }
+  return text;
 }
 
 absl::StatusOr<FleetRelease> ReadFleetRelease(postgres::Connection& postgres, int64_t number) {
@@ -442,14 +459,14 @@ absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const Promo
       const postgres::Result rows,
       postgres.Query(absl::StrCat(Changes(),
                                   " SELECT e.text, q.text, COALESCE(c.before, ''), c.winner, "
-                                  "c.before_us, c.winner_us, c.node_count, COUNT(*) OVER () FROM "
+                                  "c.before_us, c.winner_us, c.node_count, 0, CASE WHEN c.held "
+                                  "THEN c.wanted ELSE 0 END FROM "
                                   "changes c JOIN environments e USING (environment_id) "
-                                  "JOIN problems q USING (problem_id) "
-                                  "ORDER BY e.text, q.text LIMIT $4"),
+                                  "JOIN problems q USING (problem_id) WHERE NOT c.lesser "
+                                  "ORDER BY c.held, e.text, q.text LIMIT $5"),
                      params));
   FleetDiff diff = ReadDiff(rows);
-  ASSIGN_OR_RETURN(diff.lesser_count,
-                   CountLesser(postgres, served.promoted(), scope, diff.change_count));
+  RETURN_IF_ERROR(CountChanges(postgres, served.promoted(), scope, &diff));
   return diff;
 }
 
@@ -465,7 +482,7 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int6
                                   "CASE WHEN s.digest IS NULL THEN '' ELSE s.winner END, "
                                   "CASE WHEN l.digest IS NULL THEN '' ELSE l.winner END, "
                                   "s.winner_us, l.winner_us, COALESCE(l.node_count, 0), "
-                                  "COUNT(*) OVER () FROM served s "
+                                  "COUNT(*) OVER (), 0 FROM served s "
                                   "FULL JOIN later l USING (environment_id, problem_id) "
                                   "JOIN environments e USING (environment_id) "
                                   "JOIN problems q USING (problem_id) "

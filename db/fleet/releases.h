@@ -67,23 +67,31 @@ struct FleetChange {
   std::string after;
   std::optional<double> before_us;  // as it was known then
   std::optional<double> after_us;
-  int64_t node_count = 0;  // whose evidence is behind `after`
+  int64_t node_count = 0;  // that find `after` the best within noise
+  // More than node_count: the change is held back until so many do. 0: it is not.
+  int64_t nodes_wanted = 0;
 };
 
 struct FleetDiff {
   int64_t change_count = 0;
-  int64_t lesser_count = 0;  // of DiffPooled: left out for less evidence than its scope wants
-  std::vector<FleetChange> changes;  // the first ones, by environment and problem
+  // Of DiffPooled: left out for less evidence than its scope wants, and of the rest, for fewer
+  // nodes.
+  int64_t lesser_count = 0;
+  int64_t held_count = 0;
+  // The first ones, by environment and problem; behind them what is held back.
+  std::vector<FleetChange> changes;
 };
 
 // A PromotionScope selects the changes that a promotion takes.
 struct PromotionScope {
   bool all = false;                             // also those of numbers alone
   Evidence min_evidence = Evidence::kMeasured;  // what is known of less is left out
+  int64_t min_nodes = 0;  // that find it the best; 0: as the environment wants, see kNodesWantedSql
 };
 
-// "23 changes whose evidence is less than measured (--min-evidence)".
-std::string LesserEvidence(int64_t count, Evidence least);
+// "23 changes whose evidence is less than measured (--min-evidence)", and what is held back; empty:
+// nothing is left out.
+std::string LeftOut(const FleetDiff& diff, const PromotionScope& scope);
 
 // A SeenRelease is what NewestServed was when somebody looked.
 struct SeenRelease {

@@ -16,6 +16,7 @@
 
 #include "proto/model/enums.h"
 #include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/ranking.h"
 #include "server/decision/samples.h"
 
 namespace convtune::decision {
@@ -71,8 +72,7 @@ struct RacePolicy {
   // The factor from the rounds of one look to those of the next.
   double growth = 1.5;
   int max_rounds = 93;
-  // A candidate counts as fast as the leader if it is slower by no more than this share.
-  double equivalence = 0.015;
+  double equivalence = kEquivalence;
   // Chance of taking one for slower, or for as fast, that is not, at one look.
   double tail = 0.001;
   // Rounds from which the noise may end the race, and clocks are believed to

@@ -22,7 +22,7 @@ def second_opinion(fleet, daemons):
     """Release 1 of node 0's tunings; then two others measure the same, otherwise."""
     tune(daemons[0], *PROBLEMS)
     fleet.wait_delivered(10)
-    fleet.wait_release(fleet.promote("first")["release"], [d.node for d in daemons])
+    fleet.wait_release(fleet.promote("first", "--min-nodes", "1")["release"], [d.node for d in daemons])
     before = winners(daemons[0], PROBLEMS)
     for daemon in daemons[1:3]:
         tune(daemon, *PROBLEMS, force=True)
@@ -44,7 +44,7 @@ def test_a_bad_release_is_rolled_back_on_every_node(fleet, nodes):
     daemons = nodes(4)
     names = [d.node for d in daemons]
     before = second_opinion(fleet, daemons)
-    bad = fleet.promote("a second opinion", "--all")
+    bad = fleet.promote("a second opinion", "--all", "--min-nodes", "1")
     fleet.wait_release(bad["release"], names)
     during = [winners(d, PROBLEMS) for d in daemons]
     assert during == [during[0]] * 4
@@ -65,7 +65,7 @@ def test_a_canary_is_served_by_its_share_alone_and_rolled_back(fleet, nodes):
     daemons = nodes(8)
     names = [d.node for d in daemons]
     before = second_opinion(fleet, daemons)
-    canary = fleet.promote("try it", "--canary", "50%", "--all")
+    canary = fleet.promote("try it", "--canary", "50%", "--all", "--min-nodes", "1")
     assert (canary["state"], canary["canary_permille"]) == ("canary", 500)
     chosen = canary["canary_nodes"]
     assert len(chosen) == 4 and set(chosen) < set(names)
@@ -84,12 +84,75 @@ def test_a_canary_is_promoted_to_all(fleet, nodes):
     daemons = nodes(4)
     names = [d.node for d in daemons]
     before = second_opinion(fleet, daemons)
-    fleet.promote("try it", "--canary", "0.5", "--all")
+    fleet.promote("try it", "--canary", "0.5", "--all", "--min-nodes", "1")
     promoted = fleet.promote("it is good")
     assert (promoted["release"], promoted["state"], promoted["end_author"]) == (2, "promoted", "ann")
     fleet.wait_release(2, names)
     after = [winners(d, PROBLEMS) for d in daemons]
     assert after == [after[0]] * 4 != [before] * 4
+
+
+@pytest.mark.ci
+def test_one_node_of_four_decides_for_none(fleet, nodes):
+    daemons = nodes(4, seed=7)
+    wait_until(lambda: fleet.number("SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current") == 4, 20, "all nodes' devices")
+    tune(daemons[0], *PROBLEMS[:2])
+    fleet.wait_delivered(2)
+    diff = fleet.cli.ok("release", "diff", "--json").json()
+    assert (diff["change_count"], diff["changes"], diff["held_back_count"]) == (0, [], 2)
+    assert [(row["problem"], row["nodes"], row["nodes_wanted"]) for row in diff["held_back"]] == [(p, 1, 2) for p in sorted(PROBLEMS[:2])]
+    held = "2 changes that too few nodes agree with (--min-nodes)"
+    shown = fleet.cli.ok("release", "diff")
+    assert shown.out.count("1 of 2: held back") == 2 and f"0 changes, and {held}" in shown.err
+    assert f"0 changes wait for a promotion, and {held}" in fleet.cli.ok("status").out
+    assert fleet.status()["held_back_changes"] == 2
+    refused = fleet.cli("release", "promote", "--reason", "x")
+    assert refused.code == 1 and f"there is nothing to promote but {held}" in refused.err
+
+    tune(daemons[1], PROBLEMS[0])
+    fleet.wait_delivered(3)
+    made = fleet.cli.ok("release", "promote", "--reason", "two agree")
+    assert "release 1: promoted, 1 changes" in made.out
+    assert "left out: 1 changes that too few nodes agree with (--min-nodes); see `release diff`" in made.err
+    assert fleet.sql("SELECT node_count FROM release_choices") == [["2"]]
+    # Who wants three has three.
+    assert fleet.cli("release", "promote", "--reason", "x", "--min-nodes", "3").code == 1
+    # What is served stays, whatever one node says since.
+    other, = nodes(1, first=4)
+    tune(other, PROBLEMS[0])
+    fleet.wait_delivered(4)
+    assert fleet.cli.ok("release", "diff", "--json", "--min-nodes", "3").json()["changes"] == []
+    assert fleet.promote("one is enough", "--min-nodes", "1")["changes"] >= 1
+
+
+@pytest.mark.ci
+def test_a_node_that_differs_from_the_others_is_named_and_left_out(fleet, nodes):
+    """Its fake has other times. What was pooled before it was known is pooled anew."""
+    daemons = [*nodes(3, seed=7), *nodes(1, first=3, seed=9)]
+    for daemon in daemons:
+        tune(daemon, *PROBLEMS[:4])
+    fleet.wait_delivered(16)
+    assert fleet.status()["deviating"] == [], "four problems tell nothing"
+    tune(daemons[3], *PROBLEMS[4:])
+    fleet.wait_delivered(22)
+    for daemon in daemons[:2]:
+        tune(daemon, *PROBLEMS[4:])
+    fleet.wait_delivered(34)
+    name = fleet.sql("SELECT name FROM environments")[0][0]
+    diff = fleet.cli.ok("release", "diff", "--json").json()
+    node, = diff["deviating"]
+    assert (node["node"], node["environment"], node["shared"]) == ("node-3", name, 10) and node["dissents"] > 5
+    assert fleet.status()["deviating"] == [node]
+    line = f"left out: node-3 differs from other nodes in {node['dissents']} of 10 problems of {name}"
+    assert line in fleet.cli.ok("release", "diff").err and line in fleet.cli.ok("status").err
+    deviating = fleet.number("SELECT node_id FROM nodes WHERE name = 'node-3'")
+    assert fleet.sql("SELECT DISTINCT left_out FROM pooled") == [[f"{{{deviating}}}"]]
+    assert {change["nodes"] for change in diff["changes"]} == {2, 3} and diff["held_back"] == []
+    assert line in fleet.cli.ok("release", "promote", "--reason", "x").err
+    # A problem that it alone measured is held back, also where one node is enough.
+    tune(daemons[3], numbered(30))
+    fleet.wait_delivered(35)
+    assert [row["nodes"] for row in fleet.cli.ok("release", "diff", "--json", "--min-nodes", "1").json()["held_back"]] == [0]
 
 
 def test_nothing_is_promoted_where_nothing_changed(fleet, nodes):

@@ -19,7 +19,8 @@ MAY = {
 }  # fmt: skip
 COLUMNS = {
     "evidence": {"current", "payload"},
-    "tasks": {"state", "failures", "lost_leases", "node_id", "lease_token", "lease_until", "not_before", "end_time"},
+    "tasks": {"state", "failures", "lost_leases", "node_id", "lease_token", "lease_until", "not_before", "end_time",
+              "nodes_wanted", "tuned_by"},
 }  # others: all of the table
 FUNCTIONS = {"queue_pooling", "thin_is_due", "thin"}
 

@@ -49,7 +49,7 @@ def test_one_node_tunes_and_seven_have_it(fleet, nodes):
     tune(daemons[0], *problems)
     fleet.wait_delivered(5)
     assert winners(daemons[3], problems) == [None] * 5  # nothing before the promotion
-    release = fleet.promote("first")
+    release = fleet.promote("first", "--min-nodes", "1")
     took = fleet.wait_release(release["release"], [d.node for d in daemons])
     print(f"8 nodes serve the release {took:.2f} s after the promotion")
     expected = winners(daemons[0], problems)
@@ -99,7 +99,7 @@ def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes):
     everybody = [*daemons, late]
     wait_until(lambda: all(outbox_depth(d) == 0 for d in everybody), 60, "drained outboxes")
     assert fleet.number("SELECT COUNT(*) FROM evidence") == 11
-    release = fleet.promote()["release"]
+    release = fleet.promote("all of it", "--min-nodes", "1")["release"]
     fleet.wait_release(release, [d.node for d in everybody], timeout=60)
     assert len({tuple(winners(d, [numbered(0), numbered(10), numbered(41)])) for d in everybody}) == 1
 

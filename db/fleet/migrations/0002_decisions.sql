@@ -137,3 +137,13 @@ ALTER TABLE releases ADD COLUMN canary_nodes text[] NOT NULL DEFAULT '{}';
 
 -- Numbers of the bans that hold on the node, as of its last turn.
 ALTER TABLE nodes ADD COLUMN heeded_bans bigint[] NOT NULL DEFAULT '{}';
+
+-- Who stands behind a pooled tuning: PooledTuning of db/fleet/evidence.h.
+ALTER TABLE pooled ADD COLUMN voices integer[] NOT NULL DEFAULT '{}',
+  ADD COLUMN left_out integer[] NOT NULL DEFAULT '{}',
+  ADD COLUMN dissenters integer[] NOT NULL DEFAULT '{}',
+  ADD COLUMN agreeing integer NOT NULL DEFAULT 0;
+
+-- How many nodes are to measure it, and those that did: never one twice.
+ALTER TABLE tasks ADD COLUMN nodes_wanted smallint NOT NULL DEFAULT 1,
+  ADD COLUMN tuned_by integer[] NOT NULL DEFAULT '{}';

@@ -135,6 +135,24 @@ void RankCandidates(std::vector<Candidate>* candidates) {
   *candidates = std::move(ranked);
 }
 
+bool IsBestWithinNoise(const Tuning& tuning, const CandidateId& id) {
+  if (!tuning.candidates.empty() && tuning.candidates.front().id == id) return true;
+  const Candidate* fastest = nullptr;
+  const Candidate* its = nullptr;
+  for (const Candidate& c : tuning.candidates) {
+    if (!c.timed()) continue;
+    if (fastest == nullptr || FasterMedian(&c, fastest)) fastest = &c;
+    if (c.id == id) its = &c;
+  }
+  return its != nullptr && its->low_us <= fastest->high_us * (1 + kEquivalence);
+}
+
+bool Disagree(const Tuning& a, const Tuning& b) {
+  if (a.candidates.empty() || b.candidates.empty()) return false;
+  return !IsBestWithinNoise(a, b.candidates.front().id) &&
+         !IsBestWithinNoise(b, a.candidates.front().id);
+}
+
 const Candidate* PickAllowed(const Tuning& tuning,
                              const std::function<bool(const Candidate&)>& allowed) {
   std::vector<const Candidate*> ran;

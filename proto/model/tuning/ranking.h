@@ -43,6 +43,16 @@ const Candidate* PickWinnerIf(const std::vector<const Candidate*>& eligible, con
 // as in PickWinner, then finalised ones by heuristic rank, then the rest.
 void RankCandidates(std::vector<Candidate>* candidates);
 
+// A candidate that is slower than another by no more than this share counts as fast as it.
+inline constexpr double kEquivalence = 0.015;
+
+// True if the tuning does not know anything to be faster than `id` beyond noise: the interval of
+// `id` is not wholly above that of the fastest by more than kEquivalence, or the tuning ranks it
+// first.
+bool IsBestWithinNoise(const Tuning& tuning, const CandidateId& id);
+// True if each of the tunings knows the other's first candidate not to be the best.
+bool Disagree(const Tuning& a, const Tuning& b);
+
 // The winner without constraints among the candidates that are usable() and `allowed`.
 const Candidate* PickAllowed(const Tuning& tuning,
                              const std::function<bool(const Candidate&)>& allowed);

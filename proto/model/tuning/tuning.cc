@@ -24,7 +24,7 @@ bool QuarantineEntry::HoldsFor(absl::Duration budget, int worker_checker_version
 
 TuningStanding StandingOf(const Tuning& tuning) {
   return {tuning.evidence, !tuning.has(IncompleteReason::kFirstConfigsOnly),
-          tuning.conditions.clean()};
+          tuning.conditions.clean() && !tuning.has(IncompleteReason::kNoClock)};
 }
 
 bool AllowsMore(int64_t wide, int64_t narrow) {

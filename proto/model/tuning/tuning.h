@@ -89,7 +89,7 @@ struct QuarantineEntry {
 struct TuningStanding {
   Evidence evidence = Evidence::kNone;
   bool full_listing = false;  // not only a look-up's first configs
-  bool clean = false;         // Conditions::clean
+  bool clean = false;         // Conditions::clean, by a clock that passed its self-check
   friend auto operator<=>(const TuningStanding&, const TuningStanding&) = default;
 };
 TuningStanding StandingOf(const Tuning& tuning);

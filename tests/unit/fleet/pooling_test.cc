@@ -114,6 +114,49 @@ TEST(PoolingTest, AContendedMeasurementDoesNotCountBesideACleanOne) {
   EXPECT_EQ(Engines(PoolEvidence({contended}))[0], 1);  // better than nothing
 }
 
+TEST(PoolingTest, ANodeThatDeviatesCountsOnlyWhereNobodyElseMeasured) {
+  db::fleet::NodeEvidence liar = Says(3, {Timed(1, 1), Timed(2, 10), Timed(0, 20)});
+  liar.deviates = true;
+  const db::fleet::NodeEvidence honest = Says(1, {Timed(2, 10), Timed(1, 12), Timed(0, 20)});
+  const db::fleet::PooledTuning pooled = PoolEvidence({honest, liar});
+  EXPECT_EQ(pooled.tuning.candidates, honest.tuning.candidates);
+  EXPECT_THAT(pooled.voices, ElementsAre(1, 3));
+  EXPECT_THAT(pooled.left_out, ElementsAre(3));
+  EXPECT_THAT(pooled.dissenters, ElementsAre(3));
+  EXPECT_EQ(pooled.agreeing, 1);
+  const db::fleet::PooledTuning alone = PoolEvidence({liar});
+  EXPECT_EQ(Engines(alone)[0], 1);
+  EXPECT_EQ(alone.agreeing, 0);
+}
+
+TEST(PoolingTest, TheRatioToTheNodesOwnStockChoiceCounts) {
+  // The second node is three times as slow, and its stock choice, engine 0, likewise.
+  const db::fleet::PooledTuning pooled =
+      PoolEvidence({Says(1, {Timed(1, 10), Timed(0, 20)}), Says(2, {Timed(1, 30.3), Timed(0, 60)}),
+                    Says(3, {Timed(1, 10.1), Timed(0, 20)})});
+  EXPECT_THAT(pooled.tuning.candidates[0].median_us, DoubleNear(10.1, 1e-9));
+  EXPECT_THAT(pooled.tuning.candidates[1].median_us, DoubleNear(20, 1e-9));
+  EXPECT_EQ(pooled.agreeing, 3);
+  EXPECT_TRUE(pooled.dissenters.empty());
+}
+
+TEST(PoolingTest, WhatWasPooledBeforeIsOneVoiceOfNobody) {
+  db::fleet::NodeEvidence relayed = Says(1, {Timed(2, 10), Timed(1, 12)});
+  relayed.relayed = true;
+  const db::fleet::PooledTuning pooled = PoolEvidence({relayed});
+  EXPECT_EQ(pooled.agreeing, 1);
+  EXPECT_TRUE(pooled.voices.empty());
+}
+
+TEST(PoolingTest, AFailedClockDoesNotCountBesideASoundOne) {
+  db::fleet::NodeEvidence sound = Says(1, {Timed(2, 10), Timed(1, 12)});
+  db::fleet::NodeEvidence failed = Says(2, {Timed(1, 5), Timed(2, 30)});
+  sound.tuning.evidence = failed.tuning.evidence = Evidence::kIncomplete;
+  AddReason(IncompleteReason::kMemory, "skipped for memory", &sound.tuning);
+  AddReason(IncompleteReason::kNoClock, "the clock failed", &failed.tuning);
+  EXPECT_EQ(PoolEvidence({sound, failed}).tuning.candidates, sound.tuning.candidates);
+}
+
 TEST(PoolingTest, ACandidateThatFailsOnMostNodesIsNoAnswer) {
   Candidate failed = Timed(3, 0);
   failed.status = CandidateStatus::kFailed;

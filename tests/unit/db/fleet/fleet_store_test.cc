@@ -34,6 +34,7 @@ using ::testing::StartsWith;
 PooledTuning TakeFirst(const std::vector<NodeEvidence>& evidence) {
   PooledTuning pooled;
   pooled.tuning = evidence.front().tuning;
+  pooled.agreeing = 1;
   return pooled;
 }
 

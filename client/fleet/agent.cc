@@ -840,7 +840,7 @@ absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
   request.set_environment(place->name);
   request.add_problems()->set_text(task.problem_text);
   request.set_priority(v1::PRIORITY_BACKGROUND);
-  request.set_force(task.kind == db::fleet::BatchKind::kVerify);
+  request.set_force(task.force);
   request.set_request_id(absl::StrCat("fleet-", absl::Hex(Checksum64(task.fleet)), "-",
                                       task.task_id, "-", task.token));
   *request.mutable_options()->mutable_time_budget() = ToProto(task.budget);

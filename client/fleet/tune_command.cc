@@ -32,6 +32,7 @@ std::string ProgressLine(const db::fleet::BatchProgress& progress, absl::Duratio
   std::string line = absl::StrFormat("%d of %d tuned", progress.done, progress.total());
   if (progress.dead > 0) absl::StrAppend(&line, ", ", progress.dead, " dead");
   if (!progress.nodes.empty()) absl::StrAppend(&line, ", ", progress.nodes.size(), " nodes at it");
+  if (progress.again > 0) absl::StrAppend(&line, ", ", progress.again, " wait for another node");
   const double share = static_cast<double>(progress.done + progress.dead) /
                        static_cast<double>(std::max<int64_t>(1, progress.total()));
   if (share > 0 && share < 1) {
@@ -49,6 +50,11 @@ class FleetTuneCommand final : public FleetCommand {
     problems_.Register(*app);
     app->add_option("--environment", environment_, "name or text; see status");
     app->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    app->add_option(
+           "--nodes", nodes_,
+           "how many nodes measure each problem. Default: 2 in an environment of more than "
+           "three nodes, and a third where they disagree; else 1")
+        ->check(CLI::PositiveNumber);
     app->add_option("--author", author_, "who asks for it");
     app->add_option("--reason", reason_, "what for");
     app->add_flag("--force", force_, "tune also what a node knows already");
@@ -80,7 +86,7 @@ class FleetTuneCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(const int64_t cancelled, db::fleet::CancelBatch(*postgres, cancel_));
       ASSIGN_OR_RETURN(const db::fleet::BatchProgress left,
                        db::fleet::ReadProgress(*postgres, cancel_));
-      const int64_t open = left.queued + left.leased;
+      const int64_t open = left.open();
       PrintOutcome(context, {{"batch", cancel_}, {"cancelled", cancelled}, {"open", open}},
                    absl::StrCat(cancelled, " cancelled",
                                 open == 0 ? ""
@@ -96,6 +102,7 @@ class FleetTuneCommand final : public FleetCommand {
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
     request.author = author_;
     request.reason = reason_;
+    request.nodes = nodes_;
     db::fleet::FleetNames names(postgres.get());
     ASSIGN_OR_RETURN(const int64_t batch, db::fleet::QueueBatch(*postgres, names, request));
     if (batch == 0) {
@@ -135,16 +142,21 @@ class FleetTuneCommand final : public FleetCommand {
       while (true) {
         ASSIGN_OR_RETURN(progress, db::fleet::ReadProgress(postgres, batch));
         bar.Show(ProgressLine(progress, SteadyTime::Now() - start));
-        if (progress.ended() || FleetStopRequested()) break;
+        // What is left goes on when such a node comes back.
+        if (progress.open() == progress.lone || FleetStopRequested()) break;
         absl::SleepFor(kLook);
       }
     }
     ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
                      db::fleet::ListDeadTasks(postgres, batch, kMostDead));
-    std::string text = absl::StrFormat(
-        "batch %d: %d of %d tuned, %d dead, %d cancelled, %d open in %s", batch, progress.done,
-        progress.total(), progress.dead, progress.cancelled, progress.queued + progress.leased,
-        cli::output::FormatAge(SteadyTime::Now() - start));
+    std::string text =
+        absl::StrFormat("batch %d: %d of %d tuned, %d dead, %d cancelled, %d open in %s", batch,
+                        progress.done, progress.total(), progress.dead, progress.cancelled,
+                        progress.open(), cli::output::FormatAge(SteadyTime::Now() - start));
+    if (progress.lone > 0) {
+      absl::StrAppend(&text, "\n", progress.lone,
+                      " wait for another node than those that measured them, and none is heard of");
+    }
     for (const db::fleet::DeadTask& task : dead) {
       absl::StrAppend(&text, "\ndead: ", task.problem_text, ": ",
                       absl::StrJoin(task.reasons, "; "));
@@ -155,11 +167,12 @@ class FleetTuneCommand final : public FleetCommand {
                   {"done", progress.done},
                   {"dead", progress.dead},
                   {"cancelled", progress.cancelled},
-                  {"open", progress.queued + progress.leased},
+                  {"open", progress.open()},
+                  {"lone", progress.lone},
                   {"dead_letters", cli::output::JsonRows(dead, DeadFields)}},
                  text);
-    return progress.dead > 0 || !progress.ended() ? cli::app::ExitCode::kFailed
-                                                  : cli::app::ExitCode::kDone;
+    return progress.dead > 0 || progress.open() > 0 ? cli::app::ExitCode::kFailed
+                                                    : cli::app::ExitCode::kDone;
   }
 
   cli::input::ProblemArgs problems_;
@@ -167,6 +180,7 @@ class FleetTuneCommand final : public FleetCommand {
   std::string author_;
   std::string reason_;
   std::string budget_ = "30s";
+  int nodes_ = 0;
   bool force_ = false;
   bool no_wait_ = false;
   int64_t watch_ = 0;

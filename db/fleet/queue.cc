@@ -3,14 +3,18 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "db/fleet/evidence.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/tuning/ranking.h"
 
 namespace convtune::db::fleet {
 namespace {
 
 // Before a failed one is tried again; doubles.
 constexpr int kRetrySeconds = 5;
+// An agent that has said nothing for so long is none to wait for.
+constexpr absl::Duration kSilent = absl::Minutes(1);
 
 // The task's lease, of $1 to $3.
 std::string LeaseSql() {
@@ -20,11 +24,11 @@ std::string LeaseSql() {
       kFleetIdSql, " = $3)");
 }
 
-// `set` has the parameter `value` as $4.
+// `set` has the parameters `more` from $4 on.
 absl::StatusOr<bool> End(postgres::Connection& postgres, const FleetTask& task,
-                         const std::string& set, const std::optional<postgres::Param>& value = {}) {
+                         const std::string& set, const postgres::Params& more = {}) {
   postgres::Params params = {task.task_id, task.token, task.fleet};
-  if (value.has_value()) params.push_back(*value);
+  params.insert(params.end(), more.begin(), more.end());
   ASSIGN_OR_RETURN(
       const int64_t ended,
       postgres.Change(absl::StrCat("UPDATE tasks SET ", set, " WHERE ", LeaseSql()), params));
@@ -54,12 +58,17 @@ absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& n
   ASSIGN_OR_RETURN(
       const int64_t made,
       postgres.Change(
-          "INSERT INTO tasks (batch_id, environment_id, problem_id, weight) SELECT $1, "
-          "$2, q.problem_id, MAX(t.weight) FROM unnest($3::text[], $4::float8[]) AS "
-          "t(text, weight) JOIN problems q USING (text) WHERE NOT EXISTS (SELECT 1 "
-          "FROM tasks o WHERE o.environment_id = $2 AND o.problem_id = q.problem_id AND "
-          "o.state IN (1, 2)) GROUP BY q.problem_id",
-          {batch_id, environment_id, texts, weights}));
+          absl::StrCat(
+              "WITH ", kNodesWantedSql,
+              " INSERT INTO tasks (batch_id, environment_id, problem_id, weight, nodes_wanted) "
+              "SELECT "
+              "$1, $2, q.problem_id, MAX(t.weight), CASE WHEN $5 > 0 THEN $5 ELSE COALESCE((SELECT "
+              "nodes FROM wanting WHERE environment_id = $2), 1) END FROM unnest($3::text[], "
+              "$4::float8[]) AS "
+              "t(text, weight) JOIN problems q USING (text) WHERE NOT EXISTS (SELECT 1 "
+              "FROM tasks o WHERE o.environment_id = $2 AND o.problem_id = q.problem_id AND "
+              "o.state IN (1, 2)) GROUP BY q.problem_id"),
+          {batch_id, environment_id, texts, weights, request.nodes}));
   if (made == 0) return 0;
   RETURN_IF_ERROR(Announce(postgres, "task"));
   RETURN_IF_ERROR(transaction.Commit());
@@ -118,12 +127,14 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
       const postgres::Result rows,
       postgres.Query(
           "WITH open AS (SELECT task_id FROM tasks WHERE environment_id = ANY($1::integer[]) AND "
-          "state = 1 AND not_before <= clock_timestamp() ORDER BY weight DESC, task_id LIMIT $2 "
+          "state = 1 AND not_before <= clock_timestamp() AND NOT $3 = ANY(tuned_by) ORDER BY "
+          "weight DESC, task_id LIMIT $2 "
           "FOR UPDATE SKIP LOCKED) UPDATE tasks t SET state = 2, node_id = $3, lease_token = "
           "t.lease_token + 1, lease_until = clock_timestamp() + "
           "$4::float8 * interval '1 second' FROM open, batches b, problems q WHERE t.task_id = "
           "open.task_id AND b.batch_id = t.batch_id AND q.problem_id = t.problem_id RETURNING "
-          "t.task_id, t.lease_token, t.environment_id, q.text, b.kind, b.budget_ms",
+          "t.task_id, t.lease_token, t.environment_id, q.text, b.kind = 2 OR t.tuned_by <> '{}', "
+          "b.budget_ms",
           {environments, limit, node_id, lease}));
   RETURN_IF_ERROR(transaction.Commit());
   std::vector<FleetTask> tasks;
@@ -137,11 +148,57 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
 absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& task,
                                absl::Duration lease) {
   return End(postgres, task, "lease_until = clock_timestamp() + $4::float8 * interval '1 second'",
-             lease);
+             {lease});
 }
 
 absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task) {
-  return End(postgres, task, "state = 3, end_time = now(), lease_until = NULL");
+  // A verification asks what nodes measure now, a tuning also what they measured before. What is
+  // worse than another's (its GPU was not the node's own) or a deviating node's does not count, and
+  // with no node left to ask there is nothing to wait for.
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query(
+          absl::StrCat(
+              "SELECT nodes_wanted, e.node_id, e.payload, v.text, v.gpu_model, EXISTS (SELECT "
+              "1 FROM node_devices d WHERE d.current AND d.environment_id = "
+              "t.environment_id AND d.node_id <> t.node_id AND NOT d.node_id = "
+              "ANY(t.tuned_by)) FROM tasks t JOIN batches USING (batch_id) JOIN environments v "
+              "USING (environment_id) LEFT JOIN evidence e ON e.environment_id "
+              "= t.environment_id AND e.problem_id = t.problem_id AND e.current "
+              "AND NOT e.relayed AND (e.node_id = t.node_id OR e.node_id = "
+              "ANY(t.tuned_by) OR (kind = 1 AND e.evidence >= $4)) AND NOT EXISTS (SELECT 1 FROM "
+              "pooled p WHERE p.environment_id = t.environment_id AND p.problem_id = t.problem_id "
+              "AND e.node_id = ANY(p.left_out)) WHERE ",
+              LeaseSql()),
+          {task.task_id, task.token, task.fleet, Evidence::kIncomplete}));
+  if (rows.empty()) return false;
+  int wanted = rows[0][0];
+  const bool others = rows[0][5];
+  std::vector<int64_t> nodes;
+  std::vector<StoredEvidence> measured;
+  TuningStanding best;
+  for (const postgres::Row row : rows) {
+    if (!row[1].Maybe<int64_t>().has_value()) continue;
+    std::optional<StoredEvidence> stored = ParseEvidence(row[2], row[3], row[4]);
+    if (!stored.has_value()) continue;
+    nodes.push_back(row[1]);
+    best = std::max(best, StandingOf(stored->tuning));
+    measured.push_back(*std::move(stored));
+  }
+  std::erase_if(measured, [&](const auto& one) { return StandingOf(one.tuning) < best; });
+  if (wanted == 2 && measured.size() == 2 && Disagree(measured[0].tuning, measured[1].tuning)) {
+    wanted = 3;
+  }
+  if (wanted == 1 || !others || std::ssize(measured) >= wanted) {
+    return End(postgres, task, "state = 3, end_time = now(), lease_until = NULL");
+  }
+  ASSIGN_OR_RETURN(const bool ended,
+                   End(postgres, task,
+                       "state = 1, node_id = NULL, lease_until = NULL, nodes_wanted = $4, tuned_by "
+                       "= ARRAY(SELECT DISTINCT unnest(tuned_by || node_id || $5::integer[]))",
+                       {wanted, nodes}));
+  RETURN_IF_ERROR(Announce(postgres, "task"));
+  return ended;
 }
 
 absl::StatusOr<bool> ReturnTask(postgres::Connection& postgres, const FleetTask& task) {
@@ -186,6 +243,17 @@ absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64
   if (progress.total() == 0) {
     return absl::NotFoundError(absl::StrCat("batch: there is no batch ", batch_id));
   }
+  ASSIGN_OR_RETURN(
+      const postgres::Result waiting,
+      postgres.Query(
+          "SELECT COUNT(*), COUNT(*) FILTER (WHERE NOT EXISTS (SELECT 1 FROM node_devices d JOIN "
+          "nodes n USING (node_id) WHERE d.environment_id = t.environment_id AND d.current AND NOT "
+          "n.node_id = ANY(t.tuned_by) AND n.last_seen > now() - $2::float8 * interval '1 "
+          "second')) "
+          "FROM tasks t WHERE batch_id = $1 AND state = 1 AND tuned_by <> '{}'",
+          {batch_id, kSilent}));
+  progress.again = waiting[0][0];
+  progress.lone = waiting[0][1];
   return progress;
 }
 

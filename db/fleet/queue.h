@@ -22,7 +22,7 @@ struct FleetTask {
   std::string fleet;  // whose number it is; see FleetNames::fleet_id
   int64_t environment_id = 0;
   std::string problem_text;
-  BatchKind kind = BatchKind::kTune;
+  bool force = false;  // also what the node knows already
   absl::Duration budget;
 };
 
@@ -37,6 +37,7 @@ struct BatchRequest {
   std::string author;
   std::string reason;
   absl::Duration budget = absl::Seconds(30);
+  int nodes = 0;               // that measure each problem; 0: as kNodesWantedSql
   std::vector<NewTask> tasks;  // problems that are open in another batch are left out
 };
 
@@ -52,10 +53,14 @@ struct BatchProgress {
   int64_t done = 0;
   int64_t dead = 0;
   int64_t cancelled = 0;
+  // Of the queued ones, those that wait for another node than those that measured them; and of
+  // these, those for which no such node of the environment is heard of.
+  int64_t again = 0;
+  int64_t lone = 0;
   std::vector<std::string> nodes;  // that have a task now
 
   int64_t total() const { return queued + leased + done + dead + cancelled; }
-  bool ended() const { return queued + leased == 0; }
+  int64_t open() const { return queued + leased; }
 };
 
 // After so many attempts that a node reports as failed, and so many that ended
@@ -83,6 +88,8 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
 // Returns false if the lease is another's meanwhile, or the tables were made anew.
 absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& task,
                                absl::Duration lease);
+// The node has measured it. Where the task wants more nodes, or the two that measured it
+// disagree, it is queued again, for a node that has not had it.
 absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task);
 absl::StatusOr<bool> FailTask(postgres::Connection& postgres, const FleetTask& task,
                               const std::string& reason);

@@ -35,7 +35,8 @@ def queue(fleet, problems, *args, budget="1s"):
 
 
 def test_idle_nodes_share_a_list_and_its_progress_is_told(fleet, nodes):
-    nodes(8, measure_delay_ms=2)
+    nodes(8, measure_delay_ms=2, seed=7)
+    every_node_is_known(fleet, 8)
     problems = numbered_list(0, 40)
     result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet),
                           "--budget", "1s", "--json", "--reason", "a new model")  # fmt: skip
@@ -44,7 +45,67 @@ def test_idle_nodes_share_a_list_and_its_progress_is_told(fleet, nodes):
     # Done is what the fleet has.
     assert fleet.number("SELECT COUNT(DISTINCT problem_id) FROM evidence WHERE current") == 40
     assert fleet.number("SELECT COUNT(DISTINCT node_id) FROM evidence") > 1
-    assert fleet.number("SELECT COUNT(*) FROM evidence") == 40, "some problem was tuned twice"
+    assert measured_by(fleet) == {2}, "with the same seed they agree: two nodes each, and no third"
+
+
+def every_node_is_known(fleet, count):
+    wait_until(lambda: fleet.number("SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current") == count, 20, "all nodes' devices")
+
+
+def measured_by(fleet):
+    """How many nodes measured a problem, of all problems. Each delivery is a row: nobody measured twice."""
+    rows = fleet.sql("SELECT COUNT(*), COUNT(DISTINCT node_id) FROM evidence GROUP BY problem_id")
+    assert all(rows_of == nodes_of for rows_of, nodes_of in rows), rows
+    return {int(count) for count, _ in rows}
+
+
+def test_three_nodes_tune_each_problem_once(fleet, nodes):
+    nodes(3)
+    every_node_is_known(fleet, 3)
+    fleet.cli.ok("tune", "--file", write_list(fleet, numbered_list(0, 6)), "--environment", environment(fleet), "--budget", "1s")
+    assert measured_by(fleet) == {1}
+
+
+def test_one_node_of_four_may_be_enough(fleet, nodes):
+    nodes(4)
+    every_node_is_known(fleet, 4)
+    fleet.cli.ok("tune", "--file", write_list(fleet, numbered_list(0, 6)), "--environment", environment(fleet), "--budget", "1s", "--nodes", "1")
+    assert measured_by(fleet) == {1}
+
+
+def test_where_two_nodes_disagree_a_third_measures(fleet, nodes):
+    """Fakes with other seeds have other winners. The release has the problem already: it is measured all the same."""
+    daemons = nodes(4)
+    every_node_is_known(fleet, 4)
+    problems = numbered_list(0, 8)
+    tune(daemons[0], *problems)
+    fleet.wait_delivered(8)
+    fleet.wait_release(fleet.promote("first", "--min-nodes", "1")["release"], [d.node for d in daemons])
+    summary = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet), "--budget", "1s", "--json").json()
+    assert (summary["done"], summary["open"]) == (8, 0)
+    assert 3 in measured_by(fleet) <= {2, 3}
+    wanted = dict(fleet.sql("SELECT problem_id, nodes_wanted FROM tasks"))
+    measured = dict(fleet.sql("SELECT problem_id, COUNT(*) FROM evidence GROUP BY 1"))
+    assert wanted == measured
+
+
+@pytest.mark.ci
+def test_a_watch_says_that_no_other_node_is_there_for_a_second_measurement(fleet, nodes):
+    daemons = nodes(4, seed=7)
+    every_node_is_known(fleet, 4)
+    for daemon in daemons[1:]:
+        daemon.agent.stop()
+    fleet.sql("UPDATE nodes SET last_seen = now() - interval '1 hour' WHERE name <> 'node-0'")
+    args = ("--environment", environment(fleet), "--budget", "1s")
+    alone = fleet.cli("tune", "--file", write_list(fleet, numbered_list(0, 3)), *args)
+    assert alone.code == 1
+    assert "0 of 3 tuned, 0 dead, 0 cancelled, 3 open" in alone.out
+    assert "3 wait for another node than those that measured them, and none is heard of" in alone.out
+    assert measured_by(fleet) == {1}
+    fleet.agent("node-1", daemons[1])
+    wait_until(lambda: fleet.node("node-1")["silent_seconds"] < 30, 20, "its heartbeat")
+    fleet.cli.ok("tune", "--watch", 1)
+    assert measured_by(fleet) == {2}
 
 
 def test_the_weightiest_are_tuned_first(fleet, nodes):

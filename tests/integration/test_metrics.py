@@ -151,8 +151,14 @@ def test_prometheus_finds_the_rules_beside_its_file(promtool, tmp_path):
 
 
 def expressions():
-    """Where it stands, and the PromQL, of every rule and panel."""
+    """Where it stands, and the PromQL, of every rule and panel, and of every objective of the page."""
     import yaml
+
+    page = (REPO / "deploy/docs/operations.md").read_text()
+    (objectives,) = re.findall(r"## Service levels\n.*?```text\n(.*?)```", page, re.DOTALL)
+    for line in objectives.splitlines():
+        if not line.startswith("#"):
+            yield "operations.md", line
 
     for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
         yield f"alert {rule['alert']}", rule["expr"]
@@ -202,6 +208,8 @@ def test_the_dashboard_hangs_together():
 
 def test_rules_panels_and_pages_name_metrics_that_there_are(watched, cli):
     cli(watched).ok("tune", *numbered_list(0, 1))
+    cli(watched).ok("get", *numbered_list(0, 1))
+    cli(watched).ok("ban", "eng1", "--reason", "wrong results")
     text = scrape(watched)
     there = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     there |= {f"{name}_{part}" for name in list(there) for part in ("bucket", "count", "sum")} | {"up"}
@@ -211,6 +219,10 @@ def test_rules_panels_and_pages_name_metrics_that_there_are(watched, cli):
             # A status of gRPC, or a label of ours.
             if name not in ("grpc_method", "grpc_status"):
                 assert name in there, (where, name)
+        for method in re.findall(r'grpc_method=~"\.\*(\w+)"', expression):
+            assert re.search(rf'^grpc_server_call_duration_seconds_count.*\b{method}"', text, re.MULTILINE), (where, method)
+        for bound in re.findall(r'\ble="[^"]+"', expression):
+            assert re.search(rf"^grpc_server_call_duration_seconds_bucket.*{bound}", text, re.MULTILINE), (where, bound)
     ours = {name for name in re.findall(r"^# TYPE (\S+)", text, re.MULTILINE) if not name.startswith("exposer_")}
     page = set(re.findall(r"`((?:convtune(?!_fleet)|grpc|process)_\w+)", (MONITORING / "README.md").read_text()))
     assert page - there == set()

@@ -19,7 +19,6 @@
 namespace convtune::db::store {
 namespace {
 
-constexpr absl::Duration kRetry = absl::Minutes(5);
 constexpr char kNameFormat[] = "convtune-%E4Y%m%dT%H%M%SZ.db";
 constexpr mode_t kFolderMode = 0750;
 
@@ -148,6 +147,7 @@ void Backups::Loop() {
     const absl::Duration age = options_.clock->Now() - FromProto(before.newest_time());
     next = next + std::max(options_.every - age, absl::ZeroDuration());
   }
+  absl::Duration retry = options_.retry;
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -158,7 +158,8 @@ void Backups::Loop() {
     }
     const absl::StatusOr<v1::BackupDatabaseResponse> copy = Write("");
     if (!copy.ok() && stopped()) return;
-    next = SteadyTime::Now() + (copy.ok() ? options_.every : std::min(options_.every, kRetry));
+    next = SteadyTime::Now() + (copy.ok() ? options_.every : std::min(options_.every, retry));
+    retry = copy.ok() ? options_.retry : std::min(options_.every, retry * 2);
     std::string error;
     {
       MutexLock lock(mutex_);

@@ -29,6 +29,9 @@ class Backups {
     int keep = 8;  // copies that are named by their time; a new one deletes the oldest
     // Called after each copy of the schedule, with its path or the error.
     std::function<void(const absl::StatusOr<std::string>&)> done = {};
+    // After a copy that failed: the whole database is read again, so each time twice as long, up to
+    // `every`.
+    absl::Duration retry = absl::Minutes(5);
   };
   // Starts the schedule's thread, if there is a schedule. The first copy is made once the newest
   // one in the folder is as old as `every`.

@@ -26,8 +26,9 @@ app::Finding ExamineBackups(const v1::BackupState& backups) {
                                         absl::FormatDuration(FromProto(backups.interval())));
   if (!backups.error().empty()) {
     return app::Problem(absl::StrCat(text, "; ", backups.error()),
-                        absl::StrCat("mend that; it is tried again within five minutes, and the ",
-                                     "older copies in ", backups.folder(), " stay"));
+                        absl::StrCat("mend that, and try it with `convtune db backup`: the ",
+                                     "schedule tries less and less often; the older copies in ",
+                                     backups.folder(), " stay"));
   }
   const std::string whole = absl::StrCat(text, ", in ", backups.folder());
   return backups.has_newest_time() ? app::Fine(whole) : app::Notice(whole, "ask again in a minute");

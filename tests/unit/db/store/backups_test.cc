@@ -113,6 +113,38 @@ class SlowStore : public MemoryStore {
   std::promise<void> begun;
 };
 
+// Damaged.
+class DamagedStore : public MemoryStore {
+ public:
+  absl::StatusOr<int64_t> Backup(const std::string&, const std::function<bool()>&) override {
+    tries.push_back(SteadyTime::Now());
+    if (tries.size() == 20) enough.set_value();
+    return absl::DataLossError("tunings row 1");
+  }
+  std::vector<SteadyTime> tries;  // to be read once the schedule has stopped
+  std::promise<void> enough;
+};
+
+TEST_F(BackupsTest, ADamagedDatabaseIsReadAgainLessAndLessOften) {
+  DamagedStore store;
+  auto options = BackupOptions(nullptr);
+  options.store = &store;
+  options.every = absl::Milliseconds(16);
+  options.retry = absl::Milliseconds(1);
+  options.done = [](const absl::StatusOr<std::string>&) {};
+  {
+    const Backups backups(options);
+    // Without a bound the twentieth would come after nine minutes.
+    ASSERT_EQ(store.enough.get_future().wait_for(std::chrono::seconds(60)),
+              std::future_status::ready);
+  }
+  for (int i = 1; i < 20; ++i) {
+    EXPECT_GE(store.tries[i] - store.tries[i - 1],
+              std::min(options.every, absl::Milliseconds(1 << (i - 1))))
+        << i;
+  }
+}
+
 TEST_F(BackupsTest, AStopBreaksACopyOff) {
   SlowStore store;
   auto options = BackupOptions(nullptr);

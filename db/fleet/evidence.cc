@@ -1,5 +1,6 @@
 #include "db/fleet/evidence.h"
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,39 @@ std::string Payload(const Tuning& tuning) {
   return bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
 }
 
+// More than any GPU does: a B200 does half as many multiply-adds in a cycle of an SM, and none has
+// such a clock.
+constexpr double kMultiplyAddsOfBytes = 16384;
+constexpr double kMultiplyAddsOfWider = 8192;
+constexpr double kClockMhz = 4000;
+
+// The least time that the problem takes any GPU of so many SMs. Whatever the algorithm, each place
+// of the output that the image reaches takes a product for each pair of channels (Winograd,
+// Arithmetic Complexity of Computations, 1980).
+double LeastMicros(const ConvProblem& problem, int sm_count) {
+  const std::vector<int64_t>& x = problem.x_dims();
+  const std::vector<int64_t>& y = problem.y_dims();
+  double products = static_cast<double>(x[0]) * static_cast<double>(y[1]) *
+                    static_cast<double>(problem.w_dims()[1]);
+  for (size_t d = 2; d < x.size(); ++d) products *= static_cast<double>(std::min(x[d], y[d]));
+  const bool bytes = SizeOf(problem.data_type()) == 1;
+  return products / (std::max(1, sm_count) * kClockMhz *
+                     (bytes ? kMultiplyAddsOfBytes : kMultiplyAddsOfWider));
+}
+
+// INVALID_ARGUMENT: a time is less than a GPU can do it in.
+absl::Status CheckTimes(const Tuning& tuning, const Environment& environment) {
+  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(tuning.key.problem_text));
+  const double least = LeastMicros(problem, environment.sm_count);
+  for (const Candidate& candidate : tuning.candidates) {
+    if (!candidate.timed() || candidate.median_us >= least) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "median_us of ", ToText(candidate.id), ": must be at least ", least, ", which ",
+        environment.sm_count, " SMs at ", kClockMhz, " MHz would take, is ", candidate.median_us));
+  }
+  return absl::OkStatus();
+}
+
 // INVALID_ARGUMENT names the rule that it breaks: what is kept can be read again.
 absl::Status Check(const FleetDelivery& delivery) {
   if (delivery.environment.ToText() != delivery.tuning.key.environment_text) {
@@ -25,10 +59,11 @@ absl::Status Check(const FleetDelivery& delivery) {
   bundle::BundleEnvironmentRow environment;
   environment.text = delivery.tuning.key.environment_text;
   environment.environment = delivery.environment;
-  return bundle::FromBundleTuning(
-             bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false), environment,
-             absl::InfiniteFuture())
-      .status();
+  RETURN_IF_ERROR(
+      bundle::FromBundleTuning(bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false),
+                               environment, absl::InfiniteFuture())
+          .status());
+  return CheckTimes(delivery.tuning, delivery.environment);
 }
 
 // Deliveries of one node, one after the other.
@@ -207,7 +242,7 @@ std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
   v1::Tuning proto;
   if (!proto.ParseFromString(payload)) return std::nullopt;
   absl::StatusOr<Tuning> tuning = bundle::FromBundleTuning(proto, known, absl::InfiniteFuture());
-  if (!tuning.ok()) return std::nullopt;
+  if (!tuning.ok() || !CheckTimes(*tuning, known.environment).ok()) return std::nullopt;
   return StoredEvidence{*std::move(tuning), known.environment};
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "db/bundle/bundle_codec.h"
 #include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
@@ -225,6 +226,23 @@ TEST_F(FleetStoreTest, KeepsADeliveryOnceHoweverOftenItComes) {
   EXPECT_EQ(Take({Delivery(1, 1), Delivery(2, 2)}).repeated, 2);
   EXPECT_EQ(Take({Delivery(2, 2)}).repeated, 1);
   EXPECT_EQ(State(), state);
+}
+
+TEST_F(FleetStoreTest, ATimeThatNoGpuReachesIsRefusedWithItsBound) {
+  FleetDelivery delivery = Delivery(1, 1);
+  Candidate& candidate = delivery.tuning.candidates[0];
+  ASSERT_TRUE(candidate.timed());
+  // The clock of this node counts in other units.
+  candidate.median_us = candidate.q1_us = candidate.low_us = candidate.high_us = candidate.q3_us =
+      1e-9;
+  const absl::Status refused = Deliver(*postgres_, *names_, node_, {delivery}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(": must be at least "));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(" SMs at 4000 MHz would take, is 1e-09"));
+  // An agent may write what it likes: such a row counts for nothing where it is pooled.
+  const std::string payload =
+      bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false).SerializeAsString();
+  EXPECT_FALSE(ParseEvidence(payload, delivery.environment.ToText(), "NVIDIA H200").has_value());
 }
 
 TEST_F(FleetStoreTest, TheSameTuningUnderAnotherNumberIsNoNewOne) {

@@ -112,8 +112,8 @@ std::vector<std::unique_ptr<cli::app::Command>> RegisterFleetCommands(const Post
   for (NewFleetVerb* const make :
        {NewAgentCommand, NewProbeCommand, NewStatusCommand, NewFleetTuneCommand,
         NewFleetReleaseCommand, NewFleetPinCommand, NewFleetUnpinCommand, NewFleetPinsCommand,
-        NewFleetBanCommand, NewUpgradeCommand, NewFleetReportCommand, NewExportNodesCommand,
-        NewPruneCommand, NewMigrateCommand}) {
+        NewFleetBanCommand, NewNodeCommand, NewUpgradeCommand, NewFleetReportCommand,
+        NewExportNodesCommand, NewPruneCommand, NewMigrateCommand}) {
     commands.push_back(make(flags));
     commands.back()->Register(root);
   }

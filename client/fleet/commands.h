@@ -40,7 +40,7 @@ using NewFleetVerb = std::unique_ptr<cli::app::Command>(const PostgresFlags& fla
 NewFleetVerb NewAgentCommand, NewProbeCommand, NewMigrateCommand, NewStatusCommand,
     NewFleetTuneCommand, NewUpgradeCommand, NewFleetReportCommand, NewExportNodesCommand,
     NewPruneCommand, NewFleetReleaseCommand, NewFleetPinCommand, NewFleetUnpinCommand,
-    NewFleetPinsCommand, NewFleetBanCommand;
+    NewFleetPinsCommand, NewFleetBanCommand, NewNodeCommand;
 
 // From then on SIGINT and SIGTERM ask for a stop instead of ending the process. Connections that
 // wait for a server then have Connection::kStopGrace.

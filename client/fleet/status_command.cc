@@ -27,9 +27,13 @@ cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
   };
   const absl::Duration offset = absl::AbsDuration(node.clock_offset);
   return {{"name", "NODE", node.name},
-          {"silent_seconds", "SEEN",
-           age(node.silence,
-               absl::StrCat(node.living ? "" : "silent ", cli::output::FormatAge(node.silence)))},
+          {"state", "STATE",
+           cli::output::Value(node.living ? "living" : "silent")
+               .Shown(absl::StrCat(node.living ? "living" : "silent",
+                                   node.distrust_author.empty() ? "" : ", distrusted"))},
+          {"distrust_author", "", node.distrust_author},
+          {"distrust_reason", "", node.distrust_reason},
+          {"silent_seconds", "SEEN", age(node.silence, cli::output::FormatAge(node.silence))},
           {"release", "RELEASE", cli::output::Value(node.last.release).Shown(ReleaseOf(node))},
           {"release_missing", "", node.last.release_missing},
           {"release_extra", "", node.last.release_extra},

@@ -20,7 +20,8 @@ constexpr const char* kAgentRights[] = {
 };
 // Operators also write decisions, and the pooled tunings that releases are made of.
 constexpr const char* kOperatorRights[] = {
-    "INSERT, UPDATE ON releases, pins, bans",
+    "INSERT, UPDATE ON releases, pins, bans, distrusts",
+    "EXECUTE ON FUNCTION forget_node",
     "INSERT ON release_choices, pooled_payloads",
     "INSERT, UPDATE, DELETE ON pooled",
     "UPDATE, DELETE ON pool_queue",

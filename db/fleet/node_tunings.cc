@@ -18,8 +18,9 @@ constexpr int64_t kNodePage = 1000;
 absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT node_id, name FROM nodes WHERE node_id IN (SELECT node_id "
-                     "FROM evidence WHERE current) ORDER BY name"));
+      // Of a node that was forgotten and came back, the later one.
+      postgres.Query("SELECT DISTINCT ON (name) node_id, name FROM nodes WHERE node_id IN (SELECT "
+                     "node_id FROM evidence WHERE current) ORDER BY name, node_id DESC"));
   std::vector<NumberedNode> all;
   for (const postgres::Row row : rows) all.push_back({row[0], row[1]});
   return all;

@@ -31,11 +31,20 @@ absl::StatusOr<std::map<int64_t, Heeding>> ReadHeeding(
   return all;
 }
 
+// Has all that nodes of that name delivered pooled anew.
+absl::Status QueuePoolingOf(postgres::Connection& postgres, const std::string& name) {
+  return postgres.Execute(
+      "SELECT queue_pooling(array_agg(environment_id), array_agg(problem_id)) FROM evidence JOIN "
+      "nodes USING (node_id) WHERE current AND name = $1",
+      {name});
+}
+
 }  // namespace
 
 absl::StatusOr<std::map<int64_t, Heeding>> ReadBanHeeding(postgres::Connection& postgres) {
   return ReadHeeding(postgres, "", "b.ban_id", "b.ban_id = ANY(n.heeded_bans)",
-                     "bans b CROSS JOIN nodes n WHERE b.end_time IS NULL AND (b.expire_time IS "
+                     "bans b CROSS JOIN nodes n WHERE n.forget_time IS NULL AND b.end_time IS NULL "
+                     "AND (b.expire_time IS "
                      "NULL OR b.expire_time > now())",
                      {});
 }
@@ -49,7 +58,8 @@ absl::StatusOr<std::map<int64_t, Heeding>> ReadReleaseHeeding(postgres::Connecti
       "0 OR release_number = $1), concerned AS (SELECT release_number, node_id FROM changed JOIN "
       "place USING (environment_id) JOIN releases USING (release_number) WHERE state = 1 UNION "
       "SELECT r.release_number, n.node_id FROM releases r JOIN nodes n ON n.name = "
-      "ANY(r.canary_nodes) WHERE r.state <> 1 AND ($1 = 0 OR r.release_number = $1))",
+      "ANY(r.canary_nodes) WHERE n.forget_time IS NULL AND r.state <> 1 AND ($1 = 0 OR "
+      "r.release_number = $1))",
       "r.release_number",
       // A node may say a number that a fleet which was restored does not have any more.
       "CASE WHEN r.state = 3 THEN n.release_number <> r.release_number ELSE n.release_number "
@@ -71,10 +81,11 @@ absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::
     return absl::AlreadyExistsError(
         absl::StrCat("node: another agent speaks for ", name, "; give each its own --node"));
   }
-  ASSIGN_OR_RETURN(const postgres::Result others,
-                   postgres.Query("SELECT login, session_user FROM nodes WHERE name = $1 AND login "
-                                  "<> session_user AND row_security_active('nodes')",
-                                  {name}));
+  ASSIGN_OR_RETURN(
+      const postgres::Result others,
+      postgres.Query("SELECT login, session_user FROM nodes WHERE name = $1 AND login "
+                     "<> session_user AND row_security_active('nodes') AND forget_time IS NULL",
+                     {name}));
   if (!others.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "node: ", name, " is of the login ", std::string(others[0][0]), ", and this agent's is ",
@@ -83,7 +94,8 @@ absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::
   // A login that may write every node's rows takes none for itself.
   return postgres.QueryValue<int64_t>(
       "INSERT INTO nodes (name, login) VALUES ($1, CASE WHEN row_security_active('nodes') THEN "
-      "session_user END) ON CONFLICT (name) DO UPDATE SET last_seen = now(), login = "
+      "session_user END) ON CONFLICT (name) WHERE forget_time IS NULL DO UPDATE SET last_seen = "
+      "now(), login = "
       "EXCLUDED.login RETURNING node_id",
       {name});
 }
@@ -108,7 +120,7 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
           "$9, outbox_dropped = $10, outbox_lag_seconds = $11, release_number = $12, "
           "release_missing = $13, release_extra = $14, unapplied_pins = $15, pin_error = $16, "
           "unapplied_bans = $17, ban_error = $18, release_error = $19, last_error = $20, "
-          "heeded_bans = $21 WHERE node_id = $1",
+          "heeded_bans = $21 WHERE node_id = $1 AND forget_time IS NULL",
           {node_id,
            heartbeat.node_time,
            heartbeat.agent_version,
@@ -176,16 +188,64 @@ absl::Status WriteHeeded(postgres::Connection& postgres, FleetNames& names, int6
   return transaction.Commit();
 }
 
+absl::Status ForgetNode(postgres::Connection& postgres, const std::string& name) {
+  ASSIGN_OR_RETURN(
+      const postgres::Result node,
+      postgres.Query(absl::StrCat("SELECT node_id, ", kLiving,
+                                  " FROM nodes n WHERE name = $1 AND forget_time IS NULL"),
+                     {name}));
+  if (node.empty()) return absl::NotFoundError(absl::StrCat("NODE: there is no node ", name));
+  if (node[0][1]) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("NODE: ", name, " is living: stop its agent, and wait until it is silent"));
+  }
+  return postgres.Execute("SELECT forget_node($1)", {int64_t{node[0][0]}});
+}
+
+absl::Status DistrustNode(postgres::Connection& postgres, const std::string& name,
+                          const std::string& author, const std::string& reason) {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
+  ASSIGN_OR_RETURN(
+      const int64_t made,
+      postgres.Change("INSERT INTO distrusts (node, author, reason) SELECT $1, $2, $3 WHERE EXISTS "
+                      "(SELECT 1 FROM nodes WHERE name = $1) ON CONFLICT DO NOTHING",
+                      {name, author, reason}));
+  if (made == 0) {
+    ASSIGN_OR_RETURN(
+        const bool there,
+        postgres.QueryValue<bool>("SELECT EXISTS (SELECT 1 FROM nodes WHERE name = $1)", {name}));
+    if (!there) return absl::NotFoundError(absl::StrCat("NODE: there is no node ", name));
+    return absl::AlreadyExistsError(absl::StrCat("NODE: ", name, " is distrusted already"));
+  }
+  RETURN_IF_ERROR(QueuePoolingOf(postgres, name));
+  return transaction.Commit();
+}
+
+absl::Status TrustNode(postgres::Connection& postgres, const std::string& name,
+                       const std::string& author) {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
+  ASSIGN_OR_RETURN(
+      const int64_t ended,
+      postgres.Change("UPDATE distrusts SET end_time = now(), end_author = $2, end_login = "
+                      "session_user WHERE node = $1 AND end_time IS NULL",
+                      {name, author}));
+  if (ended == 0) return absl::NotFoundError(absl::StrCat("NODE: ", name, " is not distrusted"));
+  RETURN_IF_ERROR(QueuePoolingOf(postgres, name));
+  return transaction.Commit();
+}
+
 absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(absl::StrCat(
-          "SELECT node_id, name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
+          "SELECT n.node_id, n.name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
           "clock_offset_us, agent_version, daemon_version, tuning_count, outbox_depth, "
           "outbox_dropped, outbox_lag_seconds, release_number, release_missing, "
           "release_extra, unapplied_pins, pin_error, unapplied_bans, ban_error, "
           "release_error, last_error, ",
-          kLiving, " FROM nodes n ORDER BY name")));
+          kLiving,
+          ", d.author, d.reason FROM nodes n LEFT JOIN distrusts d ON d.node = n.name AND "
+          "d.end_time IS NULL WHERE forget_time IS NULL ORDER BY name")));
   ASSIGN_OR_RETURN(
       const postgres::Result devices,
       postgres.Query("SELECT DISTINCT d.node_id, e.text || CASE WHEN d.driver_version = '' THEN '' "
@@ -210,8 +270,8 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres
                    .ban_error = row[16],
                    .release_error = row[17],
                    .last_error = row[18]};
-    nodes.push_back({row[1], row[2], row[19], absl::Microseconds(int64_t{row[3]}), std::move(last),
-                     by_node[row[0]]});
+    nodes.push_back({row[1], row[2], row[19], row[20], row[21], absl::Microseconds(int64_t{row[3]}),
+                     std::move(last), by_node[row[0]]});
   }
   return nodes;
 }

@@ -21,6 +21,10 @@ namespace convtune::db::fleet {
 // a heartbeat every ten seconds, unless --refresh says otherwise.
 inline constexpr char kLiving[] = "(n.last_seen > now() - interval '1 minute')";
 
+// The condition of a node whose evidence counts, likewise.
+inline constexpr char kTrusted[] =
+    "(NOT EXISTS (SELECT 1 FROM distrusts x WHERE x.node = n.name AND x.end_time IS NULL))";
+
 struct NodeDevice {
   std::string name;
   Environment environment;
@@ -68,8 +72,10 @@ absl::Status WriteHeeded(postgres::Connection& postgres, FleetNames& names, int6
 
 struct NodeStatus {
   std::string name;
-  absl::Duration silence;  // since the last heartbeat, by the server's clock
-  bool living = false;     // kLiving
+  absl::Duration silence;       // since the last heartbeat, by the server's clock
+  bool living = false;          // kLiving
+  std::string distrust_author;  // of the distrust that holds
+  std::string distrust_reason;  // empty: it is trusted
   absl::Duration clock_offset;
   Heartbeat last;                    // without times, look-ups and devices
   std::vector<std::string> devices;  // "environment name, driver"
@@ -107,7 +113,17 @@ absl::StatusOr<std::map<int64_t, Heeding>> ReadReleaseHeeding(postgres::Connecti
 // Names of nodes that have line feeds between them. A name has no control character.
 std::vector<std::string> SplitNames(const std::string& names);
 
-// By name.
+// The node is gone: it is counted no more, and comes back as another one. What it measured stays.
+// NOT_FOUND; FAILED_PRECONDITION: it is living.
+absl::Status ForgetNode(postgres::Connection& postgres, const std::string& name);
+// From now on what the node delivered, and delivers, is not pooled. NOT_FOUND; ALREADY_EXISTS.
+absl::Status DistrustNode(postgres::Connection& postgres, const std::string& name,
+                          const std::string& author, const std::string& reason);
+// Ends that. NOT_FOUND: it is not distrusted.
+absl::Status TrustNode(postgres::Connection& postgres, const std::string& name,
+                       const std::string& author);
+
+// Those that are not forgotten, by name.
 absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres);
 absl::StatusOr<FleetCountsStatus> CountFleet(postgres::Connection& postgres);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/fleet/evidence.h"
+#include "db/fleet/nodes.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::fleet {
@@ -22,12 +23,18 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(
     const std::vector<NodeDeviation>& deviating) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT e.node_id, e.receive_time, e.payload, v.text, v.gpu_model, "
-                     "e.provenance_id, e.relayed, encode(e.digest, 'hex') FROM evidence e "
-                     "JOIN environments v USING (environment_id) "
-                     "WHERE e.environment_id = $1 AND e.problem_id = $2 AND e.current "
-                     "ORDER BY e.node_id",
-                     {key.environment_id, key.problem_id}));
+      postgres.Query(
+          absl::StrCat(
+              "SELECT e.node_id, e.receive_time, e.payload, v.text, v.gpu_model, "
+              "e.provenance_id, e.relayed, encode(e.digest, 'hex') FROM evidence e "
+              "JOIN environments v USING (environment_id) JOIN nodes n USING (node_id) "
+              "WHERE e.environment_id = $1 AND e.problem_id = $2 AND e.current AND ",
+              kTrusted,
+              // A forgotten node that came back speaks once.
+              " AND NOT EXISTS (SELECT 1 FROM evidence l JOIN nodes m USING (node_id) "
+              "WHERE l.environment_id = $1 AND l.problem_id = $2 AND l.current AND NOT "
+              "l.relayed AND m.name = n.name AND m.node_id > n.node_id) ORDER BY e.node_id"),
+          {key.environment_id, key.problem_id}));
   std::vector<NodeEvidence> all, relayed;
   std::set<std::string> digests;
   std::optional<TuningStanding> best;

@@ -62,8 +62,8 @@ std::string Columns() {
       "r.release_number, r.state, r.canary_permille, r.restores, r.author, r.reason, "
       "r.create_time, r.end_author, r.end_reason, r.end_time, r.change_count, r.login, "
       "r.end_login, array_to_string(r.canary_nodes, E'\\n'), CASE WHEN r.state = 2 THEN "
-      "array_to_string(ARRAY(SELECT unnest(r.canary_nodes) EXCEPT SELECT n.name FROM nodes n "
-      "WHERE ",
+      "array_to_string(ARRAY(SELECT n.name FROM nodes n WHERE n.name = ANY(r.canary_nodes) AND "
+      "n.forget_time IS NULL AND NOT ",
       kLiving, " ORDER BY 1), E'\\n') END");
 }
 
@@ -431,15 +431,15 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
 }
 
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres) {
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      postgres.Query(absl::StrCat("SELECT ", Columns(),
-                                  ", (SELECT COUNT(*) FROM nodes n WHERE n.release_number = "
-                                  "r.release_number), r.restores IS NULL AND "
-                                  "COALESCE(w.only, FALSE) FROM releases r LEFT JOIN (SELECT "
-                                  "release_number, bool_and(digest IS NULL) AS only FROM "
-                                  "release_choices GROUP BY release_number) w "
-                                  "USING (release_number) ORDER BY r.release_number DESC")));
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   postgres.Query(absl::StrCat(
+                       "SELECT ", Columns(),
+                       ", (SELECT COUNT(*) FROM nodes n WHERE n.release_number = "
+                       "r.release_number AND n.forget_time IS NULL), r.restores IS NULL AND "
+                       "COALESCE(w.only, FALSE) FROM releases r LEFT JOIN (SELECT "
+                       "release_number, bool_and(digest IS NULL) AS only FROM "
+                       "release_choices GROUP BY release_number) w "
+                       "USING (release_number) ORDER BY r.release_number DESC")));
   std::vector<FleetRelease> releases;
   for (const postgres::Row row : rows) {
     FleetRelease one = ReadRelease(row);
@@ -448,6 +448,30 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection
     releases.push_back(std::move(one));
   }
   return releases;
+}
+
+absl::StatusOr<std::vector<ServedChoice>> ListChoicesOf(postgres::Connection& postgres,
+                                                        const std::string& node) {
+  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadServedReleases(postgres));
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query(
+          absl::StrCat(Served(), ", now AS (SELECT * FROM served UNION SELECT * FROM ",
+                       ServedIn("$2"),
+                       " c) SELECT v.text, q.text, s.winner, s.release_number FROM now s JOIN "
+                       "environments v USING (environment_id) JOIN problems q USING (problem_id) "
+                       "WHERE s.digest IS NOT NULL AND EXISTS (SELECT 1 FROM evidence e JOIN nodes "
+                       "n USING (node_id) WHERE e.environment_id = s.environment_id AND "
+                       "e.problem_id = s.problem_id AND e.current AND n.name = $3) AND NOT EXISTS "
+                       "(SELECT 1 FROM evidence e JOIN nodes n USING (node_id) WHERE "
+                       "e.environment_id = s.environment_id AND e.problem_id = s.problem_id AND "
+                       "e.current AND NOT e.relayed AND e.evidence >= s.evidence AND n.name <> $3 "
+                       "AND ",
+                       kTrusted, ") ORDER BY 1, 2, 4"),
+          {NumberOf(history.promoted()), NewestServed(history), node}));
+  std::vector<ServedChoice> choices;
+  for (const postgres::Row row : rows) choices.push_back({row[0], row[1], row[2], row[3]});
+  return choices;
 }
 
 absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const PromotionScope& scope,

@@ -147,6 +147,16 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
 absl::StatusOr<FleetRelease> ReadFleetRelease(postgres::Connection& postgres, int64_t number);
 // Newest first.
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres);
+struct ServedChoice {
+  std::string environment_text;
+  std::string problem_text;
+  std::string candidate;
+  int64_t release = 0;  // that it came with
+};
+// What is served now, by the promoted release or the canary, that nobody but the node has evidence
+// for as good as the choice's, whose evidence counts.
+absl::StatusOr<std::vector<ServedChoice>> ListChoicesOf(postgres::Connection& postgres,
+                                                        const std::string& node);
 // Returns the changes that a promotion would bring.
 absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const PromotionScope& scope,
                                      int64_t limit);

@@ -38,7 +38,7 @@ absl::StatusOr<FleetLookups> SumLookups(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT COUNT(*), COALESCE(SUM(lookups), 0)::bigint, "
                                   "COALESCE(SUM(hits), 0)::bigint FROM nodes WHERE "
-                                  "daemon_start_time IS NOT NULL"));
+                                  "daemon_start_time IS NOT NULL AND forget_time IS NULL"));
   return FleetLookups{rows[0][0], rows[0][1], rows[0][2]};
 }
 

@@ -12,6 +12,7 @@ from test_fleet_roles import logins  # noqa: F401
 MAY = {
     "schema_migrations": set(), "fleet": set(), "upkeep": set(), "pool_queue": set(),
     "pooled": set(), "pooled_payloads": set(), "releases": set(), "release_choices": set(), "pins": set(), "bans": set(),
+    "distrusts": set(),
     "environments": {"INSERT"}, "problems": {"INSERT"}, "provenances": {"INSERT"}, "batches": {"INSERT"},
     "task_failures": {"INSERT"}, "nodes": {"INSERT", "UPDATE"}, "node_epochs": {"INSERT", "UPDATE"},
     "node_devices": {"INSERT", "UPDATE"}, "evidence": {"INSERT", "UPDATE"}, "tasks": {"INSERT", "UPDATE"},
@@ -22,7 +23,7 @@ COLUMNS = {
     "tasks": {"state", "failures", "lost_leases", "node_id", "lease_token", "lease_until", "not_before", "end_time",
               "nodes_wanted", "tuned_by"},
 }  # others: all of the table
-FUNCTIONS = {"queue_pooling", "thin_is_due", "thin"}
+FUNCTIONS = {"queue_pooling", "thin_is_due", "thin", "forget_node"}
 
 # A row of everything, of another node than the agent's: `mine` is the agent's, `theirs` another login's.
 ROWS = """
@@ -46,6 +47,7 @@ INSERT INTO release_choices (environment_id, problem_id, release_number, node_co
   SELECT 1, 1, 1, 1, 40, digest FROM pooled_payloads;
 INSERT INTO pins (environment_id, problem_id, candidate, author, reason) VALUES (1, 1, 'c', 'ann', 'x');
 INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason) VALUES ('c', '', '', 0, 0, 0, 'ann', 'x');
+INSERT INTO distrusts (node, author, reason) VALUES ('mine', 'ann', 'x');
 INSERT INTO batches (kind, author, reason, budget_ms) VALUES (1, 'ann', 'x', 1);
 INSERT INTO tasks (batch_id, environment_id, problem_id, weight, state, node_id, lease_until)
   SELECT 1, 1, node_id, 1, 2, node_id, now() + interval '1 hour' FROM nodes;
@@ -111,6 +113,8 @@ def test_an_agent_adds_and_takes_no_rows_of_another_logins_node(fleet, agent):
         "INSERT INTO nodes (name, login) VALUES ('new', 'ann')",
         "INSERT INTO nodes (name) VALUES ('new')",
         "UPDATE nodes SET login = 'ann' WHERE name = 'mine'",
+        "UPDATE nodes SET forget_time = now() WHERE name = 'mine'",
+        "INSERT INTO nodes (name, login, forget_time) VALUES ('new', session_user, now())",
         f"INSERT INTO wanted (environment_id, problem_id, node_id, misses) VALUES (1, 2, {theirs}, 1)",
         f"UPDATE node_epochs SET node_id = {theirs}, ordinal = 2, epoch = 2",
         f"INSERT INTO node_epochs (node_id, epoch, ordinal, last_sequence) VALUES ({theirs}, 2, 2, 1)",
@@ -133,11 +137,15 @@ def test_agents_may_call_what_is_listed_and_it_finds_the_fleets_tables_alone(fle
         assert as_owner == "t" and "search_path=convtune, pg_temp" in settings, (name, settings)
     psql(logins["node"], "CREATE TEMP TABLE pool_queue (LIKE pool_queue INCLUDING ALL); SELECT queue_pooling('{1}', '{2}')")
     assert fleet.number("SELECT COUNT(*) FROM pool_queue") == 2
-    for call in ("queue_pooling('{1}', '{1}')", "thin('1 day', 1)", "thin_is_due()"):
+    for call in ("queue_pooling('{1}', '{1}')", "thin('1 day', 1)", "thin_is_due()", "forget_node(1)"):
         done = subprocess.run(
             ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-c", f"SELECT convtune.{call}", logins["nobody"]], capture_output=True, text=True
         )
         assert "permission denied" in done.stderr, (call, done)
+    denied_to_agents = subprocess.run(
+        ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-c", "SELECT convtune.forget_node(1)", logins["node"]], capture_output=True, text=True
+    )
+    assert "permission denied for function forget_node" in denied_to_agents.stderr, denied_to_agents
 
 
 def test_an_agent_removes_no_tuning_that_was_pooled_since_its_transaction_began(fleet, agent, logins):  # noqa: F811

@@ -82,10 +82,16 @@ def test_an_operators_login_does_all_that_operators_do(fleet, nodes, logins):
         ("pin", numbered(0), winner, *place, "--reason", "x"), ("pins",), ("unpin", numbered(0), *place),
         ("release", "withdraw", numbered(0), *place, "--reason", "x"), ("release", "rollback", "--reason", "x"),
         ("ban", "eng1", "--reason", "x", "--dry-run"), ("ban", "eng1", "--reason", "x"), ("ban", "list"), ("ban", "delete", "1"),
+        ("node", "distrust", daemon.node, "--reason", "x"), ("node", "trust", daemon.node),
         ("report",), ("prune",), ("tune", "--dead"),
     ):  # fmt: skip
         done = fleet.cli(*verb, "--postgres", logins["ann"])
         assert done.code == 0, done
+    # A node that another login registered.
+    daemon.agent.kill()
+    fleet.sql("UPDATE nodes SET login = 'someone', last_seen = now() - interval '61 seconds'")
+    gone = fleet.cli("node", "forget", daemon.node, "--postgres", logins["ann"])
+    assert gone.code == 0 and fleet.status()["nodes"] == [], gone
 
 
 def test_a_login_without_rights_is_told_so(fleet, logins):

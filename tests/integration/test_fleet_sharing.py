@@ -509,4 +509,4 @@ def test_a_node_whose_agent_is_silent_is_marked_and_its_daemon_says_so(fleet, no
     assert silence() < 2
     fleet.sql("UPDATE nodes SET last_seen = now() - interval '3 minutes'")
     status = fleet.cli.ok("status").out
-    assert re.search(rf"^{daemon.node} +silent 3 min ", status, re.MULTILINE) and "1 nodes, 1 silent; fleet release 1" in status, status
+    assert re.search(rf"^{daemon.node} +silent +3 min ", status, re.MULTILINE) and "1 nodes, 1 silent; fleet release 1" in status, status

@@ -147,3 +147,35 @@ ALTER TABLE pooled ADD COLUMN voices integer[] NOT NULL DEFAULT '{}',
 -- How many nodes are to measure it, and those that did: never one twice.
 ALTER TABLE tasks ADD COLUMN nodes_wanted smallint NOT NULL DEFAULT 1,
   ADD COLUMN tuned_by integer[] NOT NULL DEFAULT '{}';
+
+-- A node with a forget_time is gone, and the next one of its name is another. Its evidence
+-- counts on, for each key until a later node of its name has its own.
+ALTER TABLE nodes ADD COLUMN forget_time timestamptz;
+ALTER TABLE nodes DROP CONSTRAINT nodes_name_key;
+CREATE UNIQUE INDEX nodes_name ON nodes (name) WHERE forget_time IS NULL;
+ALTER POLICY nodes_add ON nodes WITH CHECK (login = session_user AND forget_time IS NULL);
+ALTER POLICY nodes_own ON nodes
+  USING (forget_time IS NULL AND (login IS NULL OR login = session_user))
+  WITH CHECK (forget_time IS NULL AND login = session_user);
+CREATE FUNCTION forget_node(gone integer) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+  UPDATE nodes SET forget_time = now() WHERE node_id = gone AND forget_time IS NULL;
+  UPDATE node_devices SET current = false WHERE node_id = gone;
+  DELETE FROM wanted WHERE node_id = gone;
+$$;
+REVOKE ALL ON FUNCTION forget_node FROM PUBLIC;
+
+-- Names of nodes whose evidence does not count while end_time is NULL, also that of
+-- forgotten and of later nodes of the name.
+CREATE TABLE distrusts (
+  distrust_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  node text NOT NULL,
+  author text NOT NULL,
+  reason text NOT NULL,
+  create_time timestamptz NOT NULL DEFAULT now(),
+  end_author text NOT NULL DEFAULT '',
+  end_time timestamptz,
+  login text NOT NULL DEFAULT session_user,
+  end_login text NOT NULL DEFAULT ''
+);
+CREATE UNIQUE INDEX distrusts_active ON distrusts (node) WHERE end_time IS NULL;

@@ -1,0 +1,90 @@
+"""Nodes that are gone, and nodes whose measurements are not believed."""
+
+import signal
+
+from harness.daemon import wait_until
+from harness.problems import numbered
+from test_fleet_sharing import tune, winners
+
+
+def pooled(fleet):
+    """{problem: how many nodes' evidence is pooled}, once all is."""
+    fleet.cli.ok("release", "diff")
+    return {problem: int(count) for problem, count in fleet.sql("SELECT text, node_count FROM pooled JOIN problems USING (problem_id)")}
+
+
+def silence(fleet, node):
+    fleet.sql(f"UPDATE nodes SET last_seen = now() - interval '61 seconds' WHERE name = '{node}'")
+
+
+def test_what_a_distrusted_node_measured_counts_no_more_and_what_rests_on_it_alone_is_listed(fleet, nodes):
+    first, second = nodes(2)
+    tune(first, numbered(0), numbered(1))
+    tune(second, numbered(0))
+    fleet.wait_delivered(3)
+    fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
+    served = winners(second, [numbered(0), numbered(1)])
+    assert pooled(fleet) == {numbered(0): 2, numbered(1): 1}
+    distrust = ("node", "distrust", first.node, "--author", "ann", "--reason", "its clock is locked")
+    done = fleet.cli.ok(*distrust, "--json").json()
+    (choice,) = done["choices"]
+    assert (done["distrusted"], done["choice_count"], choice["problem"], choice["release"]) == (first.node, 1, numbered(1), 1)
+    assert choice["candidate"] == served[1]
+    assert pooled(fleet) == {numbered(0): 1}
+    # Nor does what it delivers from then on, and what is served stays until somebody decides.
+    tune(first, numbered(2))
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence WHERE current") == 4, 20, "the delivery")
+    assert pooled(fleet) == {numbered(0): 1}
+    assert winners(second, [numbered(0), numbered(1)]) == served
+    node = fleet.node(first.node)
+    assert (node["state"], node["distrust_author"], node["distrust_reason"]) == ("living", "ann", "its clock is locked")
+    assert f"{first.node}  living, distrusted  " in fleet.cli.ok("status").out
+    assert fleet.node(second.node)["distrust_reason"] == ""
+    again = fleet.cli(*distrust)
+    assert again.code == 1 and f"NODE: {first.node} is distrusted already" in again.err, again
+    nobody = fleet.cli("node", "distrust", "nobody", "--reason", "x")
+    assert nobody.code == 3 and "NODE: there is no node nobody" in nobody.err, nobody
+    # Another measures it: nothing rests on the node any more.
+    tune(second, numbered(1), force=True)
+    fleet.wait_delivered(5)
+    assert pooled(fleet) == {numbered(0): 1, numbered(1): 1}
+    fleet.cli.ok("node", "trust", first.node, "--author", "bob")
+    assert pooled(fleet) == {numbered(0): 2, numbered(1): 2, numbered(2): 1}
+    assert fleet.sql("SELECT node, end_author, end_login FROM distrusts") == [[first.node, "bob", "postgres"]]
+    said = fleet.cli.ok(*distrust)
+    assert said.err == f"{first.node} is distrusted; 0 served choices rest on its evidence alone\n", said
+    fleet.cli.ok("node", "trust", first.node)
+    assert fleet.cli("node", "trust", first.node).code == 3
+
+
+def test_a_forgotten_node_is_counted_no_more_keeps_its_evidence_and_comes_back_as_another(fleet, nodes):
+    first, second = nodes(2)
+    tune(first, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
+    living = fleet.cli("node", "forget", first.node)
+    assert living.code == 1 and f"NODE: {first.node} is living: stop its agent" in living.err, living
+    first.agent.process.send_signal(signal.SIGSTOP)
+    silence(fleet, first.node)
+    assert fleet.cli.ok("release", "list", "--json").json()[0]["concerned"] == 2
+    assert fleet.cli.ok("node", "forget", first.node).out == f"forgot {first.node}\n"
+    assert [n["name"] for n in fleet.status()["nodes"]] == [second.node]
+    fleet.cli.ok("ban", "legacy:algo7", "--reason", "x", "--wait", "20s")
+    (release,), (ban,) = fleet.cli.ok("release", "list", "--json").json(), fleet.cli.ok("ban", "list", "--json").json()["bans"]
+    assert [(d["heeded"], d["concerned"], d["silent"]) for d in (release, ban)] == [(1, 1, [])] * 2
+    assert fleet.cli("node", "forget", first.node).code == 3
+    # What it measured counts on, and a node that joins is served it.
+    fleet.sql("INSERT INTO pool_queue (environment_id, problem_id) SELECT environment_id, problem_id FROM evidence")
+    assert pooled(fleet) == {numbered(0): 1}
+    late, = nodes(1, first=2)
+    fleet.wait_release(1, [late.node])
+    assert winners(late, [numbered(0)]) == winners(second, [numbered(0)]) != [None]
+    # It was cut off, and comes back: another node of the name, which speaks once, and after its own measurement alone.
+    first.agent.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: any(n["name"] == first.node for n in fleet.status()["nodes"]), 30, "the node again")
+    assert fleet.number(f"SELECT COUNT(*) FROM nodes WHERE name = '{first.node}'") == 2
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence WHERE current") == 2, 30, "what it has")
+    assert pooled(fleet) == {numbered(0): 1}
+    tune(first, numbered(0), force=True)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence WHERE current AND NOT relayed") == 2, 30, "its own")
+    assert pooled(fleet) == {numbered(0): 1}

@@ -20,6 +20,8 @@ constexpr size_t kMostInGroup = 256;
 constexpr size_t kIndexPage = 1000;
 // A bound on the bans that each tuning is held against.
 constexpr size_t kMostBans = 1000;
+// A ban that is tried over all tunings lets commits go first this often.
+constexpr absl::Duration kBetweenCommits = absl::Microseconds(250);
 // A clock may be set; bans that expire are looked at as often as this.
 constexpr absl::Duration kLookForExpired = absl::Seconds(1);
 
@@ -178,7 +180,15 @@ void Committer::EndGroup(const std::vector<Waiting*>& group) {
     waiting->changed.Signal();
   }
   committing_ = false;
+  ++groups_ended_;
+  group_ended_.SignalAll();
   if (!queue_.empty()) queue_.front()->changed.Signal();
+}
+
+void Committer::LetCommitsGoFirst() {
+  MutexLock lock(queue_mutex_);
+  const int64_t ended = groups_ended_;
+  while (committing_ && groups_ended_ == ended) group_ended_.Wait(queue_mutex_);
 }
 
 void Committer::CommitGroup(const std::vector<Waiting*>& group) {
@@ -532,6 +542,7 @@ void Committer::ForEachUnder(const Ban& ban,
                              const std::function<void(const Tuning&, bool)>& visit) {
   const Bans only({std::make_shared<const Ban>(ban)});
   lookup::TuningPage page;
+  SteadyTime let_go = SteadyTime::Now();
   do {
     const TuningKey after = page.more ? page.last() : TuningKey();
     page = index_->List("", kIndexPage, after, "");
@@ -539,6 +550,10 @@ void Committer::ForEachUnder(const Ban& ban,
       const TuningKey key = indexed->tuning.key.Whole();
       const Bans held = only.Of(key);
       if (held.empty()) continue;
+      if (SteadyTime::Now() - let_go > kBetweenCommits) {
+        LetCommitsGoFirst();
+        let_go = SteadyTime::Now();
+      }
       MutexLock lock(mutex_);
       absl::StatusOr<Tuning> tuning = GetLocked(key);
       if (absl::IsNotFound(tuning.status())) continue;  // deleted meanwhile

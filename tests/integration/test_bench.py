@@ -33,3 +33,24 @@ def test_the_part_runs(part):
     assert rows and all(row["value"] > 0 or row["figure"].startswith(("idle_", "tuning_", "bundle_")) for row in rows), rows
     assert any(row["value"] > 0 for row in rows)
     print(figures.table(rows))
+
+
+def test_a_part_that_fails_costs_its_own_rows_alone(monkeypatch, tmp_path):
+    """Each part is a process of its own; here one of them dies."""
+    (tmp_path / "build").mkdir()
+    real = subprocess.run
+
+    def run(command, **more):
+        if "--part" not in command:
+            return real(command, **more)
+        part = command[command.index("--part") + 1]
+        ends = "import os; os.abort()" if part == "commits" else f"""print('[{{"figure": "{part}", "value": 1}}]')"""
+        return real([sys.executable, "-c", ends], **more)
+
+    monkeypatch.setattr(figures.subprocess, "run", run)
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["figures.py", "--only", "index", "--only", "commits", "--only", "bans"])
+    with pytest.raises(SystemExit, match="failed: commits"):
+        figures.main()
+    record = json.loads((tmp_path / "build/bench.json").read_text())
+    assert record["failed"] == ["commits"] and [row["figure"] for row in record["figures"]] == ["index", "bans"]

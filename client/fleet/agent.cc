@@ -325,6 +325,7 @@ absl::Status Agent::Heartbeat() {
   heartbeat.outbox_dropped = state_.outbox_dropped();
   heartbeat.outbox_lag = OutboxLag();
   heartbeat.release = state_.release();
+  heartbeat.tunes = options_.tune;
   heartbeat.devices.clear();
   for (const auto& [text, place] : places_) {
     for (const std::string& device : place.devices) {

@@ -218,7 +218,7 @@ class FleetReleaseCommand final : public FleetCommand {
           ->capture_default_str();
       verb->add_option("--min-nodes", scope_.min_nodes,
                        "skip changes that fewer nodes agree with. Default: 2 in an environment of "
-                       "more than three nodes, else 1")
+                       "more than three nodes that tune, else 1")
           ->check(CLI::PositiveNumber);
     }
   }

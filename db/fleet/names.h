@@ -17,10 +17,10 @@ namespace convtune::db::fleet {
 inline constexpr char kFleetIdSql[] = "fleet_id || ' ' || fleet.tableoid";
 
 // In SQL, a relation of a WITH: environments and how many nodes one choice there takes. One of more
-// than three nodes wants two, so that no GPU decides for the others alone.
+// than three nodes that tune wants two, so that no GPU decides for the others alone.
 inline constexpr char kNodesWantedSql[] =
     "wanting AS (SELECT environment_id, CASE WHEN COUNT(DISTINCT node_id) > 3 THEN 2 ELSE 1 END AS "
-    "nodes FROM node_devices WHERE current GROUP BY environment_id)";
+    "nodes FROM node_devices WHERE current AND tunes GROUP BY environment_id)";
 
 // Makes rows for what is new, each in a statement of its own that commits at
 // once: to be called outside a transaction, so that two who meet the same names

@@ -151,11 +151,11 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
                        "$3::integer[]))",
                        {node_id, devices, environments}));
   RETURN_IF_ERROR(postgres.Execute(
-      "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current) "
-      "SELECT $1, *, true FROM unnest($2::text[], $3::integer[], $4::text[]) ON CONFLICT "
+      "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current, tunes) "
+      "SELECT $1, *, true, $5 FROM unnest($2::text[], $3::integer[], $4::text[]) ON CONFLICT "
       "(node_id, device, environment_id) DO UPDATE SET driver_version = EXCLUDED.driver_version, "
-      "current = true, last_seen = now()",
-      {node_id, devices, environments, drivers}));
+      "current = true, tunes = EXCLUDED.tunes, last_seen = now()",
+      {node_id, devices, environments, drivers, heartbeat.tunes}));
   return transaction.Commit();
 }
 

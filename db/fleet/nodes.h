@@ -54,6 +54,7 @@ struct Heartbeat {
   std::string release_error;              // why the node refuses the release that it should serve
   std::string last_error;
   std::vector<NodeDevice> devices = {};
+  bool tunes = true;  // it takes problems that the fleet has queued
 };
 
 // The node's number; makes its row, which is the connection's login's from then on. Takes a

@@ -160,7 +160,7 @@ absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTas
       postgres.Query(
           absl::StrCat(
               "SELECT nodes_wanted, e.node_id, e.payload, v.text, v.gpu_model, EXISTS (SELECT "
-              "1 FROM node_devices d WHERE d.current AND d.environment_id = "
+              "1 FROM node_devices d WHERE d.current AND d.tunes AND d.environment_id = "
               "t.environment_id AND d.node_id <> t.node_id AND NOT d.node_id = "
               "ANY(t.tuned_by)) FROM tasks t JOIN batches USING (batch_id) JOIN environments v "
               "USING (environment_id) LEFT JOIN evidence e ON e.environment_id "
@@ -247,7 +247,8 @@ absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64
       const postgres::Result waiting,
       postgres.Query(
           "SELECT COUNT(*), COUNT(*) FILTER (WHERE NOT EXISTS (SELECT 1 FROM node_devices d JOIN "
-          "nodes n USING (node_id) WHERE d.environment_id = t.environment_id AND d.current AND NOT "
+          "nodes n USING (node_id) WHERE d.environment_id = t.environment_id AND d.current AND "
+          "d.tunes AND NOT "
           "n.node_id = ANY(t.tuned_by) AND n.last_seen > now() - $2::float8 * interval '1 "
           "second')) "
           "FROM tasks t WHERE batch_id = $1 AND state = 1 AND tuned_by <> '{}'",

@@ -54,7 +54,8 @@ def test_an_agent_stops_writing_once_its_database_is_of_a_schema_that_it_does_no
     fleet.sql("UPDATE fleet SET compatible_version = 99")
     tune(watched, numbered(0))
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_connected"] == 0, 20, "the refusal")
-    assert "schema version 99, this program knows version 2: use a newer convtune-fleet" in watched.agent.log()
+    words = "schema version 99, this program knows version 2: use a newer convtune-fleet"
+    wait_until(lambda: words in watched.agent.log(), 20, "the agent looks again, and says why it is refused")
     failures = values(scrape(watched.agent))["convtune_fleet_failures_total"]
     written = fleet.sql("SELECT (SELECT COUNT(*) FROM evidence), MAX(last_seen) FROM nodes")
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_failures_total"] > failures + 1, 30, "two more turns")

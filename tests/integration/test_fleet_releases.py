@@ -8,6 +8,7 @@ import pytest
 from harness.daemon import wait_until
 from harness.postgres import Session
 from harness.problems import numbered, numbered_list
+from test_fleet_queue import environment
 from test_fleet_sharing import origins, outbox_depth, tune, winners
 
 PROBLEMS = numbered_list(0, 10)
@@ -123,6 +124,17 @@ def test_one_node_of_four_decides_for_none(fleet, nodes):
     fleet.wait_delivered(4)
     assert fleet.cli.ok("release", "diff", "--json", "--min-nodes", "3").json()["changes"] == []
     assert fleet.promote("one is enough", "--min-nodes", "1")["changes"] >= 1
+
+
+def test_one_node_that_tunes_decides_for_those_that_do_not(fleet, nodes):
+    """Three nodes whose agents take nothing from the queue: no second one is waited for."""
+    daemons = nodes(1, seed=7) + nodes(3, first=1, seed=7, agent_args=("--no-tune",))
+    wait_until(lambda: fleet.number("SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current") == 4, 20, "all nodes' devices")
+    done = fleet.cli.ok("tune", PROBLEMS[0], "--environment", environment(fleet))
+    assert fleet.sql("SELECT nodes_wanted, state FROM tasks") == [["1", "3"]], done
+    fleet.wait_delivered(1)
+    assert fleet.promote("the tuner says so")["changes"] == 1
+    fleet.wait_release(1, [d.node for d in daemons])
 
 
 @pytest.mark.ci
@@ -362,7 +374,7 @@ def test_a_canary_is_drawn_among_living_nodes_and_one_that_dies_is_named(fleet, 
     fleet.sql("INSERT INTO nodes (name, last_seen) SELECT 'dead-' || n, now() - interval '61 seconds' FROM generate_series(1, 96) n; "
               "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current) "
               "SELECT node_id, 'gpu', environment_id, '', true FROM nodes, environments WHERE nodes.name LIKE 'dead-%'")  # fmt: skip
-    made = fleet.cli.ok("release", "promote", "--reason", "x", "--canary", "3%")
+    made = fleet.cli.ok("release", "promote", "--reason", "x", "--canary", "3%", "--min-nodes", "1")
     assert "warning: 96 nodes were left out of the draw, since they are silent" in made.err, made
     (one,) = fleet.cli.ok("release", "list", "--json").json()
     (drawn,) = one["canary_nodes"]
@@ -385,7 +397,7 @@ def test_a_canary_is_drawn_among_living_nodes_and_one_that_dies_is_named(fleet, 
         each.agent.close()
     fleet.sql("UPDATE nodes SET last_seen = now() - interval '61 seconds'")
     environment, = fleet.sql("SELECT text FROM environments")[0]
-    refused = fleet.cli("release", "promote", "--reason", "x", "--canary", "3%")
+    refused = fleet.cli("release", "promote", "--reason", "x", "--canary", "3%", "--min-nodes", "1")
     assert refused.code == 1 and f"--canary: every node of {environment}, which the release changes, is silent" in refused.err, refused
     assert fleet.number("SELECT COUNT(*) FROM releases") == 1, "nothing was promoted"
 

@@ -147,6 +147,8 @@ ALTER TABLE pooled ADD COLUMN voices integer[] NOT NULL DEFAULT '{}',
 -- How many nodes are to measure it, and those that did: never one twice.
 ALTER TABLE tasks ADD COLUMN nodes_wanted smallint NOT NULL DEFAULT 1,
   ADD COLUMN tuned_by integer[] NOT NULL DEFAULT '{}';
+-- The node's agent takes problems that the fleet has queued (not --no-tune).
+ALTER TABLE node_devices ADD COLUMN tunes boolean NOT NULL DEFAULT true;
 
 -- A node with a forget_time is gone, and the next one of its name is another. Its evidence
 -- counts on, for each key until a later node of its name has its own.

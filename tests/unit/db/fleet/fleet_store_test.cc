@@ -333,7 +333,9 @@ TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
   Take({Delivery(1, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
   const auto draw = [this](int permille) {
-    return PromoteFleetRelease(*postgres_, "ann", "try", permille, {});
+    PromotionScope scope;
+    scope.min_nodes = 1;
+    return PromoteFleetRelease(*postgres_, "ann", "try", permille, scope);
   };
   const auto nobody = draw(500).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(nobody)) << nobody;

@@ -222,7 +222,10 @@ def test_a_fleet(machine, database):
     first = "convtune tune --file model.txt\nsleep 3\nconvtune fleet release promote --author ann --reason first\n"
     second = gpu(2) + "convtune tune --force --file model.txt\nsleep 3\n"
     prelude = gpu(1) + fleet_conf(database) + "cp /etc/convtune/fleet.conf .\n"
-    done = machine.type(prelude + typed("deploy/docs/fleet.md", {"convtune fleet release diff": first + second}), database)
+    # The nodes that the page forgets and does not believe.
+    others = """psql -q fleet -c "INSERT INTO convtune.nodes (name, last_seen) SELECT n, now() - interval '1 day' FROM unnest('{node7,node8}'::text[]) n"\n"""
+    before = {"convtune fleet release diff": first + second, "convtune fleet node forget": others}
+    done = machine.type(prelude + typed("deploy/docs/fleet.md", before), database)
     assert "4 of 4" in done.stdout + done.stderr, done
 
 

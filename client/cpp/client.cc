@@ -102,7 +102,7 @@ std::string PathOf(const google::protobuf::Descriptor& request) {
 absl::StatusOr<v1::BatchGetResponse> IfItHeeds(const v1::BatchGetRequest& request,
                                                v1::BatchGetResponse response) {
   std::vector<const FieldDescriptor*> fields;
-  request.GetReflection()->ListFields(request, &fields);
+  v1::BatchGetRequest::GetReflection()->ListFields(request, &fields);
   const std::set<int> known(response.known_fields().begin(), response.known_fields().end());
   for (const FieldDescriptor* field : fields) {
     // Every daemon knows those below 10.

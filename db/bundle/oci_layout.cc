@@ -72,8 +72,9 @@ class Blob {
     const std::string digest = absl::BytesToHexString(sha256_.Digest());
     std::error_code error;
     fs::rename(folder_ / "new", folder_ / digest, error);
-    if (!file_ || error)
+    if (!file_ || error) {
       return absl::UnavailableError(Concat(folder_.string(), ": cannot be written"));
+    }
     return Document{{"mediaType", type}, {"digest", "sha256:" + digest}, {"size", size_}};
   }
 
@@ -154,6 +155,8 @@ absl::Status WriteFolder(const std::string& bundle, const fs::path& folder) {
 
 // A document of the layout; discarded if it is none.
 Document ReadJson(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return Document(Document::value_t::discarded);
   std::string text(kMaxDocument, '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -211,6 +214,8 @@ absl::StatusOr<std::unique_ptr<OciBundle>> OciBundle::Open(const std::string& fo
   if (manifest.empty()) return refuse("must hold one image");
   const fs::path layer = OnlyBlob(folder, ReadJson(manifest), "layers");
   if (layer.empty()) return refuse("its image must have one layer");
+  std::error_code error;
+  if (!fs::is_regular_file(layer, error)) return refuse("its layer must be a file");
   std::unique_ptr<gzFile_s, Close> file(gzopen(layer.c_str(), "rb"));
   if (file == nullptr) return refuse(Concat("its layer cannot be read: ", layer.string()));
   std::unique_ptr<OciBundle> bundle(new OciBundle(folder, std::move(file)));
@@ -225,6 +230,7 @@ absl::Status OciBundle::ReadTarHeader() {
                       std::memcmp(header + 257, "ustar", 5) == 0;
   const std::string name(header, strnlen(header, 100));
   if (!is_tar || !(name == kBundleInImage || name == Concat("./", kBundleInImage)) ||
+      std::strchr("01234567", header[124]) == nullptr ||
       sscanf(std::string(header + 124, 12).c_str(), "%lo", &size) != 1) {
     return absl::InvalidArgumentError(
         Concat(folder_, ": its layer must be a tar archive, as it is or in gzip, that begins with ",

@@ -1,6 +1,8 @@
 #include "proto/base/child_program.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -12,20 +14,27 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
 namespace convtune {
 namespace {
 
-std::string ReadToEnd(int fd) {
-  std::string text;
+// False if the end did not come before `over`.
+bool ReadToEnd(int fd, SteadyTime over, std::string* text) {
   char buffer[65536];
   while (true) {
+    pollfd polled = {fd, POLLIN, 0};
+    const absl::Duration left = std::min(over - SteadyTime::Now(), absl::Hours(1));
+    const int ready =
+        poll(&polled, 1, static_cast<int>(absl::ToInt64Milliseconds(left + absl::Milliseconds(1))));
+    if (ready == 0 && SteadyTime::Now() >= over) return false;
+    if (ready <= 0) continue;
     const ssize_t size = read(fd, buffer, sizeof buffer);
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return text;
-    text.append(buffer, static_cast<size_t>(size));
+    if (size <= 0) return true;
+    text->append(buffer, static_cast<size_t>(size));
   }
 }
 
@@ -75,7 +84,8 @@ absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, const Variables& v
 }
 
 absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
-                                       const Variables& variables, ChildErrors errors) {
+                                       const Variables& variables, ChildErrors errors,
+                                       absl::Duration limit) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
   const UniqueFd out(ends[0]);
@@ -84,9 +94,14 @@ absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
   ASSIGN_OR_RETURN(const pid_t child, Spawn(command, variables, {in.get(), error_fd}));
   in = UniqueFd();  // with it open here, too, the child's end would never be seen
   ProgramOutput output;
-  output.text = ReadToEnd(out.get());
+  const bool ended = ReadToEnd(out.get(), SteadyTime::Now() + limit, &output.text);
+  if (!ended) kill(child, SIGKILL);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (!ended) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(command[0], " did not end within ", absl::FormatDuration(limit)));
+  }
   output.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return output;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace convtune {
 
@@ -40,8 +41,10 @@ struct ProgramOutput {
 };
 
 // Runs `command`, whose first word is looked for in PATH, with no input.
-// FAILED_PRECONDITION if it cannot be started.
+// FAILED_PRECONDITION if it cannot be started; DEADLINE_EXCEEDED, and it is killed, if its output
+// goes on for longer than `limit`.
 absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
-                                       const Variables& variables, ChildErrors errors);
+                                       const Variables& variables, ChildErrors errors,
+                                       absl::Duration limit = absl::InfiniteDuration());
 
 }  // namespace convtune

@@ -151,14 +151,19 @@ constexpr char kGraph[] = "libcudnn_graph";
 // A cuDNN without it is the package that compiles all at run time; see LibraryConfiguration.
 constexpr char kPrecompiled[] = "libcudnn_engines_precompiled";
 
+// For a child that says what a program loads: a folder of a network that does not answer must not
+// hold up who asks.
+constexpr absl::Duration kLimit = absl::Seconds(10);
+
 // Behind the name of what does not link cuDNN.
 constexpr char kIfItOpens[] = ", if it opens cuDNN,";
 
 // Says, a line each, which files of the packages load cuDNN, and which wheel brought one. Imports
 // none of them.
 constexpr char kAskPython[] = R"(
-import importlib.metadata, importlib.util, os, sys
+import sys
 sys.path = [folder for folder in sys.path if folder]
+import importlib.metadata, importlib.util, os
 for package, file in (("torch", "lib/libtorch_cuda.so"),
                       ("onnxruntime", "capi/libonnxruntime_providers_cuda.so"),
                       ("nvidia", "cudnn/lib/libcudnn.so.9")):
@@ -205,7 +210,8 @@ absl::StatusOr<std::map<std::string, std::string>> AskLoader(const std::string& 
   command.push_back(file);
   // As ldd does it: unlike with --list, what is not found is no error.
   variables.emplace_back("LD_TRACE_LOADED_OBJECTS", "1");
-  ASSIGN_OR_RETURN(const ProgramOutput said, RunToEnd(command, variables, ChildErrors::kOutput));
+  ASSIGN_OR_RETURN(const ProgramOutput said,
+                   RunToEnd(command, variables, ChildErrors::kOutput, kLimit));
   std::map<std::string, std::string> found;
   for (const absl::string_view line : absl::StrSplit(said.text, '\n')) {
     // "	libcudnn.so.9 => /usr/lib/libcudnn.so.9 (0x00007f0000000000)"
@@ -229,14 +235,14 @@ struct FoundLibrary {
   bool linked = false;  // it comes with the file; else it is what the file would open
 };
 
-absl::StatusOr<FoundLibrary> FindLibrary(const std::string& file) {
-  ASSIGN_OR_RETURN(auto loaded, AskLoader(file, {}, {}));
+absl::StatusOr<FoundLibrary> FindLibrary(const std::string& file, const Variables& variables) {
+  ASSIGN_OR_RETURN(auto loaded, AskLoader(file, {}, variables));
   const bool linked = loaded.count(kLibrary) > 0;
   for (const auto& [name, path] : loaded) {
     if (!linked && absl::StartsWith(name, kAnyLibrary)) return FoundLibrary{path, true};
   }
   if (!linked) {
-    ASSIGN_OR_RETURN(loaded, AskLoader(file, {kLibrary}, {}));
+    ASSIGN_OR_RETURN(loaded, AskLoader(file, {kLibrary}, variables));
   }
   return FoundLibrary{loaded[kLibrary], linked};
 }
@@ -344,9 +350,10 @@ std::string InterpreterOf(const std::string& file) {
   return named != words.end() ? *named : words[0];
 }
 
-absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python) {
+absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python,
+                                                      const Variables& variables) {
   ASSIGN_OR_RETURN(const ProgramOutput said,
-                   RunToEnd({python, "-c", kAskPython}, {}, ChildErrors::kOutput));
+                   RunToEnd({python, "-c", kAskPython}, {}, ChildErrors::kOutput, kLimit));
   if (said.exit_code != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         python, " must be a Python that runs: ", absl::StripAsciiWhitespace(said.text)));
@@ -370,11 +377,11 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python)
   }
   std::vector<LoadedCudnn> found;
   for (const auto& [package, file] : packages) {
-    ASSIGN_OR_RETURN(const FoundLibrary library, FindLibrary(file));
+    ASSIGN_OR_RETURN(const FoundLibrary library, FindLibrary(file, variables));
     const bool of_wheel = !wheel.empty() && FolderOf(library.path) == FolderOf(wheel);
     ASSIGN_OR_RETURN(LoadedCudnn cudnn,
                      LookAt(absl::StrCat(python, "'s ", package, library.linked ? "" : kIfItOpens),
-                            library.path, of_wheel ? mend : ""));
+                            library.path, of_wheel ? mend : "", variables));
     found.push_back(std::move(cudnn));
   }
   // No package finds this one by itself: they get it once a program has loaded it.
@@ -391,22 +398,28 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python)
   return found;
 }
 
-absl::StatusOr<std::vector<LoadedCudnn>> FindAll(const std::string& program) {
+absl::StatusOr<std::vector<LoadedCudnn>> FindAll(const std::string& program,
+                                                 const Variables& variables) {
   ASSIGN_OR_RETURN(std::string file, FindFile(program));
   std::error_code error;
   std::vector<LoadedCudnn> found(1);
   if (fs::is_directory(file, error)) {
-    ASSIGN_OR_RETURN(found[0],
-                     LookAt(absl::StrCat("who opens ", LibraryIn(file)), LibraryIn(file), ""));
+    ASSIGN_OR_RETURN(found[0], LookAt(absl::StrCat("who opens ", LibraryIn(file)), LibraryIn(file),
+                                      "", variables));
     return found;
   }
-  if (const std::string interpreter = InterpreterOf(file); !interpreter.empty()) {
+  // A Python may be a script that starts another, as pyenv's are.
+  const auto is_python = [&file] {
+    return absl::StartsWith(fs::path(file).filename().string(), "python");
+  };
+  if (const std::string interpreter = InterpreterOf(file); !interpreter.empty() && !is_python()) {
     ASSIGN_OR_RETURN(file, FindFile(interpreter));
   }
-  if (absl::StartsWith(fs::path(file).filename().string(), "python")) return FindInPython(file);
-  ASSIGN_OR_RETURN(const FoundLibrary library, FindLibrary(file));
-  ASSIGN_OR_RETURN(found[0],
-                   LookAt(absl::StrCat(file, library.linked ? "" : kIfItOpens), library.path, ""));
+  if (is_python()) return FindInPython(file, variables);
+  ASSIGN_OR_RETURN(const FoundLibrary library, FindLibrary(file, variables));
+  ASSIGN_OR_RETURN(found[0], LookAt(absl::StrCat(file, library.linked ? "" : kIfItOpens),
+                                    library.path, "", variables));
+  found[0].linked = library.linked;
   return found;
 }
 
@@ -481,7 +494,7 @@ CudnnExamination ExamineCudnn(const LoadedCudnn& cudnn) {
 
 absl::StatusOr<std::vector<LoadedCudnn>> FindCudnn(const std::string& option,
                                                    const std::string& program) {
-  absl::StatusOr<std::vector<LoadedCudnn>> found = FindAll(program);
+  absl::StatusOr<std::vector<LoadedCudnn>> found = FindAll(program, {});
   return found.ok() ? std::move(found) : Of(option, found.status());
 }
 
@@ -496,11 +509,24 @@ std::vector<std::string> CudaFoldersIn(const std::string& packages) {
 }
 
 absl::StatusOr<CudnnToLoad> FindCudnnToLoad(const std::string& option, const std::string& program) {
-  ASSIGN_OR_RETURN(const std::vector<LoadedCudnn> found, FindCudnn(option, program));
+  // The loader's path of this process comes before a program's own (RUNPATH), and is not the
+  // program's.
+  absl::StatusOr<std::vector<LoadedCudnn>> looked = FindAll(program, {{"LD_LIBRARY_PATH", ""}});
+  if (looked.ok() &&
+      absl::c_all_of(*looked, [](const LoadedCudnn& cudnn) { return cudnn.folder.empty(); })) {
+    looked = FindAll(program, {});
+  }
+  if (!looked.ok()) return Of(option, looked.status());
+  const std::vector<LoadedCudnn> found = *std::move(looked);
   std::map<std::string, LoadedCudnn> by_folder;
   std::vector<std::string> all;
   for (const LoadedCudnn& cudnn : found) {
     if (cudnn.folder.empty() || ExamineCudnn(cudnn).state == CudnnState::kOlder) continue;
+    if (!cudnn.linked) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, ": must load cuDNN 9, and ", program,
+                       " links none: name its Python, its venv or the folder of ", kLibrary));
+    }
     if (!by_folder.emplace(cudnn.folder, cudnn).second) continue;
     all.push_back(absl::StrCat(cudnn.by, " that of ", cudnn.folder));
   }
@@ -522,7 +548,7 @@ absl::StatusOr<CudnnToLoad> FindCudnnToLoad(const std::string& option, const std
   if (const char* const more = getenv("LD_LIBRARY_PATH"); more != nullptr && *more != '\0') {
     folders.emplace_back(more);
   }
-  CudnnToLoad to_load{own.folder, absl::StrJoin(folders, ":")};
+  CudnnToLoad to_load{own.folder, absl::StrJoin(folders, ":"), own.version};
   const absl::StatusOr<LoadedCudnn> loaded =
       LookAt(own.by, LibraryIn(own.folder), own.mend, {{"LD_LIBRARY_PATH", to_load.library_path}});
   if (!loaded.ok()) return Of(option, loaded.status());

@@ -23,6 +23,8 @@ struct LoadedCudnn {
   std::string version;                // "9.20.0"; "8" of an older one; empty: not known
   std::vector<SubLibrary> libraries;  // all that cuDNN names
   std::string mend;  // the command that installs another cuDNN there; empty: none is known
+  // False of a program that would get this one if it opened a cuDNN, and may open none.
+  bool linked = true;
 };
 
 // `program` is a file, a name that PATH has, a venv's folder, or that of libcudnn.so.9. Of a
@@ -58,9 +60,12 @@ std::vector<std::string> CudaFoldersIn(const std::string& packages);
 struct CudnnToLoad {
   std::string folder;
   std::string library_path;  // LD_LIBRARY_PATH: cuDNN, the CUDA of its wheel, then our own
+  std::string version = {};  // "9.20.0"; empty: not known
 };
 
-// As FindCudnn. There must be one cuDNN, neither incomplete nor mixed under that library_path.
+// As FindCudnn, but as if LD_LIBRARY_PATH were not set where a cuDNN is found so. There must be
+// one cuDNN, which the program or a package of its Python is built for, neither incomplete nor
+// mixed under that library_path.
 absl::StatusOr<CudnnToLoad> FindCudnnToLoad(const std::string& option, const std::string& program);
 
 }  // namespace convtune

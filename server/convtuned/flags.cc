@@ -144,7 +144,7 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       ->delimiter(',');
   add("cudnn-of", flags->cudnn_of,
       "Tune with the cuDNN that this loads: a Python, the folder of a venv or of libcudnn.so.9, or "
-      "a program; empty: with the worker's own; repeatable")
+      "a program (default: the worker's own); repeatable")
       ->delimiter(',');
   add("worker", flags->worker, "The program convtune-worker");
   WithEnvironment(app->add_flag("--allow-missing-devices", flags->allow_missing_devices,

@@ -110,6 +110,14 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
         result.left_out.push_back({std::string(device.status().message()), named});
         continue;
       }
+      if (const std::string loaded = device->environment.cudnn.ToText();
+          !options.cudnn.version.empty() && loaded != options.cudnn.version) {
+        result.left_out.push_back(
+            {absl::StrCat(device->name, ": ", options.worker, " loaded cuDNN ", loaded,
+                          " in place of ", options.cudnn.version, " of ", options.cudnn.folder),
+             true});
+        continue;
+      }
       const bool doubled = std::any_of(
           result.devices.begin(), result.devices.end(),
           [&](const supervisor::DeviceSpec& other) { return other.name == device->name; });

@@ -218,8 +218,9 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(
                           : absl::StrCat("hung: no reply within the request's own budget and ",
                                          absl::FormatDuration(options_.hang_timeout))));
     if (SteadyTime::Now() > wait.over) return Lose("hung: replies without end", true);
-    if (wait.silent < SteadyTime::InfiniteFuture())
+    if (wait.silent < SteadyTime::InfiniteFuture()) {
       wait.silent = SteadyTime::Now() + options_.hang_timeout;
+    }
     if (reply.has_touching()) {
       touching_ = reply.touching().index();
       continue;

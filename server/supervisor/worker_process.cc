@@ -44,8 +44,9 @@ class SpawnSetup {
     if (error == 0) error = posix_spawn_file_actions_adddup2(&actions_, 2, 1);
     if (error == 0) error = posix_spawn_file_actions_adddup2(&actions_, socket, fd);
     // Not every library that we link sets close-on-exec.
-    if (error == 0)
+    if (error == 0) {
       error = posix_spawn_file_actions_addclosefrom_np(&actions_, std::max(fd, STDERR_FILENO) + 1);
+    }
     sigset_t none;
     sigemptyset(&none);
     sigset_t all;
@@ -84,7 +85,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
     const std::vector<std::string>& argv, const std::string& library_path) {
   std::vector<std::string> arguments = argv;
   arguments.insert(arguments.end(), {"--fd", absl::StrCat(kWorkerFd)});
-  return Spawn(argv.empty() ? argv : std::move(arguments), library_path, kWorkerFd);
+  return Spawn(argv.empty() ? argv : arguments, library_path, kWorkerFd);
 }
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::StartPrinting(

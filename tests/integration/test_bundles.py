@@ -1,6 +1,7 @@
 """Bundles through the programs: out of one daemon, into another, beneath a third."""
 
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -296,6 +297,8 @@ def test_an_oci_layout_without_a_bundle_is_one_clear_error(tuned, tmp_path):
     layer.write_bytes(damaged)
     refused("damaged at byte")
     layer.unlink()
-    refused("its layer cannot be read")
+    refused("its layer must be a file")
+    os.mkfifo(layer)
+    refused("its layer must be a file")
     manifest.write_text(json.dumps({"layers": []}))
     refused(f"{good}: its image must have one layer")

@@ -11,6 +11,8 @@ from harness.cudnn_shapes import ENGINES
 from harness.daemon import wait_until
 from harness.problems import VARIED, numbered
 
+FAKES = 0x091300  # the fake worker's cuDNN is 9.19.0
+
 
 @pytest.fixture
 def refused(fake_daemon):
@@ -36,7 +38,7 @@ def worker_that_says(tmp_path, fake_worker):
 
 @pytest.mark.parametrize("named_by", ["flag", "variable", "file"])
 def test_every_worker_has_the_venvs_cudnn_and_its_cuda(daemons, tmp_path, worker_that_says, cli, named_by):
-    wheel = shapes.venv(tmp_path / "venv")
+    wheel = shapes.venv(tmp_path / "venv", version=FAKES)
     cuda = wheel.parents[1] / "cu13" / "lib"
     cuda.mkdir(parents=True)
     wrapper, said = worker_that_says
@@ -87,7 +89,7 @@ def test_a_cudnn_that_is_not_whole_is_refused_as_the_doctor_does(refused, cli, t
 
 
 def test_a_package_for_jit_alone_is_taken(fake_daemon, tmp_path):
-    own = shapes.cudnn(tmp_path / "jit", names=ENGINES[1:], has=())
+    own = shapes.cudnn(tmp_path / "jit", version=FAKES, names=ENGINES[1:], has=())
     fake_daemon("--cudnn-of", own).start()
 
 
@@ -100,6 +102,49 @@ def test_two_cudnn_of_one_python_must_be_told_apart(refused, tmp_path):
     log = refused("--cudnn-of", tmp_path / "venv")
     assert "--cudnn-of: must load one cuDNN, and " in log and ": name the folder" in log
     assert f"'s torch that of {wheel}" in log and f"'s onnxruntime that of {other}" in log
+
+
+def test_a_program_that_may_load_none_is_refused(refused, tmp_path):
+    """Its cuDNN would be the one that the loader finds for anybody."""
+    found = {"LD_LIBRARY_PATH": str(shapes.cudnn(tmp_path / "system", version=FAKES))}
+    start = tmp_path / "start.sh"
+    start.write_text("#!/bin/sh\nexec python serve.py\n")
+    start.chmod(0o755)
+    for program in ("/bin/ls", start):
+        assert f"--cudnn-of: must load cuDNN 9, and {program} links none: name its Python" in refused("--cudnn-of", program, env=found)
+
+
+def test_the_daemons_own_library_path_is_not_the_programs(fake_daemon, tmp_path):
+    """It comes before a program's RUNPATH."""
+    own = shapes.cudnn(tmp_path / "own", version=FAKES)
+    other = shapes.cudnn(tmp_path / "other", version=0x091C01)
+    program = tmp_path / "serve"
+    command = ["cc", "-x", "c", "-", "-x", "none", "-o", program, "-Wl,--no-as-needed", own / "libcudnn.so.9", f"-Wl,-rpath,{own}"]
+    subprocess.run([*command, "-Wl,--enable-new-dtags"], input="int main(void){return 0;}\n", text=True, check=True)
+    daemon = fake_daemon("--cudnn-of", program, env={"LD_LIBRARY_PATH": str(other)}).start()
+    with daemon.client() as client:
+        [device] = client.tuning.ListDevices().devices
+    assert device.cudnn_folder == str(own)
+
+
+def test_a_worker_that_loads_another_is_left_out(refused, tmp_path):
+    own = shapes.cudnn(tmp_path / "own")
+    assert f" loaded cuDNN 9.19.0 in place of 9.20.0 of {own}" in refused("--cudnn-of", own)
+
+
+def test_a_python_that_hangs_ends_the_start(refused, tmp_path):
+    python = tmp_path / "python3"
+    python.write_text("#!/bin/sh\nsleep 60 & exec sleep 60\n")
+    python.chmod(0o755)
+    assert f"--cudnn-of: {python} did not end within 10s" in refused("--cudnn-of", python)
+
+
+def test_modules_of_the_current_folder_are_not_imported(refused, tmp_path, monkeypatch):
+    python = shapes.bare_venv(tmp_path / "bare") / "bin" / "python"
+    for module in ("csv", "email", "zipfile", "importlib"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('of the current folder')\n")
+    monkeypatch.chdir(tmp_path)
+    assert f"--cudnn-of: must load cuDNN 9: {python} has no package that does" in refused("--cudnn-of", python)
 
 
 def test_a_missing_one_can_be_done_without(fake_daemon, tmp_path):
@@ -115,7 +160,7 @@ OLDER, NEWER = (f"nvidia-h200,cc=9.0,sms=132,cudnn={version},lib=full" for versi
 @pytest.fixture
 def of_two(daemons, fake_worker, tmp_path):
     """of_two(*flags) is a daemon with the GPU and two cuDNN; the worker of the second says that it is newer."""
-    folders = [shapes.cudnn(tmp_path / name) for name in ("older", "newer")]
+    folders = [shapes.cudnn(tmp_path / name, version=version) for name, version in (("older", 0x091400), ("newer", 0x091C01))]
     wrapper = tmp_path / "worker"
     wrapper.write_text(
         f"#!/bin/sh\nexport CONVTUNE_FAKE_SCRIPT=environment={OLDER}\n"
@@ -168,7 +213,7 @@ def test_a_cudnn_that_the_worker_cannot_load_ends_the_start(daemons, worker, tmp
 
 
 def test_the_same_cudnn_in_two_folders_is_one_device(fake_daemon, tmp_path):
-    flags = [word for name in ("a", "b") for word in ("--cudnn-of", shapes.cudnn(tmp_path / name))]
+    flags = [word for name in ("a", "b") for word in ("--cudnn-of", shapes.cudnn(tmp_path / name, version=FAKES))]
     daemon = fake_daemon(*flags).start()
     with daemon.client() as client:
         [device] = client.tuning.ListDevices().devices

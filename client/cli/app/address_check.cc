@@ -95,8 +95,10 @@ Finding ExamineSocket(const std::string& path) {
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0) {
     // The server of HTTP/2 speaks first, as soon as it has accepted.
     pollfd first{fd.get(), POLLIN, 0};
+    char byte = 0;
     const bool answers =
-        poll(&first, 1, static_cast<int>(kAnswerTimeout / absl::Milliseconds(1))) > 0;
+        poll(&first, 1, static_cast<int>(kAnswerTimeout / absl::Milliseconds(1))) > 0 &&
+        recv(fd.get(), &byte, 1, MSG_PEEK) > 0;
     return answers ? Fine(absl::StrCat(where, " answers")) : DoesNotAnswer(where);
   }
   const int error = errno;

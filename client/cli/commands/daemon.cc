@@ -258,7 +258,7 @@ std::string DevicesOf(const v1::ListDevicesResponse& devices, const v1::Environm
 output::Fields EnvironmentFields(const v1::Environment& environment,
                                  const v1::ListDevicesResponse& devices) {
   const std::string names = DevicesOf(devices, environment);
-  const std::string profile = environment.mig_profile();
+  const std::string& profile = environment.mig_profile();
   return {{"environment", "ENVIRONMENT", environment.name()},
           {"gpu", "GPU",
            output::Value(environment.gpu_model())

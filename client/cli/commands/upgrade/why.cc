@@ -32,6 +32,7 @@ struct WhyRow {
   std::string profile;
   std::string cudnn;
   int64_t problems = 0;
+  int64_t unknown = 0;         // a worker died of them
   int64_t without_choice = 0;  // cuDNN offers nothing that can be built
   int64_t modes_differ = 0;    // the lists of modes A and B begin with different candidates
   double modes_share = 0;      // their part of the arithmetic, from 0 to 1
@@ -66,6 +67,7 @@ output::Fields WhyFields(const WhyRow& row) {
       {"profile", "PROFILE", row.profile},
       {"cudnn", "CUDNN", row.cudnn},
       {"problems", "CONVOLUTIONS", row.problems},
+      {"unknown", "UNKNOWN", bad(row.unknown)},
       {"withoutChoice", "NO CHOICE", bad(row.without_choice)},
       {"modesDiffer", "A AND B DIFFER",
        Value(row.modes_differ).Shown(CountAndShare(row.modes_differ, row.modes_share))},
@@ -126,7 +128,8 @@ WhyRow MakeRow(const std::vector<ProblemRow>& rows, const ProfileListing& listin
     const UpgradeChange own = CompareListings({rows[i].problem, rows[i].count, ""}, listed, listed,
                                               listing.environment.ToText());
     row.first_choices.push_back(own.to);
-    row.without_choice += own.to.empty() ? 1 : 0;
+    row.unknown += listed.error.empty() ? 0 : 1;
+    row.without_choice += own.to.empty() && listed.error.empty() ? 1 : 0;
     row.last_resort += own.to_mode == "FALLBACK" ? 1 : 0;
     row.known_wrong += own.erratum.empty() ? 0 : 1;
     row.most_workspace = std::max(row.most_workspace, own.to_workspace);
@@ -192,7 +195,7 @@ class WhyCommand final : public app::Command {
           bar.Show({.done = static_cast<int>(table.size()),
                     .total = static_cast<int>(files.size() * cudnns.size()),
                     .current = profiles_[i]});
-          ASSIGN_OR_RETURN(WhyRow row, Look(rows, cudnns[k], files[i]));
+          ASSIGN_OR_RETURN(WhyRow row, Look(context, rows, cudnns[k], files[i]));
           row.profile = std::filesystem::path(files[i]).stem().string();
           if (k > 0) row.changed = Differing(table[table.size() - k], row);
           table.push_back(std::move(row));
@@ -202,15 +205,16 @@ class WhyCommand final : public app::Command {
     context.PrintJson({{"rows", output::JsonRows(table, WhyFields)}});
     context.PrintRows(table, WhyFields);
     Conclude(context, rows, table);
-    const bool none = std::any_of(table.begin(), table.end(),
-                                  [](const WhyRow& row) { return row.without_choice > 0; });
+    const bool none = std::any_of(table.begin(), table.end(), [](const WhyRow& row) {
+      return row.without_choice + row.unknown > 0;
+    });
     return app::Worse(batch.code, none ? app::ExitCode::kFailed : app::ExitCode::kDone);
   }
 
  private:
   // Asks for the problems, then for the other forms of them that lint compares with.
-  static absl::StatusOr<WhyRow> Look(const std::vector<ProblemRow>& rows, const CudnnFolder& cudnn,
-                                     const std::string& profile_file) {
+  static absl::StatusOr<WhyRow> Look(app::Context& context, const std::vector<ProblemRow>& rows,
+                                     const CudnnFolder& cudnn, const std::string& profile_file) {
     calls::TuningMap known;
     lint::ListFailures failures;
     const auto list = [&](const std::vector<ProblemRow>& wanted) -> absl::StatusOr<ProfileListing> {
@@ -221,6 +225,7 @@ class WhyCommand final : public app::Command {
       for (size_t i = 0; i < wanted.size(); ++i) {
         const ListedProblem& listed = listing.problems[i];
         const std::string text = wanted[i].problem.ToText();
+        if (!listed.error.empty()) context.SayError(absl::StrCat(text, ": ", listed.error));
         if (listed.listed.empty()) {
           failures[text] = listed.error.empty() ? listed.refusal : listed.error;
         } else {
@@ -263,7 +268,8 @@ class WhyCommand final : public app::Command {
       int64_t same = 0;
       for (size_t i = 0; i < rows.size(); ++i) {
         same += std::all_of(own.begin(), own.end(), [&](const WhyRow* row) {
-          return row->first_choices[i] == own[0]->first_choices[i];
+          return !row->first_choices[i].empty() &&
+                 row->first_choices[i] == own[0]->first_choices[i];
         });
       }
       context.Say(absl::StrCat(output::Counted(static_cast<int64_t>(rows.size()), "convolution"),

@@ -510,19 +510,40 @@ absl::Status Agent::Follow() {
   if (running != nullptr) {
     ASSIGN_OR_RETURN(canary, db::fleet::TakesCanary(*postgres_, options_.node, running->number));
   }
-  const Release* const target = canary ? running : served.promoted();
-  target_ = target != nullptr ? target->number : 0;
-  if (target == nullptr) return absl::OkStatus();
+  Release target;  // its number is 0 where the node should serve nothing of the fleet's
+  if (canary) {
+    target = *running;
+  } else if (served.promoted() != nullptr) {
+    target = *served.promoted();
+  } else {
+    // The node may serve the fleet's first canary, which was rolled back or drawn anew. What it
+    // has of a fleet that was lost stays.
+    target_.reset();
+    const auto left = db::fleet::ReadFleetRelease(*postgres_, state_.release());
+    if (absl::IsNotFound(left.status())) return absl::OkStatus();
+    RETURN_IF_ERROR(left.status());
+    const Release& release = left->release;
+    const bool followed =
+        followed_time_ == absl::InfinitePast() || followed_time_ == release.create_time;
+    if (!followed) return absl::OkStatus();
+    const bool ended = !release.end_author.empty();
+    target.author = ended ? release.end_author : release.author;
+    target.reason =
+        absl::StrCat("canary ", release.number,
+                     " is served here no more: ", ended ? release.end_reason : release.reason);
+    target.create_time = absl::InfinitePast();
+  }
+  target_ = target.number;
   const std::vector<int64_t> environments = PlaceIds();
   // After a start, and for environments that are new, everything.
   const bool all = follow_all_ || environments != followed_;
-  const int64_t from = all ? 0 : state_.release();
-  if (from == target->number && !ban_ended_) return absl::OkStatus();
+  const int64_t from = all && target.number > 0 ? 0 : state_.release();
+  if (from == target.number && !ban_ended_) return absl::OkStatus();
   // A tuning of this node that waits would keep its place.
   RETURN_IF_ERROR(Push());
   int64_t deferred = 0;
   const absl::Status read = db::fleet::ReadReleaseChanges(
-      *postgres_, *names_, checked_, environments, from, target->number, kPage,
+      *postgres_, *names_, checked_, environments, from, target.number, kPage,
       [&](const std::vector<db::fleet::ReleasedTuning>& page) -> absl::Status {
         ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
         deferred += waiting;
@@ -539,22 +560,22 @@ absl::Status Agent::Follow() {
     return absl::OkStatus();
   }
   v1::FollowReleaseRequest request;
-  request.set_release(target->number);
-  request.set_author(std::string(CutUtf8(target->author, 128)));
+  request.set_release(target.number);
+  request.set_author(std::string(CutUtf8(target.author, 128)));
   request.set_reason(std::string(
-      CutUtf8(absl::StrCat("fleet release ", target->number, ": ", target->reason), kMostReason)));
+      CutUtf8(absl::StrCat("fleet release ", target.number, ": ", target.reason), kMostReason)));
   RETURN_IF_ERROR(daemon_->Call<v1::FollowReleaseResponse>(request).status());
   ban_ended_ = false;
-  const bool is_new = state_.release() != target->number;
-  followed_time_ = target->create_time;
+  const bool is_new = state_.release() != target.number;
+  followed_time_ = target.create_time;
   next_compare_ = SteadyTime::InfinitePast();
-  state_.set_release(target->number);
+  state_.set_release(target.number);
   followed_ = environments;
   follow_all_ = false;
   if (!is_new) return absl::OkStatus();
   refetch_ = {};
-  log::Info("serves fleet release $0$1", target->number, canary ? " as a canary" : "");
-  return db::fleet::WriteHeeded(*postgres_, *names_, node_id_, target->number,
+  log::Info("serves fleet release $0$1", target.number, canary ? " as a canary" : "");
+  return db::fleet::WriteHeeded(*postgres_, *names_, node_id_, target.number,
                                 heartbeat_.heeded_bans);
 }
 
@@ -912,7 +933,7 @@ void Agent::ShowMetrics() {
   counts_.tasks_running = static_cast<int64_t>(running_.size());
   counts_.release = state_.release();
   counts_.unheeded_decisions = heartbeat_.unapplied_pins + heartbeat_.unapplied_bans +
-                               (target_ != 0 && target_ != state_.release() ? 1 : 0);
+                               (target_.value_or(state_.release()) != state_.release() ? 1 : 0);
   counts_.refused_decisions =
       refused_pins_ + refused_bans_ + (heartbeat_.release_error.empty() ? 0 : 1);
   const MutexLock lock(metrics_mutex_);

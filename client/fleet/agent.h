@@ -165,7 +165,8 @@ class Agent {
   db::fleet::CheckedReleases checked_;
   int shipped_bans_ = 0;         // that came with the daemon
   std::set<int64_t> held_bans_;  // the fleet's that the daemon has
-  int64_t target_ = 0;           // the release that the node should serve; 0: none
+  // The release that the node should serve; 0: none, nullopt: the one that it has.
+  std::optional<int64_t> target_;
   // A ban that kept back choices of the release has ended: the release is followed again.
   bool ban_ended_ = false;
   std::map<std::string, Place> places_;              // by environment text

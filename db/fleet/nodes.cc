@@ -61,9 +61,11 @@ absl::StatusOr<std::map<int64_t, Heeding>> ReadReleaseHeeding(postgres::Connecti
       "ANY(r.canary_nodes) WHERE n.forget_time IS NULL AND r.state <> 1 AND ($1 = 0 OR "
       "r.release_number = $1))",
       "r.release_number",
-      // A node may say a number that a fleet which was restored does not have any more.
+      // A node may say a number that a fleet which was restored does not have any more, and serves
+      // nothing that counts with a canary that was rolled back.
       "CASE WHEN r.state = 3 THEN n.release_number <> r.release_number ELSE n.release_number "
-      "BETWEEN r.release_number AND (SELECT MAX(release_number) FROM releases) END",
+      "BETWEEN r.release_number AND (SELECT MAX(release_number) FROM releases) AND "
+      "n.release_number NOT IN (SELECT release_number FROM releases WHERE state = 3) END",
       "concerned JOIN releases r USING (release_number) JOIN nodes n USING (node_id)", {only});
 }
 

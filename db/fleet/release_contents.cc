@@ -111,6 +111,10 @@ absl::StatusOr<std::vector<ReleasedTuning>> CheckedReleases::Take(postgres::Conn
   std::vector<ReleasedTuning> tunings;
   for (const postgres::Row row : rows) {
     const int64_t release = row[3];
+    if (release == 0) {
+      tunings.push_back({row[0], row[2], ""});
+      continue;
+    }
     const std::string digest = row[4];
     const std::string choice =
         ChoiceDigest(release, row[1], row[2], absl::BytesToHexString(digest));
@@ -147,9 +151,10 @@ absl::Status ReadReleaseChanges(
   // One state of the database for all pages.
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
-  RETURN_IF_ERROR(checked.Check(postgres, to));
+  // Who goes back to nothing heeds how `from` ended.
+  RETURN_IF_ERROR(checked.Check(postgres, to != 0 ? to : from));
   // Keys that any release between the two has, the first included: it may have
-  // been withdrawn.
+  // been withdrawn. `to` has none of those that a canary alone had which was rolled back.
   ASSIGN_OR_RETURN(
       const postgres::Result keys,
       postgres.Query("SELECT DISTINCT environment_id, problem_id FROM release_choices WHERE "
@@ -168,12 +173,12 @@ absl::Status ReadReleaseChanges(
           const postgres::Result rows,
           postgres.Query("SELECT k.environment_id, e.text, q.text, s.release_number, s.digest, "
                          "p.payload FROM unnest($1::integer[], $2::integer[]) AS "
-                         "k(environment_id, problem_id) CROSS JOIN LATERAL (SELECT "
+                         "k(environment_id, problem_id) LEFT JOIN LATERAL (SELECT "
                          "c.release_number, c.digest FROM release_choices c JOIN releases r USING "
                          "(release_number) WHERE c.environment_id = k.environment_id AND "
                          "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
                          "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
-                         "JOIN environments e ON e.environment_id = k.environment_id "
+                         "ON true JOIN environments e ON e.environment_id = k.environment_id "
                          "JOIN problems q ON q.problem_id = k.problem_id "
                          "LEFT JOIN pooled_payloads p USING (digest)",
                          {of_environment, of_problem, to}));

@@ -177,7 +177,7 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& 
                                                           int64_t environment_id, int64_t release);
 
 // A released tuning: convtune.v1.Tuning, whose environment_number is 1. Without
-// a payload: the problem's choice was withdrawn.
+// a payload: the problem's choice was withdrawn, or was one of a canary that was rolled back.
 struct ReleasedTuning {
   int64_t environment_id = 0;
   std::string problem_text;
@@ -195,8 +195,8 @@ class CheckedReleases {
   // DATA_LOSS: the release, as it is now, is not what was decided.
   absl::Status Check(postgres::Connection& postgres, int64_t release);
   // The tunings of rows with the columns environment_id, environment's text, problem's text,
-  // release_number, digest and payload. DATA_LOSS: as Check, or a payload does not match its
-  // digest.
+  // release_number (NULL: no release has the problem), digest and payload. DATA_LOSS: as Check, or
+  // a payload does not match its digest.
   absl::StatusOr<std::vector<ReleasedTuning>> Take(postgres::Connection& postgres,
                                                    const postgres::Result& rows);
   // The text of the last DATA_LOSS since the previous call of TakeError; empty: there was none.
@@ -218,7 +218,7 @@ absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release,
                                 const bundle::BundleSigningKey* key);
 
 // Calls `page` with the choices that bring a node from release `from` to release `to`:
-// every choice of `to` in these environments that may differ from that of `from`. A
+// every choice of `to` (0: nothing) in these environments that may differ from that of `from`. A
 // page has up to `page_size` choices. Nothing is given of what `checked` refuses: all is read
 // once before, with DATA_LOSS. ABORTED as CheckFleet: the environments are others now.
 absl::Status ReadReleaseChanges(

@@ -1,6 +1,7 @@
 """One choice everywhere, changed on purpose."""
 
 import re
+import signal
 import subprocess
 
 import pytest
@@ -427,10 +428,63 @@ def test_a_decision_that_was_made_while_a_node_is_away_says_who_has_not_heeded_i
     back = fleet.cli("release", "rollback", "--reason", "x", "--wait", "2s")
     assert back.code == 5 and f"not heeded by {second.node};" in back.err, back
     table = fleet.cli.ok("release", "list", "--nodes").out.splitlines()
-    assert "  1 of 2  " in table[1] and table[1].rstrip().endswith(f"  {second.node}") and "  2 of 2" in table[2], table
+    # It still serves the canary, so not what all others do.
+    assert all("  1 of 2  " in row and row.rstrip().endswith(f"  {second.node}") for row in table[1:]), table
     assert "NOT HEEDED BY" not in fleet.cli.ok("release", "list").out
     fleet.agent(second.node, second)
     wait_until(lambda: fleet.cli.ok("release", "list", "--json").json()[0]["heeded"] == 2, 20, "the rollback on the node that was away")
+
+
+def test_a_first_canary_that_is_rolled_back_is_taken_from_its_nodes(fleet, nodes):
+    daemons = nodes(2)
+    first, second = daemons
+    names = [d.node for d in daemons]
+    tune(first, numbered(0))
+    fleet.wait_delivered(1)
+    assert sorted(fleet.promote("try it", "--canary", "99%")["canary_nodes"]) == names
+    fleet.wait_release(1, names)
+    assert winners(second, [numbered(0)]) != [None] and origins(second, [numbered(0)]) == {"ORIGIN_FLEET"}
+    second.agent.kill()
+    late = fleet.cli("release", "rollback", "--reason", "no good", "--wait", "2s")
+    assert late.code == 5 and f"not heeded by {second.node};" in late.err, late
+    fleet.agent(second.node, second)
+    fleet.wait_release(0, names)
+    for daemon in daemons:
+        assert winners(daemon, [numbered(0)]) == [None]
+        assert publication(daemon).choice_count == 0
+    assert fleet.cli.ok("release", "list", "--json").json()[0]["heeded"] == 2
+    # What a fleet that was lost had decided stays where no release of this one says otherwise.
+    fleet.wait_release(fleet.promote("it is good")["release"], names)
+    fleet.sql("DELETE FROM release_choices; DELETE FROM releases")
+    fleet.sql("NOTIFY convtune_fleet, 'release'")
+    tune(first, numbered(1))
+    fleet.wait_delivered(2)
+    assert winners(second, [numbered(0)]) != [None]
+
+
+def test_the_first_choices_of_a_canary_go_with_it(fleet, nodes):
+    daemons = nodes(2)
+    first, second = daemons
+    names = [d.node for d in daemons]
+    tune(first, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote("first")["release"], names)
+    kept = winners(second, [numbered(0)])
+    tune(first, numbered(1))
+    fleet.wait_delivered(2)
+    fleet.promote("try it", "--canary", "99%")
+    fleet.wait_release(2, names)
+    assert winners(second, [numbered(1)]) != [None]
+    # It serves a canary that was rolled back, and not release 1.
+    first.agent.process.send_signal(signal.SIGSTOP)
+    fleet.rollback()
+    fleet.wait_release(1, [second.node])
+    assert winners(second, [numbered(0), numbered(1)]) == [*kept, None]
+    status = fleet.status()
+    assert (status["promoted_heeding"]["heeded"], status["promoted_heeding"]["missing"]) == (1, [first.node]), status
+    first.agent.process.send_signal(signal.SIGCONT)
+    fleet.wait_release(1, names)
+    assert fleet.status()["promoted_heeding"]["heeded"] == 2
 
 
 def test_guesses_are_not_promoted_unless_asked_for(fleet, nodes):

@@ -81,7 +81,7 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
 }
 
 void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check) {
-  check->Require(request.release() >= 1, "release", "must be at least 1");
+  check->Require(request.release() >= 0, "release", "must not be negative");
   check->Decision("", request.author(), request.reason());
 }
 

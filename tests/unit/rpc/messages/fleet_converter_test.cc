@@ -56,6 +56,7 @@ TEST(FleetConverterTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
 
 TEST(FleetConverterTest, EveryBadFieldOfFollowReleaseIsNamed) {
   v1::FollowReleaseRequest request;
+  request.set_release(-1);
   request.set_author("a\nb");
   std::vector<Violation> violations;
   EXPECT_FALSE(Validate(request, &violations).has_value());

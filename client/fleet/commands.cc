@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/cli/input/options.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
@@ -163,7 +164,9 @@ void WaitArgs::Register(CLI::App& app) {
                  "wait so long at most until all living nodes that it concerns have heeded it")
       ->type_name("TIME")
       ->check([](const std::string& text) {
-        return std::string(cli::output::ParseTime("--wait", text).status().message());
+        // CLI11 puts the name before it.
+        const absl::Status parsed = cli::output::ParseTime("", text).status();
+        return std::string(absl::StripPrefix(parsed.message(), ": "));
       });
 }
 
@@ -174,12 +177,15 @@ absl::StatusOr<cli::app::ExitCode> WaitArgs::Wait(
   ASSIGN_OR_RETURN(const absl::Duration time, cli::output::ParseTime("--wait", most));
   CatchFleetSignals();
   const SteadyTime end = SteadyTime::Now() + time;
-  db::fleet::Heeding now;
+  ASSIGN_OR_RETURN(db::fleet::Heeding now, read());
+  if (now.concerned == 0) {
+    context.Say("concerns no node");
+    return cli::app::ExitCode::kDone;
+  }
   std::string shown;
   {
     cli::output::ProgressBar bar(context.io());
     while (true) {
-      ASSIGN_OR_RETURN(now, read());
       const std::string line = absl::StrCat("heeded by ", now.living - std::ssize(now.missing),
                                             " of ", now.living, " living nodes that it concerns");
       bar.Show(line);
@@ -189,6 +195,7 @@ absl::StatusOr<cli::app::ExitCode> WaitArgs::Wait(
       const bool heeded = now.living > 0 && now.missing.empty();
       if (heeded || FleetStopRequested() || SteadyTime::Now() >= end) break;
       absl::SleepFor(std::min(kHeedingLook, end - SteadyTime::Now()));
+      ASSIGN_OR_RETURN(now, read());
     }
   }
   if (!now.silent.empty()) {

@@ -327,6 +327,19 @@ def test_a_ban_that_was_made_while_a_node_is_away_says_who_has_not_heeded_it(fle
         assert wrong.code == 2 and words in wrong.err, wrong
 
 
+def test_of_several_bans_the_one_that_living_nodes_lack_is_waited_for(fleet, tmp_path):
+    """Silent nodes have heeded it: the other ban is heeded by fewer nodes, and by all living ones."""
+    nobody = fleet.cli("ban", "legacy:algo5", *WHY, "--wait", "1h", timeout=20)
+    assert nobody.code == 0 and nobody.err.endswith("concerns no node\n"), nobody
+    fleet.sql("INSERT INTO nodes (name, heeded_bans, last_seen) VALUES ('living', '{3}', now() + interval '1 hour'), "
+              "('gone-1', '{2}', now() - interval '1 hour'), ('gone-2', '{2}', now() - interval '1 hour')")  # fmt: skip
+    errata = tmp_path / "errata.json"
+    rule = {"operation": "ConvFwd", "knob": [], "cudnn_version_start": 8000, "cudnn_version_end": -1}
+    errata.write_text(json.dumps({"version": 1, "rules": [{**rule, "rule_id": str(n), "engine": n} for n in (2, 3)]}))
+    made = fleet.cli("ban", "--errata", errata, *WHY, "--wait", "1s")
+    assert made.code == 5 and "not heeded by living;" in made.err, made
+
+
 def test_releases_say_which_choices_a_ban_takes_away(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, *PROBLEMS)

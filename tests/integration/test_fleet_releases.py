@@ -487,6 +487,15 @@ def test_the_first_choices_of_a_canary_go_with_it(fleet, nodes):
     assert fleet.status()["promoted_heeding"]["heeded"] == 2
 
 
+def test_a_decision_that_concerns_no_node_is_not_waited_for(fleet, nodes):
+    daemon, = nodes(1)
+    releases_of_one_problem_each(fleet, daemon, 2)
+    back = fleet.cli("release", "rollback", "--reason", "slow", "--wait", "1h", timeout=20)
+    assert back.code == 0 and back.err.endswith("concerns no node\n"), back
+    wrong = fleet.cli("release", "rollback", "--reason", "x", "--wait", "soon")
+    assert wrong.code == 2 and "--wait: must be a positive time" in wrong.err and wrong.err.count("--wait") == 1, wrong
+
+
 def test_guesses_are_not_promoted_unless_asked_for(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, numbered(0))

@@ -11,7 +11,12 @@ namespace {
 constexpr const char* kAgentRights[] = {
     "INSERT ON environments, problems, nodes, node_epochs, node_devices, provenances, evidence, "
     "wanted, batches, tasks, task_failures",
-    "UPDATE ON nodes, node_epochs, node_devices",
+    "UPDATE ON node_epochs, node_devices",
+    // Not the name, which a distrust is of.
+    "UPDATE (last_seen, agent_version, daemon_version, daemon_start_time, clock_offset_us, "
+    "tuning_count, lookups, hits, outbox_depth, outbox_lag_seconds, outbox_dropped, "
+    "duplicate_count, release_number, unapplied_pins, pin_error, unapplied_bans, ban_error, "
+    "release_missing, release_extra, last_error, login, release_error, heeded_bans) ON nodes",
     "UPDATE (current, payload) ON evidence",
     "UPDATE (state, failures, lost_leases, node_id, lease_token, lease_until, not_before, "
     "end_time, nodes_wanted, tuned_by) ON tasks",

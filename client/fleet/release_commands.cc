@@ -160,7 +160,7 @@ absl::StatusOr<cli::app::ExitCode> PrintMade(cli::app::Context& context,
     ASSIGN_OR_RETURN(auto all, db::fleet::ReadReleaseHeeding(postgres, made.release.number));
     return all[made.release.number];
   };
-  const absl::StatusOr<cli::app::ExitCode> waited = wait.Wait(context, read);
+  absl::StatusOr<cli::app::ExitCode> waited = wait.Wait(context, read);
   const absl::StatusOr<db::fleet::Heeding> heeding = read();
   if (context.format() == cli::app::Format::kJson) {
     context.io().out << cli::output::JsonRow(

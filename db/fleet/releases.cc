@@ -226,7 +226,7 @@ absl::Status WriteChanges(postgres::Connection& postgres, const ReleaseHistory& 
   if (made == 0) {
     FleetDiff left;
     RETURN_IF_ERROR(CountChanges(postgres, history.promoted(), scope, &left));
-    const absl::Status nothing =
+    absl::Status nothing =
         history.Promote(decision, release.canary_permille, /*has_changes=*/false).status();
     const std::string why = LeftOut(left, scope);
     if (why.empty()) return nothing;

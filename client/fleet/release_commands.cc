@@ -307,6 +307,12 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
+    for (const char* const flag : {"--all", "--min-evidence", "--min-nodes"}) {
+      if (served.canary() == nullptr || promote_->count(flag) == 0) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat(flag, ": canary ", served.canary()->number,
+                       " keeps the changes that it has; roll it back to choose others"));
+    }
     RETURN_IF_ERROR(PoolEverything(context, *postgres));
     const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,

@@ -529,6 +529,17 @@ def test_the_list_says_who_promoted_a_canary_and_by_which_login(fleet, nodes):
     assert "ann (login postgres); promoted by bob (login postgres)" in row and "try it; it is good" in row, row
 
 
+def test_what_a_canary_holds_is_not_chosen_anew_where_it_is_promoted(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.promote("try it", "--canary", "50%")
+    for flag in (["--all"], ["--min-nodes", "1"], ["--min-evidence", "heuristic"]):
+        refused = fleet.cli("release", "promote", "--reason", "x", *flag)
+        assert refused.code == 1 and f"{flag[0]}: canary 1 " in refused.err, refused
+    assert fleet.promote("it is good")["state"] == "promoted"
+
+
 def releases_of_one_problem_each(fleet, daemon, count):
     for number in range(count):
         tune(daemon, numbered(number))

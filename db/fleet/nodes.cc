@@ -207,6 +207,8 @@ absl::Status ForgetNode(postgres::Connection& postgres, const std::string& name)
 absl::Status DistrustNode(postgres::Connection& postgres, const std::string& name,
                           const std::string& author, const std::string& reason) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
+  // Whoever lists afterwards what rests on the node has what was being promoted.
+  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
   ASSIGN_OR_RETURN(
       const int64_t made,
       postgres.Change("INSERT INTO distrusts (node, author, reason) SELECT $1, $2, $3 WHERE EXISTS "

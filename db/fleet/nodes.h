@@ -25,6 +25,11 @@ inline constexpr char kLiving[] = "(n.last_seen > now() - interval '1 minute')";
 inline constexpr char kTrusted[] =
     "(NOT EXISTS (SELECT 1 FROM distrusts x WHERE x.node = n.name AND x.end_time IS NULL))";
 
+// The statement with which whoever decides what is served begins a transaction. Until it ends the
+// next one waits, and then sees what it did.
+inline constexpr char kReleaseLock[] =
+    "SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0))";
+
 struct NodeDevice {
   std::string name;
   Environment environment;

@@ -11,9 +11,6 @@
 namespace convtune::db::fleet {
 namespace {
 
-// Until the commit; then the next one sees what this one did.
-constexpr char kLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0))";
-
 // Every choice that is served in the release of that number (which counts even as a
 // canary).
 std::string ServedIn(const std::string& number) {
@@ -312,7 +309,7 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  std::optional<SeenRelease> from,
                                                  const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres.Execute(kLock));
+  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
   RETURN_IF_ERROR(CheckFrom(history, from));
   ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
@@ -341,7 +338,7 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
                                                   const std::vector<std::string>& problems,
                                                   const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres.Execute(kLock));
+  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
   if (history.canary() != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -378,7 +375,7 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
                                                    std::optional<SeenRelease> from,
                                                    const bundle::BundleSigningKey* key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres.Execute(kLock));
+  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
   RETURN_IF_ERROR(CheckFrom(history, from));
   ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
@@ -539,7 +536,7 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& 
 absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres,
                                      const bundle::BundleSigningKey& key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres.Execute(kLock));
+  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
   ASSIGN_OR_RETURN(const postgres::Result numbers,
                    postgres.Query("SELECT release_number FROM releases ORDER BY release_number"));
   CheckedReleases checked;

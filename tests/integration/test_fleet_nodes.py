@@ -1,8 +1,10 @@
 """Nodes that are gone, and nodes whose measurements are not believed."""
 
 import signal
+import subprocess
 
 from harness.daemon import wait_until
+from harness.postgres import Session
 from harness.problems import numbered
 from test_fleet_sharing import tune, winners
 
@@ -88,3 +90,22 @@ def test_a_forgotten_node_is_counted_no_more_keeps_its_evidence_and_comes_back_a
     tune(first, numbered(0), force=True)
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence WHERE current AND NOT relayed") == 2, 30, "its own")
     assert pooled(fleet) == {numbered(0): 1}
+
+
+def test_a_distrust_beside_a_promotion_lists_what_was_promoted(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    session = Session(fleet.conninfo)
+    session("BEGIN;")
+    session("SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0));")
+    begun = []
+    for verb in (("release", "promote"), ("node", "distrust", daemon.node, "--json")):
+        command = [fleet.binary, *verb, "--postgres", fleet.conninfo, "--reason", "x"]
+        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == len(begun), 20, verb)
+    session("COMMIT;")
+    session.close()
+    (_, said), (listed, _) = [each.communicate(timeout=60) for each in begun]
+    assert [each.returncode for each in begun] == [0, 0], said
+    assert '"choice_count":1' in listed.replace(" ", ""), listed

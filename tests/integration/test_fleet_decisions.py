@@ -235,6 +235,21 @@ def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
     wait_until(lambda: unheeded() == 2 and refused() == 1, 20, "the pin")
 
 
+def test_a_changed_rollback_of_the_first_canary_is_refused_and_counted(fleet, watched):  # noqa: F811
+    tune(watched, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.promote("try it", "--canary", "99%")
+    fleet.wait_release(1, [watched.node])
+    watched.agent.process.send_signal(signal.SIGSTOP)
+    fleet.rollback()
+    fleet.sql("UPDATE releases SET end_reason = 'x'")
+    watched.agent.process.send_signal(signal.SIGCONT)
+    assert refusal(fleet, watched.node, "release_error") == f"release 1: {CHANGED}"
+    counted = values(scrape(watched.agent))
+    assert counted["convtune_fleet_refused_decisions"] == counted["convtune_fleet_unheeded_decisions"] == 1
+    assert winners(watched, [numbered(0)]) != [None] and fleet.node(watched.node)["release"] == 1
+
+
 def key_pair(folder, name):
     """Files of a private and of a public key."""
     private, public = folder / f"{name}.key", folder / f"{name}.pub"

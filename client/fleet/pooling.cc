@@ -238,20 +238,34 @@ bool Differ(const Tuning& a, const Tuning& b, const CandidateId& id, const Candi
          in_b->low_us * speed > in_a->high_us * (1 + kDeviation);
 }
 
+// Ranked.
+std::vector<Candidate> Pool(const std::vector<const db::fleet::NodeEvidence*>& evidence,
+                            const std::optional<CandidateId>& stock) {
+  std::vector<const Tuning*> tunings;
+  for (const db::fleet::NodeEvidence* one : evidence) tunings.push_back(&one->tuning);
+  const std::vector<double> speeds = Speeds(tunings, stock);
+  std::vector<Candidate> candidates;
+  for (const auto& [id, of] : Collect(tunings)) candidates.push_back(PoolCandidate(of, speeds));
+  RankCandidates(&candidates);
+  return candidates;
+}
+
 // Says who of `best` stands behind `pooled`.
 void CountVoices(const std::vector<const db::fleet::NodeEvidence*>& best,
                  const std::optional<CandidateId>& stock, db::fleet::PooledTuning* pooled) {
   const std::vector<Candidate>& candidates = pooled->tuning.candidates;
   if (candidates.empty() || !candidates.front().usable()) return;
-  const CandidateId& winner = candidates.front().id;
+  // Who dissents must not depend on who is left out, which depends on who dissents.
+  Tuning all;
+  all.candidates = Pool(best, stock);
   for (const db::fleet::NodeEvidence* one : best) {
     const Tuning& tuning = one->tuning;
-    if (!one->deviates && IsBestWithinNoise(tuning, winner)) ++pooled->agreeing;
+    if (!one->deviates && IsBestWithinNoise(tuning, candidates.front().id)) ++pooled->agreeing;
     if (one->relayed) continue;  // nobody's voice
     pooled->voices.push_back(one->node_id);
     if (one->deviates) pooled->left_out.push_back(one->node_id);
-    if (stock && (Differ(tuning, pooled->tuning, winner, *stock) ||
-                  Differ(tuning, pooled->tuning, tuning.candidates.front().id, *stock))) {
+    if (stock && (Differ(tuning, all, all.candidates.front().id, *stock) ||
+                  Differ(tuning, all, tuning.candidates.front().id, *stock))) {
       pooled->dissenters.push_back(one->node_id);
     }
   }
@@ -269,29 +283,21 @@ db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>&
       std::all_of(best.begin(), best.end(), [](const auto* one) { return one->deviates; });
   std::vector<const db::fleet::NodeEvidence*> counted = best;
   if (!all_deviate) std::erase_if(counted, [](const auto* one) { return one->deviates; });
-  std::vector<const Tuning*> tunings;
-  for (const db::fleet::NodeEvidence* one : counted) tunings.push_back(&one->tuning);
-  const VoicesById voices = Collect(tunings);
   const std::optional<CandidateId> stock = CommonStock(best);
-  const std::vector<double> speeds = Speeds(tunings, stock);
   db::fleet::PooledTuning pooled;
-  pooled.tuning = *tunings.front();
+  pooled.tuning = counted.front()->tuning;
   pooled.tuning.provenance = Provenance();
   pooled.tuning.conditions = Conditions();
-  pooled.tuning.candidates.clear();
-  for (const Tuning* tuning : tunings) {
-    pooled.tuning.rounds = std::max(pooled.tuning.rounds, tuning->rounds);
-    pooled.tuning.elapsed = std::max(pooled.tuning.elapsed, tuning->elapsed);
+  pooled.tuning.candidates = Pool(counted, stock);
+  for (const db::fleet::NodeEvidence* one : counted) {
+    pooled.tuning.rounds = std::max(pooled.tuning.rounds, one->tuning.rounds);
+    pooled.tuning.elapsed = std::max(pooled.tuning.elapsed, one->tuning.elapsed);
   }
   for (const db::fleet::NodeEvidence& each : evidence) {
     pooled.tuning.tune_time = &each == &evidence.front()
                                   ? each.receive_time
                                   : std::max(pooled.tuning.tune_time, each.receive_time);
   }
-  for (const auto& [id, of] : voices) {
-    pooled.tuning.candidates.push_back(PoolCandidate(of, speeds));
-  }
-  RankCandidates(&pooled.tuning.candidates);
   CountVoices(best, stock, &pooled);
   std::vector<report::GroupTuning> group;
   for (const db::fleet::NodeEvidence& each : evidence) {

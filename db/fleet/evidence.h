@@ -43,6 +43,10 @@ absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetName
 absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postgres,
                                                      int64_t node_id, int64_t epoch);
 
+// The SQL condition of evidence that counts, on its row `e` of evidence and `n` of nodes: a node's
+// newest that is trusted (kTrusted), and of a forgotten node that came back the later's own.
+std::string EvidenceCountsSql();
+
 // A row's tuning, without provenance, and its environment with the full GPU model.
 struct StoredEvidence {
   Tuning tuning;
@@ -72,7 +76,7 @@ struct PooledTuning {
   std::string report_rows;
   // Nodes that measured the problem themselves, under circumstances as good as any's; those of
   // them that were left out, since they deviate; and those that say another ratio of the winner, or
-  // of their own, to the stock choice than the pooled one. By number.
+  // of their own, to the stock choice than all of them together, whoever is left out. By number.
   std::vector<int64_t> voices;
   std::vector<int64_t> left_out;
   std::vector<int64_t> dissenters;
@@ -88,7 +92,7 @@ struct NodeDeviation {
   std::string environment;  // its name
   std::string node;
   int64_t dissents = 0;
-  int64_t shared = 0;  // problems that it measured and two nodes agree on
+  int64_t shared = 0;  // problems that it measured, and in which two nodes do not dissent
 };
 // A node that dissents in more than half of at least so many problems deviates: its evidence is
 // left out wherever another's is as good.

@@ -24,16 +24,11 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
-          absl::StrCat(
-              "SELECT e.node_id, e.receive_time, e.payload, v.text, v.gpu_model, "
-              "e.provenance_id, e.relayed, encode(e.digest, 'hex') FROM evidence e "
-              "JOIN environments v USING (environment_id) JOIN nodes n USING (node_id) "
-              "WHERE e.environment_id = $1 AND e.problem_id = $2 AND e.current AND ",
-              kTrusted,
-              // A forgotten node that came back speaks once.
-              " AND NOT EXISTS (SELECT 1 FROM evidence l JOIN nodes m USING (node_id) "
-              "WHERE l.environment_id = $1 AND l.problem_id = $2 AND l.current AND NOT "
-              "l.relayed AND m.name = n.name AND m.node_id > n.node_id) ORDER BY e.node_id"),
+          absl::StrCat("SELECT e.node_id, e.receive_time, e.payload, v.text, v.gpu_model, "
+                       "e.provenance_id, e.relayed, encode(e.digest, 'hex') FROM evidence e "
+                       "JOIN environments v USING (environment_id) JOIN nodes n USING (node_id) "
+                       "WHERE e.environment_id = $1 AND e.problem_id = $2 AND ",
+                       EvidenceCountsSql(), " ORDER BY e.node_id"),
           {key.environment_id, key.problem_id}));
   std::vector<NodeEvidence> all, relayed;
   std::set<std::string> digests;
@@ -108,6 +103,14 @@ absl::Status Write(postgres::Connection& postgres, const PoolKey& key, size_t no
 
 }  // namespace
 
+std::string EvidenceCountsSql() {
+  return absl::StrCat("e.current AND ", kTrusted,
+                      " AND NOT EXISTS (SELECT 1 FROM evidence l JOIN nodes m USING (node_id) "
+                      "WHERE l.environment_id = e.environment_id AND l.problem_id = e.problem_id "
+                      "AND l.current AND NOT l.relayed AND m.name = n.name AND m.node_id > "
+                      "n.node_id)");
+}
+
 absl::StatusOr<bool> MayPool(postgres::Connection& postgres) {
   return postgres.QueryValue<bool>("SELECT has_table_privilege('pooled', 'INSERT')");
 }
@@ -155,14 +158,15 @@ absl::Status QueueForDeviations(postgres::Connection& postgres,
 }
 
 absl::StatusOr<std::vector<NodeDeviation>> ListDeviating(postgres::Connection& postgres) {
-  // Where no two agree nobody knows which one is wrong.
+  // Where no two agree nobody knows which one is wrong. That does not ask `agreeing`, which has not
+  // those that are left out: they would deviate no more, and count again.
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query(
-          "SELECT s.*, e.name, n.name FROM (SELECT environment_id, v AS node_id, "
-          "COUNT(*) FILTER (WHERE v = ANY(dissenters)), COUNT(*) FROM pooled, "
-          "unnest(voices) AS v WHERE agreeing > 1 GROUP BY 1, 2) s JOIN environments e USING "
-          "(environment_id) JOIN nodes n USING (node_id) ORDER BY n.name, e.name"));
+      postgres.Query("SELECT s.*, e.name, n.name FROM (SELECT environment_id, v AS node_id, "
+                     "COUNT(*) FILTER (WHERE v = ANY(dissenters)), COUNT(*) FROM pooled, "
+                     "unnest(voices) AS v WHERE cardinality(voices) - cardinality(dissenters) > 1 "
+                     "GROUP BY 1, 2) s JOIN environments e USING "
+                     "(environment_id) JOIN nodes n USING (node_id) ORDER BY n.name, e.name"));
   std::vector<NodeDeviation> deviating;
   for (const postgres::Row row : rows) {
     NodeDeviation one{row[0], row[1], row[4], row[5], row[2], row[3]};

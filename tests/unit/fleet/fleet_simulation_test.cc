@@ -20,7 +20,7 @@ constexpr int kCandidates = 8;
 constexpr int kPasses = 5;        // as PoolEverything
 constexpr double kNoise = 0.005;  // of a median; its interval is twice as wide to each side
 
-enum class Kind { kHonest, kLiar, kSlow, kBrokenClock };
+enum class Kind { kHonest, kLiar, kSlow, kBrokenClock, kSlowStock };
 
 // CONVTUNE_TEST_SIMULATED_FLEETS says how many.
 int Fleets() {
@@ -51,9 +51,12 @@ Tuning MakeTuning(const Times& times, double noise) {
 
 class SimulatedFleet {
  public:
-  explicit SimulatedFleet(uint64_t seed) : random_(seed) {
-    kinds_.assign(5 + random_() % 5, Kind::kHonest);
-    for (const Kind kind : {Kind::kLiar, Kind::kSlow, Kind::kBrokenClock}) kinds_.push_back(kind);
+  // With five to nine honest nodes beside the others.
+  explicit SimulatedFleet(uint64_t seed)
+      : SimulatedFleet(seed, 5 + seed % 5, {Kind::kLiar, Kind::kSlow, Kind::kBrokenClock}) {}
+  SimulatedFleet(uint64_t seed, size_t honest, const std::vector<Kind>& others)
+      : random_(seed), kinds_(honest, Kind::kHonest) {
+    kinds_.insert(kinds_.end(), others.begin(), others.end());
     for (int p = 0; p < kProblems; ++p) {
       Times times;
       const double stock = 20 + Draw(1) * Draw(1);
@@ -74,6 +77,7 @@ class SimulatedFleet {
       if (kind == Kind::kSlow) time *= 2.5;
       if (kind == Kind::kBrokenClock) time *= Factor(0.4);
     }
+    if (kind == Kind::kSlowStock) times[0] *= 1.6;
     if (kind == Kind::kLiar) times[random_() % kCandidates] *= 0.3;
     db::fleet::NodeEvidence evidence;
     evidence.node_id = static_cast<int64_t>(node);
@@ -118,14 +122,15 @@ std::vector<size_t> Decide(const SimulatedFleet& fleet,
                            Outcome* outcome) {
   std::set<int64_t> deviating;
   std::vector<db::fleet::PooledTuning> pooled;
-  for (int pass = 0; pass < kPasses; ++pass) {
+  bool settled = false;
+  for (int pass = 0; !settled && pass < kPasses; ++pass) {
     std::map<int64_t, std::pair<int64_t, int64_t>> dissents;  // and shared
     pooled.clear();
     for (auto& of_problem : evidence) {
       for (auto& one : of_problem) one.deviates = deviating.count(one.node_id) > 0;
       pooled.push_back(PoolEvidence(of_problem));
       const db::fleet::PooledTuning& last = pooled.back();
-      if (last.agreeing < 2) continue;
+      if (last.voices.size() < last.dissenters.size() + 2) continue;  // as ListDeviating
       for (const int64_t node : last.voices) ++dissents[node].second;
       for (const int64_t node : last.dissenters) ++dissents[node].first;
     }
@@ -133,8 +138,9 @@ std::vector<size_t> Decide(const SimulatedFleet& fleet,
     for (const auto& [node, counts] : dissents) {
       if (db::fleet::Deviates(counts.first, counts.second)) now.insert(node);
     }
-    if (now == std::exchange(deviating, now)) break;
+    settled = now == std::exchange(deviating, now);
   }
+  EXPECT_TRUE(settled) << "another node deviates with each pass";
   for (const int64_t node : deviating) ++outcome->left_out[fleet.kind(static_cast<size_t>(node))];
   std::vector<size_t> held;
   for (size_t problem = 0; problem < pooled.size(); ++problem) {
@@ -158,6 +164,24 @@ void Print(const char* rule, const Outcome& outcome) {
       outcome.left_out.count(Kind::kBrokenClock) ? outcome.left_out.at(Kind::kBrokenClock) : 0,
       outcome.left_out.count(Kind::kSlow) ? outcome.left_out.at(Kind::kSlow) : 0,
       outcome.left_out.count(Kind::kHonest) ? outcome.left_out.at(Kind::kHonest) : 0);
+}
+
+// Two agree on the winner and not on its ratio, so no third is asked, and leaving one out must not
+// change what the other says of it.
+TEST(FleetSimulation, WhoDeviatesIsSettledWhereTwoMeasuredMost) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SimulatedFleet fleet(seed, 3, {Kind::kSlowStock});
+    std::vector<std::vector<db::fleet::NodeEvidence>> evidence;
+    for (size_t problem = 0; problem < kProblems; ++problem) {
+      std::vector<db::fleet::NodeEvidence> asked;
+      for (const size_t node : fleet.Draw()) asked.push_back(fleet.Measure(node, problem));
+      asked.resize(Disagree(asked[0].tuning, asked[1].tuning) ? 3 : 2);
+      evidence.push_back(std::move(asked));
+    }
+    Outcome outcome;
+    Decide(fleet, std::move(evidence), &outcome);
+    EXPECT_EQ(outcome.left_out.count(Kind::kHonest), 0);
+  }
 }
 
 TEST(FleetSimulation, ALiarASlowGpuAndABrokenClockDecideNothing) {

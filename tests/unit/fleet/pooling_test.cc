@@ -122,8 +122,14 @@ TEST(PoolingTest, ANodeThatDeviatesCountsOnlyWhereNobodyElseMeasured) {
   EXPECT_EQ(pooled.tuning.candidates, honest.tuning.candidates);
   EXPECT_THAT(pooled.voices, ElementsAre(1, 3));
   EXPECT_THAT(pooled.left_out, ElementsAre(3));
-  EXPECT_THAT(pooled.dissenters, ElementsAre(3));
+  // Of two nobody knows which one is wrong, whoever is left out.
+  EXPECT_THAT(pooled.dissenters, ElementsAre(1, 3));
   EXPECT_EQ(pooled.agreeing, 1);
+  const db::fleet::NodeEvidence other = Says(2, honest.tuning.candidates);
+  for (const bool deviates : {false, true}) {
+    liar.deviates = deviates;
+    EXPECT_THAT(PoolEvidence({honest, other, liar}).dissenters, ElementsAre(3));
+  }
   const db::fleet::PooledTuning alone = PoolEvidence({liar});
   EXPECT_EQ(Engines(alone)[0], 1);
   EXPECT_EQ(alone.agreeing, 0);

@@ -219,7 +219,7 @@ class FleetReleaseCommand final : public FleetCommand {
       verb->add_option("--min-nodes", scope_.min_nodes,
                        "skip changes that fewer nodes agree with. Default: 2 in an environment of "
                        "more than three nodes that tune, else 1")
-          ->check(CLI::PositiveNumber);
+          ->check(CLI::Range(1, 1000));
     }
   }
 

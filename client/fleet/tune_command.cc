@@ -41,6 +41,11 @@ std::string ProgressLine(const db::fleet::BatchProgress& progress, absl::Duratio
   return line;
 }
 
+std::string LoneText(int64_t lone) {
+  return absl::StrCat(lone,
+                      " wait for another node than those that measured them, and none is heard of");
+}
+
 class FleetTuneCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
@@ -54,7 +59,7 @@ class FleetTuneCommand final : public FleetCommand {
            "--nodes", nodes_,
            "how many nodes measure each problem. Default: 2 in an environment of more than "
            "three nodes, and a third where they disagree; else 1")
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::Range(1, 1000));
     app->add_option("--author", author_, "who asks for it");
     app->add_option("--reason", reason_, "what for");
     app->add_flag("--force", force_, "tune also what a node knows already");
@@ -106,9 +111,15 @@ class FleetTuneCommand final : public FleetCommand {
     db::fleet::FleetNames names(postgres.get());
     ASSIGN_OR_RETURN(const int64_t batch, db::fleet::QueueBatch(*postgres, names, request));
     if (batch == 0) {
-      context.Say("every one of them is queued already");
-      context.PrintJson({{"batch", 0}});
-      return cli::app::ExitCode::kDone;
+      ASSIGN_OR_RETURN(const db::fleet::QueuedAlready queued,
+                       db::fleet::FindQueued(*postgres, request));
+      const std::string batches = absl::StrJoin(queued.batches, ", ");
+      context.Say(absl::StrCat("every one of them is queued already, in batch ", batches,
+                               queued.lone == 0 ? "" : "; " + LoneText(queued.lone)));
+      context.PrintJson({{"batch", 0},
+                         {"queued_in", cli::output::Json{absl::StrCat("[", batches, "]")}},
+                         {"lone", queued.lone}});
+      return queued.lone == 0 ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
     }
     context.Say(absl::StrCat("batch ", batch));
     if (!no_wait_) return Watch(context, *postgres, batch);
@@ -154,8 +165,7 @@ class FleetTuneCommand final : public FleetCommand {
                         progress.done, progress.total(), progress.dead, progress.cancelled,
                         progress.open(), cli::output::FormatAge(SteadyTime::Now() - start));
     if (progress.lone > 0) {
-      absl::StrAppend(&text, "\n", progress.lone,
-                      " wait for another node than those that measured them, and none is heard of");
+      absl::StrAppend(&text, "\n", LoneText(progress.lone));
     }
     for (const db::fleet::DeadTask& task : dead) {
       absl::StrAppend(&text, "\ndead: ", task.problem_text, ": ",

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/fleet/evidence.h"
+#include "db/fleet/nodes.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/tuning/ranking.h"
@@ -13,8 +14,32 @@ namespace {
 
 // Before a failed one is tried again; doubles.
 constexpr int kRetrySeconds = 5;
-// An agent that has said nothing for so long is none to wait for.
-constexpr absl::Duration kSilent = absl::Minutes(1);
+
+// The condition that another node may yet measure the task `t`; `more` is one of the node `n`.
+std::string TakerSql(const std::string& more = "true") {
+  return absl::StrCat(
+      "EXISTS (SELECT 1 FROM node_devices d JOIN nodes n USING (node_id) WHERE d.current AND "
+      "d.tunes AND d.environment_id = t.environment_id AND d.node_id IS DISTINCT FROM t.node_id "
+      "AND NOT d.node_id = ANY(t.tuned_by) AND ",
+      kTrusted, " AND ", more, ")");
+}
+
+// The condition that the task `t` waits for another node than those that measured it, and none is
+// heard of.
+std::string LoneSql() {
+  return absl::StrCat("(t.state = 1 AND t.tuned_by <> '{}' AND NOT ", TakerSql(kLiving), ")");
+}
+
+// Ends the tasks that wait for another node where there is none any more, as CompleteTask would.
+absl::Status EndUntakeable(postgres::Connection& postgres,
+                           const std::vector<int64_t>& environments) {
+  return postgres.Execute(
+      absl::StrCat("UPDATE tasks SET state = 3, end_time = now() WHERE task_id IN (SELECT task_id "
+                   "FROM tasks t WHERE environment_id = ANY($1::integer[]) AND state = 1 AND "
+                   "tuned_by <> '{}' AND NOT ",
+                   TakerSql(), " FOR UPDATE SKIP LOCKED)"),
+      {environments});
+}
 
 // The task's lease, of $1 to $3.
 std::string LeaseSql() {
@@ -49,6 +74,7 @@ absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& n
   }
   RETURN_IF_ERROR(names.AddProblems(texts));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
+  RETURN_IF_ERROR(EndUntakeable(postgres, {environment_id}));
   ASSIGN_OR_RETURN(const int64_t batch_id,
                    postgres.QueryValue<int64_t>(
                        "INSERT INTO batches (kind, author, reason, budget_ms) VALUES ($1,$2,$3,$4) "
@@ -73,6 +99,25 @@ absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& n
   RETURN_IF_ERROR(Announce(postgres, "task"));
   RETURN_IF_ERROR(transaction.Commit());
   return batch_id;
+}
+
+absl::StatusOr<QueuedAlready> FindQueued(postgres::Connection& postgres,
+                                         const BatchRequest& request) {
+  std::vector<std::string> texts;
+  for (const NewTask& task : request.tasks) texts.push_back(task.problem_text);
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query(absl::StrCat("SELECT t.batch_id, COUNT(*) FILTER (WHERE ", LoneSql(),
+                                  ") FROM tasks t JOIN environments v USING (environment_id) JOIN "
+                                  "problems q USING (problem_id) WHERE v.text = $1 AND q.text = "
+                                  "ANY($2::text[]) AND t.state IN (1, 2) GROUP BY 1 ORDER BY 1"),
+                     {request.environment_text, texts}));
+  QueuedAlready queued;
+  for (const postgres::Row row : rows) {
+    queued.batches.push_back(row[0]);
+    queued.lone += int64_t{row[1]};
+  }
+  return queued;
 }
 
 absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, int64_t from,
@@ -126,16 +171,20 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
-          "WITH open AS (SELECT task_id FROM tasks WHERE environment_id = ANY($1::integer[]) AND "
-          "state = 1 AND not_before <= clock_timestamp() AND NOT $3 = ANY(tuned_by) ORDER BY "
-          "weight DESC, task_id LIMIT $2 "
-          "FOR UPDATE SKIP LOCKED) UPDATE tasks t SET state = 2, node_id = $3, lease_token = "
-          "t.lease_token + 1, lease_until = clock_timestamp() + "
-          "$4::float8 * interval '1 second' FROM open, batches b, problems q WHERE t.task_id = "
-          "open.task_id AND b.batch_id = t.batch_id AND q.problem_id = t.problem_id RETURNING "
-          "t.task_id, t.lease_token, t.environment_id, q.text, b.kind = 2 OR t.tuned_by <> '{}', "
-          "b.budget_ms",
+          absl::StrCat(
+              "WITH open AS (SELECT task_id FROM tasks WHERE environment_id = "
+              "ANY($1::integer[]) AND state = 1 AND not_before <= clock_timestamp() AND NOT $3 = "
+              "ANY(tuned_by) AND EXISTS (SELECT 1 FROM nodes n WHERE n.node_id = $3 AND ",
+              kTrusted,
+              ") ORDER BY weight DESC, task_id LIMIT $2 "
+              "FOR UPDATE SKIP LOCKED) UPDATE tasks t SET state = 2, node_id = $3, lease_token = "
+              "t.lease_token + 1, lease_until = clock_timestamp() + "
+              "$4::float8 * interval '1 second' FROM open, batches b, problems q WHERE t.task_id = "
+              "open.task_id AND b.batch_id = t.batch_id AND q.problem_id = t.problem_id RETURNING "
+              "t.task_id, t.lease_token, t.environment_id, q.text, b.kind = 2 OR t.tuned_by <> "
+              "'{}', b.budget_ms"),
           {environments, limit, node_id, lease}));
+  if (rows.empty()) RETURN_IF_ERROR(EndUntakeable(postgres, environments));
   RETURN_IF_ERROR(transaction.Commit());
   std::vector<FleetTask> tasks;
   for (const postgres::Row row : rows) {
@@ -153,25 +202,28 @@ absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& 
 
 absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task) {
   // A verification asks what nodes measure now, a tuning also what they measured before. What is
-  // worse than another's (its GPU was not the node's own) or a deviating node's does not count, and
-  // with no node left to ask there is nothing to wait for.
+  // worse than another's (its GPU was not the node's own), or a deviating node's, does not count
+  // either, and with no node left to ask there is nothing to wait for.
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
           absl::StrCat(
-              "SELECT nodes_wanted, e.node_id, e.payload, v.text, v.gpu_model, EXISTS (SELECT "
-              "1 FROM node_devices d WHERE d.current AND d.tunes AND d.environment_id = "
-              "t.environment_id AND d.node_id <> t.node_id AND NOT d.node_id = "
-              "ANY(t.tuned_by)) FROM tasks t JOIN batches USING (batch_id) JOIN environments v "
-              "USING (environment_id) LEFT JOIN evidence e ON e.environment_id "
-              "= t.environment_id AND e.problem_id = t.problem_id AND e.current "
-              "AND NOT e.relayed AND (e.node_id = t.node_id OR e.node_id = "
+              "SELECT nodes_wanted, e.node_id, e.payload, v.text, v.gpu_model, ", TakerSql(),
+              ", EXISTS (SELECT 1 FROM nodes n WHERE n.node_id = t.node_id AND ", kTrusted,
+              "), t.node_id FROM tasks t JOIN batches USING (batch_id) JOIN environments v "
+              "USING (environment_id) LEFT JOIN (evidence e JOIN nodes n USING (node_id)) ON "
+              "e.environment_id = t.environment_id AND e.problem_id = t.problem_id AND ",
+              EvidenceCountsSql(),
+              " AND NOT e.relayed AND (e.node_id = t.node_id OR e.node_id = "
               "ANY(t.tuned_by) OR (kind = 1 AND e.evidence >= $4)) AND NOT EXISTS (SELECT 1 FROM "
               "pooled p WHERE p.environment_id = t.environment_id AND p.problem_id = t.problem_id "
               "AND e.node_id = ANY(p.left_out)) WHERE ",
               LeaseSql()),
           {task.task_id, task.token, task.fleet, Evidence::kIncomplete}));
   if (rows.empty()) return false;
+  // It was not when it took the task.
+  const bool trusted = rows[0][6];
+  if (!trusted) return ReturnTask(postgres, task);
   int wanted = rows[0][0];
   const bool others = rows[0][5];
   std::vector<int64_t> nodes;
@@ -189,13 +241,19 @@ absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTas
   if (wanted == 2 && measured.size() == 2 && Disagree(measured[0].tuning, measured[1].tuning)) {
     wanted = 3;
   }
-  if (wanted == 1 || !others || std::ssize(measured) >= wanted) {
+  // A node that had it from a release measured nothing, unless the task forces it, as the next try
+  // will where another node measured it.
+  const int64_t node = rows[0][7];
+  const bool asked =
+      task.force || nodes.empty() || std::count(nodes.begin(), nodes.end(), node) > 0;
+  if (wanted == 1 || (asked && !others) || std::ssize(measured) >= wanted) {
     return End(postgres, task, "state = 3, end_time = now(), lease_until = NULL");
   }
+  if (asked) nodes.push_back(node);
   ASSIGN_OR_RETURN(const bool ended,
                    End(postgres, task,
                        "state = 1, node_id = NULL, lease_until = NULL, nodes_wanted = $4, tuned_by "
-                       "= ARRAY(SELECT DISTINCT unnest(tuned_by || node_id || $5::integer[]))",
+                       "= ARRAY(SELECT DISTINCT unnest(tuned_by || $5::integer[]))",
                        {wanted, nodes}));
   RETURN_IF_ERROR(Announce(postgres, "task"));
   return ended;
@@ -245,14 +303,10 @@ absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64
   }
   ASSIGN_OR_RETURN(
       const postgres::Result waiting,
-      postgres.Query(
-          "SELECT COUNT(*), COUNT(*) FILTER (WHERE NOT EXISTS (SELECT 1 FROM node_devices d JOIN "
-          "nodes n USING (node_id) WHERE d.environment_id = t.environment_id AND d.current AND "
-          "d.tunes AND NOT "
-          "n.node_id = ANY(t.tuned_by) AND n.last_seen > now() - $2::float8 * interval '1 "
-          "second')) "
-          "FROM tasks t WHERE batch_id = $1 AND state = 1 AND tuned_by <> '{}'",
-          {batch_id, kSilent}));
+      postgres.Query(absl::StrCat("SELECT COUNT(*), COUNT(*) FILTER (WHERE ", LoneSql(),
+                                  ") FROM tasks t WHERE batch_id = $1 AND state = 1 AND tuned_by "
+                                  "<> '{}'"),
+                     {batch_id}));
   progress.again = waiting[0][0];
   progress.lone = waiting[0][1];
   return progress;

@@ -72,6 +72,14 @@ inline constexpr int kMostLostLeases = 50;
 // Returns the batch's number; 0, and nothing made, if no task is left.
 absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& names,
                                    const BatchRequest& request);
+// The open batches that have problems of the request, and how many of these are lone, as in
+// BatchProgress.
+struct QueuedAlready {
+  std::vector<int64_t> batches;
+  int64_t lone = 0;
+};
+absl::StatusOr<QueuedAlready> FindQueued(postgres::Connection& postgres,
+                                         const BatchRequest& request);
 // Problems that `to` should be verified for after an upgrade from another
 // environment of the same GPU model, or after another driver: what is served in
 // `from` (may be the same), and has no evidence of `driver` in `to`. By weight of
@@ -80,7 +88,8 @@ absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, i
                                                int64_t to, const std::string& driver);
 
 // Up to `limit` tasks of these environments, the weightiest first, leased to the
-// node; those of a lease that has run out, too. Nobody waits for anybody.
+// node; those of a lease that has run out, too; none to a distrusted node. Nobody waits for
+// anybody. Where nothing is left, tasks end whose every node that is left has measured them.
 absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres, FleetNames& names,
                                                   int64_t node_id,
                                                   const std::vector<int64_t>& environments,
@@ -89,7 +98,8 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
 absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& task,
                                absl::Duration lease);
 // The node has measured it. Where the task wants more nodes, or the two that measured it
-// disagree, it is queued again, for a node that has not had it.
+// disagree, it is queued again, for a node that has not had it. A node that is distrusted meanwhile
+// gives it back.
 absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task);
 absl::StatusOr<bool> FailTask(postgres::Connection& postgres, const FleetTask& task,
                               const std::string& reason);

@@ -102,6 +102,11 @@ def test_a_watch_says_that_no_other_node_is_there_for_a_second_measurement(fleet
     assert "0 of 3 tuned, 0 dead, 0 cancelled, 3 open" in alone.out
     assert "3 wait for another node than those that measured them, and none is heard of" in alone.out
     assert measured_by(fleet) == {1}
+    again = fleet.cli("tune", "--file", write_list(fleet, numbered_list(0, 2)), *args)
+    said = "every one of them is queued already, in batch 1; 2 wait for another node than those that measured them, and none is heard of"
+    assert again.code == 1 and said in again.err, again
+    as_json = fleet.cli("tune", numbered(0), *args, "--json")
+    assert as_json.code == 1 and as_json.json() == {"batch": 0, "queued_in": [1], "lone": 1}
     fleet.agent("node-1", daemons[1])
     wait_until(lambda: fleet.node("node-1")["silent_seconds"] < 30, 20, "its heartbeat")
     fleet.cli.ok("tune", "--watch", 1)
@@ -280,6 +285,8 @@ def test_what_is_wrong_with_a_list_is_said_and_nothing_is_queued(fleet, nodes):
     assert bad.code == 2 and "list.txt:2" in bad.err, bad
     assert fleet.number("SELECT COUNT(*) FROM tasks") == 0
     assert fleet.cli("tune", numbered(0)).code == 2
+    many = fleet.cli("tune", numbered(0), "--environment", name, "--nodes", 1001)
+    assert many.code == 2 and "--nodes" in many.err and "1000" in many.err, many
     assert fleet.cli("tune", numbered(0), "--environment", "nvidia-none").code == 3
     assert fleet.cli("tune", "--watch", "99").code == 3
 

@@ -476,6 +476,104 @@ TEST_F(FleetStoreTest, ATaskIsOnesAtATimeAndComesBackWhenItsLeaseRunsOut) {
   EXPECT_EQ(ReadProgress(*postgres_, *batch)->done, 2);
 }
 
+// One problem that node-a has measured is queued for two of four nodes.
+class SecondMeasurementTest : public FleetStoreTest {
+ protected:
+  void SetUp() override {
+    FleetStoreTest::SetUp();
+    Take({Delivery(1, 1)});
+    environment_ = *names_->Environment(SampleEnvironment());
+    AddNodes(3, "other-", "now()");
+    ASSERT_TRUE(postgres_
+                    ->Execute("INSERT INTO node_devices (node_id, device, environment_id, "
+                              "driver_version, current) VALUES ($1, 'gpu', $2, '', true)",
+                              {node_, environment_})
+                    .ok());
+    other_ = *postgres_->QueryValue<int64_t>("SELECT node_id FROM nodes WHERE name = 'other-1'");
+    request_.environment_text = SampleEnvironment().ToText();
+    request_.author = "ann";
+    request_.tasks = {{ValidSampleTuning(1).key.problem_text, 1}};
+    ASSERT_GT(*QueueBatch(*postgres_, *names_, request_), 0);
+  }
+
+  std::vector<FleetTask> Claim(int64_t node) {
+    const auto tasks = ClaimTasks(*postgres_, *names_, node, {environment_}, 1, absl::Hours(1));
+    EXPECT_TRUE(tasks.ok()) << tasks.status();
+    return tasks.ok() ? *tasks : std::vector<FleetTask>();
+  }
+  std::string Task() { return Text("SELECT state || ' ' || tuned_by::text FROM tasks"); }
+
+  int64_t environment_ = 0;
+  int64_t other_ = 0;
+  BatchRequest request_;
+};
+
+TEST_F(SecondMeasurementTest, ANodeThatMeasuredNothingIsAskedOnceMoreWithForce) {
+  const std::vector<FleetTask> first = Claim(other_);
+  ASSERT_THAT(first, SizeIs(1));
+  EXPECT_FALSE(first[0].force);
+  EXPECT_TRUE(*CompleteTask(*postgres_, first[0]));  // a release had brought it
+  EXPECT_EQ(Task(), absl::StrCat("1 {", node_, "};"));
+  const std::vector<FleetTask> again = Claim(other_);
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_TRUE(again[0].force);
+  EXPECT_TRUE(*CompleteTask(*postgres_, again[0]));  // and it has nothing all the same
+  EXPECT_THAT(Claim(other_), SizeIs(0));
+}
+
+TEST_F(SecondMeasurementTest, ATaskEndsWhereNoNodeIsLeftThatCouldMeasureIt) {
+  EXPECT_TRUE(*CompleteTask(*postgres_, Claim(node_)[0]));
+  ASSERT_TRUE(postgres_
+                  ->Execute("UPDATE nodes SET last_seen = now() - interval '1 day' WHERE name LIKE "
+                            "'other%'")
+                  .ok());
+  // They may come back.
+  EXPECT_THAT(Claim(node_), SizeIs(0));
+  EXPECT_EQ(Task(), absl::StrCat("1 {", node_, "};"));
+  EXPECT_EQ(*QueueBatch(*postgres_, *names_, request_), 0);
+  const QueuedAlready queued = *FindQueued(*postgres_, request_);
+  EXPECT_THAT(queued.batches, ElementsAre(1));
+  EXPECT_EQ(queued.lone, 1);
+  for (const char* name : {"other-1", "other-2"}) {
+    ASSERT_TRUE(ForgetNode(*postgres_, name).ok());
+  }
+  ASSERT_TRUE(postgres_
+                  ->Execute("UPDATE node_devices d SET tunes = false FROM nodes n WHERE "
+                            "n.node_id = d.node_id AND n.name = 'other-3'")
+                  .ok());
+  EXPECT_THAT(Claim(node_), SizeIs(0));
+  EXPECT_EQ(Task(), absl::StrCat("3 {", node_, "};"));
+  EXPECT_GT(*QueueBatch(*postgres_, *names_, request_), 0);
+}
+
+TEST_F(SecondMeasurementTest, ADistrustedNodeTakesNothingAndIsNoneOfTheTwo) {
+  const std::vector<FleetTask> taken = Claim(node_);
+  ASSERT_TRUE(DistrustNode(*postgres_, "node-a", "ann", "a liar").ok());
+  EXPECT_TRUE(*CompleteTask(*postgres_, taken[0]));
+  EXPECT_EQ(Task(), "1 {};");
+  EXPECT_THAT(Claim(node_), SizeIs(0));
+  const std::vector<FleetTask> others = Claim(other_);
+  ASSERT_TRUE(Deliver(*postgres_, *names_, other_, {Delivery(1, 1)}).ok());
+  EXPECT_TRUE(*CompleteTask(*postgres_, others[0]));
+  EXPECT_EQ(Task(), absl::StrCat("1 {", other_, "};")) << "it wants a second one that is believed";
+  ASSERT_TRUE(DistrustNode(*postgres_, "other-2", "ann", "x").ok());
+  ASSERT_TRUE(DistrustNode(*postgres_, "other-3", "ann", "x").ok());
+  EXPECT_THAT(Claim(other_), SizeIs(0));
+  EXPECT_EQ(Task(), absl::StrCat("3 {", other_, "};")) << "nobody is left who would be believed";
+}
+
+TEST_F(SecondMeasurementTest, AForgottenNodeThatIsBackIsOneOfTheTwo) {
+  ASSERT_TRUE(postgres_->Execute("UPDATE nodes SET last_seen = now() - interval '1 day'").ok());
+  ASSERT_TRUE(ForgetNode(*postgres_, "node-a").ok());
+  const auto back = postgres_->QueryValue<int64_t>(
+      "INSERT INTO nodes (name) VALUES ('node-a') RETURNING node_id");
+  ASSERT_TRUE(back.ok()) << back.status();
+  const std::vector<FleetTask> taken = Claim(*back);
+  ASSERT_TRUE(Deliver(*postgres_, *names_, *back, {Delivery(1, 9, 78)}).ok());
+  EXPECT_TRUE(*CompleteTask(*postgres_, taken[0]));
+  EXPECT_EQ(Task(), absl::StrCat("1 {", *back, "};"));
+}
+
 TEST_F(FleetStoreTest, ATaskThatFailsOftenIsDeadAndSaysWhy) {
   BatchRequest request;
   request.environment_text = SampleEnvironment().ToText();

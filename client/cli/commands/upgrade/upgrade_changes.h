@@ -26,11 +26,11 @@ struct AskedProblem {
 
 // Value type.
 struct ListedProblem {
-  std::string error;              // why nothing is known of it: the worker died; empty: it did not
-  std::string refusal;            // why cuDNN offers nothing, in its words; empty: it does
+  std::string error;    // why nothing is known of it: the worker died; empty: it did not
+  std::string refusal;  // why cuDNN offers nothing, in its words; empty: it does
   // By modes A, B and FALLBACK, in their order. kFailed: it was built, and cannot be.
   std::vector<Candidate> listed;
-  std::optional<size_t> first;    // the first of `listed` that can be built
+  std::optional<size_t> first;        // the first of `listed` that can be built
   std::optional<bool> winner_builds;  // absent: no winner is stored
 };
 

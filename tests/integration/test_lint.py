@@ -2,8 +2,11 @@
 
 import csv
 import io
+import json
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -259,3 +262,29 @@ def test_why_ends_with_1_where_cudnn_has_no_choice_and_says_profiles_beside_each
     assert "Nothing was timed" in result.err
     assert run("why", path, "--profile", "nvidia-none").code == 2
     assert run("why", tmp_path / "none").code == 2
+
+
+def test_why_does_not_take_a_worker_that_died_for_a_missing_choice(convtune, worker, tmp_path):
+    shim = tmp_path / "shim.so"
+    source = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+int cudnnBackendFinalize(void *descriptor) {
+  static int calls;
+  if (++calls == 60) raise(SIGKILL);
+  return ((int (*)(void *))dlsym(RTLD_NEXT, "cudnnBackendFinalize"))(descriptor);
+}
+"""
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", shim], input=source, text=True, check=True)
+    # `why` starts the worker that is beside the program.
+    shutil.copy(convtune, tmp_path / "convtune")
+    (tmp_path / "convtune-worker").write_text(f'#!/bin/sh\nLD_PRELOAD={shim} exec {worker} "$@"\n')
+    (tmp_path / "convtune-worker").chmod(0o755)
+    (tmp_path / "list.txt").write_text(f"{NHWC}\n{NOTHING}\n")
+    done = subprocess.run(
+        [tmp_path / "convtune", "why", tmp_path / "list.txt", "--profile", "nvidia-h200", "--json"], capture_output=True, text=True
+    )  # fmt: skip
+    [row] = json.loads(done.stdout)["rows"]
+    assert done.returncode == 1 and (row["unknown"], row["withoutChoice"]) == (1, 1), done
+    assert re.search(r"error: fwd,x=32x64x56x56,\S+: the worker was ended by signal 9 \(KILL\)", done.stderr), done.stderr

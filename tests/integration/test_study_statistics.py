@@ -99,8 +99,8 @@ def test_flips_are_counted_by_pairs_and_by_what_they_cost():
 
 
 def test_a_flip_costs_something_beyond_what_a_race_calls_equal():
-    header = (study.REPO / "server/decision/race.h").read_text()
-    assert stats.EQUIVALENCE == float(re.search(r"double equivalence = ([0-9.]+);", header)[1])
+    header = (study.REPO / "proto/model/tuning/ranking.h").read_text()
+    assert stats.EQUIVALENCE == float(re.search(r"double kEquivalence = ([0-9.]+);", header)[1])
     made, tuning = Made(), lambda winner: {"p": {"winner": winner, "times": {"a": 100.0, "b": 101.4}}}
     made.add("flips", tunings=tuning("a")).add("flips", tunings=tuning("b"))
     ((_, _, body),) = [part for part in report.tables(made.records) if part[0] == "Flips"]

@@ -66,7 +66,7 @@ class Blob {
     sha256_.Update(bytes);
     size_ += static_cast<int64_t>(bytes.size());
   }
-  // The descriptor of what was written.
+  // Returns the OCI descriptor of the blob: media type, digest and size.
   absl::StatusOr<Document> Finish(const char* type) {
     file_.close();
     const std::string digest = absl::BytesToHexString(sha256_.Digest());
@@ -153,7 +153,8 @@ absl::Status WriteFolder(const std::string& bundle, const fs::path& folder) {
               : absl::UnavailableError(Concat(folder.string(), ": cannot be written"));
 }
 
-// A document of the layout; discarded if it is none.
+// Reads a JSON file of the layout. A file that is missing or is no JSON gives a value for which
+// is_discarded() is true.
 Document ReadJson(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return Document(Document::value_t::discarded);
@@ -164,7 +165,8 @@ Document ReadJson(const fs::path& file) {
   return Document::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-// The blob that the only element of a list describes; empty if it is not so.
+// Returns the path of the blob that the only element of `list` describes; an empty path if the
+// document has no such list, or the list has not exactly one element.
 fs::path OnlyBlob(const fs::path& folder, const Document& document, const char* list) {
   if (!document.is_object() || !document.contains(list)) return {};
   const Document& elements = document[list];

@@ -30,7 +30,8 @@ std::string LoneSql() {
   return absl::StrCat("(t.state = 1 AND t.tuned_by <> '{}' AND NOT ", TakerSql(kLiving), ")");
 }
 
-// Ends the tasks that wait for another node where there is none any more, as CompleteTask would.
+// Ends waiting tasks that were measured, and that no other node is left to measure. CompleteTask
+// does the same with its own task.
 absl::Status EndUntakeable(postgres::Connection& postgres,
                            const std::vector<int64_t>& environments) {
   return postgres.Execute(

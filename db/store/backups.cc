@@ -33,7 +33,8 @@ std::optional<absl::Time> TimeOf(const std::string& name) {
 }  // namespace
 
 Backups::Backups(Options options) : options_(std::move(options)) {
-  // Where the clock was set back, copies of before are named by times to come: none is the newest.
+  // A copy whose name is a time in the future was made before the clock was set back. It does not
+  // count as the newest.
   for (const std::string& name : List()) {
     if (const absl::Time time = *TimeOf(name); time <= options_.clock->Now()) newest_ = time;
   }

@@ -83,7 +83,7 @@ output::Fields WhyFields(const WhyRow& row) {
       {"changed", "CHANGED", Value(changed).Shown(row.changed ? changed.written : "-").Right()}};
 }
 
-// The list as a tuning in which nothing was timed.
+// Returns the listed candidates as a tuning, in which nothing was timed: lint reads tunings.
 v1::Tuning ToTuning(const ConvProblem& problem, const ListedProblem& listed) {
   v1::Tuning tuning;
   tuning.set_problem_text(problem.ToText());
@@ -257,7 +257,7 @@ class WhyCommand final : public app::Command {
                               std::not_equal_to<>());
   }
 
-  // What the table does not have: profiles beside each other, and what it cannot say.
+  // Says for how many convolutions all profiles agree, and what takes a GPU to know.
   static void Conclude(app::Context& context, const std::vector<ProblemRow>& rows,
                        const std::vector<WhyRow>& table) {
     std::vector<const WhyRow*> own;  // with the worker's cuDNN

@@ -1,8 +1,10 @@
 """Each part of tests/bench/run measures something: its small form, of which no figure is of worth."""
 
 import json
+import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -54,3 +56,46 @@ def test_a_part_that_fails_costs_its_own_rows_alone(monkeypatch, tmp_path):
         figures.main()
     record = json.loads((tmp_path / "build/bench.json").read_text())
     assert record["failed"] == ["commits"] and [row["figure"] for row in record["figures"]] == ["index", "bans"]
+
+
+def test_the_page_admits_every_figure_that_is_short_of_its_goal():
+    rows = json.loads((REPO / "tests/bench/results.json").read_text())["figures"]
+    page = (REPO / "tests/bench/README.md").read_text()
+    section = page.partition("## What is short of its goal\n")[2].partition("\n\n#")[0]
+    admitted = {name for line in section.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert admitted == {row["figure"] for row in rows if figures.judged(row)[1] == "no"}
+    assert {row["part"] for row in rows} == set(figures.PARTS) == set(figures.MEASURES)
+
+
+def test_results_say_which_of_them_are_older_than_what_they_measure():
+    results = json.loads((REPO / "tests/bench/results.json").read_text())
+    page = (REPO / "tests/bench/README.md").read_text()
+    assert f"{results['date'][:10]}, commit {results['commit'][:8]}," in page
+    for paths in figures.MEASURES.values():
+        assert all((REPO / path).is_dir() for path in paths), paths
+    older = figures.older_parts(results)
+    if older is None:
+        pytest.skip(f"this checkout has no history as far as {results['commit'][:8]}")
+    if older:
+        warnings.warn(f"tests/bench/results.json is older than what it measures: {', '.join(older)}", stacklevel=1)
+
+
+def test_a_part_is_older_once_its_folder_changed(monkeypatch, tmp_path):
+    def git(*args):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        return subprocess.run(["git", *identity, *args], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+
+    def commit(path):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+        git("add", "-A")
+        git("commit", "-qm", path)
+        return git("rev-parse", "HEAD")
+
+    git("init", "-q")
+    measured = commit("db/bundle/a.cc")
+    commit("deploy/a.md")
+    commit("client/preload/a.cc")
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    assert figures.older_parts({"commit": measured}) == ["preload"]
+    assert figures.older_parts({"commit": "0" * 40}) is None

@@ -294,7 +294,9 @@ absl::Status Agent::ReadPlaces() {
     ASSIGN_OR_RETURN(const int64_t id, names_->Environment(environment));
     Place place{id, proto.name(), environment, proto.provenance().driver_version(), {}};
     for (const v1::Device& device : devices.devices()) {
-      if (device.environment() == proto.name()) place.devices.push_back(device.name());
+      if (device.environment() != proto.name() && device.environment() != proto.text()) continue;
+      place.name = device.environment();
+      place.devices.push_back(device.name());
     }
     places.emplace(proto.text(), std::move(place));
   }
@@ -620,10 +622,13 @@ absl::Status Agent::FollowPins() {
                    db::fleet::ListFleetPins(*postgres_, options_.trusted));
   ASSIGN_OR_RETURN(const v1::ListPinsResponse here,
                    daemon_->CallPages<v1::ListPinsResponse>(v1::ListPinsRequest()));
-  // By environment name and problem: what the daemon has of the fleet's.
+  // By environment and problem: what the daemon has of the fleet's. An earlier daemon says the
+  // environment's name alone.
   std::map<std::pair<std::string, std::string>, const v1::PinRecord*> kept;
   for (const v1::PinRecord& pin : here.pins()) {
-    if (pin.fleet_pin() != 0) kept[{pin.environment(), pin.problem_text()}] = &pin;
+    const bool has_text = !pin.environment_text().empty();
+    if (pin.fleet_pin() == 0) continue;
+    kept[{has_text ? pin.environment_text() : pin.environment(), pin.problem_text()}] = &pin;
   }
   absl::Status status;
   heartbeat_.unapplied_pins = 0;
@@ -646,7 +651,8 @@ absl::Status Agent::FollowPins() {
     if (place == nullptr) continue;
     const std::string reason(CutUtf8(
         absl::StrCat("fleet pin ", pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason));
-    const auto found = kept.find({place->name, pin.problem_text});
+    auto found = kept.find({place->environment.ToText(), pin.problem_text});
+    if (found == kept.end()) found = kept.find({place->name, pin.problem_text});
     if (found != kept.end()) {
       // The numbers of a fleet that was restored mean something else.
       const v1::PinRecord& held = *found->second;

@@ -85,7 +85,9 @@ class Agent {
   // An environment that a device of the node has.
   struct Place {
     int64_t id = 0;
-    std::string name;  // by which the daemon is asked
+    // By which the daemon is asked: the environment's name, or its text where devices of several
+    // cuDNN have that name.
+    std::string name;
     Environment environment;
     std::string driver_version;
     std::vector<std::string> devices;  // their names

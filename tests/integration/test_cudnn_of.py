@@ -7,6 +7,7 @@ import pytest
 
 from harness import cudnn_shapes as shapes
 from harness import cudnn_versions
+from harness.api import API
 from harness.cudnn_shapes import ENGINES
 from harness.daemon import wait_until
 from harness.problems import VARIED, numbered
@@ -192,6 +193,43 @@ def test_each_cudnn_of_a_gpu_is_a_device_with_a_worker_of_its_own(of_two, cli):
     assert [line.split()[-2:] for line in table[1:3]] == [["gpu:0", OLDER], ["gpu:0@9.28.1", NEWER]], table
     said = cli(daemon)("doctor").out
     assert f"gpu:0@9.28.1 ({NEWER}) works with the cuDNN of " in said and f"several environments: {OLDER}, {NEWER}" in said
+
+
+def test_a_fleet_keeps_them_apart(of_two, fleet, cli):
+    """Their environments have one name: tunings, releases, pins and tasks go by the text."""
+    first, second = of_two(), of_two()
+    fleet.agent("a", first)
+    fleet.agent("b", second)
+    for environment in (OLDER, NEWER):
+        with first.client() as client:
+            client.tune(numbered(1), environment=environment)
+    fleet.wait_delivered(2)
+    fleet.wait_release(fleet.promote()["release"], ["a", "b"])
+    candidates = {}
+    for environment in (OLDER, NEWER):
+        with second.client() as client:
+            answer = client.get_one(numbered(1), environment=environment).answer
+        assert API.enum_name("Origin", answer.origin) == "ORIGIN_FLEET"
+        candidates[environment] = answer.portfolio[-1].text
+    assert sorted(fleet.node("b")["devices"]) == [OLDER, NEWER]
+    wait_until(lambda: (fleet.node("b")["release_missing"], fleet.node("b")["release_extra"]) == (0, 0), 20, "the comparison")
+    # One pin each of the same problem; then one ends.
+    for environment, candidate in candidates.items():
+        fleet.cli.ok("pin", numbered(1), candidate, "--environment", environment, "--reason", "x")
+
+    def pinned():
+        with second.client() as client:
+            return {pin.environment_text: pin.candidate for pin in client.tuning.ListPins().pins}
+
+    wait_until(lambda: pinned() == candidates, 20, "both pins")
+    fleet.cli.ok("unpin", numbered(1), "--environment", NEWER)
+    wait_until(lambda: pinned() == {OLDER: candidates[OLDER]}, 20, "the end of one")
+    # Work that is asked for is done with that cuDNN.
+    fleet.cli.ok("tune", numbered(2), "--environment", NEWER, "--nodes", "1")
+    rows = fleet.sql("SELECT DISTINCT e.text FROM evidence JOIN environments e USING (environment_id) JOIN problems p USING (problem_id) "
+                     f"WHERE p.text LIKE '%{numbered(2).split(',')[1]}%'")  # fmt: skip
+    assert rows == [[NEWER]], rows
+    assert all(fleet.node(name)["last_error"] == "" for name in ("a", "b")), fleet.status()
 
 
 def test_once_tunes_for_each(convtuned, of_two, tmp_path):

@@ -209,6 +209,7 @@ v1::PinRecord ToProto(const Pin& pin) {
   v1::PinRecord out;
   out.set_problem_text(pin.key.problem_text);
   out.set_environment(EnvironmentName(pin.key));
+  out.set_environment_text(pin.key.environment_text);
   out.set_candidate(ToText(pin.candidate));
   out.set_reason(pin.reason);
   *out.mutable_create_time() = ToProto(pin.create_time);

@@ -95,6 +95,9 @@ class TuningStore {
   virtual absl::StatusOr<int64_t> Backup(const std::string& path,
                                          const std::function<bool()>& stopped) = 0;
   virtual absl::StatusOr<v1::CompactDatabaseResponse> Compact() = 0;
+  // False once somebody moved or deleted the file, or put another in its place: what is
+  // written then is lost at the end. On any thread; waits for nothing.
+  virtual bool InPlace() const = 0;
   // Bytes of the file and its write-ahead log.
   virtual int64_t SizeBytes() = 0;
   virtual int SchemaVersion() = 0;

@@ -10,7 +10,6 @@
 #include "db/store/environments.h"
 #include "db/store/maintenance.h"
 #include "db/store/rows.h"
-#include "proto/base/replace_file.h"
 #include "proto/base/strings.h"
 #include "proto/model/violation.h"
 
@@ -101,6 +100,7 @@ SqliteStore::SqliteStore(Options options, std::string path, sqlite::LockFile loc
       schema_version_(schema_version),
       read_only_(file.writer == nullptr),
       reader_access_(file.reader_access),
+      opened_(MarkOf(path_)),
       lock_(std::move(lock)),
       writer_(std::move(file.writer)),
       next_thinning_(options_.clock->Now() + kThinningDelay),
@@ -139,7 +139,12 @@ absl::Status SqliteStore::CheckWritable() const {
   if (read_only_) {
     return absl::UnavailableError(Concat(path_, ": is read-only, nothing can be kept"));
   }
-  return writer_ == nullptr ? Closed(path_) : absl::OkStatus();
+  if (writer_ == nullptr) return Closed(path_);
+  if (!InPlace()) {
+    return absl::UnavailableError(
+        Concat(path_, ": was moved, deleted or replaced while it is open; nothing can be kept"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SqliteStore::CheckReadable() const {
@@ -375,6 +380,11 @@ absl::StatusOr<v1::CompactDatabaseResponse> SqliteStore::Compact() {
   }
   compaction.set_bytes_after(SizeBytes());
   return compaction;
+}
+
+bool SqliteStore::InPlace() const {
+  const std::optional<FileMark> found = MarkOf(path_);
+  return !opened_ || (found && found->IsSameFile(*opened_));
 }
 
 int64_t SqliteStore::SizeBytes() {

@@ -19,6 +19,7 @@
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::store {
@@ -85,6 +86,7 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   absl::StatusOr<int64_t> Backup(const std::string& path,
                                  const std::function<bool()>& stopped) override;
   absl::StatusOr<v1::CompactDatabaseResponse> Compact() override;
+  bool InPlace() const override;
   int64_t SizeBytes() override;
   int SchemaVersion() override;
 
@@ -161,6 +163,7 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   const int64_t epoch_ = NewEpoch();
   const bool read_only_;
   const sqlite::Database::Access reader_access_;
+  const std::optional<FileMark> opened_;
   std::optional<sqlite::LockFile> lock_ GUARDED_BY(write_mutex_);  // outlives the connections
   Mutex write_mutex_;
   std::unique_ptr<sqlite::Database> writer_ GUARDED_BY(write_mutex_);

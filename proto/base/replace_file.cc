@@ -80,4 +80,11 @@ absl::Status ReplaceFile(const std::string& path, std::string_view bytes) {
   return SyncFolderOf(path);
 }
 
+std::optional<FileMark> MarkOf(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0) return std::nullopt;
+  return FileMark{found.st_dev, found.st_ino, found.st_size,
+                  found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
+}
+
 }  // namespace convtune

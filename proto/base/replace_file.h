@@ -1,7 +1,9 @@
-// Functions that put whole files in their place, so that they stay when the power fails.
-// Thread-safe.
+// Functions that put whole files in their place, so that they stay when the power fails, and
+// tell whether they are still there. Thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,5 +25,21 @@ absl::Status ReplaceFile(const std::string& path, std::string_view bytes);
 // whose file system cannot sync one, is no error: the file is in its place, and
 // its owner can do no more.
 absl::Status SyncFolderOf(const std::string& path);
+
+// A FileMark tells a file from another one of its name, and from itself before a change.
+struct FileMark {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t bytes = 0;
+  int64_t changed_ns = 0;  // modification time, in nanoseconds since 1970
+
+  bool operator==(const FileMark&) const = default;
+  bool IsSameFile(const FileMark& other) const {
+    return device == other.device && inode == other.inode;
+  }
+};
+
+// Nullopt if there is no such file, or it cannot be asked.
+std::optional<FileMark> MarkOf(const std::string& path);
 
 }  // namespace convtune

@@ -690,6 +690,7 @@ void Committer::EndExpiredBans() {
 }
 
 bool Committer::writable() const {
+  if (!store_->InPlace()) return false;
   MutexLock lock(state_mutex_);
   return writable_;
 }

@@ -137,7 +137,8 @@ void AddEvidence(const MetricsInput& input, FamilyBuilder* families) {
 
 void AddPublication(const v1::Publication& status, FamilyBuilder* families) {
   families->Gauge("convtune_snapshot_up_to_date",
-                  "0 if the last attempt to publish what programs are served failed",
+                  "0 if the last attempt to publish what programs are served failed, or the "
+                  "file is not what was published",
                   status.error().empty() ? 1 : 0);
   if (status.has_publish_time()) {
     families->Gauge("convtune_snapshot_publish_timestamp_seconds",

@@ -24,9 +24,9 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
-// Between two looks at the time at which a pin ends.
-constexpr absl::Duration kLongestWait = absl::Minutes(1);
 constexpr absl::Duration kRetry = absl::Seconds(5);
+// Between two looks whether the snapshot is still the file that was written.
+constexpr absl::Duration kLookAtFile = absl::Seconds(10);
 // A decision on a release waits this long for the index to be whole.
 constexpr absl::Duration kIndexTimeout = absl::Seconds(10);
 // Of the time, what writing snapshots may take when changes do not end.
@@ -154,14 +154,25 @@ void Publisher::Run() {
       while (!stopping_ && SteadyTime::Now() < due_ && options_.clock->Now() < pin_expiry_) {
         // A pin ends by the wall clock, which may be set meanwhile.
         const absl::Duration wait =
-            std::min({due_ - SteadyTime::Now(), pin_expiry_ - options_.clock->Now(), kLongestWait});
+            std::min({due_ - SteadyTime::Now(), pin_expiry_ - options_.clock->Now(), kLookAtFile});
         changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(wait));
+        LookAtFile();
       }
       if (stopping_) return;
     }
     Pass();
     TuneMissed();
   }
+}
+
+void Publisher::LookAtFile() {
+  if (!written_ || MarkOf(snapshot_path_) == written_) return;
+  written_.reset();
+  log::Error("$0 is not the file that was published any more; it is published again",
+             snapshot_path_);
+  status_.set_error("somebody else changed or removed it; it is published again");
+  work_.publish = true;
+  DueBy(SteadyTime::Now());
 }
 
 void Publisher::Stop() {
@@ -275,8 +286,18 @@ absl::Status Publisher::Publish() {
   ASSIGN_OR_RETURN(const bool carried_over, options_.store->CarriesOver());
   input.carry_over = carried_;
   if (!carried_ && !carried_over && !damaged_) input.carry_over.emplace();
+  {
+    MutexLock lock(mutex_);
+    written_.reset();  // until it is known what the new file is
+  }
   ASSIGN_OR_RETURN(const SnapshotContents contents, WriteSnapshot(input, snapshot_path_));
+  if (!carried_ && !contents.carried.empty()) {
+    log::Error(
+        "$0 choices of the snapshot are missing in the database, which is new or was damaged",
+        contents.carried.size());
+  }
   carried_ = contents.carried;
+  const std::optional<FileMark> written = MarkOf(snapshot_path_);
   const bool carries_over = !contents.carried.empty();
   if (carries_over != carried_over) {
     const absl::Status kept = options_.store->SetCarryOver(carries_over);
@@ -294,6 +315,7 @@ absl::Status Publisher::Publish() {
   MutexLock lock(mutex_);
   *status_.mutable_publish_time() =
       TimeUtil::MicrosecondsToTimestamp(absl::ToUnixMicros(input.now));
+  written_ = written;
   status_.set_release(contents.served.release);
   status_.set_canary_release(contents.served.canary_release);
   status_.set_canary_permille(contents.served.canary_permille);
@@ -310,6 +332,7 @@ absl::Status Publisher::Publish() {
 v1::Publication Publisher::Status() {
   const ReleaseList list = releases_.List();
   MutexLock lock(mutex_);
+  LookAtFile();
   v1::Publication status = status_;
   status.set_waiting_changes(list.waiting_changes);
   status.set_auto_promote_held(list.auto_promote_held);

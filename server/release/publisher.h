@@ -15,6 +15,7 @@
 #include "db/snapshot/snapshot_writer.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "proto/base/replace_file.h"
 #include "server/commit/committer.h"
 #include "server/release/datagram_socket.h"
 #include "server/release/missed_problems.h"
@@ -112,6 +113,8 @@ class Publisher : public ReleaseManager {
   void TuneMissed();
   void Receive(const void* data, size_t size);
   void ReceiveTuning(ReportedTuning reported);
+  // Has the snapshot published again if it is not the file that was written.
+  void LookAtFile() REQUIRES(mutex_);
   // At the latest then there is a pass.
   void DueBy(SteadyTime time) REQUIRES(mutex_);
 
@@ -133,6 +136,7 @@ class Publisher : public ReleaseManager {
   SteadyTime due_ GUARDED_BY(mutex_) = SteadyTime::InfiniteFuture();
   SteadyTime not_before_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();  // of the next write
   absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();      // of those in the file
+  std::optional<FileMark> written_ GUARDED_BY(mutex_);                     // of the last snapshot
   std::set<TuningKey> dirty_ GUARDED_BY(mutex_);
   Work work_ GUARDED_BY(mutex_);  // but for keys
   MissedProblems missed_ GUARDED_BY(mutex_);

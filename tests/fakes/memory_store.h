@@ -152,6 +152,7 @@ class MemoryStore : public db::TuningStore {
   absl::StatusOr<v1::CompactDatabaseResponse> Compact() override {
     return v1::CompactDatabaseResponse();
   }
+  bool InPlace() const override { return true; }
   int64_t SizeBytes() override { return 0; }
   int SchemaVersion() override { return 0; }
 

@@ -138,3 +138,33 @@ def test_damage_never_makes_smaller_what_is_published(fake_daemon, cli):
         daemon.stop()
         assert published(daemon) == whole, (seed, at, daemon.log())
     assert lost  # else nothing was tried
+
+
+def test_a_database_that_was_deleted_under_the_daemon_takes_no_results(fake_daemon, cli):
+    daemon = fake_daemon(env=script()).start()
+    with daemon.client() as client:
+        client.get(*OWN, on_miss="ON_MISS_TUNE")
+    database = daemon.state_dir / "convtune.db"
+    database.rename(daemon.state_dir / "moved.db")
+    pinned = cli(daemon)("pin", OWN[0], "fwd:eng1")
+    assert pinned.code != 0 and "was moved, deleted or replaced" in pinned.err
+    doctor = cli(daemon)("doctor")
+    assert doctor.code != 0 and "takes no results" in doctor.out and "was moved" in doctor.out
+    (daemon.state_dir / "moved.db").rename(database)
+    assert "takes no results" not in cli(daemon)("doctor").out
+
+
+@pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 100), os.unlink], ids=["truncated", "deleted"])
+def test_a_snapshot_that_somebody_damaged_is_published_again(fake_daemon, cli, damage):
+    daemon = fake_daemon(env=script()).start()
+    with daemon.client() as client:
+        client.get(*OWN, on_miss="ON_MISS_TUNE")
+    snapshot = daemon.state_dir / "snapshot/current.snapshot"
+        release = Service(client.channel, "ReleaseService")
+        wait_until(lambda: release.GetPublication().choice_count == len(OWN), 30, "a snapshot of all")
+    whole = snapshot.read_bytes()
+    damage(snapshot)
+    cli(daemon)("doctor")  # whoever asks has it looked at; the daemon itself looks every 10 s
+    wait_until(lambda: snapshot.exists() and snapshot.stat().st_size == len(whole), 30, "the snapshot again")
+    assert "is not the file that was published any more" in daemon.log()
+    assert "is not up to date" not in cli(daemon)("doctor").out

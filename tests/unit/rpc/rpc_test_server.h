@@ -67,6 +67,7 @@ class FakeStore : public db::TuningStore {
     compaction.set_thinned(3);
     return compaction;
   }
+  bool InPlace() const override { return true; }
   int64_t SizeBytes() override { return 8192; }
   int SchemaVersion() override { return 1; }
 };

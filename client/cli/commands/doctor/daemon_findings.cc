@@ -59,8 +59,8 @@ std::vector<app::Finding> ExamineServer(const v1::ServerInfo& server,
   } else {
     findings.push_back(
         app::Problem(absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
-                     "make space there and check its permissions; until then results are lost "
-                     "when the daemon stops"));
+                     "make space there, check its permissions, and whether convtune.db was moved, "
+                     "deleted or replaced; until then results are lost when the daemon stops"));
   }
   if (server.backups().has_interval()) findings.push_back(ExamineBackups(server.backups()));
   if (server.metrics_state() == v1::METRICS_STATE_ON) {

@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <fstream>
+
 #include "tests/unit/db/store/store_fixture.h"
 #include "tests/unit/db/tuning_store_conformance.h"
 
@@ -45,6 +48,21 @@ TEST_F(SqliteStoreTest, EveryCallAfterCloseIsRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(store->GetTuning(SampleTuning(1).key).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(store->Check().status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(store->Compact().status()));
+}
+
+TEST_F(SqliteStoreTest, KeepsNothingInAFileThatIsNotAtItsPlaceAnyMore) {
+  auto store = Open();
+  const std::string path = folder_.File("convtune.db"), aside = folder_.File("aside");
+  EXPECT_TRUE(store->InPlace());
+  ASSERT_EQ(rename(path.c_str(), aside.c_str()), 0);
+  EXPECT_FALSE(store->InPlace());
+  const absl::Status status = store->PutPin(SamplePin(1));
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("was moved, deleted or replaced"));
+  std::ofstream(path) << "another file";
+  EXPECT_FALSE(store->InPlace());
+  ASSERT_EQ(rename(aside.c_str(), path.c_str()), 0);
+  EXPECT_TRUE(store->PutPin(SamplePin(1)).ok());
 }
 
 TEST_F(SqliteStoreTest, MakesTheStateDirectory) {

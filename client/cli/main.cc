@@ -4,12 +4,12 @@
 #include <cstring>
 #include <iostream>
 
-#include "client/cli/cli.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/io.h"
 
 int main(int argc, char** argv) {
   convtune::cli::output::Io io = convtune::cli::output::TerminalIo();
-  const int code = convtune::cli::RunCli({argv + 1, argv + argc}, io);
+  const int code = convtune::cli::commands::RunCli({argv + 1, argv + argc}, io);
   errno = 0;
   std::cout.flush();
   if (std::cout) return code;

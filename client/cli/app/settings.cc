@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <vector>
@@ -17,8 +16,16 @@
 namespace convtune::cli::app {
 namespace {
 
-constexpr std::array<const char*, 6> kNames = {"address", "environment", "timeout",
-                                               "tls_ca",  "tls_cert",    "tls_key"};
+struct Setting {
+  std::string name, type, description;
+};
+const Setting kSettings[] = {
+    {"address", "ADDRESS", "unix:PATH or HOST:PORT of the daemon"},
+    {"environment", "NAME|TEXT", "name or text of the environment, where there are several"},
+    {"timeout", "TIME", "longest wait for an answer, such as 10s"},
+    {"tls_ca", "FILE", "PEM file that the daemon's certificate is checked against"},
+    {"tls_cert", "FILE", "PEM file with the client's certificate"},
+    {"tls_key", "FILE", "PEM file with the client's private key"}};
 
 struct Value {
   std::string text;
@@ -44,7 +51,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadConfig(const std::string&
   }
   for (const CLI::ConfigItem& item : items) {
     const bool known =
-        item.parents.empty() && std::find(kNames.begin(), kNames.end(), item.name) != kNames.end();
+        item.parents.empty() && std::ranges::count(kSettings, item.name, &Setting::name) > 0;
     if (!known) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": ", item.fullname(), ": no such setting; there are address, ",
@@ -61,7 +68,8 @@ absl::StatusOr<std::map<std::string, std::string>> ReadConfig(const std::string&
 
 // The file to read; empty if there is none.
 absl::StatusOr<std::string> ConfigPath(const SettingFlags& flags, const output::Io& io) {
-  std::string path = flags.config.value_or(io.env("CONVTUNE_CONFIG").value_or(""));
+  const auto flag = flags.find("config");
+  std::string path = flag != flags.end() ? flag->second : io.env("CONVTUNE_CONFIG").value_or("");
   std::error_code error;
   if (!path.empty()) {
     if (!std::filesystem::is_regular_file(path, error)) {
@@ -87,19 +95,17 @@ std::vector<const CLI::Option*> CommonOptionsOf(const CLI::App& app) {
       [](const CLI::Option* option) { return option->get_group() == kCommonOptions; });
 }
 
-void SettingFlags::Register(CLI::App& app) {
-  const auto add = [&app](const std::string& name, std::optional<std::string>& value,
-                          const std::string& type, const std::string& description) {
-    app.add_option(name, value, description)->type_name(type)->group(kCommonOptions);
+void RegisterSettings(CLI::App& app, SettingFlags* flags) {
+  const auto add = [&](const Setting& setting) {
+    app.add_option_function<std::string>(
+           FlagOf(setting.name),
+           [flags, name = setting.name](const std::string& text) { (*flags)[name] = text; },
+           setting.description)
+        ->type_name(setting.type)
+        ->group(kCommonOptions);
   };
-  add("--address", address, "ADDRESS", "unix:PATH or HOST:PORT of the daemon");
-  add("--environment", environment, "NAME|TEXT",
-      "name or text of the environment, where there are several");
-  add("--timeout", timeout, "TIME", "longest wait for an answer, such as 10s");
-  add("--tls-ca", tls_ca, "FILE", "PEM file that the daemon's certificate is checked against");
-  add("--tls-cert", tls_cert, "FILE", "PEM file with the client's certificate");
-  add("--tls-key", tls_key, "FILE", "PEM file with the client's private key");
-  add("--config", config, "FILE", "file of settings in TOML");
+  for (const Setting& setting : kSettings) add(setting);
+  add({"config", "FILE", "file of settings in TOML"});
 }
 
 absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const output::Io& io) {
@@ -108,14 +114,10 @@ absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const outp
   if (!path.empty()) {
     ASSIGN_OR_RETURN(file, ReadConfig(path));
   }
-  const std::array<const std::optional<std::string>*, 6> given = {
-      &flags.address, &flags.environment, &flags.timeout,
-      &flags.tls_ca,  &flags.tls_cert,    &flags.tls_key};
   std::map<std::string, Value> values;
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    const std::string name = kNames[i];
-    if (given[i]->has_value()) {
-      values[name] = {given[i]->value(), FlagOf(name)};
+  for (const auto& [name, type, description] : kSettings) {
+    if (const auto flag = flags.find(name); flag != flags.end()) {
+      values[name] = {flag->second, FlagOf(name)};
     } else if (const auto variable = io.env(VariableOf(name)); !variable.value_or("").empty()) {
       values[name] = {*variable, VariableOf(name)};
     } else if (const auto it = file.find(name); it != file.end()) {

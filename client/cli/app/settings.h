@@ -1,6 +1,7 @@
 // Settings say where the daemon is and how long to wait for it.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,21 +23,13 @@ namespace convtune::cli::app {
 inline constexpr char kCommonOptions[] = "Common options";
 std::vector<const CLI::Option*> CommonOptionsOf(const CLI::App& app);
 
-// SettingFlags are the settings of the command line. Settings::Resolve takes an absent
-// one from elsewhere.
-struct SettingFlags {
-  std::optional<std::string> address;
-  std::optional<std::string> environment;
-  std::optional<std::string> timeout;
-  std::optional<std::string> tls_ca;
-  std::optional<std::string> tls_cert;
-  std::optional<std::string> tls_key;
-  std::optional<std::string> config;
+// The settings of the command line by name, "tls_ca" for --tls-ca, and "config".
+// Settings::Resolve takes an absent one from elsewhere.
+using SettingFlags = std::map<std::string, std::string>;
 
-  // Adds --address, --environment, --timeout, --tls-ca, --tls-cert, --tls-key
-  // and --config to `app`. *this must outlive it.
-  void Register(CLI::App& app);
-};
+// Adds --address, --environment, --timeout, --tls-ca, --tls-cert, --tls-key and --config to `app`,
+// which set `flags`.
+void RegisterSettings(CLI::App& app, SettingFlags* flags);
 
 // Value type.
 struct Settings {

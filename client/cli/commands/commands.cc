@@ -229,14 +229,12 @@ class FleetCommand final : public app::Command {
   CLI::App* app_ = nullptr;
 };
 
-}  // namespace
-
-std::unique_ptr<app::Command> NewCompletionCommand() {
-  return std::make_unique<CompletionCommand>();
+template <typename Verb>
+std::unique_ptr<app::Command> New() {
+  return std::make_unique<Verb>();
 }
 
-std::unique_ptr<app::Command> NewFleetCommand() { return std::make_unique<FleetCommand>(); }
-
+// One of each verb, registered with `root`, which must not outlive them.
 std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
   using Make = std::unique_ptr<app::Command> (*)();
   const std::pair<const char*, std::vector<Make>> groups[] = {
@@ -249,10 +247,10 @@ std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
         ban::NewBanCommand, NewDeleteCommand}},
       {"Serve programs", {run::NewRunCommand, NewReleaseCommand, NewWantedCommand}},
       {"Move",
-       {NewExportCommand, NewImportCommand, NewVerifyCommand, NewMergeCommand, NewFleetCommand}},
+       {NewExportCommand, NewImportCommand, NewVerifyCommand, NewMergeCommand, New<FleetCommand>}},
       {"Look after",
        {NewStatsCommand, doctor::NewDoctorCommand, NewDbCommand, NewVersionCommand,
-        NewCompletionCommand}},
+        New<CompletionCommand>}},
   };
   std::vector<std::unique_ptr<app::Command>> commands;
   for (const auto& [title, makers] : groups) {
@@ -263,6 +261,26 @@ std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
     }
   }
   return commands;
+}
+
+}  // namespace
+
+int RunCli(const std::vector<std::string>& arguments, output::Io& io) {
+  app::SettingFlags flags;
+  app::Program program;
+  program.name = "convtune";
+  program.description =
+      "convtune: finds the fastest cuDNN algorithm of a convolution once and keeps it";
+  program.footer =
+      "Exit codes: 0 done, 1 failed, 2 usage or an invalid problem, 3 a miss or not found,\n"
+      "4 daemon out of reach. `convtune COMMAND --help` says more.";
+  program.register_options = [&](CLI::App& root) { app::RegisterSettings(root, &flags); };
+  program.register_commands = RegisterCommands;
+  program.settings = [&] { return app::Settings::Resolve(flags, io); };
+  program.fail = [](app::Context& context, const absl::Status& status) {
+    return context.Fail(status);
+  };
+  return static_cast<int>(app::RunProgram(program, arguments, io));
 }
 
 }  // namespace convtune::cli::commands

@@ -1,20 +1,19 @@
-// RegisterCommands makes every verb of the program. commands.cc also has completion and fleet,
-// which are about programs as a whole.
+// RunCli runs the program, which has every verb. commands.cc also has completion and fleet, which
+// are about programs as a whole.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "client/cli/app/program.h"
-
-namespace CLI {
-class App;
-}
+#include "client/cli/output/io.h"
 
 namespace convtune::cli::commands {
 
-// One of each verb, registered with `root`, which must not outlive them.
-std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root);
+// Runs the command that `arguments` (without the program's name) say, and returns its exit code,
+// see app/context.h.
+int RunCli(const std::vector<std::string>& arguments, output::Io& io);
 
 std::unique_ptr<app::Command> NewGetCommand();
 std::unique_ptr<app::Command> NewTuneCommand();
@@ -30,11 +29,9 @@ std::unique_ptr<app::Command> NewEnvironmentsCommand();
 std::unique_ptr<app::Command> NewJobsCommand();
 std::unique_ptr<app::Command> NewReleaseCommand();
 std::unique_ptr<app::Command> NewWantedCommand();
-std::unique_ptr<app::Command> NewFleetCommand();
 std::unique_ptr<app::Command> NewDbCommand();
 std::unique_ptr<app::Command> NewStatsCommand();
 std::unique_ptr<app::Command> NewVersionCommand();
-std::unique_ptr<app::Command> NewCompletionCommand();
 
 namespace advise {
 std::unique_ptr<app::Command> NewAdviseCommand();

@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/cli.h"
+#include "client/cli/commands/commands.h"
 
 namespace convtune::cli {
 namespace {
@@ -310,7 +310,7 @@ RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions
                   return it->second;
                 }};
   RunResult result;
-  result.code = RunCli(arguments, io);
+  result.code = commands::RunCli(arguments, io);
   result.out = out.str();
   result.err = err.str();
   return result;

@@ -77,7 +77,7 @@ TEST_F(SettingsTest, TheEnvironmentBeatsTheFile) {
 TEST_F(SettingsTest, FlagsBeatTheEnvironment) {
   WriteConfig("address = \"unix:/from/file\"\n");
   env_["CONVTUNE_ADDRESS"] = "unix:/from/env";
-  flags_.address = "unix:/from/flag";
+  flags_["address"] = "unix:/from/flag";
   const auto settings = Resolve();
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->client.address.ToText(), "unix:/from/flag");
@@ -92,7 +92,7 @@ TEST_F(SettingsTest, AnEmptyVariableIsNotSet) {
 TEST_F(SettingsTest, TheConfigFlagNamesAnotherFile) {
   WriteConfig("environment = \"default\"\n");
   std::ofstream(folder_ + "/other.toml") << "environment = \"other\"\n";
-  flags_.config = folder_ + "/other.toml";
+  flags_["config"] = folder_ + "/other.toml";
   EXPECT_EQ(Resolve()->environment, "other");
 }
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/app/program.h"
-#include "client/cli/cli.h"
+#include "client/cli/commands/commands.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {

@@ -48,9 +48,8 @@ Finding DoesNotAnswer(const std::string& where) {
 
 // gRPC does not tell its caller why a handshake failed, so this one looks at the certificate
 // that the daemon shows, whoever signed it. Without a handshake there is no finding of it.
-std::vector<Finding> ExamineCertificates(const client::Address& address,
-                                         const client::TlsFiles& tls) {
-  std::vector<Finding> findings;
+Findings ExamineCertificates(const client::Address& address, const client::TlsFiles& tls) {
+  Findings findings;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);
   // Without the caller's certificate and ALPN the daemon would log that they are missing.
@@ -122,7 +121,7 @@ std::string HowToStart() {
       absl::StrJoin(ClientSocketPaths(), ", then at "));
 }
 
-std::vector<Finding> ExamineAddress(const client::Address& address, const client::TlsFiles& tls) {
+Findings ExamineAddress(const client::Address& address, const client::TlsFiles& tls) {
   if (!address.unix_socket) return ExamineCertificates(address, tls);
   return {ExamineSocket(address.target)};
 }

@@ -28,11 +28,25 @@ inline Finding Problem(std::string what, std::string advice) {
   return {Severity::kProblem, std::move(what), std::move(advice)};
 }
 
+// In the order in which they are found. Value type.
+struct Findings : std::vector<Finding> {
+  using std::vector<Finding>::vector;
+
+  void Fine(std::string what) { push_back(app::Fine(std::move(what))); }
+  void Notice(std::string what, std::string advice) {
+    push_back(app::Notice(std::move(what), std::move(advice)));
+  }
+  void Problem(std::string what, std::string advice) {
+    push_back(app::Problem(std::move(what), std::move(advice)));
+  }
+  void Add(const Findings& more) { insert(end(), more.begin(), more.end()); }
+};
+
 // The advice where no daemon is found.
 std::string HowToStart();
 
 // Connects, before any call, and waits two seconds at most: whether somebody listens there and
 // answers, and over TCP the dates of the daemon's certificate and of the caller's.
-std::vector<Finding> ExamineAddress(const client::Address& address, const client::TlsFiles& tls);
+Findings ExamineAddress(const client::Address& address, const client::TlsFiles& tls);
 
 }  // namespace convtune::cli::app

@@ -36,41 +36,36 @@ app::Finding ExamineBackups(const v1::BackupState& backups) {
 
 }  // namespace
 
-std::vector<app::Finding> ExamineServer(const v1::ServerInfo& server,
-                                        const std::string& own_version) {
-  std::vector<app::Finding> findings;
+app::Findings ExamineServer(const v1::ServerInfo& server, const std::string& own_version) {
+  app::Findings findings;
   const std::vector<std::string> own = absl::StrSplit(own_version, '.');
   const std::vector<std::string> other = absl::StrSplit(server.version(), '.');
   const std::string versions =
       absl::StrCat("daemon ", server.version(), ", this program ", own_version);
   if (own[0] != other[0]) {
-    findings.push_back(app::Problem(absl::StrCat(versions, ": they may not understand each other"),
-                                    "install both from one release"));
+    findings.Problem(absl::StrCat(versions, ": they may not understand each other"),
+                     "install both from one release");
   } else if (own != other) {
-    findings.push_back(
-        app::Notice(versions, "they understand each other; what only one has is not there"));
+    findings.Notice(versions, "they understand each other; what only one has is not there");
   } else {
-    findings.push_back(app::Fine(versions));
+    findings.Fine(versions);
   }
   if (server.writable()) {
-    findings.push_back(
-        app::Fine(absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(),
-                               " tunings, ", output::FormatBytes(server.database_bytes()))));
+    findings.Fine(absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(),
+                               " tunings, ", output::FormatBytes(server.database_bytes())));
   } else {
-    findings.push_back(
-        app::Problem(absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
+    findings.Problem(absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
                      "make space there, check its permissions, and whether convtune.db was moved, "
-                     "deleted or replaced; until then results are lost when the daemon stops"));
+                     "deleted or replaced; until then results are lost when the daemon stops");
   }
   if (server.backups().has_interval()) findings.push_back(ExamineBackups(server.backups()));
   if (server.metrics_state() == v1::METRICS_STATE_ON) {
-    findings.push_back(app::Fine(absl::StrCat("metrics at ", server.metrics_url())));
+    findings.Fine(absl::StrCat("metrics at ", server.metrics_url()));
   } else if (server.metrics_state() == v1::METRICS_STATE_OFF) {
     findings.push_back({app::Severity::kFine, "metrics are off",
                         "for them, start convtuned with --metrics-address"});
   } else if (server.metrics_state() == v1::METRICS_STATE_NOT_BUILT) {
-    findings.push_back(
-        app::Notice("this convtuned has no metrics", "build it where prometheus-cpp is installed"));
+    findings.Notice("this convtuned has no metrics", "build it where prometheus-cpp is installed");
   }
   return findings;
 }
@@ -87,12 +82,12 @@ std::string ConsequenceOf(const std::string& instrument) {
   return "such results are not judged, and not published";
 }
 
-void AddSelfCheck(const v1::Device& device, std::vector<app::Finding>* findings) {
+void AddSelfCheck(const v1::Device& device, app::Findings* findings) {
   const v1::SelfCheck& check = device.self_check();
   if (!check.known()) return;
   const std::string subject = absl::StrCat("the self-check of ", device.name(), "'s worker");
   if (check.failed().empty()) {
-    findings->push_back(app::Fine(absl::StrCat(subject, " found nothing wrong")));
+    findings->Fine(absl::StrCat(subject, " found nothing wrong"));
     return;
   }
   std::vector<std::string> parts;
@@ -111,36 +106,34 @@ void AddSelfCheck(const v1::Device& device, std::vector<app::Finding>* findings)
 
 }  // namespace
 
-std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
-  std::vector<app::Finding> findings;
+app::Findings ExamineDevices(const v1::ListDevicesResponse& devices) {
+  app::Findings findings;
   for (const std::string& left_out : devices.left_out()) {
-    findings.push_back(app::Notice(absl::StrCat("the daemon does without ", left_out),
-                                   "mend that and restart convtuned"));
+    findings.Notice(absl::StrCat("the daemon does without ", left_out),
+                    "mend that and restart convtuned");
   }
   if (devices.devices().empty()) {
-    findings.push_back(
-        app::Notice("the daemon has no device: it answers what its database holds",
+    findings.Notice("the daemon has no device: it answers what its database holds",
                     "it looks for a GPU again by itself, unless it was started with --devices "
-                    "none; a device profile (--profile NAME) needs no GPU"));
+                    "none; a device profile (--profile NAME) needs no GPU");
   }
   for (const v1::Device& device : devices.devices()) {
     const std::string reason = device.reason().empty() ? "" : absl::StrCat(": ", device.reason());
     switch (device.state()) {
       case v1::DEVICE_STATE_UNAVAILABLE:
-        findings.push_back(app::Problem(absl::StrCat(device.name(), " cannot be used", reason),
-                                        "mend that and restart convtuned; its log says more"));
+        findings.Problem(absl::StrCat(device.name(), " cannot be used", reason),
+                         "mend that and restart convtuned; its log says more");
         break;
       case v1::DEVICE_STATE_BACKING_OFF:
-        findings.push_back(
-            app::Problem(absl::StrCat("the worker of ", device.name(), " died", reason),
-                         "it is started again by itself; its deaths are in the daemon's log"));
+        findings.Problem(absl::StrCat("the worker of ", device.name(), " died", reason),
+                         "it is started again by itself; its deaths are in the daemon's log");
         break;
       default:
         if (IsSimulated(device.environment())) {
-          findings.push_back(app::Notice(
+          findings.Notice(
               absl::StrCat(device.name(), " (", device.environment(),
                            ") is a GPU made of software: its times say nothing about a card"),
-              "start convtuned with convtune-worker to measure on a GPU"));
+              "start convtuned with convtune-worker to measure on a GPU");
         }
         findings.push_back(
             {device.worker_deaths() > 0 ? app::Severity::kNotice : app::Severity::kFine,
@@ -156,17 +149,17 @@ std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices)
     }
     AddSelfCheck(device, &findings);
     if (!device.unblocked().empty()) {
-      findings.push_back(app::Notice(
+      findings.Notice(
           absl::StrCat("the last tuning of ", device.name(), " has no blocking kernels before ",
                        device.unblocked(), ": its GPU times contain the time of launching"),
-          "see that no profiler is attached to the worker; the next tuning tries them again"));
+          "see that no profiler is attached to the worker; the next tuning tries them again");
     }
   }
   return findings;
 }
 
-std::vector<app::Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments) {
-  std::vector<app::Finding> findings;
+app::Findings ExamineEnvironments(const v1::ListEnvironmentsResponse& environments) {
+  app::Findings findings;
   std::vector<std::string> current;
   std::map<std::string, int> names;  // several cuDNN of one GPU have one: only their texts differ
   for (const v1::Environment& environment : environments.environments()) {
@@ -176,21 +169,19 @@ std::vector<app::Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse
     if (environment.current()) {
       current.push_back(names[environment.name()] == 1 ? environment.name() : environment.text());
     } else if (environment.tuning_count() > 0) {
-      findings.push_back(
-          app::Notice(absl::StrCat(environment.tuning_count(), " tunings are for ",
+      findings.Notice(absl::StrCat(environment.tuning_count(), " tunings are for ",
                                    environment.text(), ", which no device has now"),
-                      "tune again for the present one; `get --hints` shows the old answers"));
+                      "tune again for the present one; `get --hints` shows the old answers");
     }
   }
   if (current.size() > 1) {
-    findings.push_back(
-        app::Notice(absl::StrCat("there are several environments: ", absl::StrJoin(current, ", ")),
-                    "choose with --environment or CONVTUNE_ENVIRONMENT"));
+    findings.Notice(absl::StrCat("there are several environments: ", absl::StrJoin(current, ", ")),
+                    "choose with --environment or CONVTUNE_ENVIRONMENT");
   }
   return findings;
 }
 
-std::vector<app::Finding> ExamineBans(const v1::ListBansResponse& bans) {
+app::Findings ExamineBans(const v1::ListBansResponse& bans) {
   int64_t changed = 0, holding = 0;
   std::vector<std::string> names;
   constexpr size_t kMostNamed = 5;
@@ -215,58 +206,56 @@ std::vector<app::Finding> ExamineBans(const v1::ListBansResponse& bans) {
                   "those that came with convtune")};
 }
 
-std::vector<app::Finding> ExaminePublication(const v1::Publication& publication) {
-  std::vector<app::Finding> findings;
+app::Findings ExaminePublication(const v1::Publication& publication) {
+  app::Findings findings;
   if (!publication.error().empty()) {
-    findings.push_back(
-        app::Problem(absl::StrCat("the snapshot in ", publication.folder(),
+    findings.Problem(absl::StrCat("the snapshot in ", publication.folder(),
                                   " is not up to date: ", publication.error()),
-                     "mend that; programs are served what the last one says until then"));
+                     "mend that; programs are served what the last one says until then");
   } else {
-    findings.push_back(app::Fine(absl::StrCat("snapshot in ", publication.folder(), ": release ",
-                                              publication.release(), ", ",
-                                              publication.choice_count(), " choices")));
+    findings.Fine(absl::StrCat("snapshot in ", publication.folder(), ": release ",
+                               publication.release(), ", ", publication.choice_count(),
+                               " choices"));
   }
   if (publication.carried_count() > 0) {
-    findings.push_back(app::Problem(
+    findings.Problem(
         absl::StrCat(publication.carried_count(),
                      " choices of the snapshot are missing in the "
                      "database, which is new or was damaged"),
         "tune these problems again, or restore a backup; programs are served the old choices "
-        "until then. To drop them, remove current.snapshot"));
+        "until then. To drop them, remove current.snapshot");
   }
   if (publication.waiting_changes() > 0) {
-    findings.push_back(app::Notice(
+    findings.Notice(
         absl::StrCat(output::Counted(publication.waiting_changes(), "changed portfolio"),
                      publication.waiting_changes() == 1 ? " waits" : " wait", " for a promotion"),
-        "see `convtune release diff`, then `convtune release promote`"));
+        "see `convtune release diff`, then `convtune release promote`");
   }
   if (publication.below_evidence_count() > 0) {
-    findings.push_back(app::Notice(
+    findings.Notice(
         calls::NotPublishedWord(publication.below_evidence_count(), publication.publish_evidence()),
         "without the daemon nothing is answered for them, and `convtune run` does not serve them; "
-        "measure them, or start convtuned with a lower --publish-evidence"));
+        "measure them, or start convtuned with a lower --publish-evidence");
   }
   if (publication.wanted_elsewhere_count() > 0) {
-    findings.push_back(app::Notice(
+    findings.Notice(
         absl::StrCat(publication.wanted_elsewhere_count(), " of ", publication.wanted_count(),
                      " problems that programs want are for environments that no device here has"),
-        "see `convtune wanted` for which; often the programs load another cuDNN than the worker"));
+        "see `convtune wanted` for which; often the programs load another cuDNN than the worker");
   }
   if (!publication.socket_error().empty()) {
     const size_t length = absl::StrCat(publication.folder(), "/", snapshot::kDatagramSocket).size();
-    findings.push_back(
-        app::Notice(absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
+    findings.Notice(absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
                     absl::StrCat(length < sizeof(sockaddr_un::sun_path)
                                      ? "mend that and restart convtuned"
                                      : "start convtuned with a shorter --state-dir",
-                                 "; programs are served all the same")));
+                                 "; programs are served all the same"));
   }
   if (publication.datagrams_malformed() > 0) {
-    findings.push_back(app::Notice(
+    findings.Notice(
         absl::StrCat(publication.datagrams_malformed(), " of ", publication.datagrams_received(),
                      " reports of programs could not be read"),
-        "update the interposer or the daemon; both should be of one release"));
+        "update the interposer or the daemon; both should be of one release");
   }
   return findings;
 }

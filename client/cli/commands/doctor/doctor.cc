@@ -104,140 +104,124 @@ class DoctorCommand final : public app::Command {
     if (!program_.empty()) {
       ASSIGN_OR_RETURN(programs_cudnn, FindCudnn("--program", program_));
     }
-    std::vector<app::Finding> findings =
+    findings_ =
         app::ExamineAddress(context.settings().client.address, context.settings().client.tls);
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    v1::ServerInfo server;
-    v1::ListEnvironmentsResponse environments;
-    v1::Publication seen;
-    const bool reached = Examine(*client, &server, &environments, &findings);
+    ASSIGN_OR_RETURN(client_, context.Connect());
+    const bool reached = ExamineDaemon();
     if (reached) {
-      ExaminePublished(*client, &seen, &findings);
+      ExaminePublished();
       const MachineFacts facts =
-          LookAtMachine(server, seen, context.settings().client.address.unix_socket);
-      Add(ExamineDisk(server, facts), &findings);
-      Add(ExamineClock(server, facts), &findings);
-      Add(ExamineInterposer(facts), &findings);
-      ExamineFleetState(*client, &findings);
+          LookAtMachine(server_, published_, context.settings().client.address.unix_socket);
+      findings_.Add(ExamineDisk(server_, facts));
+      findings_.Add(ExamineClock(server_, facts));
+      findings_.Add(ExamineInterposer(facts));
+      ExamineFleetState();
     }
     if (!program_.empty()) {
-      Add(ExamineProgram(program_, programs_cudnn, reached ? &environments : nullptr), &findings);
+      findings_.Add(ExamineProgram(program_, programs_cudnn, reached ? &environments_ : nullptr));
     }
     if (report_) {
-      std::vector<app::Finding> facts = DescribeSystem(server, environments);
-      findings.insert(findings.begin(), facts.begin(), facts.end());
+      const app::Findings facts = DescribeSystem(server_, environments_);
+      findings_.insert(findings_.begin(), facts.begin(), facts.end());
       std::vector<std::string> secrets = NamesOfThisMachine();
-      secrets.insert(secrets.end(), {context.settings().client.address.target, server.state_dir(),
-                                     seen.folder(), server.metrics_url()});
-      for (app::Finding& finding : findings) {
+      secrets.insert(secrets.end(), {context.settings().client.address.target, server_.state_dir(),
+                                     published_.folder(), server_.metrics_url()});
+      for (app::Finding& finding : findings_) {
         finding.what = Redact(finding.what, secrets);
         finding.advice = Redact(finding.advice, secrets);
       }
     }
-    Print(context, findings);
+    Print(context, findings_);
     if (!reached) return app::ExitCode::kUnreachable;
-    return HasProblem(findings) ? app::ExitCode::kFailed : app::ExitCode::kDone;
+    return HasProblem() ? app::ExitCode::kFailed : app::ExitCode::kDone;
   }
 
  private:
-  static bool HasProblem(const std::vector<app::Finding>& findings) {
-    return std::any_of(findings.begin(), findings.end(), [](const app::Finding& finding) {
-      return finding.severity == app::Severity::kProblem;
-    });
+  bool HasProblem() const {
+    return std::ranges::count(findings_, app::Severity::kProblem, &app::Finding::severity) > 0;
   }
 
-  static void Add(const std::vector<app::Finding>& more, std::vector<app::Finding>* findings) {
-    findings->insert(findings->end(), more.begin(), more.end());
-  }
-
-  static void AddFailure(const std::string& what, const absl::Status& status,
-                         std::vector<app::Finding>* findings) {
-    findings->push_back(app::Problem(absl::StrCat(what, ": ", std::string(status.message())),
-                                     "see the daemon's log"));
+  void AddFailure(const std::string& what, const absl::Status& status) {
+    findings_.Problem(absl::StrCat(what, ": ", std::string(status.message())),
+                      "see the daemon's log");
   }
 
   // Adds the findings that `examine` makes of the daemon's answer. Where the call failed,
   // adds one finding that says so.
   template <typename Response, typename Examine>
-  static void AddAnswer(const absl::StatusOr<Response>& answer, const char* failure,
-                        const Examine& examine, std::vector<app::Finding>* findings) {
-    if (!answer.ok()) return AddFailure(failure, answer.status(), findings);
-    Add(examine(*answer), findings);
+  void AddAnswer(const absl::StatusOr<Response>& answer, const char* failure,
+                 const Examine& examine) {
+    if (!answer.ok()) return AddFailure(failure, answer.status());
+    findings_.Add(examine(*answer));
   }
 
   // False if the daemon is out of reach.
-  static bool Examine(client::Client& client, v1::ServerInfo* info,
-                      v1::ListEnvironmentsResponse* known, std::vector<app::Finding>* findings) {
-    const auto server = client.Call<v1::ServerInfo>(v1::GetServerInfoRequest());
-    if (server.ok()) *info = *server;
+  bool ExamineDaemon() {
+    const auto server = client_->Call<v1::ServerInfo>(v1::GetServerInfoRequest());
+    if (server.ok()) server_ = *server;
     if (absl::IsUnavailable(server.status())) {
-      const bool named = HasProblem(*findings);
-      findings->push_back(
-          app::Problem(absl::StrCat("no answer from the daemon at ", client.address().ToText(),
-                                    ": ", std::string(server.status().message())),
-                       named ? "" : app::HowToStart()));
+      findings_.Problem(absl::StrCat("no answer from the daemon at ", client_->address().ToText(),
+                                     ": ", std::string(server.status().message())),
+                        HasProblem() ? "" : app::HowToStart());
       return false;
     }
-    ExamineHealth(client, kLivenessService, "is not alive", findings);
-    ExamineHealth(client, kReadinessService, "is not ready to answer", findings);
+    ExamineHealth("liveness", "is not alive");
+    ExamineHealth("readiness", "is not ready to answer");
     const auto examine_server = [](const v1::ServerInfo& said) {
       return ExamineServer(said, CONVTUNE_VERSION);
     };
-    AddAnswer(server, "the daemon does not say what it is", examine_server, findings);
-    AddAnswer(client.Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()),
-              "the devices cannot be listed", ExamineDevices, findings);
+    AddAnswer(server, "the daemon does not say what it is", examine_server);
+    AddAnswer(client_->Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()),
+              "the devices cannot be listed", ExamineDevices);
     const auto environments =
-        client.CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
-    if (environments.ok()) {
-      *known = *environments;
-      Add(ExamineLibraries(*environments), findings);
-    }
-    AddAnswer(environments, "the environments cannot be listed", ExamineEnvironments, findings);
-    const auto bans = client.Call<v1::ListBansResponse>(v1::ListBansRequest());
+        client_->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
+    if (environments.ok()) environments_ = *environments;
+    findings_.Add(ExamineLibraries(environments_));
+    AddAnswer(environments, "the environments cannot be listed", ExamineEnvironments);
+    const auto bans = client_->Call<v1::ListBansResponse>(v1::ListBansRequest());
     if (!absl::IsUnimplemented(bans.status())) {
-      AddAnswer(bans, "the bans cannot be listed", ExamineBans, findings);
+      AddAnswer(bans, "the bans cannot be listed", ExamineBans);
     }
     return true;
   }
 
-  static void ExamineFleetState(client::Client& client, std::vector<app::Finding>* findings) {
+  void ExamineFleetState() {
     v1::GetFleetStateRequest request;
     request.set_observer(true);  // the daemon measures the silence of agents
-    const auto state = client.Call<v1::FleetState>(request);
+    const auto state = client_->Call<v1::FleetState>(request);
     if (absl::IsUnimplemented(state.status()) || absl::IsPermissionDenied(state.status())) return;
-    AddAnswer(state, "the daemon does not say what waits for the fleet", ExamineFleet, findings);
+    AddAnswer(state, "the daemon does not say what waits for the fleet", ExamineFleet);
   }
 
-  static void ExaminePublished(client::Client& client, v1::Publication* seen,
-                               std::vector<app::Finding>* findings) {
-    const auto publication = client.Call<v1::Publication>(v1::GetPublicationRequest());
+  void ExaminePublished() {
+    const auto publication = client_->Call<v1::Publication>(v1::GetPublicationRequest());
     if (absl::IsUnimplemented(publication.status())) return;
-    if (publication.ok()) *seen = *publication;
-    AddAnswer(publication, "the daemon does not say how the snapshot is", ExaminePublication,
-              findings);
+    if (publication.ok()) published_ = *publication;
+    AddAnswer(publication, "the daemon does not say how the snapshot is", ExaminePublication);
   }
 
-  static void ExamineHealth(client::Client& client, const std::string& service,
-                            const std::string& words, std::vector<app::Finding>* findings) {
-    const auto serving = client.IsServing(service);
+  void ExamineHealth(const std::string& service, const std::string& words) {
+    const auto serving = client_->IsServing(service);
     if (!serving.ok()) {
-      AddFailure(absl::StrCat("health ", service), serving.status(), findings);
+      AddFailure(absl::StrCat("health ", service), serving.status());
     } else if (!*serving) {
-      findings->push_back(
-          app::Problem(absl::StrCat("the daemon ", words),
-                       "wait a little if it has just been started; else see its log"));
+      findings_.Problem(absl::StrCat("the daemon ", words),
+                        "wait a little if it has just been started; else see its log");
     } else {
-      findings->push_back(app::Fine(absl::StrCat("health ", service, ": serving")));
+      findings_.Fine(absl::StrCat("health ", service, ": serving"));
     }
   }
 
-  static void Print(app::Context& context, const std::vector<app::Finding>& findings) {
-    const auto word_of = [](app::Severity severity) -> std::string {
-      if (severity == app::Severity::kFine) return "ok";
-      return severity == app::Severity::kNotice ? "notice" : "problem";
+  static void Print(app::Context& context, const app::Findings& findings) {
+    using Word = std::pair<std::string, output::Color>;
+    const Word words[] = {{"ok", output::Color::kGreen},
+                          {"notice", output::Color::kYellow},
+                          {"problem", output::Color::kRed}};
+    const auto word_of = [&](const app::Finding& finding) {
+      return words[static_cast<size_t>(finding.severity)];
     };
     const auto fields_of = [&](const app::Finding& finding) -> output::Fields {
-      return {{"severity", "", word_of(finding.severity)},
+      return {{"severity", "", word_of(finding).first},
               {"what", "", finding.what},
               {"advice", "", finding.advice}};
     };
@@ -245,11 +229,7 @@ class DoctorCommand final : public app::Command {
     if (context.format() == app::Format::kJson) return;
     std::ostream& out = context.io().out;
     for (const app::Finding& finding : findings) {
-      const std::string word = word_of(finding.severity);
-      const output::Color color = finding.severity == app::Severity::kFine ? output::Color::kGreen
-                                  : finding.severity == app::Severity::kNotice
-                                      ? output::Color::kYellow
-                                      : output::Color::kRed;
+      const auto [word, color] = word_of(finding);
       out << output::Paint(word, color, context.out_color()) << std::string(9 - word.size(), ' ')
           << finding.what << "\n";
       if (!finding.advice.empty()) out << std::string(9, ' ') << "-> " << finding.advice << "\n";
@@ -258,17 +238,24 @@ class DoctorCommand final : public app::Command {
 
   bool report_ = false;
   std::string program_;
+
+  // As far as the daemon said them.
+  client::Client* client_ = nullptr;
+  v1::ServerInfo server_;
+  v1::ListEnvironmentsResponse environments_;
+  v1::Publication published_;
+  app::Findings findings_;
 };
 
 }  // namespace
 
-std::vector<app::Finding> DescribeSystem(const v1::ServerInfo& server,
-                                         const v1::ListEnvironmentsResponse& environments) {
+app::Findings DescribeSystem(const v1::ServerInfo& server,
+                             const v1::ListEnvironmentsResponse& environments) {
   utsname kernel{};
   uname(&kernel);
   const std::string release = kernel.release;
-  std::vector<app::Finding> facts;
-  const auto add = [&facts](const std::string& what) { facts.push_back(app::Fine(what)); };
+  app::Findings facts;
+  const auto add = [&facts](const std::string& what) { facts.Fine(what); };
   add(absl::StrCat(Distribution(), ", Linux ",
                    release.substr(0, release.find_first_not_of("0123456789.")), " ", kernel.machine,
                    ", glibc ", gnu_get_libc_version(), ", convtune " CONVTUNE_VERSION));

@@ -17,17 +17,12 @@
 
 namespace convtune::cli::commands::doctor {
 
-// Names under which the daemon's health is asked for.
-inline constexpr char kLivenessService[] = "liveness";
-inline constexpr char kReadinessService[] = "readiness";
-
 // Pure functions of what the daemon said.
-std::vector<app::Finding> ExamineServer(const v1::ServerInfo& server,
-                                        const std::string& own_version);
-std::vector<app::Finding> ExamineDevices(const v1::ListDevicesResponse& devices);
-std::vector<app::Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments);
-std::vector<app::Finding> ExamineBans(const v1::ListBansResponse& bans);
-std::vector<app::Finding> ExaminePublication(const v1::Publication& publication);
+app::Findings ExamineServer(const v1::ServerInfo& server, const std::string& own_version);
+app::Findings ExamineDevices(const v1::ListDevicesResponse& devices);
+app::Findings ExamineEnvironments(const v1::ListEnvironmentsResponse& environments);
+app::Findings ExamineBans(const v1::ListBansResponse& bans);
+app::Findings ExaminePublication(const v1::Publication& publication);
 
 // The outcome of a try to use a file from this process.
 struct SeenFile {
@@ -53,22 +48,21 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
                            bool here);
 
 // Pure functions.
-std::vector<app::Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts);
-std::vector<app::Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts);
-std::vector<app::Finding> ExamineInterposer(const MachineFacts& facts);
+app::Findings ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts);
+app::Findings ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts);
+app::Findings ExamineInterposer(const MachineFacts& facts);
 // Driver, CUDA, cuDNN and its configuration of the environments that a device has.
-std::vector<app::Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& environments);
-std::vector<app::Finding> ExamineFleet(const v1::FleetState& state);
+app::Findings ExamineLibraries(const v1::ListEnvironmentsResponse& environments);
+app::Findings ExamineFleet(const v1::FleetState& state);
 
 // Pure. Without `environments` (the daemon did not give them) nothing is said of them.
-std::vector<app::Finding> ExamineProgram(const std::string& program,
-                                         const std::vector<LoadedCudnn>& found,
-                                         const v1::ListEnvironmentsResponse* environments);
+app::Findings ExamineProgram(const std::string& program, const std::vector<LoadedCudnn>& found,
+                             const v1::ListEnvironmentsResponse* environments);
 
 // The next three are for `doctor --report`, whose findings can stand in a public issue.
 // This machine's system, what the daemon has counted, and the environments.
-std::vector<app::Finding> DescribeSystem(const v1::ServerInfo& server,
-                                         const v1::ListEnvironmentsResponse& environments);
+app::Findings DescribeSystem(const v1::ServerInfo& server,
+                             const v1::ListEnvironmentsResponse& environments);
 
 // This machine's host name, and the user's name and home.
 std::vector<std::string> NamesOfThisMachine();

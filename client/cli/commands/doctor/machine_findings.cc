@@ -72,7 +72,7 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
   return facts;
 }
 
-std::vector<app::Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts) {
+app::Findings ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts) {
   if (!facts.disk_free) return {};
   const std::string what = absl::StrCat("the disk of ", server.state_dir(), " has ",
                                         output::FormatBytes(*facts.disk_free), " free");
@@ -89,7 +89,7 @@ std::vector<app::Finding> ExamineDisk(const v1::ServerInfo& server, const Machin
   return {app::Fine(what)};
 }
 
-std::vector<app::Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts) {
+app::Findings ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts) {
   const absl::Time started = FromProto(server.start_time());
   if (started > facts.now + kClockSlack) {
     return {app::Problem(
@@ -105,47 +105,44 @@ std::vector<app::Finding> ExamineClock(const v1::ServerInfo& server, const Machi
   return {app::Fine("the clock is right, as far as can be seen")};
 }
 
-std::vector<app::Finding> ExamineInterposer(const MachineFacts& facts) {
-  std::vector<app::Finding> findings;
+app::Findings ExamineInterposer(const MachineFacts& facts) {
+  app::Findings findings;
   const std::string where = facts.container ? "in this container" : "here";
   if (facts.library.empty()) {
-    findings.push_back(
-        app::Notice(absl::StrCat(run::kPreloadLibrary, " is not installed ", where),
+    findings.Notice(absl::StrCat(run::kPreloadLibrary, " is not installed ", where),
                     "unmodified programs need it: install convtune's libraries beside this "
-                    "program, in their image"));
+                    "program, in their image");
   }
   if (!facts.switched_off.empty()) {
-    findings.push_back(
-        app::Notice(absl::StrCat("unmodified programs are served nothing, by ", facts.switched_off),
-                    "take it away to serve them again"));
+    findings.Notice(absl::StrCat("unmodified programs are served nothing, by ", facts.switched_off),
+                    "take it away to serve them again");
   }
   if (!facts.snapshot) return findings;
   if (facts.snapshot->error != 0) {
     const bool missing = facts.snapshot->error == ENOENT || facts.snapshot->error == ENOTDIR;
     const std::string folder = facts.snapshot->path.substr(0, facts.snapshot->path.rfind('/'));
-    findings.push_back(app::Notice(
+    findings.Notice(
         absl::StrCat("programs ", where, " cannot read ", facts.snapshot->path, ": ",
                      std::strerror(facts.snapshot->error)),
         missing && facts.container ? absl::StrCat("mount the daemon's folder read-only at ", folder,
                                                   ", or say where it is with CONVTUNE_SNAPSHOT")
         : missing ? absl::StrCat("say where the snapshot's folder is with CONVTUNE_SNAPSHOT")
-                  : absl::StrCat("let the program's user read ", folder)));
+                  : absl::StrCat("let the program's user read ", folder));
     return findings;
   }
-  findings.push_back(
-      app::Fine(absl::StrCat("programs ", where, " can read ", facts.snapshot->path)));
+  findings.Fine(absl::StrCat("programs ", where, " can read ", facts.snapshot->path));
   if (facts.report_socket && facts.report_socket->error != 0) {
-    findings.push_back(app::Notice(
+    findings.Notice(
         absl::StrCat("what programs ", where, " miss is not learned: ", facts.report_socket->path,
                      ": ", std::strerror(facts.report_socket->error)),
         "a mount that is read-only keeps reports away too; programs are served all "
-        "the same"));
+        "the same");
   }
   return findings;
 }
 
-std::vector<app::Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& environments) {
-  std::vector<app::Finding> findings;
+app::Findings ExamineLibraries(const v1::ListEnvironmentsResponse& environments) {
+  app::Findings findings;
   for (const v1::Environment& environment : environments.environments()) {
     if (!environment.current()) continue;
     const v1::Provenance& from = environment.provenance();
@@ -158,25 +155,23 @@ std::vector<app::Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& e
         "CUDA ", from.cuda_version(), ", cuDNN ", environment.cudnn_version());
     if (cudnn.size() >= 2 &&
         (cudnn[0] < kCudnnMajor || (cudnn[0] == kCudnnMajor && cudnn[1] < kCudnnMinor))) {
-      findings.push_back(app::Problem(what, "install cuDNN 9.8 or later"));
+      findings.Problem(what, "install cuDNN 9.8 or later");
     } else if (environment.library_configuration() == v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY) {
-      findings.push_back(
-          app::Notice(absl::StrCat(what, " without its precompiled engines"),
+      findings.Notice(absl::StrCat(what, " without its precompiled engines"),
                       "programs with the full cuDNN have another environment; install the same "
-                      "package for both"));
+                      "package for both");
     } else if (!driver.empty() && !cuda.empty() && driver[0] < cuda[0]) {
-      findings.push_back(
-          app::Problem(what,
+      findings.Problem(what,
                        "the driver is of an older major version than CUDA: update it, or install "
-                       "the forward compatibility package"));
+                       "the forward compatibility package");
     } else {
-      findings.push_back(app::Fine(what));
+      findings.Fine(what);
     }
   }
   return findings;
 }
 
-std::vector<app::Finding> ExamineFleet(const v1::FleetState& state) {
+app::Findings ExamineFleet(const v1::FleetState& state) {
   if (state.outbox_dropped() > 0) {
     return {app::Notice(
         absl::StrCat(state.outbox_dropped(), " tunings were dropped before the fleet took them"),

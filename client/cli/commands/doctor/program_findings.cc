@@ -55,20 +55,19 @@ app::Finding ExamineEnvironmentOf(const LoadedCudnn& cudnn,
 
 }  // namespace
 
-std::vector<app::Finding> ExamineProgram(const std::string& program,
-                                         const std::vector<LoadedCudnn>& found,
-                                         const v1::ListEnvironmentsResponse* environments) {
+app::Findings ExamineProgram(const std::string& program, const std::vector<LoadedCudnn>& found,
+                             const v1::ListEnvironmentsResponse* environments) {
   if (found.empty()) {
     return {app::Notice(absl::StrCat(program, " has no package that loads cuDNN"),
                         "name the Python in which torch or onnxruntime-gpu is installed")};
   }
-  std::vector<app::Finding> findings;
+  app::Findings findings;
   std::set<std::string> said;  // two packages may load the same
   for (const LoadedCudnn& cudnn : found) {
     if (cudnn.folder.empty()) {
-      findings.push_back(app::Notice(
+      findings.Notice(
           absl::StrCat(cudnn.by, " finds no libcudnn.so.9 by itself"),
-          "say where it is with LD_LIBRARY_PATH; onnxruntime.preload_dlls() loads the wheel's"));
+          "say where it is with LD_LIBRARY_PATH; onnxruntime.preload_dlls() loads the wheel's");
       continue;
     }
     const CudnnExamination examined = ExamineCudnn(cudnn);

@@ -93,7 +93,6 @@ class FleetReportCommand final : public FleetCommand {
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
-    ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(context, *postgres));
     report::ReportData data(output_.Filter());
@@ -106,7 +105,7 @@ class FleetReportCommand final : public FleetCommand {
         next = SteadyTime::Now() + kShowEvery;
       }));
     }
-    RETURN_IF_ERROR(output_.Write(std::move(data), options, context.format(), context.io()));
+    RETURN_IF_ERROR(output_.Write(std::move(data), context));
     return cli::app::ExitCode::kDone;
   }
 

@@ -46,7 +46,6 @@ class ReportAnalysis {
   // nullptr: no node has such a row.
   const Pair* Find(int environment, int problem) const;
 
-  const ReportOptions& options;
   const ReportData& data;
   std::vector<Pair> pairs;      // by environment and problem
   std::vector<ReportGpu> gpus;  // by node and UUID
@@ -87,8 +86,7 @@ struct CommonChoice {
   int stock = -1;    // the most frequent stock choice
 };
 // `texts` are the candidates', which decide ties.
-CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std::string>& texts,
-                          double least_change);
+CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std::string>& texts);
 // The candidate (but -1) with the highest count, of equals the first by text; -1: none.
 int MostFrequent(const std::map<int, int>& counts, const std::vector<std::string>& texts);
 

@@ -36,7 +36,7 @@ double Pooled(const ReportAnalysis& analysis, const Pair& pair, int candidate) {
 }
 
 // What nodes have found out against the common winner.
-ReportDisagreement FindDisagreement(const Pair& pair, int winner, double least_change) {
+ReportDisagreement FindDisagreement(const Pair& pair, int winner) {
   ReportDisagreement found;
   found.environment = pair.environment;
   found.problem = pair.problem;
@@ -48,7 +48,7 @@ ReportDisagreement FindDisagreement(const Pair& pair, int winner, double least_c
     const ReportTime& own = row.times.front();
     const ReportTime* const common = row.TimeOf(winner);
     if (common == nullptr || common->low_us <= own.high_us ||
-        common->median_us <= own.median_us * (1 + least_change)) {
+        common->median_us <= own.median_us * (1 + kLeastChange)) {
       continue;
     }
     ReportDisagreement::Other& other = others[row.winner];
@@ -206,7 +206,7 @@ void ReportAnalysis::RateGpus(std::vector<Sums> sums) {
     gpu.compared = static_cast<int>(sums[g].ratios.size());
     if (gpu.compared >= kLeastProblems) {
       gpu.ratio = MedianOf(std::move(sums[g].ratios));
-      gpu.slow = gpu.ratio >= options.slow_ratio;
+      gpu.slow = gpu.ratio >= kSlowRatio;
     }
     if (sums[g].known > 0) gpu.throttled = static_cast<double>(sums[g].throttled) / sums[g].known;
     if (sums[g].clocks.empty()) continue;
@@ -218,8 +218,8 @@ void ReportAnalysis::RateGpus(std::vector<Sums> sums) {
   for (ReportGpu& gpu : gpus) gpu.model_clock_mhz = medians[gpu.gpu_model];
 }
 
-ReportAnalysis::ReportAnalysis(const ReportOptions& with, ReportData* of)
-    : options(with), data(*of), oldest_us_(absl::ToUnixMicros(with.now - with.stale_after)) {
+ReportAnalysis::ReportAnalysis(const ReportOptions& options, ReportData* of)
+    : data(*of), oldest_us_(absl::ToUnixMicros(options.now - options.stale_after)) {
   cells_.resize(data.places().size() * data.environments().size());
   for (const auto& [key, rows] : data.pairs()) {
     for (const ReportRow& row : rows) {
@@ -289,8 +289,7 @@ int MostFrequent(const std::map<int, int>& counts, const std::vector<std::string
   return best;
 }
 
-CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std::string>& texts,
-                          double least_change) {
+CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std::string>& texts) {
   const auto timed = static_cast<size_t>(
       std::count_if(rows.begin(), rows.end(), [](const ReportRow& row) { return row.timed(); }));
   std::map<int, int> winners, stocks;
@@ -305,7 +304,7 @@ CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std
   common.settled = common.winner = MostFrequent(winners, texts);
   common.stock = MostFrequent(stocks, texts);
   if (timed < 2) return common;
-  double least = 1 / (1 + least_change);
+  double least = 1 / (1 + kLeastChange);
   for (const auto& [candidate, count] : timed_by) {
     if (candidate == common.settled || count * 2 < timed) continue;
     // Against the settled one on the same GPU: how fast the GPU is cancels out.
@@ -355,14 +354,13 @@ void AddPairs(const ReportAnalysis& a, Report* report) {
       pair.search_seconds += row.elapsed_seconds();
       pair.stale_nodes += row.stale ? 1 : 0;
     }
-    const CommonChoice common =
-        ChooseCommon(of.newest, a.data.candidates(), a.options.least_change);
+    const CommonChoice common = ChooseCommon(of.newest, a.data.candidates());
     pair.winner = common.winner;
     pair.stock = common.stock;
     pair.winner_us = Pooled(a, of, pair.winner);
     pair.stock_us = pair.stock == pair.winner ? pair.winner_us : Pooled(a, of, pair.stock);
     if (pair.timed_nodes < 2) continue;
-    ReportDisagreement found = FindDisagreement(of, pair.winner, a.options.least_change);
+    ReportDisagreement found = FindDisagreement(of, pair.winner);
     for (const auto& other : found.others) {
       pair.disagreeing_nodes += static_cast<int>(other.places.size());
     }

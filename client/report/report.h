@@ -15,13 +15,12 @@ namespace convtune::report {
 struct ReportOptions {
   absl::Time now;
   absl::Duration stale_after = absl::Hours(24 * 180);
-  // A GPU is slow from this median ratio to its model's on.
-  double slow_ratio = 1.05;
-  // A difference below this is never more than noise.
-  double least_change = 0.02;
-  // Rows that the document has at most, the newest; its numbers are of all.
-  size_t most_rows = 200'000;
 };
+
+// A GPU is slow from this median ratio to its model's on.
+inline constexpr double kSlowRatio = 1.05;
+// A difference below this is never more than noise.
+inline constexpr double kLeastChange = 0.02;
 
 // Times are medians over nodes, each divided by its GPU's speed, in
 // microseconds; 0: nothing was timed.

@@ -86,25 +86,6 @@ struct ReportWanted {
   std::string last_error = {};
 };
 
-// The changes that another cuDNN brings on the GPU of a profile, as found by `convtune
-// upgrade-check`. Value type.
-struct ReportUpgradeCheck {
-  struct Row {
-    int problem = 0;
-    int64_t count = 1;     // how often the workload runs it
-    std::string change;    // "same", "knobs", "engine", "gained", "lost", "none", "unknown"
-    std::string from, to;  // first choices; empty: the version has no choice
-    int64_t from_workspace = 0, to_workspace = 0;
-    std::string notes;  // "+fft -tensor_core"; empty: the same
-    bool winner_lost = false;
-    bool last_resort = false;  // modes A and B list nothing any more that can be built
-    bool erratum = false;      // the new first choice is known to be wrong
-  };
-  std::string profile;   // "nvidia-h200"
-  std::string from, to;  // versions of cuDNN
-  std::vector<Row> rows;
-};
-
 // A ReportFilter selects the rows of a report. An empty text or an absent value selects
 // all. Value type.
 struct ReportFilter {
@@ -113,7 +94,6 @@ struct ReportFilter {
   std::optional<Operation> operation = {};
   std::optional<DataType> data_type = {};
   std::optional<TensorLayout> layout = {};
-  friend bool operator==(const ReportFilter&, const ReportFilter&) = default;
 };
 
 // Not thread-safe.
@@ -148,7 +128,8 @@ class ReportData {
   // Counts of the same problem and environment add up.
   void AddWanted(const ReportWanted& wanted);
 
-  void AddUpgradeCheck(ReportUpgradeCheck check) { upgrade_checks_.push_back(std::move(check)); }
+  // "profiles" of `convtune upgrade-check --json`, whose problems are known (AddProblem).
+  void SetUpgradeChecks(std::string json) { upgrade_checks_ = std::move(json); }
 
   // Rows by environment and problem.
   using Pairs = std::map<std::pair<int, int>, std::vector<ReportRow>>;
@@ -158,7 +139,7 @@ class ReportData {
   const std::vector<Environment>& environments() const { return environments_; }
   const std::vector<ReportPlace>& places() const { return places_; }
   const std::vector<std::string>& candidates() const { return candidates_; }
-  const std::vector<ReportUpgradeCheck>& upgrade_checks() const { return upgrade_checks_; }
+  const std::string& upgrade_checks() const { return upgrade_checks_; }
   // Of a row, or anything else that is of one environment and problem.
   template <typename Of>
   const Environment& EnvironmentOf(const Of& of) const {
@@ -186,7 +167,7 @@ class ReportData {
   std::map<std::string, int> problem_numbers_, environment_numbers_, candidate_numbers_;
   std::map<ReportPlace, int> place_numbers_;
   std::map<std::pair<std::string, std::string>, ReportWanted> wanted_;
-  std::vector<ReportUpgradeCheck> upgrade_checks_;
+  std::string upgrade_checks_ = "[]";
   std::optional<ReportCounters> counters_;
 };
 

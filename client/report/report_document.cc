@@ -84,8 +84,11 @@ Json Pairs(const Report& report) {
                         })}});
 }
 
-// By environment, problem and place: the newest rows that the document has room for.
-std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most) {
+// Rows that the document has at most, the newest; its numbers are of all.
+constexpr size_t kMostRows = 200'000;
+
+// By environment, problem and place.
+std::vector<const ReportRow*> RowsOfDocument(const ReportData& data) {
   std::vector<const ReportRow*> rows;
   for (const auto& [key, of_pair] : data.pairs()) {
     for (const ReportRow& row : of_pair) rows.push_back(&row);
@@ -93,13 +96,13 @@ std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most
   const auto place = [](const ReportRow* row) {
     return std::tuple(row->environment, row->problem, row->place);
   };
-  if (rows.size() > most) {
-    std::nth_element(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(most), rows.end(),
+  if (rows.size() > kMostRows) {
+    std::nth_element(rows.begin(), rows.begin() + ptrdiff_t{kMostRows}, rows.end(),
                      [&](const ReportRow* a, const ReportRow* b) {
                        return std::pair(b->tune_time_us, place(a)) <
                               std::pair(a->tune_time_us, place(b));
                      });
-    rows.resize(most);
+    rows.resize(kMostRows);
   }
   std::sort(rows.begin(), rows.end(),
             [&](const ReportRow* a, const ReportRow* b) { return place(a) < place(b); });
@@ -107,7 +110,7 @@ std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most
 }
 
 Json RowsJson(const ReportData& data, const Report& report) {
-  const std::vector<const ReportRow*> rows = RowsOfDocument(data, report.options.most_rows);
+  const std::vector<const ReportRow*> rows = RowsOfDocument(data);
   const auto values = [](const ReportRow* row) {
     return Json::array({row->environment, row->problem, row->place, static_cast<int>(row->evidence),
                         Index(row->winner), Index(row->stock), JsonTime(row->winner_us()),
@@ -166,21 +169,6 @@ Json Upgrade(const ReportUpgrade& u) {
        {"columns",
         {"problem", "environment", "from_us", "to_us", "from_winner", "to_winner", "beyond_noise"}},
        {"values", Array(u.points, values)}});
-}
-
-Json UpgradeCheck(const ReportUpgradeCheck& check) {
-  const auto values = [](const ReportUpgradeCheck::Row& row) {
-    return Json::array({row.problem, row.count, row.change, row.from, row.to, row.from_workspace,
-                        row.to_workspace, row.notes, row.winner_lost, row.last_resort,
-                        row.erratum});
-  };
-  return Json::object({{"profile", check.profile},
-                       {"from", check.from},
-                       {"to", check.to},
-                       {"columns",
-                        {"problem", "count", "change", "from", "to", "from_workspace_bytes",
-                         "to_workspace_bytes", "notes", "winner_lost", "last_resort", "erratum"}},
-                       {"values", Array(check.rows, values)}});
 }
 
 Json Gpu(const ReportGpu& gpu) {
@@ -243,13 +231,13 @@ std::string ReportJson(const ReportData& data, const Report& report) {
        {"generated", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", options.now, absl::UTCTimeZone())},
        {"options", Json::object({{"stale_after_seconds",
                                   JsonNumber(absl::ToDoubleSeconds(options.stale_after))},
-                                 {"slow_ratio", JsonNumber(options.slow_ratio)},
-                                 {"least_change", JsonNumber(options.least_change)}})},
+                                 {"slow_ratio", JsonNumber(kSlowRatio)},
+                                 {"least_change", JsonNumber(kLeastChange)}})},
        {"headline", Headline(report.headline)},
        {"shares", Array(report.shares, Share)},
        {"disagreements", Array(report.disagreements, Disagreement)},
        {"upgrades", Array(report.upgrades, Upgrade)},
-       {"upgrade_checks", Array(data.upgrade_checks(), UpgradeCheck)},
+       {"upgrade_checks", Json::parse(data.upgrade_checks())},
        {"gpus", Array(report.gpus, Gpu)},
        {"roofs", Array(report.roofs, Roof)},
        {"wanted", Array(report.wanted, Wanted)},

@@ -73,7 +73,7 @@ bool ReadRow(const std::vector<int>& places, const std::vector<int>& candidates,
 
 // Candidates whose times count for the group, whoever timed them.
 std::set<int> Relevant(std::span<const ReportRow> rows, const std::vector<std::string>& texts) {
-  const CommonChoice common = ChooseCommon(rows, texts, ReportOptions().least_change);
+  const CommonChoice common = ChooseCommon(rows, texts);
   std::set<int> relevant = {common.settled, common.winner, common.stock};
   // Were only their owners' times there, they would look better than they are.
   std::map<int, size_t> won;

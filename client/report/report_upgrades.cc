@@ -195,8 +195,8 @@ class Upgrades {
       point.to_us = point.from_us * ratio;
       noise = UncertaintyOf(ratios, ratio, Alone(before) + Alone(after));
     }
-    point.beyond_noise = std::abs(std::log(point.to_us / point.from_us)) >
-                         std::log1p(a_.options.least_change) + noise;
+    point.beyond_noise =
+        std::abs(std::log(point.to_us / point.from_us)) > std::log1p(kLeastChange) + noise;
     return point;
   }
 

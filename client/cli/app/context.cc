@@ -1,6 +1,5 @@
 #include "client/cli/app/context.h"
 
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,12 +67,6 @@ void Context::PrintJson(const output::Members& document) {
 void Context::PrintJson(const google::protobuf::Message& document) {
   if (format_ == Format::kJson) io_.out << output::JsonMessage(document).text << "\n";
 }
-
-void Context::PrintTable(const output::Table& table) {
-  if (!table.empty()) io_.out << table.Render(table_width(), out_color());
-}
-
-void Context::Print(const std::string& text) { io_.out << text; }
 
 void Context::Say(const std::string& words) { io_.err << words << "\n"; }
 

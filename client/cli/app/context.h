@@ -2,7 +2,10 @@
 // what the program ends with.
 #pragma once
 
+#include <limits>
 #include <memory>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 
@@ -55,6 +58,26 @@ class Context {
 
   // The connection, made at the first call.
   absl::StatusOr<client::Client*> Connect();
+  // The client's calls, see client::Client.
+  template <typename Response>
+  absl::StatusOr<Response> Call(const google::protobuf::Message& request,
+                                std::optional<absl::Duration> timeout = std::nullopt) {
+    ASSIGN_OR_RETURN(client::Client* const client, Connect());
+    return client->Call<Response>(request, timeout);
+  }
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> CallPages(const Request& request,
+                                     int most = std::numeric_limits<int>::max()) {
+    ASSIGN_OR_RETURN(client::Client* const client, Connect());
+    return client->CallPages<Response>(request, most);
+  }
+  // A request that names the environment of the settings.
+  template <typename Request>
+  Request NewRequest() const {
+    Request request;
+    request.set_environment(settings_.environment);
+    return request;
+  }
   // Time-out of calls that wait for a worker: without end unless one was set.
   absl::Duration long_timeout() const;
 
@@ -62,15 +85,18 @@ class Context {
   // or rows.
   void PrintJson(const output::Members& document);
   void PrintJson(const google::protobuf::Message& document);
-  // Lines of CSV, or a table: `fields_of` returns the output::Fields of a row. Those of `example`
-  // are for the headings.
+  // Lines of CSV, or a table, which is nothing without a row: `fields_of` returns the
+  // output::Fields of a row. Those of `example` are for the headings.
   template <typename Rows, typename FieldsOf>
   void PrintRows(const Rows& rows, const FieldsOf& fields_of,
                  const output::RowOf<Rows>& example = {}) {
-    if (format_ == Format::kTable) PrintTable(output::TableOf(rows, fields_of, example));
+    if (format_ == Format::kTable && rows.begin() != rows.end()) {
+      const output::Table table = output::TableOf(rows, fields_of, example);
+      io_.out << table.Render(table_width(), out_color());
+    }
     if (format_ != Format::kCsv) return;
-    Print(output::CsvHeading(fields_of(example)));
-    for (const auto& row : rows) Print(output::CsvRow(fields_of(row)));
+    io_.out << output::CsvHeading(fields_of(example));
+    for (const auto& row : rows) io_.out << output::CsvRow(fields_of(row));
   }
 
   // One line of words.
@@ -81,10 +107,6 @@ class Context {
   ExitCode Fail(const absl::Status& status);
 
  private:
-  // Nothing for a table without a row.
-  void PrintTable(const output::Table& table);
-  void Print(const std::string& text);
-
   output::Io& io_;
   Settings settings_;
   Format format_;

@@ -170,7 +170,6 @@ std::optional<ConvProblem> Vary(const ConvProblem& problem, const ProblemOverrid
 
 absl::Status GetTunings(app::Context& context, const std::string& environment,
                         const std::vector<ProblemRow>& rows, TuningMap* tunings, SteadyTime end) {
-  ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
   for (const ProblemRow& row : rows) {
     const std::string text = row.problem.ToText();
     if (tunings->count(text) > 0) continue;
@@ -178,7 +177,7 @@ absl::Status GetTunings(app::Context& context, const std::string& environment,
     v1::GetTuningRequest request;
     request.set_environment(environment);
     request.mutable_problem()->set_text(text);
-    auto tuning = client->Call<v1::Tuning>(request);
+    auto tuning = context.Call<v1::Tuning>(request);
     if (tuning.ok()) {
       tunings->emplace(text, *std::move(tuning));
     } else if (!absl::IsNotFound(tuning.status())) {

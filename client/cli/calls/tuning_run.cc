@@ -161,10 +161,10 @@ absl::StatusOr<v1::TuningJob> RunJob(app::Context& context, client::Client& clie
 
 }  // namespace
 
-absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, client::Client& client,
-                                       const std::string& name) {
+absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, const std::string& name) {
+  ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
   bool moved = false;
-  return Watch(context, client, name, 0, 0, &moved);
+  return Watch(context, *client, name, 0, 0, &moved);
 }
 
 app::ExitCode ReportJob(app::Context& context, const v1::TuningJob& job) {

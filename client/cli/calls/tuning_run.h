@@ -39,8 +39,7 @@ std::map<std::string, std::string> FailureReasons(const TuningRun& run);
 
 // Waits for one job, with a progress bar. UNAVAILABLE if its daemon stops before
 // the job's end.
-absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, client::Client& client,
-                                       const std::string& name);
+absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, const std::string& name);
 
 // Says how it ended, failures included; what it ends the program with.
 app::ExitCode ReportJob(app::Context& context, const v1::TuningJob& job);

@@ -64,8 +64,7 @@ class ExportCommand final : public app::Command {
     ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
                      output::AtomicFile::CreateOver(
                          file_, "FILE", {db::bundle::kBundleMagic, db::bundle::kBundleJson}));
-    v1::ExportBundleRequest request;
-    request.set_environment(context.settings().environment);
+    auto request = context.NewRequest<v1::ExportBundleRequest>();
     request.set_omit_samples(no_samples_);
     int64_t bytes = 0;
     {
@@ -84,13 +83,11 @@ class ExportCommand final : public app::Command {
                      db::bundle::BundleReader::Open(file->temporary_path()));
     if (jsonl) {
       RETURN_IF_ERROR(WriteJson(reader.get()));
-    } else if (oci_) {
-      RETURN_IF_ERROR(db::bundle::ReadWholeBundle(reader.get(), {}, nullptr));
-      RETURN_IF_ERROR(db::bundle::WriteOciLayout(file->temporary_path(), file_));
     } else {
       // What was written is what will be read.
       RETURN_IF_ERROR(db::bundle::ReadWholeBundle(reader.get(), {}, nullptr));
-      RETURN_IF_ERROR(file->Commit());
+      RETURN_IF_ERROR(oci_ ? db::bundle::WriteOciLayout(file->temporary_path(), file_)
+                           : file->Commit());
     }
     const auto count = reader->trailer().tuning_count();
     context.PrintJson({{"file", file_},

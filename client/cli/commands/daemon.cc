@@ -38,14 +38,13 @@ class DbCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    if (check_->parsed()) return Check(context, *client);
-    return backup_->parsed() ? Backup(context, *client) : Compact(context, *client);
+    if (check_->parsed()) return Check(context);
+    return backup_->parsed() ? Backup(context) : Compact(context);
   }
 
  private:
-  static absl::StatusOr<app::ExitCode> Check(app::Context& context, client::Client& client) {
-    ASSIGN_OR_RETURN(const auto response, client.Call<v1::CheckDatabaseResponse>(
+  static absl::StatusOr<app::ExitCode> Check(app::Context& context) {
+    ASSIGN_OR_RETURN(const auto response, context.Call<v1::CheckDatabaseResponse>(
                                               v1::CheckDatabaseRequest(), context.long_timeout()));
     context.PrintJson(response);
     for (const std::string& finding : response.findings()) context.SayError(finding);
@@ -55,11 +54,11 @@ class DbCommand final : public app::Command {
     return response.ok() ? app::ExitCode::kDone : app::ExitCode::kFailed;
   }
 
-  absl::StatusOr<app::ExitCode> Backup(app::Context& context, client::Client& client) const {
+  absl::StatusOr<app::ExitCode> Backup(app::Context& context) const {
     v1::BackupDatabaseRequest request;
     request.set_path(file_);
     ASSIGN_OR_RETURN(const auto response,
-                     client.Call<v1::BackupDatabaseResponse>(request, context.long_timeout()));
+                     context.Call<v1::BackupDatabaseResponse>(request, context.long_timeout()));
     context.PrintJson(response);
     context.Say(absl::StrCat("wrote ", output::FormatBytes(response.bytes()), " to ",
                              response.path().empty() ? file_ : response.path(),
@@ -67,10 +66,10 @@ class DbCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  static absl::StatusOr<app::ExitCode> Compact(app::Context& context, client::Client& client) {
+  static absl::StatusOr<app::ExitCode> Compact(app::Context& context) {
     ASSIGN_OR_RETURN(const auto response,
-                     client.Call<v1::CompactDatabaseResponse>(v1::CompactDatabaseRequest(),
-                                                              context.long_timeout()));
+                     context.Call<v1::CompactDatabaseResponse>(v1::CompactDatabaseRequest(),
+                                                               context.long_timeout()));
     context.PrintJson(response);
     context.Say(absl::StrCat("thinned ", response.thinned(), " measurements; ",
                              output::FormatBytes(response.bytes_before()), " before, ",
@@ -105,9 +104,8 @@ class StatsCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto now, client->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
-    ASSIGN_OR_RETURN(const auto newest, Newest(context, *client));
+    ASSIGN_OR_RETURN(const auto now, context.Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
+    ASSIGN_OR_RETURN(const auto newest, Newest(context));
     const std::string path = ZeroPath(context);
     Print(context, now, ReadZero(path, now), newest);
     if (!zero_) return app::ExitCode::kDone;
@@ -150,15 +148,13 @@ class StatsCommand final : public app::Command {
     return file->Commit();
   }
 
-  absl::StatusOr<std::vector<v1::Tuning>> Newest(const app::Context& context,
-                                                 client::Client& client) const {
+  absl::StatusOr<std::vector<v1::Tuning>> Newest(app::Context& context) const {
     std::vector<v1::Tuning> newest;
     if (last_ == 0) return newest;
-    v1::ListTuningsRequest request;
-    request.set_environment(context.settings().environment);
+    auto request = context.NewRequest<v1::ListTuningsRequest>();
     request.set_page_size(1000);
     do {
-      ASSIGN_OR_RETURN(auto page, client.Call<v1::ListTuningsResponse>(request));
+      ASSIGN_OR_RETURN(auto page, context.Call<v1::ListTuningsResponse>(request));
       std::move(page.mutable_tunings()->begin(), page.mutable_tunings()->end(),
                 std::back_inserter(newest));
       std::sort(newest.begin(), newest.end(), [](const v1::Tuning& a, const v1::Tuning& b) {
@@ -175,27 +171,29 @@ class StatsCommand final : public app::Command {
                     const std::vector<v1::Tuning>& newest) {
     const int64_t lookups = now.lookups() - zero.lookups();
     const int64_t hits = now.hits() - zero.hits();
-    const int64_t requests = now.worker_requests() - zero.worker_requests();
-    const int64_t starts = now.worker_starts() - zero.worker_starts();
-    context.PrintJson({{"zeroed", zero.pid() != 0},
-                       {"lookups", lookups},
-                       {"hits", hits},
-                       {"misses", lookups - hits},
-                       {"workerRequests", requests},
-                       {"workerStarts", starts},
-                       {"tunings", now.tuning_count()},
-                       {"newest", output::JsonMessages(newest)}});
-    if (context.format() == app::Format::kJson) return;
+    const bool zeroed = zero.pid() != 0;
+    const output::Fields counts = {
+        {"zeroed", "counted since",
+         output::Value(zeroed).Shown(zeroed ? "the last --zero"
+                                            : output::FormatTimestamp(now.start_time()))},
+        {"lookups", "look-ups", lookups},
+        {"hits", "hits",
+         output::Value(hits).Shown(absl::StrCat(
+             hits, lookups > 0 ? absl::StrFormat(" (%.1f%%)", 100.0 * hits / lookups) : ""))},
+        {"misses", "misses", lookups - hits},
+        {"workerRequests", "worker requests", now.worker_requests() - zero.worker_requests()},
+        {"workerStarts", "worker starts", now.worker_starts() - zero.worker_starts()},
+        {"tunings", "tunings stored", now.tuning_count()},
+        {"newest", "", output::JsonMessages(newest)}};
+    if (context.format() == app::Format::kJson) {
+      context.io().out << output::JsonRow(counts).text << "\n";
+      return;
+    }
     std::ostream& out = context.io().out;
-    out << "counted since    "
-        << (zero.pid() != 0 ? "the last --zero" : output::FormatTimestamp(now.start_time())) << "\n"
-        << "look-ups         " << lookups << "\n"
-        << "hits             " << hits;
-    if (lookups > 0) out << absl::StrFormat(" (%.1f%%)", 100.0 * hits / lookups);
-    out << "\nmisses           " << lookups - hits << "\n"
-        << "worker requests  " << requests << "\n"
-        << "worker starts    " << starts << "\n"
-        << "tunings stored   " << now.tuning_count() << "\n";
+    for (const output::Field& count : counts) {
+      if (count.heading.empty()) continue;
+      out << absl::StrFormat("%-17s%s\n", count.heading, count.value.ToCell().text);
+    }
     if (!newest.empty()) out << "\n";
     context.PrintRows(newest, NewestFields);
   }
@@ -300,15 +298,21 @@ class EnvironmentsCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(auto environments, client->CallPages<v1::ListEnvironmentsResponse>(
+    ASSIGN_OR_RETURN(auto environments, context.CallPages<v1::ListEnvironmentsResponse>(
                                             v1::ListEnvironmentsRequest()));
     ASSIGN_OR_RETURN(const auto devices,
-                     client->Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()));
+                     context.Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()));
     const std::string& wanted = context.settings().environment;
-    if (!wanted.empty() && !KeepOnly(wanted, &environments)) {
-      return absl::NotFoundError("--environment: must be one that is known, '" + wanted +
-                                 "' is not");
+    auto& known = *environments.mutable_environments();
+    const auto is_other = [&](const v1::Environment& environment) {
+      return environment.name() != wanted && environment.text() != wanted;
+    };
+    if (!wanted.empty()) {
+      known.erase(std::remove_if(known.begin(), known.end(), is_other), known.end());
+      if (known.empty()) {
+        return absl::NotFoundError("--environment: must be one that is known, '" + wanted +
+                                   "' is not");
+      }
     }
     context.PrintJson({{"environments", output::JsonMessages(environments.environments())},
                        {"devices", output::JsonMessages(devices.devices())}});
@@ -336,18 +340,6 @@ class EnvironmentsCommand final : public app::Command {
       context.Say(absl::StrCat(count, " environments have the name ", name,
                                ": --environment takes the TEXT of one as well"));
     }
-  }
-
-  // False if no environment has that name or text.
-  static bool KeepOnly(const std::string& name, v1::ListEnvironmentsResponse* response) {
-    v1::ListEnvironmentsResponse kept;
-    for (const v1::Environment& environment : response->environments()) {
-      if (environment.name() == name || environment.text() == name) {
-        *kept.add_environments() = environment;
-      }
-    }
-    *response = std::move(kept);
-    return response->environments_size() > 0;
   }
 };
 

@@ -26,39 +26,37 @@ class GetCommand final : public app::Command {
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(root, "get", "the best algorithm of each problem", app::Rows::kYes);
     problems_.Register(*app);
-    constraints_.Register(*app);
+    input::AddConstraints(*app, request_.mutable_constraints());
     app->add_option("--on-miss", on_miss_, "what a miss does")
         ->check(CLI::IsMember({"none", "heuristic", "enqueue", "tune"}))
         ->capture_default_str();
-    app->add_option("--min-evidence", min_evidence_, "least evidence that counts as a hit")
+    app->add_option_function<std::string>(
+           "--min-evidence",
+           [this](const std::string& word) {
+             request_.set_min_evidence(static_cast<v1::Evidence>(*ParseEvidence(word)));
+           },
+           "least evidence that counts as a hit")
         ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
-    app->add_option("--max-age", max_age_, "answers of tunings this old are misses, such as 30m");
-    app->add_flag("--hints", hints_, "with a miss, show what another cuDNN version has");
+    input::AddTime(*app, "--max-age", "answers of tunings this old are misses, such as 30m",
+                   [this](absl::Duration age) { *request_.mutable_max_age() = ToProto(age); });
+    app->add_flag_callback(
+        "--hints", [this] { request_.set_include_hints(true); },
+        "with a miss, show what another cuDNN version has");
     app::SayColumns(app, calls::AnswerFields({}, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    v1::BatchGetRequest request;
-    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
-    *request.mutable_constraints() = std::move(constraints);
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
-    request.set_environment(context.settings().environment);
+    request_.set_environment(context.settings().environment);
     v1::OnMiss on_miss{};
     v1::OnMiss_Parse("ON_MISS_" + absl::AsciiStrToUpper(on_miss_), &on_miss);
-    request.set_on_miss(on_miss);
-    const Evidence least = ParseEvidence(min_evidence_).value_or(Evidence::kNone);
-    request.set_min_evidence(static_cast<v1::Evidence>(least));
-    if (!max_age_.empty()) {
-      ASSIGN_OR_RETURN(const absl::Duration age, output::ParseTime("--max-age", max_age_));
-      *request.mutable_max_age() = ToProto(age);
-    }
-    request.set_include_hints(hints_);
+    request_.set_on_miss(on_miss);
 
     const bool waits = on_miss_ == "heuristic" || on_miss_ == "tune";
     calls::BatchAnswers answers;
     if (!batch.rows.empty()) {
       answers =
-          calls::BatchGetAll(context, request, batch.rows,
+          calls::BatchGetAll(context, request_, batch.rows,
                              waits ? context.long_timeout() : context.settings().client.timeout);
     }
     calls::PrintAnswers(context, answers, batch.errors, nullptr);
@@ -67,11 +65,8 @@ class GetCommand final : public app::Command {
 
  private:
   input::ProblemArgs problems_;
-  input::ConstraintArgs constraints_;
+  v1::BatchGetRequest request_;
   std::string on_miss_ = "none";
-  std::string min_evidence_;
-  std::string max_age_;
-  bool hints_ = false;
 };
 
 class TuneCommand final : public app::Command {
@@ -80,39 +75,44 @@ class TuneCommand final : public app::Command {
     CLI::App* app = AddVerb(root, "tune", "search the best algorithm of each problem, and keep it",
                             app::Rows::kYes);
     problems_.Register(*app);
-    constraints_.Register(*app);
-    budget_.Register(*app);
-    app->add_option("--max-candidates", max_candidates_, "most candidates to try; 0: no limit")
-        ->type_name("N");
-    app->add_option("--search", search_,
-                    "candidates to try: those that heuristics list, or every engine")
+    input::AddConstraints(*app, get_.mutable_constraints());
+    v1::TuningOptions* const options = request_.mutable_options();
+    input::AddBudget(*app, options);
+    app->add_option_function<int32_t>(
+           "--max-candidates", [=](int32_t most) { options->set_max_candidates(most); },
+           "most candidates to try; 0: no limit")
+        ->type_name("N")
+        ->check(CLI::Range(0, 100'000));
+    app->add_option_function<std::string>(
+           "--search",
+           [=](const std::string& search) {
+             options->set_search(search == "exhaustive" ? v1::SEARCH_EXHAUSTIVE
+                                                        : v1::SEARCH_HEURISTICS);
+           },
+           "candidates to try: those that heuristics list, or every engine")
         ->check(CLI::IsMember({"heuristics", "exhaustive"}))
-        ->capture_default_str();
-    app->add_flag("--all-timings", all_timings_,
-                  "time finalists with every cache state, launched and as CUDA graph replays");
-    app->add_flag("--force", force_, "tune also what has been tuned already");
+        ->default_str("heuristics");
+    app->add_flag_callback(
+        "--all-timings", [=] { options->set_all_timings(true); },
+        "time finalists with every cache state, launched and as CUDA graph replays");
+    app->add_flag_callback(
+        "--force", [this] { request_.set_force(true); }, "tune also what has been tuned already");
     app::SayColumns(app, calls::AnswerFields({}, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const auto constraints, constraints_.ToProto());
-    v1::CreateTuningJobRequest request;
-    RETURN_IF_ERROR(FillOptions(request.mutable_options()));
     // What the caller cannot use is not searched either.
-    request.mutable_options()->set_api(constraints.api());
-    request.set_environment(context.settings().environment);
-    request.set_force(force_);
-    request.set_priority(v1::PRIORITY_INTERACTIVE);
+    request_.mutable_options()->set_api(get_.constraints().api());
+    request_.set_environment(context.settings().environment);
+    request_.set_priority(v1::PRIORITY_INTERACTIVE);
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
 
     calls::TuningRun run;
-    if (!batch.rows.empty()) run = calls::RunTuning(context, request, batch.rows);
+    if (!batch.rows.empty()) run = calls::RunTuning(context, request_, batch.rows);
     calls::BatchAnswers answers;
     if (!run.jobs.empty() && !run.cancelled && run.code != app::ExitCode::kUnreachable) {
-      v1::BatchGetRequest get;
-      get.set_environment(context.settings().environment);
-      *get.mutable_constraints() = constraints;
-      answers = calls::BatchGetAll(context, get, batch.rows, context.settings().client.timeout);
+      get_.set_environment(context.settings().environment);
+      answers = calls::BatchGetAll(context, get_, batch.rows, context.settings().client.timeout);
     }
     std::vector<ProblemRowError> invalid = batch.errors;
     invalid.insert(invalid.end(), run.errors.begin(), run.errors.end());
@@ -121,25 +121,9 @@ class TuneCommand final : public app::Command {
   }
 
  private:
-  absl::Status FillOptions(v1::TuningOptions* options) const {
-    RETURN_IF_ERROR(budget_.Fill(options));
-    if (max_candidates_) {
-      ASSIGN_OR_RETURN(const int64_t count,
-                       output::ParseCount("--max-candidates", *max_candidates_, 0, 100'000));
-      options->set_max_candidates(static_cast<int32_t>(count));
-    }
-    options->set_all_timings(all_timings_);
-    options->set_search(search_ == "exhaustive" ? v1::SEARCH_EXHAUSTIVE : v1::SEARCH_HEURISTICS);
-    return absl::OkStatus();
-  }
-
   input::ProblemArgs problems_;
-  input::ConstraintArgs constraints_;
-  input::BudgetArgs budget_;
-  std::optional<std::string> max_candidates_;
-  std::string search_ = "heuristics";
-  bool all_timings_ = false;
-  bool force_ = false;
+  v1::CreateTuningJobRequest request_;
+  v1::BatchGetRequest get_;
 };
 
 output::Fields TuningFields(const v1::Tuning& tuning) {
@@ -179,38 +163,28 @@ class ListCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    return pins_ ? ListPins(context, *client) : ListTunings(context, *client);
+    return pins_ ? ListPins(context) : ListTunings(context);
   }
 
  private:
-  absl::StatusOr<app::ExitCode> ListTunings(app::Context& context, client::Client& client) const {
-    v1::ListTuningsRequest request;
-    request.set_environment(context.settings().environment);
+  absl::StatusOr<app::ExitCode> ListTunings(app::Context& context) const {
+    auto request = context.NewRequest<v1::ListTuningsRequest>();
     request.set_text_filter(filter_);
     request.set_page_size(1000);
-    std::vector<v1::Tuning> tunings;
-    do {
-      ASSIGN_OR_RETURN(auto page, client.Call<v1::ListTuningsResponse>(request));
-      for (v1::Tuning& tuning : *page.mutable_tunings()) tunings.push_back(std::move(tuning));
-      request.set_page_token(page.next_page_token());
-    } while (!request.page_token().empty());
-
+    ASSIGN_OR_RETURN(const auto list, context.CallPages<v1::ListTuningsResponse>(request));
     if (context.format() == app::Format::kJson) {
-      context.PrintJson({{"tunings", output::JsonMessages(tunings)}});
-      return app::ExitCode::kDone;
+      context.PrintJson({{"tunings", output::JsonMessages(list.tunings())}});
     }
-    context.PrintRows(tunings, TuningFields);
+    context.PrintRows(list.tunings(), TuningFields);
     if (context.format() == app::Format::kTable) {
-      context.Say(output::Counted(static_cast<int64_t>(tunings.size()), "tuning"));
+      context.Say(output::Counted(list.tunings_size(), "tuning"));
     }
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> ListPins(app::Context& context, client::Client& client) const {
-    v1::ListPinsRequest request;
-    request.set_environment(context.settings().environment);
-    ASSIGN_OR_RETURN(const auto response, client.CallPages<v1::ListPinsResponse>(request));
+  absl::StatusOr<app::ExitCode> ListPins(app::Context& context) const {
+    ASSIGN_OR_RETURN(const auto response, context.CallPages<v1::ListPinsResponse>(
+                                              context.NewRequest<v1::ListPinsRequest>()));
     std::vector<v1::PinRecord> pins;
     for (const v1::PinRecord& pin : response.pins()) {
       if (pin.problem_text().find(filter_) != std::string::npos) pins.push_back(pin);
@@ -241,16 +215,14 @@ class DeleteCommand final : public app::Command {
     for (const ProblemRow& row : batch.rows) {
       if (seen.insert(row.problem.ToText()).second) rows.push_back(row);
     }
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
     int64_t deleted = 0;
     app::ExitCode code = batch.code;
     for (const auto& [first, last] : calls::SplitIntoRequests(rows)) {
-      v1::DeleteTuningRequest request;
-      request.set_environment(context.settings().environment);
+      auto request = context.NewRequest<v1::DeleteTuningRequest>();
       for (size_t i = first; i < last; ++i) {
         request.add_problems()->set_text(rows[i].problem.ToText());
       }
-      const auto response = client->Call<v1::DeleteTuningResponse>(request);
+      const auto response = context.Call<v1::DeleteTuningResponse>(request);
       if (!response.ok()) {
         code = app::Worse(code, context.Fail(response.status()));
         break;
@@ -324,9 +296,8 @@ class JobsCommand final : public app::Command {
     if (show_->parsed() || watch_->parsed() || cancel_->parsed()) {
       ASSIGN_OR_RETURN(name, JobName(name_));
     }
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    if (name.empty()) return List(context, *client);
-    ASSIGN_OR_RETURN(const auto job, One(context, *client, name));
+    if (name.empty()) return List(context);
+    ASSIGN_OR_RETURN(const auto job, One(context, name));
     context.PrintJson({{"job", job}});
     context.PrintRows(std::vector<v1::TuningJob>{job}, JobFields);
     const app::ExitCode code = calls::ReportJob(context, job);
@@ -334,23 +305,22 @@ class JobsCommand final : public app::Command {
   }
 
  private:
-  absl::StatusOr<v1::TuningJob> One(app::Context& context, client::Client& client,
-                                    const std::string& name) const {
-    if (watch_->parsed()) return calls::WatchJob(context, client, name);
+  absl::StatusOr<v1::TuningJob> One(app::Context& context, const std::string& name) const {
+    if (watch_->parsed()) return calls::WatchJob(context, name);
     if (cancel_->parsed()) {
       v1::CancelTuningJobRequest request;
       request.set_name(name);
-      return client.Call<v1::TuningJob>(request);
+      return context.Call<v1::TuningJob>(request);
     }
     v1::GetTuningJobRequest request;
     request.set_name(name);
-    return client.Call<v1::TuningJob>(request);
+    return context.Call<v1::TuningJob>(request);
   }
 
-  static absl::StatusOr<app::ExitCode> List(app::Context& context, client::Client& client) {
+  static absl::StatusOr<app::ExitCode> List(app::Context& context) {
     v1::ListTuningJobsRequest request;
     request.set_page_size(1000);
-    ASSIGN_OR_RETURN(const auto all, client.CallPages<v1::ListTuningJobsResponse>(request));
+    ASSIGN_OR_RETURN(const auto all, context.CallPages<v1::ListTuningJobsResponse>(request));
     std::vector<v1::TuningJob> jobs;
     const std::string& wanted = context.settings().environment;
     for (const v1::TuningJob& job : all.jobs()) {

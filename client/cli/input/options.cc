@@ -4,16 +4,17 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <tuple>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
-#include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 
 namespace convtune::cli::input {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 50;
+constexpr int64_t kMostMemory = int64_t{1} << 50;
 
 }  // namespace
 
@@ -24,101 +25,106 @@ std::string AuthorOf(const std::string& given) {
                                                        : absl::StrCat("uid ", geteuid());
 }
 
-void BudgetArgs::Register(CLI::App& app) {
-  app.add_option("--budget", budget_, "time for one problem, such as 2s")->type_name("TIME");
-  app.add_option("--memory-budget", memory_budget_,
-                 "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what "
-                 "CUDA's context and cuDNN take; 0: all that is free")
-      ->type_name("SIZE");
-  app.add_option("--wait-idle", wait_idle_,
-                 "longest wait for a GPU that no other process uses, such as 5m")
-      ->type_name("TIME");
+CLI::Option* AddTime(CLI::App& app, const std::string& name, const std::string& description,
+                     const std::function<void(absl::Duration)>& take, absl::Duration least,
+                     absl::Duration most) {
+  const auto read = [=](const std::string& text) {
+    const auto time = output::ParseTime(name, text, least, most);
+    if (!time.ok()) throw CLI::ValidationError(std::string(time.status().message()));
+    take(*time);
+  };
+  return app.add_option_function<std::string>(name, read, description)->type_name("TIME");
 }
 
-absl::Status BudgetArgs::Fill(v1::TuningOptions* options) const {
-  if (budget_) {
-    ASSIGN_OR_RETURN(
-        const absl::Duration budget,
-        output::ParseTime("--budget", *budget_, absl::Milliseconds(10), absl::Hours(1)));
-    *options->mutable_time_budget() = ToProto(budget);
-  }
-  if (wait_idle_) {
-    ASSIGN_OR_RETURN(
-        const absl::Duration wait,
-        output::ParseTime("--wait-idle", *wait_idle_, absl::ZeroDuration(), absl::Hours(1)));
-    *options->mutable_wait_idle() = ToProto(wait);
-  }
-  if (memory_budget_) {
-    ASSIGN_OR_RETURN(const int64_t bytes, output::ParseBytes("--memory-budget", *memory_budget_));
-    if (bytes > kMostBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--memory-budget: must be at most 2^50 bytes, is '", *memory_budget_, "'"));
+CLI::Option* AddBytes(CLI::App& app, const std::string& name, const std::string& description,
+                      const std::function<void(int64_t)>& take, int64_t most) {
+  const auto read = [=](const std::string& text) {
+    const auto bytes = output::ParseBytes(name, text);
+    if (!bytes.ok()) throw CLI::ValidationError(std::string(bytes.status().message()));
+    if (*bytes > most) {
+      throw CLI::ValidationError(name, absl::StrCat("must be at most 2^50 bytes, is '", text, "'"));
     }
-    options->set_memory_budget_bytes(bytes);
-  }
-  return absl::OkStatus();
+    take(*bytes);
+  };
+  return app.add_option_function<std::string>(name, read, description)->type_name("SIZE");
 }
 
-void ConstraintArgs::Register(CLI::App& app) {
+void AddBudget(CLI::App& app, v1::TuningOptions* options) {
+  AddTime(
+      app, "--budget", "time for one problem, such as 2s",
+      [=](absl::Duration time) { *options->mutable_time_budget() = ToProto(time); },
+      absl::Milliseconds(10), absl::Hours(1));
+  AddBytes(
+      app, "--memory-budget",
+      "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what "
+      "CUDA's context and cuDNN take; 0: all that is free",
+      [=](int64_t bytes) { options->set_memory_budget_bytes(bytes); }, kMostMemory);
+  AddTime(
+      app, "--wait-idle", "longest wait for a GPU that no other process uses, such as 5m",
+      [=](absl::Duration time) { *options->mutable_wait_idle() = ToProto(time); },
+      absl::ZeroDuration(), absl::Hours(1));
+}
+
+void AddConstraints(CLI::App& app, v1::Constraints* constraints) {
   const std::string group = "What an answer must keep to";
-  app.add_option("--max-workspace", max_workspace_, "largest workspace, such as 64MiB; 0: none")
-      ->type_name("SIZE")
-      ->group(group);
-  app.add_flag("--deterministic", deterministic_,
-               "only candidates that give the same bits in every run")
-      ->group(group);
-  app.add_flag("--no-tf32", no_tf32_, "no candidates that use tensor cores for f32 inputs")
-      ->group(group);
-  app.add_flag("--no-down-convert", no_down_convert_, "no candidates that narrow inputs")
-      ->group(group);
-  app.add_flag("--no-winograd", no_winograd_, "no candidates by Winograd transform")->group(group);
-  app.add_flag("--no-fft", no_fft_, "no candidates by Fourier transform")->group(group);
-  app.add_flag("--no-reduced-precision", no_reduced_precision_,
-               "no candidates that accumulate in a narrower type")
-      ->group(group);
-  app.add_option("--api", api_, "cuDNN's API that the caller uses")
+  AddBytes(app, "--max-workspace", "largest workspace, such as 64MiB; 0: none", [=](int64_t bytes) {
+    constraints->set_max_workspace_bytes(bytes);
+  })->group(group);
+  using Flag = std::tuple<const char*, const char*, void (v1::Constraints::*)(bool)>;
+  for (const auto& [name, description, set] :
+       {Flag{"--deterministic", "only candidates that give the same bits in every run",
+             &v1::Constraints::set_deterministic},
+        Flag{"--no-tf32", "no candidates that use tensor cores for f32 inputs",
+             &v1::Constraints::set_forbid_tf32},
+        Flag{"--no-down-convert", "no candidates that narrow inputs",
+             &v1::Constraints::set_forbid_down_convert},
+        Flag{"--no-winograd", "no candidates by Winograd transform",
+             &v1::Constraints::set_forbid_winograd},
+        Flag{"--no-fft", "no candidates by Fourier transform", &v1::Constraints::set_forbid_fft},
+        Flag{"--no-reduced-precision", "no candidates that accumulate in a narrower type",
+             &v1::Constraints::set_forbid_reduced_precision_reduction}}) {
+    app.add_flag_callback(
+           name, [constraints, set = set] { (constraints->*set)(true); }, description)
+        ->group(group);
+  }
+  app.add_option_function<std::string>(
+         "--api",
+         [=](const std::string& api) {
+           if (api != "any") constraints->set_api(api == "graph" ? v1::API_GRAPH : v1::API_LEGACY);
+         },
+         "cuDNN's API that the caller uses")
       ->check(CLI::IsMember({"any", "graph", "legacy"}))
-      ->capture_default_str()
+      ->default_str("any")
       ->group(group);
-  app.add_option("--launch", launch_,
-                 "how the caller launches: from a stream, or captured into a CUDA graph")
+  app.add_option_function<std::string>(
+         "--launch",
+         [=](const std::string& launch) {
+           if (launch == "graph") constraints->set_launch(v1::LAUNCH_MODE_GRAPH_CAPTURE);
+         },
+         "how the caller launches: from a stream, or captured into a CUDA graph")
       ->check(CLI::IsMember({"eager", "graph"}))
-      ->capture_default_str()
+      ->default_str("eager")
       ->group(group);
-  app.add_option("--max-error", max_error_,
-                 "largest difference from the reference, in units of its largest value")
+  app.add_option_function<double>(
+         "--max-error", [=](double error) { constraints->set_max_error(error); },
+         "largest difference from the reference, in units of its largest value")
+      ->check([](const std::string& text) {
+        double error = 0;
+        const bool valid = absl::SimpleAtod(text, &error) && std::isfinite(error) && error >= 0;
+        return std::string(valid ? "" : "must be a finite number of at least 0");
+      })
       ->type_name("X")
       ->group(group);
-  app.add_option("--cache", cache_, "rank by times taken with caches that hold nothing, x, or all")
+  app.add_option_function<std::string>(
+         "--cache",
+         [=](const std::string& state) {
+           constraints->set_cache_state(state == "cold"  ? v1::CACHE_STATE_COLD
+                                        : state == "hot" ? v1::CACHE_STATE_HOT
+                                                         : v1::CACHE_STATE_INPUT_HOT);
+         },
+         "rank by times taken with caches that hold nothing, x, or all")
       ->check(CLI::IsMember({"cold", "input-hot", "hot"}))
       ->group(group);
-}
-
-absl::StatusOr<v1::Constraints> ConstraintArgs::ToProto() const {
-  v1::Constraints constraints;
-  if (max_workspace_) {
-    ASSIGN_OR_RETURN(const int64_t bytes, output::ParseBytes("--max-workspace", *max_workspace_));
-    constraints.set_max_workspace_bytes(bytes);
-  }
-  constraints.set_deterministic(deterministic_);
-  constraints.set_forbid_tf32(no_tf32_);
-  constraints.set_forbid_down_convert(no_down_convert_);
-  constraints.set_forbid_winograd(no_winograd_);
-  constraints.set_forbid_fft(no_fft_);
-  constraints.set_forbid_reduced_precision_reduction(no_reduced_precision_);
-  if (api_ == "graph") constraints.set_api(v1::API_GRAPH);
-  if (api_ == "legacy") constraints.set_api(v1::API_LEGACY);
-  if (launch_ == "graph") constraints.set_launch(v1::LAUNCH_MODE_GRAPH_CAPTURE);
-  if (max_error_) {
-    if (!std::isfinite(*max_error_) || *max_error_ < 0) {
-      return absl::InvalidArgumentError("--max-error: must be a finite number of at least 0");
-    }
-    constraints.set_max_error(*max_error_);
-  }
-  if (cache_ == "cold") constraints.set_cache_state(v1::CACHE_STATE_COLD);
-  if (cache_ == "input-hot") constraints.set_cache_state(v1::CACHE_STATE_INPUT_HOT);
-  if (cache_ == "hot") constraints.set_cache_state(v1::CACHE_STATE_HOT);
-  return constraints;
 }
 
 }  // namespace convtune::cli::input

@@ -1,56 +1,39 @@
-// Options that several verbs have: who decides, how much a tuning may cost, and what answers must
-// keep to.
+// Options that several verbs have: times and sizes, who decides, how much a tuning may cost, and
+// what answers must keep to. What they set must outlive the CLI::App.
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <string>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "convtune/v1/tuning.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace convtune::cli::input {
 
 // `given`, or the user's name where that is empty.
 std::string AuthorOf(const std::string& given);
 
-// --budget, --memory-budget and --wait-idle. Value type, but its address is registered.
-class BudgetArgs {
- public:
-  // *this must outlive `app`.
-  void Register(CLI::App& app);
-  // Sets what was given. INVALID_ARGUMENT names the option and its rule.
-  absl::Status Fill(v1::TuningOptions* options) const;
+// Adds an option whose value is a time such as 10s, from `least` to `most`, which `take` gets.
+CLI::Option* AddTime(CLI::App& app, const std::string& name, const std::string& description,
+                     const std::function<void(absl::Duration)>& take,
+                     absl::Duration least = absl::ZeroDuration(),
+                     absl::Duration most = absl::InfiniteDuration());
+// Adds an option whose value is a size such as 64MiB, which `take` gets in bytes.
+CLI::Option* AddBytes(CLI::App& app, const std::string& name, const std::string& description,
+                      const std::function<void(int64_t)>& take,
+                      int64_t most = std::numeric_limits<int64_t>::max());
 
- private:
-  std::optional<std::string> budget_, memory_budget_, wait_idle_;
-};
-
-// What answers must keep to. Value type, but its address is registered.
-class ConstraintArgs {
- public:
-  // *this must outlive `app`.
-  void Register(CLI::App& app);
-  // INVALID_ARGUMENT names the option and the rule.
-  absl::StatusOr<v1::Constraints> ToProto() const;
-
- private:
-  std::optional<std::string> max_workspace_;
-  bool deterministic_ = false;
-  bool no_tf32_ = false;
-  bool no_down_convert_ = false;
-  bool no_winograd_ = false;
-  bool no_fft_ = false;
-  bool no_reduced_precision_ = false;
-  std::string api_ = "any";
-  std::string launch_ = "eager";
-  std::optional<double> max_error_;
-  std::string cache_;
-};
+// Adds --budget, --memory-budget and --wait-idle, which set `options`.
+void AddBudget(CLI::App& app, v1::TuningOptions* options);
+// Adds the options that say what answers must keep to, which set `constraints`.
+void AddConstraints(CLI::App& app, v1::Constraints* constraints);
 
 }  // namespace convtune::cli::input

@@ -146,17 +146,14 @@ void ProblemArgs::Register(CLI::App& app) {
   RegisterModelOptions(app);
 }
 
-void ProblemArgs::RegisterFiles(CLI::App& app) {
-  RegisterOptionalFiles(app);
-  app.get_option("FILE")->required();
-}
-
-void ProblemArgs::RegisterOptionalFiles(CLI::App& app) {
-  app.add_option("FILE", files_,
-                 "lists of problems (text, CSV, JSON lines, ONNX models); - is stdin")
-      ->type_name("");
+CLI::Option* ProblemArgs::RegisterFiles(CLI::App& app) {
+  CLI::Option* const files =
+      app.add_option("FILE", files_,
+                     "lists of problems (text, CSV, JSON lines, ONNX models); - is stdin")
+          ->type_name("");
   RegisterOverrides(app);
   RegisterModelOptions(app);
+  return files;
 }
 
 void ProblemArgs::RegisterOne(CLI::App& app) {

@@ -13,7 +13,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace convtune::cli::input {
 
@@ -30,10 +31,8 @@ class ProblemArgs {
   // Adds PROBLEM..., --file, --op, --dtype, --layout and --batch, and --dim and
   // --runtime for ONNX models. *this must outlive `app`.
   void Register(CLI::App& app);
-  // Adds FILE... in place of PROBLEM and --file, and the overrides.
-  void RegisterFiles(CLI::App& app);
-  // The same, but FILE may be left out: is_empty() then.
-  void RegisterOptionalFiles(CLI::App& app);
+  // Adds FILE... in place of PROBLEM and --file, and the overrides. Returns FILE.
+  CLI::Option* RegisterFiles(CLI::App& app);
   // True if neither problems nor files were given.
   bool is_empty() const { return problems_.empty() && files_.empty(); }
   // Adds PROBLEM and the overrides, for verbs that take one problem.

@@ -31,7 +31,6 @@ class Table {
 
   // One cell for each column.
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
-  bool empty() const { return rows_.empty(); }
 
   // All lines, at most `width` wide (0: as wide as they are). The last column is cut to the
   // rest, with "..."; where that is little, what does not fit is put below its row, whole.

@@ -61,16 +61,6 @@ absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::st
   return *time;
 }
 
-absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& text, int64_t least,
-                                   int64_t most) {
-  int64_t count = 0;
-  if (!absl::SimpleAtoi(text, &count) || count < least || count > most) {
-    return absl::InvalidArgumentError(absl::StrCat(field, ": must be a whole number from ", least,
-                                                   " to ", most, ", is '", text, "'"));
-  }
-  return count;
-}
-
 absl::StatusOr<int> ParsePermille(const std::string& field, const std::string& text) {
   const bool percent = absl::EndsWith(text, "%");
   double share = 0;
@@ -110,6 +100,10 @@ std::string FormatMicroseconds(double us) {
   if (us < 99.95) return absl::StrFormat("%.1f us", us);
   if (us < 999.5) return absl::StrFormat("%.0f us", us);
   return absl::StrFormat("%.2f ms", us / 1000);
+}
+
+std::string FormatShare(std::optional<double> share) {
+  return share ? absl::StrFormat("%.1f%%", 100 * *share) : "-";
 }
 
 std::string Counted(int64_t count, const std::string& noun) {

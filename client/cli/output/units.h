@@ -5,6 +5,7 @@
 #include <google/protobuf/timestamp.pb.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,9 +20,6 @@ absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& 
 absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text,
                                          absl::Duration least = absl::ZeroDuration(),
                                          absl::Duration most = absl::InfiniteDuration());
-// Reads a whole number of at least `least`.
-absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& text, int64_t least,
-                                   int64_t most);
 // Reads a part of a whole, "5%" or "0.05", in thousandths: 1 to 999.
 absl::StatusOr<int> ParsePermille(const std::string& field, const std::string& text);
 
@@ -31,6 +29,8 @@ std::string FormatBytes(int64_t bytes);
 std::string FormatBytesChange(int64_t from, int64_t to);
 // "12.3 us" below a millisecond, else "1.23 ms"; "-" for 0.
 std::string FormatMicroseconds(double us);
+// 0.412 as "41.2%"; "-" for what is not known.
+std::string FormatShare(std::optional<double> share);
 // "1 tuning", "2 tunings".
 std::string Counted(int64_t count, const std::string& noun);
 // "45 s", "3 min", "5 h", "12 d".

@@ -11,10 +11,10 @@ const unpack = (t) => t.values.map((v) => Object.fromEntries(t.columns.map((c, i
 const PAIRS = unpack(D.pairs);
 const ROWS = unpack(D.rows);
 const UPGRADES = D.upgrades.map((u) => ({ ...u, points: unpack(u) }));
-const CHECKS = D.upgrade_checks.map((c) => ({ ...c, rows: unpack(c) }));
+const problemByText = new Map(D.problems.map((p, i) => [p.text, i]));
+const CHECKS = D.upgrade_checks.map((c) => ({ ...c, rows: c.problems.map((r) => ({ ...r, problem: problemByText.get(r.problem) })) }));
 // The page of `convtune upgrade-check`, which has that section alone.
 const CHECK_ONLY = CHECKS.length > 0 && ROWS.length === 0;
-const problemByText = new Map(D.problems.map((p, i) => [p.text, i]));
 
 const engineOf = (text) => text.split(",")[0].replace(/^graph:/, "");
 const candidate = (i) => (i === null ? "-" : D.candidates[i]);

@@ -82,7 +82,8 @@ function upgradeSection(s) {
 const CHANGES = ["same", "knobs", "engine", "gained", "lost", "none", "unknown"];
 const CHANGE_COLORS = ["var(--other)", "var(--c0)", "var(--c1)", "var(--good)", "var(--bad)", "var(--soft)", "var(--warn)"];
 const checkName = (c) => `${c.profile}, cuDNN ${c.from} \u2192 ${c.to}`;
-const grows = (r) => r.from && r.to && r.to_workspace_bytes > r.from_workspace_bytes;
+const grows = (r) => r.from && r.to && r.toWorkspaceBytes > r.fromWorkspaceBytes;
+const notesOf = (r) => [...r.notesAdded.map((n) => "+" + n), ...r.notesRemoved.map((n) => "-" + n)].join(" ");
 function checkSection(s) {
   const rows = s.checks.flatMap((c) => c.rows.map((r) => ({ ...r, check: c })));
   if (rows.length === 0) return nothing("No problem is left.");
@@ -90,17 +91,17 @@ function checkSection(s) {
   const used = CHANGES.filter((k) => rows.some((r) => r.change === k));
   const colorOf = (k) => CHANGE_COLORS[CHANGES.indexOf(k)];
   const words = { same: "the same", knobs: "the same engine with other knobs", engine: "another engine", gained: "newly has one", lost: "has none any more", none: "neither has one", unknown: "not known" };
-  const changed = rows.filter((r) => !["same", "none"].includes(r.change) || r.from_workspace_bytes !== r.to_workspace_bytes || r.notes || r.winner_lost || r.last_resort || r.erratum);
-  const weight = (r) => (r.winner_lost || r.change === "lost" ? 2e15 : r.last_resort || r.erratum ? 1e15 : 0) + (grows(r) ? r.to_workspace_bytes - r.from_workspace_bytes : 0) + r.count / 1e6;
+  const changed = rows.filter((r) => !["same", "none"].includes(r.change) || r.fromWorkspaceBytes !== r.toWorkspaceBytes || notesOf(r) || r.winnerLost || r.lastResort || r.erratum);
+  const weight = (r) => (r.winnerLost || r.change === "lost" ? 2e15 : r.lastResort || r.erratum ? 1e15 : 0) + (grows(r) ? r.toWorkspaceBytes - r.fromWorkspaceBytes : 0) + r.count / 1e6;
   const shown = CHECK_ONLY ? changed.length : SHOWN;
   changed.sort((a, b) => weight(b) - weight(a));
-  return `<p class="about">${s.checks.map((c) => `${esc(checkName(c))}: ${plural(c.rows.length, "problem")}, ${count(c.rows.filter((r) => !["same", "none", "unknown"].includes(r.change)).length)} with another first choice, ${count(c.rows.filter(grows).length)} with more workspace, ${count(c.rows.filter((r) => r.winner_lost || r.change === "lost").length)} lost`).join("<br>")}</p>` +
+  return `<p class="about">${s.checks.map((c) => `${esc(checkName(c))}: ${plural(c.rows.length, "problem")}, ${count(c.rows.filter((r) => !["same", "none", "unknown"].includes(r.change)).length)} with another first choice, ${count(c.rows.filter(grows).length)} with more workspace, ${count(c.rows.filter((r) => r.winnerLost || r.change === "lost").length)} lost`).join("<br>")}</p>` +
     stacks(groups, colorOf, "First choices that an upgrade changes") + legend(used.map((k) => [colorOf(k), words[k]])) +
     (changed.length === 0 ? nothing("Nothing changes.") : table([
       ["Problem", "p", problemCell], ["Runs", "n", (r) => count(r.count)], ["Profile", "", (r) => esc(r.check.profile)],
-      ["Change", "", (r) => (r.winner_lost || r.change === "lost" ? `<b class="bad">${r.winner_lost ? "winner lost" : "lost"}</b>` : esc(r.change) + (r.last_resort ? ', <b class="bad">last resort</b>' : "") + (r.erratum ? ', <b class="bad">known to be wrong</b>' : ""))],
-      ["Workspace", "n", (r) => (r.from_workspace_bytes === r.to_workspace_bytes ? bytes(r.to_workspace_bytes) : `${bytes(r.from_workspace_bytes)} \u2192 <b class="${grows(r) ? "bad" : ""}">${bytes(r.to_workspace_bytes)}</b>`)],
-      ["Notes", "", (r) => esc(r.notes || "-")], ["Before", "c", (r) => wraps(r.from || "-")], ["After", "c", (r) => wraps(r.to || "-")],
+      ["Change", "", (r) => (r.winnerLost || r.change === "lost" ? `<b class="bad">${r.winnerLost ? "winner lost" : "lost"}</b>` : esc(r.change) + (r.lastResort ? ', <b class="bad">last resort</b>' : "") + (r.erratum ? ', <b class="bad">known to be wrong</b>' : ""))],
+      ["Workspace", "n", (r) => (r.fromWorkspaceBytes === r.toWorkspaceBytes ? bytes(r.toWorkspaceBytes) : `${bytes(r.fromWorkspaceBytes)} \u2192 <b class="${grows(r) ? "bad" : ""}">${bytes(r.toWorkspaceBytes)}</b>`)],
+      ["Notes", "", (r) => esc(notesOf(r) || "-")], ["Before", "c", (r) => wraps(r.from || "-")], ["After", "c", (r) => wraps(r.to || "-")],
     ], changed.slice(0, shown)) + moreThan(changed, shown)) + nothing("Nothing was timed: whether another choice is slower takes a GPU with the new version.");
 }
 

@@ -60,6 +60,12 @@ std::string ErrorWord(const AdviceRow& row) {
   return winner.has_error() ? absl::StrFormat("%.1e", winner.error()) : "not known";
 }
 
+// "tf32", "no tf32"; empty but for f32.
+std::string MathWord(const AdviceRow& row) {
+  if (row.problem.data_type() != DataType::kF32) return "";
+  return row.forbid_tf32 ? "no tf32" : "tf32";
+}
+
 std::string NameOf(const AdviceRow& row) {
   const std::string math = MathWord(row);
   return absl::StrCat("batch ", row.batch(), ", ", std::string(Name(row.problem.layout())), ", ",
@@ -79,17 +85,16 @@ output::Value Figure(int digits, double value) {
   return figure.Shown(Rounded(digits, value));
 }
 
-std::string Word(const v1::BatchGetResult& result) {
-  return result.has_answer()
-             ? calls::EvidenceWord(result.answer().evidence(), result.answer().environment())
-             : "miss: " + output::EnumWord(result.miss().reason());
+std::string Word(const AdviceRow& row) {
+  return row.result.has_answer() ? EvidenceText(row)
+                                 : "miss: " + output::EnumWord(row.result.miss().reason());
 }
 
 output::Fields AdviceFields(const AdviceRow& row, double speed_up, const std::string& bound) {
   const v1::Answer& answer = row.result.answer();
   const v1::Candidate& winner = answer.winner();
   const bool has = row.result.has_answer();
-  const std::string error = winner.has_error() ? absl::StrFormat("%.1e", winner.error()) : "-";
+  const std::string error = winner.has_error() ? ErrorWord(row) : "-";
   using output::Only, output::Value, output::Color;
   return {
       {"tf32Forbidden", "", row.forbid_tf32, Only::kJson},
@@ -108,7 +113,7 @@ output::Fields AdviceFields(const AdviceRow& row, double speed_up, const std::st
        has ? output::Bytes(winner.workspace_bytes()) : Value("").Shown("-").Right(), Only::kCsv},
       {"error", "ERROR", Value(error).Right(), Only::kCsv},
       {"evidence", "EVIDENCE",
-       Value(Word(row.result)).In(has ? calls::EvidenceColor(answer.evidence()) : Color::kRed),
+       Value(Word(row)).In(has ? calls::EvidenceColor(answer.evidence()) : Color::kRed),
        Only::kCsv},
       {"winner", "WINNER", winner.text(), Only::kCsv},
       {"problem", "", row.problem.ToText()},
@@ -128,8 +133,7 @@ std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {
 app::ExitCode Ask(app::Context& context, const v1::Constraints& constraints,
                   std::vector<AdviceRow>* rows) {
   for (const bool forbid_tf32 : {false, true}) {
-    v1::BatchGetRequest get;
-    get.set_environment(context.settings().environment);
+    auto get = context.NewRequest<v1::BatchGetRequest>();
     *get.mutable_constraints() = constraints;
     if (forbid_tf32) get.mutable_constraints()->set_forbid_tf32(true);
     std::vector<ProblemRow> problems;
@@ -157,7 +161,7 @@ class AdviseCommand final : public app::Command {
                             "show them side by side",
                             app::Rows::kYes);
     problem_.RegisterOne(*app);
-    constraints_.Register(*app);
+    input::AddConstraints(*app, &constraints_);
     app->add_option("--dtypes", dtypes_, "data types to compare, besides the problem's own")
         ->type_name("T,T")
         ->delimiter(',')
@@ -167,27 +171,24 @@ class AdviseCommand final : public app::Command {
         ->type_name("N,N")
         ->delimiter(',')
         ->check(CLI::Range(1, 1 << 30));
-    budget_.Register(*app);
+    input::AddBudget(*app, request_.mutable_options());
     const AdviceRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32")};
     app::SayColumns(app, AdviceFields(row, 0, ""));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(auto rows, ReadRows());
-    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
-    v1::CreateTuningJobRequest request;
-    RETURN_IF_ERROR(budget_.Fill(request.mutable_options()));
-    request.set_environment(context.settings().environment);
-    request.set_priority(v1::PRIORITY_INTERACTIVE);
+    request_.set_environment(context.settings().environment);
+    request_.set_priority(v1::PRIORITY_INTERACTIVE);
     // A variant that cuDNN has nothing for is a row like the others.
-    const calls::TuningRun run = calls::RunTuning(context, request, ProblemsOf(rows));
+    const calls::TuningRun run = calls::RunTuning(context, request_, ProblemsOf(rows));
     if (run.cancelled || run.jobs.empty()) return run.code;
-    const app::ExitCode code = Ask(context, constraints, &rows);
+    const app::ExitCode code = Ask(context, constraints_, &rows);
     if (code == app::ExitCode::kUnreachable) return code;
     std::vector<AdviceRow> probes = MakeProbes(rows);
     if (!probes.empty()) {
       context.Say("probing what the GPU can do at most:");
-      if (calls::RunTuning(context, request, ProblemsOf(probes)).cancelled) {
+      if (calls::RunTuning(context, request_, ProblemsOf(probes)).cancelled) {
         return app::ExitCode::kFailed;
       }
       Ask(context, {}, &probes);
@@ -226,10 +227,10 @@ class AdviseCommand final : public app::Command {
   }
 
   input::ProblemArgs problem_;
-  input::ConstraintArgs constraints_;
+  v1::Constraints constraints_;
   std::vector<std::string> dtypes_ = {"f32", "f16", "bf16"};
   std::vector<int64_t> batches_;
-  input::BudgetArgs budget_;
+  v1::CreateTuningJobRequest request_;
 };
 
 }  // namespace
@@ -318,11 +319,6 @@ std::string BoundWord(const AdviceRow& row, const Ceilings& ceilings) {
   const double memory = row.gbytes() / ceilings.gbytes;
   return compute >= memory ? absl::StrFormat("compute %.0f%%", 100 * compute)
                            : absl::StrFormat("memory %.0f%%", 100 * memory);
-}
-
-std::string MathWord(const AdviceRow& row) {
-  if (row.problem.data_type() != DataType::kF32) return "";
-  return row.forbid_tf32 ? "no tf32" : "tf32";
 }
 
 std::string CeilingWords(const Ceilings& ceilings) {

@@ -66,8 +66,6 @@ struct Ceilings {
 // timed, and where no probe found a ceiling.
 // After the roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009).
 std::string BoundWord(const AdviceRow& row, const Ceilings& ceilings);
-// "tf32", "no tf32"; empty but for f32.
-std::string MathWord(const AdviceRow& row);
 // The ceilings that rows are held against.
 std::string CeilingWords(const Ceilings& ceilings);
 // Names the row that is the fastest per image, and by how much. Adds its numerical

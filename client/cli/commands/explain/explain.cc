@@ -208,27 +208,20 @@ class ExplainCommand final : public app::Command {
     CLI::App* app = AddVerb(
         root, "explain", "every candidate of one problem, and why the winner won", app::Rows::kYes);
     problem_.RegisterOne(*app);
-    constraints_.Register(*app);
+    input::AddConstraints(*app, ask_.mutable_constraints());
     app::SayColumns(app, CandidateFields(0, {}, nullptr, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
-    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-
-    v1::GetTuningRequest get;
-    get.set_environment(context.settings().environment);
+    auto get = context.NewRequest<v1::GetTuningRequest>();
     get.mutable_problem()->set_text(problem.ToText());
-    ASSIGN_OR_RETURN(const auto tuning, client->Call<v1::Tuning>(get));
-    v1::BatchGetRequest ask;
-    ask.set_environment(context.settings().environment);
-    *ask.add_problems() = get.problem();
-    *ask.mutable_constraints() = std::move(constraints);
-    const calls::BatchAnswers answers = calls::BatchGetAll(context, ask, {{problem, 1, "PROBLEM"}},
+    ASSIGN_OR_RETURN(const auto tuning, context.Call<v1::Tuning>(get));
+    ask_.set_environment(context.settings().environment);
+    const calls::BatchAnswers answers = calls::BatchGetAll(context, ask_, {{problem, 1, "PROBLEM"}},
                                                            context.settings().client.timeout);
     if (answers.rows.empty()) return answers.code;
-    Print(context, tuning, answers.rows[0].result, ask.constraints().api());
+    Print(context, tuning, answers.rows[0].result, ask_.constraints().api());
     return answers.code;
   }
 
@@ -274,8 +267,16 @@ class ExplainCommand final : public app::Command {
   }
 
   input::ProblemArgs problem_;
-  input::ConstraintArgs constraints_;
+  v1::BatchGetRequest ask_;
 };
+
+const std::map<v1::StopReason, const char*> kWhyStopped = {
+    {v1::STOP_REASON_ONE_CANDIDATE, "only one candidate could be timed"},
+    {v1::STOP_REASON_SETTLED, "every finalist is known to be slower than the fastest, or as fast"},
+    {v1::STOP_REASON_NOISE_SETTLED,
+     "the noise is known, and more rounds would not tell the finalists apart"},
+    {v1::STOP_REASON_ROUNDS, "the most rounds were run"},
+    {v1::STOP_REASON_BUDGET, "the time budget ended"}};
 
 }  // namespace
 
@@ -294,22 +295,6 @@ const v1::Candidate* StockOf(const Candidates& candidates, v1::Api api) {
 
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
   std::vector<std::string> words;
-  const auto why = [&tuning]() -> std::string {
-    switch (tuning.stop_reason()) {
-      case v1::STOP_REASON_ONE_CANDIDATE:
-        return "only one candidate could be timed";
-      case v1::STOP_REASON_SETTLED:
-        return "every finalist is known to be slower than the fastest, or as fast";
-      case v1::STOP_REASON_NOISE_SETTLED:
-        return "the noise is known, and more rounds would not tell the finalists apart";
-      case v1::STOP_REASON_ROUNDS:
-        return "the most rounds were run";
-      case v1::STOP_REASON_BUDGET:
-        return "the time budget ended";
-      default:
-        return "";
-    }
-  }();
   const v1::SelfCheck& self_check = tuning.conditions().self_check();
   if (!self_check.failed().empty()) {
     words.push_back("self-check: does not work on this GPU: " +
@@ -322,9 +307,11 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
     words.push_back(absl::StrCat("runs that failed and were tried once more: ",
                                  tuning.conditions().retried_runs()));
   }
-  if (why.empty()) return words;
+  const auto why = kWhyStopped.find(tuning.stop_reason());
+  if (why == kWhyStopped.end()) return words;
   words.push_back(absl::StrCat("race: ", tuning.rounds(),
-                               tuning.rounds() == 1 ? " round" : " rounds", ", until ", why));
+                               tuning.rounds() == 1 ? " round" : " rounds", ", until ",
+                               why->second));
   const v1::Conditions& conditions = tuning.conditions();
   if (!conditions.known()) {
     words.push_back("GPU: not known (NVML could not be asked)");

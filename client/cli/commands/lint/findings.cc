@@ -43,12 +43,10 @@ int64_t ChannelStep(DataType type) {
 // A form that takes this many times the arithmetic is worth a look at most.
 constexpr double kMuchMoreWork = 2;
 
-std::optional<calls::CandidateList> ListOf(const ConvProblem& problem,
-                                           const calls::TuningMap& known,
-                                           const LintOptions& options) {
-  const auto found = known.find(problem.ToText());
-  if (found == known.end()) return std::nullopt;
-  calls::CandidateList list(found->second, options.no_tf32);
+std::optional<calls::CandidateList> ListOf(const ConvProblem& problem, const LintInput& input) {
+  const auto found = input.known.find(problem.ToText());
+  if (found == input.known.end()) return std::nullopt;
+  calls::CandidateList list(found->second, input.no_tf32);
   if (list.empty()) return std::nullopt;
   return list;
 }
@@ -92,10 +90,9 @@ bool IsLean(const calls::CandidateList& list, const ConvProblem& problem) {
   return list.on_tensor_cores() > 0 && IsWithoutCopies(list, problem);
 }
 
-bool IsLeanInOtherLayout(const ConvProblem& problem, const calls::TuningMap& known,
-                         const LintOptions& options) {
+bool IsLeanInOtherLayout(const ConvProblem& problem, const LintInput& input) {
   const auto other = OtherLayout(problem);
-  const auto list = other ? ListOf(*other, known, options) : std::nullopt;
+  const auto list = other ? ListOf(*other, input) : std::nullopt;
   return list && IsLean(*list, problem);
 }
 
@@ -111,16 +108,13 @@ std::string LeanestWords(const calls::CandidateList& list) {
 // Collects the findings of one convolution.
 class Linter {
  public:
-  Linter(const ProblemRow& row, double share, const calls::TuningMap& known,
-         const ListFailures& failures, const LintOptions& options,
+  Linter(const ProblemRow& row, double share, const LintInput& input,
          std::vector<LintFinding>* findings)
       : row_(row),
         problem_(row.problem),
         share_(share),
-        known_(known),
-        failures_(failures),
-        options_(options),
-        list_(ListOf(row.problem, known, options)),
+        input_(input),
+        list_(ListOf(row.problem, input)),
         findings_(findings) {}
 
   void Run() {
@@ -129,7 +123,7 @@ class Linter {
       Add("no-candidate", LintSeverity::kError, WhyNoList());
       return;
     }
-    if (!IsWhole(problem_, known_)) return;
+    if (!IsWhole(problem_, input_.known)) return;
     CheckLastResort();
     CheckTensorCores();
     CheckLayout();
@@ -141,15 +135,16 @@ class Linter {
  private:
   std::string WhyNoList() const {
     const std::string text = problem_.ToText();
-    const auto tuning = known_.find(text);
-    const bool known = tuning != known_.end();
+    const auto tuning = input_.known.find(text);
+    const bool known = tuning != input_.known.end();
     if (known && !calls::CandidateList(tuning->second, /*no_tf32=*/false).empty()) {
       return "cuDNN lists nothing for it without tensor cores";
     }
-    const auto failure = failures_.find(text);
-    if (known && failure == failures_.end()) return "cuDNN lists nothing for it that can be built";
+    const auto failure = input_.failures.find(text);
+    if (known && failure == input_.failures.end())
+      return "cuDNN lists nothing for it that can be built";
     return absl::StrCat("there is no list of its candidates: ",
-                        failure != failures_.end()
+                        failure != input_.failures.end()
                             ? failure->second
                             : "the daemon keeps no reason beyond a job's first 20");
   }
@@ -194,7 +189,7 @@ class Linter {
     if (!WantsTensorCores(problem_) || IsLean(*list_, problem_)) return;
     const bool none = list_->on_tensor_cores() == 0;
     // Then it is the layout's finding.
-    if (!none && IsLeanInOtherLayout(problem_, known_, options_)) return;
+    if (!none && IsLeanInOtherLayout(problem_, input_)) return;
     LintFinding finding =
         Make("tensor-cores", LintSeverity::kNotice,
              none ? absl::StrCat("none of ", list_->size(), " candidates runs on tensor cores")
@@ -205,7 +200,7 @@ class Linter {
     const std::string as_it_is = finding.message;
     bool lean = false;
     for (const Form& form : TensorCoreForms(problem_)) {
-      const auto list = ListOf(form.problem, known_, options_);
+      const auto list = ListOf(form.problem, input_);
       if (!list) continue;
       const bool form_lean = IsLean(*list, problem_);
       AddProof(absl::StrCat(form.how, absl::StrFormat(", %.2f times the arithmetic", form.work)),
@@ -232,7 +227,7 @@ class Linter {
   void CheckLayout() {
     const auto other = OtherLayout(problem_);
     if (!other || IsWithoutCopies(*list_, problem_)) return;
-    const auto list = ListOf(*other, known_, options_);
+    const auto list = ListOf(*other, input_);
     if (!list || (list_->on_tensor_cores() > 0 && list->on_tensor_cores() == 0)) return;
     if (!IsWithoutCopies(*list, problem_)) return;
     const std::string name(Name(other->layout()));
@@ -248,27 +243,26 @@ class Linter {
 
   void CheckWorkspace() {
     const int64_t first = list_->first().workspace_bytes();
-    if (first <= options_.max_workspace) return;
+    if (first <= input_.max_workspace) return;
     // The first in cuDNN's order that keeps the limit.
     const auto& all = list_->all();
     const auto fits = std::find_if(all.begin(), all.end(), [&](const v1::Candidate* candidate) {
-      return candidate->workspace_bytes() <= options_.max_workspace;
+      return candidate->workspace_bytes() <= input_.max_workspace;
     });
     // Rounded, a little more than the limit is no more than it.
-    const bool close = output::FormatBytes(first) == output::FormatBytes(options_.max_workspace);
+    const bool close = output::FormatBytes(first) == output::FormatBytes(input_.max_workspace);
     const auto words = [close](int64_t bytes) {
       return close ? absl::StrCat(bytes, " B") : output::FormatBytes(bytes);
     };
-    const std::string over =
-        absl::StrCat("cuDNN's first choice needs ", words(first), " of workspace, more than ",
-                     words(options_.max_workspace));
+    const std::string over = absl::StrCat("cuDNN's first choice needs ", words(first),
+                                          " of workspace, more than ", words(input_.max_workspace));
     if (fits == all.end()) {
       Add("workspace", LintSeverity::kError,
           absl::StrCat(over, ", and none of ", list_->size(), " candidates needs less than that"));
       return;
     }
     LintFinding& finding = Add("workspace", LintSeverity::kWarning, over);
-    AddProof(absl::StrCat("below ", output::FormatBytes(options_.max_workspace)), problem_,
+    AddProof(absl::StrCat("below ", output::FormatBytes(input_.max_workspace)), problem_,
              absl::StrCat("first ", calls::WithWorkspace(**fits)), &finding);
   }
 
@@ -300,9 +294,7 @@ class Linter {
   const ProblemRow& row_;
   const ConvProblem& problem_;
   const double share_;
-  const calls::TuningMap& known_;
-  const ListFailures& failures_;
-  const LintOptions& options_;
+  const LintInput& input_;
   const std::optional<calls::CandidateList> list_;
   std::vector<LintFinding>* const findings_;
 };
@@ -424,16 +416,8 @@ std::string_view Name(LintSeverity severity) {
   return kNames[static_cast<size_t>(severity)];
 }
 
-std::optional<LintSeverity> ParseSeverity(std::string_view name) {
-  for (const LintSeverity severity :
-       {LintSeverity::kNotice, LintSeverity::kWarning, LintSeverity::kError}) {
-    if (Name(severity) == name) return severity;
-  }
-  return std::nullopt;
-}
-
 std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows,
-                                       const calls::TuningMap& known, const LintOptions& options) {
+                                       const LintInput& input) {
   std::vector<ProblemRow> wanted;
   std::set<std::string> seen;
   const auto add = [&](const ConvProblem& problem) {
@@ -441,25 +425,22 @@ std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows,
   };
   for (const ProblemRow& row : rows) {
     if (const auto other = OtherLayout(row.problem)) add(*other);
-    const auto list = ListOf(row.problem, known, options);
+    const auto list = ListOf(row.problem, input);
     if (!list || !WantsTensorCores(row.problem) || IsLean(*list, row.problem)) continue;
-    if (list->on_tensor_cores() > 0 && IsLeanInOtherLayout(row.problem, known, options)) continue;
+    if (list->on_tensor_cores() > 0 && IsLeanInOtherLayout(row.problem, input)) continue;
     for (const Form& form : TensorCoreForms(row.problem)) add(form.problem);
   }
   return wanted;
 }
 
-std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows,
-                                    const calls::TuningMap& known, const ListFailures& failures,
-                                    const LintOptions& options) {
+std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const LintInput& input) {
   const double whole = WorkOf(rows);
   std::vector<LintFinding> findings;
   for (const ProblemRow& row : rows) {
-    Linter(row, whole > 0 ? WorkOf(row) / whole : 0, known, failures, options, &findings).Run();
+    Linter(row, whole > 0 ? WorkOf(row) / whole : 0, input, &findings).Run();
   }
   std::erase_if(findings, [&](const LintFinding& finding) {
-    return std::find(options.ignored.begin(), options.ignored.end(), finding.kind) !=
-           options.ignored.end();
+    return std::ranges::count(input.ignored, finding.kind) > 0;
   });
   std::stable_sort(findings.begin(), findings.end(),
                    [](const LintFinding& a, const LintFinding& b) {
@@ -468,8 +449,7 @@ std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows,
   return findings;
 }
 
-VariantSummary Summarize(const std::vector<ProblemRow>& rows, const calls::TuningMap& known,
-                         const LintOptions& options) {
+VariantSummary Summarize(const std::vector<ProblemRow>& rows, const LintInput& input) {
   VariantSummary summary;
   summary.problems = static_cast<int>(rows.size());
   std::set<std::string> batches, types;
@@ -477,7 +457,7 @@ VariantSummary Summarize(const std::vector<ProblemRow>& rows, const calls::Tunin
   for (const ProblemRow& row : rows) {
     batches.insert(absl::StrCat(row.problem.x_dims()[0]));
     types.insert(std::string(Name(row.problem.data_type())));
-    const auto list = ListOf(row.problem, known, options);
+    const auto list = ListOf(row.problem, input);
     if (!list) {
       ++summary.without_candidate;
       continue;

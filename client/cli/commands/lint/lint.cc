@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
@@ -25,13 +26,22 @@ output::Color SeverityColor(LintSeverity severity) {
   return severity == LintSeverity::kWarning ? output::Color::kYellow : output::Color::kNone;
 }
 
-std::string ShareWord(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
+// nullopt if it is no such name.
+std::optional<LintSeverity> ParseSeverity(std::string_view name) {
+  for (const auto severity :
+       {LintSeverity::kNotice, LintSeverity::kWarning, LintSeverity::kError}) {
+    if (Name(severity) == name) return severity;
+  }
+  return std::nullopt;
+}
 
-output::Value ShareValue(double share) { return output::Value(share).Shown(ShareWord(share)); }
+output::Value ShareValue(double share) {
+  return output::Value(share).Shown(output::FormatShare(share));
+}
 
 std::string RunsWords(const LintFinding& finding) {
   return absl::StrCat(finding.row.count, finding.row.count == 1 ? " run, " : " runs, ",
-                      ShareWord(finding.share), " of the arithmetic");
+                      output::FormatShare(finding.share), " of the arithmetic");
 }
 
 output::Fields VariantFields(const VariantSummary& variant) {
@@ -48,6 +58,23 @@ output::Fields VariantFields(const VariantSummary& variant) {
 output::Fields ProofFields(const ProofLine& line) {
   return {
       {"form", "", line.form}, {"problem", "", line.problem_text}, {"candidates", "", line.words}};
+}
+
+output::Fields FindingFields(const LintFinding& finding) {
+  return {{"severity", "", Name(finding.severity)},
+          {"finding", "", finding.kind},
+          {"problem", "", finding.row.problem.ToText()},
+          {"runs", "", finding.row.count},
+          {"share", "", finding.share},
+          {"message", "", finding.message},
+          {"proposal", "", finding.proposal},
+          {"row", "", finding.row.source},
+          {"proof", "", output::JsonRows(finding.proof, ProofFields), output::Only::kJson}};
+}
+
+LintFinding AnyFinding() {
+  const ProblemRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32"), 1, "", ""};
+  return {"", LintSeverity::kNotice, row, 0, "", {}, ""};
 }
 
 // The findings of one kind and severity.
@@ -101,20 +128,21 @@ class LintCommand final : public app::Command {
                             "what the convolutions of a model could be, by cuDNN's lists; nothing "
                             "is timed",
                             app::Rows::kYes);
-    problems_.RegisterFiles(*app);
-    app->add_option("--max-workspace", max_workspace_,
-                    "workspace above which first choices are reported")
-        ->type_name("SIZE")
-        ->capture_default_str();
-    app->add_flag("--no-tf32", options_.no_tf32, "leave candidates on tensor cores out for f32");
-    app->add_option("--ignore", options_.ignored, "kinds of findings to leave out")
+    problems_.RegisterFiles(*app)->required();
+    input::AddBytes(*app, "--max-workspace", "workspace above which first choices are reported",
+                    [this](int64_t bytes) { input_.max_workspace = bytes; })
+        ->default_str("1GiB");
+    app->add_flag("--no-tf32", input_.no_tf32, "leave candidates on tensor cores out for f32");
+    app->add_option("--ignore", input_.ignored, "kinds of findings to leave out")
         ->type_name("KIND,KIND")
         ->delimiter(',')
         ->check(CLI::IsMember(
             std::set<std::string>(std::begin(kFindingKinds), std::end(kFindingKinds))));
-    app->add_option("--fail-on", fail_on_, "least severity that ends with exit code 1")
+    app->add_option_function<std::string>(
+           "--fail-on", [this](const std::string& word) { fail_on_ = ParseSeverity(word); },
+           "least severity that ends with exit code 1")
         ->check(CLI::IsMember({"notice", "warning", "error", "never"}))
-        ->capture_default_str();
+        ->default_str("error");
     app->add_option("--dtypes", dtypes_, "data types to show side by side")
         ->type_name("T,T")
         ->delimiter(',')
@@ -131,7 +159,6 @@ class LintCommand final : public app::Command {
     if (github_ && context.format() != app::Format::kTable) {
       return absl::InvalidArgumentError("--github: must stand without --json, --csv");
     }
-    ASSIGN_OR_RETURN(options_.max_workspace, output::ParseBytes("--max-workspace", max_workspace_));
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     const std::vector<ProblemRow> rows = MostWorkFirst(batch.rows);
     if (rows.empty()) return app::Worse(batch.code, app::ExitCode::kUsage);
@@ -140,21 +167,18 @@ class LintCommand final : public app::Command {
     // First everything that is known to be needed, then what its lists lead to.
     std::vector<ProblemRow> first = rows;
     for (const auto& variant : variants) first.insert(first.end(), variant.begin(), variant.end());
-    for (ProblemRow& row : ProblemsToList(rows, {}, options_)) first.push_back(std::move(row));
-    calls::TuningMap known;
-    ListFailures failures;
-    app::ExitCode code = List(context, first, &known, &failures);
-    if (code == app::ExitCode::kDone) {
-      code = List(context, ProblemsToList(rows, known, options_), &known, &failures);
-    }
+    for (ProblemRow& row : ProblemsToList(rows, input_)) first.push_back(std::move(row));
+    app::ExitCode code = List(context, first);
+    if (code == app::ExitCode::kDone) code = List(context, ProblemsToList(rows, input_));
     if (code != app::ExitCode::kDone) return app::Worse(batch.code, code);
 
     LintReport report;
-    report.environment = known.empty() ? "" : known.begin()->second.environment().name();
+    report.environment =
+        input_.known.empty() ? "" : input_.known.begin()->second.environment().name();
     report.problems = static_cast<int>(rows.size());
-    report.findings = FindingsOf(rows, known, failures, options_);
+    report.findings = FindingsOf(rows, input_);
     for (const auto& variant : variants) {
-      report.variants.push_back(Summarize(variant, known, options_));
+      report.variants.push_back(Summarize(variant, input_));
     }
     Print(context, report);
     return app::Worse(batch.code, Fails(report) ? app::ExitCode::kFailed : app::ExitCode::kDone);
@@ -195,19 +219,16 @@ class LintCommand final : public app::Command {
     return variants;
   }
 
-  // Has the daemon list the problems that it does not know. Adds the lists to `known`,
-  // and the reasons of problems that could not be listed to `failures`.
-  static app::ExitCode List(app::Context& context, const std::vector<ProblemRow>& rows,
-                            calls::TuningMap* known, ListFailures* failures) {
+  // Has the daemon list the problems that are not known, which adds to the input.
+  app::ExitCode List(app::Context& context, const std::vector<ProblemRow>& rows) {
     std::vector<ProblemRow> distinct;
     std::set<std::string> seen;
     for (const ProblemRow& row : rows) {
       const std::string text = row.problem.ToText();
-      if (known->count(text) == 0 && seen.insert(text).second) distinct.push_back(row);
+      if (input_.known.count(text) == 0 && seen.insert(text).second) distinct.push_back(row);
     }
     if (distinct.empty()) return app::ExitCode::kDone;
-    v1::CreateTuningJobRequest request;
-    request.set_environment(context.settings().environment);
+    auto request = context.NewRequest<v1::CreateTuningJobRequest>();
     request.set_priority(v1::PRIORITY_INTERACTIVE);
     request.mutable_options()->set_list_only(true);
     // A problem that cuDNN has nothing for is a finding like others.
@@ -220,55 +241,43 @@ class LintCommand final : public app::Command {
       return app::ExitCode::kFailed;
     }
     if (run.code == app::ExitCode::kUnreachable) return run.code;
-    failures->merge(calls::FailureReasons(run));
+    input_.failures.merge(calls::FailureReasons(run));
     const absl::Status status =
-        calls::GetTunings(context, context.settings().environment, distinct, known);
+        calls::GetTunings(context, context.settings().environment, distinct, &input_.known);
     return status.ok() ? app::ExitCode::kDone : context.Fail(status);
   }
 
   bool Fails(const LintReport& report) const {
-    const auto least = ParseSeverity(fail_on_);
-    return least && std::any_of(report.findings.begin(), report.findings.end(),
-                                [&](const LintFinding& f) { return f.severity >= *least; });
+    return fail_on_ && std::ranges::any_of(report.findings, [&](const LintFinding& finding) {
+             return finding.severity >= *fail_on_;
+           });
   }
 
   void Print(app::Context& context, const LintReport& report) const {
-    if (github_) {
-      context.io().out << LintGithub(report);
-    } else {
-      PrintLint(context, report);
+    context.PrintJson({{"environment", report.environment},
+                       {"problems", report.problems},
+                       {"findings", output::JsonRows(report.findings, FindingFields)},
+                       {"variants", output::JsonRows(report.variants, VariantFields)}});
+    if (context.format() == app::Format::kCsv) {
+      context.PrintRows(report.findings, FindingFields, AnyFinding());
+    }
+    if (context.format() == app::Format::kTable) {
+      context.io().out << (github_ ? LintGithub(report)
+                                   : LintText(report, context.table_width(), context.out_color()));
     }
     context.Say(absl::StrCat(report.environment, ": ", report.CountWords(),
                              "; nothing was timed: whether a form is faster takes a GPU"));
   }
 
   input::ProblemArgs problems_;
-  LintOptions options_;
-  std::string max_workspace_ = "1GiB";
-  std::string fail_on_ = "error";
+  LintInput input_;
+  std::optional<LintSeverity> fail_on_ = LintSeverity::kError;  // nullopt: never
   std::vector<std::string> dtypes_;
   std::vector<int64_t> batches_;
   bool github_ = false;
 };
 
 }  // namespace
-
-output::Fields FindingFields(const LintFinding& finding) {
-  return {{"severity", "", Name(finding.severity)},
-          {"finding", "", finding.kind},
-          {"problem", "", finding.row.problem.ToText()},
-          {"runs", "", finding.row.count},
-          {"share", "", finding.share},
-          {"message", "", finding.message},
-          {"proposal", "", finding.proposal},
-          {"row", "", finding.row.source},
-          {"proof", "", output::JsonRows(finding.proof, ProofFields), output::Only::kJson}};
-}
-
-LintFinding AnyFinding() {
-  const ProblemRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32"), 1, "", ""};
-  return {"", LintSeverity::kNotice, row, 0, "", {}, ""};
-}
 
 std::string LintReport::CountWords() const {
   const auto count_of = [this](LintSeverity severity) {
@@ -315,18 +324,6 @@ std::string LintText(const LintReport& report, int width, bool color) {
                     output::TableOf(report.variants, VariantFields).Render(width, color));
   }
   return text;
-}
-
-void PrintLint(app::Context& context, const LintReport& report) {
-  context.PrintJson({{"environment", report.environment},
-                     {"problems", report.problems},
-                     {"findings", output::JsonRows(report.findings, FindingFields)},
-                     {"variants", output::JsonRows(report.variants, VariantFields)}});
-  if (context.format() == app::Format::kCsv) {
-    context.PrintRows(report.findings, FindingFields, AnyFinding());
-  }
-  if (context.format() != app::Format::kTable) return;
-  context.io().out << LintText(report, context.table_width(), context.out_color());
 }
 
 std::string LintGithub(const LintReport& report) {

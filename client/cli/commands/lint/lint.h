@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "client/cli/app/context.h"
 #include "client/cli/calls/answers.h"
 #include "proto/convert/problem_list.h"
 #include "proto/model/problem/conv_problem.h"
@@ -20,8 +19,6 @@ namespace convtune::cli::commands::lint {
 enum class LintSeverity { kNotice = 0, kWarning = 1, kError = 2 };
 // "notice", "warning", "error".
 std::string_view Name(LintSeverity severity);
-// nullopt if it is no such name.
-std::optional<LintSeverity> ParseSeverity(std::string_view name);
 
 // The names of the kinds of findings.
 inline constexpr const char* kFindingKinds[] = {"no-candidate", "last-resort",   "tensor-cores",
@@ -47,27 +44,24 @@ struct LintFinding {
   std::string proposal;
 };
 
-struct LintOptions {
+// What cuDNN lists, and which findings are wanted. Value type.
+struct LintInput {
+  calls::TuningMap known;                       // lists, by the problem's text
+  std::map<std::string, std::string> failures;  // why problems have no list, by their text
   int64_t max_workspace = int64_t{1} << 30;
   bool no_tf32 = false;
   std::vector<std::string> ignored;  // kinds
 };
 
 // Problems whose lists FindingsOf needs besides those of `rows` themselves: other
-// layouts, and, of those that `known` has no candidate on tensor cores for that does
+// layouts, and, of those that have no candidate on tensor cores that does
 // without copies, the forms that may have some. Each once. To be asked for twice:
 // what the first lists say decides about the forms.
-std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows,
-                                       const calls::TuningMap& known, const LintOptions& options);
-
-// The errors of problems without a list, by the problem's text.
-using ListFailures = std::map<std::string, std::string>;
+std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const LintInput& input);
 
 // The findings of distinct problems; the worst first, between equals those with
-// the most arithmetic. Of problems that `known` lacks `failures` may say why.
-std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows,
-                                    const calls::TuningMap& known, const ListFailures& failures,
-                                    const LintOptions& options);
+// the most arithmetic.
+std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const LintInput& input);
 
 // A model in one data type and batch size, beside others. Value type.
 struct VariantSummary {
@@ -80,8 +74,7 @@ struct VariantSummary {
   int compiled = 0;            // whose first choice is compiled at run time
   int64_t most_workspace = 0;  // of the first choices, in bytes
 };
-VariantSummary Summarize(const std::vector<ProblemRow>& rows, const calls::TuningMap& known,
-                         const LintOptions& options);
+VariantSummary Summarize(const std::vector<ProblemRow>& rows, const LintInput& input);
 
 // Value type.
 struct Form {
@@ -124,13 +117,8 @@ struct LintReport {
   std::string CountWords() const;
 };
 
-// The columns of a finding, and a finding for their headings.
-output::Fields FindingFields(const LintFinding& finding);
-LintFinding AnyFinding();
 // For people.
 std::string LintText(const LintReport& report, int width, bool color);
-// In the context's format; for people LintText.
-void PrintLint(app::Context& context, const LintReport& report);
 // Workflow commands of GitHub Actions, which become annotations:
 // "::warning file=list.csv,line=3,title=convtune tensor-cores::...".
 std::string LintGithub(const LintReport& report);

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "client/cli/app/program.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/progress.h"
@@ -47,19 +48,20 @@ using output::Value;
 // Problems that a GPU's speed takes.
 constexpr int kLeastCompared = 8;
 
-std::string Percent(const std::optional<double>& share) {
-  return share ? absl::StrFormat("%.1f%%", 100 * *share) : "-";
-}
 std::string TimesWord(const std::optional<double>& ratio) {
   return ratio ? absl::StrFormat("%.2fx", *ratio) : "-";
 }
 
 // The headline, and a table for each section that has anything, of `top` rows at
-// most. `width` and `color` as in Table::Render.
+// most.
 class Tables {
  public:
-  Tables(const ReportData& data, const Report& report, size_t top, int width, bool color)
-      : data_(data), report_(report), top_(top), width_(width), color_(color) {}
+  Tables(app::Context& context, const ReportData& data, const Report& report, size_t top)
+      : data_(data),
+        report_(report),
+        top_(top),
+        width_(context.table_width()),
+        color_(context.out_color()) {}
 
   std::string Make() {
     Headline();
@@ -100,20 +102,21 @@ class Tables {
           {"simulated", "-",
            absl::StrCat(e.Name(), ": a GPU made of software, which says nothing about a card")});
     }
-    table.Add({"coverage", Percent(h.coverage),
+    table.Add({"coverage", output::FormatShare(h.coverage),
                absl::StrCat(h.timed_pairs, " of ", h.pairs + h.wanted_pairs, " problems timed")});
-    table.Add({"hit ratio", Percent(h.hit_ratio),
+    table.Add({"hit ratio", output::FormatShare(h.hit_ratio),
                h.hit_ratio ? "of look-ups since the daemon started"
                            : "no look-ups are known; bundles do not say"});
-    table.Add({"faster than stock",
-               {TimesWord(h.gain),
-                h.gain && *h.gain > 1.005 ? output::Color::kGreen : output::Color::kNone},
-               h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
-                                     " problems; stock is best in ", Percent(h.stock_is_best))
-                      : "stock choice and winner were not both timed"});
+    table.Add(
+        {"faster than stock",
+         {TimesWord(h.gain),
+          h.gain && *h.gain > 1.005 ? output::Color::kGreen : output::Color::kNone},
+         h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
+                               " problems; stock is best in ", output::FormatShare(h.stock_is_best))
+                : "stock choice and winner were not both timed"});
     table.Add({"search time", FormatSeconds(h.search_seconds),
                "what the tunings took, on all nodes together"});
-    table.Add({"stale", Percent(h.stale),
+    table.Add({"stale", output::FormatShare(h.stale),
                absl::StrCat("older than ", output::FormatAge(report_.options.stale_after),
                             ", or of a cuDNN that its GPU has left")});
     AddBad(&table, "disagreements", IsShared(), h.disagreements,
@@ -158,8 +161,9 @@ class Tables {
   static std::string Engines(const ReportShare& share) {
     std::string words;
     for (size_t i = 0; i < share.engines.size() && i < 4; ++i) {
-      absl::StrAppend(&words, i > 0 ? ", " : "", share.engines[i].first, " ",
-                      Percent(static_cast<double>(share.engines[i].second) / share.pairs));
+      absl::StrAppend(
+          &words, i > 0 ? ", " : "", share.engines[i].first, " ",
+          output::FormatShare(static_cast<double>(share.engines[i].second) / share.pairs));
     }
     if (share.engines.size() > 4) absl::StrAppend(&words, ", +", share.engines.size() - 4);
     return words;
@@ -239,7 +243,7 @@ class Tables {
               {"", "PROBLEMS", g.compared},
               {"", "CLOCK", clock(g.clock_mhz)},
               {"", "MODEL'S", clock(g.model_clock_mhz)},
-              {"", "THROTTLED", Value(Percent(g.throttled)).Right()},
+              {"", "THROTTLED", Value(output::FormatShare(g.throttled)).Right()},
               {"", "GPU", g.gpu_uuid.empty() ? "-" : g.gpu_uuid}};
     });
   }
@@ -341,7 +345,6 @@ class ReportCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const convtune::report::ReportOptions options, output_.Options());
     convtune::report::ReportData data(output_.Filter());
     if (bundles_.empty()) {
       RETURN_IF_ERROR(AskDaemon(context, &data));
@@ -349,7 +352,7 @@ class ReportCommand final : public app::Command {
     for (const std::string& bundle : bundles_) {
       RETURN_IF_ERROR(Read(context, bundle, bundle, &data));
     }
-    RETURN_IF_ERROR(output_.Write(std::move(data), options, context.format(), context.io()));
+    RETURN_IF_ERROR(output_.Write(std::move(data), context));
     return app::ExitCode::kDone;
   }
 
@@ -385,8 +388,7 @@ class ReportCommand final : public app::Command {
   // A node is what it would export, with its counters and what it misses.
   absl::Status AskDaemon(app::Context& context, convtune::report::ReportData* data) const {
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
-    ASSIGN_OR_RETURN(const v1::ServerInfo info,
-                     client->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
+    ASSIGN_OR_RETURN(const auto info, client->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
     data->AddCounters({info.lookups(), info.hits()});
     const char* folder = std::getenv("TMPDIR");
     const std::filesystem::path path =
@@ -395,8 +397,7 @@ class ReportCommand final : public app::Command {
     // Never committed, so nothing of it stays.
     ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
                      output::AtomicFile::Create(path.string(), "TMPDIR"));
-    v1::ExportBundleRequest request;
-    request.set_environment(context.settings().environment);
+    auto request = context.NewRequest<v1::ExportBundleRequest>();
     request.set_omit_samples(true);
     request.set_include_simulated(true);
     RETURN_IF_ERROR(client->ExportBundle(
@@ -407,12 +408,9 @@ class ReportCommand final : public app::Command {
   }
 
   static absl::Status AddWanted(app::Context& context, convtune::report::ReportData* data) {
-    ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
-    v1::ListWantedRequest request;
-    request.set_environment(context.settings().environment);
+    auto request = context.NewRequest<v1::ListWantedRequest>();
     request.set_max_problems(kMostWanted);
-    const absl::StatusOr<v1::ListWantedResponse> response =
-        client->CallPages<v1::ListWantedResponse>(request, request.max_problems());
+    const auto response = context.CallPages<v1::ListWantedResponse>(request, kMostWanted);
     // A daemon that publishes nothing has no such list.
     if (absl::IsUnimplemented(response.status())) return absl::OkStatus();
     if (!response.ok()) return response.status();
@@ -431,51 +429,43 @@ class ReportCommand final : public app::Command {
 
 void ReportOutput::Register(CLI::App& app) {
   app.add_option("--html", html_, "write one page that needs nothing else")->type_name("FILE");
-  app.add_option("--gpu", gpu_, "only GPU models whose name contains this")->type_name("TEXT");
-  app.add_option("--filter", problem_, "only problems whose text form contains this")
+  app.add_option("--gpu", filter_.gpu, "only GPU models whose name contains this")
       ->type_name("TEXT");
-  app.add_option("--op", operation_, "only this operation")->check(CLI::IsMember(OperationNames()));
-  app.add_option("--dtype", data_type_, "only this type of the inputs")
+  app.add_option("--filter", filter_.problem, "only problems whose text form contains this")
+      ->type_name("TEXT");
+  app.add_option_function<std::string>(
+         "--op", [this](const std::string& word) { filter_.operation = ParseOperation(word); },
+         "only this operation")
+      ->check(CLI::IsMember(OperationNames()));
+  app.add_option_function<std::string>(
+         "--dtype", [this](const std::string& word) { filter_.data_type = ParseDataType(word); },
+         "only this type of the inputs")
       ->check(CLI::IsMember(InputTypeNames()));
-  app.add_option("--layout", layout_, "only this layout")
+  app.add_option_function<std::string>(
+         "--layout",
+         [this](const std::string& word) {
+           filter_.layout = ParseLooseLayout(word).value_or(TensorLayout::kStrided);
+         },
+         "only this layout")
       ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
-  app.add_option("--stale-after", stale_after_, "age from which a tuning is stale")
-      ->type_name("TIME")
-      ->capture_default_str();
+  input::AddTime(app, "--stale-after", "age from which a tuning is stale",
+                 [this](absl::Duration age) { options_.stale_after = age; })
+      ->default_str("4320h");
   app.add_option("--top", top_, "rows of each table on the terminal")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app::SayColumns(&app, ReportColumns());
 }
 
-convtune::report::ReportFilter ReportOutput::Filter() const {
-  convtune::report::ReportFilter filter;
-  filter.gpu = gpu_;
-  filter.problem = problem_;
-  filter.operation = ParseOperation(operation_);
-  filter.data_type = ParseDataType(data_type_);
-  if (!layout_.empty()) {
-    filter.layout = layout_ == "nhwc"   ? TensorLayout::kNhwc
-                    : layout_ == "nchw" ? TensorLayout::kNchw
-                                        : TensorLayout::kStrided;
-  }
-  return filter;
-}
-
-absl::StatusOr<convtune::report::ReportOptions> ReportOutput::Options() const {
-  convtune::report::ReportOptions options;
-  options.now = SystemClock().Now();
-  ASSIGN_OR_RETURN(options.stale_after, output::ParseTime("--stale-after", stale_after_));
-  return options;
-}
-
-absl::Status ReportOutput::Write(convtune::report::ReportData data,
-                                 const convtune::report::ReportOptions& options, app::Format format,
-                                 output::Io& io) const {
+absl::Status ReportOutput::Write(convtune::report::ReportData data, app::Context& context) const {
+  output::Io& io = context.io();
+  const app::Format format = context.format();
   if (format == app::Format::kCsv) {
     WriteReportCsv(data, io.out);
     if (html_.empty()) return absl::OkStatus();
   }
+  convtune::report::ReportOptions options = options_;
+  options.now = SystemClock().Now();
   const convtune::report::Report report = convtune::report::MakeReport(options, &data);
   if (!html_.empty()) {
     const std::string page = convtune::report::ReportHtml(data, report);
@@ -489,9 +479,7 @@ absl::Status ReportOutput::Write(convtune::report::ReportData data,
   if (format == app::Format::kJson) {
     io.out << convtune::report::ReportJson(data, report) << "\n";
   } else if (format == app::Format::kTable && html_.empty()) {
-    io.out << Tables(data, report, top_, io.out_is_terminal ? io.columns : 0,
-                     output::WantsColor(io, io.out_is_terminal))
-                  .Make();
+    io.out << Tables(context, data, report, top_).Make();
   }
   return absl::OkStatus();
 }

@@ -6,10 +6,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "client/cli/app/context.h"
 #include "client/cli/output/fields.h"
-#include "client/cli/output/io.h"
 #include "client/report/report.h"
 
 namespace CLI {
@@ -23,21 +21,16 @@ class ReportOutput {
  public:
   // Adds --html, --gpu, --op and so on. *this must outlive `app`.
   void Register(CLI::App& app);
-  // Returns the filter that the options ask for.
-  convtune::report::ReportFilter Filter() const;
-  // INVALID_ARGUMENT names the option.
-  absl::StatusOr<convtune::report::ReportOptions> Options() const;
+  // The filter that the options ask for.
+  const convtune::report::ReportFilter& Filter() const { return filter_; }
   // Makes the report and writes it: the page where one was asked for, data on
   // io.out, words on io.err.
-  absl::Status Write(convtune::report::ReportData data,
-                     const convtune::report::ReportOptions& options, app::Format format,
-                     output::Io& io) const;
+  absl::Status Write(convtune::report::ReportData data, app::Context& context) const;
 
  private:
   std::string html_;
-  std::string gpu_, problem_;
-  std::string operation_, data_type_, layout_;
-  std::string stale_after_ = "4320h";
+  convtune::report::ReportFilter filter_;
+  convtune::report::ReportOptions options_;
   size_t top_ = 10;
 };
 

@@ -19,9 +19,9 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/run/preload.h"
+#include "client/cli/input/options.h"
 #include "client/cli/output/fields.h"
-#include "client/cli/output/units.h"
-#include "db/snapshot/snapshot.h"
+#include "db/snapshot/snapshot_file.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
@@ -31,18 +31,10 @@ namespace {
 // What is passed on.
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
-ProgramEnd WaitPassingSignals(pid_t child, const sigset_t& signals) {
+int WaitPassingSignals(pid_t child, const sigset_t& signals) {
   while (true) {
     int status = 0;
-    if (waitpid(child, &status, WNOHANG) == child) {
-      ProgramEnd end;
-      if (WIFSIGNALED(status)) {
-        end.signal = WTERMSIG(status);
-      } else {
-        end.exit_code = WEXITSTATUS(status);
-      }
-      return end;
-    }
+    if (waitpid(child, &status, WNOHANG) == child) return status;
     siginfo_t info{};
     const int signal = sigwaitinfo(&signals, &info);
     // A terminal's go to every process in front of it by themselves.
@@ -126,10 +118,10 @@ class RunCommand final : public app::Command {
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(CLI::IsMember({"notes", "workspace"}));
-    app->add_option("--max-workspace", max_workspace_,
+    input::AddBytes(*app, "--max-workspace",
                     "largest workspace of what the program is offered, such as 256MiB, of cuDNN's "
-                    "own choices too")
-        ->type_name("SIZE");
+                    "own choices too",
+                    [this](int64_t bytes) { max_workspace_ = bytes; });
     app->add_option("--snapshot", snapshot_,
                     "folder of the snapshot, or the daemon's state directory; without it "
                     "$CONVTUNE_SNAPSHOT, else the first with a "
@@ -159,14 +151,14 @@ class RunCommand final : public app::Command {
       return static_cast<app::ExitCode>(absl::IsNotFound(end.status()) ? kNotFound : kNotRunnable);
     }
     Report(context, folder.counters(), file);
-    if (end->signal == 0) return static_cast<app::ExitCode>(end->exit_code);
+    if (!WIFSIGNALED(*end)) return static_cast<app::ExitCode>(WEXITSTATUS(*end));
     // Whoever waits for this program is to see how the other one ended.
     context.io().err.flush();
     folder.Remove();
-    signal(end->signal, SIG_DFL);
-    raise(end->signal);
+    signal(WTERMSIG(*end), SIG_DFL);
+    raise(WTERMSIG(*end));
     constexpr int kSignalBase = 128;
-    return static_cast<app::ExitCode>(kSignalBase + end->signal);
+    return static_cast<app::ExitCode>(kSignalBase + WTERMSIG(*end));
   }
 
  private:
@@ -187,8 +179,7 @@ class RunCommand final : public app::Command {
       variables->emplace_back("CONVTUNE_PRELOAD_ALLOW", absl::StrJoin(allow_, ","));
     }
     if (max_workspace_) {
-      ASSIGN_OR_RETURN(const int64_t bytes, output::ParseBytes("--max-workspace", *max_workspace_));
-      variables->emplace_back("CONVTUNE_PRELOAD_MAX_WORKSPACE", absl::StrCat(bytes, "B"));
+      variables->emplace_back("CONVTUNE_PRELOAD_MAX_WORKSPACE", absl::StrCat(*max_workspace_, "B"));
     }
     // Said to the processes in any case, so that they look where this program says that they do.
     std::string folder_of_snapshot = context.io().env("CONVTUNE_SNAPSHOT").value_or("");
@@ -224,20 +215,15 @@ class RunCommand final : public app::Command {
     const auto none = [&path](const std::string& why) {
       return absl::StrCat("no snapshot: ", path, ": ", why);
     };
-    std::error_code error;
-    const auto size = std::filesystem::file_size(path, error);
-    if (error) {
-      return none(absl::StrCat(error.message(),
+    if (access(path.c_str(), F_OK) != 0) {
+      return none(absl::StrCat(std::strerror(errno),
                                "; name its folder with --snapshot or CONVTUNE_SNAPSHOT; `convtune "
                                "doctor` prints it"));
     }
-    std::vector<uint64_t> words((size + 7) / 8);  // aligned as the view wants it
-    std::ifstream file(path, std::ios::binary);
-    file.read(reinterpret_cast<char*>(words.data()), static_cast<std::streamsize>(size));
-    if (!file) return none("cannot be read");
-    snapshot::SnapshotView view;
-    const snapshot::SnapshotError found = snapshot::SnapshotView::Open(words.data(), size, &view);
-    if (found != snapshot::SnapshotError::kNone) return none(snapshot::Describe(found));
+    snapshot::SnapshotFile file;
+    const char* reason = "";
+    if (!file.Read(path.c_str(), &reason)) return none(reason);
+    const snapshot::SnapshotView& view = file.view();
     for (uint32_t i = 0; i < view.section_count(); ++i) {
       if (view.section(i).entry_count > 0) return "";
     }
@@ -280,15 +266,15 @@ class RunCommand final : public app::Command {
   }
 
   std::string policy_, snapshot_, library_;
-  std::optional<std::string> max_workspace_;
+  std::optional<int64_t> max_workspace_;
   std::vector<std::string> allow_, command_;
   bool quiet_ = false;
 };
 
 }  // namespace
 
-absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
-                                             const Variables& variables) {
+absl::StatusOr<int> RunProgramAndWait(const std::vector<std::string>& command,
+                                      const Variables& variables) {
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));
@@ -305,7 +291,7 @@ absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& com
   close(report[1]);
   const int exec_error = child > 0 ? ReadExecError(report[0]) : 0;
   close(report[0]);
-  absl::StatusOr<ProgramEnd> end =
+  absl::StatusOr<int> end =
       absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(fork_error)));
   if (child > 0) end = WaitPassingSignals(child, signals);
   sigprocmask(SIG_SETMASK, &before, nullptr);

@@ -212,10 +212,6 @@ absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const st
   return found;
 }
 
-std::string CudnnCache::Wheel::package() const { return absl::StrCat(kCudnnPackage, cuda_major); }
-
-std::string CudnnCache::Wheel::prefix() const { return absl::StrCat("cu", cuda_major, "-"); }
-
 int CudnnCache::OwnCuda() {
   AskWorker();
   return own_cuda_major_ > 0 ? own_cuda_major_ : 13;
@@ -248,7 +244,7 @@ absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::str
 
 absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& option,
                                                 const std::string& requirement) const {
-  if (options_.say) options_.say(absl::StrCat("asking which cuDNN ", requirement, " needs"));
+  options_.say(absl::StrCat("asking which cuDNN ", requirement, " needs"));
   ASSIGN_OR_RETURN(const ProgramOutput ran,
                    RunPip(option, options_.index,
                           {"install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet",
@@ -275,19 +271,17 @@ absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& option,
     return absl::InvalidArgumentError(absl::StrCat(option, ": must be a package for cuDNN 9; ",
                                                    requirement, " is for ", found.cudnn));
   }
-  if (options_.say) {
-    options_.say(absl::StrCat(found.name, " ", found.version, " needs cuDNN ", found.cudnn));
-  }
+  options_.say(absl::StrCat(found.name, " ", found.version, " needs cuDNN ", found.cudnn));
   return found.cudnn;
 }
 
 absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option, const Wheel& wheel) {
-  const std::string prefix = wheel.prefix();
+  const std::string prefix = absl::StrCat("cu", wheel.cuda_major, "-");
   const std::vector<int> wanted = VersionNumbers(wheel.version);
   std::string folder = CachedVersion(prefix, wanted);
   if (!folder.empty()) return folder;
-  RETURN_IF_ERROR(Fetch(option, {wheel.package()}, wheel.version, prefix,
-                        [&] { return !(folder = CachedVersion(prefix, wanted)).empty(); }));
+  RETURN_IF_ERROR(Fetch(option, {absl::StrCat(kCudnnPackage, wheel.cuda_major)}, wheel.version,
+                        prefix, [&] { return !(folder = CachedVersion(prefix, wanted)).empty(); }));
   return folder;
 }
 
@@ -315,9 +309,7 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
   const UniqueFd lock(open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
   bool locked = lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
   if (lock.valid() && !locked && errno == EWOULDBLOCK) {
-    if (options_.say) {
-      options_.say(absl::StrCat("waiting for another process that fills ", options_.folder));
-    }
+    options_.say(absl::StrCat("waiting for another process that fills ", options_.folder));
     locked = flock(lock.get(), LOCK_EX) == 0;
   }
   if (!locked) {
@@ -335,10 +327,8 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
 
   const fs::path part = cache / absl::StrCat(entry, "new", kPartSuffix);
   fs::create_directories(part / "tmp", error);
-  if (options_.say) {
-    options_.say(absl::StrCat("getting ", absl::StrJoin(packages, " and "), " ", version,
-                              " from PyPI into ", options_.folder));
-  }
+  options_.say(absl::StrCat("getting ", absl::StrJoin(packages, " and "), " ", version,
+                            " from PyPI into ", options_.folder));
   // Everything that pip writes, the unpacked wheel before it is moved as well, lies below `part`.
   std::vector<std::string> command = {"install", "--no-deps", "--no-compile", "--no-cache-dir"};
   command.insert(command.end(), {"--target", (part / "whole").string()});

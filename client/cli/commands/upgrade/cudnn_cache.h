@@ -36,7 +36,7 @@ class CudnnCache {
     std::string index;   // of packages, in place of pip's own; empty: pip's own
     std::string worker;  // convtune-worker, which says what cuDNN it has itself
     // Is told, before something is downloaded, in one line.
-    std::function<void(const std::string&)> say;
+    std::function<void(const std::string&)> say = [](const std::string&) {};
   };
 
   // $XDG_CACHE_HOME/convtune/cudnn, else ~/.cache/convtune/cudnn.
@@ -56,9 +56,6 @@ class CudnnCache {
   struct Wheel {
     std::string version;
     int cuda_major = 0;
-
-    std::string package() const;
-    std::string prefix() const;  // of its folders in the cache
   };
   // No wheel: `name` is a folder.
   absl::StatusOr<std::optional<Wheel>> Read(const std::string& option, const std::string& name);

@@ -1,6 +1,7 @@
 #include "client/cli/commands/upgrade/upgrade_changes.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "client/cli/output/units.h"
 #include "client/report/report.h"
 #include "proto/base/clock.h"
+#include "proto/base/program_paths.h"
 #include "proto/model/tuning/errata.h"
 
 namespace convtune::cli::commands::upgrade {
@@ -89,95 +91,97 @@ std::string NotesText(const UpgradeChange& change) {
   return absl::StrJoin(words, " ");
 }
 
+std::string Word(FirstChoiceChange change) {
+  constexpr const char* kWords[] = {"same", "knobs", "engine", "gained", "lost", "none", "unknown"};
+  return kWords[static_cast<size_t>(change)];
+}
+
 std::string ChangeWord(const UpgradeChange& change) {
   std::string word = Word(change.choice);
   if (change.last_resort) absl::StrAppend(&word, ", last resort");
-  if (!change.erratum.empty()) absl::StrAppend(&word, ", known to be wrong");
+  if (change.has_erratum()) absl::StrAppend(&word, ", known to be wrong");
   if (change.winner_lost) absl::StrAppend(&word, ", winner lost");
   return word;
 }
 
 output::Color ChangeColor(const UpgradeChange& change) {
-  if (change.lost() || change.last_resort || !change.erratum.empty()) return output::Color::kRed;
+  if (change.lost() || change.last_resort || change.has_erratum()) return output::Color::kRed;
   return change.any() ? output::Color::kYellow : output::Color::kNone;
 }
 
-std::string Share(int part, int whole) {
-  return absl::StrFormat("%.1f%%", whole == 0 ? 0.0 : 100.0 * part / whole);
+// The number of changes of which that holds.
+template <typename Holds>
+int64_t Count(const ProfileChanges& profile, Holds holds) {
+  return std::ranges::count(profile.changes, true, holds);
 }
 
 std::string SummaryWords(const ProfileChanges& profile) {
-  const UpgradeSummary summary = UpgradeSummary::Of(profile.changes);
-  std::string words = absl::StrCat(
-      profile.profile, ", cuDNN ", profile.from.cudnn.ToText(), " > ", profile.to.cudnn.ToText(),
-      ": ", summary.problems, summary.problems == 1 ? " problem" : " problems",
-      "; the first choice changes for ", summary.choice, " (",
-      Share(summary.choice, summary.problems), "), to another engine for ", summary.engine, " (",
-      Share(summary.engine, summary.problems), ")");
-  if (summary.last_resort > 0) {
-    absl::StrAppend(&words, ", to an engine of last resort for ", summary.last_resort);
+  const auto count = [&profile](auto holds) { return Count(profile, holds); };
+  const auto problems = static_cast<int64_t>(profile.changes.size());
+  const int64_t choice = count(&UpgradeChange::choice_changed);
+  const int64_t engine = count(&UpgradeChange::engine_changed);
+  const auto share = [problems](int64_t part) {
+    return output::FormatShare(static_cast<double>(part) / static_cast<double>(problems));
+  };
+  std::string words = absl::StrCat(profile.profile, ", cuDNN ", profile.from, " > ", profile.to,
+                                   ": ", output::Counted(problems, "problem"),
+                                   "; the first choice changes for ", choice, " (", share(choice),
+                                   "), to another engine for ", engine, " (", share(engine), ")");
+  if (const int64_t last = count(&UpgradeChange::last_resort); last > 0) {
+    absl::StrAppend(&words, ", to an engine of last resort for ", last);
   }
-  if (summary.errata > 0) {
-    absl::StrAppend(&words, ", to an engine that is known to be wrong for ", summary.errata);
+  if (const int64_t errata = count(&UpgradeChange::has_erratum); errata > 0) {
+    absl::StrAppend(&words, ", to an engine that is known to be wrong for ", errata);
   }
-  absl::StrAppend(&words, "; workspace grows for ", summary.workspace_grew);
-  if (summary.workspace_grew > 0) {
-    absl::StrAppend(&words, " (most: ",
-                    output::FormatBytesChange(summary.most_growth_from, summary.most_growth_to),
-                    ")");
+  const int64_t grew = count(&UpgradeChange::grew);
+  absl::StrAppend(&words, "; workspace grows for ", grew);
+  if (grew > 0) {
+    const UpgradeChange& most = *profile.MostGrowth();
+    absl::StrAppend(
+        &words, " (most: ", output::FormatBytesChange(most.from_workspace, most.to_workspace), ")");
   }
-  absl::StrAppend(&words, ", shrinks for ", summary.workspace_shrank, "; notes change for ",
-                  summary.notes);
-  if (summary.winners > 0) {
-    absl::StrAppend(&words, "; of ", summary.winners,
-                    summary.winners == 1 ? " stored winner " : " stored winners ",
-                    summary.winners_lost, " cannot be built any more");
+  absl::StrAppend(&words, ", shrinks for ", count(&UpgradeChange::shrank), "; notes change for ",
+                  count(&UpgradeChange::notes_changed));
+  if (const int64_t winners = count(&UpgradeChange::has_winner); winners > 0) {
+    absl::StrAppend(&words, "; of ", output::Counted(winners, "stored winner"), " ",
+                    count(&UpgradeChange::winner_lost), " cannot be built any more");
   }
-  if (summary.choices_lost > 0) {
-    absl::StrAppend(&words, "; ", summary.choices_lost,
-                    summary.choices_lost == 1 ? " problem has" : " problems have",
+  if (const int64_t lost = count(&UpgradeChange::choice_lost); lost > 0) {
+    absl::StrAppend(&words, "; ", output::Counted(lost, "problem"), lost == 1 ? " has" : " have",
                     " no choice any more");
   }
-  if (summary.unknown > 0) absl::StrAppend(&words, "; ", summary.unknown, " not known");
+  const int64_t unknown = count(&UpgradeChange::unknown);
+  if (unknown > 0) absl::StrAppend(&words, "; ", unknown, " not known");
   return words;
 }
 
-output::Json ToJson(const UpgradeSummary& summary) {
-  return output::JsonObject({{"problems", summary.problems},
-                             {"choice", summary.choice},
-                             {"engine", summary.engine},
-                             {"lastResort", summary.last_resort},
-                             {"errata", summary.errata},
-                             {"workspaceGrew", summary.workspace_grew},
-                             {"workspaceShrank", summary.workspace_shrank},
-                             {"notes", summary.notes},
-                             {"winners", summary.winners},
-                             {"winnersLost", summary.winners_lost},
-                             {"choicesLost", summary.choices_lost},
-                             {"lost", summary.lost},
-                             {"unknown", summary.unknown},
-                             {"mostGrowthFromBytes", summary.most_growth_from},
-                             {"mostGrowthToBytes", summary.most_growth_to}});
+output::Json SummaryJson(const ProfileChanges& profile) {
+  const auto count = [&profile](auto holds) { return Count(profile, holds); };
+  const UpgradeChange* const most = profile.MostGrowth();
+  const bool grew = most != nullptr && most->grew();
+  return output::JsonObject({{"problems", profile.changes.size()},
+                             {"choice", count(&UpgradeChange::choice_changed)},
+                             {"engine", count(&UpgradeChange::engine_changed)},
+                             {"lastResort", count(&UpgradeChange::last_resort)},
+                             {"errata", count(&UpgradeChange::has_erratum)},
+                             {"workspaceGrew", count(&UpgradeChange::grew)},
+                             {"workspaceShrank", count(&UpgradeChange::shrank)},
+                             {"notes", count(&UpgradeChange::notes_changed)},
+                             {"winners", count(&UpgradeChange::has_winner)},
+                             {"winnersLost", count(&UpgradeChange::winner_lost)},
+                             {"choicesLost", count(&UpgradeChange::choice_lost)},
+                             {"lost", count(&UpgradeChange::lost)},
+                             {"unknown", count(&UpgradeChange::unknown)},
+                             {"mostGrowthFromBytes", grew ? most->from_workspace : 0},
+                             {"mostGrowthToBytes", grew ? most->to_workspace : 0}});
 }
 
-// A problem on a profile.
+// A change, and between which versions on which profile.
 struct UpgradeRow {
   size_t index = 0;  // the problem's
-  std::string problem;
-  int64_t count = 0;
   std::string profile, from_cudnn, to_cudnn;
   UpgradeChange change;
 };
-
-std::vector<UpgradeRow> RowsOf(const std::vector<AskedProblem>& problems,
-                               const ProfileChanges& profile) {
-  std::vector<UpgradeRow> rows;
-  for (size_t i = 0; i < problems.size(); ++i) {
-    rows.push_back({i, problems[i].problem.ToText(), problems[i].count, profile.profile,
-                    profile.from.cudnn.ToText(), profile.to.cudnn.ToText(), profile.changes[i]});
-  }
-  return rows;
-}
 
 output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
   using output::Only, output::Value;
@@ -189,8 +193,8 @@ output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
   };
   const output::Color grew =
       change.workspace_grew() ? output::Color::kYellow : output::Color::kNone;
-  return {{"problem", "PROBLEM", input::ProblemValue(row.problem)},
-          {"count", "", row.count},
+  return {{"problem", "PROBLEM", input::ProblemValue(change.problem)},
+          {"count", "", change.count},
           {"profile", several_profiles ? "PROFILE" : "", row.profile, Only::kCsv},
           {"from_cudnn", "", row.from_cudnn, Only::kCsv},
           {"to_cudnn", "", row.to_cudnn, Only::kCsv},
@@ -218,16 +222,35 @@ output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
            change.to.empty() && !change.reason.empty() ? change.reason : ShortChoice(change.to)}};
 }
 
-}  // namespace
-
-std::string Word(FirstChoiceChange change) {
-  constexpr const char* kWords[] = {"same", "knobs", "engine", "gained", "lost", "none", "unknown"};
-  return kWords[static_cast<size_t>(change)];
+std::vector<UpgradeRow> RowsOf(const ProfileChanges& profile) {
+  std::vector<UpgradeRow> rows;
+  for (const UpgradeChange& change : profile.changes) {
+    rows.push_back({rows.size(), profile.profile, profile.from, profile.to, change});
+  }
+  return rows;
 }
+
+output::Json ProfilesJson(const std::vector<ProfileChanges>& profiles) {
+  std::vector<output::Json> documents;
+  for (const ProfileChanges& profile : profiles) {
+    const auto fields_of = [](const UpgradeRow& row) { return UpgradeFields(row, false); };
+    documents.push_back(
+        output::JsonObject({{"profile", profile.profile},
+                            {"from", profile.from},
+                            {"to", profile.to},
+                            {"summary", SummaryJson(profile)},
+                            {"problems", output::JsonRows(RowsOf(profile), fields_of)}}));
+  }
+  return output::JsonArray(documents);
+}
+
+}  // namespace
 
 UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,
                               const ListedProblem& to, const std::string& environment) {
   UpgradeChange change;
+  change.problem = asked.problem.ToText();
+  change.count = asked.count;
   change.winner = asked.winner;
   const Candidate* const before = from.first ? &from.listed[*from.first] : nullptr;
   const Candidate* const after = to.first ? &to.listed[*to.first] : nullptr;
@@ -248,7 +271,7 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
     change.to_mode = ModeOf(*after);
     change.to_workspace = after->workspace_bytes;
     const Bans::Shared ban =
-        Bans().With(ShippedBans()).Find(after->id, {asked.problem.ToText(), environment});
+        Bans().With(ShippedBans()).Find(after->id, {change.problem, environment});
     if (ban != nullptr) change.erratum = ban->NameAndReason();
   }
   if (before != nullptr && after != nullptr) {
@@ -266,95 +289,62 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
   return change;
 }
 
-UpgradeSummary UpgradeSummary::Of(const std::vector<UpgradeChange>& changes) {
-  UpgradeSummary summary;
-  for (const UpgradeChange& change : changes) {
-    ++summary.problems;
-    summary.choice += change.choice_changed() ? 1 : 0;
-    summary.engine += change.choice == FirstChoiceChange::kEngine ? 1 : 0;
-    summary.last_resort += change.last_resort ? 1 : 0;
-    summary.errata += change.erratum.empty() ? 0 : 1;
-    summary.notes += change.notes_changed() ? 1 : 0;
-    summary.winners += change.winner.empty() ? 0 : 1;
-    summary.winners_lost += change.winner_lost ? 1 : 0;
-    summary.choices_lost += change.choice == FirstChoiceChange::kLost ? 1 : 0;
-    summary.lost += change.lost() ? 1 : 0;
-    summary.unknown += change.choice == FirstChoiceChange::kUnknown ? 1 : 0;
-    if (change.from.empty() || change.to.empty()) continue;
-    const int64_t growth = change.to_workspace - change.from_workspace;
-    summary.workspace_grew += growth > 0 ? 1 : 0;
-    summary.workspace_shrank += growth < 0 ? 1 : 0;
-    if (growth > summary.most_growth_to - summary.most_growth_from) {
-      summary.most_growth_from = change.from_workspace;
-      summary.most_growth_to = change.to_workspace;
-    }
+const UpgradeChange* ProfileChanges::MostGrowth() const {
+  const auto most = std::ranges::max_element(changes, {}, &UpgradeChange::growth);
+  return most == changes.end() ? nullptr : &*most;
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindProfiles(
+    const std::vector<std::string>& names) {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const std::string& name : names) {
+    const absl::StatusOr<std::string> file = FindProfile(name);
+    if (!file.ok()) return absl::InvalidArgumentError(file.status().message());
+    found.emplace_back(std::filesystem::path(*file).stem().string(), *file);
   }
-  return summary;
+  return found;
 }
 
 output::Fields ColumnsOfUpgrade() { return UpgradeFields({}, /*several_profiles=*/true); }
 
-void PrintUpgrade(app::Context& context, const std::vector<AskedProblem>& problems,
-                  const std::vector<ProfileChanges>& profiles, bool all) {
-  const auto fields_of = [&](const UpgradeRow& row) {
-    return UpgradeFields(row, profiles.size() > 1);
-  };
-  std::vector<output::Json> documents;
+void PrintUpgrade(app::Context& context, const std::vector<ProfileChanges>& profiles, bool all) {
+  context.PrintJson({{"profiles", ProfilesJson(profiles)}});
   std::vector<UpgradeRow> rows;
   for (const ProfileChanges& profile : profiles) {
-    const std::vector<UpgradeRow> own = RowsOf(problems, profile);
-    documents.push_back(
-        output::JsonObject({{"profile", profile.profile},
-                            {"from", profile.from.cudnn.ToText()},
-                            {"to", profile.to.cudnn.ToText()},
-                            {"summary", ToJson(UpgradeSummary::Of(profile.changes))},
-                            {"problems", output::JsonRows(own, fields_of)}}));
-    rows.insert(rows.end(), own.begin(), own.end());
+    for (UpgradeRow& row : RowsOf(profile)) rows.push_back(std::move(row));
   }
-  context.PrintJson({{"profiles", documents}});
   if (context.format() == app::Format::kTable) {
     std::erase_if(rows, [all](const UpgradeRow& row) { return !all && !row.change.any(); });
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const UpgradeRow& a, const UpgradeRow& b) { return a.index < b.index; });
+    std::ranges::stable_sort(rows, {}, &UpgradeRow::index);
   }
-  context.PrintRows(rows, fields_of);
+  context.PrintRows(rows, [&](const UpgradeRow& row) {
+    return UpgradeFields(row, /*several_profiles=*/profiles.size() > 1);
+  });
   for (const ProfileChanges& profile : profiles) context.Say(SummaryWords(profile));
   context.Say(
       "nothing was timed: whether a changed choice is slower takes a GPU with the new version");
 }
 
-std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
-                        const std::vector<ProfileChanges>& profiles) {
+std::string UpgradeHtml(const std::vector<ProfileChanges>& profiles) {
   convtune::report::ReportData data;
   for (const ProfileChanges& profile : profiles) {
-    convtune::report::ReportUpgradeCheck check{
-        profile.profile, profile.from.cudnn.ToText(), profile.to.cudnn.ToText(), {}};
-    for (size_t i = 0; i < problems.size(); ++i) {
-      const UpgradeChange& change = profile.changes[i];
-      check.rows.push_back({data.AddProblem(problems[i].problem.ToText()), problems[i].count,
-                            Word(change.choice), change.from, change.to, change.from_workspace,
-                            change.to_workspace, NotesText(change), change.winner_lost,
-                            change.last_resort, !change.erratum.empty()});
-    }
-    data.AddUpgradeCheck(std::move(check));
+    for (const UpgradeChange& change : profile.changes) data.AddProblem(change.problem);
   }
+  data.SetUpgradeChecks(ProfilesJson(profiles).text);
   convtune::report::ReportOptions options;
   options.now = SystemClock().Now();
   const convtune::report::Report report = convtune::report::MakeReport(options, &data);
   return convtune::report::ReportHtml(data, report);
 }
 
-std::string TuneList(const std::vector<AskedProblem>& problems,
-                     const std::vector<ProfileChanges>& profiles) {
+std::string TuneList(const std::vector<ProfileChanges>& profiles) {
   std::string list = output::CsvLine({"problem", "count"});
-  for (size_t i = 0; i < problems.size(); ++i) {
-    const bool again =
-        std::any_of(profiles.begin(), profiles.end(), [i](const ProfileChanges& profile) {
-          return profile.changes[i].choice_changed() || profile.changes[i].lost();
-        });
-    if (again) {
-      list += output::CsvLine({problems[i].problem.ToText(), absl::StrCat(problems[i].count)});
-    }
+  for (size_t i = 0; i < profiles[0].changes.size(); ++i) {
+    const UpgradeChange& first = profiles[0].changes[i];
+    const bool again = std::ranges::any_of(profiles, [i](const ProfileChanges& profile) {
+      return profile.changes[i].choice_changed() || profile.changes[i].lost();
+    });
+    if (again) list += output::CsvLine({first.problem, absl::StrCat(first.count)});
   }
   return list;
 }

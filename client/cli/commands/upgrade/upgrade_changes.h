@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -62,11 +63,10 @@ enum class FirstChoiceChange {
   kUnknown,  // a worker died
 };
 
-// "same", "knobs", "engine", "gained", "lost", "none", "unknown".
-std::string Word(FirstChoiceChange change);
-
 // Value type.
 struct UpgradeChange {
+  std::string problem;  // text form
+  int64_t count = 1;    // how often the workload runs it
   FirstChoiceChange choice = FirstChoiceChange::kSame;
   std::string from, to;  // the first choices' text forms; empty: the version has no choice
   std::string from_mode, to_mode;  // the first that lists it: "A", "B", "FALLBACK"; empty: none
@@ -88,12 +88,21 @@ struct UpgradeChange {
     return choice != FirstChoiceChange::kSame && choice != FirstChoiceChange::kNone &&
            choice != FirstChoiceChange::kUnknown;
   }
-  bool workspace_grew() const { return to_workspace > from_workspace; }
+  bool engine_changed() const { return choice == FirstChoiceChange::kEngine; }
+  bool choice_lost() const { return choice == FirstChoiceChange::kLost; }
+  bool unknown() const { return choice == FirstChoiceChange::kUnknown; }
+  bool workspace_grew() const { return to_workspace > from_workspace; }  // also from no choice
+  // In bytes; 0 unless both versions have a first choice.
+  int64_t growth() const { return from.empty() || to.empty() ? 0 : to_workspace - from_workspace; }
+  bool grew() const { return growth() > 0; }
+  bool shrank() const { return growth() < 0; }
+  bool has_erratum() const { return !erratum.empty(); }
+  bool has_winner() const { return !winner.empty(); }
   bool notes_changed() const { return !notes_added.empty() || !notes_removed.empty(); }
-  bool lost() const { return winner_lost || choice == FirstChoiceChange::kLost; }
+  bool lost() const { return winner_lost || choice_lost(); }
   bool any() const {
-    return choice_changed() || last_resort || !erratum.empty() || from_workspace != to_workspace ||
-           notes_changed() || lost() || choice == FirstChoiceChange::kUnknown;
+    return choice_changed() || last_resort || has_erratum() || from_workspace != to_workspace ||
+           notes_changed() || lost() || unknown();
   }
 };
 
@@ -102,50 +111,32 @@ struct UpgradeChange {
 UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,
                               const ListedProblem& to, const std::string& environment);
 
-// An UpgradeSummary counts the problems by the kind of their change.
-struct UpgradeSummary {
-  int problems = 0;
-  int choice = 0;  // another first choice, engine included
-  int engine = 0;  // with another engine
-  int last_resort = 0;
-  int errata = 0;  // first choices that are known to be wrong
-  int workspace_grew = 0;
-  int workspace_shrank = 0;
-  int notes = 0;
-  int winners = 0;  // that are stored
-  int winners_lost = 0;
-  int choices_lost = 0;  // problems that have no first choice any more
-  int lost = 0;          // problems with either
-  int unknown = 0;
-  int64_t most_growth_from = 0;  // the workspace that grew most, in bytes
-  int64_t most_growth_to = 0;
-
-  static UpgradeSummary Of(const std::vector<UpgradeChange>& changes);
-};
-
 // The differences between two versions of cuDNN on one profile.
 struct ProfileChanges {
-  std::string profile;  // "nvidia-h200"
-  Environment from;
-  Environment to;
+  std::string profile;                 // "nvidia-h200"
+  std::string from, to;                // versions of cuDNN
   std::vector<UpgradeChange> changes;  // one for each problem, in order
+
+  // The change whose workspace grew most; nullptr: there are no changes.
+  const UpgradeChange* MostGrowth() const;
 };
+
+// The names and files of the profiles.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindProfiles(
+    const std::vector<std::string>& names);
 
 // The columns of a change.
 output::Fields ColumnsOfUpgrade();
 // Prints to io.out in the context's format, and says the summary in words. The
 // table has the problems that changed, or all of them.
-void PrintUpgrade(app::Context& context, const std::vector<AskedProblem>& problems,
-                  const std::vector<ProfileChanges>& profiles, bool all);
+void PrintUpgrade(app::Context& context, const std::vector<ProfileChanges>& profiles, bool all);
 
 // The HTML report with a section on these changes.
-std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
-                        const std::vector<ProfileChanges>& profiles);
+std::string UpgradeHtml(const std::vector<ProfileChanges>& profiles);
 
 // A list for `convtune warm`: what to tune again under the new version, as CSV
 // with the columns problem and count. A problem is in it if on any profile its
 // first choice changed or its winner was lost.
-std::string TuneList(const std::vector<AskedProblem>& problems,
-                     const std::vector<ProfileChanges>& profiles);
+std::string TuneList(const std::vector<ProfileChanges>& profiles);
 
 }  // namespace convtune::cli::commands::upgrade

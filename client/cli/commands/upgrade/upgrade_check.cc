@@ -30,9 +30,9 @@ bool Has(const UpgradeChange& change, const std::string& kind) {
   if (kind == "changed") return change.choice_changed();
   if (kind == "workspace") return change.workspace_grew();
   if (kind == "last-resort") return change.last_resort;
-  if (kind == "errata") return !change.erratum.empty();
+  if (kind == "errata") return change.has_erratum();
   if (kind == "notes") return change.notes_changed();
-  if (kind == kUnknown) return change.choice == FirstChoiceChange::kUnknown;
+  if (kind == kUnknown) return change.unknown();
   return change.lost();
 }
 
@@ -43,7 +43,7 @@ class UpgradeCheckCommand final : public app::Command {
                             "what another cuDNN changes, without a GPU: first choices, workspace, "
                             "notes, stored winners",
                             app::Rows::kYes);
-    problems_.RegisterOptionalFiles(*app);
+    problems_.RegisterFiles(*app);
     app->add_option(
            "--from", from_,
            "cuDNN of today: a version such as 9.19, that of a package such as torch==2.13, or a "
@@ -97,7 +97,16 @@ class UpgradeCheckCommand final : public app::Command {
       problems = Distinct(batch.rows);
       if (problems.empty()) return code;  // why has been said
     }
-    ASSIGN_OR_RETURN(const auto profiles, FindProfiles(stored.gpu_model()));
+    if (profiles_.empty() && !stored.gpu_model().empty() &&
+        FindProfile(Slug(stored.gpu_model())).ok()) {
+      profiles_.push_back(Slug(stored.gpu_model()));
+    }
+    if (profiles_.empty()) {
+      return absl::InvalidArgumentError(
+          "--profile: must be given: nvidia-h200, another of deploy/profiles, or a file of your "
+          "own");
+    }
+    ASSIGN_OR_RETURN(const auto profiles, FindProfiles(profiles_));
     CudnnCache cache(
         {cache_, index_, worker_, [&context](const std::string& words) { context.Say(words); }});
     // First the one that may not be there yet: a mistake costs no download of the other.
@@ -110,16 +119,15 @@ class UpgradeCheckCommand final : public app::Command {
     for (const auto& [name, file] : profiles) {
       ASSIGN_OR_RETURN(ProfileChanges changes, Compare(file, from, to, problems));
       changes.profile = name;
-      if (const std::string asked = changes.from.cudnn.ToText();
-          !stored.cudnn_version().empty() && asked != stored.cudnn_version()) {
+      if (!stored.cudnn_version().empty() && changes.from != stored.cudnn_version()) {
         return absl::InvalidArgumentError(
             absl::StrCat("--from: must be the cuDNN of the database's ", problems.size(),
                          problems.size() == 1 ? " tuning, " : " tunings, ", stored.cudnn_version(),
-                         ", is ", asked, "; without --from it is"));
+                         ", is ", changes.from, "; without --from it is"));
       }
       results.push_back(std::move(changes));
     }
-    PrintUpgrade(context, problems, results, all_);
+    PrintUpgrade(context, results, all_);
     const auto write = [](const std::string& path, const char* option,
                           const std::string& text) -> absl::Status {
       ASSIGN_OR_RETURN(const auto file, output::AtomicFile::Create(path, option));
@@ -127,10 +135,10 @@ class UpgradeCheckCommand final : public app::Command {
       return file->Commit();
     };
     if (!tune_list_.empty()) {
-      RETURN_IF_ERROR(write(tune_list_, "--tune-list", TuneList(problems, results)));
+      RETURN_IF_ERROR(write(tune_list_, "--tune-list", TuneList(results)));
     }
     if (!html_.empty()) {
-      RETURN_IF_ERROR(write(html_, "--html", UpgradeHtml(problems, results)));
+      RETURN_IF_ERROR(write(html_, "--html", UpgradeHtml(results)));
     }
     const std::vector<std::string> failures = Failures(results);
     if (!failures.empty()) {
@@ -183,25 +191,19 @@ class UpgradeCheckCommand final : public app::Command {
   // The tunings of one environment of the database, with their winners.
   static absl::Status AskDaemon(app::Context& context, std::vector<AskedProblem>* problems,
                                 v1::Environment* stored) {
-    ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
-    v1::ListTuningsRequest request;
-    request.set_environment(context.settings().environment);
+    auto request = context.NewRequest<v1::ListTuningsRequest>();
     request.set_page_size(kTuningsPerPage);
     std::set<std::string> environments;
     int legacy = 0;
-    do {
-      ASSIGN_OR_RETURN(const v1::ListTuningsResponse page,
-                       client->Call<v1::ListTuningsResponse>(request));
-      for (const v1::Tuning& tuning : page.tunings()) {
-        ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(tuning.problem_text()));
-        environments.insert(tuning.environment().text());
-        *stored = tuning.environment();
-        const bool graph = absl::StartsWith(tuning.winner(), "graph:");
-        if (!graph && !tuning.winner().empty()) ++legacy;
-        problems->push_back({problem, 1, graph ? tuning.winner() : ""});
-      }
-      request.set_page_token(page.next_page_token());
-    } while (!request.page_token().empty());
+    ASSIGN_OR_RETURN(const auto list, context.CallPages<v1::ListTuningsResponse>(request));
+    for (const v1::Tuning& tuning : list.tunings()) {
+      ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(tuning.problem_text()));
+      environments.insert(tuning.environment().text());
+      *stored = tuning.environment();
+      const bool graph = absl::StartsWith(tuning.winner(), "graph:");
+      if (!graph && !tuning.winner().empty()) ++legacy;
+      problems->push_back({problem, 1, graph ? tuning.winner() : ""});
+    }
     if (problems->empty()) {
       return absl::InvalidArgumentError("FILE: must be given, since the database has no tunings");
     }
@@ -218,27 +220,6 @@ class UpgradeCheckCommand final : public app::Command {
     return absl::OkStatus();
   }
 
-  // Names and files.
-  absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindProfiles(
-      const std::string& gpu_model) const {
-    std::vector<std::string> names = profiles_;
-    if (names.empty() && !gpu_model.empty() && FindProfile(Slug(gpu_model)).ok()) {
-      names.push_back(Slug(gpu_model));
-    }
-    if (names.empty()) {
-      return absl::InvalidArgumentError(
-          "--profile: must be given: nvidia-h200, another of deploy/profiles, or a file of your "
-          "own");
-    }
-    std::vector<std::pair<std::string, std::string>> found;
-    for (const std::string& name : names) {
-      const absl::StatusOr<std::string> file = FindProfile(name);
-      if (!file.ok()) return absl::InvalidArgumentError(file.status().message());
-      found.emplace_back(std::filesystem::path(*file).stem().string(), *file);
-    }
-    return found;
-  }
-
   // Asks both versions at once: each worker keeps one core busy.
   absl::StatusOr<ProfileChanges> Compare(const std::string& profile_file, const CudnnFolder& from,
                                          const CudnnFolder& to,
@@ -250,8 +231,8 @@ class UpgradeCheckCommand final : public app::Command {
     RETURN_IF_ERROR(before.status());
     RETURN_IF_ERROR(after.status());
     ProfileChanges result;
-    result.from = before->environment;
-    result.to = after->environment;
+    result.from = before->environment.cudnn.ToText();
+    result.to = after->environment.cudnn.ToText();
     for (size_t i = 0; i < problems.size(); ++i) {
       result.changes.push_back(CompareListings(problems[i], before->problems[i], after->problems[i],
                                                after->environment.ToText()));

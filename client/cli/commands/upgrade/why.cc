@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -48,11 +47,6 @@ struct WhyRow {
   std::vector<std::string> first_choices;  // in the problems' order; empty: none
 };
 
-// "7 (41.2%)".
-std::string CountAndShare(int64_t count, double share) {
-  return count == 0 ? "0" : absl::StrCat(count, absl::StrFormat(" (%.1f%%)", 100 * share));
-}
-
 output::Fields WhyFields(const WhyRow& row) {
   using output::Color, output::Value;
   const auto bad = [](int64_t count) {
@@ -70,7 +64,10 @@ output::Fields WhyFields(const WhyRow& row) {
       {"unknown", "UNKNOWN", bad(row.unknown)},
       {"withoutChoice", "NO CHOICE", bad(row.without_choice)},
       {"modesDiffer", "A AND B DIFFER",
-       Value(row.modes_differ).Shown(CountAndShare(row.modes_differ, row.modes_share))},
+       Value(row.modes_differ)
+           .Shown(absl::StrCat(
+               row.modes_differ,
+               row.modes_differ == 0 ? "" : " (" + output::FormatShare(row.modes_share) + ")"))},
       {"modesDifferShare", "", row.modes_share},
       {"plans", "PLANS", row.plans},
       {"mostWorkspaceBytes", "WORKSPACE", output::Bytes(row.most_workspace)},
@@ -131,7 +128,7 @@ WhyRow MakeRow(const std::vector<ProblemRow>& rows, const ProfileListing& listin
     row.unknown += listed.error.empty() ? 0 : 1;
     row.without_choice += own.to.empty() && listed.error.empty() ? 1 : 0;
     row.last_resort += own.to_mode == "FALLBACK" ? 1 : 0;
-    row.known_wrong += own.erratum.empty() ? 0 : 1;
+    row.known_wrong += own.has_erratum() ? 1 : 0;
     row.most_workspace = std::max(row.most_workspace, own.to_workspace);
     if (own.to.empty()) continue;
     int64_t least = own.to_workspace;
@@ -151,7 +148,7 @@ class WhyCommand final : public app::Command {
                             "whether convtune has something to win for a model: where cuDNN's own "
                             "choices disagree, without a GPU and without a daemon",
                             app::Rows::kYes);
-    problems_.RegisterFiles(*app);
+    problems_.RegisterFiles(*app)->required();
     app->add_option("--profile", profiles_,
                     "GPUs: profiles' names or files, with commas between (default: all profiles)")
         ->type_name("PROFILE")
@@ -175,12 +172,7 @@ class WhyCommand final : public app::Command {
     if (rows.empty()) return app::Worse(batch.code, app::ExitCode::kUsage);
     const std::set<std::string> all = ProfileNames();
     if (profiles_.empty()) profiles_.assign(all.begin(), all.end());
-    std::vector<std::string> files;
-    for (const std::string& name : profiles_) {
-      const absl::StatusOr<std::string> file = FindProfile(name);
-      if (!file.ok()) return absl::InvalidArgumentError(file.status().message());
-      files.push_back(*file);
-    }
+    ASSIGN_OR_RETURN(const auto profiles, FindProfiles(profiles_));
     CudnnCache cache({cache_, "", DefaultWorkerPath(),
                       [&context](const std::string& words) { context.Say(words); }});
     std::vector<CudnnFolder> cudnns(1);  // the worker's own
@@ -190,13 +182,13 @@ class WhyCommand final : public app::Command {
     std::vector<WhyRow> table;
     {
       output::ProgressBar bar(context.io());
-      for (size_t i = 0; i < files.size(); ++i) {
+      for (const auto& [name, file] : profiles) {
         for (size_t k = 0; k < cudnns.size(); ++k) {
           bar.Show({.done = static_cast<int>(table.size()),
-                    .total = static_cast<int>(files.size() * cudnns.size()),
-                    .current = profiles_[i]});
-          ASSIGN_OR_RETURN(WhyRow row, Look(context, rows, cudnns[k], files[i]));
-          row.profile = std::filesystem::path(files[i]).stem().string();
+                    .total = static_cast<int>(profiles.size() * cudnns.size()),
+                    .current = name});
+          ASSIGN_OR_RETURN(WhyRow row, Look(context, rows, cudnns[k], file));
+          row.profile = name;
           if (k > 0) row.changed = Differing(table[table.size() - k], row);
           table.push_back(std::move(row));
         }
@@ -215,8 +207,7 @@ class WhyCommand final : public app::Command {
   // Asks for the problems, then for the other forms of them that lint compares with.
   static absl::StatusOr<WhyRow> Look(app::Context& context, const std::vector<ProblemRow>& rows,
                                      const CudnnFolder& cudnn, const std::string& profile_file) {
-    calls::TuningMap known;
-    lint::ListFailures failures;
+    lint::LintInput input;
     const auto list = [&](const std::vector<ProblemRow>& wanted) -> absl::StatusOr<ProfileListing> {
       std::vector<AskedProblem> asked;
       for (const ProblemRow& row : wanted) asked.push_back({row.problem, row.count, ""});
@@ -227,25 +218,24 @@ class WhyCommand final : public app::Command {
         const std::string text = wanted[i].problem.ToText();
         if (!listed.error.empty()) context.SayError(absl::StrCat(text, ": ", listed.error));
         if (listed.listed.empty()) {
-          failures[text] = listed.error.empty() ? listed.refusal : listed.error;
+          input.failures[text] = listed.error.empty() ? listed.refusal : listed.error;
         } else {
-          known[text] = ToTuning(wanted[i].problem, listed);
+          input.known[text] = ToTuning(wanted[i].problem, listed);
         }
       }
       return listing;
     };
     ASSIGN_OR_RETURN(const ProfileListing listing, list(rows));
-    const lint::LintOptions options;
     for (int round = 0; round < 2; ++round) {
-      std::vector<ProblemRow> more = lint::ProblemsToList(rows, known, options);
+      std::vector<ProblemRow> more = lint::ProblemsToList(rows, input);
       std::erase_if(more, [&](const ProblemRow& row) {
         const std::string text = row.problem.ToText();
-        return known.count(text) > 0 || failures.count(text) > 0;
+        return input.known.count(text) > 0 || input.failures.count(text) > 0;
       });
       if (!more.empty()) RETURN_IF_ERROR(list(more).status());
     }
     WhyRow row = MakeRow(rows, listing);
-    for (const auto& finding : lint::FindingsOf(rows, known, failures, options)) {
+    for (const auto& finding : lint::FindingsOf(rows, input)) {
       ++row.findings[finding.severity];
     }
     return row;

@@ -89,24 +89,23 @@ class WarmCommand final : public app::Command {
   void Register(CLI::App& root) override {
     CLI::App* app =
         AddVerb(root, "warm", "tune what is missing of a model, most work first", app::Rows::kNo);
-    problems_.RegisterFiles(*app);
-    budget_.Register(*app);
-    app->add_option(
-           "--budget-total", budget_total_,
-           "time for all of them, such as 20m: those with the most to gain are tuned first")
-        ->type_name("TIME");
+    problems_.RegisterFiles(*app)->required();
+    input::AddBudget(*app, request_.mutable_options());
+    input::AddTime(
+        *app, "--budget-total",
+        "time for all of them, such as 20m: those with the most to gain are tuned first",
+        [this](absl::Duration total) { budget_total_ = total; }, absl::Seconds(1),
+        absl::Hours(1000));
     app->add_option("--min-evidence", min_evidence_, "least evidence that counts as warm")
         ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
-    app->add_option("--wait-ready", wait_ready_, "wait for the daemon, at most this long")
-        ->type_name("TIME");
+    input::AddTime(*app, "--wait-ready", "wait for the daemon, at most this long",
+                   [this](absl::Duration most) { wait_ready_ = most; });
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    v1::CreateTuningJobRequest request;
-    request.set_environment(context.settings().environment);
-    request.set_priority(v1::PRIORITY_INTERACTIVE);
-    RETURN_IF_ERROR(budget_.Fill(request.mutable_options()));
-    ASSIGN_OR_RETURN(const auto total, ReadBudgetTotal(&request));
+    request_.set_environment(context.settings().environment);
+    request_.set_priority(v1::PRIORITY_INTERACTIVE);
+    BoundBudget();
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     const std::vector<ProblemRow> all = MostWorkFirst(batch.rows);
     if (all.empty()) return app::Worse(batch.code, app::ExitCode::kUsage);
@@ -129,13 +128,13 @@ class WarmCommand final : public app::Command {
     TakeAnswers(before, &answers);
     calls::TuningRun run;
     if (!missing.empty()) {
-      const calls::TuningRunLimits limits{.end = SteadyTime::Now() + total};
+      const calls::TuningRunLimits limits{.end = SteadyTime::Now() + budget_total_};
       const bool limited = limits.end < SteadyTime::InfiniteFuture();
       context.Say(absl::StrCat(summary.hits, " of ", rows.size(), " problems have an answer; ",
                                missing.size(), " are tuned, ",
                                limited ? "most expected gain first" : "most work first"));
-      if (limited) run = OrderByGain(context, before.environment, total, &missing);
-      if (!run.cancelled) run = calls::RunTuning(context, request, missing, limits);
+      if (limited) run = OrderByGain(context, before.environment, &missing);
+      if (!run.cancelled) run = calls::RunTuning(context, request_, missing, limits);
       if (run.code == app::ExitCode::kUnreachable) return run.code;
       const calls::BatchAnswers after = Ask(context, missing);
       TakeAnswers(after, &answers);
@@ -150,28 +149,24 @@ class WarmCommand final : public app::Command {
   }
 
  private:
-  // Infinite unless it was given. No problem has more time than all have.
-  absl::StatusOr<absl::Duration> ReadBudgetTotal(v1::CreateTuningJobRequest* request) const {
-    if (!budget_total_) return absl::InfiniteDuration();
-    ASSIGN_OR_RETURN(
-        const absl::Duration total,
-        output::ParseTime("--budget-total", *budget_total_, absl::Seconds(1), absl::Hours(1000)));
-    v1::TuningOptions* const options = request->mutable_options();
+  // No problem has more time than all have.
+  void BoundBudget() {
+    v1::TuningOptions* const options = request_.mutable_options();
     const int64_t seconds =
         options->has_time_budget() ? options->time_budget().seconds() : kDefaultBudgetSeconds;
-    if (absl::Seconds(seconds) > total) {
-      options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(total));
+    if (absl::Seconds(seconds) > budget_total_) {
+      options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(budget_total_));
       options->mutable_time_budget()->set_nanos(0);
     }
-    return total;
   }
 
   // Nothing is measured for the order: it has a tenth of the total budget. Gives the
   // listing that was cancelled by a person, else no run.
-  static calls::TuningRun OrderByGain(app::Context& context, const v1::Environment& environment,
-                                      absl::Duration total, std::vector<ProblemRow>* missing) {
+  calls::TuningRun OrderByGain(app::Context& context, const v1::Environment& environment,
+                               std::vector<ProblemRow>* missing) const {
     const std::vector<ProblemRow>& rows = *missing;
-    const calls::TuningRunLimits limits{.end = SteadyTime::Now() + total / 10, .quiet = true};
+    const calls::TuningRunLimits limits{.end = SteadyTime::Now() + budget_total_ / 10,
+                                        .quiet = true};
     FirstChoices choices;
     // On a profile the tuning is no more than such a list.
     if (!environment.profile()) {
@@ -206,10 +201,8 @@ class WarmCommand final : public app::Command {
   static size_t AddOtherEnvironments(app::Context& context, const v1::Environment& environment,
                                      const std::vector<ProblemRow>& rows, SteadyTime end,
                                      FirstChoices* choices) {
-    const auto client = context.Connect();
-    if (!client.ok()) return 0;
     const auto listed =
-        (*client)->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
+        context.CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
     if (!listed.ok()) return 0;
     size_t asked = 0;
     for (const v1::Environment& other : listed->environments()) {
@@ -225,16 +218,15 @@ class WarmCommand final : public app::Command {
 
   absl::Status WaitReady(app::Context& context) const {
     if (!wait_ready_) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const absl::Duration limit, output::ParseTime("--wait-ready", *wait_ready_));
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
-    const SteadyTime end = SteadyTime::Now() + limit;
+    const SteadyTime end = SteadyTime::Now() + *wait_ready_;
     while (true) {
       const auto ready = client->IsServing("readiness");
       if (ready.ok() && *ready) return absl::OkStatus();
       if (!ready.ok() && !absl::IsUnavailable(ready.status())) return ready.status();
       if (SteadyTime::Now() >= end) {
         return absl::UnavailableError(
-            absl::StrCat("not ready within ", *wait_ready_,
+            absl::StrCat("not ready within ", absl::FormatDuration(*wait_ready_),
                          ready.ok() ? "" : ": " + std::string(ready.status().message())));
       }
       client->Pause(std::min(kReadyPoll, end - SteadyTime::Now()));
@@ -242,9 +234,8 @@ class WarmCommand final : public app::Command {
   }
 
   static calls::BatchAnswers Ask(app::Context& context, const std::vector<ProblemRow>& rows) {
-    v1::BatchGetRequest get;
-    get.set_environment(context.settings().environment);
-    return calls::BatchGetAll(context, get, rows, context.settings().client.timeout);
+    return calls::BatchGetAll(context, context.NewRequest<v1::BatchGetRequest>(), rows,
+                              context.settings().client.timeout);
   }
 
   bool Warm(const calls::BatchAnswers& answers, const v1::BatchGetResult& result) const {
@@ -297,13 +288,10 @@ class WarmCommand final : public app::Command {
   // Counts the answers of `rows` that a restart loses, and those that only the daemon gives.
   static void CountUnkept(app::Context& context, const std::vector<ProblemRow>& rows,
                           const std::map<std::string, v1::Answer>& answers, WarmSummary* summary) {
-    const auto client = context.Connect();
-    if (client.ok()) {
-      // A daemon older than this call, or one without releases, gives no answer.
-      if (const auto publication = (*client)->Call<v1::Publication>(v1::GetPublicationRequest());
-          publication.ok()) {
-        summary->publish_evidence = static_cast<Evidence>(publication->publish_evidence());
-      }
+    // A daemon older than this call, or one without releases, gives no answer.
+    if (const auto publication = context.Call<v1::Publication>(v1::GetPublicationRequest());
+        publication.ok()) {
+      summary->publish_evidence = static_cast<Evidence>(publication->publish_evidence());
     }
     for (const ProblemRow& row : rows) {
       const auto answer = answers.find(row.problem.ToText());
@@ -337,9 +325,9 @@ class WarmCommand final : public app::Command {
   }
 
   input::ProblemArgs problems_;
-  input::BudgetArgs budget_;
-  std::optional<std::string> budget_total_;
-  std::optional<std::string> wait_ready_;
+  v1::CreateTuningJobRequest request_;
+  absl::Duration budget_total_ = absl::InfiniteDuration();
+  std::optional<absl::Duration> wait_ready_;
   std::string min_evidence_;
 };
 

@@ -34,7 +34,7 @@ struct Listed {
 class LintTest : public testing::Test {
  protected:
   void Know(const std::string& problem, const std::vector<Listed>& candidates) {
-    v1::Tuning& tuning = known_[Problem(problem).ToText()];
+    v1::Tuning& tuning = input_.known[Problem(problem).ToText()];
     tuning.set_problem_text(Problem(problem).ToText());
     for (const Listed& listed : candidates) {
       v1::Candidate* candidate = tuning.add_candidates();
@@ -55,12 +55,10 @@ class LintTest : public testing::Test {
   }
 
   std::vector<lint::LintFinding> Lint(const std::string& problem) const {
-    return lint::FindingsOf({{Problem(problem), 3, "list:1"}}, known_, failures_, options_);
+    return lint::FindingsOf({{Problem(problem), 3, "list:1"}}, input_);
   }
 
-  calls::TuningMap known_;
-  lint::ListFailures failures_;
-  lint::LintOptions options_;
+  lint::LintInput input_;
 };
 
 constexpr char kPlain[] = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nhwc,f16";
@@ -119,7 +117,7 @@ TEST_F(LintTest, CopiesForTensorCoresAreHeldAgainstAFormThatDoesWithout) {
   Know(odd, {{.tensor_cores = false}, {.workspace = kCopy}});
   Know(kPlain, {{.workspace = kCopy}});
   EXPECT_THAT(Lint(odd), IsEmpty()) << "padded it has copies too";
-  known_.erase(Problem(kPlain).ToText());
+  input_.known.erase(Problem(kPlain).ToText());
   Know(kPlain, {{.workspace = kCopy}, {.workspace = 7}});
   ASSERT_THAT(Lint(odd), SizeIs(1));
   EXPECT_EQ(Lint(odd)[0].kind, "tensor-cores");
@@ -139,7 +137,7 @@ TEST_F(LintTest, WithoutTf32AnF32ConvolutionHasNoTensorCores) {
   Know(wide, {{}, {.tensor_cores = false}});
   Know(kPlain, {{}});
   EXPECT_THAT(Lint(wide), IsEmpty());
-  options_.no_tf32 = true;
+  input_.no_tf32 = true;
   ASSERT_THAT(Lint(wide), SizeIs(1));
   EXPECT_EQ(Lint(wide)[0].proof[0].words,
             "1 candidate, 0 on tensor cores, first graph:eng2 with no workspace");
@@ -183,11 +181,11 @@ TEST_F(LintTest, AWorkspaceBelowACopyIsNoFinding) {
 TEST_F(LintTest, AWorkspaceBeyondTheLimitIsAnErrorWhereNothingKeepsIt) {
   Know(kPlain, {{.workspace = 1001}, {.workspace = 2000}, {.workspace = 1000}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
-  options_.max_workspace = 1000;
+  input_.max_workspace = 1000;
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kWarning);
   EXPECT_THAT(Lint(kPlain)[0].proof.back().words, HasSubstr("graph:eng3 with 1000 B"));
-  options_.max_workspace = 999;
+  input_.max_workspace = 999;
   EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
   EXPECT_EQ(Lint(kPlain)[0].kind, "workspace");
 }
@@ -202,7 +200,7 @@ TEST_F(LintTest, AWorkspaceALittleBeyondTheLimitIsNamedInBytes) {
 TEST_F(LintTest, OneDeterministicCandidateIsEnough) {
   Know(kPlain, {{.deterministic = false}, {}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
-  known_.clear();
+  input_.known.clear();
   Know(kPlain, {{.deterministic = false}, {.deterministic = false}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].kind, "nondeterministic");
@@ -211,12 +209,12 @@ TEST_F(LintTest, OneDeterministicCandidateIsEnough) {
 TEST_F(LintTest, AFirstChoiceThatIsCompiledIsNoticed) {
   Know(kPlain, {{}, {.compiled = true}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
-  known_.clear();
+  input_.known.clear();
   Know(kPlain, {{.compiled = true}, {}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kNotice);
   EXPECT_THAT(Lint(kPlain)[0].proof.back().words, HasSubstr("graph:eng2"));
-  known_.clear();
+  input_.known.clear();
   Know(kPlain, {{.compiled = true}});
   EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kWarning);
 }
@@ -224,7 +222,7 @@ TEST_F(LintTest, AFirstChoiceThatIsCompiledIsNoticed) {
 TEST_F(LintTest, EnginesOfLastResortAreAnError) {
   Know(kPlain, {{.last_resort = true}, {}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
-  known_.clear();
+  input_.known.clear();
   Know(kPlain, {{.status = v1::CANDIDATE_STATUS_UNSUPPORTED}, {.last_resort = true}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].kind, "last-resort");
@@ -243,7 +241,7 @@ TEST_F(LintTest, AListThatIsMissingIsAnErrorWithItsReason) {
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
   EXPECT_THAT(Lint(kPlain)[0].message, HasSubstr("no list of its candidates: the daemon keeps"));
-  failures_[Problem(kPlain).ToText()] = "the worker was ended by signal 11";
+  input_.failures[Problem(kPlain).ToText()] = "the worker was ended by signal 11";
   EXPECT_EQ(Lint(kPlain)[0].message,
             "there is no list of its candidates: the worker was ended by signal 11");
 }
@@ -251,7 +249,7 @@ TEST_F(LintTest, AListThatIsMissingIsAnErrorWithItsReason) {
 TEST_F(LintTest, CandidatesOnTensorCoresAloneAreNoneWithoutTf32) {
   const std::string wide = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nhwc,f32";
   Know(wide, {{}, {}});
-  options_.no_tf32 = true;
+  input_.no_tf32 = true;
   ASSERT_THAT(Lint(wide), SizeIs(1));
   EXPECT_EQ(Lint(wide)[0].kind, "no-candidate");
   EXPECT_EQ(Lint(wide)[0].message, "cuDNN lists nothing for it without tensor cores");
@@ -259,7 +257,7 @@ TEST_F(LintTest, CandidatesOnTensorCoresAloneAreNoneWithoutTf32) {
 
 TEST_F(LintTest, WhatAProgramSettledOnIsNoList) {
   Know(kThree, {{.tensor_cores = false, .deterministic = false}});
-  known_.begin()->second.add_incomplete_reasons(v1::INCOMPLETE_REASON_OBSERVED);
+  input_.known.begin()->second.add_incomplete_reasons(v1::INCOMPLETE_REASON_OBSERVED);
   EXPECT_THAT(Lint(kThree), IsEmpty());
 }
 
@@ -272,22 +270,22 @@ TEST_F(LintTest, TheWorstComesFirstThenTheMostArithmeticAndKindsCanBeIgnored) {
   const std::vector<ProblemRow> rows = {
       {Problem(small), 1, "a:1"}, {Problem(missing), 1, "a:2"}, {Problem(kPlain), 1, "a:3"}};
   std::vector<std::string> order;
-  for (const lint::LintFinding& finding : lint::FindingsOf(rows, known_, failures_, options_)) {
+  for (const lint::LintFinding& finding : lint::FindingsOf(rows, input_)) {
     order.push_back(finding.row.source + " " + finding.kind);
   }
   EXPECT_THAT(order, ElementsAre("a:2 no-candidate", "a:3 nondeterministic", "a:3 compiled",
                                  "a:1 nondeterministic", "a:1 compiled"));
-  options_.ignored = {"compiled", "no-candidate"};
-  EXPECT_THAT(lint::FindingsOf(rows, known_, failures_, options_), SizeIs(2));
+  input_.ignored = {"compiled", "no-candidate"};
+  EXPECT_THAT(lint::FindingsOf(rows, input_), SizeIs(2));
 }
 
 TEST_F(LintTest, FormsAreAskedForWhereTheirProofIsMissing) {
   Know(kThree, {{.tensor_cores = false}});
   Know(kPlain, {{}});
   const std::vector<ProblemRow> rows = {{Problem(kThree), 1, "a:1"}, {Problem(kPlain), 1, "a:2"}};
-  EXPECT_THAT(lint::ProblemsToList(rows, {}, options_), SizeIs(2));  // other layouts
+  EXPECT_THAT(lint::ProblemsToList(rows, {}), SizeIs(2));  // other layouts
   std::vector<std::string> asked;
-  for (const ProblemRow& row : lint::ProblemsToList(rows, known_, options_)) {
+  for (const ProblemRow& row : lint::ProblemsToList(rows, input_)) {
     asked.push_back(row.problem.ToText());
   }
   EXPECT_THAT(asked,
@@ -323,7 +321,7 @@ TEST_F(LintTest, AMatrixProductWithALeanFirstChoiceOnTensorCoresIsANotice) {
   Know(patches, {{}});
   ASSERT_THAT(Lint(patches), SizeIs(1));
   EXPECT_EQ(Lint(patches)[0].severity, lint::LintSeverity::kNotice);
-  known_.clear();
+  input_.known.clear();
   Know(patches, {{.workspace = int64_t{1} << 30}, {}});
   EXPECT_EQ(Lint(patches)[0].kind, "matrix-product");
   EXPECT_EQ(Lint(patches)[0].severity, lint::LintSeverity::kWarning);
@@ -335,7 +333,7 @@ TEST_F(LintTest, TextEndsWithASumOfEachKindAndShowsTheProposedFormAlone) {
   const std::string nchw = lint::OtherLayout(Problem(kThree))->ToText();
   Know(nchw, {{.tensor_cores = false}});
   lint::LintReport report;
-  report.findings = lint::FindingsOf({{Problem(kThree), 3, "a:1"}}, known_, failures_, options_);
+  report.findings = lint::FindingsOf({{Problem(kThree), 3, "a:1"}}, input_);
   EXPECT_THAT(report.findings[0].proof, SizeIs(3));
   const std::string alone = lint::LintText(report, 0, false);
   EXPECT_THAT(alone, Not(HasSubstr("in nchw, 1.00")));
@@ -423,7 +421,7 @@ TEST_F(LintTest, ASummaryCountsByFirstChoice) {
       lint::Summarize({{Problem(kPlain), 1, "a:1"},
                        {Problem(kThree), 1, "a:2"},
                        {Problem("fwd,x=8x64x7x7,w=64x64x3x3,f16"), 1, "a:3"}},
-                      known_, options_);
+                      input_);
   EXPECT_EQ(summary.batch, "8");
   EXPECT_EQ(summary.dtype, "f16");
   EXPECT_EQ(summary.without_candidate, 1);
@@ -437,8 +435,7 @@ TEST_F(LintTest, ASummaryCountsByFirstChoice) {
 TEST_F(LintTest, AnnotationsNameFileAndLineAndAreEscaped) {
   Know(kThree, {{.tensor_cores = false}});
   lint::LintReport report;
-  report.findings =
-      lint::FindingsOf({{Problem(kThree), 1, "my,list:x.csv:17"}}, known_, failures_, options_);
+  report.findings = lint::FindingsOf({{Problem(kThree), 1, "my,list:x.csv:17"}}, input_);
   report.findings[0].message = "50% of\nit";
   EXPECT_EQ(lint::LintGithub(report),
             "::notice file=my%2Clist%3Ax.csv,line=17,title=convtune tensor-cores::"

@@ -75,7 +75,7 @@ class CudnnCacheTest : public testing::Test {
   }
 
   absl::StatusOr<upgrade::CudnnFolder> Find(const std::string& name) const {
-    return upgrade::CudnnCache({cache_, "", folder_ + "/worker", nullptr}).Find("--to", name);
+    return upgrade::CudnnCache({cache_, "", folder_ + "/worker"}).Find("--to", name);
   }
 
   // Entries of the cache, but for its lock.
@@ -268,7 +268,7 @@ TEST_F(CudnnCacheTest, APackageThatPipDoesNotGetIsSaidWhy) {
 TEST_F(CudnnCacheTest, TheIndexIsPipsForThePinAndForTheWheel) {
   Pin(R"("nvidia-cudnn-cu13==9.28.1.4")");
   const auto find = [this] {
-    return upgrade::CudnnCache({cache_, "https://index/simple", folder_ + "/worker", nullptr})
+    return upgrade::CudnnCache({cache_, "https://index/simple", folder_ + "/worker"})
         .Find("--to", "torch==2.15");
   };
   EXPECT_FALSE(find().ok());  // the script that answers for the pin installs nothing

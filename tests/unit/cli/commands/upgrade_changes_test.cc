@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
+#include <sstream>
 
 namespace convtune::cli::commands {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 upgrade::AskedProblem Asked(const std::string& winner = "") {
@@ -35,12 +38,23 @@ upgrade::UpgradeChange Compare(const upgrade::AskedProblem& asked,
   return upgrade::CompareListings(asked, from, to, gpu + ",cudnn=9.23.1,lib=full");
 }
 
+// The document of these changes.
+std::string Print(const std::vector<upgrade::UpgradeChange>& changes) {
+  std::istringstream in;
+  std::ostringstream out, err;
+  output::Io io{in, out, err, false, false, 120, {}};
+  const CLI::App root;
+  app::Context context(io, {}, app::Format::kJson, root);
+  upgrade::PrintUpgrade(context, {{"nvidia-h200", "9.19.0", "9.23.1", changes}}, /*all=*/false);
+  return out.str();
+}
+
 TEST(CompareListingsTest, AFirstChoiceThatIsKnownToBeWrongIsToldEvenIfItIsNoOther) {
   const upgrade::ListedProblem bad = Lists({Make("graph:eng5"), Make("graph:eng6")});
   const upgrade::UpgradeChange change = Compare(Asked(), bad, bad, "nvidia-a2,cc=8.6,sms=10");
   EXPECT_THAT(change.erratum, testing::StartsWith("shipped/1 ("));
   EXPECT_TRUE(change.any());
-  EXPECT_EQ(upgrade::UpgradeSummary::Of({change, change}).errata, 2);
+  EXPECT_TRUE(change.has_erratum());
   EXPECT_EQ(Compare(Asked(), bad, bad).erratum, "");
   const upgrade::ListedProblem behind = Lists({Make("graph:eng6"), Make("graph:eng5")});
   EXPECT_EQ(Compare(Asked(), bad, behind, "nvidia-a2,cc=8.6,sms=10").erratum, "");
@@ -113,8 +127,7 @@ TEST(CompareListingsTest, AFirstChoiceThatFallsToLastResortIsTold) {
       Compare(Asked(), in_a, Lists({InModes("graph:eng28", false, false, true)}));
   EXPECT_EQ(same.choice, upgrade::FirstChoiceChange::kSame);
   EXPECT_TRUE(same.any());
-  EXPECT_EQ(upgrade::UpgradeSummary::Of({change, same, Compare(Asked(), in_a, in_b)}).last_resort,
-            2);
+  EXPECT_TRUE(same.last_resort);
 }
 
 TEST(CompareListingsTest, ARefusalLosesTheChoiceAndSaysWhy) {
@@ -161,40 +174,34 @@ TEST(CompareListingsTest, AWinnerThatTheOldVersionRefusesTooIsNotLost) {
   EXPECT_FALSE(change.lost());
 }
 
-TEST(UpgradeSummaryTest, CountsAndKeepsTheLargestGrowth) {
+TEST(PrintUpgradeTest, CountsAndKeepsTheLargestGrowth) {
   const upgrade::ListedProblem small = Lists({Make("graph:eng1", 100)});
   const upgrade::ListedProblem large = Lists({Make("graph:eng2", 900)});
   const upgrade::ListedProblem middle = Lists({Make("graph:eng1,k2=1", 300)});
-  const upgrade::UpgradeSummary summary = upgrade::UpgradeSummary::Of({
+  const std::string document = Print({
       Compare(Asked(), small, large),
       Compare(Asked(), small, middle),
       Compare(Asked(), large, small),
       Compare(Asked(), small, small),
       Compare(Asked(), small, upgrade::ListedProblem()),
   });
-  EXPECT_EQ(summary.problems, 5);
-  EXPECT_EQ(summary.choice, 4);
-  EXPECT_EQ(summary.engine, 2);
-  EXPECT_EQ(summary.workspace_grew, 2);
-  EXPECT_EQ(summary.workspace_shrank, 1);
-  EXPECT_EQ(summary.lost, 1);
-  EXPECT_EQ(summary.most_growth_from, 100);
-  EXPECT_EQ(summary.most_growth_to, 900);
+  EXPECT_THAT(document, HasSubstr(R"("summary":{"problems":5,"choice":4,"engine":2,)"));
+  EXPECT_THAT(document, HasSubstr(R"("workspaceGrew":2,"workspaceShrank":1,)"));
+  EXPECT_THAT(document, HasSubstr(R"("lost":1,)"));
+  EXPECT_THAT(document, HasSubstr(R"("mostGrowthFromBytes":100,"mostGrowthToBytes":900})"));
 }
 
-TEST(UpgradeSummaryTest, LostWinnersAreToldFromProblemsWithoutAChoice) {
+TEST(PrintUpgradeTest, LostWinnersAreToldFromProblemsWithoutAChoice) {
   const upgrade::ListedProblem listed = Lists({Make("graph:eng1")});
   upgrade::ListedProblem unbuilt = listed;
   unbuilt.winner_builds = false;
-  const upgrade::UpgradeSummary summary = upgrade::UpgradeSummary::Of({
+  const std::string document = Print({
       Compare(Asked("graph:eng9"), listed, unbuilt),
       Compare(Asked(), listed, upgrade::ListedProblem()),
       Compare(Asked(), listed, upgrade::ListedProblem()),
   });
-  EXPECT_EQ(summary.winners, 1);
-  EXPECT_EQ(summary.winners_lost, 1);
-  EXPECT_EQ(summary.choices_lost, 2);
-  EXPECT_EQ(summary.lost, 3);
+  EXPECT_THAT(document, HasSubstr(R"("winners":1,"winnersLost":1,"choicesLost":2,"lost":3,)"));
+  EXPECT_THAT(document, HasSubstr(R"("mostGrowthFromBytes":0,"mostGrowthToBytes":0})"));
 }
 
 TEST(TuneListTest, HasWhatChangedOnAnyProfile) {
@@ -204,8 +211,9 @@ TEST(TuneListTest, HasWhatChangedOnAnyProfile) {
   const upgrade::ListedProblem one = Lists({Make("graph:eng1")}), two = Lists({Make("graph:eng2")});
   const upgrade::UpgradeChange same = Compare(first, one, one);
   const upgrade::UpgradeChange changed = Compare(second, one, two);
-  const std::string list = upgrade::TuneList(
-      {first, second}, {{"a", {}, {}, {same, same}}, {"b", {}, {}, {same, changed}}});
+  const upgrade::UpgradeChange unchanged = Compare(second, one, one);
+  const std::string list =
+      upgrade::TuneList({{"a", "", "", {same, unchanged}}, {"b", "", "", {same, changed}}});
   EXPECT_EQ(list, "problem,count\n\"" + second.problem.ToText() + "\",3\n");
 }
 

@@ -82,21 +82,19 @@ output::Fields ErrorFields(const ProblemRowError& error) {
 
 }  // namespace
 
-std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows) {
-  std::vector<std::pair<size_t, size_t>> ranges;
-  size_t first = 0;
+std::vector<std::vector<const ProblemRow*>> SplitIntoRequests(const std::vector<ProblemRow>& rows) {
+  std::vector<std::vector<const ProblemRow*>> parts;
   size_t bytes = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const size_t more = rows[i].problem.ToText().size() + kBytesPerProblem;
-    if (i - first == kMaxProblems || (i > first && bytes + more > kMaxRequestBytes)) {
-      ranges.emplace_back(first, i);
-      first = i;
+  for (const ProblemRow& row : rows) {
+    const size_t more = row.problem.ToText().size() + kBytesPerProblem;
+    if (parts.empty() || parts.back().size() == kMaxProblems || bytes + more > kMaxRequestBytes) {
+      parts.emplace_back();
       bytes = 0;
     }
+    parts.back().push_back(&row);
     bytes += more;
   }
-  if (first < rows.size()) ranges.emplace_back(first, rows.size());
-  return ranges;
+  return parts;
 }
 
 bool TakeRefused(app::Context& context, const absl::Status& status,
@@ -127,9 +125,7 @@ BatchAnswers BatchGetAll(app::Context& context, const v1::BatchGetRequest& reque
     answers.code = context.Fail(client.status());
     return answers;
   }
-  for (const auto& [first, last] : SplitIntoRequests(rows)) {
-    std::vector<const ProblemRow*> asked;
-    for (size_t i = first; i < last; ++i) asked.push_back(&rows[i]);
+  for (std::vector<const ProblemRow*>& asked : SplitIntoRequests(rows)) {
     auto response = (*client)->BatchGet(WithProblems(base, asked), timeout);
     if (!response.ok() && TakeRefused(context, response.status(), &asked, &answers.errors)) {
       answers.code = app::Worse(answers.code, app::ExitCode::kUsage);

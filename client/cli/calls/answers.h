@@ -37,9 +37,8 @@ Request WithProblems(Request request, const std::vector<const ProblemRow*>& rows
   return request;
 }
 
-// Index ranges [first, last) of `rows` of which each fits one request: at most
-// 10,000 problems, and below 4 MiB.
-std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows);
+// The rows in parts of which each fits one request: at most 10,000 problems, and below 4 MiB.
+std::vector<std::vector<const ProblemRow*>> SplitIntoRequests(const std::vector<ProblemRow>& rows);
 
 // Returns true if `status` refuses single problems and nothing else. Then says the
 // refusals on io.err, adds them to `errors` and removes their problems from `rows`.

@@ -202,10 +202,10 @@ TuningRun RunTuning(app::Context& context, const v1::CreateTuningJobRequest& req
     return run;
   }
   int before = 0;
-  for (const auto& [first, last] : SplitIntoRequests(rows)) {
-    std::vector<const ProblemRow*> asked;
-    for (size_t i = first; i < last; ++i) asked.push_back(&rows[i]);
-    const int total = last == rows.size() ? 0 : before + static_cast<int>(rows.size() - first);
+  size_t left = rows.size();
+  for (std::vector<const ProblemRow*>& asked : SplitIntoRequests(rows)) {
+    const int total = asked.size() == left ? 0 : before + static_cast<int>(left);
+    left -= asked.size();
     auto job = RunJob(context, **client, WithProblems(request, asked), before, total, limits.end);
     if (!job.ok() && TakeRefused(context, job.status(), &asked, &run.errors)) {
       run.code = app::Worse(run.code, app::ExitCode::kUsage);

@@ -217,12 +217,9 @@ class DeleteCommand final : public app::Command {
     }
     int64_t deleted = 0;
     app::ExitCode code = batch.code;
-    for (const auto& [first, last] : calls::SplitIntoRequests(rows)) {
-      auto request = context.NewRequest<v1::DeleteTuningRequest>();
-      for (size_t i = first; i < last; ++i) {
-        request.add_problems()->set_text(rows[i].problem.ToText());
-      }
-      const auto response = context.Call<v1::DeleteTuningResponse>(request);
+    for (const auto& asked : calls::SplitIntoRequests(rows)) {
+      const auto response = context.Call<v1::DeleteTuningResponse>(
+          calls::WithProblems(context.NewRequest<v1::DeleteTuningRequest>(), asked));
       if (!response.ok()) {
         code = app::Worse(code, context.Fail(response.status()));
         break;

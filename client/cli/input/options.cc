@@ -12,11 +12,6 @@
 #include "proto/convert/record_codec.h"
 
 namespace convtune::cli::input {
-namespace {
-
-constexpr int64_t kMostMemory = int64_t{1} << 50;
-
-}  // namespace
 
 std::string AuthorOf(const std::string& given) {
   if (!given.empty()) return given;
@@ -37,13 +32,10 @@ CLI::Option* AddTime(CLI::App& app, const std::string& name, const std::string& 
 }
 
 CLI::Option* AddBytes(CLI::App& app, const std::string& name, const std::string& description,
-                      const std::function<void(int64_t)>& take, int64_t most) {
+                      const std::function<void(int64_t)>& take) {
   const auto read = [=](const std::string& text) {
     const auto bytes = output::ParseBytes(name, text);
     if (!bytes.ok()) throw CLI::ValidationError(std::string(bytes.status().message()));
-    if (*bytes > most) {
-      throw CLI::ValidationError(name, absl::StrCat("must be at most 2^50 bytes, is '", text, "'"));
-    }
     take(*bytes);
   };
   return app.add_option_function<std::string>(name, read, description)->type_name("SIZE");
@@ -54,11 +46,15 @@ void AddBudget(CLI::App& app, v1::TuningOptions* options) {
       app, "--budget", "time for one problem, such as 2s",
       [=](absl::Duration time) { *options->mutable_time_budget() = ToProto(time); },
       absl::Milliseconds(10), absl::Hours(1));
-  AddBytes(
-      app, "--memory-budget",
-      "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what "
-      "CUDA's context and cuDNN take; 0: all that is free",
-      [=](int64_t bytes) { options->set_memory_budget_bytes(bytes); }, kMostMemory);
+  AddBytes(app, "--memory-budget",
+           "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what "
+           "CUDA's context and cuDNN take; 0: all that is free",
+           [=](int64_t bytes) {
+             if (bytes > int64_t{1} << 50) {
+               throw CLI::ValidationError("--memory-budget", "must be at most 2^50 bytes");
+             }
+             options->set_memory_budget_bytes(bytes);
+           });
   AddTime(
       app, "--wait-idle", "longest wait for a GPU that no other process uses, such as 5m",
       [=](absl::Duration time) { *options->mutable_wait_idle() = ToProto(time); },

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 
 #include "absl/time/time.h"
@@ -28,8 +27,7 @@ CLI::Option* AddTime(CLI::App& app, const std::string& name, const std::string& 
                      absl::Duration most = absl::InfiniteDuration());
 // Adds an option whose value is a size such as 64MiB, which `take` gets in bytes.
 CLI::Option* AddBytes(CLI::App& app, const std::string& name, const std::string& description,
-                      const std::function<void(int64_t)>& take,
-                      int64_t most = std::numeric_limits<int64_t>::max());
+                      const std::function<void(int64_t)>& take);
 
 // Adds --budget, --memory-budget and --wait-idle, which set `options`.
 void AddBudget(CLI::App& app, v1::TuningOptions* options);

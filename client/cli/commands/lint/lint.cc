@@ -191,30 +191,26 @@ class LintCommand final : public app::Command {
     std::vector<std::vector<ProblemRow>> variants;
     if (dtypes_.empty() && batches_.empty()) return variants;
     variants.push_back(rows);
-    std::vector<ProblemOverrides> all;
     for (const std::string& dtype : dtypes_.empty() ? std::vector<std::string>{""} : dtypes_) {
       for (const int64_t size : batches_.empty() ? std::vector<int64_t>{0} : batches_) {
         ProblemOverrides overrides;
         if (!dtype.empty()) overrides.data_type = ParseDataType(dtype);
         if (size > 0) overrides.batches = {size};
-        all.push_back(overrides);
+        std::vector<ProblemRow> variant;
+        for (const ProblemRow& row : rows) {
+          const auto problem = calls::Vary(row.problem, overrides);
+          if (problem) variant.push_back({*problem, row.count, row.source});
+        }
+        variant = MostWorkFirst(variant);
+        const bool is_new = std::none_of(
+            variants.begin(), variants.end(), [&](const std::vector<ProblemRow>& other) {
+              return std::equal(variant.begin(), variant.end(), other.begin(), other.end(),
+                                [](const ProblemRow& a, const ProblemRow& b) {
+                                  return a.problem == b.problem && a.count == b.count;
+                                });
+            });
+        if (is_new) variants.push_back(std::move(variant));
       }
-    }
-    for (const ProblemOverrides& overrides : all) {
-      std::vector<ProblemRow> variant;
-      for (const ProblemRow& row : rows) {
-        const auto problem = calls::Vary(row.problem, overrides);
-        if (problem) variant.push_back({*problem, row.count, row.source});
-      }
-      variant = MostWorkFirst(variant);
-      const bool is_new =
-          std::none_of(variants.begin(), variants.end(), [&](const std::vector<ProblemRow>& other) {
-            return std::equal(variant.begin(), variant.end(), other.begin(), other.end(),
-                              [](const ProblemRow& a, const ProblemRow& b) {
-                                return a.problem == b.problem && a.count == b.count;
-                              });
-          });
-      if (is_new) variants.push_back(std::move(variant));
     }
     return variants;
   }

@@ -236,14 +236,13 @@ class RunCommand final : public app::Command {
     if (context.format() == app::Format::kJson) {
       output::Members missed;
       for (const auto& [reason, count] : counters.missed) missed.push_back({reason, count});
-      std::vector<output::Json> each;
-      for (const PreloadProcess& process : counters.each) {
-        each.push_back(output::JsonObject({{"pid", process.pid},
-                                           {"name", process.name},
-                                           {"reached", process.reached},
-                                           {"served", process.served},
-                                           {"missed", process.missed}}));
-      }
+      const auto fields_of = [](const PreloadProcess& process) -> output::Fields {
+        return {{"pid", "", process.pid},
+                {"name", "", process.name},
+                {"reached", "", process.reached},
+                {"served", "", process.served},
+                {"missed", "", process.missed}};
+      };
       context.Say(output::JsonObject({{"processes", counters.processes},
                                       {"served", counters.served},
                                       {"missed", output::JsonObject(missed)},
@@ -254,7 +253,7 @@ class RunCommand final : public app::Command {
                                       {"overLimit", counters.over_limit},
                                       {"errata", counters.errata},
                                       {"bypassed", counters.bypassed},
-                                      {"each", output::JsonArray(each)},
+                                      {"each", output::JsonRows(counters.each, fields_of)},
                                       {"snapshot", snapshot},
                                       {"noSnapshot", absl::StrJoin(counters.no_snapshot, ", ")}})
                       .text);

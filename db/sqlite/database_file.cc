@@ -244,7 +244,7 @@ absl::Status CopyDatabaseFile(
     }
   }
   ASSIGN_OR_RETURN(Statement statement, database.Prepare("VACUUM INTO ?"));
-  statement.BindText(1, partial.path());
+  statement.Bind(partial.path());
   RETURN_IF_ERROR(statement.Run());
   RETURN_IF_ERROR(SyncFile(partial.path()));
   if (check) RETURN_IF_ERROR(check(partial.path()));

@@ -37,9 +37,7 @@ void WriteHolder(int fd) {
   }
 }
 
-}  // namespace
-
-absl::StatusOr<LockFile> LockFile::Lock(const std::string& path, UniqueFd fd, int operation) {
+absl::StatusOr<UniqueFd> Lock(const std::string& path, UniqueFd fd, int operation) {
   for (int attempt = 1; flock(fd.get(), operation | LOCK_NB) != 0; ++attempt) {
     if (errno == EINTR) {
       continue;
@@ -54,21 +52,23 @@ absl::StatusOr<LockFile> LockFile::Lock(const std::string& path, UniqueFd fd, in
     }
     absl::SleepFor(kBetweenAttempts);
   }
-  return LockFile(std::move(fd));
+  return fd;
 }
 
-absl::StatusOr<LockFile> LockFile::Acquire(const std::string& path) {
+}  // namespace
+
+absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!fd.valid()) return FileError(path, "opening");
-  absl::StatusOr<LockFile> lock = Lock(path, std::move(fd), LOCK_EX);
-  if (lock.ok()) WriteHolder(lock->fd_.get());
+  absl::StatusOr<UniqueFd> lock = Lock(path, std::move(fd), LOCK_EX);
+  if (lock.ok()) WriteHolder(lock->get());
   return lock;
 }
 
-absl::StatusOr<LockFile> LockFile::AcquireShared(const std::string& path) {
+absl::StatusOr<UniqueFd> ShareLockFile(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (fd.valid()) return Lock(path, std::move(fd), LOCK_SH);
-  if (errno == ENOENT) return LockFile(UniqueFd());
+  if (errno == ENOENT) return UniqueFd();
   return FileError(path, "opening");
 }
 

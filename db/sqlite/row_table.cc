@@ -18,39 +18,32 @@ thread_local std::string spare_bytes;
 
 RowEncoding::RowEncoding(std::string_view table) : bytes_(std::move(spare_bytes)) {
   bytes_.clear();
-  Text(table);
+  Add(table);
 }
 
 RowEncoding::~RowEncoding() {
   if (bytes_.capacity() <= kMostSpareBytes) spare_bytes = std::move(bytes_);
 }
 
-void RowEncoding::Fixed(char tag, uint64_t bits) {
-  std::array<char, 9> bytes;
-  bytes[0] = tag;
-  for (size_t i = 0; i < 8; ++i) bytes[1 + i] = static_cast<char>(bits >> (8 * i));
-  bytes_.append(bytes.data(), bytes.size());
-}
-
-void RowEncoding::Bytes(char tag, std::string_view value) {
-  Fixed(tag, value.size());
-  bytes_.append(value);
-}
-
-void RowEncoding::Real(double value) { Fixed('r', std::bit_cast<uint64_t>(value + 0.0)); }
-
-void RowEncoding::Column(const Statement& statement, int column) {
-  switch (statement.Type(column)) {
-    case ColumnType::kInteger:
-      return Int(statement.Int(column));
-    case ColumnType::kReal:
-      return Real(statement.Real(column));
-    case ColumnType::kText:
-      return Text(statement.Text(column));
-    case ColumnType::kBlob:
-      return Blob(statement.Blob(column));
-    case ColumnType::kNull:
-      return Null();
+void RowEncoding::Add(const Value& value) {
+  // A tag, then 8 bytes, then those whose number they are.
+  const auto add = [this](char tag, uint64_t bits, std::string_view bytes = {}) {
+    std::array<char, 9> head;
+    head[0] = tag;
+    for (size_t i = 0; i < 8; ++i) head[1 + i] = static_cast<char>(bits >> (8 * i));
+    bytes_.append(head.data(), head.size());
+    bytes_.append(bytes);
+  };
+  if (const auto* number = std::get_if<int64_t>(&value)) {
+    add('i', static_cast<uint64_t>(*number));
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    add('r', std::bit_cast<uint64_t>(*real + 0.0));
+  } else if (const auto* text = std::get_if<std::string_view>(&value)) {
+    add('t', text->size(), *text);
+  } else if (const auto* blob = std::get_if<Blob>(&value)) {
+    add('b', blob->bytes.size(), blob->bytes);
+  } else {
+    bytes_.push_back('n');
   }
 }
 
@@ -79,53 +72,8 @@ Table::Table(std::string_view table, std::string_view key, std::vector<std::stri
 bool ChecksumMatches(const Table& table, const Statement& statement, int first) {
   RowEncoding encoding(table.name);
   const int end = first + table.width() - 1;
-  for (int column = first; column < end; ++column) encoding.Column(statement, column);
-  return statement.Type(end) == ColumnType::kInteger && statement.Int(end) == encoding.Checksum();
-}
-
-void FieldWriter::Int(int64_t value) {
-  statement_.BindInt(++index_, value);
-  encoding_.Int(value);
-}
-
-void FieldWriter::Put(double value) {
-  statement_.BindReal(++index_, value);
-  encoding_.Real(value);
-}
-
-void FieldWriter::Put(const std::string& value) {
-  statement_.BindLastingText(++index_, value);
-  encoding_.Text(value);
-}
-
-void FieldWriter::Put(const std::optional<absl::Time>& value) {
-  if (value.has_value()) return Put(*value);
-  statement_.BindNull(++index_);
-  encoding_.Null();
-}
-
-void FieldWriter::PutCopy(const std::string& value) {
-  statement_.BindText(++index_, value);
-  encoding_.Text(value);
-}
-
-void FieldWriter::Blob(std::string_view /*name*/, const std::string& value) {
-  statement_.BindLastingBlob(++index_, value);
-  encoding_.Blob(value);
-}
-
-absl::Status FieldWriter::Run() {
-  statement_.BindInt(++index_, encoding_.Checksum());
-  return statement_.Run();
-}
-
-void FieldReader::Get(std::string_view /*name*/, std::optional<absl::Time>* value) {
-  const int column = next_++;
-  if (statement_.Type(column) == ColumnType::kNull) {
-    *value = std::nullopt;
-  } else {
-    *value = absl::FromUnixMicros(statement_.Int(column));
-  }
+  for (int column = first; column < end; ++column) encoding.Add(statement.At(column));
+  return statement.At(end) == Value(encoding.Checksum());
 }
 
 void FieldReader::Get(std::string_view name, CandidateId* value) {

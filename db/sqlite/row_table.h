@@ -70,20 +70,12 @@ class RowEncoding {
   ~RowEncoding();
   RowEncoding(const RowEncoding&) = delete;
   RowEncoding& operator=(const RowEncoding&) = delete;
-  void Int(int64_t value) { Fixed('i', static_cast<uint64_t>(value)); }
   // -0.0 reads back as 0.0 and is encoded so.
-  void Real(double value);
-  void Text(std::string_view value) { Bytes('t', value); }
-  void Blob(std::string_view value) { Bytes('b', value); }
-  void Null() { bytes_.push_back('n'); }
-  // The value that `statement` has there.
-  void Column(const Statement& statement, int column);
+  void Add(const Value& value);
   // As SQLite's signed integer.
   int64_t Checksum() const;
 
  private:
-  void Fixed(char tag, uint64_t bits);
-  void Bytes(char tag, std::string_view value);
   std::string bytes_;
 };
 
@@ -94,7 +86,7 @@ struct ColumnNames {
   std::vector<std::string_view> names;
 };
 
-// Binds fields, which must stay until the statement has run. Not thread-safe.
+// Binds fields. Not thread-safe.
 class FieldWriter {
  public:
   FieldWriter(std::string_view table, Statement* statement)
@@ -103,7 +95,7 @@ class FieldWriter {
   template <typename T>
   void operator()(std::string_view /*name*/, const T& value) {
     if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
-      Int(static_cast<int64_t>(value));
+      Add(static_cast<int64_t>(value));
     } else {
       Put(value);
     }
@@ -112,26 +104,33 @@ class FieldWriter {
   void operator()(std::string_view name, const T& value, E /*first*/, E /*last*/) {
     (*this)(name, value);
   }
-  void Blob(std::string_view name, const std::string& value);
+  void Blob(std::string_view /*name*/, const std::string& value) { Add(sqlite::Blob{value}); }
   // Binds the checksum and runs the statement.
-  absl::Status Run();
+  absl::Status Run() {
+    statement_.BindValue(++index_, encoding_.Checksum());
+    return statement_.Run();
+  }
 
  private:
-  void Int(int64_t value);
-  void Put(double value);
-  void Put(const std::string& value);
-  void Put(absl::Time value) { Int(absl::ToUnixMicros(value)); }
-  void Put(absl::Duration value) { Int(absl::ToInt64Microseconds(value)); }
-  void Put(const std::optional<absl::Time>& value);
-  void Put(const CandidateId& value) { PutCopy(ToText(value)); }
-  void Put(const std::optional<CandidateId>& value) { PutCopy(value ? ToText(*value) : ""); }
-  void Put(const CandidatePattern& value) { PutCopy(value.ToText()); }
-  void Put(const CudnnRange& value) { PutCopy(value.ToText()); }
+  void Add(const Value& value) {
+    statement_.BindValue(++index_, value);
+    encoding_.Add(value);
+  }
+  void Put(double value) { Add(value); }
+  void Put(const std::string& value) { Add(std::string_view(value)); }
+  void Put(absl::Time value) { Add(absl::ToUnixMicros(value)); }
+  void Put(absl::Duration value) { Add(absl::ToInt64Microseconds(value)); }
+  void Put(const std::optional<absl::Time>& value) {
+    Add(value ? Value(absl::ToUnixMicros(*value)) : Value(nullptr));
+  }
+  void Put(const CandidateId& value) { Put(ToText(value)); }
+  void Put(const std::optional<CandidateId>& value) { Put(value ? ToText(*value) : ""); }
+  void Put(const CandidatePattern& value) { Put(value.ToText()); }
+  void Put(const CudnnRange& value) { Put(value.ToText()); }
   template <typename E>
   void Put(const std::optional<E>& value) {
-    Int(value ? static_cast<int64_t>(*value) : 0);
+    Add(value ? static_cast<int64_t>(*value) : 0);
   }
-  void PutCopy(const std::string& value);
 
   Statement& statement_;
   RowEncoding encoding_;
@@ -178,7 +177,11 @@ class FieldReader {
   void Get(std::string_view /*name*/, absl::Duration* value) {
     *value = absl::Microseconds(statement_.Int(next_++));
   }
-  void Get(std::string_view name, std::optional<absl::Time>* value);
+  void Get(std::string_view /*name*/, std::optional<absl::Time>* value) {
+    const Value stored = statement_.At(next_);
+    if (stored != Value(nullptr)) value->emplace(absl::FromUnixMicros(statement_.Int(next_)));
+    ++next_;
+  }
   void Get(std::string_view name, CandidateId* value);
   void Get(std::string_view name, std::optional<CandidateId>* value);
   void Get(std::string_view name, CandidatePattern* value);

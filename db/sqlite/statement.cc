@@ -11,37 +11,28 @@ void Statement::GiveBack::operator()(sqlite3_stmt* statement) const {
   database->TakeBack(statement);
 }
 
-void Statement::Bound(int rc) {
-  if (rc != SQLITE_OK && bind_error_ == SQLITE_OK) {
-    bind_error_ = rc;
-  }
+void Statement::BindValue(int index, const Value& value) {
+  sqlite3_stmt* const statement = statement_.get();
+  const auto bind = [&](const auto& bound) {
+    using T = std::decay_t<decltype(bound)>;
+    if constexpr (std::is_same_v<T, int64_t>) {
+      return sqlite3_bind_int64(statement, index, bound);
+    } else if constexpr (std::is_same_v<T, double>) {
+      return sqlite3_bind_double(statement, index, bound);
+    } else if constexpr (std::is_same_v<T, std::string_view>) {
+      // A null pointer would bind NULL instead of the empty text.
+      return sqlite3_bind_text64(statement, index, bound.empty() ? "" : bound.data(), bound.size(),
+                                 SQLITE_TRANSIENT, SQLITE_UTF8);
+    } else if constexpr (std::is_same_v<T, sqlite::Blob>) {
+      return sqlite3_bind_blob64(statement, index, bound.bytes.empty() ? "" : bound.bytes.data(),
+                                 bound.bytes.size(), SQLITE_TRANSIENT);
+    } else {
+      return sqlite3_bind_null(statement, index);
+    }
+  };
+  const int rc = std::visit(bind, value);
+  if (rc != SQLITE_OK && bind_error_ == SQLITE_OK) bind_error_ = rc;
 }
-
-void Statement::BindInt(int index, int64_t value) {
-  Bound(sqlite3_bind_int64(statement_.get(), index, value));
-}
-
-void Statement::BindReal(int index, double value) {
-  Bound(sqlite3_bind_double(statement_.get(), index, value));
-}
-
-void Statement::BindText(int index, std::string_view value) {
-  // A null pointer would bind NULL instead of the empty text.
-  Bound(sqlite3_bind_text64(statement_.get(), index, value.empty() ? "" : value.data(),
-                            value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
-}
-
-void Statement::BindLastingText(int index, std::string_view value) {
-  Bound(sqlite3_bind_text64(statement_.get(), index, value.empty() ? "" : value.data(),
-                            value.size(), SQLITE_STATIC, SQLITE_UTF8));
-}
-
-void Statement::BindLastingBlob(int index, std::string_view value) {
-  Bound(sqlite3_bind_blob64(statement_.get(), index, value.empty() ? "" : value.data(),
-                            value.size(), SQLITE_STATIC));
-}
-
-void Statement::BindNull(int index) { Bound(sqlite3_bind_null(statement_.get(), index)); }
 
 absl::StatusOr<bool> Statement::Step() {
   if (bind_error_ != SQLITE_OK) {
@@ -74,18 +65,18 @@ void Statement::Reset() {
   bind_error_ = SQLITE_OK;
 }
 
-ColumnType Statement::Type(int column) const {
+Value Statement::At(int column) const {
   switch (sqlite3_column_type(statement_.get(), column)) {
     case SQLITE_INTEGER:
-      return ColumnType::kInteger;
+      return Int(column);
     case SQLITE_FLOAT:
-      return ColumnType::kReal;
+      return Real(column);
     case SQLITE_TEXT:
-      return ColumnType::kText;
+      return Text(column);
     case SQLITE_BLOB:
-      return ColumnType::kBlob;
+      return sqlite::Blob{Blob(column)};
     default:
-      return ColumnType::kNull;
+      return nullptr;
   }
 }
 

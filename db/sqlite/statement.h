@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,7 +16,13 @@ namespace convtune::db::sqlite {
 
 class Database;
 
-enum class ColumnType { kInteger, kReal, kText, kBlob, kNull };
+struct Blob {
+  std::string_view bytes;
+  friend bool operator==(const Blob&, const Blob&) = default;
+};
+
+// A value of one of SQLite's types; nullptr: NULL.
+using Value = std::variant<std::nullptr_t, int64_t, double, std::string_view, Blob>;
 
 // A prepared statement, which goes back to its Database for the next one with
 // the same text. Not thread-safe; must not outlive its Database.
@@ -25,15 +32,9 @@ class Statement {
   Statement& operator=(Statement&&) = default;
 
   // `index` counts from 1. A value that cannot be bound (out of memory, too
-  // long) makes the next Step fail. Text and blobs are copied.
-  void BindInt(int index, int64_t value);
-  // SQLite has no NaN: it is bound as NULL.
-  void BindReal(int index, double value);
-  void BindText(int index, std::string_view value);
-  // Without a copy: `value` must stay until the next Step is done.
-  void BindLastingText(int index, std::string_view value);
-  void BindLastingBlob(int index, std::string_view value);
-  void BindNull(int index);
+  // long) makes the next Step fail. Text and blobs are copied. SQLite has no NaN: it is bound as
+  // NULL.
+  void BindValue(int index, const Value& value);
   // Binds integers and texts from the first on.
   template <typename... Values>
   Statement& Bind(const Values&... values) {
@@ -67,7 +68,7 @@ class Statement {
 
   // `column` counts from 0, after Step() gave a row. Views are valid until the
   // next Step or Reset.
-  ColumnType Type(int column) const;
+  Value At(int column) const;
   int64_t Int(int column) const;
   double Real(int column) const;
   std::string_view Text(int column) const;
@@ -81,13 +82,12 @@ class Statement {
   };
   Statement(const Database* database, sqlite3_stmt* statement)
       : database_(database), statement_(statement, GiveBack{database}) {}
-  void Bound(int rc);
   template <typename Value>
   void BindOne(int index, const Value& value) {
     if constexpr (std::is_integral_v<Value> || std::is_enum_v<Value>) {
-      BindInt(index, static_cast<int64_t>(value));
+      BindValue(index, static_cast<int64_t>(value));
     } else {
-      BindText(index, value);
+      BindValue(index, std::string_view(value));
     }
   }
 

@@ -29,7 +29,7 @@ absl::StatusOr<int64_t> Environments::FindOrMake(const std::string& text,
     ASSIGN_OR_RETURN(sqlite::Statement statement,
                      database_->Prepare(Concat("SELECT ", sqlite::TableOf<EnvironmentRow>().list,
                                                " FROM environments WHERE text = ?")));
-    statement.BindText(1, text);
+    statement.Bind(text);
     ASSIGN_OR_RETURN(const bool found, statement.Step());
     if (found) {
       row.id = statement.Int(0);

@@ -32,28 +32,6 @@ absl::Status Closed(const std::string& path) {
   return absl::FailedPreconditionError(Concat(path, ": the store is closed"));
 }
 
-absl::Status CheckOptions(const SqliteStore::Options& options) {
-  if (options.state_dir.empty()) {
-    return ViolationError({"state_dir", "must not be empty"});
-  }
-  if (options.clock == nullptr) {
-    return ViolationError({"clock", "must be set"});
-  }
-  if (options.max_bytes < 0) {
-    return ViolationError({"max_bytes", Concat("must be at least 0, is ", options.max_bytes)});
-  }
-  if (options.outbox_limit < 1) {
-    return ViolationError(
-        {"outbox_limit", Concat("must be at least 1, is ", options.outbox_limit)});
-  }
-  if (options.sample_retention < absl::ZeroDuration()) {
-    return ViolationError(
-        {"sample_retention",
-         Concat("must be at least 0, is ", absl::FormatDuration(options.sample_retention))});
-  }
-  return absl::OkStatus();
-}
-
 // True if nothing there can be written. access() also tells of a read-only
 // mount, to root as well.
 bool IsReadOnly(const std::string& directory, const std::string& path) {
@@ -64,7 +42,7 @@ bool IsReadOnly(const std::string& directory, const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(Options options) {
-  RETURN_IF_ERROR(CheckOptions(options));
+  if (options.state_dir.empty()) return ViolationError({"state_dir", "must not be empty"});
   const std::string& directory = options.state_dir;
   if (!options.read_only && mkdir(directory.c_str(), 0750) != 0 && errno != EEXIST) {
     return FileError(directory, "making the state directory");
@@ -79,9 +57,8 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(Options options) 
     options.read_only = true;
     options.notice(Concat(path, ": cannot be written; results are served but not kept"));
   }
-  ASSIGN_OR_RETURN(sqlite::LockFile lock, options.read_only
-                                              ? sqlite::LockFile::AcquireShared(lock_path)
-                                              : sqlite::LockFile::Acquire(lock_path));
+  ASSIGN_OR_RETURN(UniqueFd lock, options.read_only ? sqlite::ShareLockFile(lock_path)
+                                                    : sqlite::LockFile(lock_path));
   ASSIGN_OR_RETURN(sqlite::DatabaseFile file,
                    sqlite::OpenDatabaseFile({.path = path,
                                              .clock = options.clock,
@@ -93,7 +70,7 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(Options options) 
                                                       std::move(file), static_cast<int>(version)));
 }
 
-SqliteStore::SqliteStore(Options options, std::string path, sqlite::LockFile lock,
+SqliteStore::SqliteStore(Options options, std::string path, UniqueFd lock,
                          sqlite::DatabaseFile file, int schema_version)
     : options_(std::move(options)),
       path_(std::move(path)),
@@ -120,7 +97,7 @@ absl::Status SqliteStore::Close() {
   const bool clean = !damaged_;  // else the next start looks at all of the file
   std::unique_ptr<sqlite::Database> writer = std::move(writer_);
   if (writer == nullptr) {
-    lock_.reset();
+    lock_ = UniqueFd();
     return absl::OkStatus();
   }
   absl::Status status = [&writer, clean]() -> absl::Status {
@@ -131,7 +108,7 @@ absl::Status SqliteStore::Close() {
     return writer->CloseAndRemoveLog();
   }();
   writer.reset();  // before the lock: nobody else may open the file while it is open
-  lock_.reset();
+  lock_ = UniqueFd();
   return status;
 }
 
@@ -191,32 +168,34 @@ void SqliteStore::TidyAfterCommit() {
   }
 }
 
-absl::Status SqliteStore::StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,
+absl::Status SqliteStore::StoreWithOutbox(sqlite::Database& database, Environments* environments,
                                           const Tuning& tuning,
                                           const Environment& environment) const {
-  ASSIGN_OR_RETURN(const int64_t environment_id, writer.Store(tuning, environment));
+  ASSIGN_OR_RETURN(const int64_t environment_id,
+                   StoreTuning(database, environments, tuning, environment));
   if (tuning.origin != Origin::kLocal) return absl::OkStatus();
   return Enqueue(database, environment_id, tuning.key.problem_text);
 }
 
 absl::Status SqliteStore::PutTuning(const Tuning& tuning, const Environment& environment) {
   return Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(&database));
-    return StoreWithOutbox(database, writer, tuning, environment);
+    Environments environments(&database);
+    return StoreWithOutbox(database, &environments, tuning, environment);
   });
 }
 
 absl::Status SqliteStore::PutTunings(const TuningSource& next) {
   int64_t stored = 0;
   absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(&database));
+    Environments environments(&database);
     while (true) {
       ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
       if (!record.has_value()) {
         return absl::OkStatus();
       }
       if (++stored == kManyTunings) RETURN_IF_ERROR(database.SetCacheBytes(kCacheForMany));
-      RETURN_IF_ERROR(StoreWithOutbox(database, writer, record->tuning, record->environment));
+      RETURN_IF_ERROR(
+          StoreWithOutbox(database, &environments, record->tuning, record->environment));
     }
   });
   if (stored >= kManyTunings) {

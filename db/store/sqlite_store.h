@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "proto/base/mutex.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::db::store {
 
@@ -119,11 +119,11 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
  private:
   using Mutation = std::function<absl::Status(sqlite::Database&)>;
 
-  SqliteStore(Options options, std::string path, sqlite::LockFile lock, sqlite::DatabaseFile file,
+  SqliteStore(Options options, std::string path, UniqueFd lock, sqlite::DatabaseFile file,
               int schema_version);
   static int64_t NewEpoch();
   // With its row in the outbox, if it was made here.
-  absl::Status StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,
+  absl::Status StoreWithOutbox(sqlite::Database& database, Environments* environments,
                                const Tuning& tuning, const Environment& environment) const;
   // Puts the key into the outbox, in place of an older row of it, with the next sequence. Where
   // more rows are there than the limit, the oldest goes and is counted.
@@ -164,7 +164,7 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   const bool read_only_;
   const sqlite::Database::Access reader_access_;
   const std::optional<FileMark> opened_;
-  std::optional<sqlite::LockFile> lock_ GUARDED_BY(write_mutex_);  // outlives the connections
+  UniqueFd lock_ GUARDED_BY(write_mutex_);  // outlives the connections
   Mutex write_mutex_;
   std::unique_ptr<sqlite::Database> writer_ GUARDED_BY(write_mutex_);
   bool marked_unclean_ GUARDED_BY(write_mutex_) = false;

@@ -110,8 +110,7 @@ absl::StatusOr<Tuning> ReadStoredTuning(const sqlite::Database& database, const 
   ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare(*sql));
   bool found = false;
   if (environment.has_value()) {
-    statement.BindInt(1, *environment);
-    statement.BindLastingText(2, key.problem_text);
+    statement.Bind(*environment, key.problem_text);
     ASSIGN_OR_RETURN(found, statement.Step());
   }
   if (!found) {
@@ -125,7 +124,7 @@ absl::StatusOr<Tuning> ReadStoredTuning(const sqlite::Database& database, const 
   }
   ASSIGN_OR_RETURN(Tuning tuning, ToTuning(row));
   tuning.key.environment_text = key.environment_text;
-  if (statement.Type(after_tuning) != sqlite::ColumnType::kNull) {
+  if (statement.At(after_tuning) != sqlite::Value(nullptr)) {
     ASSIGN_OR_RETURN(const SamplesRow samples, ReadRow<SamplesRow>(statement, after_tuning));
     RETURN_IF_ERROR(GetSamples(samples, &tuning.candidates));
   }
@@ -147,7 +146,7 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
                                            "ORDER BY problem_text")));
   bool wanted = true;
   for (const auto& [text, id] : by_text) {
-    statement.BindInt(1, id);
+    statement.Bind(id);
     while (wanted) {
       ASSIGN_OR_RETURN(const bool more, statement.Step());
       if (!more) break;
@@ -165,29 +164,19 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
   return TellOfLostEnvironments(database, environments, corrupt);
 }
 
-absl::StatusOr<TuningWriter> TuningWriter::Create(sqlite::Database* database) {
-  ASSIGN_OR_RETURN(
-      sqlite::Statement erase,
-      database->Prepare("DELETE FROM tunings WHERE environment_id = ? AND problem_text = ?"));
-  ASSIGN_OR_RETURN(sqlite::Statement tuning,
-                   database->Prepare(sqlite::TableOf<TuningRow>().insert));
-  ASSIGN_OR_RETURN(sqlite::Statement samples,
-                   database->Prepare(sqlite::TableOf<SamplesRow>().insert));
-  // Rows number themselves before they are written, since the number is part of the checksum.
-  ASSIGN_OR_RETURN(const int64_t next_id,
-                   database->QueryInt("SELECT COALESCE(MAX(tuning_id), 0) + 1 FROM tunings"));
-  return TuningWriter(database, std::move(erase), std::move(tuning), std::move(samples), next_id);
-}
-
-absl::StatusOr<int64_t> TuningWriter::Store(const Tuning& tuning, const Environment& environment) {
+absl::StatusOr<int64_t> StoreTuning(sqlite::Database& database, Environments* environments,
+                                    const Tuning& tuning, const Environment& environment) {
   RETURN_IF_ERROR(CheckNumbers(tuning));
   ASSIGN_OR_RETURN(const int64_t environment_id,
-                   environments_.Of(tuning.key.environment_text, environment));
-  RETURN_IF_ERROR(erase_.Bind(environment_id, tuning.key.problem_text).Run());
-  const int64_t id = next_id_++;
-  RETURN_IF_ERROR(sqlite::WriteRow(ToRow(tuning, id, environment_id), &tuning_));
+                   environments->Of(tuning.key.environment_text, environment));
+  // Rows number themselves before they are written, since the number is part of the checksum.
+  ASSIGN_OR_RETURN(const int64_t id,
+                   database.QueryInt("SELECT COALESCE(MAX(tuning_id), 0) + 1 FROM tunings"));
+  RETURN_IF_ERROR(database.Run("DELETE FROM tunings WHERE environment_id = ? AND problem_text = ?",
+                               environment_id, tuning.key.problem_text));
+  RETURN_IF_ERROR(sqlite::InsertRow(database, ToRow(tuning, id, environment_id)));
   const SamplesRow samples = ToSamplesRow(id, tuning.candidates);
-  if (samples.candidate_count > 0) RETURN_IF_ERROR(sqlite::WriteRow(samples, &samples_));
+  if (samples.candidate_count > 0) RETURN_IF_ERROR(sqlite::InsertRow(database, samples));
   return environment_id;
 }
 

@@ -1,4 +1,4 @@
-// Functions that read tunings. A TuningWriter stores tunings, each in place of what its key had.
+// Functions that read and store tunings.
 #pragma once
 
 #include <cstdint>
@@ -30,29 +30,10 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
                                  const std::function<bool(StoredTuning)>& visit,
                                  const sqlite::CorruptRowSink& corrupt);
 
-// For one transaction of the caller, who rolls it back on any error. Not thread-safe; must not
-// outlive the database.
-class TuningWriter {
- public:
-  static absl::StatusOr<TuningWriter> Create(sqlite::Database* database);
-  // Returns the id of the environment's row. INVALID_ARGUMENT, naming the field, if
-  // `environment` is not the key's or a number is none.
-  absl::StatusOr<int64_t> Store(const Tuning& tuning, const Environment& environment);
-
- private:
-  TuningWriter(sqlite::Database* database, sqlite::Statement erase, sqlite::Statement tuning,
-               sqlite::Statement samples, int64_t next_id)
-      : environments_(database),
-        erase_(std::move(erase)),
-        tuning_(std::move(tuning)),
-        samples_(std::move(samples)),
-        next_id_(next_id) {}
-
-  Environments environments_;
-  sqlite::Statement erase_;
-  sqlite::Statement tuning_;
-  sqlite::Statement samples_;
-  int64_t next_id_;
-};
+// In a transaction of the caller, who rolls it back on any error: stores the tuning in place of
+// what its key had. Returns the id of the environment's row. INVALID_ARGUMENT, naming the field, if
+// `environment` is not the key's or a number is none.
+absl::StatusOr<int64_t> StoreTuning(sqlite::Database& database, Environments* environments,
+                                    const Tuning& tuning, const Environment& environment);
 
 }  // namespace convtune::db::store

@@ -145,8 +145,7 @@ absl::StatusOr<double> BareRate(const std::string& folder, const std::string& so
         ASSIGN_OR_RETURN(db::sqlite::Transaction transaction,
                          db::sqlite::Transaction::Begin(*database));
         for (db::sqlite::Statement& insert : inserts) {
-          insert.BindInt(1, static_cast<int64_t>(n));
-          RETURN_IF_ERROR(insert.Run());
+          RETURN_IF_ERROR(insert.Bind(n).Run());
         }
         RETURN_IF_ERROR(transaction.Commit());
         if (database->wal_frames() >= kCheckpointFrames) {

@@ -21,7 +21,7 @@ class Holder {
     EXPECT_EQ(pipe(ends), 0);
     pid_ = fork();
     if (pid_ == 0) {
-      const auto lock = LockFile::Acquire(path);
+      const auto lock = LockFile(path);
       const ssize_t written = write(ends[1], lock.ok() ? "+" : "-", 1);
       static_cast<void>(written);
       while (true) {
@@ -56,7 +56,7 @@ class LockFileTest : public ::testing::Test {
 
 TEST_F(LockFileTest, ASecondProcessIsRefusedAndToldWhoHasIt) {
   const Holder holder(path_);
-  const absl::Status status = LockFile::Acquire(path_).status();
+  const absl::Status status = LockFile(path_).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("process " + std::to_string(holder.pid()) + ","));
@@ -65,30 +65,30 @@ TEST_F(LockFileTest, ASecondProcessIsRefusedAndToldWhoHasIt) {
 TEST_F(LockFileTest, AKilledProcessFreesIt) {
   Holder holder(path_);
   holder.Kill();
-  EXPECT_TRUE(LockFile::Acquire(path_).ok());
+  EXPECT_TRUE(LockFile(path_).ok());
   EXPECT_EQ(ReadWholeFile(path_), std::to_string(getpid()) + "\n");
 }
 
 TEST_F(LockFileTest, GoesWithTheObjectAndTheFileStays) {
-  { const auto lock = LockFile::Acquire(path_); }
-  EXPECT_TRUE(LockFile::Acquire(path_).ok());
+  { const auto lock = LockFile(path_); }
+  EXPECT_TRUE(LockFile(path_).ok());
 }
 
 TEST_F(LockFileTest, ReadersShareItAndKeepWritersOut) {
-  { const auto lock = LockFile::Acquire(path_); }
-  const auto one = LockFile::AcquireShared(path_);
-  const auto two = LockFile::AcquireShared(path_);
+  { const auto lock = LockFile(path_); }
+  const auto one = ShareLockFile(path_);
+  const auto two = ShareLockFile(path_);
   EXPECT_TRUE(one.ok() && two.ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(LockFile::Acquire(path_).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(LockFile(path_).status()));
 }
 
 TEST_F(LockFileTest, AReaderMakesNoFile) {
-  EXPECT_TRUE(LockFile::AcquireShared(path_).ok());
+  EXPECT_TRUE(ShareLockFile(path_).ok());
   EXPECT_TRUE(folder_.Names().empty());
 }
 
 TEST_F(LockFileTest, AFolderThatDoesNotExistIsUnavailable) {
-  EXPECT_TRUE(absl::IsUnavailable(LockFile::Acquire(folder_.File("no/x.lock")).status()));
+  EXPECT_TRUE(absl::IsUnavailable(LockFile(folder_.File("no/x.lock")).status()));
 }
 
 }  // namespace

@@ -19,20 +19,26 @@ TEST(RowEncodingTest, RowsThatDifferEncodeDifferently) {
   const std::set<int64_t> checksums = {
       ChecksumOf("t", [](RowEncoding&) {}),
       ChecksumOf("u", [](RowEncoding&) {}),
-      ChecksumOf("t", [](RowEncoding& row) { row.Int(0); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Real(0); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Null(); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Text(""); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Blob(""); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Text("ab"), row.Text("c"); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Text("a"), row.Text("bc"); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Text("abc"); })};
+      ChecksumOf("t", [](RowEncoding& row) { row.Add(int64_t{0}); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Add(0.0); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Add(nullptr); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Add(std::string_view("")); }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Add(Blob{""}); }),
+      ChecksumOf("t",
+                 [](RowEncoding& row) {
+                   row.Add(std::string_view("ab")), row.Add(std::string_view("c"));
+                 }),
+      ChecksumOf("t",
+                 [](RowEncoding& row) {
+                   row.Add(std::string_view("a")), row.Add(std::string_view("bc"));
+                 }),
+      ChecksumOf("t", [](RowEncoding& row) { row.Add(std::string_view("abc")); })};
   EXPECT_EQ(checksums.size(), 10U);
 }
 
 TEST(RowEncodingTest, NegativeZeroEncodesAsItReadsBack) {
-  EXPECT_EQ(ChecksumOf("t", [](RowEncoding& row) { row.Real(-0.0); }),
-            ChecksumOf("t", [](RowEncoding& row) { row.Real(0.0); }));
+  EXPECT_EQ(ChecksumOf("t", [](RowEncoding& row) { row.Add(-0.0); }),
+            ChecksumOf("t", [](RowEncoding& row) { row.Add(0.0); }));
 }
 
 TEST(TableTest, WritesItsSql) {

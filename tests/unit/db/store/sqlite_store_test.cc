@@ -72,14 +72,6 @@ TEST_F(SqliteStoreTest, MakesTheStateDirectory) {
   EXPECT_THAT(folder_.Names(), ElementsAre("new"));
 }
 
-TEST_F(SqliteStoreTest, OptionsAreCheckedByName) {
-  auto options = Options();
-  options.max_bytes = -1;
-  const absl::Status status = SqliteStore::Open(options).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("max_bytes: must be at least 0, is -1"));
-}
-
 TEST_F(SqliteStoreTest, ASecondStoreOnTheSameDirectoryIsRefused) {
   const auto store = Open();
   const absl::Status status = SqliteStore::Open(Options()).status();

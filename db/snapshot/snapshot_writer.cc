@@ -57,6 +57,11 @@ uint64_t Append(std::string* bytes, const std::vector<T>& items) {
   return offset;
 }
 
+template <typename Key>
+std::string BytesOf(const Key& key) {
+  return {reinterpret_cast<const char*>(&key), sizeof key};
+}
+
 std::vector<SnapshotSlot> MakeSlots(const std::vector<SnapshotEntry>& entries) {
   uint64_t count = 2;
   while (count < 2 * entries.size()) {
@@ -76,18 +81,9 @@ std::vector<SnapshotSlot> MakeSlots(const std::vector<SnapshotEntry>& entries) {
 
 }  // namespace
 
-bool SnapshotWriter::SectionKey::operator<(const SectionKey& other) const {
-  const int order = memcmp(&environment, &other.environment, sizeof environment);
-  return order != 0 ? order < 0 : channel < other.channel;
-}
-
-bool SnapshotWriter::KeyLess::operator()(const ProblemKey& a, const ProblemKey& b) const {
-  return memcmp(&a, &b, sizeof a) < 0;
-}
-
 absl::Status SnapshotWriter::AddEnvironment(const Environment& environment, Channel channel) {
   ASSIGN_OR_RETURN(const EnvironmentKey key, ToKey(environment));
-  sections_[{key, channel}];
+  sections_[{BytesOf(key), channel}];
   return absl::OkStatus();
 }
 
@@ -115,8 +111,8 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
   added.entry.pinned = choice.pinned ? 1 : 0;
   added.entry.release = choice.release;
   added.entry.stock = choice.stock;
-  Section& section = sections_[{environment_key, channel}];
-  if (!section.emplace(added.entry.key, std::move(added)).second) {
+  Section& section = sections_[{BytesOf(environment_key), channel}];
+  if (!section.emplace(BytesOf(added.entry.key), std::move(added)).second) {
     return absl::AlreadyExistsError(
         Concat("problem: ", choice.problem.ToText(), " is there twice"));
   }
@@ -131,12 +127,13 @@ SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, con
     const SnapshotSection& from = other.section(s);
     const absl::StatusOr<Environment> environment = ToEnvironment(from.environment);
     if (from.channel != static_cast<uint32_t>(Channel::kStable) || !environment.ok()) continue;
-    Section& section = sections_[{from.environment, Channel::kStable}];
+    const std::string environment_bytes = BytesOf(from.environment);
+    Section& section = sections_[{environment_bytes, Channel::kStable}];
     for (uint64_t e = 0; e < from.entry_count; ++e) {
       Entry entry = {other.entry(from, e), {}, {}};
-      std::string key(reinterpret_cast<const char*>(&from.environment), sizeof from.environment);
-      key.append(reinterpret_cast<const char*>(&entry.entry.key), sizeof entry.entry.key);
-      if (section.contains(entry.entry.key)) continue;
+      std::string problem = BytesOf(entry.entry.key);
+      std::string key = environment_bytes + problem;
+      if (section.contains(problem)) continue;
       if (among != nullptr && !among->contains(key)) continue;
       const absl::StatusOr<ConvProblem> conv = ToProblem(entry.entry.key);
       if (!conv.ok()) continue;
@@ -151,8 +148,7 @@ SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, con
       }
       if (entry.candidates.empty()) continue;
       entry.entry.candidate_count = static_cast<uint16_t>(entry.candidates.size());
-      const ProblemKey problem = entry.entry.key;
-      section.emplace(problem, std::move(entry));
+      section.emplace(std::move(problem), std::move(entry));
       added.insert(std::move(key));
     }
   }
@@ -195,8 +191,8 @@ absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
     }
     const std::vector<SnapshotSlot> slots = MakeSlots(entries);
     SnapshotSection section = {};
-    section.environment = key.environment;
-    section.channel = static_cast<uint32_t>(key.channel);
+    memcpy(&section.environment, key.first.data(), sizeof section.environment);
+    section.channel = static_cast<uint32_t>(key.second);
     section.slot_count = static_cast<uint32_t>(slots.size());
     section.entry_count = entries.size();
     section.slots_offset = Append(&bytes, slots);

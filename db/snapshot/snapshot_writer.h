@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -83,18 +84,10 @@ class SnapshotWriter {
     std::vector<SnapshotCandidate> candidates;
     std::vector<std::vector<SnapshotKnob>> knobs;
   };
-  struct SectionKey {
-    EnvironmentKey environment;
-    Channel channel;
-    bool operator<(const SectionKey& other) const;
-  };
-  struct KeyLess {
-    bool operator()(const ProblemKey& a, const ProblemKey& b) const;
-  };
-  using Section = std::map<ProblemKey, Entry, KeyLess>;
+  using Section = std::map<std::string, Entry>;  // by the bytes of the problem's key
 
   Options options_;
-  std::map<SectionKey, Section> sections_;
+  std::map<std::pair<std::string, Channel>, Section> sections_;  // the environment's key
   size_t choice_count_ = 0;
 };
 

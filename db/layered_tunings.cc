@@ -1,8 +1,9 @@
 #include "db/layered_tunings.h"
 
+#include <algorithm>
 #include <map>
-#include <optional>
 
+#include "absl/container/flat_hash_set.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_merge.h"
 #include "proto/base/status_macros.h"
@@ -11,28 +12,18 @@
 namespace convtune::db {
 namespace {
 
-// A layer and the tuning that it stands at, without samples.
-struct Cursor {
-  BundleLayer* layer = nullptr;
-  size_t place = 0;
-  std::optional<Tuning> tuning;
-
-  // To the next tuning that can be read.
-  void Advance(const std::function<void(const std::string&)>& corrupt) {
-    TuningRecord record;
-    tuning.reset();
-    while (true) {
-      const absl::StatusOr<bool> found = layer->At(place++, &record);
-      if (found.ok() && !*found) return;
-      if (found.ok()) break;
-      corrupt(std::string(found.status().message()));
-    }
-    for (Candidate& candidate : record.tuning.candidates) candidate.samples_ns.clear();
-    tuning = std::move(record.tuning);
+// Puts what a layer has of the key in place of what is worse or not there.
+void TakeBetter(std::span<const std::unique_ptr<BundleLayer>> layers, const TuningKey& key,
+                absl::StatusOr<Tuning>* best) {
+  for (const auto& layer : layers) {
+    absl::StatusOr<TuningRecord> below = layer->Get(key);
+    if (!below.ok()) continue;
+    if (!best->ok() || Supersedes(below->tuning, **best)) *best = std::move(below->tuning);
   }
-};
+}
 
 StoredTuning Decoded(Tuning tuning) {
+  for (Candidate& candidate : tuning.candidates) candidate.samples_ns.clear();
   StoredTuning stored{tuning.key, nullptr};
   stored.decode = [tuning = std::move(tuning)] { return tuning; };
   return stored;
@@ -86,70 +77,47 @@ absl::StatusOr<TuningRecord> BundleLayer::Get(const TuningKey& key) {
   return absl::NotFoundError(Concat("no tuning of ", key.problem_text, " in ", options_.path));
 }
 
-absl::StatusOr<bool> BundleLayer::At(size_t place, TuningRecord* record) {
-  if (place >= offsets_.size()) return false;
-  ASSIGN_OR_RETURN(*record, Read(offsets_[place]));
-  return true;
+absl::StatusOr<Tuning> BundleLayer::At(size_t place) {
+  ASSIGN_OR_RETURN(TuningRecord record, Read(offsets_[place]));
+  return std::move(record.tuning);
 }
 
 absl::StatusOr<Tuning> LayeredTunings::GetTuning(const TuningKey& key) const {
   absl::StatusOr<Tuning> best = store_->GetTuning(key);
-  for (const auto& layer : layers_) {
-    absl::StatusOr<TuningRecord> below = layer->Get(key);
-    if (!below.ok()) continue;
-    if (!best.ok() || Supersedes(below->tuning, *best)) best = std::move(below->tuning);
-  }
+  TakeBetter(layers_, key, &best);
   return best;
 }
 
 absl::Status LayeredTunings::ForEachStored(
     const std::function<bool(StoredTuning)>& visit,
     const std::function<void(const std::string&)>& corrupt) const {
-  std::vector<Cursor> cursors;
-  for (const auto& layer : layers_) {
-    cursors.push_back({layer.get(), 0, std::nullopt});
-    cursors.back().Advance(corrupt);
-  }
-  // Visits what the layers have before `key`, and gives the best of what they
-  // have of `key` itself. `more` is false once a visit was the last.
+  absl::flat_hash_set<TuningDigest> visited;  // of keys that a layer has
   bool more = true;
-  const auto advance_to = [&](const TuningKey* key) {
-    while (true) {
-      Cursor* first = nullptr;
-      for (Cursor& cursor : cursors) {
-        if (cursor.tuning.has_value() &&
-            (first == nullptr || cursor.tuning->key < first->tuning->key)) {
-          first = &cursor;
-        }
-      }
-      if (first == nullptr || !more || (key != nullptr && *key < first->tuning->key)) {
-        return std::optional<Tuning>();
-      }
-      std::optional<Tuning> best = std::move(first->tuning);
-      first->Advance(corrupt);
-      for (Cursor& cursor : cursors) {
-        if (!cursor.tuning.has_value() || !(cursor.tuning->key == best->key)) continue;
-        if (Supersedes(*cursor.tuning, *best)) best = std::move(cursor.tuning);
-        cursor.Advance(corrupt);
-      }
-      if (key != nullptr && best->key == *key) return best;
-      more = visit(Decoded(*std::move(best)));
-    }
-  };
   RETURN_IF_ERROR(store_->ForEachStored(
       [&](StoredTuning stored) {
-        std::optional<Tuning> below = advance_to(&stored.key);
-        if (!more) return false;
-        if (below.has_value()) {
-          const absl::StatusOr<Tuning> tuning = stored.decode();
-          if (!tuning.ok()) corrupt(std::string(tuning.status().message()));
-          if (!tuning.ok() || Supersedes(*below, *tuning)) stored = Decoded(*std::move(below));
+        const auto has = [&stored](const auto& layer) { return layer->Has(stored.key); };
+        if (std::any_of(layers_.begin(), layers_.end(), has)) {
+          visited.insert(stored.key.Digest());
+          absl::StatusOr<Tuning> best = stored.decode();
+          if (!best.ok()) corrupt(std::string(best.status().message()));
+          TakeBetter(layers_, stored.key, &best);
+          if (best.ok()) stored = Decoded(*std::move(best));
         }
         more = visit(std::move(stored));
         return more;
       },
       corrupt));
-  advance_to(nullptr);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    for (size_t place = 0; more && place < layers_[i]->size(); ++place) {
+      absl::StatusOr<Tuning> best = layers_[i]->At(place);
+      if (!best.ok()) {
+        corrupt(std::string(best.status().message()));
+      } else if (const TuningKey key = best->key; visited.insert(key.Digest()).second) {
+        TakeBetter(layers_.subspan(i + 1), key, &best);
+        more = visit(Decoded(*std::move(best)));
+      }
+    }
+  }
   return absl::OkStatus();
 }
 

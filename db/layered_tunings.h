@@ -42,9 +42,9 @@ class BundleLayer {
 
   // With the samples that the bundle has. NOT_FOUND if it is not there.
   absl::StatusOr<TuningRecord> Get(const TuningKey& key);
-  // The place-th tuning in the order of (environment text, problem text); false
-  // behind the last.
-  absl::StatusOr<bool> At(size_t place, TuningRecord* record);
+  bool Has(const TuningKey& key) const { return by_digest_.contains(key.Digest()); }
+  // REQUIRES: place < size(). In the order of (environment text, problem text).
+  absl::StatusOr<Tuning> At(size_t place);
   // Those that its tunings have.
   const std::vector<Environment>& environments() const { return environments_; }
   size_t size() const { return offsets_.size(); }
@@ -73,7 +73,7 @@ class LayeredTunings {
       : store_(store), layers_(layers) {}
 
   TuningStore* store() const { return store_; }
-  // As the functions of TuningStore.
+  // As the functions of TuningStore, but in no order.
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) const;
   absl::Status ForEachStored(const std::function<bool(StoredTuning)>& visit,
                              const std::function<void(const std::string&)>& corrupt) const;

@@ -139,28 +139,32 @@ bool Committer::Commit(Tuning tuning, const Environment& environment, bool force
   self.tuning = &tuning;
   self.environment = &environment;
   self.forced = forced;
-  AwaitTurn(&self);
-  if (self.done) return self.persisted;
-  MutexLock lock(mutex_);
-  // Not before the lock: whoever comes until then goes along.
-  const std::vector<Waiting*> group = TakeGroup();
-  CommitGroup(group);
-  EndGroup(group);
+  {
+    MutexLock lock(queue_mutex_);
+    queue_.push_back(&self);
+  }
+  while (!AwaitTurn(self)) {
+    MutexLock lock(mutex_);
+    // Not before the lock: whoever comes until then goes along.
+    const std::vector<Waiting*> group = TakeGroup();
+    CommitGroup(group);
+    EndGroup(group);
+  }
   return self.persisted;
 }
 
-void Committer::AwaitTurn(Waiting* self) {
+bool Committer::AwaitTurn(const Waiting& self) {
   MutexLock lock(queue_mutex_);
-  queue_.push_back(self);
-  while (!self->done && (committing_ || queue_.front() != self)) self->changed.Wait(queue_mutex_);
-  if (!self->done) committing_ = true;
+  while (!self.done && committing_) group_ended_.Wait(queue_mutex_);
+  if (!self.done) committing_ = true;
+  return self.done;
 }
 
 std::vector<Committer::Waiting*> Committer::TakeGroup() {
   std::vector<Waiting*> group;
   std::set<TuningKey> keys;
   MutexLock lock(queue_mutex_);
-  // The front goes always; a key's second tuning is judged against its first.
+  // A key's second tuning is judged against its first.
   std::erase_if(queue_, [&](Waiting* waiting) {
     if (group.size() == kMostInGroup || !keys.insert(waiting->tuning->key).second) {
       return false;
@@ -173,16 +177,10 @@ std::vector<Committer::Waiting*> Committer::TakeGroup() {
 
 void Committer::EndGroup(const std::vector<Waiting*>& group) {
   MutexLock lock(queue_mutex_);
-  // Under the lock to the end: who is done leaves at once, and its CondVar with
-  // it.
-  for (Waiting* waiting : group) {
-    waiting->done = true;
-    waiting->changed.Signal();
-  }
+  for (Waiting* waiting : group) waiting->done = true;
   committing_ = false;
   ++groups_ended_;
   group_ended_.SignalAll();
-  if (!queue_.empty()) queue_.front()->changed.Signal();
 }
 
 void Committer::LetCommitsGoFirst() {

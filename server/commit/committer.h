@@ -148,11 +148,11 @@ class Committer {
     bool forced;
     bool persisted = false;
     bool done = false;
-    CondVar changed;
   };
 
-  // Waits until it is done or first in a queue that nobody works on.
-  void AwaitTurn(Waiting* self) EXCLUDES(queue_mutex_);
+  // Waits until it is done, and then returns true, or until nobody works on the queue: then the
+  // caller does.
+  bool AwaitTurn(const Waiting& self) EXCLUDES(queue_mutex_);
   // Takes what waits, each key at most once.
   std::vector<Waiting*> TakeGroup() EXCLUDES(queue_mutex_);
   void EndGroup(const std::vector<Waiting*>& group) EXCLUDES(queue_mutex_);

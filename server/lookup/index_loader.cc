@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <deque>
-#include <functional>
-#include <memory>
+#include <future>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,56 +19,6 @@ constexpr absl::Duration kWorthSaying = absl::Seconds(1);
 // Reading rows is one thread's; more helpers than these would wait for it.
 constexpr unsigned kMostHelpers = 3;
 constexpr size_t kBatch = 256;
-
-// Helpers put batches of rows that one thread reads where they belong, on the other cores. Not
-// thread-safe.
-class Helpers {
- public:
-  using Batch = std::vector<db::StoredTuning>;
-  using Put = std::function<void(const db::StoredTuning&)>;
-
-  explicit Helpers(Put put) : put_(std::move(put)) {}
-  ~Helpers() { Finish(); }
-
-  void Take(db::StoredTuning row) {
-    batch_.push_back(std::move(row));
-    if (batch_.size() < kBatch) return;
-    if (threads_.size() >= std::min(std::thread::hardware_concurrency(), kMostHelpers)) {
-      JoinOldest();
-    }
-    Start();
-  }
-
-  // Returns once all that they took is put.
-  void Finish() {
-    Start();
-    while (!threads_.empty()) JoinOldest();
-  }
-
- private:
-  void Start() {
-    if (batch_.empty()) return;
-    auto batch = std::make_shared<const Batch>(std::exchange(batch_, {}));
-    const auto put = [this, batch] {
-      for (const db::StoredTuning& row : *batch) put_(row);
-    };
-    try {
-      threads_.emplace_back(put);
-    } catch (const std::system_error&) {
-      put();  // there can be no more threads
-    }
-  }
-
-  void JoinOldest() {
-    if (threads_.empty()) return;
-    threads_.front().join();
-    threads_.pop_front();
-  }
-
-  const Put put_;
-  Batch batch_;
-  std::deque<std::thread> threads_;
-};
 
 }  // namespace
 
@@ -90,20 +38,35 @@ void IndexLoader::Run() {
     ++corrupt_rows;
     log::Error("left out a row of the database: $0", what);
   };
-  Helpers helpers([this, &leave_out](const db::StoredTuning& stored) {
-    if (stopping_) return;
-    const absl::StatusOr<Tuning> tuning = stored.decode();
-    if (!tuning.ok()) return leave_out(std::string(tuning.status().message()));
-    index_->Load(*tuning);
-    ++loaded_;
-  });
+  const auto load = [this, &leave_out](const std::vector<db::StoredTuning>& rows) {
+    for (const db::StoredTuning& stored : rows) {
+      if (stopping_) return;
+      if (const absl::StatusOr<Tuning> tuning = stored.decode(); tuning.ok()) {
+        index_->Load(*tuning);
+        ++loaded_;
+      } else {
+        leave_out(std::string(tuning.status().message()));
+      }
+    }
+  };
+  // Other cores put batches where they belong. Where there can be no more threads, the batch is
+  // put when it is waited for.
+  std::vector<db::StoredTuning> batch;
+  std::deque<std::future<void>> helpers;
   absl::Status status = tunings_.ForEachStored(
-      [this, &helpers](db::StoredTuning tuning) {
-        helpers.Take(std::move(tuning));
+      [&](db::StoredTuning tuning) {
+        batch.push_back(std::move(tuning));
+        if (batch.size() < kBatch) return !stopping_;
+        if (helpers.size() >= std::min(std::thread::hardware_concurrency(), kMostHelpers)) {
+          helpers.front().get();
+          helpers.pop_front();
+        }
+        helpers.push_back(std::async(load, std::exchange(batch, {})));
         return !stopping_;
       },
       leave_out);
-  helpers.Finish();
+  for (std::future<void>& helper : helpers) helper.get();
+  load(batch);
   if (corrupt_rows > 0) log::Error("$0 rows of the database are corrupt", corrupt_rows.load());
   if (status.ok() && stopping_) status = absl::UnavailableError("the daemon is stopping");
   // Where it failed, look-ups go on to ask the store itself.

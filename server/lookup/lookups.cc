@@ -61,14 +61,16 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   std::vector<Wait> waits;
   std::vector<size_t> to_queue;
   int64_t hits = 0;
-  std::array<int64_t, kMissReasons> misses{};
+  const auto count_miss = [this](MissReason reason) {
+    misses_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  };
   for (size_t i = 0; i < problems.size(); ++i) {
     Row& row = pending->rows[i];
     row.result.key = {problems[i].ToText(), environment.text};
     if (!environment.misfit.empty()) {
       row.result.outcome =
           Miss{MissReason::kOtherEnvironment, environment.misfit, "", std::nullopt};
-      ++misses[static_cast<size_t>(MissReason::kOtherEnvironment)];
+      count_miss(MissReason::kOtherEnvironment);
       continue;
     }
     // Before the index is asked: what changes meanwhile changes the stamp.
@@ -78,18 +80,16 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     if (std::holds_alternative<Answer>(row.result.outcome)) {
       ++hits;
       if (!decision.depends_on_time) row.result.stamp = stamp;
-    } else if (decision.work && environment.queue == nullptr) {
-      ++misses[static_cast<size_t>(MissReason::kNoDevice)];
-    } else {
-      ++misses[static_cast<size_t>(std::get<Miss>(row.result.outcome).reason)];
-    }
-    if (!decision.work) continue;
-    if (environment.queue == nullptr) {
-      Miss& miss = std::get<Miss>(row.result.outcome);
-      miss.message = absl::StrCat(miss.message, "; no device of this daemon has the environment");
-      miss.reason = MissReason::kNoDevice;
       continue;
     }
+    Miss& miss = std::get<Miss>(row.result.outcome);
+    const bool no_device = decision.work && environment.queue == nullptr;
+    if (no_device) {
+      miss.message = absl::StrCat(miss.message, "; no device of this daemon has the environment");
+      miss.reason = MissReason::kNoDevice;
+    }
+    count_miss(miss.reason);
+    if (!decision.work || no_device) continue;
     if (pending->request.demand.on_miss == jobs::OnMiss::kEnqueue) {
       to_queue.push_back(i);
       continue;
@@ -100,9 +100,6 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     row.wait = it->second;
   }
   hits_ += hits;
-  for (size_t i = 0; i < misses.size(); ++i) {
-    if (misses[i] != 0) misses_[i].fetch_add(misses[i], std::memory_order_relaxed);
-  }
   if (const size_t work = waits.size() + to_queue.size(); work != 0) {
     if (const absl::Status room = environment.queue->CheckRoom(work); !room.ok()) {
       pending->done(room);

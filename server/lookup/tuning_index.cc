@@ -80,12 +80,6 @@ void TuningIndex::PutInstead(const Tuning& tuning, std::shared_ptr<const Indexed
   Put(std::make_shared<const IndexedTuning>(std::move(indexed)));
 }
 
-void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
-  const int alignment = AlignmentOf(key.problem_text);
-  if ((alignments_[alignment] += by) == 0) alignments_.erase(alignment);
-  least_alignment_ = alignments_.empty() ? kNoAlignment : alignments_.begin()->first;
-}
-
 void TuningIndex::Insert(std::shared_ptr<const IndexedTuning> prepared, bool replace) {
   const TuningKey key = prepared->tuning.key.Whole();
   bool is_put = false;
@@ -105,7 +99,7 @@ void TuningIndex::Insert(std::shared_ptr<const IndexedTuning> prepared, bool rep
   }
   ++counts_[key.environment_text];
   ++counts_version_;
-  CountAlignment(key, 1);
+  alignments_ |= static_cast<uint32_t>(AlignmentOf(key.problem_text));
   if (is_last) {
     ordered_.insert(ordered_.end(), std::move(prepared));
   } else {
@@ -148,7 +142,6 @@ bool TuningIndex::Erase(const TuningKey& key) {
   ordered_.erase(found);
   if (--counts_[key.environment_text] == 0) counts_.erase(key.environment_text);
   ++counts_version_;
-  CountAlignment(key, -1);
   return true;
 }
 
@@ -181,21 +174,6 @@ IndexHit TuningIndex::FindLoaded(const TuningKey& key) const {
   return found == shard.entries.end() ? IndexHit() : *found;
 }
 
-std::vector<int> TuningIndex::LooserThan(int bytes) const {
-  std::vector<int> looser;
-  if (loading_) {
-    for (int alignment = bytes / 2; alignment > 0; alignment /= 2) looser.push_back(alignment);
-    return looser;
-  }
-  if (least_alignment_ >= bytes) return looser;
-  MutexLock lock(order_mutex_);
-  for (const auto& [alignment, count] : alignments_) {
-    if (alignment < bytes) looser.push_back(alignment);
-  }
-  std::reverse(looser.begin(), looser.end());
-  return looser;
-}
-
 IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& key,
                                   absl::Time too_old) const {
   const auto rank = [too_old](const IndexHit& hit) {
@@ -204,7 +182,9 @@ IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& k
   };
   IndexHit best = Find(key);
   if (IsSettled(best) && (best.pin != nullptr || rank(best).first)) return best;
-  for (const int alignment : LooserThan(problem.alignment_bytes())) {
+  for (int alignment = problem.alignment_bytes() / 2; alignment > 0; alignment /= 2) {
+    // Alignments are powers of two.
+    if (!loading_ && (alignments_ & static_cast<uint32_t>(alignment)) == 0) continue;
     IndexHit hit = Find({problem.WithAlignment(alignment).ToText(), key.environment_text});
     if (hit.tuning == nullptr) continue;
     if (best.tuning != nullptr && rank(hit) <= rank(best)) continue;

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -149,12 +148,8 @@ class TuningIndex {
   void Insert(std::shared_ptr<const IndexedTuning> prepared, bool replace);
   // The entries in memory, without the store.
   IndexHit FindLoaded(const TuningKey& key) const;
-  // The alignments below `bytes` that a tuning may have, the strictest first.
-  std::vector<int> LooserThan(int bytes) const;
-  void CountAlignment(const TuningKey& key, int64_t by) REQUIRES(order_mutex_);
   const Shard& ShardOf(const TuningKey& key) const;
 
-  static constexpr int kNoAlignment = std::numeric_limits<int>::max();
   const decision::LibrariesByEnvironment libraries_;
   mutable Mutex bans_mutex_;
   std::shared_ptr<const Bans> bans_ GUARDED_BY(bans_mutex_) = std::make_shared<const Bans>();
@@ -170,8 +165,7 @@ class TuningIndex {
   absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
   std::map<TuningKey, Pin> pins_ GUARDED_BY(order_mutex_);
   std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
-  std::map<int, int64_t> alignments_ GUARDED_BY(order_mutex_);  // of tunings, with their number
-  std::atomic<int> least_alignment_{kNoAlignment};              // of alignments_
+  std::atomic<uint32_t> alignments_{0};  // those that a tuning has had, a bit each
   std::atomic<uint64_t> counts_version_{0};
 };
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -66,21 +65,35 @@ std::string PythonInterpreter() {
 }
 
 absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, const Variables& variables,
-                            const std::vector<int>& fds) {
+                            const std::vector<int>& fds, bool apart) {
   std::vector<std::string> entries = EnvironmentWith(variables);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   int next = STDOUT_FILENO;
+  // One that has its number already loses close-on-exec by that.
   for (const int fd : fds) posix_spawn_file_actions_adddup2(&actions, fd, next++);
+  // Not every library that we link sets close-on-exec.
   posix_spawn_file_actions_addclosefrom_np(&actions, next);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  if (apart) {
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
   pid_t child = 0;
-  const int error = posix_spawnp(&child, command[0].c_str(), &actions, nullptr,
+  const int error = posix_spawnp(&child, command[0].c_str(), &actions, &attributes,
                                  PointersTo(&command).data(), PointersTo(&entries).data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error == 0) return child;
-  return absl::FailedPreconditionError(
-      absl::StrCat(command[0], " cannot be run: ", std::strerror(error)));
+  return absl::ErrnoToStatus(error, absl::StrCat(command[0], " cannot be run"));
 }
 
 absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
@@ -91,7 +104,9 @@ absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
   const UniqueFd out(ends[0]);
   UniqueFd in(ends[1]);
   const int error_fd = errors == ChildErrors::kOutput ? in.get() : STDERR_FILENO;
-  ASSIGN_OR_RETURN(const pid_t child, Spawn(command, variables, {in.get(), error_fd}));
+  const absl::StatusOr<pid_t> started = Spawn(command, variables, {in.get(), error_fd});
+  if (!started.ok()) return absl::FailedPreconditionError(started.status().message());
+  const pid_t child = *started;
   in = UniqueFd();  // with it open here, too, the child's end would never be seen
   ProgramOutput output;
   const bool ended = ReadToEnd(out.get(), SteadyTime::Now() + limit, &output.text);

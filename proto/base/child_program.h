@@ -22,9 +22,10 @@ std::vector<std::string> EnvironmentWith(const Variables& variables);
 std::vector<char*> PointersTo(std::vector<std::string>* words);
 
 // Starts `command`, whose first word is looked for in PATH, with no input. Its descriptors from 1
-// on are `fds`, and it has no others. FAILED_PRECONDITION if it cannot be started.
+// on are `fds`, and it has no others. `apart`: in a process group of its own, with no signal
+// blocked or ignored. Errors, by the code of the errno, if it cannot be started.
 absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, const Variables& variables,
-                            const std::vector<int>& fds);
+                            const std::vector<int>& fds, bool apart = false);
 
 // The destination of a child's standard error.
 enum class ChildErrors {

@@ -50,10 +50,10 @@ class WorkerProcess {
 
  private:
   WorkerProcess(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
-  // `fd`: the number that the child has the socket by.
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(std::vector<std::string> argv,
+  // `prints`: as StartPrinting.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(const std::vector<std::string>& argv,
                                                               const std::string& library_path,
-                                                              int fd);
+                                                              bool prints);
 
   const pid_t pid_;
   UniqueFd socket_;

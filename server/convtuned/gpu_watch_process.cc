@@ -12,22 +12,33 @@
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
-#include "server/devices/xid.h"
 
 namespace convtune::convtuned {
 namespace {
 
 constexpr size_t kMaxLine = 4096;
+constexpr absl::Duration kRetry = absl::Seconds(2);
+constexpr absl::Duration kRetryMax = absl::Minutes(1);  // where it is not the GPU that fails
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GpuWatchProcess>> GpuWatchProcess::Create(Options options) {
+absl::StatusOr<std::unique_ptr<GpuWatchProcess>> GpuWatchProcess::Create(
+    const supervisor::DeviceSpec& device, std::vector<std::string> command,
+    devices::GpuHealth* health) {
   ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
-  return std::unique_ptr<GpuWatchProcess>(new GpuWatchProcess(std::move(options), std::move(stop)));
+  return std::unique_ptr<GpuWatchProcess>(
+      new GpuWatchProcess(device, std::move(command), health, std::move(stop)));
 }
 
-GpuWatchProcess::GpuWatchProcess(Options options, std::unique_ptr<CancelToken> stop)
-    : options_(std::move(options)), stop_(std::move(stop)), thread_([this] { Run(); }) {}
+GpuWatchProcess::GpuWatchProcess(const supervisor::DeviceSpec& device,
+                                 std::vector<std::string> command, devices::GpuHealth* health,
+                                 std::unique_ptr<CancelToken> stop)
+    : device_(device.name),
+      library_path_(device.cudnn.library_path),
+      command_(std::move(command)),
+      health_(health),
+      stop_(std::move(stop)),
+      thread_([this] { Run(); }) {}
 
 GpuWatchProcess::~GpuWatchProcess() {
   stop_->Cancel();
@@ -35,7 +46,7 @@ GpuWatchProcess::~GpuWatchProcess() {
 }
 
 void GpuWatchProcess::Run() {
-  absl::Duration pause = options_.retry;
+  absl::Duration pause = kRetry;
   while (!stop_->cancelled()) {
     const bool was_lost = lost_;
     watching_ = false;
@@ -44,14 +55,14 @@ void GpuWatchProcess::Run() {
     // A GPU that is lost is looked at in the same intervals for ever; what
     // else fails is tried less and less often.
     const bool same = end == End::kLost || was_lost || watching_;
-    pause = same ? options_.retry : std::min(pause * 2, options_.retry_max);
+    pause = same ? kRetry : std::min(pause * 2, kRetryMax);
     stop_->WaitFor(pause);
   }
 }
 
 GpuWatchProcess::End GpuWatchProcess::WatchOnce() {
   const absl::StatusOr<std::unique_ptr<supervisor::WorkerProcess>> process =
-      supervisor::WorkerProcess::Start(options_.argv, options_.library_path);
+      supervisor::WorkerProcess::Start(command_, library_path_);
   if (!process.ok()) {
     SayBlind(std::string(process.status().message()));
     return End::kFailed;
@@ -75,7 +86,7 @@ GpuWatchProcess::End GpuWatchProcess::WatchOnce() {
 
 void GpuWatchProcess::SayBlind(const std::string& why) {
   if (std::exchange(blind_, true)) return;
-  log::Warn("$0: nobody watches the GPU: $1", options_.device, why);
+  log::Warn("$0: nobody watches the GPU: $1", device_, why);
 }
 
 std::optional<GpuWatchProcess::End> GpuWatchProcess::Take(const std::string& line) {
@@ -83,13 +94,13 @@ std::optional<GpuWatchProcess::End> GpuWatchProcess::Take(const std::string& lin
   int64_t xid = 0;
   if (line == "watching") {
     watching_ = true;
-    if (!std::exchange(watched_, true)) log::Info("$0: the GPU is watched", options_.device);
+    if (!std::exchange(watched_, true)) log::Info("$0: the GPU is watched", device_);
     blind_ = false;
-    if (std::exchange(lost_, false)) options_.report({devices::GpuEvent::Kind::kBack, 0, ""});
+    if (std::exchange(lost_, false)) health_->NoteBack(device_);
     return std::nullopt;
   }
   if (absl::ConsumePrefix(&rest, "xid ") && absl::SimpleAtoi(rest, &xid)) {
-    options_.report({devices::GpuEvent::Kind::kXid, xid, ""});
+    health_->NoteXid(device_, xid);
     if (devices::KindOfXid(xid) != devices::XidKind::kLost) return std::nullopt;
     lost_ = true;
     return End::kLost;
@@ -101,9 +112,7 @@ std::optional<GpuWatchProcess::End> GpuWatchProcess::Take(const std::string& lin
   const bool away = absl::ConsumePrefix(&rest, "away ");
   // What was never seen may be the watcher's own trouble.
   if ((away && watched_) || absl::ConsumePrefix(&rest, "lost ")) {
-    if (!std::exchange(lost_, true)) {
-      options_.report({devices::GpuEvent::Kind::kLost, 0, std::string(rest)});
-    }
+    if (!std::exchange(lost_, true)) health_->NoteLost(device_, std::string(rest));
     return End::kLost;
   }
   if (away) SayBlind(std::string(rest));
@@ -117,15 +126,8 @@ absl::StatusOr<std::vector<std::unique_ptr<GpuWatchProcess>>> WatchDevices(
   for (const supervisor::DeviceSpec& device : devices) {
     const auto found = pci_bus_ids.find(device.name);
     if (found == pci_bus_ids.end()) continue;
-    GpuWatchProcess::Options options;
-    options.device = device.name;
-    options.argv = {worker, "--watch", found->second};
-    options.library_path = device.cudnn.library_path;
-    options.report = [health, name = device.name](const devices::GpuEvent& news) {
-      health->Note(name, news);
-    };
     ASSIGN_OR_RETURN(std::unique_ptr<GpuWatchProcess> watcher,
-                     GpuWatchProcess::Create(std::move(options)));
+                     GpuWatchProcess::Create(device, {worker, "--watch", found->second}, health));
     watchers.push_back(std::move(watcher));
   }
   return watchers;

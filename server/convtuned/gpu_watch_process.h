@@ -2,7 +2,6 @@
 // of the GPU.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,23 +18,13 @@
 
 namespace convtune::convtuned {
 
-// NVML hangs with a GPU that is lost: whoever asks it is no part of the
-// daemon. While a GPU is lost nothing holds it, so that it can be reset; it is
-// looked at once in `retry`, and is back when NVML knows it and the driver does
-// not ask for a reset any more. One thread. Thread-safe.
+// See "A GPU that is lost" in server/devices/README.md. One thread. Thread-safe.
 class GpuWatchProcess {
  public:
-  struct Options {
-    std::string device;             // "gpu:0"
-    std::vector<std::string> argv;  // of the process; the socket is added to it
-    std::string library_path = {};  // as WorkerProcess::Start takes it
-    // From the watcher's thread. News about the GPU only if they are new.
-    std::function<void(const devices::GpuEvent&)> report;
-    absl::Duration retry = absl::Seconds(2);
-    absl::Duration retry_max = absl::Minutes(1);  // where it is not the GPU that fails
-  };
-
-  static absl::StatusOr<std::unique_ptr<GpuWatchProcess>> Create(Options options);
+  // `command` is that of the process; the socket is added to it. `health` outlives it.
+  static absl::StatusOr<std::unique_ptr<GpuWatchProcess>> Create(
+      const supervisor::DeviceSpec& device, std::vector<std::string> command,
+      devices::GpuHealth* health);
   // Ends the process.
   ~GpuWatchProcess();
   GpuWatchProcess(const GpuWatchProcess&) = delete;
@@ -45,14 +34,18 @@ class GpuWatchProcess {
   // The way in which one process ended.
   enum class End { kLost, kFailed, kUnwatchable };
 
-  GpuWatchProcess(Options options, std::unique_ptr<CancelToken> stop);
+  GpuWatchProcess(const supervisor::DeviceSpec& device, std::vector<std::string> command,
+                  devices::GpuHealth* health, std::unique_ptr<CancelToken> stop);
   void Run();
   End WatchOnce();
   // Nothing: the line was one of many. Else how the process came to its end.
   std::optional<End> Take(const std::string& line);
   void SayBlind(const std::string& why);
 
-  const Options options_;
+  const std::string device_;
+  const std::string library_path_;
+  const std::vector<std::string> command_;
+  devices::GpuHealth* const health_;
   const std::unique_ptr<CancelToken> stop_;
   // The thread's own.
   bool watched_ = false;   // at any time

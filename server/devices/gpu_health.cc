@@ -1,12 +1,59 @@
 #include "server/devices/gpu_health.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/monitoring/log.h"
-#include "server/devices/xid.h"
 
 namespace convtune::devices {
+namespace {
+
+// Xids by what they mean, in ascending order, since KindOfXid searches by halving. Any other
+// Xid is kNotice.
+constexpr std::array kLost = {46,  48,  62,  64,  74,  79,  95,  109, 110, 119,
+                              120, 136, 140, 143, 155, 156, 158, 160, 162};
+constexpr std::array kApplication = {8,  11, 13, 25, 31, 32, 39, 40, 41, 43, 45,
+                                     60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 94};
+
+constexpr std::pair<int64_t, const char*> kWords[] = {
+    {13, "an exception in a kernel"},
+    {31, "a page fault"},
+    {43, "a channel was reset"},
+    {45, "a context was taken down"},
+    {48, "an uncorrectable memory error"},
+    {62, "the power management unit halted"},
+    {63, "a memory page is to be retired"},
+    {64, "a memory page could not be retired"},
+    {74, "NVLink failed"},
+    {79, "the GPU has fallen off the bus"},
+    {94, "a contained memory error"},
+    {95, "an uncontained memory error"},
+    {109, "a context switch timed out"},
+    {119, "the GPU's firmware does not answer"},
+    {120, "the GPU's firmware failed"},
+    {140, "an unrecovered memory error"},
+    {143, "the GPU could not be started"},
+    {154, "the recovery action changed"},
+};
+
+}  // namespace
+
+XidKind KindOfXid(int64_t xid) {
+  if (std::binary_search(kLost.begin(), kLost.end(), xid)) return XidKind::kLost;
+  if (std::binary_search(kApplication.begin(), kApplication.end(), xid)) {
+    return XidKind::kApplication;
+  }
+  return XidKind::kNotice;
+}
+
+std::string DescribeXid(int64_t xid) {
+  const auto* found = std::find_if(std::begin(kWords), std::end(kWords),
+                                   [xid](const auto& words) { return words.first == xid; });
+  return found == std::end(kWords) ? absl::StrCat("Xid ", xid)
+                                   : absl::StrCat("Xid ", xid, " (", found->second, ")");
+}
 
 void GpuHealth::SetListener(Listener listener) {
   MutexLock lock(mutex_);
@@ -20,27 +67,15 @@ void GpuHealth::Add(const std::string& device) {
   if (devices_.try_emplace(device).second && listener_) listener_(device, false);
 }
 
-void GpuHealth::Note(const std::string& name, const GpuEvent& news) {
-  MutexLock lock(mutex_);
+GpuHealth::Device* GpuHealth::Find(const std::string& name) {
   const auto found = devices_.find(name);
-  if (found == devices_.end()) return;
-  Device* device = &found->second;
-  switch (news.kind) {
-    case GpuEvent::Kind::kXid:
-      NoteXid(name, news.xid, device);
-      return;
-    case GpuEvent::Kind::kLost:
-      Lose(name, news.reason, device);
-      return;
-    case GpuEvent::Kind::kBack:
-      if (device->lost.empty()) return;
-      log::Info("$0: the GPU is back", name);
-      device->lost.clear();
-      if (listener_) listener_(name, false);
-  }
+  return found != devices_.end() ? &found->second : nullptr;
 }
 
-void GpuHealth::NoteXid(const std::string& name, int64_t xid, Device* device) {
+void GpuHealth::NoteXid(const std::string& name, int64_t xid) {
+  MutexLock lock(mutex_);
+  Device* const device = Find(name);
+  if (device == nullptr) return;
   // They may come by the thousand.
   const int64_t count = ++device->xids[xid];
   if ((count & (count - 1)) == 0) {
@@ -49,6 +84,20 @@ void GpuHealth::NoteXid(const std::string& name, int64_t xid, Device* device) {
   const XidKind kind = KindOfXid(xid);
   if (kind == XidKind::kApplication) device->stale = true;
   if (kind == XidKind::kLost) Lose(name, DescribeXid(xid), device);
+}
+
+void GpuHealth::NoteLost(const std::string& name, const std::string& reason) {
+  MutexLock lock(mutex_);
+  if (Device* const device = Find(name)) Lose(name, reason, device);
+}
+
+void GpuHealth::NoteBack(const std::string& name) {
+  MutexLock lock(mutex_);
+  Device* const device = Find(name);
+  if (device == nullptr || device->lost.empty()) return;
+  log::Info("$0: the GPU is back", name);
+  device->lost.clear();
+  if (listener_) listener_(name, false);
 }
 
 void GpuHealth::Lose(const std::string& name, const std::string& reason, Device* device) {
@@ -75,14 +124,13 @@ absl::Status GpuHealth::Check(const std::string& device) const {
 
 bool GpuHealth::TakeStale(const std::string& device) {
   MutexLock lock(mutex_);
-  const auto found = devices_.find(device);
-  return found != devices_.end() && std::exchange(found->second.stale, false);
+  Device* const found = Find(device);
+  return found != nullptr && std::exchange(found->stale, false);
 }
 
 void GpuHealth::SetInterrupt(const std::string& device, std::function<void()> interrupt) {
   MutexLock lock(mutex_);
-  const auto found = devices_.find(device);
-  if (found != devices_.end()) found->second.interrupt = std::move(interrupt);
+  if (Device* const found = Find(device)) found->interrupt = std::move(interrupt);
 }
 
 }  // namespace convtune::devices

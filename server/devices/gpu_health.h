@@ -1,5 +1,5 @@
 // A GpuHealth holds the state of the GPUs: whether each is lost, and the errors that the
-// driver reported.
+// driver reported. KindOfXid says what one of these means.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,21 @@
 
 namespace convtune::devices {
 
-// A GpuEvent is a report of a GPU's watcher.
-struct GpuEvent {
-  enum class Kind {
-    kXid,   // the driver reported an error; see KindOfXid
-    kLost,  // the GPU cannot be used
-    kBack   // it can be tried again
-  };
-  Kind kind = Kind::kXid;
-  int64_t xid = 0;          // of kXid
-  std::string reason = "";  // of kLost
+enum class XidKind {
+  kLost,         // nothing more can be run on the GPU before it is reset
+  kApplication,  // a program's context is lost, the GPU works
+  kNotice        // no context is lost
 };
+
+// Of NVIDIA's catalogue of Xids (docs.nvidia.com/deploy/xid-errors: "Analyzing Xid Errors with the
+// Xid Catalog"), by its immediate action: RESET_GPU, RESTART_BM and the workflows of 48 and 74 are
+// kLost, RESTART_APP is kApplication, as are 43 and 45, which are a program's end. Any other
+// number is kNotice: where it needs a reset all the same, the driver says so by its recovery
+// action (see NvmlWatch).
+XidKind KindOfXid(int64_t xid);
+
+// "Xid 79 (the GPU has fallen off the bus)"; without words for most.
+std::string DescribeXid(int64_t xid);
 
 struct GpuStatus {
   std::string device;
@@ -41,8 +45,11 @@ class GpuHealth {
   void SetListener(Listener listener);
 
   void Add(const std::string& device);
-  // News of a device that was not added are ignored.
-  void Note(const std::string& name, const GpuEvent& news);
+  // News of a device, which are ignored where it was not added: the driver reported an error
+  // (see KindOfXid), the GPU cannot be used, it can be tried again.
+  void NoteXid(const std::string& name, int64_t xid);
+  void NoteLost(const std::string& name, const std::string& reason);
+  void NoteBack(const std::string& name);
   std::vector<GpuStatus> List() const;
 
   // The device's side. A device that was not added is never lost.
@@ -62,7 +69,8 @@ class GpuHealth {
     std::function<void()> interrupt;
   };
 
-  void NoteXid(const std::string& name, int64_t xid, Device* device) REQUIRES(mutex_);
+  // nullptr where it was not added.
+  Device* Find(const std::string& name) REQUIRES(mutex_);
   void Lose(const std::string& name, const std::string& reason, Device* device) REQUIRES(mutex_);
 
   mutable Mutex mutex_;

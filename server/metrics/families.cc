@@ -10,7 +10,6 @@
 #include "google/protobuf/util/time_util.h"
 #include "proto/convert/record_codec.h"
 #include "proto/monitoring/family_builder.h"
-#include "server/devices/xid.h"
 
 namespace convtune::metrics {
 namespace {

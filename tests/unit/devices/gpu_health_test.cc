@@ -5,12 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "server/devices/xid.h"
-
 namespace convtune::devices {
 namespace {
-
-GpuEvent Xid(int64_t xid) { return {GpuEvent::Kind::kXid, xid}; }
 
 class GpuHealthTest : public ::testing::Test {
  protected:
@@ -28,8 +24,8 @@ class GpuHealthTest : public ::testing::Test {
 };
 
 TEST_F(GpuHealthTest, AnXidThatTakesTheCardIsToldOnceAndInterruptsTheWork) {
-  health_.Note("gpu:0", Xid(79));
-  health_.Note("gpu:0", Xid(95));
+  health_.NoteXid("gpu:0", 79);
+  health_.NoteXid("gpu:0", 95);
   EXPECT_EQ(heard_, (std::vector<std::string>{"gpu:0 there", "gpu:0 lost"}));
   EXPECT_EQ(interrupts_, 1);
   EXPECT_EQ(health_.Check("gpu:0").message(),
@@ -38,19 +34,19 @@ TEST_F(GpuHealthTest, AnXidThatTakesTheCardIsToldOnceAndInterruptsTheWork) {
 }
 
 TEST_F(GpuHealthTest, ACardThatIsBackCanBeUsedAndLostAgain) {
-  health_.Note("gpu:0", {GpuEvent::Kind::kLost, 0, "GPU is lost"});
+  health_.NoteLost("gpu:0", "GPU is lost");
   EXPECT_FALSE(health_.Check("gpu:0").ok());
-  health_.Note("gpu:0", {GpuEvent::Kind::kBack});
+  health_.NoteBack("gpu:0");
   EXPECT_TRUE(health_.Check("gpu:0").ok());
-  health_.Note("gpu:0", {GpuEvent::Kind::kBack});
-  health_.Note("gpu:0", Xid(48));
+  health_.NoteBack("gpu:0");
+  health_.NoteXid("gpu:0", 48);
   EXPECT_EQ(heard_,
             (std::vector<std::string>{"gpu:0 there", "gpu:0 lost", "gpu:0 there", "gpu:0 lost"}));
 }
 
 TEST_F(GpuHealthTest, AnApplicationsXidMakesTheWorkerStaleOnce) {
   EXPECT_FALSE(health_.TakeStale("gpu:0"));
-  health_.Note("gpu:0", Xid(31));
+  health_.NoteXid("gpu:0", 31);
   EXPECT_TRUE(health_.Check("gpu:0").ok());
   EXPECT_TRUE(health_.TakeStale("gpu:0"));
   EXPECT_FALSE(health_.TakeStale("gpu:0"));
@@ -58,13 +54,13 @@ TEST_F(GpuHealthTest, AnApplicationsXidMakesTheWorkerStaleOnce) {
 }
 
 TEST_F(GpuHealthTest, ANoticeChangesNothing) {
-  health_.Note("gpu:0", Xid(63));
+  health_.NoteXid("gpu:0", 63);
   EXPECT_TRUE(health_.Check("gpu:0").ok());
   EXPECT_FALSE(health_.TakeStale("gpu:0"));
 }
 
 TEST_F(GpuHealthTest, WhatIsNotOnItIsNeverLost) {
-  health_.Note("gpu:7", Xid(79));
+  health_.NoteXid("gpu:7", 79);
   EXPECT_TRUE(health_.Check("gpu:7").ok());
   EXPECT_EQ(health_.List().size(), 1U);
 }

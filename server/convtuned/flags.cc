@@ -7,6 +7,7 @@
 #include <istream>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -112,8 +113,17 @@ std::string CheckRole(const std::string& text) {
 
 std::string CheckNode(const std::string& text) { return text.empty() ? "" : CheckNodeName(text); }
 
-CLI::Option* WithEnvironment(CLI::Option* option) {
-  return option->envname(EnvironmentName(option->get_lnames().front()));
+// The default is what `*value` has. A bool is a flag; a list may have commas between.
+template <typename T>
+CLI::Option* Add(CLI::App* app, const std::string& name, T* value, const std::string& help) {
+  CLI::Option* option = nullptr;
+  if constexpr (std::is_same_v<T, bool>) {
+    option = app->add_flag("--" + name, *value, help);
+  } else {
+    option = app->add_option("--" + name, *value, help)->capture_default_str();
+  }
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) option->delimiter(',');
+  return option->envname(EnvironmentName(name));
 }
 
 // The default is what `*value` has.
@@ -123,39 +133,35 @@ CLI::Option* AddTime(CLI::App* app, const std::string& name, absl::Duration* val
   const auto read = [value](const std::string& text) {
     *value = ParseDuration(text).value_or(*value);
   };
-  return WithEnvironment(app->add_option_function<std::string>("--" + name, read, help)
-                             ->default_str(absl::FormatDuration(*value))
-                             ->check(check));
+  return app->add_option_function<std::string>("--" + name, read, help)
+      ->default_str(absl::FormatDuration(*value))
+      ->check(check)
+      ->envname(EnvironmentName(name));
 }
 
 void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
-  const auto add = [app](const std::string& name, auto& value, const std::string& help) {
-    return WithEnvironment(app->add_option("--" + name, value, help)->capture_default_str());
+  const auto add = [app](const std::string& name, auto* value, const std::string& help) {
+    return Add(app, name, value, help);
   };
-  add("state-dir", flags->state_dir, "Directory of the database and its lock");
-  add("listen", flags->listen,
+  add("state-dir", &flags->state_dir, "Directory of the database and its lock");
+  add("listen", &flags->listen,
       "unix:PATH or admin=unix:PATH (mode 0660; who can connect is an admin), tune=unix:PATH "
-      "(0660), read=unix:PATH (0666) or HOST:PORT (with TLS); repeatable")
-      ->delimiter(',');
-  add("devices", flags->devices, "GPUs to tune on: all, none, or numbers such as 0,1")
+      "(0660), read=unix:PATH (0666) or HOST:PORT (with TLS); repeatable");
+  add("devices", &flags->devices, "GPUs to tune on: all, none, or numbers such as 0,1")
       ->check(CheckDevices);
-  add("profile", flags->profiles,
-      "Device profile that stands in for a GPU: a name or a file; repeatable")
-      ->delimiter(',');
-  add("cudnn-of", flags->cudnn_of,
+  add("profile", &flags->profiles,
+      "Device profile that stands in for a GPU: a name or a file; repeatable");
+  add("cudnn-of", &flags->cudnn_of,
       "Tune with the cuDNN that this loads: a Python, the folder of a venv or of libcudnn.so.9, or "
-      "a program (default: the worker's own); repeatable")
-      ->delimiter(',');
-  add("worker", flags->worker, "The program convtune-worker");
-  WithEnvironment(app->add_flag("--allow-missing-devices", flags->allow_missing_devices,
-                                "Start without a profile, a numbered GPU, a cuDNN or a worker "
-                                "program that was asked for and cannot be used"));
-  add("base", flags->bases, "Bundle to serve beneath the database, read-only; repeatable")
-      ->delimiter(',');
-  add("bundle-key", flags->bundle_keys,
-      "PEM file: an Ed25519 public key, one of which must have signed every bundle; repeatable")
-      ->delimiter(',');
-  add("node", flags->node, "Name of this node in results and reports; empty: the host's name")
+      "a program (default: the worker's own); repeatable");
+  add("worker", &flags->worker, "The program convtune-worker");
+  add("allow-missing-devices", &flags->allow_missing_devices,
+      "Start without a profile, a numbered GPU, a cuDNN or a worker "
+      "program that was asked for and cannot be used");
+  add("base", &flags->bases, "Bundle to serve beneath the database, read-only; repeatable");
+  add("bundle-key", &flags->bundle_keys,
+      "PEM file: an Ed25519 public key, one of which must have signed every bundle; repeatable");
+  add("node", &flags->node, "Name of this node in results and reports; empty: the host's name")
       ->check(CheckNode);
   AddTime(app, "idle-timeout", &flags->idle_timeout,
           "End a worker that has had no work for this long");
@@ -165,78 +171,72 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   AddTime(app, "probe-interval", &flags->probe_interval,
           "Time between looks for a GPU while there is none");
   AddTime(app, "drain-timeout", &flags->drain_timeout, "Longest graceful shutdown after SIGTERM");
-  add("tls-cert", flags->tls.cert, "PEM file: the server's certificate chain");
-  add("tls-key", flags->tls.key, "PEM file: the server's private key");
-  add("tls-client-ca", flags->tls.client_ca, "PEM file: CAs that may sign client certificates");
-  add("role", flags->roles,
+  add("tls-cert", &flags->tls.cert, "PEM file: the server's certificate chain");
+  add("tls-key", &flags->tls.key, "PEM file: the server's private key");
+  add("tls-client-ca", &flags->tls.client_ca, "PEM file: CAs that may sign client certificates");
+  add("role", &flags->roles,
       "ROLE=cert:IDENTITY: read, tune or admin to a client's certificate; * is every one; "
       "repeatable")
-      ->delimiter(',')
       ->check(CheckRole);
-  add("metrics-address", flags->metrics_address,
+  add("metrics-address", &flags->metrics_address,
       MetricsBuilt() ? "IP:PORT to serve Prometheus metrics at, over plain HTTP; empty: none"
                      : "Not in this build, which was made without prometheus-cpp")
       ->check(CheckMetricsAddress);
-  add("max-db-size", flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
+  add("max-db-size", &flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
-  add("backup-dir", flags->backup_dir,
+  add("backup-dir", &flags->backup_dir,
       "Folder of the database's copies; empty: backup in the state directory");
   AddTime(app, "backup-every", &flags->backup_every,
           "Time from one copy of the database to the next, such as 6h; without it copies are made "
           "by `convtune db backup` alone")
       ->default_str("");
-  add("backup-keep", flags->backup_keep,
+  add("backup-keep", &flags->backup_keep,
       "Copies to keep; a new one deletes the oldest of those that are named by their time")
       ->check(CLI::Range(1, 10'000));
-  WithEnvironment(app->add_flag("--allow-network-fs", flags->allow_network_fs,
-                                "Accept a state directory on a network file system"));
-  WithEnvironment(
-      app->add_flag("--no-errata", flags->no_errata,
-                    "Leave out the bans that come with convtune, of engines known to be wrong"));
-  add("log-format", texts->log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
-  add("log-level", flags->log_level, "debug, info, warn or error")
+  add("allow-network-fs", &flags->allow_network_fs,
+      "Accept a state directory on a network file system");
+  add("no-errata", &flags->no_errata,
+      "Leave out the bans that come with convtune, of engines known to be wrong");
+  add("log-format", &texts->log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  add("log-level", &flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
 }
 
 void AddPublishing(CLI::App* app, Flags* flags, Texts* texts) {
-  const auto add = [app](const std::string& name, auto& value, const std::string& help) {
-    return WithEnvironment(app->add_option("--" + name, value, help)->capture_default_str());
+  const auto add = [app](const std::string& name, auto* value, const std::string& help) {
+    return Add(app, name, value, help);
   };
-  const auto add_flag = [app](const std::string& name, bool& value, const std::string& help) {
-    WithEnvironment(app->add_flag("--" + name, value, help));
-  };
-  add("publish-evidence", texts->publish_evidence,
+  add("publish-evidence", &texts->publish_evidence,
       "Least evidence that unmodified programs are served")
       ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
-  add_flag("auto-promote", flags->publish.auto_promote,
-           "Serve a changed choice at once instead of at `convtune release promote`");
-  add_flag("tune-wanted", flags->publish.tune_wanted,
-           "Tune what programs miss, most wanted first, while no caller waits");
+  add("auto-promote", &flags->publish.auto_promote,
+      "Serve a changed choice at once instead of at `convtune release promote`");
+  add("tune-wanted", &flags->publish.tune_wanted,
+      "Tune what programs miss, most wanted first, while no caller waits");
   AddTime(app, "wanted-budget", &flags->publish.wanted_budget,
           "Time for one problem of --tune-wanted");
-  add_flag("open-socket", flags->publish.open_to_all,
-           "Let every user report misses and plans, not the daemon's group alone");
+  add("open-socket", &flags->publish.open_to_all,
+      "Let every user report misses and plans, not the daemon's group alone");
 }
 
 constexpr char kByItself[] = "With --once and --tune-wanted";
 
 void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
-  const auto add = [app](const std::string& name, auto& value, const std::string& help) {
-    return WithEnvironment(app->add_option("--" + name, value, help)->group("With --once"));
+  const auto add = [app](const std::string& name, auto* value, const std::string& help) {
+    return Add(app, name, value, help)->group("With --once")->default_str("");
   };
-  WithEnvironment(app->add_flag("--once", flags->once,
-                                "Tune what is missing of --file, print a summary and exit"));
-  add("file", flags->files, "List of problems; repeatable")->delimiter(',');
-  add("op", texts->op, "Operation of every problem")->check(CLI::IsMember(OperationNames()));
-  add("dtype", texts->dtype, "Data type of every problem")->check(CLI::IsMember(InputTypeNames()));
-  add("layout", texts->layout, "Layout of every problem")->check(CLI::IsMember({"nchw", "nhwc"}));
-  add("batch", texts->batch, "Batch size of every problem")->check(CLI::Range(1, 1 << 30));
-  add("on", texts->on, "How to fill missing entries: tune or heuristic")
+  Add(app, "once", &flags->once, "Tune what is missing of --file, print a summary and exit");
+  add("file", &flags->files, "List of problems; repeatable");
+  add("op", &texts->op, "Operation of every problem")->check(CLI::IsMember(OperationNames()));
+  add("dtype", &texts->dtype, "Data type of every problem")->check(CLI::IsMember(InputTypeNames()));
+  add("layout", &texts->layout, "Layout of every problem")->check(CLI::IsMember({"nchw", "nhwc"}));
+  add("batch", &texts->batch, "Batch size of every problem")->check(CLI::Range(1, 1 << 30));
+  add("on", &texts->on, "How to fill missing entries: tune or heuristic")
       ->capture_default_str()
       ->check(CLI::IsMember({"tune", "heuristic"}));
   AddTime(app, "time-budget", &flags->time_budget, "Time for one problem")->group("With --once");
-  add("memory-budget", flags->memory_budget_bytes,
+  add("memory-budget", &flags->memory_budget_bytes,
       "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what CUDA's "
       "context and cuDNN take; 0: all that is free")
       ->group(kByItself)

@@ -10,7 +10,6 @@
 #include "absl/strings/str_split.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
-#include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
 #include "server/convtuned/child_output.h"
 

@@ -137,15 +137,13 @@ v1::SelfCheck SelfCheckToProto(uint32_t mask) {
 }
 
 v1::SelfCheck ToProto(const SelfCheck& check) {
-  v1::SelfCheck proto = SelfCheckToProto(ToMask(check));
+  v1::SelfCheck proto = SelfCheckToProto(check.mask);
   proto.set_details(Utf8(check.details));
   return proto;
 }
 
 SelfCheck FromProto(const v1::SelfCheck& proto) {
-  SelfCheck check = SelfCheckOfMask(SelfCheckFromProto(proto).value_or(0));
-  check.details = proto.details();
-  return check;
+  return {SelfCheckFromProto(proto).value_or(0), proto.details()};
 }
 
 std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto) {

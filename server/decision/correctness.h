@@ -2,7 +2,6 @@
 // that can be told.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,14 +42,9 @@ struct Vote {
   std::optional<QuarantineReason> fault;
 };
 
-// Decides whether the candidates are at fault or the check that reports them. Returns
-// for each vote whether its fault is doubted; false for a vote without a fault. Votes
-// are counted by engine and not by config, since one engine may have most of the
-// configs; a legacy algorithm counts as an engine. Each kind of fault is judged alone.
-// It is doubted of all candidates if more than a quarter of the engines have it. It is
-// doubted of an API's candidates if all engines of the API have it. It is doubted of an
-// engine's candidates if a stock choice of the engine has it, since the check is more
-// likely to be wrong than cuDNN's first choice.
+// Decides whether the candidates are at fault or the check that reports them, as "Engines vote"
+// in README.md has it; each kind of fault is judged alone. Returns for each vote whether its
+// fault is doubted; false for a vote without a fault.
 std::vector<bool> DoubtedFaults(const std::vector<Vote>& votes);
 
 // A Doubt counts the candidates that could not be judged.

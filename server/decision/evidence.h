@@ -1,7 +1,6 @@
 // Says how far a tuning can be trusted: its evidence, and why it is incomplete. Pure functions.
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>

@@ -14,8 +14,22 @@
 namespace convtune::decision {
 namespace {
 
-// The chance on either side of an interval: 99% lie inside.
+// The chance on either side of an interval of times: 99% lie inside.
 constexpr double kTail = 0.005;
+constexpr int kScreenRounds = 3;
+// A candidate leaves after the screening if it is slower than the leader by this factor in
+// each of its rounds.
+constexpr double kScreenFactor = 1.1;
+// Rounds when the race is looked at first, the screening's included; below
+// twelve nobody can be known to be slower at kLookTail.
+constexpr int kFirstLook = 12;
+// The factor from the rounds of one look to those of the next.
+constexpr double kGrowth = 1.5;
+// Chance of taking one for slower, or for as fast, that is not, at one look.
+constexpr double kLookTail = 0.001;
+// Rounds from which the noise may end the race, and clocks are believed to
+// be a candidate's own.
+constexpr int kNoiseRounds = 60;
 
 TimeEstimate SummarizeAlone(const Series& series) {
   Candidate candidate;
@@ -74,31 +88,30 @@ Numbers Stay(const std::vector<Contender>& contenders, const Numbers& runners, s
 // pair is kept for the next question.
 class RaceLook {
  public:
-  // `policy` and `series` outlive it; `rounds` is how many have been run.
-  RaceLook(const RacePolicy& policy, const std::vector<Series>& series, int rounds)
-      : policy_(policy), series_(series), rounds_(rounds) {}
+  // `series` outlives it; `rounds` is how many have been run.
+  RaceLook(const std::vector<Series>& series, int rounds) : series_(series), rounds_(rounds) {}
 
   // The factor, above 1, by which one is known to be slower than the leader at
   // least; 0 if it is not known to be. In a screening: what its lowest ratio
-  // is, if that is beyond policy.screen_factor; later the lower end of the
+  // is, if that is beyond kScreenFactor; later the lower end of the
   // interval. As long as there are few rounds it must be so in clock cycles
   // too: by chance, one candidate may have had all the low clocks.
   double BehindBy(size_t number, size_t leader) {
     if (number == leader) return 0;
-    if (rounds_ < policy_.first_look) return ScreenedBy(number, leader);
+    if (rounds_ < kFirstLook) return ScreenedBy(number, leader);
     const RatioEstimate& ratio = Ratio(number, leader);
     if (!ratio.sure || ratio.interval.low <= 1) return 0;
-    if (rounds_ >= policy_.noise_rounds) return ratio.interval.low;
+    if (rounds_ >= kNoiseRounds) return ratio.interval.low;
     const double in_cycles =
-        EstimateRatio(RoundRatiosInCycles(series_[number], series_[leader]), policy_.tail)
+        EstimateRatio(RoundRatiosInCycles(series_[number], series_[leader]), kLookTail)
             .interval.low;
     return in_cycles > 1 ? std::min(in_cycles, ratio.interval.low) : 0;
   }
 
-  // It is not slower than the leader by more than policy.equivalence.
+  // It is not slower than the leader by more than kEquivalence.
   bool KnownAsFast(size_t number, size_t leader) {
     const RatioEstimate& ratio = Ratio(number, leader);
-    return ratio.sure && ratio.interval.high <= 1 + policy_.equivalence;
+    return ratio.sure && ratio.interval.high <= 1 + kEquivalence;
   }
 
   // True if even twice the most rounds would not settle the pair, and the
@@ -107,14 +120,14 @@ class RaceLook {
     const RatioEstimate& whole = Ratio(number, leader);
     if (!whole.sure) return false;
     const double half_width = (whole.interval.high - whole.interval.low) / 2;
-    const double wanted = std::max(policy_.equivalence / 2, 0.8 * (whole.median - 1));
+    const double wanted = std::max(kEquivalence / 2, 0.8 * (whole.median - 1));
     const double needed = whole.rounds * std::pow(half_width / wanted, 2);
-    if (!(needed > 2.0 * policy_.max_rounds)) return false;
+    if (!(needed > 2.0 * kMaxRounds)) return false;
     const auto first_half = [](const Series& runs) {
       return Series(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2));
     };
     const RatioEstimate half =
-        EstimateRatio(first_half(series_[number]), first_half(series_[leader]), policy_.tail);
+        EstimateRatio(first_half(series_[number]), first_half(series_[leader]), kLookTail);
     const auto noise = [](const RatioEstimate& estimate) {
       return (estimate.interval.high - estimate.interval.low) *
              std::sqrt(static_cast<double>(estimate.rounds));
@@ -125,7 +138,7 @@ class RaceLook {
  private:
   const RatioEstimate& Ratio(size_t number, size_t leader) {
     const auto [found, made] = ratios_.try_emplace({number, leader});
-    if (made) found->second = EstimateRatio(series_[number], series_[leader], policy_.tail);
+    if (made) found->second = EstimateRatio(series_[number], series_[leader], kLookTail);
     return found->second;
   }
 
@@ -133,15 +146,14 @@ class RaceLook {
     double lowest = 0;
     for (const auto ratios_in : {RoundRatios, RoundRatiosInCycles}) {
       const std::vector<double> ratios = ratios_in(series_[number], series_[leader]);
-      if (static_cast<int>(ratios.size()) < policy_.screen_rounds) return 0;
+      if (static_cast<int>(ratios.size()) < kScreenRounds) return 0;
       const double least = *std::min_element(ratios.begin(), ratios.end());
-      if (least <= policy_.screen_factor) return 0;
+      if (least <= kScreenFactor) return 0;
       lowest = lowest == 0 ? least : std::min(lowest, least);
     }
     return lowest;
   }
 
-  const RacePolicy& policy_;
   const std::vector<Series>& series_;
   const int rounds_;
   std::map<std::pair<size_t, size_t>, RatioEstimate> ratios_;
@@ -215,52 +227,8 @@ size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& numb
   return leader;
 }
 
-RaceStep NextStep(const RacePolicy& policy, const std::vector<Contender>& contenders,
-                  const std::vector<Series>& series, const std::vector<size_t>& runners,
-                  int rounds) {
-  if (rounds < policy.screen_rounds) return {runners, policy.screen_rounds - rounds, true};
-  RaceLook look(policy, series, rounds);
-  const bool screening = rounds < policy.first_look;
-  std::set<size_t> racing;
-  size_t fastest = 0;
-  bool hopeless = rounds >= policy.noise_rounds;
-  for (int contest = 0; contest < kContests; ++contest) {
-    const Numbers members = MembersOf(contenders, series, runners, contest);
-    if (members.empty()) continue;
-    const size_t leader = Leader(series, members);
-    if (contest == static_cast<int>(Contest::kAny)) fastest = leader;
-    bool followed = screening;
-    for (const size_t number : members) {
-      if (number == leader) continue;
-      if (look.BehindBy(number, leader) > 0) continue;
-      if (!screening && look.KnownAsFast(number, leader)) continue;
-      followed = true;
-      racing.insert(number);
-      hopeless = hopeless && look.Hopeless(number, leader);
-    }
-    if (followed) racing.insert(leader);
-  }
-  RaceStep step{Stay(contenders, runners, fastest, racing)};
-  if (step.runners.empty()) {
-    const auto timed = std::count_if(series.begin(), series.end(),
-                                     [](const Series& runs) { return ValidRounds(runs) > 0; });
-    step.stop = timed == 1 ? StopReason::kOneCandidate : StopReason::kSettled;
-  } else if (screening) {
-    step.rounds = policy.first_look - rounds;
-  } else if (hopeless) {
-    step.stop = StopReason::kNoiseSettled;
-  } else if (rounds >= policy.max_rounds) {
-    step.stop = StopReason::kRounds;
-  } else {
-    const int next = static_cast<int>(std::ceil(rounds * policy.growth));
-    step.rounds = std::min(next, policy.max_rounds) - rounds;
-  }
-  if (step.stop != StopReason::kNone) step.runners.clear();
-  return step;
-}
-
-Race::Race(const RacePolicy& policy, std::vector<Contender> contenders)
-    : policy_(policy), contenders_(std::move(contenders)), series_(contenders_.size()) {
+Race::Race(std::vector<Contender> contenders)
+    : contenders_(std::move(contenders)), series_(contenders_.size()) {
   for (size_t number = 0; number < contenders_.size(); ++number) runners_.push_back(number);
 }
 
@@ -287,19 +255,61 @@ std::vector<size_t> Race::LeaveOtherKind() {
   return leaving;
 }
 
+RaceStep Race::NextStep(const std::vector<Series>& samples) const {
+  if (rounds_ < kScreenRounds) return {runners_, kScreenRounds - rounds_, true};
+  RaceLook look(samples, rounds_);
+  const bool screening = rounds_ < kFirstLook;
+  std::set<size_t> racing;
+  size_t fastest = 0;
+  bool hopeless = rounds_ >= kNoiseRounds;
+  for (int contest = 0; contest < kContests; ++contest) {
+    const Numbers members = MembersOf(contenders_, samples, runners_, contest);
+    if (members.empty()) continue;
+    const size_t leader = Leader(samples, members);
+    if (contest == static_cast<int>(Contest::kAny)) fastest = leader;
+    bool followed = screening;
+    for (const size_t number : members) {
+      if (number == leader) continue;
+      if (look.BehindBy(number, leader) > 0) continue;
+      if (!screening && look.KnownAsFast(number, leader)) continue;
+      followed = true;
+      racing.insert(number);
+      hopeless = hopeless && look.Hopeless(number, leader);
+    }
+    if (followed) racing.insert(leader);
+  }
+  RaceStep step{Stay(contenders_, runners_, fastest, racing)};
+  if (step.runners.empty()) {
+    const auto timed = std::count_if(samples.begin(), samples.end(),
+                                     [](const Series& runs) { return ValidRounds(runs) > 0; });
+    step.stop = timed == 1 ? StopReason::kOneCandidate : StopReason::kSettled;
+  } else if (screening) {
+    step.rounds = kFirstLook - rounds_;
+  } else if (hopeless) {
+    step.stop = StopReason::kNoiseSettled;
+  } else if (rounds_ >= kMaxRounds) {
+    step.stop = StopReason::kRounds;
+  } else {
+    const int next = static_cast<int>(std::ceil(rounds_ * kGrowth));
+    step.rounds = std::min(next, kMaxRounds) - rounds_;
+  }
+  if (step.stop != StopReason::kNone) step.runners.clear();
+  return step;
+}
+
 RaceStep Race::Next() {
   rounds_ += step_rounds_;
   if (runners_.empty()) return {{}, 0, false, StopReason::kSettled};
   const std::vector<Series> samples = Samples();
-  RaceStep step = NextStep(policy_, contenders_, samples, runners_, rounds_);
-  if (rounds_ >= policy_.screen_rounds) NoteWhoIsBehind(samples);
+  RaceStep step = NextStep(samples);
+  if (rounds_ >= kScreenRounds) NoteWhoIsBehind(samples);
   if (step.stop == StopReason::kNone) runners_ = step.runners;
   step_rounds_ = step.rounds;
   return step;
 }
 
 void Race::NoteWhoIsBehind(const std::vector<Series>& samples) {
-  RaceLook look(policy_, samples, rounds_);
+  RaceLook look(samples, rounds_);
   const size_t leader = Leader(samples, runners_);
   for (const size_t number : runners_) {
     const double by = look.BehindBy(number, leader);

@@ -2,12 +2,8 @@
 // enough.
 //
 // Sequential elimination, as in racing algorithms (Maron and Moore, "Hoeffding
-// races", NIPS 1993): all run a few rounds, what is far behind leaves; those
-// that stay run together, in rounds, so that they can be compared round by
-// round, and whoever is known to be slower than the leader leaves. A race is
-// settled when everybody left is known to be slower than the leader, or as
-// fast. There is one race with a leader for each contest; who has left all of
-// its contests does not run any more.
+// races", NIPS 1993); README.md says how. There is one race with a leader for each
+// contest; who has left all of its contests does not run any more.
 #pragma once
 
 #include <cstdint>
@@ -61,24 +57,8 @@ constexpr uint32_t ContestBit(Contest contest) { return 1U << static_cast<int>(c
 // The contests that the candidate takes part in; `stock` may be nullptr.
 uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock);
 
-struct RacePolicy {
-  int screen_rounds = 3;
-  // A candidate leaves after the screening if it is slower than the leader by this factor in
-  // each of its rounds.
-  double screen_factor = 1.1;
-  // Rounds when the race is looked at first, the screening's included; below
-  // twelve nobody can be known to be slower at `tail`.
-  int first_look = 12;
-  // The factor from the rounds of one look to those of the next.
-  double growth = 1.5;
-  int max_rounds = 93;
-  double equivalence = kEquivalence;
-  // Chance of taking one for slower, or for as fast, that is not, at one look.
-  double tail = 0.001;
-  // Rounds from which the noise may end the race, and clocks are believed to
-  // be a candidate's own.
-  int noise_rounds = 60;
-};
+// The most rounds of a race.
+inline constexpr int kMaxRounds = 93;
 
 struct Contender {
   uint32_t contests = 0;  // mask of ContestBit
@@ -95,18 +75,12 @@ struct RaceStep {
   StopReason stop = StopReason::kNone;
 };
 
-// The next step of a race whose candidates gave `series` in `rounds` rounds,
-// the last of which `runners` ran (at the start: all that can run). A contender's number
-// is its index in `contenders`, and that of its series. Pure.
-RaceStep NextStep(const RacePolicy& policy, const std::vector<Contender>& contenders,
-                  const std::vector<Series>& series, const std::vector<size_t>& runners,
-                  int rounds);
-
-// A race while it is run: who is in it, and what they gave. Value type.
+// A race while it is run: who is in it, and what they gave. A contender's number is its index in
+// `contenders`. Value type.
 class Race {
  public:
   // All contenders can run.
-  Race(const RacePolicy& policy, std::vector<Contender> contenders);
+  explicit Race(std::vector<Contender> contenders);
 
   // The runs of a round of the last step. REQUIRES: `number` is one of its
   // runners, and `round` one of its rounds: rounds() up to rounds() + its
@@ -139,9 +113,9 @@ class Race {
     double low = 0;
   };
 
+  RaceStep NextStep(const std::vector<Series>& samples) const;
   void NoteWhoIsBehind(const std::vector<Series>& samples);
 
-  RacePolicy policy_;
   std::vector<Contender> contenders_;
   std::vector<Series> series_;  // as they came
   std::vector<size_t> runners_;

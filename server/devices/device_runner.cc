@@ -47,28 +47,23 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
     open.mutable_open_problem()->set_graph_api(false);
   }
   const auto look_for_it = [&](const worker::v1::Reply& reply) {
-    const auto candidate = tuning::ReadListed(reply.listed().candidate());
-    if (candidate && candidate->id == suspect) found = reply.listed().index();
+    const auto candidate = tuning::ReadListed(reply.listed());
+    if (candidate && candidate->id == suspect) found = reply.index();
   };
   RETURN_IF_ERROR(client->Call(open, look_for_it).status());
   if (!found) return client->CloseProblem();
-  const int64_t budget_ms = absl::ToInt64Milliseconds(spec.options.time_budget);
+  worker::v1::Request request;
+  request.add_indexes(*found);
+  request.set_time_budget_ms(absl::ToInt64Milliseconds(spec.options.time_budget));
+  request.mutable_prepare();
   bool ready = false;
-  worker::v1::Request prepare;
-  prepare.mutable_prepare()->add_indexes(*found);
-  prepare.mutable_prepare()->set_time_budget_ms(budget_ms);
   const auto see_whether = [&](const worker::v1::Reply& reply) { ready = reply.prepared().ok(); };
-  RETURN_IF_ERROR(client->Call(prepare, see_whether).status());
+  RETURN_IF_ERROR(client->Call(request, see_whether).status());
   if (ready && measures && spec.kind == jobs::WorkKind::kTune) {
-    worker::v1::Request check;
-    check.mutable_check()->add_indexes(*found);
-    check.mutable_check()->set_time_budget_ms(budget_ms);
-    RETURN_IF_ERROR(client->Call(check).status());
-    worker::v1::Request measure;
-    measure.mutable_measure()->add_indexes(*found);
-    measure.mutable_measure()->set_rounds(3);
-    measure.mutable_measure()->set_time_budget_ms(budget_ms);
-    RETURN_IF_ERROR(client->Call(measure).status());
+    request.mutable_check();
+    RETURN_IF_ERROR(client->Call(request).status());
+    request.mutable_measure()->set_rounds(3);
+    RETURN_IF_ERROR(client->Call(request).status());
   }
   return client->CloseProblem();
 }
@@ -134,7 +129,7 @@ v1::Device DeviceRunner::Status() const {
   const absl::Status health = CheckHealth();
   MutexLock lock(mutex_);
   v1::Device status = status_;
-  if (self_check_.known) *status.mutable_self_check() = ToProto(self_check_);
+  if (self_check_.known()) *status.mutable_self_check() = ToProto(self_check_);
   if (!health.ok()) {
     status.set_state(v1::DEVICE_STATE_UNAVAILABLE);
     status.set_reason(std::string(health.message()));
@@ -353,8 +348,8 @@ absl::Status DeviceRunner::EnsureWorker() {
 void DeviceRunner::TakeSelfCheck() {
   const SelfCheck& check = client_->self_check();
   MutexLock lock(mutex_);
-  if (check.known && check != self_check_) {
-    const std::vector<std::string> failed = FailedInstruments(ToMask(check));
+  if (check.known() && check != self_check_) {
+    const std::vector<std::string> failed = FailedInstruments(check.mask);
     if (failed.empty()) {
       log::Info("$0: the worker's self-check found nothing wrong", options_.device.name);
     } else {
@@ -514,7 +509,7 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
     const absl::Duration left = end - SteadyTime::Now();
     const bool last_attempt = left <= kLastAttempt;
     input.spec.options.time_budget = std::min(budget, std::max(left, kLastAttempt));
-    const tuning::RunnerOutput output = tuning::RunTuning(input, options_.sampling, client_.get());
+    const tuning::RunnerOutput output = tuning::RunTuning(input, client_.get());
     late->candidates = output.candidates;
     if (end == SteadyTime::InfiniteFuture() && output.began) {
       end = *output.began + budget;

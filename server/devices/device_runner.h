@@ -48,7 +48,6 @@ class DeviceRunner {
     absl::Duration backoff_max;
     absl::Duration hang_timeout;
     absl::Duration late_work_timeout;
-    tuning::SamplingPolicy sampling;
   };
 
   // Starts the thread; the worker is started when there is work.

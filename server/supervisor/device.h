@@ -2,7 +2,6 @@
 // worker. What operators see of it is a v1::Device.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -28,10 +28,10 @@ SelfCheckCache::Entry SelfCheckCache::Find(const std::string& key) const {
 }
 
 void SelfCheckCache::Note(const std::string& key, const SelfCheck& check) {
-  const bool passed = check.known && FailedInstruments(ToMask(check)).empty();
+  const bool passed = check.mask == MaskOf(SelfCheckBit::kRun);
   MutexLock lock(mutex_);
   const auto found = entries_.find(key);
-  if (!passed && (found == entries_.end() || !found->second.passed.known)) return;
+  if (!passed && (found == entries_.end() || !found->second.passed.known())) return;
   Entry& entry = entries_[key];
   const SelfCheck before = std::exchange(entry.passed, passed ? check : SelfCheck());
   if (entry.passed != before) Write();
@@ -42,7 +42,7 @@ bool SelfCheckCache::NoteLost(const std::string& key, uint32_t step) {
   Entry& entry = entries_[key];
   if ((entry.lost_steps & step) != 0) return false;
   entry.lost_steps |= step;
-  if (std::exchange(entry.passed, SelfCheck()).known) Write();
+  if (std::exchange(entry.passed, SelfCheck()).known()) Write();
   return true;
 }
 
@@ -67,7 +67,7 @@ void SelfCheckCache::Write() const {
   if (path_.empty()) return;
   worker::v1::KeptSelfChecks kept;
   for (const auto& [key, entry] : entries_) {
-    if (entry.passed.known) (*kept.mutable_passed())[key] = ToProto(entry.passed);
+    if (entry.passed.known()) (*kept.mutable_passed())[key] = ToProto(entry.passed);
   }
   const absl::Status written = ReplaceFile(path_, kept.SerializeAsString());
   if (!written.ok()) log::Warn("$0", std::string(written.message()));

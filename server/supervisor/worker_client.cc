@@ -18,12 +18,6 @@ namespace {
 constexpr absl::Duration kStartLook = absl::Milliseconds(100);
 constexpr absl::Duration kGivesWayPeriod = absl::Milliseconds(50);
 
-// The request's own budget; 0: none.
-int64_t BudgetMs(const worker::v1::Request& request) {
-  return request.open_problem().time_budget_ms() + request.prepare().time_budget_ms() +
-         request.check().time_budget_ms() + request.measure().time_budget_ms();
-}
-
 bool CanHave(const worker::v1::Request& request, const worker::v1::Reply& reply) {
   return (request.has_open_problem() && reply.has_listed()) ||
          (request.has_prepare() && reply.has_prepared()) ||
@@ -51,7 +45,8 @@ absl::Status WorkerClient::Handshake() {
   if (options_.self_checks != nullptr) {
     const SelfCheckCache::Entry entry = options_.self_checks->Find(options_.self_check_key);
     request.mutable_hello()->set_lost_steps(entry.lost_steps);
-    if (entry.passed.known) *request.mutable_hello()->mutable_self_check() = ToProto(entry.passed);
+    if (entry.passed.known())
+      *request.mutable_hello()->mutable_self_check() = ToProto(entry.passed);
   }
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
   ASSIGN_OR_RETURN(worker::v1::Reply reply, AwaitStart());
@@ -89,18 +84,18 @@ absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitStart() {
                                                               reply.status().message()));
     }
     if (!reply.ok() || !reply->has_starting()) return reply;
-    at = absl::StrCat(", at \"", reply->starting().step(), "\"");
+    at = absl::StrCat(", at \"", reply->starting(), "\"");
   }
 }
 
 absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitSelfCheck(worker::v1::Reply reply) {
   while (reply.has_self_checking()) {
-    const uint32_t step = reply.self_checking().step();
+    const uint32_t step = reply.self_checking();
     if (!std::has_single_bit(step) || (step & SelfCheckSteps()) == 0) {
       return Lose("unreadable reply: a step that no self-check has");
     }
     absl::StatusOr<worker::v1::Reply> next = absl::UnknownError("");
-    if (step == static_cast<uint32_t>(SelfCheckBit::kCaptures)) {
+    if (step == MaskOf(SelfCheckBit::kCaptures)) {
       // The only step that runs a convolution, whose code cuDNN loads.
       StartTimeout timeout({options_.hang_timeout, options_.start.longest}, SteadyTime::Now());
       next = ReceiveAtWork(&timeout, "hung: ");
@@ -125,7 +120,8 @@ absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitSelfCheck(worker::v1::Reply
 
 bool WorkerClient::measures() const {
   const char* const despite = std::getenv("CONVTUNE_MEASURE_DESPITE_SELF_CHECK");
-  return hello_.has_gpu() && (MayMeasure(self_check_) || (despite != nullptr && *despite != '\0'));
+  return hello_.has_gpu() &&
+         (self_check_.works(SelfCheckBit::kClock) || (despite != nullptr && *despite != '\0'));
 }
 
 bool WorkerClient::Alive() { return !loss_ && !process_->Poll(); }
@@ -189,7 +185,7 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request
   const SteadyTime now = SteadyTime::Now();
   // A listing names no candidates, and one call of cuDNN may be most of it.
   Wait wait{
-      now + absl::Milliseconds(BudgetMs(request)) + options_.hang_timeout,
+      now + absl::Milliseconds(request.time_budget_ms()) + options_.hang_timeout,
       request.has_open_problem() ? SteadyTime::InfiniteFuture() : now + options_.hang_timeout};
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
   return Await(wait, end_, [&](const worker::v1::Reply& reply) {
@@ -222,7 +218,7 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(
       wait.silent = SteadyTime::Now() + options_.hang_timeout;
     }
     if (reply.has_touching()) {
-      touching_ = reply.touching().index();
+      touching_ = reply.index();
       continue;
     }
     if (reply.has_prepared()) touching_.reset();

@@ -53,18 +53,19 @@ absl::Status CheckRunner::Run(SteadyTime end) {
     return candidate == graph_stock || candidate == legacy_stock;
   });
   worker::v1::Request request;
-  for (const int index : indexes) request.mutable_check()->add_indexes(index);
-  request.mutable_check()->set_time_budget_ms(MillisUntil(end));
+  request.mutable_check();
+  request.mutable_indexes()->Add(indexes.begin(), indexes.end());
+  request.set_time_budget_ms(MillisUntil(end));
   const absl::Status status =
-      client_->Call(request, [this](const worker::v1::Reply& reply) { Take(reply.checked()); })
-          .status();
+      client_->Call(request, [this](const worker::v1::Reply& reply) { Take(reply); }).status();
   Judge();
   LeaveHopeless();
   return status;
 }
 
-void CheckRunner::Take(const worker::v1::Checked& checked) {
-  const auto found = candidates_->find(checked.index());
+void CheckRunner::Take(const worker::v1::Reply& reply) {
+  const worker::v1::Checked& checked = reply.checked();
+  const auto found = candidates_->find(reply.index());
   if (found == candidates_->end() || found->second.status != CandidateStatus::kFinalized) return;
   Candidate& candidate = found->second;
   if (!checked.error_message().empty()) {
@@ -79,7 +80,7 @@ void CheckRunner::Take(const worker::v1::Checked& checked) {
   if (v1::CaptureSupport_IsValid(checked.capture())) {
     candidate.capture = static_cast<CaptureSupport>(checked.capture());
   }
-  reports_[checked.index()] = checked;
+  reports_[reply.index()] = checked;
 }
 
 void CheckRunner::LeaveHopeless() {
@@ -114,7 +115,7 @@ void CheckRunner::Judge() {
   std::map<int, decision::OutputVerdict> findings;
   std::vector<int> voters;
   std::vector<decision::Vote> votes;
-  const bool may_judge = MayJudge(self_check_);
+  const bool may_judge = self_check_.works(SelfCheckBit::kChecker);
   for (const auto& [index, report] : reports_) {
     const Candidate& candidate = candidates_->at(index);
     if (!may_judge) {

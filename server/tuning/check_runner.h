@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "proto/base/clock.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
@@ -48,7 +47,7 @@ class CheckRunner {
   const std::map<int, worker::v1::Checked>& reports() const { return reports_; }
 
  private:
-  void Take(const worker::v1::Checked& checked);
+  void Take(const worker::v1::Reply& reply);
   void Judge();
   void LeaveUnjudged(int index, const std::string& message);
   // Takes what was given up after its first run out of passed(): that run is its

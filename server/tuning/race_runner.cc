@@ -56,14 +56,17 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
   return absl::OkStatus();
 }
 
-RaceRunner::RaceRunner(const decision::RacePolicy& policy, std::vector<int> indexes,
+RaceRunner::RaceRunner(std::vector<int> indexes,
+                       const std::map<int, worker::v1::Checked>& warm_runs,
                        std::map<int, Candidate>* candidates, supervisor::WorkerClient* client)
     : client_(client),
       candidates_(candidates),
-      cache_state_(MayClaimCold(client->self_check()) ? CacheState::kInputHot : CacheState::kHot),
+      warm_runs_(warm_runs),
+      cache_state_(client->self_check().works(SelfCheckBit::kCaches) ? CacheState::kInputHot
+                                                                     : CacheState::kHot),
       indexes_(std::move(indexes)),
       host_us_(indexes_.size()),
-      race_(policy, ContendersOf(*candidates, indexes_)) {
+      race_(ContendersOf(*candidates, indexes_)) {
   for (size_t number = 0; number < indexes_.size(); ++number) numbers_[indexes_[number]] = number;
 }
 
@@ -71,13 +74,12 @@ absl::Status RaceRunner::Run(SteadyTime end) {
   if (indexes_.empty()) return absl::OkStatus();
   absl::Status status = Rounds(end);
   if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
-  if (rounds_ == 0 && warm_runs_ != nullptr) {
-    for (const auto& [index, checked] : *warm_runs_) {
+  if (rounds_ == 0) {
+    for (const auto& [index, checked] : warm_runs_) {
       worker::v1::Sample sample;
-      sample.set_index(index);
       sample.set_gpu_us(checked.gpu_us());
       sample.set_host_us(checked.host_us());
-      Take(sample);
+      Take(index, sample);
     }
   }
   DropOtherKind();
@@ -107,23 +109,23 @@ absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep
                                                         SteadyTime end) {
   worker::v1::Request request;
   worker::v1::Measure& measure = *request.mutable_measure();
-  for (const size_t number : step.runners) measure.add_indexes(indexes_[number]);
+  for (const size_t number : step.runners) request.add_indexes(indexes_[number]);
   measure.set_rounds(step.rounds);
   measure.set_first_round(race_.rounds());
   measure.set_cache_state(static_cast<v1::CacheState>(cache_state_));
   if (step.screening) measure.set_sample_us(kScreeningSampleUs);
-  measure.set_time_budget_ms(MillisUntil(end));
+  request.set_time_budget_ms(MillisUntil(end));
   return client_->Call(request, [this](const worker::v1::Reply& reply) {
-    if (reply.has_sample()) Take(reply.sample());
+    if (reply.has_sample()) Take(reply.index(), reply.sample());
     if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), &conditions_);
   });
 }
 
-void RaceRunner::Take(const worker::v1::Sample& sample) {
-  const auto found = numbers_.find(sample.index());
+void RaceRunner::Take(int index, const worker::v1::Sample& sample) {
+  const auto found = numbers_.find(index);
   if (found == numbers_.end()) return;
   const size_t number = found->second;
-  Candidate& candidate = candidates_->at(sample.index());
+  Candidate& candidate = candidates_->at(index);
   if (!candidate.usable()) return;
   if (!sample.error_message().empty()) {
     candidate.status =

@@ -1,9 +1,7 @@
 // A RaceRunner races the prepared candidates of an open problem in a worker.
 #pragma once
 
-#include <functional>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,18 +24,16 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
 // Not thread-safe.
 class RaceRunner {
  public:
-  // `candidates`, by the worker's index, and `client` outlive it. Those of
-  // `indexes`, which are kFinalized, take part.
-  RaceRunner(const decision::RacePolicy& policy, std::vector<int> indexes,
+  // All but `indexes` outlive it. Those of `candidates`, by the worker's index, that are of
+  // `indexes`, which are kFinalized, take part. `warm_runs`, better than nothing, stand in for
+  // samples where there was no time to take any.
+  RaceRunner(std::vector<int> indexes, const std::map<int, worker::v1::Checked>& warm_runs,
              std::map<int, Candidate>* candidates, supervisor::WorkerClient* client);
 
   // Runs the race until it is decided or `end` comes, and writes what it gave
   // into the candidates, also when it ends with an error. Errors are the
   // client's.
   absl::Status Run(SteadyTime end);
-  // Better than nothing: the runs that stand in for samples where there was no time to
-  // take any. Call before Run, which `runs` outlives.
-  void SetWarmRuns(const std::map<int, worker::v1::Checked>* runs) { warm_runs_ = runs; }
 
   // Those that were still in it when it ended, by the worker's index.
   std::vector<int> finalists() const;
@@ -51,18 +47,18 @@ class RaceRunner {
  private:
   absl::Status Rounds(SteadyTime end);
   absl::StatusOr<worker::v1::Outcome> RunStep(const decision::RaceStep& step, SteadyTime end);
-  void Take(const worker::v1::Sample& sample);
+  void Take(int index, const worker::v1::Sample& sample);
   void DropOtherKind();
   void WriteResults();
 
   supervisor::WorkerClient* const client_;
   std::map<int, Candidate>* const candidates_;
+  const std::map<int, worker::v1::Checked>& warm_runs_;
   const CacheState cache_state_;
   std::vector<int> indexes_;                  // by number in the race
   std::map<int, size_t> numbers_;             // by index
   std::vector<std::vector<double>> host_us_;  // by number
   decision::Race race_;
-  const std::map<int, worker::v1::Checked>* warm_runs_ = nullptr;
   StopReason stop_ = StopReason::kNone;
   int rounds_ = 0;
   Conditions conditions_;

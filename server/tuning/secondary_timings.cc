@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "proto/base/clock.h"
-#include "proto/base/status_macros.h"
 #include "server/decision/race.h"
 #include "server/decision/samples.h"
 #include "server/tuning/worker_requests.h"
@@ -57,10 +56,10 @@ class Takes {
         candidates_(candidates),
         series_(indexes.size(), decision::Series(kRounds)) {}
 
-  void Add(const worker::v1::Sample& sample) {
-    const auto found = std::find(indexes_.begin(), indexes_.end(), sample.index());
+  void Add(int index, const worker::v1::Sample& sample) {
+    const auto found = std::find(indexes_.begin(), indexes_.end(), index);
     if (found == indexes_.end()) return;
-    Candidate& candidate = candidates_->at(sample.index());
+    Candidate& candidate = candidates_->at(index);
     const auto number = static_cast<size_t>(found - indexes_.begin());
     if (!sample.error_message().empty()) {
       series_[number].assign(kRounds, decision::RunSample());
@@ -118,14 +117,14 @@ absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, SteadyTi
   worker::v1::Measure& measure = *request.mutable_measure();
   const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
   if (runners.empty()) return absl::OkStatus();
-  for (const int index : runners) measure.add_indexes(index);
+  request.mutable_indexes()->Add(runners.begin(), runners.end());
   measure.set_rounds(kRounds);
   measure.set_launch(static_cast<v1::LaunchMode>(way.launch));
   measure.set_cache_state(static_cast<v1::CacheState>(way.cache_state));
-  measure.set_time_budget_ms(MillisUntil(end));
+  request.set_time_budget_ms(MillisUntil(end));
   Takes takes(way, runners, candidates);
   const auto outcome = client->Call(request, [&](const worker::v1::Reply& reply) {
-    if (reply.has_sample()) takes.Add(reply.sample());
+    if (reply.has_sample()) takes.Add(reply.index(), reply.sample());
     if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), conditions);
   });
   takes.Write();
@@ -138,7 +137,7 @@ absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, SteadyTime end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
                            supervisor::WorkerClient* client) {
   absl::Status status;
-  for (const Way& way : WaysOf(plan, MayClaimCold(client->self_check()))) {
+  for (const Way& way : WaysOf(plan, client->self_check().works(SelfCheckBit::kCaches))) {
     if (SteadyTime::Now() >= end) break;
     status = TimeWay(way, plan.finalists, end, candidates, conditions, client);
     if (!status.ok()) break;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "proto/base/clock.h"
 #include "proto/model/enums.h"
 #include "proto/model/tuning/candidate.h"

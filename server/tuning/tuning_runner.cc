@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
@@ -20,16 +19,19 @@ namespace {
 // More than any listing has; a worker that sends more has lost its mind.
 constexpr int kMaxListed = 200'000;
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(250);
+// Candidates that a heuristic look-up prepares.
+constexpr int kFirstConfigs = 3;
+// The period of the looks at a busy GPU while a tuning waits for it.
+constexpr absl::Duration kIdlePeriod = absl::Milliseconds(250);
 
 // One run; see RunTuning.
 class Run {
  public:
-  Run(const RunnerInput& input, const SamplingPolicy& policy, supervisor::WorkerClient* client)
+  Run(const RunnerInput& input, supervisor::WorkerClient* client)
       : input_(input),
-        policy_(policy),
         client_(client),
         measures_(client->measures() && input.spec.kind == jobs::WorkKind::kTune) {
-    circumstances_.clock_failed = !MayMeasure(client->self_check());
+    circumstances_.clock_failed = !client->self_check().works(SelfCheckBit::kClock);
   }
 
   RunnerOutput Output() {
@@ -44,7 +46,7 @@ class Run {
   absl::StatusOr<Tuning> Go() {
     const jobs::TuningOptions& options = input_.spec.options;
     if (measures_ && options.wait_idle > absl::ZeroDuration()) {
-      RETURN_IF_ERROR(WaitUntilIdle(options.wait_idle, policy_.idle_period, client_));
+      RETURN_IF_ERROR(WaitUntilIdle(options.wait_idle, kIdlePeriod, client_));
     }
     const SteadyTime start = SteadyTime::Now();
     output_.began = start;
@@ -61,7 +63,7 @@ class Run {
       RETURN_IF_ERROR(client_->CloseProblem());
     }
     Tuning tuning = std::move(tuning_);
-    tuning.conditions.self_check = ToMask(client_->self_check());
+    tuning.conditions.self_check = client_->self_check().mask;
     tuning.key = input_.spec.key;
     tuning.provenance = input_.provenance;
     tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(input_.clock->Now()));
@@ -96,7 +98,6 @@ class Run {
   }
 
   const RunnerInput& input_;
-  const SamplingPolicy& policy_;
   supervisor::WorkerClient* const client_;
   const bool measures_;
   SteadyTime end_ = SteadyTime::InfiniteFuture();
@@ -116,9 +117,7 @@ absl::Status Run::List(jobs::WorkKind kind) {
   ASSIGN_OR_RETURN(const worker::v1::Outcome outcome,
                    client_->Call(OpenRequest(spec, client_->measures()),
                                  [this, &seen, &nonsense](const worker::v1::Reply& reply) {
-                                   const worker::v1::Listed& listed = reply.listed();
-                                   std::optional<Candidate> candidate =
-                                       ReadListed(listed.candidate());
+                                   std::optional<Candidate> candidate = ReadListed(reply.listed());
                                    if (!candidate || candidates_.size() >= kMaxListed) {
                                      nonsense = true;
                                      return;
@@ -129,7 +128,7 @@ absl::Status Run::List(jobs::WorkKind kind) {
                                      candidate->status = CandidateStatus::kQuarantined;
                                      candidate->error_message = quarantined->second.message;
                                    }
-                                   candidates_.emplace(listed.index(), *std::move(candidate));
+                                   candidates_.emplace(reply.index(), *std::move(candidate));
                                  }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
@@ -139,7 +138,7 @@ absl::Status Run::List(jobs::WorkKind kind) {
 
 absl::Status Run::Prepare() {
   worker::v1::Request request;
-  worker::v1::Prepare& prepare = *request.mutable_prepare();
+  request.mutable_prepare();
   int done = 0;
   // Legacy algorithms first: they are quick to prepare, plans may not be. Last
   // those that are compiled, which may take seconds each.
@@ -153,23 +152,25 @@ absl::Status Run::Prepare() {
       if (turn_of(candidate) != turn) continue;
       if (candidate.status == CandidateStatus::kSkippedBudget &&
           !input_.left_out.contains(candidate.id)) {
-        prepare.add_indexes(index);
+        request.add_indexes(index);
       } else {
         ++done;
       }
     }
   }
   Report(done);
-  if (prepare.indexes().empty()) return absl::OkStatus();
-  if (circumstances_.first_configs_only) prepare.set_stop_after(policy_.first_configs);
+  if (request.indexes().empty()) return absl::OkStatus();
+  if (circumstances_.first_configs_only) {
+    request.mutable_prepare()->set_stop_after(kFirstConfigs);
+  }
   // Plans may take long to build: half of the time is kept for timing them.
-  prepare.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisUntil(end_) / 2)
+  request.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisUntil(end_) / 2)
                                        : MillisUntil(end_));
   return client_
       ->Call(request,
              [this, &done](const worker::v1::Reply& reply) {
                const worker::v1::Prepared& prepared = reply.prepared();
-               const auto found = candidates_.find(prepared.index());
+               const auto found = candidates_.find(reply.index());
                if (found == candidates_.end()) return;
                Candidate& candidate = found->second;
                const bool sound = prepared.workspace_bytes() >= 0;
@@ -206,8 +207,7 @@ absl::Status Run::Measure() {
   }
   circumstances_.doubt = check.doubt();
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
-  RaceRunner race(policy_.race, check.passed(), &candidates_, client_);
-  race.SetWarmRuns(&check.reports());
+  RaceRunner race(check.passed(), check.reports(), &candidates_, client_);
   now = SteadyTime::Now();
   const absl::Status raced =
       race.Run(status.ok() ? now + (end_ - now) * 4 / 5 : SteadyTime::InfinitePast());
@@ -248,9 +248,8 @@ absl::Status Run::NoneRan(const Tuning& tuning) const {
 
 }  // namespace
 
-RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
-                       supervisor::WorkerClient* client) {
-  return Run(input, policy, client).Output();
+RunnerOutput RunTuning(const RunnerInput& input, supervisor::WorkerClient* client) {
+  return Run(input, client).Output();
 }
 
 }  // namespace convtune::tuning

@@ -5,27 +5,16 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/base/clock.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/decision/race.h"
 #include "server/jobs/work_spec.h"
 #include "server/supervisor/worker_client.h"
 
 namespace convtune::tuning {
-
-// A SamplingPolicy says how a problem is sampled; see decision/race.h.
-struct SamplingPolicy {
-  int first_configs = 3;  // of a heuristic look-up
-  decision::RacePolicy race;
-  // The period of the looks at a busy GPU while a tuning waits for it.
-  absl::Duration idle_period = absl::Milliseconds(250);
-};
 
 struct RunnerInput {
   jobs::WorkSpec spec;
@@ -54,7 +43,6 @@ struct RunnerOutput {
 // the latest (after the wait for an idle GPU, where one is asked for): then
 // the client may be pending(), and the tuning is what is known by then. Errors
 // are the client's, and NOT_FOUND with the reasons if no candidate ran.
-RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
-                       supervisor::WorkerClient* client);
+RunnerOutput RunTuning(const RunnerInput& input, supervisor::WorkerClient* client);
 
 }  // namespace convtune::tuning

@@ -26,7 +26,7 @@ worker::v1::Request OpenRequest(const jobs::WorkSpec& spec, bool measures) {
   open.set_legacy_api(spec.options.api != Api::kGraph && measures &&
                       spec.kind == jobs::WorkKind::kTune);
   // A third at most, so that what is listed can be tried.
-  open.set_time_budget_ms(
+  request.set_time_budget_ms(
       std::max<int64_t>(1, absl::ToInt64Milliseconds(spec.options.time_budget / 3)));
   open.set_max_candidates(spec.options.max_candidates);
   open.set_memory_budget_bytes(spec.options.memory_budget_bytes);

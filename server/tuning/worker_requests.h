@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/clock.h"
 #include "proto/model/tuning/candidate.h"

@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/clock.h"
 #include "proto/model/environment.h"

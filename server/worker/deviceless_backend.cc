@@ -1,5 +1,11 @@
 #include "server/worker/deviceless_backend.h"
 
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <variant>
@@ -7,16 +13,47 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/unique_fd.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/cudnn/graph_builder.h"
-#include "server/worker/cudnn/plan.h"
-#include "server/worker/device/driver_stub.h"
 #include "server/worker/search/graph_listing.h"
 
 namespace convtune::worker {
+namespace device {
+
+// Both are in the file that embed.cmake writes.
+extern const unsigned char kDriverStub[];
+extern const size_t kDriverStubBytes;
+
+}  // namespace device
+
 namespace {
 
+using device::kDriverStub;
+using device::kDriverStubBytes;
+
 constexpr size_t kNeedsLibcuda = 92700;  // cuDNN 9.27
+
+// Loads a library that stands in for libcuda.so.1 into this process, for its life, unless a
+// libcuda.so.1 can be loaded: cuDNN 9.27 and later plan for a profile only where some is. It is
+// never a file that another program could find, and has to come before cuDNN's own libraries.
+absl::Status LoadDriverStub() {
+  constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  // The second time it is the stub itself, by the name that it carries.
+  if (dlopen("libcuda.so.1", kFlags) != nullptr) return absl::OkStatus();
+  const UniqueFd file(memfd_create("convtune-driver-stub", MFD_CLOEXEC));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, "memfd_create");
+  for (size_t written = 0; written < kDriverStubBytes;) {
+    const ssize_t size = write(file.get(), kDriverStub + written, kDriverStubBytes - written);
+    if (size <= 0) return absl::ErrnoToStatus(errno, "write the stub of libcuda.so.1");
+    written += static_cast<size_t>(size);
+  }
+  const std::string path = absl::StrCat("/proc/self/fd/", file.get());
+  if (dlopen(path.c_str(), kFlags) == nullptr) {
+    return absl::InternalError(absl::StrCat("load the stub of libcuda.so.1: ", dlerror()));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status NeedsGpu() { return absl::FailedPreconditionError("a profile has no GPU to run on"); }
 
@@ -79,7 +116,7 @@ absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
   // Only where nothing is planned without it: with some libcuda.so.1 cuDNN's
   // FALLBACK also lists an engine whose plans take seconds to build.
   const absl::Status stub =
-      cudnnGetVersion() >= kNeedsLibcuda ? device::LoadDriverStub() : absl::OkStatus();
+      cudnnGetVersion() >= kNeedsLibcuda ? LoadDriverStub() : absl::OkStatus();
   cudnn::KeepNvrtcLoaded();
   ASSIGN_OR_RETURN(cudnn::Descriptor properties,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));

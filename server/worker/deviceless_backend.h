@@ -10,7 +10,7 @@
 namespace convtune::worker {
 
 // Lists and builds plans; Run and the legacy search answer
-// FAILED_PRECONDITION. Needs no driver: see driver_stub.h.
+// FAILED_PRECONDITION. Needs no driver.
 class DevicelessBackend : public Backend {
  public:
   // INVALID_ARGUMENT or INTERNAL if cuDNN does not take the properties.

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "server/worker/backend.h"
 #include "server/worker/cudnn/owned.h"

@@ -183,7 +183,7 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
                    : Launch(id, *prepared, copy);
   };
   ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
-  prepared->expected = {run.gpu_us, run.host_us};
+  prepared->expected = run;
   if (work.block_attempts > 0) {
     policy.Took(engine, run.blocked);
     gave_up = !run.blocked;
@@ -216,7 +216,7 @@ absl::StatusOr<worker::v1::Checked> GpuProblem::RunAndLook(const CandidateId& id
   checked.set_magnitude(looked.magnitude);
   checked.set_nonfinite(looked.nonfinite);
   double& best_us = best_us_[ApiOf(id)];
-  checked.set_hopeless(timing::IsHopeless({first.gpu_us, first.host_us}, best_us));
+  checked.set_hopeless(timing::IsHopeless(first, best_us));
   TimedRun second = first;
   // The first one's time may be that of loading code.
   if (!checked.hopeless()) {
@@ -226,7 +226,7 @@ absl::StatusOr<worker::v1::Checked> GpuProblem::RunAndLook(const CandidateId& id
   checked.set_host_us(second.host_us);
   if (checked.hopeless()) return checked;
   if (best_us == 0 || second.gpu_us < best_us) best_us = second.gpu_us;
-  prepared->expected = {second.gpu_us, second.host_us};
+  prepared->expected = second;
   if (!resources_.captures) {
     checked.set_capture_refusal(kNoCaptures);
     return checked;

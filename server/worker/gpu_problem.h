@@ -16,7 +16,6 @@
 #include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
-#include "server/worker/cudnn/plan.h"
 #include "server/worker/device/cuda_stream.h"
 #include "server/worker/device/device_memory.h"
 #include "server/worker/device/kernels.h"
@@ -74,7 +73,7 @@ class GpuProblem : public BackendProblem {
     bool gave_up = false;
     bool replay_gave_up = false;
     std::vector<device::CapturedGraph> graphs;  // by copy, with the current workspace
-    timing::Expectation expected;
+    TimedRun expected;                          // by its last run
   };
 
   GpuProblem(const ConvProblem& problem, cudnn::OperationGraph operation,

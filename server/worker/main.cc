@@ -26,7 +26,6 @@
 #include "server/worker/gpu_backend.h"
 #include "server/worker/session.h"
 #include "server/worker/trace.h"
-#include "server/worker/warm_up.h"
 
 namespace convtune::worker {
 namespace {
@@ -148,7 +147,7 @@ absl::Status Serve(const Flags& flags, Trace* trace) {
   const absl::StatusOr<std::unique_ptr<Backend>> backend =
       StartBackend(flags, [&send](const char* step) {
         worker::v1::Reply reply;
-        reply.mutable_starting()->set_step(step);
+        reply.set_starting(step);
         return send(reply);
       });
   if (!backend.ok()) return Refuse(backend.status(), flags.fd, send);

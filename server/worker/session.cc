@@ -10,7 +10,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
-#include "proto/convtune/worker/checker_version.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/worker/cudnn/cudnn_library.h"
 
 namespace convtune::worker {
@@ -32,7 +32,8 @@ absl::Status Finish(const Session::Send& send, bool ok, absl::string_view messag
 
 absl::Status Touch(const Session::Send& send, int index) {
   worker::v1::Reply reply;
-  reply.mutable_touching()->set_index(index);
+  reply.set_index(index);
+  reply.mutable_touching();
   return send(reply);
 }
 
@@ -69,30 +70,49 @@ uint32_t ReasonsBetween(const ConditionsLook& before, const ConditionsLook& afte
   return reasons;
 }
 
+constexpr char kWarmUpProblem[] = "fwd,x=1x8x8x8,w=8x8x3x3,pad=1,nhwc,f16";
+
 }  // namespace
+
+absl::Status WarmUp(Backend* backend) {
+  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kWarmUpProblem));
+  ASSIGN_OR_RETURN(const std::unique_ptr<BackendProblem> opened, backend->Open(problem, 0));
+  std::vector<CandidateId> ids;
+  RETURN_IF_ERROR(opened
+                      ->List(ListingOptions(),
+                             [&ids](const Candidate& candidate) {
+                               ids.push_back(candidate.id);
+                               return true;
+                             })
+                      .status());
+  // Not every engine can be built for every problem.
+  for (const CandidateId& id : ids) {
+    if (opened->Prepare(id).ok()) break;
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Session::Handle(const worker::v1::Request& request, const Send& send) {
   if (!greeted_ && request.kind_case() != worker::v1::Request::kHello) {
     RETURN_IF_ERROR(Finish(send, false, "hello: must be the first request"));
     return absl::FailedPreconditionError("the first request was not Hello");
   }
+  const SteadyTime deadline = DeadlineAfter(request.time_budget_ms());
   switch (request.kind_case()) {
     case worker::v1::Request::kHello:
       return HandleHello(request.hello(), send);
     case worker::v1::Request::kOpenProblem:
-      return HandleOpen(request.open_problem(), send);
+      return HandleOpen(request.open_problem(), deadline, send);
     case worker::v1::Request::kPrepare:
-      return HandlePrepare(request.prepare(), send);
+    case worker::v1::Request::kCheck:
     case worker::v1::Request::kMeasure:
-      return HandleMeasure(request.measure(), send);
+      return HandleCandidates(request, deadline, send);
     case worker::v1::Request::kCloseProblem:
       CloseProblem();
       return Finish(send, true, "");
     case worker::v1::Request::kReadConditions:
       RETURN_IF_ERROR(SendConditions(backend_->LookAtConditions(), send));
       return Finish(send, true, "");
-    case worker::v1::Request::kCheck:
-      return HandleCheck(request.check(), send);
     case worker::v1::Request::KIND_NOT_SET:
       break;
   }
@@ -113,13 +133,13 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
   } else {
     const auto on_step = [&send](uint32_t step) {
       worker::v1::Reply reply;
-      reply.mutable_self_checking()->set_step(step);
+      reply.set_self_checking(step);
       return send(reply);
     };
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
   }
   // Where the self-check was kept, too: the libraries may be others than those that it was of.
-  if (absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
+  if (absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known() && !mixture.ok()) {
     RETURN_IF_ERROR(Finish(send, false, mixture.message()));
     return mixture;
   }
@@ -132,14 +152,15 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
   body->set_environment_text(backend_->environment().ToText());
   body->set_has_gpu(backend_->has_gpu());
   body->set_checker_version(kCheckerVersion);
-  if (check.known) *body->mutable_self_check() = convtune::ToProto(check);
+  if (check.known()) *body->mutable_self_check() = convtune::ToProto(check);
   return send(reply);
 }
 
-absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const Send& send) {
+absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, SteadyTime deadline,
+                                 const Send& send) {
   CloseProblem();
   ListingOptions options;
-  options.deadline = DeadlineAfter(request.time_budget_ms());
+  options.deadline = deadline;
   options.graph_api = request.graph_api();
   options.legacy_api = request.legacy_api();
   options.max_candidates = request.max_candidates();
@@ -176,8 +197,8 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
   absl::Status sent = absl::OkStatus();
   const auto on_listed = [&](const Candidate& candidate) {
     worker::v1::Reply reply;
-    reply.mutable_listed()->set_index(static_cast<int>(candidates_.size()));
-    Fill(candidate, /*with_samples=*/false, reply.mutable_listed()->mutable_candidate());
+    reply.set_index(static_cast<int>(candidates_.size()));
+    Fill(candidate, /*with_samples=*/false, reply.mutable_listed());
     candidates_.push_back({candidate.id, false});
     sent = send(reply);
     return sent.ok();
@@ -219,10 +240,29 @@ absl::Status Session::DoEach(
   return Finish(send, std::move(outcome));
 }
 
-absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Send& send) {
-  const std::string error = CheckIndexes(request.indexes(), false);
+absl::Status Session::HandleCandidates(const worker::v1::Request& request, SteadyTime deadline,
+                                       const Send& send) {
+  const std::string error = CheckIndexes(request.indexes(), !request.has_prepare());
   if (!error.empty()) return Finish(send, false, error);
-  const SteadyTime deadline = DeadlineAfter(request.time_budget_ms());
+  if (request.has_prepare()) return Prepare(request, deadline, send);
+  const std::optional<RunMode> mode = ModeOf(request.measure());
+  if (!mode.has_value()) {
+    return Finish(send, false, "launch, cache_state: must be numbers of their enumerations");
+  }
+  std::vector<CandidateId> ids;
+  for (const int index : request.indexes()) {
+    ids.push_back(candidates_[static_cast<size_t>(index)].id);
+  }
+  if (const absl::Status begun = problem_->BeginMeasure(ids); Failed(begun)) {
+    return Finish(send, false, begun.message());
+  }
+  return request.has_check() ? Check(request, deadline, send)
+                             : Measure(request, *mode, deadline, send);
+}
+
+absl::Status Session::Prepare(const worker::v1::Request& request, SteadyTime deadline,
+                              const Send& send) {
+  const int enough = request.prepare().stop_after();
   int succeeded = 0;
   const auto prepare = [&](int index, Listed* listed) -> absl::StatusOr<bool> {
     const SteadyTime start = SteadyTime::Now();
@@ -238,22 +278,16 @@ absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Se
     } else {
       NoteFailure(result.status(), prepared);
     }
-    prepared->set_index(index);
+    reply.set_index(index);
     prepared->set_ok(listed->prepared);
-    prepared->set_build_us(absl::ToDoubleMicroseconds(took));
     RETURN_IF_ERROR(send(reply));
-    return request.stop_after() <= 0 || succeeded < request.stop_after();
+    return enough <= 0 || succeeded < enough;
   };
   return DoEach(request.indexes(), deadline, send, prepare);
 }
 
-absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& send) {
-  const SteadyTime deadline = DeadlineAfter(request.time_budget_ms());
-  const std::string error = CheckIndexes(request.indexes(), true);
-  if (!error.empty()) return Finish(send, false, error);
-  if (const absl::Status begun = Begin(request.indexes()); !begun.ok()) {
-    return Finish(send, false, std::string(begun.message()));
-  }
+absl::Status Session::Check(const worker::v1::Request& request, SteadyTime deadline,
+                            const Send& send) {
   const auto check = [&](int index, Listed* listed) -> absl::StatusOr<bool> {
     const absl::StatusOr<worker::v1::Checked> result = problem_->Check(listed->id);
     const bool failed = Failed(result.status());
@@ -264,27 +298,18 @@ absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& 
     } else {
       *reply.mutable_checked() = *result;
     }
-    reply.mutable_checked()->set_index(index);
+    reply.set_index(index);
     RETURN_IF_ERROR(send(reply));
     return true;
   };
   return DoEach(request.indexes(), deadline, send, check);
 }
 
-absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Send& send) {
-  const SteadyTime deadline = DeadlineAfter(request.time_budget_ms());
-  const std::string error = CheckIndexes(request.indexes(), true);
-  if (!error.empty()) return Finish(send, false, error);
-  const std::optional<RunMode> mode = ModeOf(request);
-  if (!mode.has_value()) {
-    return Finish(send, false, "launch, cache_state: must be numbers of their enumerations");
-  }
-  if (const absl::Status begun = Begin(request.indexes()); !begun.ok()) {
-    return Finish(send, false, std::string(begun.message()));
-  }
+absl::Status Session::Measure(const worker::v1::Request& request, const RunMode& mode,
+                              SteadyTime deadline, const Send& send) {
   const ConditionsLook before = backend_->LookAtConditions();
   RETURN_IF_ERROR(SendConditions(before, send));
-  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(request, *mode, deadline, send));
+  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(request, mode, deadline, send));
   ConditionsLook after = backend_->LookAtConditions();
   after.conditions.clock_reasons |= ReasonsBetween(before, after);
   RETURN_IF_ERROR(SendConditions(std::move(after), send));
@@ -294,13 +319,13 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
   return Finish(send, std::move(outcome));
 }
 
-absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, const RunMode& mode,
+absl::StatusOr<bool> Session::RunRounds(const worker::v1::Request& request, const RunMode& mode,
                                         SteadyTime deadline, const Send& send) {
   const auto count = static_cast<unsigned>(request.indexes_size());
+  const int first = request.measure().first_round();
   std::set<int> failed;
   int touched = -1;
-  for (int round = request.first_round(); round < request.first_round() + request.rounds();
-       ++round) {
+  for (int round = first; round < first + request.measure().rounds(); ++round) {
     for (unsigned i = 0; i < count; ++i) {
       const int index =
           request.indexes(static_cast<int>((i + static_cast<unsigned>(round)) % count));
@@ -313,7 +338,7 @@ absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, cons
       if (trace_ != nullptr) trace_->PutSample(index, id, round, mode, run);
       worker::v1::Reply reply;
       worker::v1::Sample* sample = reply.mutable_sample();
-      sample->set_index(index);
+      reply.set_index(index);
       sample->set_round(round);
       if (run.ok()) {
         sample->set_gpu_us(run->gpu_us);
@@ -327,14 +352,6 @@ absl::StatusOr<bool> Session::RunRounds(const worker::v1::Measure& request, cons
     }
   }
   return false;
-}
-
-absl::Status Session::Begin(const google::protobuf::RepeatedField<int>& indexes) {
-  std::vector<CandidateId> ids;
-  for (const int index : indexes) ids.push_back(candidates_[static_cast<size_t>(index)].id);
-  absl::Status begun = problem_->BeginMeasure(ids);
-  Failed(begun);
-  return begun;
 }
 
 bool Session::Failed(const absl::Status& status) {

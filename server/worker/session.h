@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/clock.h"
 #include "server/worker/backend.h"
@@ -39,10 +38,15 @@ class Session {
   };
 
   absl::Status HandleHello(const worker::v1::Hello& hello, const Send& send);
-  absl::Status HandleOpen(const worker::v1::OpenProblem& request, const Send& send);
-  absl::Status HandlePrepare(const worker::v1::Prepare& request, const Send& send);
-  absl::Status HandleCheck(const worker::v1::Check& request, const Send& send);
-  absl::Status HandleMeasure(const worker::v1::Measure& request, const Send& send);
+  absl::Status HandleOpen(const worker::v1::OpenProblem& request, SteadyTime deadline,
+                          const Send& send);
+  // Of a Prepare, a Check or a Measure.
+  absl::Status HandleCandidates(const worker::v1::Request& request, SteadyTime deadline,
+                                const Send& send);
+  absl::Status Prepare(const worker::v1::Request& request, SteadyTime deadline, const Send& send);
+  absl::Status Check(const worker::v1::Request& request, SteadyTime deadline, const Send& send);
+  absl::Status Measure(const worker::v1::Request& request, const RunMode& mode, SteadyTime deadline,
+                       const Send& send);
   // Calls `work` for each index, behind a reply that names the candidate, until it returns
   // false or the deadline passes, and sends the outcome.
   absl::Status DoEach(const google::protobuf::RepeatedField<int>& indexes, SteadyTime deadline,
@@ -51,10 +55,8 @@ class Session {
   // Runs each candidate once per round; round n starts with the candidate n, counted around.
   // One that fails is left out from then on. Returns whether the deadline, which is looked at
   // before every run, ended it early.
-  absl::StatusOr<bool> RunRounds(const worker::v1::Measure& request, const RunMode& mode,
+  absl::StatusOr<bool> RunRounds(const worker::v1::Request& request, const RunMode& mode,
                                  SteadyTime deadline, const Send& send);
-  // BackendProblem::BeginMeasure of these; a reason for people if it fails, else empty.
-  absl::Status Begin(const google::protobuf::RepeatedField<int>& indexes);
   // Where every failure of the backend comes by before it is reported.
   bool Failed(const absl::Status& status);
   // Adds what there is to say of the problem's runs.
@@ -71,5 +73,11 @@ class Session {
   std::unique_ptr<BackendProblem> problem_;
   std::vector<Listed> candidates_;
 };
+
+// Asks the heuristics for a small convolution and builds the first plan that can
+// be built, so that cuDNN loads its heuristics and engines: time that would be
+// missing from the first tuning's budget. Runs nothing. Errors are cuDNN's; the
+// backend is none the worse for them.
+absl::Status WarmUp(Backend* backend);
 
 }  // namespace convtune::worker

@@ -22,7 +22,6 @@
 #include "client/cpp/include/convtune/resolver.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/graph_builder.h"
-#include "server/worker/cudnn/plan.h"
 #include "server/worker/deviceless_backend.h"
 #include "server/worker/session.h"
 
@@ -153,10 +152,10 @@ absl::StatusOr<Work> BareLoop(worker::Backend* backend, const std::vector<std::s
 absl::StatusOr<Work> AsTheWorker(worker::Backend* backend, const std::vector<std::string>& lines) {
   worker::Session session(backend);
   Work work;
-  worker::v1::Prepare prepare;
+  worker::v1::Request build;
   const auto on_reply = [&](const worker::v1::Reply& reply) {
     if (reply.has_listed()) {
-      prepare.add_indexes(reply.listed().index());
+      build.add_indexes(reply.index());
     }
     work.plans += reply.has_prepared() && reply.prepared().ok() ? 1 : 0;
     return absl::OkStatus();
@@ -170,11 +169,10 @@ absl::StatusOr<Work> AsTheWorker(worker::Backend* backend, const std::vector<std
     open.mutable_open_problem()->set_problem_text(line);
     open.mutable_open_problem()->set_listing(worker::v1::LISTING_HEURISTICS);
     open.mutable_open_problem()->set_graph_api(true);
-    prepare.Clear();
+    build.Clear();
+    build.mutable_prepare();
     RETURN_IF_ERROR(session.Handle(open, on_reply));
-    work.candidates += prepare.indexes_size();
-    worker::v1::Request build;
-    *build.mutable_prepare() = prepare;
+    work.candidates += build.indexes_size();
     RETURN_IF_ERROR(session.Handle(build, on_reply));
     worker::v1::Request close;
     close.mutable_close_problem();

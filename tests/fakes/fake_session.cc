@@ -84,9 +84,9 @@ absl::Status FakeSession::Handle(const worker::v1::Request& request) {
     case worker::v1::Request::kOpenProblem:
       return Open(request.open_problem());
     case worker::v1::Request::kPrepare:
-      return Prepare(request.prepare());
+      return Prepare(request);
     case worker::v1::Request::kMeasure:
-      return Measure(request.measure());
+      return Measure(request);
     case worker::v1::Request::kCloseProblem:
       Log("close");
       return Finish(true, "");
@@ -95,7 +95,7 @@ absl::Status FakeSession::Handle(const worker::v1::Request& request) {
       RETURN_IF_ERROR(SendConditions());
       return Finish(true, "");
     case worker::v1::Request::kCheck:
-      return Check(request.check());
+      return Check(request);
     case worker::v1::Request::KIND_NOT_SET:
       break;
   }
@@ -160,7 +160,7 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
     _exit(1);
   } else if (script_.fault == "lie") {
     worker::v1::Reply reply;
-    reply.mutable_sample()->set_index(1'000'000);
+    reply.set_index(1'000'000);
     reply.mutable_sample()->set_round(-5);
     reply.mutable_sample()->set_gpu_us(-1);
     [[maybe_unused]] const absl::Status sent = Send(reply);
@@ -182,7 +182,7 @@ absl::StatusOr<uint32_t> FakeSession::CheckSelf(uint32_t lost_steps) {
     const uint32_t step = uint32_t{1} << bit;
     if ((step & SelfCheckSteps() & ~lost_steps) == 0) continue;
     worker::v1::Reply reply;
-    reply.mutable_self_checking()->set_step(step);
+    reply.set_self_checking(step);
     RETURN_IF_ERROR(Send(reply));
     MaybeFault("self_check", bit);
   }
@@ -196,7 +196,7 @@ absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
   }
   Log("hello");
   worker::v1::Reply starting;
-  starting.mutable_starting()->set_step("load the worker's kernels");
+  starting.set_starting("load the worker's kernels");
   RETURN_IF_ERROR(Send(starting));
   MaybeFault("start", 0);
   v1::SelfCheck self_check = request.self_check();
@@ -264,8 +264,8 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
       add(script_.uses_nvrtc != 0, BehaviorNote::kRuntimeCompilation);
       add(script_.uses_cublaslt != 0, BehaviorNote::kCublasLtDependency);
     }
-    reply.mutable_listed()->set_index(i);
-    Fill(listed, /*with_samples=*/false, reply.mutable_listed()->mutable_candidate());
+    reply.set_index(i);
+    Fill(listed, /*with_samples=*/false, reply.mutable_listed());
     RETURN_IF_ERROR(Send(reply));
   }
   worker::v1::Reply last;
@@ -275,23 +275,22 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
   return Send(last);
 }
 
-absl::Status FakeSession::Prepare(const worker::v1::Prepare& request) {
+absl::Status FakeSession::Prepare(const worker::v1::Request& request) {
   Log("prepare");
   const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
   int succeeded = 0;
   for (const int index : request.indexes()) {
     if (index < 0 || index >= listed_) return Finish(false, "indexes: unknown candidate");
     if (SteadyTime::Now() >= end) return Finish(true, "", true);
-    if (request.stop_after() > 0 && succeeded == request.stop_after()) break;
+    if (request.prepare().stop_after() > 0 && succeeded == request.prepare().stop_after()) break;
     RETURN_IF_ERROR(Touch(index));
     MaybeFault("prepare", index);
     absl::SleepFor(absl::Milliseconds(script_.prepare_delay_ms));
     const Traits traits = TraitsOfListed(index);
     worker::v1::Reply reply;
     worker::v1::Prepared* prepared = reply.mutable_prepared();
-    prepared->set_index(index);
+    reply.set_index(index);
     prepared->set_workspace_bytes(traits.workspace);
-    prepared->set_build_us(100);
     prepared->set_ok((index >= configs_ || index < script_.candidates - script_.unsupported) &&
                      (script_.split_modes == 0 || index > 0));
     if (!prepared->ok()) prepared->set_error_message("CUDNN_STATUS_NOT_SUPPORTED");
@@ -318,7 +317,7 @@ absl::Status FakeSession::SendConditions() {
   return Send(reply);
 }
 
-absl::Status FakeSession::Check(const worker::v1::Check& request) {
+absl::Status FakeSession::Check(const worker::v1::Request& request) {
   Log("check");
   const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
   for (const int index : request.indexes()) {
@@ -331,7 +330,7 @@ absl::Status FakeSession::Check(const worker::v1::Check& request) {
     absl::SleepFor(std::min(absl::Milliseconds(script_.check_delay_ms), end - SteadyTime::Now()));
     worker::v1::Reply reply;
     worker::v1::Checked* checked = reply.mutable_checked();
-    checked->set_index(index);
+    reply.set_index(index);
     const bool wrong = script_.wrong == index || script_.wrong == -2 ||
                        (script_.wrong_from >= 0 && index >= script_.wrong_from);
     checked->set_error(wrong ? 1.0 : RoundingOf(problem_) * (index + 1));
@@ -347,7 +346,7 @@ absl::Status FakeSession::Check(const worker::v1::Check& request) {
       checked->clear_capture();
     }
     if (script_.self_check >= 0 &&
-        !MayCapture(SelfCheckOfMask(static_cast<uint32_t>(script_.self_check) | 1U))) {
+        (static_cast<uint32_t>(script_.self_check) & MaskOf(SelfCheckBit::kCaptures)) != 0) {
       checked->clear_capture();
     }
     RETURN_IF_ERROR(Send(reply));
@@ -355,11 +354,12 @@ absl::Status FakeSession::Check(const worker::v1::Check& request) {
   return Finish(true, "");
 }
 
-absl::Status FakeSession::Measure(const worker::v1::Measure& request) {
+absl::Status FakeSession::Measure(const worker::v1::Request& request) {
+  const worker::v1::Measure& measure = request.measure();
   Log("measure");
   RETURN_IF_ERROR(SendConditions());
   const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
-  for (int round = request.first_round(); round < request.first_round() + request.rounds();
+  for (int round = measure.first_round(); round < measure.first_round() + measure.rounds();
        ++round) {
     if (SteadyTime::Now() >= end) return Finish(true, "", true);
     absl::SleepFor(std::min(absl::Milliseconds(script_.measure_delay_ms), end - SteadyTime::Now()));
@@ -372,12 +372,12 @@ absl::Status FakeSession::Measure(const worker::v1::Measure& request) {
       const Traits traits = TraitsOfListed(index);
       std::mt19937_64 random(script_.seed + static_cast<uint64_t>(round * 1000 + index));
       worker::v1::Reply reply;
-      reply.mutable_sample()->set_index(index);
+      reply.set_index(index);
       reply.mutable_sample()->set_round(round);
       const bool can_be_blocked = script_.unblocked_index >= 0 && script_.unblocked_index != index;
       const bool blocked =
           can_be_blocked || script_.unblocked_from < 0 || round < script_.unblocked_from;
-      reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) + (blocked ? 0 : 1000) +
+      reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(measure) + (blocked ? 0 : 1000) +
                                          static_cast<double>(random() % 100) / 200);
       reply.mutable_sample()->set_blocked(blocked);
       const bool slow = script_.slow_host < 0 || script_.slow_host == index;

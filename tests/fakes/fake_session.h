@@ -31,9 +31,9 @@ class FakeSession : public WorkerSide {
   // The mask of the self-check that the script says, and of the lost steps.
   absl::StatusOr<uint32_t> CheckSelf(uint32_t lost_steps);
   absl::Status Open(const worker::v1::OpenProblem& request);
-  absl::Status Prepare(const worker::v1::Prepare& request);
-  absl::Status Check(const worker::v1::Check& request);
-  absl::Status Measure(const worker::v1::Measure& request);
+  absl::Status Prepare(const worker::v1::Request& request);
+  absl::Status Check(const worker::v1::Request& request);
+  absl::Status Measure(const worker::v1::Request& request);
   absl::Status SendConditions();
   // Does what the script says, if this is the place.
   void MaybeFault(const std::string& where, int index);

@@ -13,11 +13,11 @@ absl::Status ReplaySession::Handle(const worker::v1::Request& request) {
     case worker::v1::Request::kOpenProblem:
       return Open(request.open_problem());
     case worker::v1::Request::kPrepare:
-      return Prepare(request.prepare());
+      return Prepare(request);
     case worker::v1::Request::kCheck:
-      return Check(request.check());
+      return Check(request);
     case worker::v1::Request::kMeasure:
-      return Measure(request.measure());
+      return Measure(request);
     case worker::v1::Request::kReadConditions:
       RETURN_IF_ERROR(SendConditions());
       return Finish(true, "");
@@ -54,7 +54,7 @@ absl::Status ReplaySession::Open(const worker::v1::OpenProblem& request) {
       break;
     }
     worker::v1::Reply reply;
-    reply.mutable_listed()->set_index(static_cast<int>(listed_.size()));
+    reply.set_index(static_cast<int>(listed_.size()));
     // Nothing was done with it yet.
     Candidate listed;
     listed.id = candidate.id;
@@ -64,25 +64,25 @@ absl::Status ReplaySession::Open(const worker::v1::OpenProblem& request) {
     listed.behavior_notes = candidate.behavior_notes;
     listed.find_us = candidate.find_us;
     listed.workspace_bytes = candidate.workspace_bytes;
-    Fill(listed, /*with_samples=*/false, reply.mutable_listed()->mutable_candidate());
+    Fill(listed, /*with_samples=*/false, reply.mutable_listed());
     listed_.push_back(candidate);
     RETURN_IF_ERROR(Send(reply));
   }
   return Finish(true, "");
 }
 
-absl::Status ReplaySession::Prepare(const worker::v1::Prepare& request) {
+absl::Status ReplaySession::Prepare(const worker::v1::Request& request) {
   int succeeded = 0;
   for (const int index : request.indexes()) {
     if (index < 0 || static_cast<size_t>(index) >= listed_.size()) {
       return Finish(false, "indexes: unknown candidate");
     }
-    if (request.stop_after() > 0 && succeeded == request.stop_after()) break;
+    if (request.prepare().stop_after() > 0 && succeeded == request.prepare().stop_after()) break;
     RETURN_IF_ERROR(Touch(index));
     const Candidate& candidate = listed_[static_cast<size_t>(index)];
     worker::v1::Reply reply;
     worker::v1::Prepared* prepared = reply.mutable_prepared();
-    prepared->set_index(index);
+    reply.set_index(index);
     prepared->set_ok(candidate.usable());
     prepared->set_workspace_bytes(candidate.workspace_bytes);
     prepared->set_error_message(candidate.error_message);
@@ -101,7 +101,7 @@ absl::Status ReplaySession::SendConditions() {
 }
 
 // What was recorded is right; it was judged then.
-absl::Status ReplaySession::Check(const worker::v1::Check& request) {
+absl::Status ReplaySession::Check(const worker::v1::Request& request) {
   for (const int index : request.indexes()) {
     if (index < 0 || static_cast<size_t>(index) >= listed_.size()) {
       return Finish(false, "indexes: not prepared");
@@ -110,7 +110,7 @@ absl::Status ReplaySession::Check(const worker::v1::Check& request) {
     const Candidate& candidate = listed_[static_cast<size_t>(index)];
     worker::v1::Reply reply;
     worker::v1::Checked* checked = reply.mutable_checked();
-    checked->set_index(index);
+    reply.set_index(index);
     checked->set_error(0);
     checked->set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
     checked->set_gpu_us(Recording::TimeInRound(candidate, 0));
@@ -121,10 +121,11 @@ absl::Status ReplaySession::Check(const worker::v1::Check& request) {
   return Finish(true, "");
 }
 
-absl::Status ReplaySession::Measure(const worker::v1::Measure& request) {
+absl::Status ReplaySession::Measure(const worker::v1::Request& request) {
+  const worker::v1::Measure& measure = request.measure();
   RETURN_IF_ERROR(SendConditions());
   const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
-  for (int round = request.first_round(); round < request.first_round() + request.rounds();
+  for (int round = measure.first_round(); round < measure.first_round() + measure.rounds();
        ++round) {
     if (SteadyTime::Now() >= end) return Finish(true, "", true);
     for (const int index : request.indexes()) {
@@ -135,7 +136,7 @@ absl::Status ReplaySession::Measure(const worker::v1::Measure& request) {
       const Candidate& candidate = listed_[static_cast<size_t>(index)];
       worker::v1::Reply reply;
       worker::v1::Sample* sample = reply.mutable_sample();
-      sample->set_index(index);
+      reply.set_index(index);
       sample->set_round(round);
       sample->set_gpu_us(Recording::TimeInRound(candidate, round));
       if (sample->gpu_us() == 0) sample->set_error_message("was not timed in the recording");

@@ -20,9 +20,9 @@ class ReplaySession : public WorkerSide {
   absl::Status Handle(const worker::v1::Request& request) override;
   absl::Status Hello();
   absl::Status Open(const worker::v1::OpenProblem& request);
-  absl::Status Prepare(const worker::v1::Prepare& request);
-  absl::Status Check(const worker::v1::Check& request);
-  absl::Status Measure(const worker::v1::Measure& request);
+  absl::Status Prepare(const worker::v1::Request& request);
+  absl::Status Check(const worker::v1::Request& request);
+  absl::Status Measure(const worker::v1::Request& request);
   absl::Status SendConditions();
 
   const Recording recording_;

@@ -32,7 +32,8 @@ absl::Status WorkerSide::Finish(bool ok, const std::string& message, bool out_of
 
 absl::Status WorkerSide::Touch(int index) {
   worker::v1::Reply reply;
-  reply.mutable_touching()->set_index(index);
+  reply.set_index(index);
+  reply.mutable_touching();
   return Send(reply);
 }
 

@@ -339,8 +339,8 @@ def test_wrong_requests_are_refused_by_the_field_and_the_session_goes_on(worker_
     greet(worker_alone)
     for request, words in [
         ({}, "kind: a request that this worker does not know"),
-        ({"prepare": {"indexes": [0]}}, "open_problem: no problem is open"),
-        ({"check": {"indexes": [0]}}, "open_problem: no problem is open"),
+        ({"indexes": [0], "prepare": {}}, "open_problem: no problem is open"),
+        ({"indexes": [0], "check": {}}, "open_problem: no problem is open"),
         ({"open_problem": {**GRAPH, "listing": 0}}, "listing: must be FIRST_CONFIGS, HEURISTICS or EXHAUSTIVE"),
         ({"open_problem": {**GRAPH, "graph_api": False}}, "graph_api: one of graph_api and legacy_api must be set"),
         ({"open_problem": {**GRAPH, "problem_text": "fwd"}}, "problem_text: "),
@@ -353,23 +353,23 @@ def test_wrong_requests_are_refused_by_the_field_and_the_session_goes_on(worker_
         assert words in worker_alone.ask(**request).outcome.message, request
     assert worker_alone.ask(open_problem=GRAPH).outcome.ok
     for request, words in [
-        ({"prepare": {"indexes": [0, 100000]}}, "indexes[1]: must be from 0 to "),
-        ({"measure": {"indexes": [0], "rounds": 1}}, "indexes[0]: candidate 0 is not prepared"),
-        ({"check": {"indexes": [0]}}, "indexes[0]: candidate 0 is not prepared"),
+        ({"indexes": [0, 100000], "prepare": {}}, "indexes[1]: must be from 0 to "),
+        ({"indexes": [0], "measure": {"rounds": 1}}, "indexes[0]: candidate 0 is not prepared"),
+        ({"indexes": [0], "check": {}}, "indexes[0]: candidate 0 is not prepared"),
     ]:
         assert words in worker_alone.ask(**request).outcome.message, request
-    assert worker_alone.ask(prepare={"indexes": [0]}).outcome.ok
-    assert "launch, cache_state" in worker_alone.ask(measure={"indexes": [0], "rounds": 1, "launch": 99}).outcome.message
+    assert worker_alone.ask(indexes=[0], prepare={}).outcome.ok
+    assert "launch, cache_state" in worker_alone.ask(indexes=[0], measure={"rounds": 1, "launch": 99}).outcome.message
     assert worker_alone.ask(close_problem={}).outcome.ok
     assert worker_alone.end() == 0
 
 
 def test_each_request_ends_with_its_time_budget(worker_alone):
     greet(worker_alone)
-    indexes = [reply.listed.index for reply in worker_alone.replies(open_problem=GRAPH)[:-1]]
-    everything = worker_alone.replies(prepare={"indexes": indexes})
-    ready = [reply.prepared.index for reply in everything if reply.HasField("prepared") and reply.prepared.ok]
-    for request in ({"prepare": {"indexes": indexes, "time_budget_ms": 1}}, {"check": {"indexes": ready, "time_budget_ms": 1}}, {"measure": {"indexes": ready, "rounds": 1000, "time_budget_ms": 1}}):
+    indexes = [reply.index for reply in worker_alone.replies(open_problem=GRAPH)[:-1]]
+    everything = worker_alone.replies(indexes=indexes, prepare={})
+    ready = [reply.index for reply in everything if reply.HasField("prepared") and reply.prepared.ok]
+    for request in ({"indexes": indexes, "prepare": {}, "time_budget_ms": 1}, {"indexes": ready, "check": {}, "time_budget_ms": 1}, {"indexes": ready, "measure": {"rounds": 1000}, "time_budget_ms": 1}):
         replies = worker_alone.replies(**request)
         assert replies[-1].outcome.ok and replies[-1].outcome.out_of_time, (request, replies[-1])
         assert len([reply for reply in replies if reply.HasField("touching")]) < len(indexes)
@@ -381,7 +381,7 @@ def test_a_listing_has_what_was_asked_for_and_no_more(worker_alone):
 
     def listed(**options):
         *candidates, last = worker_alone.replies(open_problem={**BOTH, **options})
-        found = [reply.listed.candidate for reply in candidates]
+        found = [reply.listed for reply in candidates]
         return [(each.WhichOneof("kind"), str(getattr(each, each.WhichOneof("kind")))) for each in found], last.outcome
 
     everything, outcome = listed()
@@ -401,10 +401,10 @@ def test_a_listing_has_what_was_asked_for_and_no_more(worker_alone):
 def test_a_candidate_that_fails_while_it_is_timed_is_a_sample_with_words(worker_alone, simulated_gpu):
     greet(worker_alone)
     worker_alone.ask(open_problem={**GRAPH, "problem_text": "fwd,x=1x64x14x14,w=64x64x1x1,nhwc,f16,epilogue=add+bias+relu"})
-    worker_alone.ask(prepare={"indexes": [0]})
-    assert worker_alone.ask(check={"indexes": [0]}).outcome.ok
+    worker_alone.ask(indexes=[0], prepare={})
+    assert worker_alone.ask(indexes=[0], check={}).outcome.ok
     simulated_gpu.script("launch:eager = fail")
-    samples = [reply.sample for reply in worker_alone.replies(measure={"indexes": [0], "rounds": 3}) if reply.HasField("sample")]
+    samples = [reply.sample for reply in worker_alone.replies(indexes=[0], measure={"rounds": 3}) if reply.HasField("sample")]
     assert len(samples) == 1 and "EXECUTION_FAILED" in samples[0].error_message and simulated_gpu.fired()
     assert worker_alone.end() == 0
 

@@ -7,26 +7,18 @@
 namespace convtune {
 namespace {
 
-struct Instrument {
-  SelfCheckBit bit;
-  const char* name;
-  bool SelfCheck::*works;
-};
-
-constexpr Instrument kInstruments[] = {
-    {SelfCheckBit::kBlockingKernel, "blocking_kernel", &SelfCheck::blocking_kernel},
-    {SelfCheckBit::kClock, "clock", &SelfCheck::clock},
-    {SelfCheckBit::kCaches, "caches", &SelfCheck::caches},
-    {SelfCheckBit::kChecker, "checker", &SelfCheck::checker},
-    {SelfCheckBit::kCaptures, "captures", &SelfCheck::captures}};
-
-constexpr uint32_t Bit(SelfCheckBit bit) { return static_cast<uint32_t>(bit); }
+constexpr std::pair<SelfCheckBit, const char*> kInstruments[] = {
+    {SelfCheckBit::kBlockingKernel, "blocking_kernel"},
+    {SelfCheckBit::kClock, "clock"},
+    {SelfCheckBit::kCaches, "caches"},
+    {SelfCheckBit::kChecker, "checker"},
+    {SelfCheckBit::kCaptures, "captures"}};
 
 using NamedBits = std::vector<std::pair<uint32_t, std::string>>;
 
 NamedBits MakeNames() {
   NamedBits names;
-  for (const Instrument& one : kInstruments) names.emplace_back(Bit(one.bit), one.name);
+  for (const auto& [bit, name] : kInstruments) names.emplace_back(MaskOf(bit), name);
   for (const Api api : {Api::kGraph, Api::kLegacy}) {
     for (const Operation operation :
          {Operation::kFwd, Operation::kBwdData, Operation::kBwdFilter}) {
@@ -48,38 +40,20 @@ const NamedBits& Names() {
 
 }  // namespace
 
-uint32_t ToMask(const SelfCheck& check) {
-  if (!check.known) return 0;
-  uint32_t mask = Bit(SelfCheckBit::kRun);
-  for (const Instrument& one : kInstruments) {
-    if (!(check.*one.works)) mask |= Bit(one.bit);
-  }
-  return mask;
-}
-
-SelfCheck SelfCheckOfMask(uint32_t mask) {
-  SelfCheck check;
-  check.known = (mask & Bit(SelfCheckBit::kRun)) != 0;
-  for (const Instrument& one : kInstruments) {
-    if (check.known) check.*one.works = (mask & Bit(one.bit)) == 0;
-  }
-  return check;
-}
-
 uint32_t SelfCheckBits() {
-  uint32_t bits = Bit(SelfCheckBit::kRun);
+  uint32_t bits = MaskOf(SelfCheckBit::kRun);
   for (const auto& [bit, name] : Names()) bits |= bit;
   return bits;
 }
 
 uint32_t SelfCheckSteps() {
   uint32_t bits = 0;
-  for (const Instrument& one : kInstruments) bits |= Bit(one.bit);
+  for (const auto& [bit, name] : kInstruments) bits |= MaskOf(bit);
   return bits;
 }
 
 std::optional<uint32_t> MaskOfFailed(const std::vector<std::string>& names) {
-  uint32_t mask = Bit(SelfCheckBit::kRun);
+  uint32_t mask = MaskOf(SelfCheckBit::kRun);
   for (const std::string& name : names) {
     const uint32_t before = mask;
     for (const auto& [bit, known] : Names()) {

@@ -66,6 +66,12 @@ inline bool HasExpired(const std::optional<absl::Time>& expire_time, absl::Time 
   return expire_time.has_value() && *expire_time <= now;
 }
 
+// The version of how the worker runs, checks and times candidates. Raised by hand when that
+// changes: what a worker of a lower number is quarantined for is then tried again. Not
+// the program's version, which builds during development share, and which has
+// no order that a build from another branch would keep to.
+inline constexpr int kCheckerVersion = 1;
+
 // A candidate that is not tried again, and is no answer.
 struct QuarantineEntry {
   TuningKey key;

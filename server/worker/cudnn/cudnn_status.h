@@ -33,8 +33,7 @@ void Recover(cudaStream_t stream);
 // candidate, may be reported by the next launch, perhaps another candidate's.
 
 // Calls `run`. Where it fails, it is called once more at once, behind `clear` (see Recover),
-// and counted in `retried`. The second result is the run's: each run has one retry of its own,
-// however many runs of its candidate failed before.
+// and counted in `retried`. The second result is the run's.
 template <typename Run>
 auto TryTwice(const Run& run, const std::function<void()>& clear, int* retried) {
   auto result = run();

@@ -1,4 +1,4 @@
-// An OperationGraph is cuDNN's operation graph of a ConvProblem.
+// An OperationGraph is cuDNN's operation graph of a ConvProblem, an ExecutionPlan a plan for it.
 #pragma once
 
 #include <cudnn.h>
@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/worker/cudnn/descriptor.h"
 
 namespace convtune::worker::cudnn {
@@ -59,6 +60,30 @@ class OperationGraph {
   std::vector<GraphTensor> tensors_;
 
   friend class GraphBuilder;
+};
+
+// Makes the engine `index` of a graph, finalised. Errors are cuDNN's: UNIMPLEMENTED and
+// others where it refuses the engine for this graph and device.
+absl::StatusOr<Descriptor> MakeEngine(const OperationGraph& graph, int64_t index);
+
+// A plan that cuDNN has built. Move-only; not thread-safe.
+class ExecutionPlan {
+ public:
+  // Builds the plan from the engine's index and its knobs alone. Knobs that the
+  // config does not name have cuDNN's defaults. Building may take seconds where a
+  // kernel is compiled. Errors are cuDNN's.
+  static absl::StatusOr<ExecutionPlan> Create(const OperationGraph& graph,
+                                              const EngineConfig& config);
+
+  const Descriptor& descriptor() const { return plan_; }
+  // What an execution needs, in bytes.
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  ExecutionPlan() = default;
+
+  Descriptor plan_;
+  int64_t workspace_bytes_ = 0;
 };
 
 cudnnDataType_t ToCudnn(DataType type);

@@ -9,7 +9,6 @@
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/cudnn/cudnn_status.h"
-#include "server/worker/cudnn/elf_build_id.h"
 
 namespace convtune::worker::device {
 namespace {

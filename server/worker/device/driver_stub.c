@@ -4,7 +4,7 @@
 // runtime asks for more, finds nothing, and takes the driver for too old.
 // cuDriverGetVersion is left out on purpose, at a line a problem: where no function
 // is missing, cuDNN's FALLBACK lists an engine whose plans it compiles, for seconds each.
-// The worker carries this library and loads it: see driver_stub.h.
+// The worker carries this library and loads it: see deviceless_backend.cc.
 
 // CUDA_ERROR_NO_DEVICE.
 enum { kNoDevice = 100 };

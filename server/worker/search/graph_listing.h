@@ -5,11 +5,11 @@
 #include <cudnn.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "proto/base/clock.h"
 #include "proto/model/tuning/candidate.h"
 #include "server/worker/cudnn/graph_builder.h"
@@ -17,15 +17,35 @@
 
 namespace convtune::worker::search {
 
-// The notes of an engine, as masks of NoteBit.
-struct EngineNotes {
-  uint32_t numerical = 0;
-  uint32_t behavior = 0;
-};
-absl::StatusOr<EngineNotes> ReadNotes(const cudnn::Descriptor& engine);
-
 // The id and notes of an engine config.
 absl::StatusOr<Candidate> ReadCandidate(const cudnn::Descriptor& config);
+
+// Values that a knob takes: minimum, minimum + stride, ... up to maximum.
+struct KnobRange {
+  int type = 0;
+  int64_t minimum = 0;
+  int64_t maximum = 0;
+  int64_t stride = 1;
+
+  int64_t Count() const;
+};
+
+// The combinations of an engine's knobs in an order that spreads over the
+// whole space from the start, each once. Value type.
+class KnobSpace {
+ public:
+  explicit KnobSpace(std::vector<KnobRange> ranges);
+
+  // Number of combinations, at least 1; capped at 2^40.
+  int64_t size() const { return size_; }
+  // REQUIRES: 0 <= i < size().
+  std::vector<std::pair<int, int64_t>> At(int64_t i) const;
+
+ private:
+  std::vector<KnobRange> ranges_;
+  int64_t size_ = 1;
+  int64_t step_ = 1;  // coprime to size_
+};
 
 // The list of one heuristic mode, in its order.
 struct HeuristicList {
@@ -39,8 +59,9 @@ struct HeuristicList {
 absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
                                             cudnnBackendHeurMode_t mode, SteadyTime deadline);
 
-// Lists the graph API's candidates as the options say. A mode that cuDNN refuses is
-// noted in the sink.
+// Lists the graph API's candidates as the options say: what the modes list, and, EXHAUSTIVE, each
+// engine's combinations of knobs in turn, 1024 of an engine at most: one with more marks the
+// listing truncated. A mode that cuDNN refuses is noted in the sink.
 void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOptions& options,
                          ListingSink* sink);
 

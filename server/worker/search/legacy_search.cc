@@ -10,7 +10,6 @@
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/note_rules.h"
-#include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/device/device_memory.h"
 
 namespace convtune::worker::search {

@@ -17,7 +17,7 @@ constexpr absl::Duration kLongestTimeout = absl::Seconds(2);
 
 }  // namespace
 
-SamplePlan PlanSample(const Expectation& expected, int sample_us) {
+SamplePlan PlanSample(const TimedRun& expected, int sample_us) {
   SamplePlan plan;
   if (expected.gpu_us > 0 && std::isfinite(expected.gpu_us)) {
     const double runs = std::ceil(sample_us / expected.gpu_us);
@@ -67,7 +67,7 @@ int64_t BytesOfFlush(int64_t flush_bytes, int64_t read_next) {
   return flush_bytes - std::min(flush_bytes / 2, std::max<int64_t>(0, read_next));
 }
 
-bool IsHopeless(const Expectation& first, double best_us) {
+bool IsHopeless(const TimedRun& first, double best_us) {
   const double gpu_us = first.gpu_us - first.host_us;
   return best_us > 0 && gpu_us > kHopelessUs && gpu_us > kHopelessFactor * best_us;
 }

@@ -12,13 +12,6 @@
 
 namespace convtune::worker::timing {
 
-// An Expectation holds the figures that are known of a candidate before it is timed; 0
-// for an unknown one.
-struct Expectation {
-  double gpu_us = 0;
-  double host_us = 0;
-};
-
 struct SamplePlan {
   int runs = 1;                  // behind one blocking kernel; their mean is the sample
   absl::Duration block_timeout;  // after which the stream goes on by itself
@@ -33,16 +26,13 @@ inline constexpr int kSampleUs = 50;
 
 // Short candidates run several times, since an event's time comes in steps of
 // about half a microsecond (CUDA Runtime API, cudaEventElapsedTime). The limit
-// leaves the host 50 times what it is expected to need for queueing. `sample_us`:
-// the time that the runs of a sample add up to, about.
-SamplePlan PlanSample(const Expectation& expected, int sample_us = kSampleUs);
+// leaves the host 50 times what it is expected to need for queueing. `expected`: a run of
+// the candidate before; 0 for what is not known of it. `sample_us`: the time that the runs of
+// a sample add up to, about.
+SamplePlan PlanSample(const TimedRun& expected, int sample_us = kSampleUs);
 
 // A BlockingPolicy says which runs of a problem, all launches or all replays, are put behind a
-// blocking kernel. One that gave up costs its limit, so a candidate whose blocking kernels gave
-// up is timed without one from then on. So are the others of an engine after two such
-// candidates, if none of the engine worked; and all after three such engines, if no engine
-// worked: then the reason lies with the GPU or its worker, as under a profiler.
-// Not thread-safe.
+// blocking kernel, as "The blocking kernel gives up" in README.md has it. Not thread-safe.
 class BlockingPolicy {
  public:
   static constexpr int kAttempts = 2;
@@ -83,7 +73,7 @@ int64_t BytesOfFlush(int64_t flush_bytes, int64_t read_next);
 // without the time of its launch, in which code may have been loaded, it is
 // beyond 50 ms and beyond 10 times `best_us`, the best time so far (0: there is
 // none).
-bool IsHopeless(const Expectation& first, double best_us);
+bool IsHopeless(const TimedRun& first, double best_us);
 
 // True if a sample can be believed: every time is finite and not negative, and
 // the GPU's is not 0.

@@ -31,7 +31,7 @@ struct TimedWork {
   // The tensors of each copy that the layer before wrote, in the order in which they are
   // read; empty where there are none.
   std::vector<std::vector<MemorySpan>> inputs;
-  Expectation expected;
+  TimedRun expected;          // see PlanSample
   int sample_us = kSampleUs;  // see PlanSample
   // Attempts behind a blocking kernel; 0 for work that cannot be launched behind a
   // blocked stream.
@@ -44,14 +44,10 @@ class Timer {
   // `stream` outlives it.
   explicit Timer(TimedStream* stream) : stream_(stream) {}
 
-  // A sample: the mean over a few runs of the work, each of which finds the
-  // caches in the state asked for; waits for their end. They are queued while
-  // the stream is blocked, so that the time of launching is not in the GPU's; the first
-  // flush is put in front of the blocking kernel, and runs while they are queued. A
-  // sample whose blocking kernel reached its limit is thrown away: the work waits for the
-  // GPU as it is launched, or the host was kept from launching. After
-  // `work.block_attempts` of them it is timed without a blocking kernel, and TimedRun::blocked is
-  // false. Errors are those of the launch and of the work.
+  // A sample: the mean over a few runs of the work, each of which finds the caches in the state
+  // asked for; waits for their end. One whose blocking kernel reached its limit is thrown away.
+  // After `work.block_attempts` of them it is timed without one, and TimedRun::blocked is false.
+  // Errors are those of the launch and of the work.
   absl::StatusOr<TimedRun> Time(const TimedWork& work);
 
  private:

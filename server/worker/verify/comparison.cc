@@ -74,25 +74,4 @@ std::string Disagreement(DataType type, const Comparison& first, const Compariso
   return absl::StrCat("its error is ", *second.error, ", and was ", *first.error);
 }
 
-uint64_t NonfiniteMask(DataType type) {
-  switch (type) {
-    case DataType::kF64:
-      return 0x7FF0'0000'0000'0000;
-    case DataType::kF32:
-      return 0x7F80'0000;
-    case DataType::kF16:
-      return 0x7C00;
-    case DataType::kBF16:
-      return 0x7F80;
-    case DataType::kE5M2:
-      return 0x7C;
-    case DataType::kE4M3:
-      return 0x7F;
-    case DataType::kI8:
-    case DataType::kI32:
-      break;
-  }
-  return 0;
-}
-
 }  // namespace convtune::worker::verify

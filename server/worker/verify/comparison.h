@@ -43,8 +43,4 @@ Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataT
 // 2^-20 of the magnitude (16 roundings of an f32 sum at its largest) and 1e-6.
 std::string Disagreement(DataType type, const Comparison& first, const Comparison& second);
 
-// The bits of an element that are all set if it is NaN or infinite; 0 for
-// integers.
-uint64_t NonfiniteMask(DataType type);
-
 }  // namespace convtune::worker::verify

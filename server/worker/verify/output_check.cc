@@ -6,6 +6,7 @@
 
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_status.h"
+#include "server/worker/verify/tensor_data.h"
 
 namespace convtune::worker::verify {
 absl::StatusOr<OutputCheck> OutputCheck::Create(const ConvProblem& problem,

@@ -167,16 +167,10 @@ void BackwardFilter(const ConvProblem& p, const Shape& s, int64_t k, int64_t c, 
   }
 }
 
-const std::vector<int64_t>& OutputStrides(const ConvProblem& problem) {
-  switch (problem.operation()) {
-    case Operation::kBwdData:
-      return problem.x_strides();
-    case Operation::kBwdFilter:
-      return problem.w_strides();
-    case Operation::kFwd:
-      break;
-  }
-  return problem.y_strides();
+// Of what x, w and y have, that of the one that the operation writes.
+const std::vector<int64_t>& OfOutput(Operation operation, const std::vector<int64_t>& x,
+                                     const std::vector<int64_t>& w, const std::vector<int64_t>& y) {
+  return operation == Operation::kBwdData ? x : operation == Operation::kBwdFilter ? w : y;
 }
 
 double At(const TensorValues& values, int64_t offset) {
@@ -186,15 +180,7 @@ double At(const TensorValues& values, int64_t offset) {
 }  // namespace
 
 const std::vector<int64_t>& OutputDims(const ConvProblem& problem) {
-  switch (problem.operation()) {
-    case Operation::kBwdData:
-      return problem.x_dims();
-    case Operation::kBwdFilter:
-      return problem.w_dims();
-    case Operation::kFwd:
-      break;
-  }
-  return problem.y_dims();
+  return OfOutput(problem.operation(), problem.x_dims(), problem.w_dims(), problem.y_dims());
 }
 
 std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int64_t max_products,
@@ -256,7 +242,8 @@ ReferenceElement ComputeElement(const ConvProblem& problem, const ReferenceInput
       break;
   }
   ReferenceElement element;
-  const std::vector<int64_t>& strides = OutputStrides(problem);
+  const std::vector<int64_t>& strides =
+      OfOutput(operation, problem.x_strides(), problem.w_strides(), problem.y_strides());
   for (size_t d = 0; d < coordinates.size(); ++d) element.offset += coordinates[d] * strides[d];
   element.value = sum.sum();
   element.magnitude = sum.magnitude();

@@ -4,8 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -263,38 +261,36 @@ absl::StatusOr<Finding> TryCaptures(SelfCheckDevice* card) {
 
 }  // namespace
 
-absl::StatusOr<SelfCheck> RunSelfCheck(const SelfCheckOptions& options, SelfCheckDevice* card) {
+absl::StatusOr<SelfCheck> RunSelfCheck(uint32_t lost_steps,
+                                       const std::function<absl::Status(uint32_t step)>& on_step,
+                                       SelfCheckDevice* card) {
   const SteadyClock::time_point start = SteadyClock::now();
-  SelfCheck check;
-  check.known = true;
-  const auto step = [&](SelfCheckBit bit, const char* name,
-                        const std::function<absl::StatusOr<Finding>()>& attempt,
-                        bool* works) -> absl::Status {
+  SelfCheck check{MaskOf(SelfCheckBit::kRun), ""};
+  struct Step {
+    SelfCheckBit bit;
+    const char* name;
+    std::function<absl::StatusOr<Finding>()> attempt;
+  };
+  // Captures last: a capture that is spoilt on purpose may spoil what comes after it.
+  const Step steps[] = {
+      {SelfCheckBit::kBlockingKernel, "blocking kernel", [&] { return TryBlockingKernel(card); }},
+      {SelfCheckBit::kClock, "clock", [&] { return TryClock(card); }},
+      {SelfCheckBit::kCaches, "caches",
+       [&] { return TryCaches(check.works(SelfCheckBit::kBlockingKernel), card); }},
+      {SelfCheckBit::kChecker, "checker", [&] { return TryChecker(card); }},
+      {SelfCheckBit::kCaptures, "captures", [&] { return TryCaptures(card); }}};
+  for (const auto& [bit, name, attempt] : steps) {
     Finding finding{"a worker died or hung in this step", ""};
-    if ((options.lost_steps & static_cast<uint32_t>(bit)) == 0) {
-      RETURN_IF_ERROR(options.on_step(static_cast<uint32_t>(bit)));
+    if ((lost_steps & MaskOf(bit)) == 0) {
+      RETURN_IF_ERROR(on_step(MaskOf(bit)));
       const absl::StatusOr<Finding> tried = attempt();
       finding = tried.ok() ? *tried : Finding{std::string(tried.status().message()), ""};
       if (!tried.ok() && finding.fault.empty()) finding.fault = tried.status().ToString();
     }
-    *works = finding.fault.empty();
-    absl::StrAppend(&check.details, name, ": ", *works ? "works" : finding.fault,
+    if (!finding.fault.empty()) check.mask |= MaskOf(bit);
+    absl::StrAppend(&check.details, name, ": ", finding.fault.empty() ? "works" : finding.fault,
                     finding.seen.empty() ? "" : absl::StrCat(" (", finding.seen, ")"), "\n");
-    return absl::OkStatus();
-  };
-  RETURN_IF_ERROR(step(
-      SelfCheckBit::kBlockingKernel, "blocking kernel", [&] { return TryBlockingKernel(card); },
-      &check.blocking_kernel));
-  RETURN_IF_ERROR(step(
-      SelfCheckBit::kClock, "clock", [&] { return TryClock(card); }, &check.clock));
-  RETURN_IF_ERROR(step(
-      SelfCheckBit::kCaches, "caches", [&] { return TryCaches(check.blocking_kernel, card); },
-      &check.caches));
-  RETURN_IF_ERROR(step(
-      SelfCheckBit::kChecker, "checker", [&] { return TryChecker(card); }, &check.checker));
-  // Last: a capture that is spoilt on purpose may spoil what comes after it.
-  RETURN_IF_ERROR(step(
-      SelfCheckBit::kCaptures, "captures", [&] { return TryCaptures(card); }, &check.captures));
+  }
   absl::StrAppend(&check.details, "took ", Rounded(MicrosSince(start) / 1e6), " s");
   return check;
 }

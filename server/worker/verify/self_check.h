@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "proto/model/tuning/self_check.h"
 #include "server/worker/backend.h"
 #include "server/worker/timing/timed_stream.h"
@@ -23,6 +21,10 @@ namespace convtune::worker::verify {
 inline int64_t CacheBytes(int64_t l2_bytes) {
   return l2_bytes > 0 ? std::max<int64_t>(l2_bytes / 3, 1) : int64_t{16} << 20;
 }
+
+// The convolution of the self-check, of small integers. All of its sizes differ, so that code
+// which mixes two dimensions up computes something else.
+inline constexpr char kKnownProblem[] = "fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nhwc,f16";
 
 // A PlantedFault is put into an output for the check of results to find; kNothing
 // must not be found.
@@ -44,21 +46,18 @@ class SelfCheckDevice {
   // Lets the check of results look at an output with a planted fault: says its error, what is
   // not finite, and what is out of bounds.
   virtual absl::StatusOr<worker::v1::Checked> Look(PlantedFault fault) = 0;
-  // Makes a capture fail with a call that is forbidden in it, then runs a
-  // convolution of small integers (graph API, fwd, f16) from the stream, and checks all of
-  // its output. FAILED_PRECONDITION if the capture does not fail.
+  // Makes a capture fail with a call that is forbidden in it, then runs kKnownProblem (graph
+  // API) from the stream, and checks all of its output. FAILED_PRECONDITION if the capture does not
+  // fail.
   virtual absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() = 0;
 };
 
-struct SelfCheckOptions {
-  // Mask of steps that are left out, and count as failed.
-  uint32_t lost_steps = 0;
-  // Called before each step with its bit; its error ends the self-check.
-  std::function<absl::Status(uint32_t step)> on_step;
-};
-
 // Tries one instrument after the other. A step that fails with an error is an
-// instrument that does not work, with the error as the reason.
-absl::StatusOr<SelfCheck> RunSelfCheck(const SelfCheckOptions& options, SelfCheckDevice* card);
+// instrument that does not work, with the error as the reason. The steps of the mask
+// `lost_steps` are left out, and count as failed. `on_step` is called before each step with
+// its bit; its error ends the self-check.
+absl::StatusOr<SelfCheck> RunSelfCheck(uint32_t lost_steps,
+                                       const std::function<absl::Status(uint32_t step)>& on_step,
+                                       SelfCheckDevice* card);
 
 }  // namespace convtune::worker::verify

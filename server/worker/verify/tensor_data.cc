@@ -10,11 +10,6 @@ namespace convtune::worker::verify {
 namespace {
 
 template <typename T>
-void Put(T value, int64_t element, std::string* bytes) {
-  std::memcpy(bytes->data() + static_cast<size_t>(element) * sizeof(T), &value, sizeof(T));
-}
-
-template <typename T>
 T Get(const char* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof(T));
@@ -23,38 +18,53 @@ T Get(const char* bytes) {
 
 void PutElement(DataType type, float value, float integer_scale, int64_t element,
                 std::string* bytes) {
+  const auto put = [&](auto pattern) {
+    std::memcpy(bytes->data() + static_cast<size_t>(element) * sizeof(pattern), &pattern,
+                sizeof(pattern));
+  };
   switch (type) {
     case DataType::kF64:
-      Put(static_cast<double>(value), element, bytes);
-      break;
+      return put(static_cast<double>(value));
     case DataType::kF32:
-      Put(value, element, bytes);
-      break;
-    case DataType::kF16:
-      Put(EncodeSmallFloat(value, 5, 10, true), element, bytes);
-      break;
-    case DataType::kBF16:
-      Put(EncodeSmallFloat(value, 8, 7, true), element, bytes);
-      break;
-    case DataType::kE4M3:
-      Put(static_cast<uint8_t>(EncodeSmallFloat(value, 4, 3, false)), element, bytes);
-      break;
-    case DataType::kE5M2:
-      Put(static_cast<uint8_t>(EncodeSmallFloat(value, 5, 2, true)), element, bytes);
-      break;
+      return put(value);
     case DataType::kI8:
-      Put(static_cast<int8_t>(std::clamp(std::nearbyint(value * integer_scale), -127.0F, 127.0F)),
-          element, bytes);
-      break;
+      return put(
+          static_cast<int8_t>(std::clamp(std::nearbyint(value * integer_scale), -127.0F, 127.0F)));
     case DataType::kI32:
-      Put(static_cast<int32_t>(std::nearbyint(value * integer_scale)), element, bytes);
+      return put(static_cast<int32_t>(std::nearbyint(value * integer_scale)));
+    default:
       break;
   }
+  const uint16_t pattern = EncodeSmallFloat(value, *FormatOf(type));
+  if (SizeOf(type) == sizeof(pattern)) return put(pattern);
+  put(static_cast<uint8_t>(pattern));
 }
 
 }  // namespace
 
-uint16_t EncodeSmallFloat(float value, int exponent_bits, int mantissa_bits, bool has_infinity) {
+std::optional<FloatFormat> FormatOf(DataType type) {
+  switch (type) {
+    case DataType::kF64:
+      return FloatFormat{11, 52};
+    case DataType::kF32:
+      return FloatFormat{8, 23};
+    case DataType::kF16:
+      return FloatFormat{5, 10};
+    case DataType::kBF16:
+      return FloatFormat{8, 7};
+    case DataType::kE4M3:
+      return FloatFormat{4, 3, false};
+    case DataType::kE5M2:
+      return FloatFormat{5, 2};
+    case DataType::kI8:
+    case DataType::kI32:
+      break;
+  }
+  return std::nullopt;
+}
+
+uint16_t EncodeSmallFloat(float value, const FloatFormat& format) {
+  const auto [exponent_bits, mantissa_bits, has_infinity] = format;
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int top_exponent = (1 << exponent_bits) - 1;
   const uint32_t mantissa_size = 1U << mantissa_bits;
@@ -77,7 +87,8 @@ uint16_t EncodeSmallFloat(float value, int exponent_bits, int mantissa_bits, boo
       sign | static_cast<uint32_t>(std::min(pattern, static_cast<double>(largest))));
 }
 
-double DecodeSmallFloat(uint16_t bits, int exponent_bits, int mantissa_bits, bool has_infinity) {
+double DecodeSmallFloat(uint16_t bits, const FloatFormat& format) {
+  const auto [exponent_bits, mantissa_bits, has_infinity] = format;
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int top_exponent = (1 << exponent_bits) - 1;
   const uint32_t mantissa_size = 1U << mantissa_bits;
@@ -101,20 +112,15 @@ double DecodeElement(DataType type, const char* bytes) {
       return Get<double>(bytes);
     case DataType::kF32:
       return static_cast<double>(Get<float>(bytes));
-    case DataType::kF16:
-      return DecodeSmallFloat(Get<uint16_t>(bytes), 5, 10, true);
-    case DataType::kBF16:
-      return DecodeSmallFloat(Get<uint16_t>(bytes), 8, 7, true);
-    case DataType::kE4M3:
-      return DecodeSmallFloat(Get<uint8_t>(bytes), 4, 3, false);
-    case DataType::kE5M2:
-      return DecodeSmallFloat(Get<uint8_t>(bytes), 5, 2, true);
     case DataType::kI8:
       return Get<int8_t>(bytes);
     case DataType::kI32:
       return Get<int32_t>(bytes);
+    default:
+      break;
   }
-  return 0;
+  return DecodeSmallFloat(SizeOf(type) == 1 ? Get<uint8_t>(bytes) : Get<uint16_t>(bytes),
+                          *FormatOf(type));
 }
 
 std::vector<double> DecodeElements(DataType type, std::string_view bytes) {
@@ -142,25 +148,23 @@ std::vector<double> DecodeElements(DataType type, std::string_view bytes) {
 }
 
 double LargestOf(DataType type) {
-  switch (type) {
-    case DataType::kF64:
-      return std::numeric_limits<double>::max();
-    case DataType::kF32:
-      return static_cast<double>(std::numeric_limits<float>::max());
-    case DataType::kF16:
-      return DecodeSmallFloat(0x7BFF, 5, 10, true);
-    case DataType::kBF16:
-      return DecodeSmallFloat(0x7F7F, 8, 7, true);
-    case DataType::kE4M3:
-      return DecodeSmallFloat(0x7E, 4, 3, false);
-    case DataType::kE5M2:
-      return DecodeSmallFloat(0x7B, 5, 2, true);
-    case DataType::kI8:
-      return std::numeric_limits<int8_t>::max();
-    case DataType::kI32:
-      return std::numeric_limits<int32_t>::max();
+  const std::optional<FloatFormat> format = FormatOf(type);
+  if (!format) {
+    return type == DataType::kI8 ? std::numeric_limits<int8_t>::max()
+                                 : std::numeric_limits<int32_t>::max();
   }
-  return 0;
+  // One or, below the one NaN of e4m3, two units in the last place below a power of two.
+  const int bias = (1 << (format->exponent_bits - 1)) - 1;
+  return std::ldexp(2 - std::ldexp(format->has_infinity ? 1 : 2, -format->mantissa_bits),
+                    format->has_infinity ? bias : bias + 1);
+}
+
+uint64_t NonfiniteMask(DataType type) {
+  const std::optional<FloatFormat> format = FormatOf(type);
+  if (!format) return 0;
+  const uint64_t mantissa = (uint64_t{1} << format->mantissa_bits) - 1;
+  const uint64_t exponent = ((uint64_t{1} << format->exponent_bits) - 1) << format->mantissa_bits;
+  return format->has_infinity ? exponent : exponent | mantissa;
 }
 
 std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,14 +11,22 @@
 
 namespace convtune::worker::verify {
 
-// The nearest value of a floating-point format of 1 + exponent_bits +
-// mantissa_bits bits (at most 16), ties to even, with gradual underflow;
-// beyond the largest finite value of e4m3 or IEEE form it is that value.
-// `has_infinity`: false for e4m3, whose top exponent holds numbers.
-uint16_t EncodeSmallFloat(float value, int exponent_bits, int mantissa_bits, bool has_infinity);
+// A floating-point format of 1 + exponent_bits + mantissa_bits bits.
+struct FloatFormat {
+  int exponent_bits = 0;
+  int mantissa_bits = 0;
+  bool has_infinity = true;  // false for e4m3, whose top exponent holds numbers
+};
+
+// That of a type; nullopt for integers.
+std::optional<FloatFormat> FormatOf(DataType type);
+
+// The nearest value of a format of 16 bits at most, ties to even, with gradual underflow; beyond
+// the largest finite value it is that value.
+uint16_t EncodeSmallFloat(float value, const FloatFormat& format);
 
 // The value of such a pattern; NaN and infinity are those of double.
-double DecodeSmallFloat(uint16_t bits, int exponent_bits, int mantissa_bits, bool has_infinity);
+double DecodeSmallFloat(uint16_t bits, const FloatFormat& format);
 
 // The value of the element of `type` whose bytes begin at `bytes`.
 double DecodeElement(DataType type, const char* bytes);
@@ -27,6 +36,10 @@ std::vector<double> DecodeElements(DataType type, std::string_view bytes);
 
 // The largest finite value of a type.
 double LargestOf(DataType type);
+
+// The bits of an element that are all set if it is NaN or infinite; 0 for
+// integers.
+uint64_t NonfiniteMask(DataType type);
 
 // The values of random tensors. kNormal: normally distributed. kRectified: normal, with
 // zeros for those below zero, as after a ReLU. kMasked: normal, with zeros in half of

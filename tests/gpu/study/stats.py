@@ -16,7 +16,7 @@ RESAMPLES = 500
 SEED = 20261122
 LEVEL = 0.95
 LEAST_PAIRS = 6
-# Times within this share are equal: RacePolicy::equivalence.
+# Times within this share are equal: kEquivalence.
 EQUIVALENCE = 0.015
 
 

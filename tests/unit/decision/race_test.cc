@@ -39,7 +39,7 @@ class RaceTest : public ::testing::Test {
 };
 
 TEST_F(RaceTest, ScreensAllAndLeavesBehindWhatIsFarBehind) {
-  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
+  Race race({{kAny}, {kAny}, {kAny}});
   EXPECT_EQ(RunToTheEnd(&race, {10, 10.2, 30}).stop, StopReason::kSettled);
   EXPECT_THAT(steps_[0].runners, ElementsAre(0, 1, 2));
   EXPECT_EQ(steps_[0].rounds, 3);
@@ -47,7 +47,7 @@ TEST_F(RaceTest, ScreensAllAndLeavesBehindWhatIsFarBehind) {
 }
 
 TEST_F(RaceTest, TheStockChoiceRunsToTheEnd) {
-  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny, true}});
+  Race race({{kAny}, {kAny}, {kAny, true}});
   RunToTheEnd(&race, {10, 10.05, 30}, 0.006);
   ASSERT_GT(steps_.size(), 3U);
   for (size_t i = 0; i + 1 < steps_.size(); ++i) EXPECT_THAT(steps_[i].runners, Contains(2));
@@ -55,7 +55,7 @@ TEST_F(RaceTest, TheStockChoiceRunsToTheEnd) {
 
 TEST_F(RaceTest, EveryContestHasItsOwnLeader) {
   // 2 and 3 are far behind, and the only ones without workspace.
-  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny | kLight}, {kAny | kLight}});
+  Race race({{kAny}, {kAny}, {kAny | kLight}, {kAny | kLight}});
   EXPECT_EQ(RunToTheEnd(&race, {10, 10.3, 30, 30.2}).stop, StopReason::kSettled);
   EXPECT_THAT(steps_[1].runners, ElementsAre(0, 1, 2, 3));
   const std::vector<TimeEstimate> times = race.Estimates();
@@ -63,33 +63,33 @@ TEST_F(RaceTest, EveryContestHasItsOwnLeader) {
 }
 
 TEST_F(RaceTest, EqualCandidatesAreSettledAsATie) {
-  Race race(RacePolicy(), {{kAny}, {kAny}});
+  Race race({{kAny}, {kAny}});
   EXPECT_EQ(RunToTheEnd(&race, {10, 10}).stop, StopReason::kSettled);
   const std::vector<TimeEstimate> times = race.Estimates();
   EXPECT_NEAR(times[0].median_us, times[1].median_us, 0.05);
-  EXPECT_LT(race.rounds(), RacePolicy().max_rounds);
+  EXPECT_LT(race.rounds(), kMaxRounds);
 }
 
 TEST_F(RaceTest, NoiseThatIsTooLargeEndsIt) {
-  Race race(RacePolicy(), {{kAny}, {kAny}});
+  Race race({{kAny}, {kAny}});
   EXPECT_EQ(RunToTheEnd(&race, {10, 10}, 0.05).stop, StopReason::kNoiseSettled);
   EXPECT_LT(race.rounds(), 150);
 }
 
 TEST_F(RaceTest, OneAloneGetsEnoughSamplesForAMeasurement) {
-  Race race(RacePolicy(), {{kAny, true}});
+  Race race({{kAny, true}});
   EXPECT_EQ(RunToTheEnd(&race, {10}).stop, StopReason::kOneCandidate);
   EXPECT_EQ(race.Estimates()[0].sample_count, 12);
 }
 
 TEST_F(RaceTest, OneWhoseRivalIsFarBehindWasNotTheOnlyOneTimed) {
-  Race race(RacePolicy(), {{kAny}, {kAny}});
+  Race race({{kAny}, {kAny}});
   EXPECT_EQ(RunToTheEnd(&race, {10, 30}).stop, StopReason::kSettled);
   EXPECT_EQ(race.Estimates()[1].sample_count, 3);
 }
 
 TEST_F(RaceTest, WhoLeavesCountsNoMore) {
-  Race race(RacePolicy(), {{kAny}, {kAny}});
+  Race race({{kAny}, {kAny}});
   const RaceStep step = race.Next();
   race.Add(0, 0, {10, 0});
   race.Add(1, 0, {5, 0});
@@ -101,7 +101,7 @@ TEST_F(RaceTest, WhoLeavesCountsNoMore) {
 }
 
 TEST_F(RaceTest, WhoseRunsDoNotCompareLeaves) {
-  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
+  Race race({{kAny}, {kAny}, {kAny}});
   const RaceStep step = race.Next();
   for (int round = 0; round < step.rounds; ++round) {
     race.Add(0, round, {10, 0, true});
@@ -116,7 +116,7 @@ TEST_F(RaceTest, WhoseRunsDoNotCompareLeaves) {
 }
 
 TEST_F(RaceTest, WhatWasKnownOfOneThatLeftHoldsToTheEnd) {
-  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
+  Race race({{kAny}, {kAny}, {kAny}});
   // 2 is behind by 6%, and gone when the others are known to be as fast.
   RunToTheEnd(&race, {10, 10.05, 10.6}, 0.006);
   const std::vector<TimeEstimate> times = race.Estimates();
@@ -127,7 +127,7 @@ TEST_F(RaceTest, WhatWasKnownOfOneThatLeftHoldsToTheEnd) {
 
 TEST_F(RaceTest, ChanceClocksOfAFewRoundsDropNobody) {
   // 0 is the faster one, and had the low clock in each round of the screening.
-  Race race(RacePolicy(), {{kAny}, {kAny}});
+  Race race({{kAny}, {kAny}});
   race.Next();
   for (int round = 0; round < 3; ++round) {
     race.Add(0, round, {10 / 0.85, 1500});
@@ -137,7 +137,7 @@ TEST_F(RaceTest, ChanceClocksOfAFewRoundsDropNobody) {
 }
 
 TEST_F(RaceTest, OneFarBehindWithoutAClockIsLeftBehindAllTheSame) {
-  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
+  Race race({{kAny}, {kAny}, {kAny}});
   race.Next();
   for (int round = 0; round < 3; ++round) {
     race.Add(0, round, {10, 1980});
@@ -148,7 +148,7 @@ TEST_F(RaceTest, OneFarBehindWithoutAClockIsLeftBehindAllTheSame) {
 }
 
 TEST_F(RaceTest, OneWithoutAClockIsSettledAsSoonAsOthers) {
-  Race race(RacePolicy(), {{kAny}, {kAny}});
+  Race race({{kAny}, {kAny}});
   RaceStep step = race.Next();
   for (; step.stop == StopReason::kNone; step = race.Next()) {
     for (int round = race.rounds(); round < race.end_round(); ++round) {

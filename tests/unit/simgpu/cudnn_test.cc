@@ -23,7 +23,6 @@
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/cudnn/owned.h"
-#include "server/worker/cudnn/plan.h"
 #include "server/worker/device/device_profile.h"
 #include "server/worker/search/graph_listing.h"
 #include "tests/simgpu/cudnn/cost_model.h"

@@ -203,18 +203,17 @@ class SelfCheckedTest : public ::testing::Test {
     open.set_listing(worker::v1::LISTING_HEURISTICS);
     open.set_graph_api(true);
     open.set_legacy_api(true);
-    open.set_time_budget_ms(10'000);
+    opening.set_time_budget_ms(10'000);
     worker::v1::Request preparing;
-    worker::v1::Prepare& prepare = *preparing.mutable_prepare();
+    preparing.mutable_prepare();
+    preparing.set_time_budget_ms(10'000);
     const auto take_listed = [&](const worker::v1::Reply& reply) {
-      const worker::v1::Listed& listed = reply.listed();
-      candidates_.emplace(listed.index(), *tuning::ReadListed(listed.candidate()));
-      prepare.add_indexes(listed.index());
+      candidates_.emplace(reply.index(), *tuning::ReadListed(reply.listed()));
+      preparing.add_indexes(reply.index());
     };
     ASSERT_TRUE((*client)->Call(opening, take_listed).ok());
-    prepare.set_time_budget_ms(10'000);
     const auto take_prepared = [&](const worker::v1::Reply& reply) {
-      candidates_.at(reply.prepared().index()).status = CandidateStatus::kFinalized;
+      candidates_.at(reply.index()).status = CandidateStatus::kFinalized;
     };
     ASSERT_TRUE((*client)->Call(preparing, take_prepared).ok());
     tuning::CheckRunner runner(problem_, quarantined_, self_check, &candidates_, client->get());
@@ -246,10 +245,7 @@ TEST_F(SelfCheckedTest, WithoutASelfCheckAllIsJudged) {
 }
 
 TEST_F(SelfCheckedTest, WhereTheCheckerFailedNothingIsJudged) {
-  SelfCheck self_check;
-  self_check.known = true;
-  self_check.checker = false;
-  Check(self_check);
+  Check({1 | MaskOf(SelfCheckBit::kChecker), ""});
   EXPECT_THAT(passed_, IsEmpty());
   EXPECT_TRUE(doubt_.none_is_right);
   EXPECT_TRUE(doubt_.graph_stock);
@@ -259,10 +255,7 @@ TEST_F(SelfCheckedTest, WhereTheCheckerFailedNothingIsJudged) {
 }
 
 TEST_F(SelfCheckedTest, CapturesThatDoNotWorkForbidNoJudgement) {
-  SelfCheck self_check;
-  self_check.known = true;
-  self_check.captures = false;
-  Check(self_check);
+  Check({1 | MaskOf(SelfCheckBit::kCaptures), ""});
   EXPECT_EQ(passed_.size(), 10U);
   EXPECT_EQ(Unjudged(), 0);
 }

@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "proto/base/clock.h"
-#include "proto/convtune/worker/checker_version.h"
+#include "proto/model/tuning/tuning.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune::tuner {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/worker/gpu_self_check.h"
+#include "server/worker/verify/self_check.h"
 #include "tests/unit/worker/device/test_profile.h"
 
 namespace convtune::worker {
@@ -328,7 +328,7 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
 
 // A self-check finds a plan to run.
 TEST(DevicelessBackendTest, TheKnownConvolutionHasAStockChoice) {
-  const std::unique_ptr<BackendProblem> problem = Open(kKnownProblem);
+  const std::unique_ptr<BackendProblem> problem = Open(verify::kKnownProblem);
   ListingOptions options;
   options.depth = worker::v1::LISTING_FIRST_CONFIGS;
   const Listing listing = List(problem.get(), options);

@@ -48,7 +48,7 @@ class FakeBackend : public Backend {
       uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) override {
     lost_self_check_steps = lost_steps;
     ++self_checks;
-    if (!self_check.known) return self_check;
+    if (!self_check.known()) return self_check;
     if (const absl::Status status = on_step(4); !status.ok()) return status;
     return self_check;
   }

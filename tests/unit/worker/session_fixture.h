@@ -50,28 +50,23 @@ class SessionTest : public testing::Test {
 
   std::vector<worker::v1::Reply> Prepare(std::vector<int> indexes, int stop_after = 0) {
     worker::v1::Request request;
-    for (const int index : indexes) {
-      request.mutable_prepare()->add_indexes(index);
-    }
+    request.mutable_indexes()->Add(indexes.begin(), indexes.end());
     request.mutable_prepare()->set_stop_after(stop_after);
     return Ask(request);
   }
 
   std::vector<worker::v1::Reply> Measure(std::vector<int> indexes, int rounds = 1) {
     worker::v1::Request request;
-    for (const int index : indexes) {
-      request.mutable_measure()->add_indexes(index);
-    }
+    request.mutable_indexes()->Add(indexes.begin(), indexes.end());
     request.mutable_measure()->set_rounds(rounds);
     return Ask(request);
   }
 
   std::vector<worker::v1::Reply> Check(std::vector<int> indexes, int64_t budget_ms = 0) {
     worker::v1::Request request;
-    for (const int index : indexes) {
-      request.mutable_check()->add_indexes(index);
-    }
-    request.mutable_check()->set_time_budget_ms(budget_ms);
+    request.mutable_indexes()->Add(indexes.begin(), indexes.end());
+    request.mutable_check();
+    request.set_time_budget_ms(budget_ms);
     return Ask(request);
   }
 

@@ -28,14 +28,14 @@ TEST_F(SessionTest, HelloSaysWhoTheWorkerIs) {
 }
 
 TEST_F(SessionTest, TheWorkerChecksItselfBeforeItAnswersTheHandshake) {
-  backend_.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
+  backend_.self_check.mask = 1 | MaskOf(SelfCheckBit::kCaches);
   backend_.self_check.details = "caches: reading is as fast after a flush as before it";
   worker::v1::Request request;
   request.mutable_hello()->set_version(CONVTUNE_VERSION);
   request.mutable_hello()->set_lost_steps(16);
   const auto replies = Ask(request);
   ASSERT_THAT(replies, SizeIs(2));
-  EXPECT_EQ(replies[0].self_checking().step(), 4U);
+  EXPECT_EQ(replies[0].self_checking(), 4U);
   EXPECT_EQ(FromProto(replies[1].hello().self_check()), backend_.self_check);
   EXPECT_EQ(backend_.lost_self_check_steps, 16U);
   EXPECT_EQ(backend_.applied, backend_.self_check);
@@ -45,11 +45,11 @@ TEST_F(SessionTest, WhatAWorkerBeforeFoundIsTakenForKnown) {
   worker::v1::Request request;
   request.mutable_hello()->set_version(CONVTUNE_VERSION);
   *request.mutable_hello()->mutable_self_check() =
-      SelfCheckToProto(1 | static_cast<uint32_t>(SelfCheckBit::kBlockingKernel));
+      SelfCheckToProto(1 | MaskOf(SelfCheckBit::kBlockingKernel));
   const auto replies = Ask(request);
   ASSERT_THAT(replies, SizeIs(1));
   EXPECT_EQ(backend_.self_checks, 0);
-  EXPECT_FALSE(backend_.applied.blocking_kernel);
+  EXPECT_FALSE(backend_.applied.works(SelfCheckBit::kBlockingKernel));
   EXPECT_THAT(replies[0].hello().self_check().failed(), ElementsAre("blocking_kernel"));
 }
 
@@ -57,7 +57,7 @@ TEST_F(SessionTest, MixedLibrariesEndTheSessionAlsoWhereTheSelfCheckIsKnown) {
   void* const other = dlopen(CONVTUNE_FAKE_CUDNN, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(other, nullptr) << dlerror();
   for (const bool known : {false, true}) {
-    backend_.self_check = SelfCheckOfMask(1);
+    backend_.self_check = {1, ""};
     worker::v1::Request request;
     request.mutable_hello()->set_version(CONVTUNE_VERSION);
     if (known) *request.mutable_hello()->mutable_self_check() = SelfCheckToProto(1);
@@ -95,14 +95,14 @@ TEST_F(SessionTest, ACandidateThatIsAskedForIsListedOnceAndLast) {
   ASSERT_GT(plain.size(), 1U);
   worker::v1::OpenProblem open = DefaultOpen();
   Candidate known;
-  ASSERT_TRUE(Read(plain[0].listed().candidate(), &known).ok());
+  ASSERT_TRUE(Read(plain[0].listed(), &known).ok());
   open.add_candidate_texts(ToText(known.id));
   open.add_candidate_texts("graph:eng987,k2=5");
   const auto replies = Open(open);
   ASSERT_THAT(replies, SizeIs(plain.size() + 1));
-  const worker::v1::Listed& last = replies[replies.size() - 2].listed();
-  EXPECT_EQ(last.candidate().engine_config().engine_index(), 987);
-  EXPECT_EQ(last.candidate().heuristic_rank(), -1);
+  const worker::v1::Reply& last = replies[replies.size() - 2];
+  EXPECT_EQ(last.listed().engine_config().engine_index(), 987);
+  EXPECT_EQ(last.listed().heuristic_rank(), -1);
   EXPECT_EQ(last.index(), static_cast<int>(plain.size()) - 1);
 }
 
@@ -133,8 +133,8 @@ TEST_F(SessionTest, OpenListsCandidatesWithTheirNotes) {
   Hello();
   const auto replies = Open();
   ASSERT_THAT(replies, SizeIs(2));
-  EXPECT_EQ(replies[0].listed().index(), 0);
-  const convtune::v1::Candidate& listed = replies[0].listed().candidate();
+  EXPECT_EQ(replies[0].index(), 0);
+  const convtune::v1::Candidate& listed = replies[0].listed();
   EXPECT_EQ(listed.engine_config().engine_index(), 7);
   EXPECT_EQ(listed.heuristic_rank(), 3);
   EXPECT_THAT(listed.numerical_notes(), ElementsAre(1, 6));
@@ -213,10 +213,12 @@ TEST_F(SessionTest, PrepareTouchesAndReportsEach) {
   Open();
   const auto replies = Prepare({0, 1, 2});
   ASSERT_THAT(replies, SizeIs(7));
-  EXPECT_EQ(replies[0].touching().index(), 0);
+  EXPECT_TRUE(replies[0].has_touching());
+  EXPECT_EQ(replies[0].index(), 0);
   EXPECT_FALSE(replies[1].prepared().ok());
   EXPECT_EQ(replies[1].prepared().error_message(), "finalize: NOT_SUPPORTED: too wide");
-  EXPECT_EQ(replies[2].touching().index(), 1);
+  EXPECT_TRUE(replies[2].has_touching());
+  EXPECT_EQ(replies[2].index(), 1);
   EXPECT_TRUE(replies[3].prepared().ok());
   EXPECT_EQ(replies[3].prepared().workspace_bytes(), 4096);
   EXPECT_FALSE(replies[5].prepared().ok());
@@ -245,7 +247,7 @@ TEST_F(SessionTest, PreparesInOrderUntilEnoughMayRun) {
   const auto replies = Prepare({0, 1, 2, 3, 4}, /*stop_after=*/2);
   std::vector<int> prepared;
   for (const worker::v1::Reply& reply : replies) {
-    if (reply.has_prepared()) prepared.push_back(reply.prepared().index());
+    if (reply.has_prepared()) prepared.push_back(reply.index());
   }
   EXPECT_THAT(prepared, ElementsAre(0, 1, 2, 3));
   EXPECT_FALSE(replies.back().outcome().out_of_time());
@@ -273,7 +275,7 @@ TEST_F(SessionTest, PrepareStopsAfterEnoughSucceeded) {
   Open();
   const auto replies = Prepare({0, 1, 2}, 1);
   ASSERT_THAT(replies, SizeIs(5));
-  EXPECT_EQ(replies[3].prepared().index(), 1);
+  EXPECT_EQ(replies[3].index(), 1);
   EXPECT_FALSE(replies[4].outcome().out_of_time());
 }
 
@@ -301,12 +303,13 @@ TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
   const auto replies = Measure({0, 1});
   ASSERT_THAT(replies, SizeIs(7));
   EXPECT_TRUE(replies[0].has_conditions());
-  EXPECT_EQ(replies[1].touching().index(), 0);
+  EXPECT_TRUE(replies[1].has_touching());
+  EXPECT_EQ(replies[1].index(), 0);
   EXPECT_EQ(replies[2].sample().gpu_us(), 5.0);
   EXPECT_EQ(replies[2].sample().host_us(), 0.5);
   EXPECT_EQ(replies[2].sample().sm_clock_mhz(), 1755);
   EXPECT_TRUE(replies[2].sample().blocked());
-  EXPECT_EQ(replies[4].sample().index(), 1);
+  EXPECT_EQ(replies[4].index(), 1);
   EXPECT_EQ(replies[4].sample().error_message(), "it fell over");
   EXPECT_FALSE(replies[4].sample().blocked());
   EXPECT_TRUE(replies[5].has_conditions());
@@ -332,10 +335,10 @@ TEST_F(SessionTest, EachCandidateIsTouchedBeforeItsRuns) {
   Prepare({0, 1});
   std::vector<std::string> events;
   for (const worker::v1::Reply& reply : Measure({0, 1}, 2)) {
-    if (reply.has_touching()) events.push_back(absl::StrCat("touch ", reply.touching().index()));
+    if (reply.has_touching()) events.push_back(absl::StrCat("touch ", reply.index()));
     if (reply.has_sample()) {
       events.push_back(
-          absl::StrCat("sample ", reply.sample().index(), " of round ", reply.sample().round()));
+          absl::StrCat("sample ", reply.index(), " of round ", reply.sample().round()));
     }
   }
   EXPECT_THAT(events,
@@ -359,9 +362,9 @@ TEST_F(SessionTest, AMeasureEndsWithItsBudget) {
   Open();
   Prepare({0});
   worker::v1::Request request;
-  request.mutable_measure()->add_indexes(0);
+  request.add_indexes(0);
   request.mutable_measure()->set_rounds(1'000'000'000);
-  request.mutable_measure()->set_time_budget_ms(1);
+  request.set_time_budget_ms(1);
   EXPECT_TRUE(Ask(request).back().outcome().out_of_time());
 }
 
@@ -371,7 +374,7 @@ TEST_F(SessionTest, AMeasureEndsWhereNobodyListens) {
   Open();
   Prepare({0});
   worker::v1::Request request;
-  request.mutable_measure()->add_indexes(0);
+  request.add_indexes(0);
   request.mutable_measure()->set_rounds(5);
   const absl::Status status = session_.Handle(request, [](const worker::v1::Reply& reply) {
     return reply.has_sample() ? absl::OutOfRangeError("gone") : absl::OkStatus();
@@ -420,7 +423,7 @@ TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {
   EXPECT_EQ(backend_.mode.launch, LaunchMode::kEager);
   EXPECT_EQ(backend_.mode.cache_state, CacheState::kInputHot);
   worker::v1::Request request;
-  request.mutable_measure()->add_indexes(0);
+  request.add_indexes(0);
   request.mutable_measure()->set_rounds(1);
   request.mutable_measure()->set_launch(convtune::v1::LAUNCH_MODE_GRAPH_CAPTURE);
   request.mutable_measure()->set_cache_state(convtune::v1::CACHE_STATE_COLD);
@@ -435,7 +438,7 @@ TEST_F(SessionTest, MeasureRefusesNumbersThatItDoesNotKnow) {
   Open();
   Prepare({0});
   worker::v1::Request request;
-  request.mutable_measure()->add_indexes(0);
+  request.add_indexes(0);
   request.mutable_measure()->set_cache_state(static_cast<convtune::v1::CacheState>(9));
   const auto replies = Ask(request);
   EXPECT_FALSE(replies.back().outcome().ok());
@@ -453,10 +456,12 @@ TEST_F(SessionTest, CheckTouchesAndReportsEach) {
   Prepare({0, 1});
   const auto replies = Check({1, 0});
   ASSERT_THAT(replies, SizeIs(5));
-  EXPECT_EQ(replies[0].touching().index(), 1);
-  EXPECT_EQ(replies[1].checked().index(), 1);
+  EXPECT_TRUE(replies[0].has_touching());
+  EXPECT_EQ(replies[0].index(), 1);
+  EXPECT_EQ(replies[1].index(), 1);
   EXPECT_EQ(replies[1].checked().error_message(), "it fell over");
-  EXPECT_EQ(replies[2].touching().index(), 0);
+  EXPECT_TRUE(replies[2].has_touching());
+  EXPECT_EQ(replies[2].index(), 0);
   const worker::v1::Checked& checked = replies[3].checked();
   EXPECT_EQ(checked.error_message(), "");
   EXPECT_EQ(checked.error(), 0.5);

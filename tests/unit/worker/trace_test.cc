@@ -76,9 +76,9 @@ TEST_F(TraceTest, ASessionPutsAllThatItMeasured) {
   requests[1].mutable_open_problem()->set_problem_text(kProblem);
   requests[1].mutable_open_problem()->set_listing(worker::v1::LISTING_HEURISTICS);
   requests[1].mutable_open_problem()->set_graph_api(true);
-  requests[2].mutable_prepare()->add_indexes(0);
-  requests[3].mutable_check()->add_indexes(0);
-  requests[4].mutable_measure()->add_indexes(0);
+  requests[2].mutable_prepare();
+  requests[3].mutable_check();
+  for (size_t i = 2; i < 5; ++i) requests[i].add_indexes(0);
   requests[4].mutable_measure()->set_rounds(1);
   for (const worker::v1::Request& request : requests) {
     EXPECT_TRUE(

@@ -1,4 +1,4 @@
-#include "server/worker/warm_up.h"
+#include "server/worker/session.h"
 
 #include <gtest/gtest.h>
 

@@ -160,8 +160,9 @@ TEST_F(WorkerProcessTest, ListsAndPreparesProblemAfterProblem) {
     EXPECT_TRUE(listed.back().outcome().ok()) << listed.back().outcome().message();
 
     worker::v1::Request prepare;
+    prepare.mutable_prepare();
     for (size_t i = 0; i + 1 < listed.size(); ++i) {
-      prepare.mutable_prepare()->add_indexes(listed[i].listed().index());
+      prepare.add_indexes(listed[i].index());
     }
     prepare.mutable_prepare()->set_stop_after(1);
     const std::vector<worker::v1::Reply> prepared = Ask(prepare);

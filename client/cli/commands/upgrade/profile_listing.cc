@@ -164,8 +164,8 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
   absl::Status readable;
   const auto listed = session->Ask(open, kReplyTimeout, [&](const worker::v1::Reply& reply) {
     Candidate candidate;
-    readable.Update(Read(reply.listed().candidate(), &candidate));
-    if (ToText(candidate.id) == asked.winner) winner = reply.listed().index();
+    readable.Update(Read(reply.listed(), &candidate));
+    if (ToText(candidate.id) == asked.winner) winner = reply.index();
     // What nobody but us has named is no candidate of cuDNN's.
     if (candidate.heuristic_rank >= 0) result.listed.push_back(std::move(candidate));
   });
@@ -182,15 +182,14 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
   }
   // Those that the heuristics list come first: their indexes are places in `listed`.
   worker::v1::Request prepare;
-  for (size_t i = 0; i < result.listed.size(); ++i) {
-    prepare.mutable_prepare()->add_indexes(static_cast<int>(i));
-  }
+  prepare.mutable_prepare();
+  for (size_t i = 0; i < result.listed.size(); ++i) prepare.add_indexes(static_cast<int>(i));
   if (build == Build::kFirst) prepare.mutable_prepare()->set_stop_after(1);
   RETURN_IF_ERROR(session
                       ->Ask(prepare, kReplyTimeout,
                             [&](const worker::v1::Reply& reply) {
                               if (!reply.has_prepared()) return;
-                              const auto index = static_cast<size_t>(reply.prepared().index());
+                              const auto index = static_cast<size_t>(reply.index());
                               Candidate& candidate = result.listed[index];
                               if (!reply.prepared().ok()) {
                                 candidate.status = CandidateStatus::kFailed;
@@ -203,7 +202,8 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
                       .status());
   if (winner) {
     worker::v1::Request prepare_winner;
-    prepare_winner.mutable_prepare()->add_indexes(*winner);
+    prepare_winner.mutable_prepare();
+    prepare_winner.add_indexes(*winner);
     result.winner_builds = false;
     RETURN_IF_ERROR(session
                         ->Ask(prepare_winner, kReplyTimeout,

@@ -18,7 +18,7 @@ namespace {
 
 // The share by which no two tunings of a problem, and no tuning and its stock choice, may
 // differ by.
-const double kBeyond = 1 + RacePolicy().equivalence;
+const double kBeyond = 1 + kEquivalence;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& proble
   for (size_t i = 0; i < candidates.size(); ++i) {
     contenders.push_back({ContestsOf(candidates[i], &candidates[tuning.stock]), i == tuning.stock});
   }
-  Race race(RacePolicy(), contenders);
+  Race race(contenders);
   while (true) {
     const RaceStep step = race.Next();
     if (step.stop != StopReason::kNone) {

@@ -27,7 +27,7 @@ SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& proble
                          int most_rounds = 0, double input_bytes = 0);
 
 // What many tunings on one GPU came to. A flip: two tunings of one problem
-// whose winners' true times differ by more than RacePolicy::equivalence.
+// whose winners' true times differ by more than kEquivalence.
 struct SimulationResult {
   int problems = 0;
   int tunings = 0;

@@ -96,24 +96,22 @@ TEST(ConditionsTest, MergeKeepsWhatAnySelfCheckFoundBrokenAlsoOfACardThatIsNotKn
   EXPECT_EQ(FailedInstruments(all.self_check), (std::vector<std::string>{"clock", "caches"}));
 }
 
-TEST(SelfCheckTest, AMaskHoldsAllButTheDetails) {
-  SelfCheck check;
-  EXPECT_EQ(ToMask(check), 0U);
-  EXPECT_EQ(SelfCheckOfMask(0), check);
-  check.known = true;
-  check.clock = false;
-  check.checker = false;
-  check.captures = false;
-  EXPECT_EQ(SelfCheckOfMask(ToMask(check)), check);
-  EXPECT_EQ(FailedInstruments(ToMask(check)),
-            (std::vector<std::string>{"clock", "checker", "captures"}));
+TEST(SelfCheckTest, AnInstrumentWorksUnlessItWasFoundNotTo) {
+  EXPECT_FALSE(SelfCheck().known());
+  EXPECT_TRUE(SelfCheck().works(SelfCheckBit::kClock));
+  const SelfCheck check{
+      MaskOf(SelfCheckBit::kRun) | MaskOf(SelfCheckBit::kClock) | MaskOf(SelfCheckBit::kCaptures),
+      ""};
+  EXPECT_TRUE(check.known());
+  EXPECT_FALSE(check.works(SelfCheckBit::kClock));
+  EXPECT_TRUE(check.works(SelfCheckBit::kChecker));
+  EXPECT_EQ(FailedInstruments(check.mask), (std::vector<std::string>{"clock", "captures"}));
 }
 
 // They are persisted: their numbers never change.
 TEST(SelfCheckTest, BitsAreWhatFilesHave) {
   EXPECT_EQ(SelfCheckBits(), 0xFCFC003FU);
   EXPECT_EQ(SelfCheckSteps(), 0x3EU);
-  EXPECT_EQ(ToMask(SelfCheckOfMask(0xFFFFFFFF)), 0x3FU);
   // Old tunings name these.
   const std::vector<std::string> retired = {"graph:fwd:f32", "legacy:bwd_filter:f16"};
   const uint32_t mask = uint32_t{1} << 18 | uint32_t{1} << 31;

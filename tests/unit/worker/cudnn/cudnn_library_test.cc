@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/worker/deviceless_backend.h"
-#include "server/worker/warm_up.h"
+#include "server/worker/session.h"
 #include "tests/unit/worker/device/test_profile.h"
 
 namespace convtune::worker::cudnn {

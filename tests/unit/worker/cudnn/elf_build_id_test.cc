@@ -1,4 +1,4 @@
-#include "server/worker/cudnn/elf_build_id.h"
+#include "server/worker/cudnn/cudnn_library.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "server/worker/search/exhaustive.h"
+#include "server/worker/search/graph_listing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,28 +17,29 @@ using testing::IsEmpty;
 class SelfCheckTest : public testing::Test {
  protected:
   SelfCheckTest() {
-    options_.on_step = [this](uint32_t step) {
+    on_step_ = [this](uint32_t step) {
       steps_.push_back(step);
       return step_status_;
     };
   }
 
   SelfCheck Checked() {
-    absl::StatusOr<SelfCheck> check = RunSelfCheck(options_, &card_);
+    absl::StatusOr<SelfCheck> check = RunSelfCheck(lost_steps_, on_step_, &card_);
     EXPECT_TRUE(check.ok()) << check.status();
     return *std::move(check);
   }
-  std::vector<std::string> Failed() { return FailedInstruments(ToMask(Checked())); }
+  std::vector<std::string> Failed() { return FailedInstruments(Checked().mask); }
 
   FakeSelfCheckDevice card_;
-  SelfCheckOptions options_;
+  uint32_t lost_steps_ = 0;
+  std::function<absl::Status(uint32_t step)> on_step_;
   std::vector<uint32_t> steps_;
   absl::Status step_status_;
 };
 
 TEST_F(SelfCheckTest, ASoundCardPasses) {
   const SelfCheck check = Checked();
-  EXPECT_EQ(ToMask(check), 1U) << check.details;
+  EXPECT_EQ(check.mask, 1U) << check.details;
   EXPECT_THAT(steps_, ElementsAre(2U, 4U, 8U, 16U, 32U));
   for (const char* const line : {"blocking kernel: works", "clock: works", "caches: works",
                                  "checker: works", "captures: works"}) {
@@ -49,66 +50,64 @@ TEST_F(SelfCheckTest, ASoundCardPasses) {
 TEST_F(SelfCheckTest, ABlockingKernelThatGivesUpIsNotUsed) {
   card_.blocking_gives_up = true;
   const SelfCheck check = Checked();
-  EXPECT_FALSE(check.blocking_kernel);
+  EXPECT_FALSE(check.works(SelfCheckBit::kBlockingKernel));
   EXPECT_THAT(check.details, HasSubstr("it gave up before it was released"));
   // The others do without it.
-  EXPECT_THAT(FailedInstruments(ToMask(check)), ElementsAre("blocking_kernel"));
+  EXPECT_THAT(FailedInstruments(check.mask), ElementsAre("blocking_kernel"));
 }
 
 TEST_F(SelfCheckTest, AWaitInTheTimeOfWhatWaitsIsFound) {
   card_.wait_is_counted = true;
-  EXPECT_FALSE(Checked().blocking_kernel);
+  EXPECT_FALSE(Checked().works(SelfCheckBit::kBlockingKernel));
 }
 
 TEST_F(SelfCheckTest, EventsThatRunAtAnotherRateFailTheClock) {
   card_.event_rate = 1.02;
   const SelfCheck check = Checked();
-  EXPECT_FALSE(check.clock);
-  EXPECT_FALSE(MayMeasure(check));
+  EXPECT_FALSE(check.works(SelfCheckBit::kClock));
   EXPECT_THAT(check.details, HasSubstr("events do not agree"));
 }
 
 TEST_F(SelfCheckTest, LaunchingBetweenEventsDoesNotFailTheClock) {
   card_.launch_us = 20;
-  EXPECT_TRUE(Checked().clock);
+  EXPECT_TRUE(Checked().works(SelfCheckBit::kClock));
 }
 
 TEST_F(SelfCheckTest, AGlobaltimerThatRunsAtAnotherRateFailsTheClock) {
   card_.timer_rate = 1.5;
   const SelfCheck check = Checked();
-  EXPECT_FALSE(check.clock);
+  EXPECT_FALSE(check.works(SelfCheckBit::kClock));
   EXPECT_THAT(check.details, HasSubstr("globaltimer does not agree"));
 }
 
 TEST_F(SelfCheckTest, AGlobaltimerThatStandsStillFailsTheClock) {
   card_.timer_rate = 0;
-  EXPECT_FALSE(Checked().clock);
+  EXPECT_FALSE(Checked().works(SelfCheckBit::kClock));
 }
 
 TEST_F(SelfCheckTest, AFastSmClockDoesNotForbidMeasuring) {
   card_.sm_clock_mhz = 2745;
-  EXPECT_TRUE(Checked().clock);
+  EXPECT_TRUE(Checked().works(SelfCheckBit::kClock));
 }
 
 TEST_F(SelfCheckTest, AnIdleGpuIsBroughtToItsClocksBeforeTheDelays) {
   card_.idle_until_us = 10'000;
   const SelfCheck check = Checked();
-  EXPECT_TRUE(check.clock) << check.details;
+  EXPECT_TRUE(check.works(SelfCheckBit::kClock)) << check.details;
 }
 
 TEST_F(SelfCheckTest, AFlushThatEvictsNothingIsFound) {
   card_.cold_us = card_.hot_us;
   const SelfCheck check = Checked();
-  EXPECT_FALSE(check.caches);
-  EXPECT_FALSE(MayClaimCold(check));
-  EXPECT_THAT(FailedInstruments(ToMask(check)), ElementsAre("caches"));
+  EXPECT_FALSE(check.works(SelfCheckBit::kCaches));
+  EXPECT_THAT(FailedInstruments(check.mask), ElementsAre("caches"));
 }
 
 TEST_F(SelfCheckTest, AFlushOfAnImpossibleRateIsFound) {
   card_.flush_us = 10;
-  EXPECT_FALSE(Checked().caches);
+  EXPECT_FALSE(Checked().works(SelfCheckBit::kCaches));
   card_.flush_us = 400;
-  EXPECT_FALSE(Checked().caches);
+  EXPECT_FALSE(Checked().works(SelfCheckBit::kCaches));
 }
 
 TEST_F(SelfCheckTest, AFlushIsJudgedByTheCardsOwnMemory) {
@@ -119,7 +118,7 @@ TEST_F(SelfCheckTest, AFlushIsJudgedByTheCardsOwnMemory) {
     card_.memory_rate = rate;
     card_.flush_us = 1e6 * static_cast<double>(card_.flush_size) / (0.85 * rate);
     const SelfCheck check = Checked();
-    EXPECT_TRUE(check.caches) << check.details;
+    EXPECT_TRUE(check.works(SelfCheckBit::kCaches)) << check.details;
   }
 }
 
@@ -151,8 +150,7 @@ TEST_F(SelfCheckTest, APlantedFaultThatIsNotFoundFailsTheChecker) {
        {PlantedFault::kByteBehind, PlantedFault::kNan, PlantedFault::kWrongElement}) {
     card_.blind_to = {fault};
     const SelfCheck check = Checked();
-    EXPECT_FALSE(check.checker);
-    EXPECT_FALSE(MayJudge(check));
+    EXPECT_FALSE(check.works(SelfCheckBit::kChecker));
     EXPECT_THAT(check.details, HasSubstr("was not found"));
   }
 }
@@ -175,15 +173,15 @@ TEST_F(SelfCheckTest, AStreamThatAFailedCaptureSpoilsTurnsCapturesOffAndNothingE
   for (const absl::StatusOr<worker::v1::Checked>& run : runs) {
     card_.after_capture = run;
     const SelfCheck check = Checked();
-    EXPECT_THAT(FailedInstruments(ToMask(check)), ElementsAre("captures")) << check.details;
-    EXPECT_FALSE(MayCapture(check));
-    EXPECT_TRUE(MayJudge(check));
+    EXPECT_THAT(FailedInstruments(check.mask), ElementsAre("captures")) << check.details;
+    EXPECT_FALSE(check.works(SelfCheckBit::kCaptures));
+    EXPECT_TRUE(check.works(SelfCheckBit::kChecker));
   }
   EXPECT_THAT(Checked().details, HasSubstr("captures: nothing could be compared"));
 }
 
 TEST_F(SelfCheckTest, NothingIsTriedBehindTheSpoiltCapture) {
-  options_.on_step = [this](uint32_t) {
+  on_step_ = [this](uint32_t) {
     EXPECT_FALSE(card_.capture_was_spoilt);
     return absl::OkStatus();
   };
@@ -194,7 +192,7 @@ TEST_F(SelfCheckTest, NothingIsTriedBehindTheSpoiltCapture) {
 TEST_F(SelfCheckTest, AnErrorOfTheCardFailsTheInstrumentWithItsWords) {
   card_.read_status = absl::InternalError("cudaErrorLaunchFailure");
   const SelfCheck check = Checked();
-  EXPECT_THAT(FailedInstruments(ToMask(check)), ElementsAre("blocking_kernel", "clock", "caches"));
+  EXPECT_THAT(FailedInstruments(check.mask), ElementsAre("blocking_kernel", "clock", "caches"));
   EXPECT_THAT(check.details, HasSubstr("clock: cudaErrorLaunchFailure"));
   card_.read_status = absl::OkStatus();
   card_.wait_status = absl::InternalError("cudaErrorECCUncorrectable");
@@ -202,7 +200,7 @@ TEST_F(SelfCheckTest, AnErrorOfTheCardFailsTheInstrumentWithItsWords) {
 }
 
 TEST_F(SelfCheckTest, AStepThatAWorkerWasLostInIsLeftOutAndCountsAsFailed) {
-  options_.lost_steps =
+  lost_steps_ =
       static_cast<uint32_t>(SelfCheckBit::kClock) | static_cast<uint32_t>(SelfCheckBit::kCaptures);
   EXPECT_THAT(Failed(), ElementsAre("clock", "captures"));
   EXPECT_THAT(steps_, ElementsAre(2U, 8U, 16U));
@@ -210,7 +208,7 @@ TEST_F(SelfCheckTest, AStepThatAWorkerWasLostInIsLeftOutAndCountsAsFailed) {
 
 TEST_F(SelfCheckTest, ADaemonThatIsGoneEndsIt) {
   step_status_ = absl::UnavailableError("gone");
-  EXPECT_EQ(RunSelfCheck(options_, &card_).status(), step_status_);
+  EXPECT_EQ(RunSelfCheck(lost_steps_, on_step_, &card_).status(), step_status_);
   EXPECT_EQ(steps_.size(), 1U);
 }
 

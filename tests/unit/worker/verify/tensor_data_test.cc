@@ -11,9 +11,9 @@
 namespace convtune::worker::verify {
 namespace {
 
-uint16_t Half(float value) { return EncodeSmallFloat(value, 5, 10, true); }
-uint16_t E4M3(float value) { return EncodeSmallFloat(value, 4, 3, false); }
-uint16_t E5M2(float value) { return EncodeSmallFloat(value, 5, 2, true); }
+uint16_t Half(float value) { return EncodeSmallFloat(value, {5, 10, true}); }
+uint16_t E4M3(float value) { return EncodeSmallFloat(value, {4, 3, false}); }
+uint16_t E5M2(float value) { return EncodeSmallFloat(value, {5, 2, true}); }
 
 // The bit patterns are those of IEEE 754 and of the OCP 8-bit floating-point
 // specification.
@@ -22,7 +22,7 @@ TEST(EncodeSmallFloatTest, ExactValues) {
   EXPECT_EQ(Half(1.0F), 0x3C00);
   EXPECT_EQ(Half(-2.0F), 0xC000);
   EXPECT_EQ(Half(65504.0F), 0x7BFF);
-  EXPECT_EQ(EncodeSmallFloat(1.0F, 8, 7, true), 0x3F80);
+  EXPECT_EQ(EncodeSmallFloat(1.0F, {8, 7, true}), 0x3F80);
   EXPECT_EQ(E4M3(1.0F), 0x38);
   EXPECT_EQ(E4M3(448.0F), 0x7E);
   EXPECT_EQ(E5M2(-1.5F), 0xBE);
@@ -50,29 +50,22 @@ TEST(EncodeSmallFloatTest, LargeValuesBecomeTheLargestFinite) {
 }
 
 TEST(DecodeSmallFloatTest, EveryFinitePatternComesBackFromItsValue) {
-  struct Format {
-    int exponent_bits, mantissa_bits;
-    bool has_infinity;
-  };
-  for (const Format& f : {Format{5, 10, true}, {8, 7, true}, {4, 3, false}, {5, 2, true}}) {
+  for (const FloatFormat& f : {FloatFormat{5, 10}, {8, 7}, {4, 3, false}, {5, 2}}) {
     const int bits = 1 + f.exponent_bits + f.mantissa_bits;
     for (uint32_t pattern = 0; pattern < 1U << bits; ++pattern) {
-      const double value = DecodeSmallFloat(static_cast<uint16_t>(pattern), f.exponent_bits,
-                                            f.mantissa_bits, f.has_infinity);
+      const double value = DecodeSmallFloat(static_cast<uint16_t>(pattern), f);
       if (!std::isfinite(value)) continue;
-      ASSERT_EQ(EncodeSmallFloat(static_cast<float>(value), f.exponent_bits, f.mantissa_bits,
-                                 f.has_infinity),
-                pattern);
+      ASSERT_EQ(EncodeSmallFloat(static_cast<float>(value), f), pattern);
     }
   }
 }
 
 TEST(DecodeSmallFloatTest, InfinityAndNan) {
-  EXPECT_EQ(DecodeSmallFloat(0x7C00, 5, 10, true), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(DecodeSmallFloat(0xFC, 5, 2, true), -std::numeric_limits<double>::infinity());
-  EXPECT_TRUE(std::isnan(DecodeSmallFloat(0x7C01, 5, 10, true)));
-  EXPECT_TRUE(std::isnan(DecodeSmallFloat(0xFF, 4, 3, false)));
-  EXPECT_EQ(DecodeSmallFloat(0x78, 4, 3, false), 256.0);
+  EXPECT_EQ(DecodeSmallFloat(0x7C00, {5, 10, true}), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(DecodeSmallFloat(0xFC, {5, 2, true}), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(DecodeSmallFloat(0x7C01, {5, 10, true})));
+  EXPECT_TRUE(std::isnan(DecodeSmallFloat(0xFF, {4, 3, false})));
+  EXPECT_EQ(DecodeSmallFloat(0x78, {4, 3, false}), 256.0);
 }
 
 TEST(LargestOfTest, IsThatOfTheFormat) {

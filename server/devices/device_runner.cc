@@ -252,10 +252,7 @@ bool DeviceRunner::StandsBack() {
 void DeviceRunner::Idle() {
   if (client_ == nullptr) return;
   if (!client_->Alive()) {
-    {
-      MutexLock lock(mutex_);
-      status_.set_worker_deaths(status_.worker_deaths() + 1);
-    }
+    CountDeath();
     log::Warn("$0: the idle worker ended", options_.device.name);
     client_.reset();
     PauseBeforeStart(false);
@@ -265,6 +262,11 @@ void DeviceRunner::Idle() {
     client_.reset();
     SetState(v1::DEVICE_STATE_IDLE);
   }
+}
+
+void DeviceRunner::CountDeath() {
+  MutexLock lock(mutex_);
+  status_.set_worker_deaths(status_.worker_deaths() + 1);
 }
 
 void DeviceRunner::PauseBeforeStart(bool longer) {
@@ -281,8 +283,7 @@ absl::Status DeviceRunner::EnsureWorker() {
     return absl::CancelledError("cancelled");
   }
   if (client_ != nullptr && !client_->Alive()) {
-    MutexLock lock(mutex_);
-    status_.set_worker_deaths(status_.worker_deaths() + 1);
+    CountDeath();
     client_.reset();
   }
   std::string reason;
@@ -364,10 +365,7 @@ supervisor::WorkerLoss DeviceRunner::TakeLoss() {
   supervisor::WorkerLoss loss = *client_->loss();
   client_.reset();
   if (token_->cancelled()) return loss;
-  {
-    MutexLock lock(mutex_);
-    status_.set_worker_deaths(status_.worker_deaths() + 1);
-  }
+  CountDeath();
   log::Warn("$0: lost the worker: $1$2", options_.device.name, loss.reason,
             loss.killed_from_outside ? ", from outside" : "");
   // A candidate's fault says nothing about the next start.

@@ -120,6 +120,7 @@ class DeviceRunner {
                                    const supervisor::WorkerClient& client);
   // Takes note of the loss of client_ and drops it.
   supervisor::WorkerLoss TakeLoss();
+  void CountDeath();
   void PauseBeforeStart(bool longer);
   // Takes note of what the new worker found.
   void TakeSelfCheck();

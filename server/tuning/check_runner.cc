@@ -153,11 +153,11 @@ void CheckRunner::Judge() {
     } else {
       candidate.status = CandidateStatus::kQuarantined;
       candidate.error_message = finding.message;
-      QuarantineEntry entry;
+      QuarantineEntry& entry = wrong_.emplace_back();
       entry.candidate = candidate.id;
       entry.reason = *finding.fault;
       entry.message = finding.message;
-      wrong_.push_back(std::move(entry));
+      entry.checker_version = client_->hello().checker_version();
     }
   }
   doubt_.none_is_right = doubt_.candidates > 0 && !any_right;

@@ -39,7 +39,7 @@ class CheckRunner {
   // run they had, and stock choices that could not be judged. Nobody, where no
   // result was found to be right.
   const std::vector<int>& passed() const { return passed_; }
-  // Those whose results are wrong; without key, time and version.
+  // Those whose results are wrong; without key and time.
   const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
   const decision::Doubt& doubt() const { return doubt_; }
   // What the worker reports of those that ran, by index; their times are only better than

@@ -58,23 +58,26 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
 
 RaceRunner::RaceRunner(std::vector<int> indexes,
                        const std::map<int, worker::v1::Checked>& warm_runs,
-                       std::map<int, Candidate>* candidates, supervisor::WorkerClient* client)
+                       std::map<int, Candidate>* candidates, Tuning* tuning,
+                       supervisor::WorkerClient* client)
     : client_(client),
       candidates_(candidates),
       warm_runs_(warm_runs),
-      cache_state_(client->self_check().works(SelfCheckBit::kCaches) ? CacheState::kInputHot
-                                                                     : CacheState::kHot),
+      tuning_(tuning),
       indexes_(std::move(indexes)),
       host_us_(indexes_.size()),
       race_(ContendersOf(*candidates, indexes_)) {
   for (size_t number = 0; number < indexes_.size(); ++number) numbers_[indexes_[number]] = number;
+  // What the caches hold in all samples: x, or everything where a flush does nothing.
+  tuning_->cache_state =
+      client->self_check().works(SelfCheckBit::kCaches) ? CacheState::kInputHot : CacheState::kHot;
 }
 
 absl::Status RaceRunner::Run(SteadyTime end) {
   if (indexes_.empty()) return absl::OkStatus();
   absl::Status status = Rounds(end);
-  if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
-  if (rounds_ == 0) {
+  if (absl::IsDeadlineExceeded(status)) tuning_->stop_reason = StopReason::kBudget;
+  if (tuning_->rounds == 0) {
     for (const auto& [index, checked] : warm_runs_) {
       worker::v1::Sample sample;
       sample.set_gpu_us(checked.gpu_us());
@@ -91,15 +94,15 @@ absl::Status RaceRunner::Rounds(SteadyTime end) {
   while (true) {
     DropOtherKind();
     const decision::RaceStep step = race_.Next();
-    stop_ = step.stop;
-    if (stop_ != StopReason::kNone) return absl::OkStatus();
+    tuning_->stop_reason = step.stop;
+    if (tuning_->stop_reason != StopReason::kNone) return absl::OkStatus();
     if (SteadyTime::Now() >= end) {
-      stop_ = StopReason::kBudget;
+      tuning_->stop_reason = StopReason::kBudget;
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const worker::v1::Outcome outcome, RunStep(step, end));
     if (outcome.out_of_time()) {
-      stop_ = StopReason::kBudget;
+      tuning_->stop_reason = StopReason::kBudget;
       return absl::OkStatus();
     }
   }
@@ -112,12 +115,12 @@ absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep
   for (const size_t number : step.runners) request.add_indexes(indexes_[number]);
   measure.set_rounds(step.rounds);
   measure.set_first_round(race_.rounds());
-  measure.set_cache_state(static_cast<v1::CacheState>(cache_state_));
+  measure.set_cache_state(static_cast<v1::CacheState>(tuning_->cache_state));
   if (step.screening) measure.set_sample_us(kScreeningSampleUs);
   request.set_time_budget_ms(MillisUntil(end));
   return client_->Call(request, [this](const worker::v1::Reply& reply) {
     if (reply.has_sample()) Take(reply.index(), reply.sample());
-    if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), &conditions_);
+    if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), &tuning_->conditions);
   });
 }
 
@@ -142,7 +145,7 @@ void RaceRunner::Take(int index, const worker::v1::Sample& sample) {
     host_us_[number].push_back(sample.host_us());
   }
   candidate.status = CandidateStatus::kTimed;
-  rounds_ = std::max(rounds_, round + 1);
+  tuning_->rounds = std::max(tuning_->rounds, round + 1);
 }
 
 std::vector<int> RaceRunner::finalists() const {

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "proto/base/clock.h"
 #include "proto/model/tuning/candidate.h"
-#include "proto/model/tuning/conditions.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/decision/race.h"
 #include "server/supervisor/worker_client.h"
 
@@ -28,21 +28,16 @@ class RaceRunner {
   // `indexes`, which are kFinalized, take part. `warm_runs`, better than nothing, stand in for
   // samples where there was no time to take any.
   RaceRunner(std::vector<int> indexes, const std::map<int, worker::v1::Checked>& warm_runs,
-             std::map<int, Candidate>* candidates, supervisor::WorkerClient* client);
+             std::map<int, Candidate>* candidates, Tuning* tuning,
+             supervisor::WorkerClient* client);
 
-  // Runs the race until it is decided or `end` comes, and writes what it gave
-  // into the candidates, also when it ends with an error. Errors are the
-  // client's.
+  // Runs the race until it is decided or `end` comes, and writes what it gave into the candidates,
+  // and its stop reason (kNone if nobody could take part), rounds, conditions and cache state into
+  // the tuning, also when it ends with an error. Errors are the client's.
   absl::Status Run(SteadyTime end);
 
   // Those that were still in it when it ended, by the worker's index.
   std::vector<int> finalists() const;
-  // kNone if nobody could take part.
-  StopReason stop() const { return stop_; }
-  int rounds() const { return rounds_; }
-  const Conditions& conditions() const { return conditions_; }
-  // What the caches held in all samples: x, or everything where a flush does nothing.
-  CacheState cache_state() const { return cache_state_; }
 
  private:
   absl::Status Rounds(SteadyTime end);
@@ -54,14 +49,11 @@ class RaceRunner {
   supervisor::WorkerClient* const client_;
   std::map<int, Candidate>* const candidates_;
   const std::map<int, worker::v1::Checked>& warm_runs_;
-  const CacheState cache_state_;
+  Tuning* const tuning_;
   std::vector<int> indexes_;                  // by number in the race
   std::map<int, size_t> numbers_;             // by index
   std::vector<std::vector<double>> host_us_;  // by number
   decision::Race race_;
-  StopReason stop_ = StopReason::kNone;
-  int rounds_ = 0;
-  Conditions conditions_;
 };
 
 }  // namespace convtune::tuning

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "proto/base/clock.h"
 #include "server/decision/race.h"
@@ -16,130 +19,97 @@ namespace {
 constexpr int kRounds = 10;
 constexpr int kFewestRounds = 8;
 
-struct Way {
-  LaunchMode launch;
-  CacheState cache_state;
-};
+using Way = std::pair<LaunchMode, CacheState>;
 
-// The most asked-for timings come first: the time may not be enough for all.
-constexpr Way kDefaultWays[] = {{LaunchMode::kGraphCapture, CacheState::kInputHot},
-                                {LaunchMode::kEager, CacheState::kCold}};
-constexpr Way kWaysOnRequest[] = {{LaunchMode::kEager, CacheState::kHot},
-                                  {LaunchMode::kEager, CacheState::kInputHot},
-                                  {LaunchMode::kGraphCapture, CacheState::kCold},
-                                  {LaunchMode::kGraphCapture, CacheState::kHot}};
+// The most asked-for timings come first: the time may not be enough for all. Those behind the
+// first two are taken on request.
+constexpr Way kWays[] = {{LaunchMode::kGraphCapture, CacheState::kInputHot},
+                         {LaunchMode::kEager, CacheState::kCold},
+                         {LaunchMode::kEager, CacheState::kHot},
+                         {LaunchMode::kEager, CacheState::kInputHot},
+                         {LaunchMode::kGraphCapture, CacheState::kCold},
+                         {LaunchMode::kGraphCapture, CacheState::kHot}};
+constexpr size_t kDefaultWays = 2;
 
-// `claims_cold`: a flush evicts what the caches held. Without one there are only
-// hot caches, whatever is asked for.
-std::vector<Way> WaysOf(const SecondaryTimingsPlan& plan, bool claims_cold) {
-  std::vector<Way> ways(std::begin(kDefaultWays), std::end(kDefaultWays));
-  if (plan.all_ways) {
-    ways.insert(ways.end(), std::begin(kWaysOnRequest), std::end(kWaysOnRequest));
-  }
-  std::vector<Way> taken = {{LaunchMode::kEager, plan.raced}};
-  for (Way way : ways) {
-    if (!claims_cold) way.cache_state = CacheState::kHot;
-    const bool known = std::any_of(taken.begin(), taken.end(), [&way](const Way& other) {
-      return other.launch == way.launch && other.cache_state == way.cache_state;
-    });
-    if (!known) taken.push_back(way);
+// Without the race's, whose caches were `raced`. `claims_cold`: a flush evicts what the caches
+// held. Without one there are only hot caches, whatever is asked for.
+std::vector<Way> WaysOf(CacheState raced, bool all_ways, bool claims_cold) {
+  std::vector<Way> taken = {{LaunchMode::kEager, raced}};
+  for (size_t i = 0; i < (all_ways ? std::size(kWays) : kDefaultWays); ++i) {
+    const Way way = {kWays[i].first, claims_cold ? kWays[i].second : CacheState::kHot};
+    if (std::find(taken.begin(), taken.end(), way) == taken.end()) taken.push_back(way);
   }
   taken.erase(taken.begin());
   return taken;
 }
 
-class Takes {
- public:
-  Takes(const Way& way, const std::vector<int>& indexes, std::map<int, Candidate>* candidates)
-      : way_(way),
-        indexes_(indexes),
-        candidates_(candidates),
-        series_(indexes.size(), decision::Series(kRounds)) {}
-
-  void Add(int index, const worker::v1::Sample& sample) {
-    const auto found = std::find(indexes_.begin(), indexes_.end(), index);
-    if (found == indexes_.end()) return;
-    Candidate& candidate = candidates_->at(index);
-    const auto number = static_cast<size_t>(found - indexes_.begin());
-    if (!sample.error_message().empty()) {
-      series_[number].assign(kRounds, decision::RunSample());
-      if (way_.launch == LaunchMode::kGraphCapture) {
-        candidate.capture = CaptureSupport::kNo;
-      } else {
-        candidate.status = CandidateStatus::kFailed;
-        candidate.error_message = sample.error_message();
-        ForgetTimes(&candidate);
-      }
-      return;
+void Take(const worker::v1::Sample& sample, bool replays, decision::Series* series,
+          Candidate* candidate) {
+  if (!sample.error_message().empty()) {
+    series->assign(kRounds, decision::RunSample());
+    if (replays) {
+      candidate->capture = CaptureSupport::kNo;
+    } else {
+      candidate->status = CandidateStatus::kFailed;
+      candidate->error_message = sample.error_message();
+      ForgetTimes(candidate);
     }
-    if (!std::isfinite(sample.sm_clock_mhz())) return;
-    const std::optional<decision::RunSample> run = ReadSample(sample);
-    if (!run || sample.round() < 0 || sample.round() >= kRounds) return;
-    series_[number][static_cast<size_t>(sample.round())] = *run;
+    return;
   }
-
-  void Write() {
-    decision::DiscardOtherKind(&series_);
-    decision::DiscardSlowClocks(&series_);
-    const std::vector<decision::TimeEstimate> estimates = decision::Summarize(series_);
-    for (size_t number = 0; number < indexes_.size(); ++number) {
-      const decision::TimeEstimate& estimate = estimates[number];
-      if (estimate.sample_count < kFewestRounds) continue;
-      candidates_->at(indexes_[number])
-          .other_times.push_back({way_.launch, way_.cache_state, estimate.median_us,
-                                  estimate.low_us, estimate.high_us, estimate.sample_count});
-    }
-  }
-
- private:
-  const Way way_;
-  const std::vector<int> indexes_;
-  std::map<int, Candidate>* const candidates_;
-  std::vector<decision::Series> series_;
-};
-
-std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
-                           const std::map<int, Candidate>& candidates) {
-  const bool replays = way.launch == LaunchMode::kGraphCapture;
-  std::vector<int> runners;
-  for (const int index : finalists) {
-    const Candidate& candidate = candidates.at(index);
-    const bool can_run = !replays || candidate.capture == CaptureSupport::kYes;
-    if (candidate.timed() && can_run) runners.push_back(index);
-  }
-  return runners;
+  const std::optional<decision::RunSample> run = ReadSample(sample);
+  if (!std::isfinite(sample.sm_clock_mhz()) || !run) return;
+  if (sample.round() < 0 || sample.round() >= kRounds) return;
+  (*series)[static_cast<size_t>(sample.round())] = *run;
 }
 
 absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, SteadyTime end,
                      std::map<int, Candidate>* candidates, Conditions* conditions,
                      supervisor::WorkerClient* client) {
+  const bool replays = way.first == LaunchMode::kGraphCapture;
   worker::v1::Request request;
+  std::map<int, size_t> numbers;  // by index
+  for (const int index : finalists) {
+    const Candidate& candidate = candidates->at(index);
+    if (!candidate.timed() || (replays && candidate.capture != CaptureSupport::kYes)) continue;
+    request.add_indexes(index);
+    numbers.emplace(index, numbers.size());
+  }
+  if (numbers.empty()) return absl::OkStatus();
   worker::v1::Measure& measure = *request.mutable_measure();
-  const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
-  if (runners.empty()) return absl::OkStatus();
-  request.mutable_indexes()->Add(runners.begin(), runners.end());
   measure.set_rounds(kRounds);
-  measure.set_launch(static_cast<v1::LaunchMode>(way.launch));
-  measure.set_cache_state(static_cast<v1::CacheState>(way.cache_state));
+  measure.set_launch(static_cast<v1::LaunchMode>(way.first));
+  measure.set_cache_state(static_cast<v1::CacheState>(way.second));
   request.set_time_budget_ms(MillisUntil(end));
-  Takes takes(way, runners, candidates);
+  std::vector<decision::Series> series(numbers.size(), decision::Series(kRounds));
   const auto outcome = client->Call(request, [&](const worker::v1::Reply& reply) {
-    if (reply.has_sample()) takes.Add(reply.index(), reply.sample());
     if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), conditions);
+    const auto found = numbers.find(reply.index());
+    if (!reply.has_sample() || found == numbers.end()) return;
+    Take(reply.sample(), replays, &series[found->second], &candidates->at(reply.index()));
   });
-  takes.Write();
+  decision::DiscardOtherKind(&series);
+  decision::DiscardSlowClocks(&series);
+  const std::vector<decision::TimeEstimate> estimates = decision::Summarize(series);
+  for (const auto& [index, number] : numbers) {
+    const decision::TimeEstimate& estimate = estimates[number];
+    if (estimate.sample_count < kFewestRounds) continue;
+    candidates->at(index).other_times.push_back({way.first, way.second, estimate.median_us,
+                                                 estimate.low_us, estimate.high_us,
+                                                 estimate.sample_count});
+  }
   return outcome.status();
 }
 
 }  // namespace
 
-absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, SteadyTime end,
-                           std::map<int, Candidate>* candidates, Conditions* conditions,
+absl::Status TimeSecondary(const std::vector<int>& finalists, bool all_ways, SteadyTime end,
+                           std::map<int, Candidate>* candidates, Tuning* tuning,
                            supervisor::WorkerClient* client) {
   absl::Status status;
-  for (const Way& way : WaysOf(plan, client->self_check().works(SelfCheckBit::kCaches))) {
+  const bool claims_cold = client->self_check().works(SelfCheckBit::kCaches);
+  for (const Way& way : WaysOf(tuning->cache_state, all_ways, claims_cold)) {
     if (SteadyTime::Now() >= end) break;
-    status = TimeWay(way, plan.finalists, end, candidates, conditions, client);
+    status = TimeWay(way, finalists, end, candidates, &tuning->conditions, client);
     if (!status.ok()) break;
   }
   for (auto& [index, candidate] : *candidates) {

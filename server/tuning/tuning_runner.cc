@@ -202,23 +202,16 @@ absl::Status Run::Measure() {
   SteadyTime now = SteadyTime::Now();
   absl::Status status = check.Run(now + (end_ - now) / 2);
   output_.wrong = check.wrong();
-  for (QuarantineEntry& entry : output_.wrong) {
-    entry.checker_version = client_->hello().checker_version();
-  }
   circumstances_.doubt = check.doubt();
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
-  RaceRunner race(check.passed(), check.reports(), &candidates_, client_);
+  RaceRunner race(check.passed(), check.reports(), &candidates_, &tuning_, client_);
   now = SteadyTime::Now();
   const absl::Status raced =
       race.Run(status.ok() ? now + (end_ - now) * 4 / 5 : SteadyTime::InfinitePast());
   if (status.ok()) status = raced;
-  tuning_.stop_reason = race.stop();
-  tuning_.rounds = race.rounds();
-  tuning_.conditions = race.conditions();
-  tuning_.cache_state = race.cache_state();
   if (status.ok()) {
-    status = TimeSecondary({race.finalists(), race.cache_state(), input_.spec.options.all_timings},
-                           end_, &candidates_, &tuning_.conditions, client_);
+    status = TimeSecondary(race.finalists(), input_.spec.options.all_timings, end_, &candidates_,
+                           &tuning_, client_);
   }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
                                      [](const auto& entry) { return entry.second.timed(); });

@@ -89,8 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       .clock = &clock,
       .progress = {}};
   input.spec.options.time_budget = absl::Seconds(5);
-  const convtune::tuning::RunnerOutput output =
-      convtune::tuning::RunTuning(input, client->get());
+  const convtune::tuning::RunnerOutput output = convtune::tuning::RunTuning(input, client->get());
   if (!output.tuning.ok()) {
     Require(!output.tuning.status().message().empty());
     return 0;

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-
 namespace convtune {
 
 // Raised when a self-check looks at something else, or judges it otherwise, so

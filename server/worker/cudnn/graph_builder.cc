@@ -128,10 +128,8 @@ class GraphBuilder {
 
   absl::StatusOr<size_t> AddInterface(TensorRole role, const std::vector<int64_t>& dims,
                                       const std::vector<int64_t>& strides, bool output) {
-    const DataType type = output ? problem_.output_type()
-                          : role == TensorRole::kResidual || role == TensorRole::kBias
-                              ? problem_.output_type()
-                              : problem_.data_type();
+    const bool as_output = output || role == TensorRole::kResidual || role == TensorRole::kBias;
+    const DataType type = as_output ? problem_.output_type() : problem_.data_type();
     ASSIGN_OR_RETURN(const size_t part, AddTensor(dims, strides, type, false));
     graph_.tensors_.push_back({role, last_uid_, type, MemoryElements(dims, strides), output});
     return part;

@@ -10,8 +10,6 @@
 #include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
-#include "db/fleet/retention.h"
-#include "db/fleet/upgrades.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/record_codec.h"
@@ -155,7 +153,10 @@ void Agent::Run() {
       if (notified.value_or(false)) announced_ = true;
       continue;
     }
-    const bool lost = postgres_ != nullptr ? !IsRegistered() : was_connected;
+    // Good is a connection to the fleet that the node registered with.
+    const bool is_good =
+        postgres_ != nullptr && !absl::IsAborted(names_->CheckFleet()) && postgres_->ok();
+    const bool lost = postgres_ != nullptr ? !is_good : was_connected;
     if (lost) postgres_.reset();
     // Where one server ends all agents lose it at the same moment.
     const absl::Duration pause =
@@ -165,11 +166,6 @@ void Agent::Run() {
     backoff_ = std::min(backoff_ * 2, options_.backoff_most);
   }
   GiveTasksBack();
-}
-
-bool Agent::IsRegistered() {
-  if (!postgres_->ok() || absl::IsAborted(names_->CheckFleet())) return false;
-  return postgres_->ok();
 }
 
 void Agent::Wait(absl::Duration time) {
@@ -304,13 +300,6 @@ absl::Status Agent::ReadPlaces() {
   return absl::OkStatus();
 }
 
-std::vector<int64_t> Agent::PlaceIds() const {
-  std::vector<int64_t> ids;
-  for (const auto& [text, place] : places_) ids.push_back(place.id);
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
 absl::Status Agent::Heartbeat() {
   RETURN_IF_ERROR(ReadPlaces());
   ASSIGN_OR_RETURN(const v1::ServerInfo info,
@@ -325,7 +314,7 @@ absl::Status Agent::Heartbeat() {
   heartbeat.hits = info.hits();
   heartbeat.outbox_depth = state_.outbox_depth();
   heartbeat.outbox_dropped = state_.outbox_dropped();
-  heartbeat.outbox_lag = OutboxLag();
+  heartbeat.outbox_lag = std::max(SteadyTime::Now() - waiting_since_, absl::ZeroDuration());
   heartbeat.release = state_.release();
   heartbeat.tunes = options_.tune;
   heartbeat.devices.clear();
@@ -365,44 +354,40 @@ absl::Status Agent::Wanted() {
   return WriteWanted(*postgres_, *names_, node_id_, wanted);
 }
 
-absl::StatusOr<bool> Agent::PushPage() {
-  v1::ReadOutboxRequest request;
-  request.set_max_rows(kPage);
-  ASSIGN_OR_RETURN(const v1::ReadOutboxResponse page,
-                   daemon_->Call<v1::ReadOutboxResponse>(request));
-  std::vector<db::fleet::FleetDelivery> deliveries;
-  v1::AckOutboxRequest ack;
-  std::map<std::string, std::vector<std::string>> delivered;
-  const auto refuse = [&ack](const std::string& problem, const absl::Status& why) {
-    ack.add_refused(absl::StrCat(problem, ": ", std::string(why.message())));
-    log::Warn("not delivered: $0", *ack.refused().rbegin());
-  };
-  for (const v1::OutboxRow& row : page.rows()) {
-    *ack.add_ids() = row.id();
-    if (IsSimulated(row.environment().gpu_model())) continue;
-    if (absl::StatusOr<db::fleet::FleetDelivery> delivery = ToDelivery(row); delivery.ok()) {
-      delivered[delivery->tuning.key.environment_text].push_back(delivery->tuning.key.problem_text);
-      deliveries.push_back(*std::move(delivery));
-    } else {
-      refuse(row.tuning().problem_text(), delivery.status());
-    }
-  }
-  const int before = ack.refused_size();  // which are not among the deliveries
-  for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
-  RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries, refuse));
-  if (ack.ids_size() > 0) {
-    RETURN_IF_ERROR(daemon_->Call<v1::AckOutboxResponse>(ack).status());
-    waiting_since_ = SteadyTime::InfiniteFuture();
-  }
-  counts_.delivered += static_cast<int64_t>(deliveries.size()) - (ack.refused_size() - before);
-  RETURN_IF_ERROR(Restore(delivered));
-  return page.more();
-}
-
 absl::Status Agent::Push() {
-  bool more = true;
-  while (more && !options_.stop()) {
-    ASSIGN_OR_RETURN(more, PushPage());
+  for (bool more = true; more && !options_.stop();) {
+    v1::ReadOutboxRequest request;
+    request.set_max_rows(kPage);
+    ASSIGN_OR_RETURN(const v1::ReadOutboxResponse page,
+                     daemon_->Call<v1::ReadOutboxResponse>(request));
+    std::vector<db::fleet::FleetDelivery> deliveries;
+    v1::AckOutboxRequest ack;
+    std::map<std::string, std::vector<std::string>> delivered;
+    const auto refuse = [&ack](const std::string& problem, const absl::Status& why) {
+      ack.add_refused(absl::StrCat(problem, ": ", std::string(why.message())));
+      log::Warn("not delivered: $0", *ack.refused().rbegin());
+    };
+    for (const v1::OutboxRow& row : page.rows()) {
+      *ack.add_ids() = row.id();
+      if (IsSimulated(row.environment().gpu_model())) continue;
+      if (absl::StatusOr<db::fleet::FleetDelivery> delivery = ToDelivery(row); delivery.ok()) {
+        delivered[delivery->tuning.key.environment_text].push_back(
+            delivery->tuning.key.problem_text);
+        deliveries.push_back(*std::move(delivery));
+      } else {
+        refuse(row.tuning().problem_text(), delivery.status());
+      }
+    }
+    const int before = ack.refused_size();  // which are not among the deliveries
+    for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
+    RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries, refuse));
+    if (ack.ids_size() > 0) {
+      RETURN_IF_ERROR(daemon_->Call<v1::AckOutboxResponse>(ack).status());
+      waiting_since_ = SteadyTime::InfiniteFuture();
+    }
+    counts_.delivered += static_cast<int64_t>(deliveries.size()) - (ack.refused_size() - before);
+    RETURN_IF_ERROR(Restore(delivered));
+    more = page.more();
   }
   return absl::OkStatus();
 }
@@ -410,10 +395,11 @@ absl::Status Agent::Push() {
 absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>>& delivered) {
   if (state_.release() == 0) return absl::OkStatus();
   for (const auto& [environment_text, problems] : delivered) {
-    const Place* const place = FindPlace(environment_text);
-    if (place == nullptr) continue;
+    const auto place = places_.find(environment_text);
+    if (place == places_.end()) continue;
     const absl::StatusOr<std::vector<db::fleet::ReleasedTuning>> choices =
-        db::fleet::ReadReleaseChoices(*postgres_, checked_, place->id, problems, state_.release());
+        db::fleet::ReadReleaseChoices(*postgres_, checked_, place->second.id, problems,
+                                      state_.release());
     if (!checked_.TakeError().empty()) {
       // The next Follow reads the whole release, and refuses it while it is not what was decided.
       follow_all_ = true;
@@ -431,11 +417,6 @@ const Agent::Place* Agent::FindPlace(int64_t id) const {
     if (place.id == id) return &place;
   }
   return nullptr;
-}
-
-const Agent::Place* Agent::FindPlace(const std::string& environment_text) const {
-  const auto found = places_.find(environment_text);
-  return found != places_.end() ? &found->second : nullptr;
 }
 
 absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
@@ -536,7 +517,9 @@ absl::Status Agent::Follow() {
     target.create_time = absl::InfinitePast();
   }
   target_ = target.number;
-  const std::vector<int64_t> environments = PlaceIds();
+  std::vector<int64_t> environments;
+  for (const auto& [text, place] : places_) environments.push_back(place.id);
+  std::sort(environments.begin(), environments.end());
   // After a start, and for environments that are new, everything.
   const bool all = follow_all_ || environments != followed_;
   const int64_t from = all && target.number > 0 ? 0 : state_.release();
@@ -901,7 +884,13 @@ absl::Status Agent::Upkeep() {
   }
   const bool changed = here != verified_;
   if (!changed && SteadyTime::Now() < next_upkeep_) return absl::OkStatus();
-  if (options_.verify_upgrades) RETURN_IF_ERROR(VerifyUpgrades());
+  for (const auto& [text, place] : places_) {
+    if (!options_.verify_upgrades) break;
+    ASSIGN_OR_RETURN(
+        const int64_t queued,
+        db::fleet::QueueVerification(*postgres_, *names_, place.environment, place.driver_version));
+    if (queued > 0) log::Info("$0 problems of $1 are to be verified", queued, place.name);
+  }
   verified_ = here;
   next_upkeep_ = SteadyTime::Now() + kUpkeepEvery;
   ASSIGN_OR_RETURN(const std::optional<db::fleet::Thinned> thinned,
@@ -912,22 +901,6 @@ absl::Status Agent::Upkeep() {
         thinned->evidence, thinned->tasks, thinned->payloads);
   }
   return absl::OkStatus();
-}
-
-absl::Status Agent::VerifyUpgrades() {
-  for (const auto& [text, place] : places_) {
-    ASSIGN_OR_RETURN(
-        const int64_t queued,
-        db::fleet::QueueVerification(*postgres_, *names_, place.environment, place.driver_version));
-    if (queued > 0) {
-      log::Info("$0 problems of $1 are to be verified", queued, place.name);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Duration Agent::OutboxLag() const {
-  return std::max(SteadyTime::Now() - waiting_since_, absl::ZeroDuration());
 }
 
 void Agent::ShowMetrics() {

@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/client.h"
-#include "client/fleet/agent_metrics.h"
 #include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/release_service.pb.h"
 #include "db/fleet/names.h"
@@ -27,8 +26,29 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/environment.h"
+#include "proto/monitoring/metrics_server.h"
 
 namespace convtune::fleet {
+
+// What an agent counts for Prometheus, at one moment. Value type.
+struct AgentMetrics {
+  bool connected = false;                           // to PostgreSQL
+  absl::Time last_exchange = absl::InfinitePast();  // that PostgreSQL answered; past: never
+  int64_t outbox_depth = 0;
+  // Since when something has waited without a delivery; future: nothing waits.
+  SteadyTime waiting_since = SteadyTime::InfiniteFuture();
+  int64_t outbox_dropped = 0;
+  int64_t refused = 0;    // since the daemon's start: they break a rule
+  int64_t delivered = 0;  // since the agent's start, like the rest
+  int64_t failed_turns = 0;
+  int64_t tasks_claimed = 0;
+  int64_t tasks_done = 0;
+  int64_t tasks_failed = 0;
+  int64_t tasks_running = 0;
+  int64_t release = 0;
+  int64_t unheeded_decisions = 0;  // now
+  int64_t refused_decisions = 0;   // now
+};
 
 // A Refetch decides whether a release, of which the daemon lacks problems, is fetched
 // whole again. That helps once: a tuning that cannot be applied here, which was made
@@ -114,12 +134,9 @@ class Agent {
   // Delivers what waits, and puts the fleet's choice back where a tuning of this
   // node replaced it.
   absl::Status Push();
-  absl::StatusOr<bool> PushPage();
   absl::Status Restore(const std::map<std::string, std::vector<std::string>>& delivered);
 
   absl::Status Upkeep();
-  absl::Status VerifyUpgrades();
-  absl::Duration OutboxLag() const;
   void ShowMetrics();
 
   absl::Status Follow();
@@ -137,11 +154,7 @@ class Agent {
   // Puts the node's tunings into the outbox where the fleet does not have all that
   // was delivered, and those of the release where it lost that.
   absl::Status DeliverWhatWasLost(db::postgres::Connection& postgres, bool release_lost);
-  // Whether the connection is good, and still one to the fleet that the node
-  // registered with.
-  bool IsRegistered();
   const Place* FindPlace(int64_t id) const;
-  const Place* FindPlace(const std::string& environment_text) const;
 
   absl::Status WorkOnTasks();
   absl::Status TendTask(RunningTask* running, bool* ended);
@@ -149,7 +162,6 @@ class Agent {
   absl::Status StartTask(const db::fleet::FleetTask& task);
   void GiveTasksBack();
 
-  std::vector<int64_t> PlaceIds() const;
   void Wait(absl::Duration time);
 
   Options options_;  // its connection string is replaced by a reload
@@ -190,5 +202,8 @@ class Agent {
   mutable Mutex metrics_mutex_;
   AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
 };
+
+// `read` is called for each scrape, on the server's threads.
+MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read);
 
 }  // namespace convtune::fleet

@@ -1,4 +1,4 @@
-#include "client/fleet/agent_metrics.h"
+#include "client/fleet/agent.h"
 
 #include <algorithm>
 #include <utility>

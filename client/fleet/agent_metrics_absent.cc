@@ -1,4 +1,4 @@
-#include "client/fleet/agent_metrics.h"
+#include "client/fleet/agent.h"
 
 namespace convtune::fleet {
 MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()>) { return nullptr; }

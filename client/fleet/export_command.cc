@@ -9,7 +9,7 @@
 #include "client/cli/output/atomic_file.h"
 #include "client/fleet/commands.h"
 #include "db/bundle/bundle_writer.h"
-#include "db/fleet/node_tunings.h"
+#include "db/fleet/reports.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::fleet {

@@ -107,11 +107,10 @@ double MedianOf(const Voices& voices, const std::vector<double>& speeds, double 
 }
 
 void PoolTimes(const Voices& voices, const std::vector<double>& speeds, Candidate* pooled) {
-  pooled->median_us = MedianOf(voices, speeds, &Candidate::median_us);
-  pooled->q1_us = MedianOf(voices, speeds, &Candidate::q1_us);
-  pooled->q3_us = MedianOf(voices, speeds, &Candidate::q3_us);
-  pooled->low_us = MedianOf(voices, speeds, &Candidate::low_us);
-  pooled->high_us = MedianOf(voices, speeds, &Candidate::high_us);
+  for (double Candidate::*const time : {&Candidate::median_us, &Candidate::q1_us, &Candidate::q3_us,
+                                        &Candidate::low_us, &Candidate::high_us}) {
+    pooled->*time = MedianOf(voices, speeds, time);
+  }
   if (voices.timed.size() >= kSignTestNodes) {
     std::vector<double> medians;
     for (const auto& [node, candidate] : voices.timed) {

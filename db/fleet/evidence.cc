@@ -22,6 +22,9 @@ constexpr double kMultiplyAddsOfBytes = 16384;
 constexpr double kMultiplyAddsOfWider = 8192;
 constexpr double kClockMhz = 4000;
 
+// Rows that are removed in one transaction, so that nothing waits long for a lock.
+constexpr int64_t kAtOnce = 10'000;
+
 // The least time that the problem takes any GPU of so many SMs. Whatever the algorithm, each place
 // of the output that the image reaches takes a product for each pair of channels (Winograd,
 // Arithmetic Complexity of Computations, 1980).
@@ -244,6 +247,29 @@ std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
   absl::StatusOr<Tuning> tuning = bundle::FromBundleTuning(proto, known, absl::InfiniteFuture());
   if (!tuning.ok() || !CheckTimes(*tuning, known.environment).ok()) return std::nullopt;
   return StoredEvidence{*std::move(tuning), known.environment};
+}
+
+absl::StatusOr<Thinned> ThinFleet(postgres::Connection& postgres, absl::Duration keep) {
+  Thinned thinned;
+  while (true) {
+    ASSIGN_OR_RETURN(const postgres::Result rows,
+                     postgres.Query("SELECT evidence_count, task_count, payload_count FROM "
+                                    "thin($1::float8 * interval '1 second', $2)",
+                                    {keep, kAtOnce}));
+    const int64_t evidence = rows[0][0];
+    const int64_t tasks = rows[0][1];
+    thinned.evidence += evidence;
+    thinned.tasks += tasks;
+    thinned.payloads += int64_t{rows[0][2]};
+    if (evidence < kAtOnce && tasks < kAtOnce) return thinned;
+  }
+}
+
+absl::StatusOr<std::optional<Thinned>> ThinFleetDaily(postgres::Connection& postgres,
+                                                      absl::Duration keep) {
+  ASSIGN_OR_RETURN(const bool ours, postgres.QueryValue<bool>("SELECT thin_is_due()"));
+  if (!ours) return std::nullopt;
+  return ThinFleet(postgres, keep);
 }
 
 }  // namespace convtune::db::fleet

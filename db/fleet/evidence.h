@@ -1,4 +1,5 @@
-// Functions that deliver nodes' measurements to the fleet's database and pool them.
+// Functions that deliver nodes' measurements to the fleet's database, pool them, and remove those
+// that nothing needs any more.
 // db/fleet/migrations/README.md describes the tables.
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "db/fleet/names.h"
 #include "db/outbox_store.h"
 #include "db/postgres/connection.h"
@@ -119,5 +121,18 @@ absl::Status QueueForDeviations(postgres::Connection& postgres,
                                 const std::vector<NodeDeviation>& deviating);
 // Keys that are queued, those that somebody is at included.
 absl::StatusOr<int64_t> CountPoolQueue(postgres::Connection& postgres);
+
+struct Thinned {
+  int64_t evidence = 0;  // rows that a newer one had superseded
+  int64_t tasks = 0;     // done or cancelled
+  int64_t payloads = 0;  // pooled tunings that nothing refers to
+};
+
+// Removes what is older than `keep`. Current evidence, what any release refers to,
+// dead tasks and pins stay, however old.
+absl::StatusOr<Thinned> ThinFleet(postgres::Connection& postgres, absl::Duration keep);
+// The same if nobody did within the last day; else nullopt.
+absl::StatusOr<std::optional<Thinned>> ThinFleetDaily(postgres::Connection& postgres,
+                                                      absl::Duration keep);
 
 }  // namespace convtune::db::fleet

@@ -8,6 +8,13 @@
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::db::fleet {
+namespace {
+
+constexpr char kEnvironments[] =
+    "SELECT text, environment_id FROM environments WHERE text = ANY($1::text[])";
+constexpr char kProblems[] = "SELECT text, problem_id FROM problems WHERE text = ANY($1::text[])";
+
+}  // namespace
 
 absl::Status FleetNames::CheckFleet() {
   ASSIGN_OR_RETURN(
@@ -28,52 +35,42 @@ absl::StatusOr<postgres::Transaction> FleetNames::Begin() {
   return transaction;
 }
 
-absl::Status FleetNames::Read(const std::vector<std::string>& texts, const Table& table) {
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   postgres_->Query(absl::StrCat("SELECT text, ", table.id, " FROM ", table.name,
-                                                 " WHERE text = ANY($1::text[])"),
-                                    {texts}));
-  for (const postgres::Row row : rows) (*table.ids)[row[0]] = row[1];
-  return absl::OkStatus();
-}
-
-absl::Status FleetNames::Add(const std::vector<std::string>& texts, const Table& table,
-                             const Insert& insert) {
-  const auto is_known = [&](const std::string& text) { return table.ids->contains(text); };
+absl::StatusOr<std::vector<std::string>> FleetNames::Read(const std::vector<std::string>& texts,
+                                                          const char* select, Ids* ids) {
   std::set<std::string> missing(texts.begin(), texts.end());
-  std::erase_if(missing, is_known);
-  if (missing.empty()) return absl::OkStatus();
+  std::erase_if(missing, [&](const std::string& text) { return ids->contains(text); });
+  const std::vector<std::string> asked(missing.begin(), missing.end());
+  if (asked.empty()) return asked;
   if (fleet_id_.empty()) RETURN_IF_ERROR(CheckFleet());
-  RETURN_IF_ERROR(Read({missing.begin(), missing.end()}, table));
-  std::erase_if(missing, is_known);
-  if (missing.empty()) return absl::OkStatus();
-  const std::vector<std::string> unknown(missing.begin(), missing.end());
-  RETURN_IF_ERROR(insert(unknown));
-  return Read(unknown, table);
+  ASSIGN_OR_RETURN(const postgres::Result rows, postgres_->Query(select, {asked}));
+  for (const postgres::Row row : rows) {
+    (*ids)[row[0]] = row[1];
+    missing.erase(row[0]);
+  }
+  return std::vector<std::string>(missing.begin(), missing.end());
 }
 
 absl::StatusOr<int64_t> FleetNames::Environment(const convtune::Environment& environment) {
   const std::string text = environment.ToText();
-  RETURN_IF_ERROR(Add({text}, {"environments", "environment_id", &environments_},
-                      [&](const std::vector<std::string>& /*unknown*/) {
-                        return postgres_->Execute(
-                            "INSERT INTO environments (text, name, gpu_model) VALUES ($1, $2, $3) "
-                            "ON CONFLICT DO NOTHING",
-                            {text, environment.Name(), environment.gpu_model});
-                      }));
+  ASSIGN_OR_RETURN(const std::vector<std::string> unknown,
+                   Read({text}, kEnvironments, &environments_));
+  if (!unknown.empty()) {
+    RETURN_IF_ERROR(postgres_->Execute(
+        "INSERT INTO environments (text, name, gpu_model) VALUES ($1, $2, $3) ON CONFLICT DO "
+        "NOTHING",
+        {text, environment.Name(), environment.gpu_model}));
+    RETURN_IF_ERROR(Read(unknown, kEnvironments, &environments_).status());
+  }
   return environments_.at(text);
 }
 
 absl::Status FleetNames::AddProblems(const std::vector<std::string>& texts) {
-  return Add(texts, {"problems", "problem_id", &problems_},
-             [&](const std::vector<std::string>& unknown) {
-               for (const std::string& text : unknown) {
-                 RETURN_IF_ERROR(ConvProblem::Parse(text).status());
-               }
-               return postgres_->Execute(
-                   "INSERT INTO problems (text) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING",
-                   {unknown});
-             });
+  ASSIGN_OR_RETURN(const std::vector<std::string> unknown, Read(texts, kProblems, &problems_));
+  if (unknown.empty()) return absl::OkStatus();
+  for (const std::string& text : unknown) RETURN_IF_ERROR(ConvProblem::Parse(text).status());
+  RETURN_IF_ERROR(postgres_->Execute(
+      "INSERT INTO problems (text) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING", {unknown}));
+  return Read(unknown, kProblems, &problems_).status();
 }
 
 absl::StatusOr<int64_t> FleetNames::Problem(const std::string& text) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -47,15 +46,10 @@ class FleetNames {
 
  private:
   using Ids = std::map<std::string, int64_t>;
-  struct Table {
-    const char* name;
-    const char* id;  // its column
-    Ids* ids;
-  };
-  using Insert = std::function<absl::Status(const std::vector<std::string>&)>;
-  // Has all of `texts` in `table.ids`; `insert` makes rows for those that are new.
-  absl::Status Add(const std::vector<std::string>& texts, const Table& table, const Insert& insert);
-  absl::Status Read(const std::vector<std::string>& texts, const Table& table);
+  // Has those of `texts` in `ids` that have a row, which `select` gives with its number. Returns
+  // the others.
+  absl::StatusOr<std::vector<std::string>> Read(const std::vector<std::string>& texts,
+                                                const char* select, Ids* ids);
 
   postgres::Connection* const postgres_;
   std::string fleet_id_;

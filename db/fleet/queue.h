@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "db/fleet/names.h"
 #include "db/postgres/connection.h"
+#include "proto/model/environment.h"
 
 namespace convtune::db::fleet {
 
@@ -86,6 +87,16 @@ absl::StatusOr<QueuedAlready> FindQueued(postgres::Connection& postgres,
 // use: what programs miss there, then on how many nodes it is known.
 absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, int64_t from,
                                                int64_t to, const std::string& driver);
+
+// For an environment and driver that a node has come to: queues, as one batch for
+// each reason, what the newest earlier cuDNN's environment of that hardware has and
+// this one has not as well, and, where no driver of the environment is newer, what
+// was measured there on others. By weight of use, as FindStale. What was queued so
+// within the last week is left out. Nothing where somebody else is at it. Returns
+// how many problems were queued.
+absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetNames& names,
+                                          const Environment& environment,
+                                          const std::string& driver);
 
 // Up to `limit` tasks of these environments, the weightiest first, leased to the
 // node; those of a lease that has run out, too; none to a distrusted node. Nobody waits for

@@ -1,4 +1,5 @@
-// Functions that read rows of the fleet's database for reports.
+// Functions that read rows of the fleet's database for reports, and what one node measured, as it
+// delivered it.
 // db/fleet/migrations/README.md describes the tables.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "db/postgres/connection.h"
 #include "proto/model/environment.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::fleet {
 
@@ -69,5 +71,19 @@ absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
 // All of its groups, by number. An error of `take` ends it, and the connection.
 absl::Status ReadReportGroups(postgres::Connection& postgres, const ReportSelection& selection,
                               const std::function<absl::Status(const ReportGroup&)>& take);
+
+struct NumberedNode {
+  int64_t id = 0;
+  std::string name;
+};
+// Nodes with current evidence, by name.
+absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(postgres::Connection& postgres);
+
+// Calls `take` with each current tuning of the node, ordered by (environment text,
+// problem text) as a bundle has them; its provenance names the node. Rows that break a
+// rule are left out. An error of `take` ends it.
+absl::Status ReadNodeTunings(
+    postgres::Connection& postgres, const NumberedNode& node,
+    const std::function<absl::Status(const Tuning&, const Environment&)>& take);
 
 }  // namespace convtune::db::fleet

@@ -4,7 +4,6 @@
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
 #include "db/fleet/nodes.h"
-#include "db/fleet/retention.h"
 #include "tests/unit/db/delivered_conformance.h"
 #include "tests/unit/db/fleet/delivered_rows.h"
 

@@ -14,7 +14,7 @@
 namespace convtune::fleet {
 namespace {
 
-constexpr size_t kMostBanChanges = 1000;
+constexpr int kMostBanChanges = 1000;
 
 class FleetBanCommand final : public FleetCommand {
  public:
@@ -99,10 +99,10 @@ class FleetBanCommand final : public FleetCommand {
     }
     const Bans before = db::fleet::HeededBans(known);
     const Bans after = before.With(ban);
-    BanEffects effects;
+    v1::CreateBanResponse created;
     const absl::Status read =
         db::fleet::ForEachUnderBan(postgres, ban, [&](const Tuning& tuning, const Pin* pin) {
-          AddBanEffect(tuning, pin, before, after, ban.create_time, kMostBanChanges, &effects);
+          AddBanEffect(tuning, pin, before, after, ban.create_time, kMostBanChanges, &created);
         });
     if (args_.dry_run()) RETURN_IF_ERROR(read);
     // A ban that was made holds, whether or not its effects can be read.
@@ -110,7 +110,8 @@ class FleetBanCommand final : public FleetCommand {
       context.Say(
           absl::StrCat("warning: what it changes cannot be read: ", std::string(read.message())));
     }
-    return ToProto(ban, effects);
+    *created.mutable_ban() = ToProto(ban);
+    return created;
   }
 
   absl::StatusOr<cli::app::ExitCode> List(cli::app::Context& context,

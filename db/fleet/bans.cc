@@ -9,7 +9,6 @@
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
-#include "proto/model/tuning/errata.h"
 #include "proto/model/violation.h"
 
 namespace convtune::db::fleet {

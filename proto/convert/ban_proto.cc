@@ -4,18 +4,8 @@
 #include "proto/base/strings.h"
 #include "proto/convert/field_rules.h"
 #include "proto/convert/record_codec.h"
-#include "proto/model/environment.h"
 
 namespace convtune {
-namespace {
-
-template <typename Value, typename Enum>
-void ReadCondition(std::string_view field, Enum in, std::optional<Value>* out, FieldRules* rules) {
-  rules->KnownEnum(field, in);
-  if (static_cast<int>(in) != 0) *out = static_cast<Value>(in);
-}
-
-}  // namespace
 
 v1::Ban ToProto(const Ban& ban) {
   v1::Ban out;
@@ -36,25 +26,6 @@ v1::Ban ToProto(const Ban& ban) {
   return out;
 }
 
-v1::CreateBanResponse ToProto(const Ban& ban, const BanEffects& effects) {
-  v1::CreateBanResponse out;
-  *out.mutable_ban() = ToProto(ban);
-  for (const BanChange& change : effects.changes) {
-    v1::BanChange& added = *out.add_changes();
-    added.set_problem_text(change.key.problem_text);
-    added.set_environment(
-        Environment::Parse(change.key.environment_text).value_or(Environment()).Name());
-    added.set_before(change.before);
-    added.set_after(change.after);
-    added.set_ratio(change.ratio);
-    added.set_pinned(change.pinned);
-  }
-  out.set_change_count(effects.change_count);
-  out.set_lost_count(effects.lost_count);
-  out.set_listed_count(effects.listed_count);
-  return out;
-}
-
 Ban BanFromProto(const v1::Ban& proto, std::string_view field, std::vector<Violation>* violations) {
   FieldRules rules(violations);
   const std::string below = Concat(field, ".");
@@ -62,9 +33,9 @@ Ban BanFromProto(const v1::Ban& proto, std::string_view field, std::vector<Viola
   rules.Parsed(below + "candidate", &CandidatePattern::Parse, proto.candidate(), 1, &ban.candidate);
   rules.Parsed(below + "cudnn", &CudnnRange::Parse, proto.cudnn(), 0, &ban.cudnn);
   rules.Parsed(below + "gpu", &ReadGpuGlob, proto.gpu(), 0, &ban.gpu);
-  ReadCondition(below + "operation", proto.operation(), &ban.operation, &rules);
-  ReadCondition(below + "data_type", proto.data_type(), &ban.data_type, &rules);
-  ReadCondition(below + "layout", proto.layout(), &ban.layout, &rules);
+  rules.Enum<Operation>(below + "operation", proto.operation(), &ban.operation);
+  rules.Enum<DataType>(below + "data_type", proto.data_type(), &ban.data_type);
+  rules.Enum<TensorLayout>(below + "layout", proto.layout(), &ban.layout);
   rules.Range(below + "spatial_rank", proto.spatial_rank(), 0, 3);
   ban.spatial_rank = proto.spatial_rank();
   rules.Decision(below, proto.author(), proto.reason());

@@ -12,7 +12,6 @@
 namespace convtune {
 
 v1::Ban ToProto(const Ban& ban);
-v1::CreateBanResponse ToProto(const Ban& ban, const BanEffects& effects);
 
 // Without number and create_time, which nobody may choose. Every rule that `proto` breaks
 // is added to `violations`, with `field` in front; then the ban is of no use. A time that is

@@ -34,6 +34,12 @@ class FieldRules {
   void KnownEnum(std::string_view field, Enum value) {
     CheckEnum(field, *google::protobuf::GetEnumDescriptor<Enum>(), static_cast<int>(value));
   }
+  // Sets `*out` to the model's value of that number, unless it is UNSPECIFIED.
+  template <typename Model, typename Proto, typename Out>
+  void Enum(std::string_view field, Proto value, Out* out) {
+    KnownEnum(field, value);
+    if (static_cast<int>(value) != 0) *out = static_cast<Model>(value);
+  }
   // Checks the reason of a decision.
   void Reason(std::string_view field, std::string_view reason);
   // Fields "author" and "reason", `below` in front of both.
@@ -53,12 +59,11 @@ class FieldRules {
   }
 
  protected:
-  void CheckEnum(std::string_view field, const google::protobuf::EnumDescriptor& descriptor,
-                 int value);
-
   std::vector<Violation>* violations_;
 
  private:
+  void CheckEnum(std::string_view field, const google::protobuf::EnumDescriptor& descriptor,
+                 int value);
   bool IsOfLength(std::string_view field, std::string_view text, size_t least);
 
   size_t size_before_;

@@ -225,9 +225,9 @@ class ListReader {
     }
     int64_t count = 1;
     if (const std::string given = csv_.count ? (*fields)[*csv_.count] : ""; !given.empty()) {
-      const NumberError error = ReadInt64(given, &count);
+      const absl::Status read = ReadInt64(given, &count);
       const std::string column = Concat("column ", Excerpt(csv_.names[*csv_.count]), ": ");
-      if (error != NumberError::kNone) return Fail(Concat(column, NumberRule(error, given)));
+      if (!read.ok()) return Fail(Concat(column, read.message()));
       if (count < 1) return Fail(Concat(column, "must be at least 1, is ", count));
     }
     std::vector<Violation> violations;
@@ -306,6 +306,13 @@ class ListReader {
   int64_t line_number_ = 0;
 };
 
+template <typename E>
+std::vector<std::string> NamesOf(std::initializer_list<E> values) {
+  std::vector<std::string> names;
+  for (const E value : values) names.emplace_back(Name(value));
+  return names;
+}
+
 }  // namespace
 
 ProblemList ReadProblemList(std::istream& in, std::string_view name,
@@ -333,20 +340,12 @@ absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
 }
 
 std::vector<std::string> OperationNames() {
-  std::vector<std::string> names;
-  for (const Operation operation : {Operation::kFwd, Operation::kBwdData, Operation::kBwdFilter}) {
-    names.emplace_back(Name(operation));
-  }
-  return names;
+  return NamesOf({Operation::kFwd, Operation::kBwdData, Operation::kBwdFilter});
 }
 
 std::vector<std::string> InputTypeNames() {
-  std::vector<std::string> names;
-  for (const DataType type : {DataType::kF64, DataType::kF32, DataType::kF16, DataType::kBF16,
-                              DataType::kI8, DataType::kE4M3, DataType::kE5M2}) {
-    names.emplace_back(Name(type));
-  }
-  return names;
+  using enum DataType;
+  return NamesOf({kF64, kF32, kF16, kBF16, kI8, kE4M3, kE5M2});
 }
 
 std::optional<TensorLayout> ParseLooseLayout(std::string_view text) {

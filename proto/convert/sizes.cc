@@ -18,8 +18,7 @@ constexpr size_t kMaxTextBytes = 4096;
 
 absl::StatusOr<int64_t> OneSize(std::string_view text) {
   int64_t size = 0;
-  const NumberError error = ReadInt64(Strip(text), &size);
-  if (error != NumberError::kNone) return absl::InvalidArgumentError(NumberRule(error, text));
+  RETURN_IF_ERROR(ReadInt64(Strip(text), &size));
   if (size < 0 || size > kMaxSize) {
     return absl::InvalidArgumentError(Concat("must be from 0 to 2^31-1, is ", size));
   }

@@ -1,14 +1,15 @@
 #include "proto/model/enums.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "convtune/v1/record.pb.h"
 #include "convtune/v1/tuning.pb.h"
+#include "google/protobuf/descriptor.h"
 #include "proto/base/strings.h"
-#include "proto/model/enum_words.h"
 
 namespace convtune {
 namespace {
@@ -46,6 +47,20 @@ std::optional<E> Find(std::string_view text, std::string_view zero = "") {
     if (word == text) return static_cast<E>(number);
   }
   return std::nullopt;
+}
+
+struct Format {
+  int64_t bytes = 0;
+  double roundoff = 0;
+};
+
+Format FormatOf(DataType type) {
+  // By the type's number, from f64 on.
+  static constexpr Format kFormats[] = {{},           {8, 0x1p-53}, {4, 0x1p-24},
+                                        {2, 0x1p-11}, {2, 0x1p-8},  {1, 0},
+                                        {4, 0},       {1, 0x1p-4},  {1, 0x1p-3}};
+  const auto number = static_cast<size_t>(type);
+  return number < std::size(kFormats) ? kFormats[number] : Format();
 }
 
 constexpr std::string_view kNone = "none";
@@ -97,7 +112,6 @@ std::optional<EpilogueOp> ParseEpilogueOp(std::string_view text) {
 std::optional<LibraryConfiguration> ParseLibraryConfiguration(std::string_view text) {
   return Find<LibraryConfiguration, v1::LibraryConfiguration_descriptor>(text, kUnknown);
 }
-std::optional<Api> ParseApi(std::string_view text) { return Find<Api, v1::Api_descriptor>(text); }
 std::optional<Evidence> ParseEvidence(std::string_view text) {
   return Find<Evidence, v1::Evidence_descriptor>(text, kNone);
 }
@@ -118,43 +132,8 @@ std::optional<DataType> ParseLooseDataType(std::string_view text) {
   return std::nullopt;
 }
 
-int64_t SizeOf(DataType type) {
-  switch (type) {
-    case DataType::kF64:
-      return 8;
-    case DataType::kF32:
-    case DataType::kI32:
-      return 4;
-    case DataType::kF16:
-    case DataType::kBF16:
-      return 2;
-    case DataType::kI8:
-    case DataType::kE4M3:
-    case DataType::kE5M2:
-      return 1;
-  }
-  return 0;
-}
+int64_t SizeOf(DataType type) { return FormatOf(type).bytes; }
 
-double UnitRoundoff(DataType type) {
-  switch (type) {
-    case DataType::kF64:
-      return 0x1p-53;
-    case DataType::kF32:
-      return 0x1p-24;
-    case DataType::kF16:
-      return 0x1p-11;
-    case DataType::kBF16:
-      return 0x1p-8;
-    case DataType::kE4M3:
-      return 0x1p-4;
-    case DataType::kE5M2:
-      return 0x1p-3;
-    case DataType::kI8:
-    case DataType::kI32:
-      return 0;
-  }
-  return 0;
-}
+double UnitRoundoff(DataType type) { return FormatOf(type).roundoff; }
 
 }  // namespace convtune

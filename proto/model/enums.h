@@ -4,7 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+
+namespace google::protobuf {
+class EnumDescriptor;
+}
 
 namespace convtune {
 
@@ -123,6 +128,10 @@ enum class BehaviorNote {
 constexpr uint32_t NoteBit(NumericalNote note) { return 1U << static_cast<int>(note); }
 constexpr uint32_t NoteBit(BehaviorNote note) { return 1U << static_cast<int>(note); }
 
+// OPERATION_BWD_DATA as "bwd_data", with `between` for the underscores; "" for a number that is
+// not in the enumeration. Thread-safe.
+std::string EnumWord(const google::protobuf::EnumDescriptor& type, int number, char between = '_');
+
 // Words, as in the text form, the CLI and the reports: the names that convtune.v1 has, in lower
 // case and without the enumeration's own name; "invalid" for numbers that it has not. The
 // readers accept just these and return nullopt for anything else.
@@ -148,7 +157,6 @@ std::optional<DataType> ParseDataType(std::string_view text);
 std::optional<DataType> ParseLooseDataType(std::string_view text);
 std::optional<EpilogueOp> ParseEpilogueOp(std::string_view text);
 std::optional<LibraryConfiguration> ParseLibraryConfiguration(std::string_view text);
-std::optional<Api> ParseApi(std::string_view text);
 std::optional<Evidence> ParseEvidence(std::string_view text);
 
 // Size of an element in bytes.

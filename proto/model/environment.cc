@@ -28,8 +28,7 @@ absl::StatusOr<std::vector<int>> ReadNumbers(std::string_view text, size_t count
   std::vector<int> numbers;
   for (const std::string_view part : Split(text, '.')) {
     int64_t value = 0;
-    const NumberError error = ReadInt64(part, &value);
-    if (error != NumberError::kNone) return absl::InvalidArgumentError(NumberRule(error, part));
+    RETURN_IF_ERROR(ReadInt64(part, &value));
     if (value < 0 || value > std::numeric_limits<int>::max()) {
       return absl::InvalidArgumentError(Concat("must be from 0 to 2^31-1, is ", value));
     }

@@ -85,11 +85,13 @@ std::string Excerpt(std::string_view text) {
 
 std::string Quote(std::string_view text) { return Concat("\"", Excerpt(text), "\""); }
 
-NumberError ReadInt64(std::string_view text, int64_t* value) {
+absl::Status ReadInt64(std::string_view text, int64_t* value) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, *value);
-  if (error == std::errc::invalid_argument || rest != end) return NumberError::kNotANumber;
-  return error == std::errc::result_out_of_range ? NumberError::kOverflow : NumberError::kNone;
+  const bool is_number = error != std::errc::invalid_argument && rest == end;
+  if (is_number && error == std::errc()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      Concat(Quote(text), is_number ? " does not fit into 64 bits" : " is not a whole number"));
 }
 
 std::vector<int> VersionNumbers(std::string_view version) {
@@ -100,11 +102,6 @@ std::vector<int> VersionNumbers(std::string_view version) {
     numbers.push_back(number);
   }
   return numbers;
-}
-
-std::string NumberRule(NumberError error, std::string_view text) {
-  return Concat(Quote(text), error == NumberError::kOverflow ? " does not fit into 64 bits"
-                                                             : " is not a whole number");
 }
 
 }  // namespace convtune

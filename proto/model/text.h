@@ -3,10 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "absl/status/status.h"
 
 namespace convtune {
 
@@ -35,17 +36,12 @@ std::string Excerpt(std::string_view text);
 // Excerpt() in double quotes.
 std::string Quote(std::string_view text);
 
-// Outcome of ReadInt64.
-enum class NumberError { kNone, kNotANumber, kOverflow };
-
-// Reads a plain decimal: an optional '-' and digits, nothing else.
-NumberError ReadInt64(std::string_view text, int64_t* value);
+// Reads a plain decimal: an optional '-' and digits, nothing else. INVALID_ARGUMENT with the rule
+// alone: "\"1e3\" is not a whole number".
+absl::Status ReadInt64(std::string_view text, int64_t* value);
 
 // The numbers of a version such as "580.65.06"; stops at the first part that does not begin with a
 // number.
 std::vector<int> VersionNumbers(std::string_view version);
-
-// Says why ReadInt64 refused `text`, for a message: "\"1e3\" is not a whole number".
-std::string NumberRule(NumberError error, std::string_view text);
 
 }  // namespace convtune

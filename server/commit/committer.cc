@@ -574,22 +574,22 @@ void Committer::ForEachUnder(const Ban& ban,
 }
 
 void Committer::AddChange(const Tuning& tuning, const Bans& before, const Bans& after,
-                          size_t max_changes, BanEffects* effects) const {
+                          int max_changes, v1::CreateBanResponse* effects) const {
   const std::shared_ptr<const Pin> pin = index_->Find(tuning.key).pin;
   AddBanEffect(tuning, pin.get(), before, after, clock_->Now(), max_changes, effects);
 }
 
-BanEffects Committer::PreviewBan(const Ban& ban, size_t max_changes) {
+v1::CreateBanResponse Committer::PreviewBan(const Ban& ban, int max_changes) {
   const std::shared_ptr<const Bans> before = index_->bans();
   const Bans after = before->With(ban);
-  BanEffects effects;
+  v1::CreateBanResponse effects;
   ForEachUnder(ban, [&](const Tuning& tuning, bool usable) {
     if (usable) AddChange(tuning, *before, after, max_changes, &effects);
   });
   return effects;
 }
 
-absl::StatusOr<BanEffects> Committer::AddBan(Ban* ban, size_t max_changes) {
+absl::StatusOr<v1::CreateBanResponse> Committer::AddBan(Ban* ban, int max_changes) {
   std::shared_ptr<const Bans> before;
   {
     MutexLock lock(mutex_);
@@ -602,7 +602,7 @@ absl::StatusOr<BanEffects> Committer::AddBan(Ban* ban, size_t max_changes) {
   const Bans after = before->With(*ban);
   log::Info("$0 made by $1: $2 is no answer", ban->NameAndReason(), ban->author,
             ban->candidate.ToText());
-  BanEffects effects;
+  v1::CreateBanResponse effects;
   ForEachUnder(*ban, [&](const Tuning& tuning, bool usable) REQUIRES(mutex_) {
     if (usable) AddChange(tuning, *before, after, max_changes, &effects);
     IndexAnew(tuning);

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "convtune/v1/bundle_service.pb.h"
 #include "convtune/v1/fleet_service.pb.h"
+#include "convtune/v1/tuning_service.pb.h"
 #include "db/layered_tunings.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -85,9 +86,9 @@ class Committer {
   // `max_changes` are given; what the index does not have yet is not among them.
   // ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew; else the store's errors. After an
   // error nothing is banned.
-  absl::StatusOr<BanEffects> AddBan(Ban* ban, size_t max_changes);
+  absl::StatusOr<v1::CreateBanResponse> AddBan(Ban* ban, int max_changes);
   // The effects that AddBan would have. Checks nothing.
-  BanEffects PreviewBan(const Ban& ban, size_t max_changes);
+  v1::CreateBanResponse PreviewBan(const Ban& ban, int max_changes);
   // When it returns, no answer heeds the ban any more. NOT_FOUND if there is no ban of that
   // number; FAILED_PRECONDITION if `fleet_ban` is not the fleet's number of the ban (0: the
   // daemon's own).
@@ -177,8 +178,8 @@ class Committer {
   void ForEachUnder(const Ban& ban, const std::function<void(const Tuning&, bool usable)>& visit)
       EXCLUDES(mutex_);
   // Adds to `effects` how the answer changes from one set of bans to another.
-  void AddChange(const Tuning& tuning, const Bans& before, const Bans& after, size_t max_changes,
-                 BanEffects* effects) const;
+  void AddChange(const Tuning& tuning, const Bans& before, const Bans& after, int max_changes,
+                 v1::CreateBanResponse* effects) const;
   // Puts it into the index anew.
   void IndexAnew(const Tuning& tuning) REQUIRES(mutex_);
   // Takes the ban of that number out of the index; returns it, or nullptr if there is none.

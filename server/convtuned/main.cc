@@ -26,7 +26,7 @@
 #include "proto/base/program_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
-#include "proto/model/tuning/errata.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/ranking.h"
 #include "proto/monitoring/log.h"
 #include "server/convtuned/flags.h"

@@ -18,6 +18,7 @@
 #include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning.pb.h"
+#include "convtune/v1/tuning_service.pb.h"
 #include "db/layered_tunings.h"
 #include "db/release_store.h"
 #include "proto/base/clock.h"
@@ -45,11 +46,6 @@ struct EnvironmentInfo {
   Provenance provenance;  // of the device; empty if not current
   bool current = false;
   int64_t tuning_count = 0;
-};
-
-struct CreatedBan {
-  Ban ban;  // without a number where it was a dry run
-  BanEffects effects;
 };
 
 struct ListedBan {
@@ -172,9 +168,10 @@ class Tuner {
   // Empty environment: all. Expired ones are left out.
   virtual absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) = 0;
 
-  // Makes the ban, or with `dry_run` says what it would change. The ban's number and
-  // create_time are not read. UNAVAILABLE while the database is being read.
-  virtual absl::StatusOr<CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) = 0;
+  // Makes the ban, or with `dry_run`, without a name, says what it would change. The ban's number
+  // and create_time are not read. UNAVAILABLE while the database is being read.
+  virtual absl::StatusOr<v1::CreateBanResponse> CreateBan(Ban ban, int max_changes,
+                                                          bool dry_run) = 0;
   // See Committer::DeleteBan.
   virtual absl::Status DeleteBan(int64_t number, int64_t fleet_ban) = 0;
   virtual std::vector<ListedBan> ListBans() = 0;

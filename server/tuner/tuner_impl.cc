@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/ban_proto.h"
 #include "proto/model/violation.h"
 
 namespace convtune::tuner {
@@ -314,17 +315,17 @@ absl::StatusOr<Pin> TunerImpl::PutPin(const std::string& environment, const Conv
   return pin;
 }
 
-absl::StatusOr<CreatedBan> TunerImpl::CreateBan(Ban ban, size_t max_changes, bool dry_run) {
+absl::StatusOr<v1::CreateBanResponse> TunerImpl::CreateBan(Ban ban, int max_changes, bool dry_run) {
   ban.create_time = ToMicros(options_.clock->Now());
   RETURN_IF_ERROR(ban.CheckExpiry(ban.create_time));
   RETURN_IF_ERROR(loader_.Await(kListWait));
-  CreatedBan created;
+  v1::CreateBanResponse created;
   if (dry_run) {
-    created.effects = committer_.PreviewBan(ban, max_changes);
+    created = committer_.PreviewBan(ban, max_changes);
   } else {
-    ASSIGN_OR_RETURN(created.effects, committer_.AddBan(&ban, max_changes));
+    ASSIGN_OR_RETURN(created, committer_.AddBan(&ban, max_changes));
   }
-  created.ban = std::move(ban);
+  *created.mutable_ban() = ToProto(ban);
   return created;
 }
 

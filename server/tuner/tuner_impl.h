@@ -66,7 +66,7 @@ class TunerImpl : public Tuner {
   absl::Status DeletePin(const std::string& environment, const ConvProblem& problem,
                          int64_t fleet_pin) override;
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) override;
-  absl::StatusOr<CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) override;
+  absl::StatusOr<v1::CreateBanResponse> CreateBan(Ban ban, int max_changes, bool dry_run) override;
   absl::Status DeleteBan(int64_t number, int64_t fleet_ban) override;
   std::vector<ListedBan> ListBans() override;
   Bans BansOf(const TuningKey& key) override { return index_.bans()->Of(key); }

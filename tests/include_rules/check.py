@@ -23,7 +23,7 @@ TUNER_FOLDERS = ["server/" + room for room in
                ("commit", "decision", "devices", "jobs", "lookup", "release", "supervisor", "tuning")]  # fmt: skip
 
 # What the other folders of the model are built on.
-MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enum_words", "enums", "environment", "text", "violation")]
+MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enums", "environment", "text", "violation")]
 
 # Folders of ours that a folder may include beside itself; the longest prefix
 # decides. A path's children go with it.

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/base/duration.h"
-#include "proto/model/enum_words.h"
+#include "proto/model/enums.h"
 
 namespace convtune::cli::output {
 namespace {

@@ -2,15 +2,289 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "proto/base/strings.h"
-#include "proto/model/problem/problem_rules.h"
+#include "proto/model/problem/tensor_rules.h"
 
 namespace convtune {
 namespace {
+
+void Add(std::vector<Violation>* violations, std::string_view field, std::string_view rule) {
+  violations->push_back({std::string(field), std::string(rule)});
+}
+
+// Product of two non-negative numbers, or kMaxElements + 1 if it is larger.
+int64_t CappedProduct(int64_t a, int64_t b) {
+  if (a == 0 || b == 0) return 0;
+  return a > kMaxElements / b ? kMaxElements + 1 : a * b;
+}
+
+// Distance from the first to the last element plus one, capped likewise.
+int64_t Extent(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides) {
+  int64_t extent = 1;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    extent = std::min(extent + CappedProduct(dims[i] - 1, strides[i]), kMaxElements + 1);
+  }
+  return extent;
+}
+
+std::string Indexed(std::string_view field, size_t index) { return Concat(field, "[", index, "]"); }
+
+bool CheckRange(const std::vector<int64_t>& values, std::string_view field, int64_t min,
+                int64_t max, std::string_view max_text, std::vector<Violation>* violations) {
+  bool ok = true;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] >= min && values[i] <= max) continue;
+    Add(violations, Indexed(field, i),
+        Concat("must be from ", min, " to ", max_text, ", is ", values[i]));
+    ok = false;
+  }
+  return ok;
+}
+
+bool CheckElementCount(const std::vector<int64_t>& dims, std::string_view field,
+                       std::vector<Violation>* violations) {
+  if (ElementCount(dims) <= kMaxElements) return true;
+  Add(violations, field, "must hold at most 2^48 elements");
+  return false;
+}
+
+// Ranks, ranges and element counts of x and w. Where it holds, both lists have
+// at least two spatial dimensions afterwards.
+bool CheckDims(std::vector<int64_t>* x_dims, std::vector<int64_t>* w_dims,
+               std::vector<Violation>* violations) {
+  bool ok = true;
+  if (x_dims->size() < 3 || x_dims->size() > 5) {
+    Add(violations, "x_dims",
+        Concat("must have 3 to 5 entries (N, C, spatial), has ", x_dims->size()));
+    ok = false;
+  }
+  if (ok && w_dims->size() != x_dims->size()) {
+    Add(violations, "w_dims",
+        Concat("must have as many entries as x_dims (", x_dims->size(), "), has ", w_dims->size()));
+    ok = false;
+  } else if (!ok && (w_dims->size() < 3 || w_dims->size() > 5)) {
+    Add(violations, "w_dims",
+        Concat("must have 3 to 5 entries (K, C/groups, spatial), has ", w_dims->size()));
+  }
+  if (x_dims->size() <= 5) ok &= CheckRange(*x_dims, "x_dims", 1, kMaxDim, "2^31-1", violations);
+  if (w_dims->size() <= 5) ok &= CheckRange(*w_dims, "w_dims", 1, kMaxDim, "2^31-1", violations);
+  if (!ok) return false;
+  ok &= CheckElementCount(*x_dims, "x_dims", violations);
+  ok &= CheckElementCount(*w_dims, "w_dims", violations);
+  if (x_dims->size() == 3) {
+    x_dims->insert(x_dims->begin() + 2, 1);
+    w_dims->insert(w_dims->begin() + 2, 1);
+  }
+  return ok;
+}
+
+// A list of one value for each spatial dimension: empty is `absent`, one value
+// is spread, each value is at least `min`. `typed_rank` is the spatial rank
+// that the caller typed; 1 gives {absent, value}.
+bool SpreadSpatial(std::vector<int64_t>* values, std::string_view field, int typed_rank,
+                   int64_t absent, int64_t min, std::vector<Violation>* violations) {
+  const auto rank = static_cast<size_t>(typed_rank);
+  if (values->size() > 1 && values->size() != rank) {
+    Add(violations, field,
+        Concat("must have 1 entry or one for each of the ", rank, " spatial dimensions, has ",
+               values->size()));
+    return false;
+  }
+  if (!CheckRange(*values, field, min, kMaxDim, "2^31-1", violations)) return false;
+  if (values->empty()) values->push_back(absent);
+  if (values->size() == 1) values->resize(rank, values->front());
+  if (rank == 1) values->insert(values->begin(), absent);
+  return true;
+}
+
+void CheckGroups(int64_t groups, const std::vector<int64_t>& x_dims,
+                 const std::vector<int64_t>& w_dims, std::vector<Violation>* violations) {
+  if (groups < 1 || groups > kMaxDim) {
+    return Add(violations, "groups", Concat("must be from 1 to 2^31-1, is ", groups));
+  }
+  if (x_dims[1] % groups != 0) {
+    Add(violations, "groups",
+        Concat("must divide the ", x_dims[1], " channels of x_dims[1], is ", groups));
+  } else if (w_dims[1] != x_dims[1] / groups) {
+    Add(violations, "w_dims[1]",
+        Concat("must be C/groups = ", x_dims[1], "/", groups, " = ", x_dims[1] / groups, ", is ",
+               w_dims[1]));
+  }
+  if (w_dims[0] % groups != 0) {
+    Add(violations, "groups",
+        Concat("must divide the ", w_dims[0], " filters of w_dims[0], is ", groups));
+  }
+}
+
+// N, K, spatial; empty if the output vanishes or is too large.
+std::vector<int64_t> OutputDims(const std::vector<int64_t>& x_dims,
+                                const std::vector<int64_t>& w_dims,
+                                const std::vector<int64_t>& pad_low,
+                                const std::vector<int64_t>& pad_high,
+                                const std::vector<int64_t>& strides,
+                                const std::vector<int64_t>& dilations, int typed_rank,
+                                std::vector<Violation>* violations) {
+  std::vector<int64_t> y_dims = {x_dims[0], w_dims[0]};
+  // Indexes in messages are those of the list that the caller typed.
+  const size_t inserted = typed_rank == 1 ? 1 : 0;
+  bool ok = true;
+  for (size_t i = 0; i + 2 < x_dims.size(); ++i) {
+    const int64_t padded = x_dims[i + 2] + pad_low[i] + pad_high[i];
+    const int64_t filter = dilations[i] * (w_dims[i + 2] - 1) + 1;
+    const int64_t size =
+        OutputSize(x_dims[i + 2], pad_low[i], pad_high[i], w_dims[i + 2], strides[i], dilations[i]);
+    if (size < 1) {
+      Add(violations, Indexed("x_dims", i + 2 - inserted),
+          Concat("output vanishes: ", padded, " elements with padding are fewer than the ", filter,
+                 " that the dilated filter spans"));
+      ok = false;
+    } else if (size > kMaxDim) {
+      Add(violations, Indexed("x_dims", i + 2 - inserted),
+          Concat("output must be at most 2^31-1, is ", size));
+      ok = false;
+    }
+    y_dims.push_back(size);
+  }
+  if (ok && ElementCount(y_dims) > kMaxElements) {
+    Add(violations, "x_dims", "output must hold at most 2^48 elements");
+    ok = false;
+  }
+  if (!ok) y_dims.clear();
+  return y_dims;
+}
+
+// Explicit strides of one tensor whose canonical dimensions are `dims`. Where
+// it holds, the list has an entry for each of them.
+void CheckStrides(std::vector<int64_t>* strides, std::string_view field,
+                  const std::vector<int64_t>& dims, int typed_rank,
+                  std::vector<Violation>* violations) {
+  const auto typed = static_cast<size_t>(typed_rank) + 2;
+  if (strides->size() != typed) {
+    return Add(violations, field,
+               Concat("must have one entry for each of the ", typed, " dimensions, has ",
+                      strides->size()));
+  }
+  if (!CheckRange(*strides, field, 1, kMaxElements, "2^48", violations)) return;
+  if (typed_rank == 1) strides->insert(strides->begin() + 2, 1);
+
+  std::vector<size_t> order;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] > 1) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return (*strides)[a] < (*strides)[b]; });
+  for (size_t i = 1; i < order.size(); ++i) {
+    const size_t inner = order[i - 1];
+    if ((*strides)[order[i]] < CappedProduct((*strides)[inner], dims[inner])) {
+      return Add(violations, field,
+                 Concat("must not overlap: stride ", (*strides)[order[i]], " is less than ",
+                        (*strides)[inner], " times the size ", dims[inner]));
+    }
+  }
+  if (Extent(dims, *strides) > kMaxElements) {
+    Add(violations, field, "must span at most 2^48 elements");
+  }
+}
+
+// Strides of a packed tensor; `layout` is kNchw or kNhwc.
+std::vector<int64_t> PackedStrides(const std::vector<int64_t>& dims, TensorLayout layout) {
+  std::vector<int64_t> strides(dims.size());
+  convtune::PackedStrides(dims.data(), static_cast<int>(dims.size()), layout == TensorLayout::kNhwc,
+                          strides.data());
+  return strides;
+}
+
+struct Types {
+  DataType data;
+  DataType output;
+  DataType compute;
+  DataType intermediate;
+};
+
+// What cuDNN's convolutions take; the first of a list is the default.
+struct TypeRule {
+  DataType data;
+  std::vector<DataType> outputs;
+  std::vector<DataType> computes;
+};
+
+const TypeRule* FindRule(DataType type) {
+  using enum DataType;
+  static const auto* const kRules = new std::vector<TypeRule>{
+      {kF64, {kF64}, {kF64}},
+      {kF32, {kF32}, {kF32}},
+      {kF16, {kF16, kF32}, {kF32, kF16}},
+      {kBF16, {kBF16, kF32}, {kF32}},
+      {kI8, {kI32, kI8, kF32}, {kI32}},
+      {kE4M3, {kE4M3, kE5M2, kF16, kBF16, kF32}, {kF32}},
+      {kE5M2, {kE5M2, kE4M3, kF16, kBF16, kF32}, {kF32}},
+  };
+  const auto rule = std::find_if(kRules->begin(), kRules->end(),
+                                 [type](const TypeRule& r) { return r.data == type; });
+  return rule == kRules->end() ? nullptr : &*rule;
+}
+
+void CheckIn(DataType type, const std::vector<DataType>& allowed, std::string_view field,
+             DataType data, std::vector<Violation>* violations) {
+  if (std::find(allowed.begin(), allowed.end(), type) != allowed.end()) return;
+  std::string names;
+  for (const DataType t : allowed) AppendTo(&names, names.empty() ? "" : " or ", Name(t));
+  Add(violations, field, Concat("must be ", names, " for ", Name(data), ", is ", Name(type)));
+}
+
+void CheckEpilogue(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
+  using enum EpilogueOp;
+  if (spec.epilogue.empty()) return;
+  const std::vector<EpilogueOp> forms[] = {{kBias}, {kBias, kRelu}, {kAdd, kBias, kRelu}};
+  if (std::find(std::begin(forms), std::end(forms), spec.epilogue) == std::end(forms)) {
+    Add(violations, "epilogue", "must be bias, bias+relu or add+bias+relu");
+  }
+  if (spec.operation && *spec.operation != Operation::kFwd) {
+    Add(violations, "epilogue",
+        Concat("must be left out for ", Name(*spec.operation), ": forward only"));
+  }
+}
+
+// Fills in the defaults and checks the combination, the epilogue's form included.
+std::optional<Types> ResolveTypes(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
+  using enum DataType;
+  const size_t before = violations->size();
+  CheckEpilogue(spec, violations);
+  const bool epilogue = !spec.epilogue.empty();
+  const DataType data = spec.data_type.value_or(kF32);
+  const TypeRule* const rule = FindRule(data);
+  if (rule == nullptr) {
+    Add(violations, "data_type",
+        Concat("must be f64, f32, f16, bf16, i8, e4m3 or e5m2, is ", Name(data)));
+    return std::nullopt;
+  }
+  if (data == kI8 && spec.operation && *spec.operation != Operation::kFwd) {
+    Add(violations, "data_type",
+        Concat("i8 must be forward only, operation is ", Name(*spec.operation)));
+  }
+
+  Types types;
+  types.data = data;
+  types.output = spec.output_type.value_or(data == kI8 && epilogue ? kI8 : rule->outputs.front());
+  types.compute = spec.compute_type.value_or(rule->computes.front());
+  types.intermediate = spec.intermediate_type.value_or(data == kF64 ? kF64 : kF32);
+  CheckIn(types.output, rule->outputs, "output_type", data, violations);
+  CheckIn(types.compute, rule->computes, "compute_type", data, violations);
+  if (spec.intermediate_type && !epilogue) {
+    Add(violations, "intermediate_type", "must be left out without an epilogue");
+  } else if (data == kF64) {
+    CheckIn(types.intermediate, {kF64}, "intermediate_type", data, violations);
+  } else if (types.intermediate != data) {
+    CheckIn(types.intermediate, {kF32, data}, "intermediate_type", data, violations);
+  }
+  return violations->size() == before ? std::optional(types) : std::nullopt;
+}
 
 void CheckLayout(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
   const bool x = !spec.x_strides.empty();
@@ -19,30 +293,29 @@ void CheckLayout(const ConvProblemSpec& spec, std::vector<Violation>* violations
   if (x || w || y) {
     constexpr std::string_view kAllOrNone =
         "required: x_strides, w_strides and y_strides go together";
-    if (!x) rules::Add(violations, "x_strides", kAllOrNone);
-    if (!w) rules::Add(violations, "w_strides", kAllOrNone);
-    if (!y) rules::Add(violations, "y_strides", kAllOrNone);
+    if (!x) Add(violations, "x_strides", kAllOrNone);
+    if (!w) Add(violations, "w_strides", kAllOrNone);
+    if (!y) Add(violations, "y_strides", kAllOrNone);
     if (spec.layout && *spec.layout != TensorLayout::kStrided) {
-      rules::Add(violations, "layout",
-                 Concat("must be left out with strides, is ", Name(*spec.layout)));
+      Add(violations, "layout", Concat("must be left out with strides, is ", Name(*spec.layout)));
     }
   } else if (spec.layout == TensorLayout::kStrided) {
-    rules::Add(violations, "layout", "strided needs x_strides, w_strides and y_strides");
+    Add(violations, "layout", "strided needs x_strides, w_strides and y_strides");
   }
 }
 
 void CheckScalars(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
   if (!spec.operation) {
-    rules::Add(violations, "operation", "required: fwd, bwd_data or bwd_filter");
+    Add(violations, "operation", "required: fwd, bwd_data or bwd_filter");
   }
   const int64_t alignment = spec.alignment_bytes.value_or(kDefaultAlignmentBytes);
   if (alignment < 1 || alignment > 256 || (alignment & (alignment - 1)) != 0) {
-    rules::Add(violations, "alignment_bytes",
-               Concat("must be a power of two from 1 to 256, is ", alignment));
+    Add(violations, "alignment_bytes",
+        Concat("must be a power of two from 1 to 256, is ", alignment));
   }
   const int64_t sms = spec.sm_count_target.value_or(0);
   if (sms < 0 || sms > 1024) {
-    rules::Add(violations, "sm_count_target", Concat("must be from 0 to 1024, is ", sms));
+    Add(violations, "sm_count_target", Concat("must be from 0 to 1024, is ", sms));
   }
 }
 
@@ -63,13 +336,13 @@ std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
   const size_t before = violations->size();
   CheckScalars(spec, violations);
   CheckLayout(spec, violations);
-  const std::optional<rules::Types> types = rules::ResolveTypes(spec, violations);
+  const std::optional<Types> types = ResolveTypes(spec, violations);
 
   ConvProblem p;
   const size_t typed_entries = spec.x_dims.size();
   p.x_dims_ = std::move(spec.x_dims);
   p.w_dims_ = std::move(spec.w_dims);
-  const bool dims_ok = rules::CheckDims(&p.x_dims_, &p.w_dims_, violations);
+  const bool dims_ok = CheckDims(&p.x_dims_, &p.w_dims_, violations);
   const bool rank_ok = typed_entries >= 3 && typed_entries <= 5;
   const int typed_rank = rank_ok ? static_cast<int>(typed_entries) - 2 : 0;
   if (rank_ok) {
@@ -77,19 +350,19 @@ std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
     p.pad_high_ = std::move(spec.pad_high);
     p.strides_ = std::move(spec.strides);
     p.dilations_ = std::move(spec.dilations);
-    bool window_ok = rules::SpreadSpatial(&p.pad_low_, "pad_low", typed_rank, 0, 0, violations);
+    bool window_ok = SpreadSpatial(&p.pad_low_, "pad_low", typed_rank, 0, 0, violations);
     if (p.pad_high_.empty()) {
       p.pad_high_ = p.pad_low_;
     } else {
-      window_ok &= rules::SpreadSpatial(&p.pad_high_, "pad_high", typed_rank, 0, 0, violations);
+      window_ok &= SpreadSpatial(&p.pad_high_, "pad_high", typed_rank, 0, 0, violations);
     }
-    window_ok &= rules::SpreadSpatial(&p.strides_, "strides", typed_rank, 1, 1, violations);
-    window_ok &= rules::SpreadSpatial(&p.dilations_, "dilations", typed_rank, 1, 1, violations);
+    window_ok &= SpreadSpatial(&p.strides_, "strides", typed_rank, 1, 1, violations);
+    window_ok &= SpreadSpatial(&p.dilations_, "dilations", typed_rank, 1, 1, violations);
     p.groups_ = spec.groups.value_or(1);
-    if (dims_ok) rules::CheckGroups(p.groups_, p.x_dims_, p.w_dims_, violations);
+    if (dims_ok) CheckGroups(p.groups_, p.x_dims_, p.w_dims_, violations);
     if (dims_ok && window_ok) {
-      p.y_dims_ = rules::OutputDims(p.x_dims_, p.w_dims_, p.pad_low_, p.pad_high_, p.strides_,
-                                    p.dilations_, typed_rank, violations);
+      p.y_dims_ = OutputDims(p.x_dims_, p.w_dims_, p.pad_low_, p.pad_high_, p.strides_,
+                             p.dilations_, typed_rank, violations);
     }
   }
 
@@ -98,17 +371,17 @@ std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
     p.w_strides_ = std::move(spec.w_strides);
     p.y_strides_ = std::move(spec.y_strides);
     if (dims_ok) {
-      rules::CheckStrides(&p.x_strides_, "x_strides", p.x_dims_, typed_rank, violations);
-      rules::CheckStrides(&p.w_strides_, "w_strides", p.w_dims_, typed_rank, violations);
+      CheckStrides(&p.x_strides_, "x_strides", p.x_dims_, typed_rank, violations);
+      CheckStrides(&p.w_strides_, "w_strides", p.w_dims_, typed_rank, violations);
     }
     if (!p.y_dims_.empty()) {
-      rules::CheckStrides(&p.y_strides_, "y_strides", p.y_dims_, typed_rank, violations);
+      CheckStrides(&p.y_strides_, "y_strides", p.y_dims_, typed_rank, violations);
     }
   } else if (violations->size() == before) {
     const TensorLayout layout = spec.layout.value_or(TensorLayout::kNchw);
-    p.x_strides_ = rules::PackedStrides(p.x_dims_, layout);
-    p.w_strides_ = rules::PackedStrides(p.w_dims_, layout);
-    p.y_strides_ = rules::PackedStrides(p.y_dims_, layout);
+    p.x_strides_ = PackedStrides(p.x_dims_, layout);
+    p.w_strides_ = PackedStrides(p.w_dims_, layout);
+    p.y_strides_ = PackedStrides(p.y_dims_, layout);
   }
   if (violations->size() != before) return std::nullopt;
 
@@ -154,6 +427,10 @@ absl::StatusOr<ConvProblem> ConvProblem::Parse(std::string_view text) {
   return *std::move(problem);
 }
 
+int64_t ElementCount(const std::vector<int64_t>& dims) {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, CappedProduct);
+}
+
 ConvProblem ConvProblem::WithAlignment(int bytes) const {
   ConvProblem copy = *this;
   copy.alignment_bytes_ = bytes;
@@ -165,9 +442,9 @@ int64_t ConvProblem::filter_extent() const {
 }
 
 int64_t ConvProblem::TensorBytes() const {
-  const int64_t x = rules::Extent(x_dims_, x_strides_);
-  const int64_t w = rules::Extent(w_dims_, w_strides_);
-  const int64_t y = rules::Extent(y_dims_, y_strides_);
+  const int64_t x = Extent(x_dims_, x_strides_);
+  const int64_t w = Extent(w_dims_, w_strides_);
+  const int64_t y = Extent(y_dims_, y_strides_);
   const auto type = [this](Operation writes) {
     return SizeOf(operation_ == writes ? output_type_ : data_type_);
   };

@@ -124,6 +124,9 @@ class ConvProblem {
   int sm_count_target_ = 0;
 };
 
+// Number of elements, or kMaxElements + 1 (tensor_rules.h) if there are more.
+int64_t ElementCount(const std::vector<int64_t>& dims);
+
 // Products of the element of the output that has most of them, those with
 // padding included: C/groups times the filter's size for fwd, K/groups times it
 // for bwd_data, all places of all images for bwd_filter.

@@ -123,9 +123,9 @@ class TokenReader {
   }
 
   bool ReadNumber(std::string_view key, std::string_view text, int64_t* value) {
-    const NumberError error = ReadInt64(text, value);
-    if (error != NumberError::kNone) Fail(key, NumberRule(error, text));
-    return error == NumberError::kNone;
+    const absl::Status read = ReadInt64(text, value);
+    if (!read.ok()) Fail(key, std::string(read.message()));
+    return read.ok();
   }
 
   void ReadInto(std::string_view key, std::string_view value, std::optional<int64_t>* number) {

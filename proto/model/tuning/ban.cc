@@ -5,22 +5,25 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
+#include "absl/time/civil_time.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/text.h"
+#include "proto/model/tuning/errata_rules.h"
 #include "proto/model/violation.h"
 
 namespace convtune {
 namespace {
 
-constexpr size_t kMostNumbers = 3;  // of a version
+constexpr size_t kMostNumbers = 3;                   // of a version
+constexpr absl::CivilDay kErrataRead(2026, 11, 26);  // what kErrata holds
 
 // The numbers of "9.20", 1 to 3 of them.
 absl::StatusOr<std::vector<int>> ReadVersion(std::string_view text) {
   std::vector<int> numbers;
   for (const std::string_view piece : Split(text, '.')) {
     int64_t value = 0;
-    if (ReadInt64(piece, &value) != NumberError::kNone || value < 0 || value > 9999 ||
+    if (!ReadInt64(piece, &value).ok() || value < 0 || value > 9999 ||
         numbers.size() == kMostNumbers) {
       return absl::InvalidArgumentError(
           Concat("must be versions such as \"<9.20\" or \">=9.12,<9.20\", is ", Quote(text)));
@@ -33,6 +36,12 @@ absl::StatusOr<std::vector<int>> ReadVersion(std::string_view text) {
 CudnnVersion VersionOf(std::vector<int> numbers) {
   numbers.resize(kMostNumbers);
   return {numbers[0], numbers[1], numbers[2]};
+}
+
+// Of a number of cudnnGetVersion: 8907 and 91900.
+CudnnVersion VersionOf(int number) {
+  return number < 90'000 ? CudnnVersion{number / 1000, number / 100 % 10, number % 100}
+                         : CudnnVersion{number / 10'000, number / 100 % 100, number % 100};
 }
 
 // The first version behind all that begin with these numbers.
@@ -72,23 +81,12 @@ absl::StatusOr<CudnnRange> CudnnRange::Parse(std::string_view text) {
   };
   for (std::string_view part : Split(text, ',')) {
     part = Strip(part);
-    enum { kLess, kLessOrEqual, kMore, kMoreOrEqual, kEqual } relation = kEqual;
-    if (ConsumeFront(&part, "<=")) {
-      relation = kLessOrEqual;
-    } else if (ConsumeFront(&part, "<")) {
-      relation = kLess;
-    } else if (ConsumeFront(&part, ">=")) {
-      relation = kMoreOrEqual;
-    } else if (ConsumeFront(&part, ">")) {
-      relation = kMore;
-    } else {
-      ConsumeFront(&part, "=");
-    }
+    const bool below = ConsumeFront(&part, "<");
+    const bool above = !below && ConsumeFront(&part, ">");
+    const bool equal = ConsumeFront(&part, "=") || (!below && !above);
     ASSIGN_OR_RETURN(const std::vector<int> numbers, ReadVersion(Strip(part)));
-    if (relation == kMoreOrEqual || relation == kEqual) from(VersionOf(numbers));
-    if (relation == kMore) from(Behind(numbers));
-    if (relation == kLess) until(VersionOf(numbers));
-    if (relation == kLessOrEqual || relation == kEqual) until(Behind(numbers));
+    if (!below) from(equal ? VersionOf(numbers) : Behind(numbers));
+    if (!above) until(equal ? Behind(numbers) : VersionOf(numbers));
   }
   if (range.end && *range.end <= range.start) {
     return absl::InvalidArgumentError(Concat("no version is ", Quote(text)));
@@ -217,6 +215,24 @@ Bans::Shared Bans::Find(const CandidateId& candidate) const {
     if (ban->candidate.Fits(candidate)) return ban;
   }
   return nullptr;
+}
+
+std::vector<Ban> ShippedBans() {
+  std::vector<Ban> bans;
+  for (const Erratum& erratum : kErrata) {
+    Ban& ban = bans.emplace_back();
+    ban.number = Ban::kShipped + static_cast<int64_t>(bans.size());
+    ban.candidate.number = erratum.engine;
+    ban.cudnn.start = VersionOf(erratum.cudnn_begin);
+    if (erratum.cudnn_end != 0) ban.cudnn.end = VersionOf(erratum.cudnn_end);
+    if (erratum.sm != 0) ban.gpu = Concat("sm-", erratum.sm);
+    ban.operation = erratum.operation;
+    ban.spatial_rank = erratum.spatial_rank;
+    ban.author = "convtune";
+    ban.reason = erratum.reason;
+    ban.create_time = absl::FromCivil(kErrataRead, absl::UTCTimeZone());
+  }
+  return bans;
 }
 
 }  // namespace convtune

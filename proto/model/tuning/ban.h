@@ -1,6 +1,6 @@
-// A Ban is a rule, an operator's or one that came with convtune (errata.h): candidates that it fits
-// are no answer for the problems and environments that it names. Bans are all of them; Bans::Find
-// is where they are decided. BanEffects say what a ban changes.
+// A Ban is a rule, an operator's or one that came with convtune: candidates that it fits are no
+// answer for the problems and environments that it names. Bans are all of them; Bans::Find is where
+// they are decided.
 #pragma once
 
 #include <cstdint>
@@ -113,20 +113,8 @@ class Bans {
   std::vector<Shared> bans_;
 };
 
-// A tuning whose answer without constraints is another under a ban.
-struct BanChange {
-  TuningKey key;
-  std::string before;   // text form of the winner
-  std::string after;    // empty: every candidate is banned
-  double ratio = 0;     // time of the new winner over that of the old one; 0: not both were timed
-  bool pinned = false;  // the old winner was
-};
-
-struct BanEffects {
-  std::vector<BanChange> changes;  // ordered by environment and problem; the first ones
-  int64_t change_count = 0;        // of all
-  int64_t lost_count = 0;          // of these, without a candidate that is left
-  int64_t listed_count = 0;        // tunings that have a candidate that it bans
-};
+// The bans that come with convtune, "shipped/1" and so on, of the errata of errata_rules.h. Each
+// reason names where the fault is described.
+std::vector<Ban> ShippedBans();
 
 }  // namespace convtune

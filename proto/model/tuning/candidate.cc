@@ -13,20 +13,6 @@
 namespace convtune {
 namespace {
 
-constexpr std::string_view kFwdNames[] = {
-    "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
-    "WINOGRAD",      "WINOGRAD_NONFUSED"};
-constexpr std::string_view kBwdDataNames[] = {"ALGO_0",     "ALGO_1",   "FFT",
-                                              "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"};
-constexpr std::string_view kBwdFilterNames[] = {
-    "ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING"};
-
-template <size_t N>
-std::string NameOrNumber(const std::string_view (&names)[N], int algorithm) {
-  if (algorithm >= 0 && static_cast<size_t>(algorithm) < N) return std::string(names[algorithm]);
-  return Concat("ALGO_", algorithm);
-}
-
 // What comes before the separator, or all; takes it and the separator off `text`.
 std::string_view TakeToken(std::string_view* text, char separator) {
   const size_t end = text->find(separator);
@@ -64,7 +50,7 @@ class TextReader {
       if (patterns_ && rest == "*") return absl::OkStatus();
       int64_t value = 0;
       const auto most = static_cast<int64_t>((uint64_t{1} << bits) - 1);
-      if (ReadInt64(rest, &value) == NumberError::kNone && value >= 0 && value <= most) {
+      if (ReadInt64(rest, &value).ok() && value >= 0 && value <= most) {
         *out = value;
         return absl::OkStatus();
       }
@@ -86,7 +72,7 @@ class TextReader {
     std::optional<int64_t>& value = out->knobs.emplace_back(static_cast<int>(*type), 0).second;
     if (patterns_ && setting == "*") {
       value.reset();
-    } else if (ReadInt64(setting, &*value) != NumberError::kNone) {
+    } else if (!ReadInt64(setting, &*value).ok()) {
       return absl::InvalidArgumentError(
           Concat("expected k", *type, "=<number of 64 bits", OrAny(), ">, found ", Quote(text)));
     }
@@ -204,15 +190,16 @@ bool CandidatePattern::Fits(const CandidateId& candidate) const {
 }
 
 std::string LegacyAlgorithmName(Operation operation, int algorithm) {
-  switch (operation) {
-    case Operation::kFwd:
-      return NameOrNumber(kFwdNames, algorithm);
-    case Operation::kBwdData:
-      return NameOrNumber(kBwdDataNames, algorithm);
-    case Operation::kBwdFilter:
-      return NameOrNumber(kBwdFilterNames, algorithm);
-  }
-  return Concat("ALGO_", algorithm);
+  // By the operation's number, then the algorithm's.
+  static const std::vector<std::string_view> kNames[] = {
+      {},
+      {"IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING", "WINOGRAD",
+       "WINOGRAD_NONFUSED"},
+      {"ALGO_0", "ALGO_1", "FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"},
+      {"ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING"}};
+  const std::vector<std::string_view>& names = kNames[static_cast<size_t>(operation)];
+  const auto number = static_cast<size_t>(algorithm);  // a negative one is beyond them all
+  return number < names.size() ? std::string(names[number]) : Concat("ALGO_", algorithm);
 }
 
 bool IsListedBefore(const Candidate& a, const Candidate& b) {

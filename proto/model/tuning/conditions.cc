@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_join.h"
 #include "convtune/v1/record.pb.h"
+#include "google/protobuf/descriptor.h"
 #include "proto/base/strings.h"
-#include "proto/model/enum_words.h"
 
 namespace convtune {
 

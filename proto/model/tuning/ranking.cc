@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "convtune/v1/tuning_service.pb.h"
+
 namespace convtune {
 namespace {
 
@@ -164,8 +166,8 @@ const Candidate* PickAllowed(const Tuning& tuning,
 }
 
 void AddBanEffect(const Tuning& tuning, const Pin* pin, const Bans& before, const Bans& after,
-                  absl::Time now, size_t max_changes, BanEffects* effects) {
-  ++effects->listed_count;
+                  absl::Time now, int max_changes, v1::CreateBanResponse* effects) {
+  effects->set_listed_count(effects->listed_count() + 1);
   if (pin != nullptr && HasExpired(pin->expire_time, now)) pin = nullptr;
   const auto answer_under = [&](const Bans& all) {
     const Bans bans = all.Of(tuning.key);
@@ -179,18 +181,18 @@ void AddBanEffect(const Tuning& tuning, const Pin* pin, const Bans& before, cons
   const Candidate* const was = answer_under(before);
   const Candidate* const is = answer_under(after);
   if (was == nullptr || was == is) return;
-  ++effects->change_count;
-  if (is == nullptr) ++effects->lost_count;
-  if (effects->changes.size() == max_changes) return;
-  BanChange change;
-  change.key = tuning.key;
-  change.before = ToText(was->id);
-  change.pinned = pin != nullptr && was->id == pin->candidate;
-  if (is != nullptr) {
-    change.after = ToText(is->id);
-    if (was->timed() && is->timed()) change.ratio = is->median_us / was->median_us;
-  }
-  effects->changes.push_back(std::move(change));
+  effects->set_change_count(effects->change_count() + 1);
+  if (is == nullptr) effects->set_lost_count(effects->lost_count() + 1);
+  if (effects->changes_size() == max_changes) return;
+  v1::BanChange& change = *effects->add_changes();
+  change.set_problem_text(tuning.key.problem_text);
+  change.set_environment(
+      Environment::Parse(tuning.key.environment_text).value_or(Environment()).Name());
+  change.set_before(ToText(was->id));
+  change.set_pinned(pin != nullptr && was->id == pin->candidate);
+  if (is == nullptr) return;
+  change.set_after(ToText(is->id));
+  if (was->timed() && is->timed()) change.set_ratio(is->median_us / was->median_us);
 }
 
 }  // namespace convtune

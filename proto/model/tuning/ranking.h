@@ -12,6 +12,10 @@
 
 namespace convtune {
 
+namespace v1 {
+class CreateBanResponse;
+}
+
 // Order of two candidates that are equally fast and cost the host the same to launch: smaller
 // workspace, then deterministic, then the text form. Strict and total for distinct ids.
 bool TieBefore(const Candidate& a, const Candidate& b);
@@ -61,6 +65,6 @@ const Candidate* PickAllowed(const Tuning& tuning,
 // changes from one set of bans to another. At most `max_changes` are kept. `pin` may be nullptr;
 // an expired one is ignored.
 void AddBanEffect(const Tuning& tuning, const Pin* pin, const Bans& before, const Bans& after,
-                  absl::Time now, size_t max_changes, BanEffects* effects);
+                  absl::Time now, int max_changes, v1::CreateBanResponse* effects);
 
 }  // namespace convtune

@@ -52,9 +52,7 @@ void FieldChecker::EnvironmentName(std::string_view value) {
 }
 
 Environment FieldChecker::Program(const v1::Environment& program) {
-  CheckEnum("program.library_configuration",
-            *google::protobuf::GetEnumDescriptor<v1::LibraryConfiguration>(),
-            static_cast<int>(program.library_configuration()));
+  KnownEnum("program.library_configuration", program.library_configuration());
   Length("program.gpu_model", program.gpu_model(), 0, kMaxModelLength);
   Length("program.mig_profile", program.mig_profile(), 0, kMaxModelLength);
   std::vector<Violation> violations;

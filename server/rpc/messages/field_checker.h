@@ -40,12 +40,6 @@ class FieldChecker : public FieldRules {
   // Sets `*out` where the value is valid.
   void Duration(std::string_view field, const google::protobuf::Duration& value, absl::Duration low,
                 absl::Duration high, absl::Duration* out);
-  // Sets `*out` to the model's value of that number, unless it is UNSPECIFIED.
-  template <typename Model, typename Proto, typename Out>
-  void Enum(std::string_view field, Proto value, Out* out) {
-    KnownEnum(field, value);
-    if (static_cast<int>(value) != 0) *out = static_cast<Model>(value);
-  }
   // Field "problem".
   std::optional<ConvProblem> Problem(bool present, const v1::ProblemSpec& spec);
   // Field "problems": the valid ones among them.

@@ -220,10 +220,6 @@ v1::PinRecord ToProto(const Pin& pin) {
   return out;
 }
 
-v1::CreateBanResponse ToProto(const tuner::CreatedBan& created) {
-  return convtune::ToProto(created.ban, created.effects);
-}
-
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out) {
   for (const Candidate& candidate : tuning.candidates) {
     if (!candidate.usable()) continue;

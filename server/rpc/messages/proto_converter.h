@@ -40,7 +40,6 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
 v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const tuner::EnvironmentInfo& environment);
 v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
 v1::PinRecord ToProto(const Pin& pin);
-v1::CreateBanResponse ToProto(const tuner::CreatedBan& created);
 // Adds what `bans`, those of the tuning's key, make of it.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
 // Sets the fields that the tuner counts.

@@ -208,7 +208,7 @@ std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
   if (request.has_ban()) out.ban = BanFromProto(request.ban(), "ban", violations);
   check.Require(request.ban().spatial_rank() == 0, "ban.spatial_rank", "must not be given");
   check.Range("max_changes", request.max_changes(), 0, kMaxRows);
-  out.max_changes = RowsOf(request.max_changes());
+  out.max_changes = static_cast<int>(RowsOf(request.max_changes()));
   out.dry_run = request.dry_run();
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
@@ -219,7 +219,7 @@ std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
   std::string_view digits = request.name();
   DeleteBanArgs out;
   const bool is_name = ConsumeFront(&digits, "bans/") &&
-                       ReadInt64(digits, &out.number) == NumberError::kNone && out.number > 0;
+                       ReadInt64(digits, &out.number).ok() && out.number > 0;
   check.Require(is_name, "name",
                 "must be bans/ and a number; convtuned --no-errata is without those of shipped/");
   check.Require(request.fleet_ban() >= 0, "fleet_ban", "must not be negative");

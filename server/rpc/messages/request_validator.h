@@ -51,7 +51,7 @@ struct PinArgs {
 
 struct CreateBanArgs {
   Ban ban;
-  size_t max_changes = 0;
+  int max_changes = 0;
   bool dry_run = false;
 };
 

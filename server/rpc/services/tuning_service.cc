@@ -136,7 +136,7 @@ class TuningService final : public RawService {
     Unary<v1::CreateBanRequest>(
         "CreateBan", &disk_,
         [this](messages::CreateBanArgs& args) {
-          return ReplyOf(tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run));
+          return tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run);
         },
         &NothingBefore<messages::CreateBanArgs>);
     Unary<v1::DeleteBanRequest>(

@@ -6,7 +6,6 @@
 #include <random>
 
 #include "proto/model/problem/conv_problem.h"
-#include "proto/model/problem/problem_rules.h"
 
 namespace convtune::worker::verify {
 namespace {
@@ -187,7 +186,7 @@ std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int
                                                  uint64_t seed) {
   const std::vector<int64_t>& dims = OutputDims(problem);
   const int64_t products = std::max<int64_t>(1, ProductsPerElement(problem));
-  const int64_t total = rules::ElementCount(dims);
+  const int64_t total = ElementCount(dims);
   // A few are worth some more time, but not any.
   const int64_t few =
       std::min(kFewLargeElements, max_products / products * kFewLargeElements +

@@ -363,17 +363,17 @@ TEST_F(BansTest, ABanChangesAnswersAndSaysWhich) {
   const auto effects = committer_.AddBan(&ban, 100);
   ASSERT_TRUE(effects.ok());
   EXPECT_EQ(ban.number, 1);
-  for (const BanEffects& e : {preview, *effects}) {
-    EXPECT_EQ(e.listed_count, 3);
-    EXPECT_EQ(e.change_count, 2);
-    EXPECT_EQ(e.lost_count, 1);
-    ASSERT_EQ(e.changes.size(), 2U);
-    EXPECT_EQ(e.changes[0].key, TuningFor(0).key);
-    EXPECT_EQ(e.changes[0].before, "graph:eng1");
-    EXPECT_EQ(e.changes[0].after, "graph:eng2");
-    EXPECT_DOUBLE_EQ(e.changes[0].ratio, 2);
-    EXPECT_EQ(e.changes[1].after, "");
-    EXPECT_EQ(e.changes[1].ratio, 0);
+  for (const v1::CreateBanResponse& e : {preview, *effects}) {
+    EXPECT_EQ(e.listed_count(), 3);
+    EXPECT_EQ(e.change_count(), 2);
+    EXPECT_EQ(e.lost_count(), 1);
+    ASSERT_EQ(e.changes_size(), 2);
+    EXPECT_EQ(e.changes(0).problem_text(), TuningFor(0).key.problem_text);
+    EXPECT_EQ(e.changes(0).before(), "graph:eng1");
+    EXPECT_EQ(e.changes(0).after(), "graph:eng2");
+    EXPECT_DOUBLE_EQ(e.changes(0).ratio(), 2);
+    EXPECT_EQ(e.changes(1).after(), "");
+    EXPECT_EQ(e.changes(1).ratio(), 0);
   }
   EXPECT_EQ(Winner(0), "graph:eng2");
   EXPECT_EQ(Winner(2), "");
@@ -403,8 +403,8 @@ TEST_F(BansTest, AMissUnderTwoBansCountsWhatNeitherTakesAway) {
   // not count that candidate any more.
   Ban second = BanOf("eng2");
   const auto effects = committer_.AddBan(&second, 1);
-  EXPECT_EQ(effects->listed_count, 0);
-  EXPECT_EQ(effects->change_count, 0);
+  EXPECT_EQ(effects->listed_count(), 0);
+  EXPECT_EQ(effects->change_count(), 0);
   EXPECT_EQ(unusable(), 0U);
   ASSERT_TRUE(committer_.DeleteBan(second.number, 0).ok());
   EXPECT_EQ(unusable(), 1U);
@@ -413,8 +413,8 @@ TEST_F(BansTest, AMissUnderTwoBansCountsWhatNeitherTakesAway) {
 TEST_F(BansTest, OnlyTheFirstChangesAreGiven) {
   for (int n = 0; n < 5; ++n) Know(n, {Timed(0, 30), Timed(1, 10)});
   const auto effects = committer_.PreviewBan(BanOf("eng1"), 2);
-  EXPECT_EQ(effects.changes.size(), 2U);
-  EXPECT_EQ(effects.change_count, 5);
+  EXPECT_EQ(effects.changes_size(), 2);
+  EXPECT_EQ(effects.change_count(), 5);
 }
 
 TEST_F(BansTest, BansAreThereAfterARestart) {
@@ -513,7 +513,7 @@ TEST_F(BansTest, APinTakesTheBestThatFitsItsPatternAndIsNotBanned) {
   EXPECT_EQ(*pin("graph:eng1,k2=1"), "graph:eng1,k2=1");
   Ban ban = BanOf("eng1,k2=3");
   const auto effects = committer_.AddBan(&ban, 10);
-  EXPECT_EQ(effects->change_count, 0);  // the pin is of another
+  EXPECT_EQ(effects->change_count(), 0);  // the pin is of another
   EXPECT_EQ(*pin("eng1"), "graph:eng1,k2=2");
   const absl::Status banned = pin("eng1,k2=3").status();
   EXPECT_EQ(banned.code(), absl::StatusCode::kFailedPrecondition);
@@ -522,8 +522,8 @@ TEST_F(BansTest, APinTakesTheBestThatFitsItsPatternAndIsNotBanned) {
   Ban of_pin = BanOf("eng1,k2=2");
   const auto hit = committer_.AddBan(&of_pin, 10);
   ASSERT_EQ(hit->changes.size(), 1U);
-  EXPECT_TRUE(hit->changes[0].pinned);
-  EXPECT_EQ(hit->changes[0].after, "graph:eng0");
+  EXPECT_TRUE(hit->changes(0).pinned());
+  EXPECT_EQ(hit->changes(0).after(), "graph:eng0");
 }
 
 TEST_F(BansTest, AFleetsBanIsDeletedByWhoeverNamesIt) {

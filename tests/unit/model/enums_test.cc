@@ -19,7 +19,6 @@ TEST(EnumsTest, NamesAreReadBack) {
                            Evidence::kIncomplete, Evidence::kMeasured}) {
     EXPECT_EQ(ParseEvidence(Name(v)), v);
   }
-  for (const Api v : {Api::kAny, Api::kGraph, Api::kLegacy}) EXPECT_EQ(ParseApi(Name(v)), v);
   for (const LibraryConfiguration v : {LibraryConfiguration::kUnknown, LibraryConfiguration::kFull,
                                        LibraryConfiguration::kGraphJitOnly}) {
     EXPECT_EQ(ParseLibraryConfiguration(Name(v)), v);
@@ -30,7 +29,6 @@ TEST(EnumsTest, OtherSpellingsAreRefused) {
   EXPECT_FALSE(ParseOperation("FWD"));
   EXPECT_FALSE(ParseDataType(""));
   EXPECT_FALSE(ParseDataType("float"));
-  EXPECT_FALSE(ParseApi("graph "));
   EXPECT_FALSE(ParseEvidence("invalid"));
   EXPECT_FALSE(ParseEvidence("unspecified"));
   EXPECT_FALSE(ParseOperation("none"));

@@ -53,14 +53,15 @@ TEST(TextTest, ExcerptsAreShortAndPrintable) {
 
 TEST(TextTest, ReadsPlainDecimalsOnly) {
   int64_t value = 0;
-  EXPECT_EQ(ReadInt64("-9223372036854775808", &value), NumberError::kNone);
+  EXPECT_TRUE(ReadInt64("-9223372036854775808", &value).ok());
   EXPECT_EQ(value, INT64_MIN);
-  EXPECT_EQ(ReadInt64("007", &value), NumberError::kNone);
+  EXPECT_TRUE(ReadInt64("007", &value).ok());
   EXPECT_EQ(value, 7);
   for (const char* bad : {"", "-", "+1", " 1", "1 ", "1e3", "0x10", "--1"}) {
-    EXPECT_EQ(ReadInt64(bad, &value), NumberError::kNotANumber) << bad;
+    EXPECT_EQ(ReadInt64(bad, &value).message(), Quote(bad) + " is not a whole number");
   }
-  EXPECT_EQ(ReadInt64("9223372036854775808", &value), NumberError::kOverflow);
+  EXPECT_EQ(ReadInt64("9223372036854775808", &value).message(),
+            "\"9223372036854775808\" does not fit into 64 bits");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/convert/ban_proto.h"
 #include "proto/model/violation.h"
 #include "server/tuner/tuner.h"
 
@@ -279,17 +280,26 @@ class FakeTuner : public tuner::Tuner {
     }
     return pins;
   }
-  absl::StatusOr<tuner::CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) override {
+  absl::StatusOr<v1::CreateBanResponse> CreateBan(Ban ban, int max_changes, bool dry_run) override {
     if (!failure.ok()) return failure;
     if (!dry_run) ban.number = 3;
-    BanEffects effects;
-    effects.change_count = 2;
-    effects.lost_count = 1;
-    effects.listed_count = 5;
-    const TuningKey key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
-    effects.changes = {{key, "graph:eng1", "graph:eng2", 1.25, true}, {key, "graph:eng1", ""}};
-    effects.changes.resize(std::min(effects.changes.size(), max_changes));
-    return tuner::CreatedBan{std::move(ban), std::move(effects)};
+    v1::CreateBanResponse created;
+    *created.mutable_ban() = ToProto(ban);
+    created.set_change_count(2);
+    created.set_lost_count(1);
+    created.set_listed_count(5);
+    for (int i = 0; i < std::min(2, max_changes); ++i) {
+      const TuningKey key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
+      v1::BanChange& change = *created.add_changes();
+      change.set_problem_text(key.problem_text);
+      change.set_environment(Environment::Parse(key.environment_text)->Name());
+      change.set_before("graph:eng1");
+      if (i > 0) continue;
+      change.set_after("graph:eng2");
+      change.set_ratio(1.25);
+      change.set_pinned(true);
+    }
+    return created;
   }
   absl::Status DeleteBan(int64_t number, int64_t fleet_ban) override {
     deleted_fleet_ban = fleet_ban;

@@ -16,7 +16,7 @@
 #include "client/report/report.h"
 #include "proto/base/clock.h"
 #include "proto/base/program_paths.h"
-#include "proto/model/tuning/errata.h"
+#include "proto/model/tuning/ban.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {

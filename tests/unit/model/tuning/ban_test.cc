@@ -4,7 +4,6 @@
 
 #include <set>
 
-#include "proto/model/tuning/errata.h"
 
 namespace convtune {
 namespace {

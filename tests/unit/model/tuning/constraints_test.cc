@@ -58,7 +58,7 @@ Constraints ConstraintsOf(const std::string& text) {
   } else if (name == "max_error") {
     constraints.max_error = std::stod(value);
   } else if (name == "api") {
-    constraints.api = ParseApi(value).value();
+    constraints.api = value == "any" ? Api::kAny : value == "graph" ? Api::kGraph : Api::kLegacy;
   } else if (name == "launch") {
     constraints.launch = value == "eager" ? LaunchMode::kEager : LaunchMode::kGraphCapture;
   } else {

@@ -21,7 +21,7 @@
 #include "proto/monitoring/metrics_server.h"
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/listen_address.h"
-#include "server/rpc/http2/tls_files.h"
+#include "server/rpc/http2/server_tls.h"
 
 namespace convtune::convtuned {
 namespace {

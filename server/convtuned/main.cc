@@ -36,7 +36,6 @@
 #include "server/convtuned/signals.h"
 #include "server/metrics/families.h"
 #include "server/release/release_manager.h"
-#include "server/rpc/library_log.h"
 #include "server/rpc/server.h"
 #include "server/rpc/services/request_log.h"
 #include "server/tuner/tuner.h"

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "google/protobuf/util/time_util.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/enums.h"
 #include "proto/monitoring/family_builder.h"
 
 namespace convtune::metrics {
@@ -16,19 +15,6 @@ namespace {
 
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-
-// "not_found" of MISS_REASON_NOT_FOUND.
-std::string LowerName(const std::string& name, std::string_view prefix) {
-  return absl::AsciiStrToLower(name.substr(prefix.size()));
-}
-
-std::string MissName(size_t reason) {
-  return LowerName(v1::MissReason_Name(static_cast<int>(reason)), "MISS_REASON_");
-}
-
-std::string StateName(v1::DeviceState state) {
-  return LowerName(v1::DeviceState_Name(state), "DEVICE_STATE_");
-}
 
 void AddCalls(const std::vector<rpc::services::MethodStats>& calls, FamilyBuilder* families) {
   families->Begin(MetricType::Counter, "grpc_server_call_started_total",
@@ -52,7 +38,8 @@ void AddLookups(const tuner::TunerStats& stats, FamilyBuilder* families) {
   families->Begin(MetricType::Counter, "convtune_lookup_misses_total",
                   "Of them, missed when they came in, by reason; some are tuned then");
   for (size_t reason = 1; reason < stats.misses.size(); ++reason) {
-    families->Add(stats.misses[reason], {{"reason", MissName(reason)}});
+    families->Add(stats.misses[reason],
+                  {{"reason", EnumWord(*v1::MissReason_descriptor(), static_cast<int>(reason))}});
   }
   families->Gauge("convtune_waiting_callers", "Callers that wait for a worker",
                   stats.info.waiting_callers());
@@ -82,7 +69,7 @@ void AddWork(const MetricsInput& input, FamilyBuilder* families) {
       families->Add(device.state() == state ? 1 : 0,
                     {{"device", device.name()},
                      {"environment", device.environment()},
-                     {"state", StateName(static_cast<v1::DeviceState>(state))}});
+                     {"state", EnumWord(*v1::DeviceState_descriptor(), state)}});
     }
   }
   families->Begin(MetricType::Gauge, "convtune_device_lost",

@@ -14,7 +14,7 @@
 #include "server/devices/gpu_health.h"
 #include "server/metrics/evidence_census.h"
 #include "server/release/release_manager.h"
-#include "server/rpc/http2/tls_stats.h"
+#include "server/rpc/http2/handshakes.h"
 #include "server/rpc/services/call_stats.h"
 #include "server/tuner/tuner.h"
 

@@ -1,9 +1,12 @@
 #include "server/rpc/server.h"
 
+#include <grpc/support/log.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -14,8 +17,10 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
+#include "proto/monitoring/log.h"
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/connection_acceptor.h"
+#include "server/rpc/http2/handshakes.h"
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/listener.h"
@@ -50,20 +55,29 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
 }
 
+void LogFromGrpc(gpr_log_func_args* args) {
+  // A handshake's failure has its line, with the peer, already.
+  const auto level = args->severity == GPR_LOG_SEVERITY_ERROR && !http2::TakeHandshakeFailed()
+                         ? log::Level::kWarn
+                         : log::Level::kDebug;
+  log::Write(level, "grpc: $0", args->message);
+}
+
+void LogFromProtobuf(google::protobuf::LogLevel severity, const char* /*file*/, int /*line*/,
+                     const std::string& message) {
+  const auto level =
+      severity >= google::protobuf::LOGLEVEL_WARNING ? log::Level::kWarn : log::Level::kDebug;
+  log::Write(level, "protobuf: $0", message);
+}
+
 class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const Options& options)
-      : tuning_(services::NewTuningService(options.tuner, options.left_out)),
-        maintenance_(
-            services::NewMaintenanceService({options.tuner, options.store, options.clock,
-                                             options.state_dir, options.metrics, options.backups})),
-        releases_(options.releases != nullptr ? services::NewReleaseService(options.releases)
-                                              : nullptr),
-        bundles_(services::NewBundleService(
-            {options.tuner, options.clock, options.state_dir, options.bundle_keys})),
-        fleet_(options.outbox != nullptr
-                   ? services::NewFleetService({options.tuner, options.outbox, options.releases})
-                   : nullptr) {}
+      : tuning_(services::NewTuningService(options)),
+        maintenance_(services::NewMaintenanceService(options)),
+        releases_(options.releases != nullptr ? services::NewReleaseService(options) : nullptr),
+        bundles_(services::NewBundleService(options)),
+        fleet_(options.outbox != nullptr ? services::NewFleetService(options) : nullptr) {}
 
   ~GrpcServer() override { Shutdown(SteadyTime::InfinitePast()); }
 
@@ -173,6 +187,11 @@ class GrpcServer final : public Server {
 };
 
 }  // namespace
+
+void CaptureLibraryLogs() {
+  gpr_set_log_function(LogFromGrpc);
+  google::protobuf::SetLogHandler(LogFromProtobuf);
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Options& options) {
   auto server = std::make_unique<GrpcServer>(options);

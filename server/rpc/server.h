@@ -8,14 +8,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "db/outbox_store.h"
-#include "db/tuning_store.h"
 #include "proto/base/clock.h"
-#include "server/rpc/http2/tls_files.h"
+#include "server/rpc/http2/server_tls.h"
 #include "server/rpc/services/services.h"
-#include "server/tuner/tuner.h"
 
 namespace convtune::rpc {
+
+// Sends gRPC's and protobuf's own messages, which they else write to standard error in forms of
+// their own, to our log. Nothing that they report stops the daemon, so their errors are warnings
+// here. Call it before their first use.
+void CaptureLibraryLogs();
 
 // Listens on unix sockets, which get mode 0660 (0666 where whoever connects has the
 // role read), and over TCP with mutual TLS only. Health is kept under the names "liveness"
@@ -24,22 +26,10 @@ namespace convtune::rpc {
 // Thread-safe.
 class Server {
  public:
-  struct Options {
+  struct Options : services::ServiceOptions {
     std::vector<std::string> listen;      // as ListenAddress::Parse takes them; at least one
     http2::ServerTlsFiles tls;            // all or none; needed for HOST:PORT
     std::vector<std::string> roles = {};  // as CertificateRoles::Parse takes them
-    tuner::Tuner* tuner = nullptr;        // these four outlive the server
-    db::TuningStore* store = nullptr;
-    release::ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
-    const Clock* clock = nullptr;
-    std::string state_dir;  // as GetServerInfo reports it; imports wait there
-    // Public keys (32 bytes each), one of which must have signed an imported
-    // bundle; empty: it need not be signed.
-    std::vector<std::string> bundle_keys = {};
-    services::MetricsInfo metrics = {};
-    db::store::Backups* backups = nullptr;   // outlives the server
-    std::vector<std::string> left_out = {};  // devices that cannot be used, with the reason
-    db::OutboxStore* outbox = nullptr;  // without it there is no FleetService; outlives the server
   };
 
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or

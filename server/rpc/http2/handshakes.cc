@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 #include <sys/socket.h>
 
@@ -14,7 +15,6 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/monitoring/log.h"
-#include "server/rpc/http2/tls_stats.h"
 
 namespace convtune::rpc::http2 {
 namespace {

@@ -1,17 +1,86 @@
 #include "server/rpc/http2/server_tls.h"
 
+#include <grpc/grpc_security.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <sys/stat.h>
 
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/certificate_dates.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
-#include "server/rpc/http2/tls_stats.h"
+#include "server/rpc/http2/handshakes.h"
 
 namespace convtune::rpc::http2 {
 namespace {
+
+struct FreeBio {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+};
+struct FreeCertificate {
+  void operator()(X509* certificate) const { X509_free(certificate); }
+};
+struct FreeKey {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+
+// A key that is encrypted is refused rather than asked for on the terminal.
+int NoPassphrase(char*, int, int, void*) { return -1; }
+
+absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) {
+  if (path.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag,
+                     ": is required to listen on HOST:PORT, with --tls-cert, "
+                     "--tls-key and --tls-client-ca: TCP is served with mutual TLS only"));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file || text.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, ": cannot read ", path));
+  }
+  return text;
+}
+
+// Reads the first object with PEM_read_bio_X509 or PEM_read_bio_PrivateKey.
+template <typename Read>
+auto ReadPem(const std::string& text, Read read) {
+  const std::unique_ptr<BIO, FreeBio> bio(
+      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  auto* object = read(bio.get(), nullptr, NoPassphrase, nullptr);
+  ERR_clear_error();  // gRPC would find it in the thread's queue
+  return object;
+}
+
+absl::Status MustBe(const char* flag, const std::string& path, const char* what) {
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", path, " must be ", what));
+}
+
+// Of several authorities, one that holds now is enough.
+absl::Status CheckAuthorities(const std::string& path, const std::string& text) {
+  const std::unique_ptr<BIO, FreeBio> bio(
+      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  std::optional<std::string> fault;  // of the last one that was read
+  while (!fault || !fault->empty()) {
+    const std::unique_ptr<X509, FreeCertificate> authority(
+        PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, nullptr));
+    if (authority == nullptr) break;
+    fault = CertificateDateFault(authority.get());
+  }
+  ERR_clear_error();  // the file's end is one
+  if (!fault) return MustBe("tls-client-ca", path, "a PEM file with certificates");
+  if (fault->empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--tls-client-ca: no certificate in ", path, " holds now: the last ", *fault));
+}
 
 constexpr absl::Duration kBetweenLooks = absl::Seconds(1);
 
@@ -28,6 +97,31 @@ std::string StampOf(const ServerTlsFiles& files) {
 }
 
 }  // namespace
+
+absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files) {
+  TlsTexts texts;
+  ASSIGN_OR_RETURN(texts.cert, ReadFile("tls-cert", files.cert));
+  ASSIGN_OR_RETURN(texts.key, ReadFile("tls-key", files.key));
+  ASSIGN_OR_RETURN(texts.client_ca, ReadFile("tls-client-ca", files.client_ca));
+  const std::unique_ptr<X509, FreeCertificate> cert(ReadPem(texts.cert, PEM_read_bio_X509));
+  if (cert == nullptr) return MustBe("tls-cert", files.cert, "a PEM file with a certificate");
+  if (const std::string fault = CertificateDateFault(cert.get()); !fault.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-cert: the certificate in ", files.cert, " ", fault));
+  }
+  texts.cert_end = CertificateTime(X509_get0_notAfter(cert.get()));
+  const std::unique_ptr<EVP_PKEY, FreeKey> key(ReadPem(texts.key, PEM_read_bio_PrivateKey));
+  if (key == nullptr) {
+    return MustBe("tls-key", files.key, "a PEM file with a private key without a passphrase");
+  }
+  const bool fits = X509_check_private_key(cert.get(), key.get()) == 1;
+  ERR_clear_error();
+  if (!fits) {
+    return MustBe("tls-key", files.key, absl::StrCat("the key of ", files.cert).c_str());
+  }
+  RETURN_IF_ERROR(CheckAuthorities(files.client_ca, texts.client_ca));
+  return texts;
+}
 
 absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Create(const ServerTlsFiles& files) {
   auto tls = std::make_unique<ServerTls>(files);
@@ -51,33 +145,36 @@ absl::Status ServerTls::ReloadLocked() {
 }
 
 grpc_server_credentials* ServerTls::NewCredentials() {
+  const auto fetch = [](void* self, grpc_ssl_server_certificate_config** config) {
+    return static_cast<ServerTls*>(self)->Fetch(config)
+               ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW
+               : GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+  };
   return grpc_ssl_server_credentials_create_with_options(
       grpc_ssl_server_credentials_create_options_using_config_fetcher(
-          GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, &Fetch, this));
+          GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, fetch, this));
 }
 
-grpc_ssl_certificate_config_reload_status ServerTls::Fetch(
-    void* self, grpc_ssl_server_certificate_config** config) {
-  auto* tls = static_cast<ServerTls*>(self);
-  MutexLock lock(tls->mutex_);
-  if (const SteadyTime now = SteadyTime::Now(); now >= tls->next_look_) {
-    tls->next_look_ = now + kBetweenLooks;
+bool ServerTls::Fetch(grpc_ssl_server_certificate_config** config) {
+  MutexLock lock(mutex_);
+  if (const SteadyTime now = SteadyTime::Now(); now >= next_look_) {
+    next_look_ = now + kBetweenLooks;
     // Files that are refused are read again at each look: a certificate may begin a moment later.
-    if (const std::string stamp = StampOf(tls->files_); stamp != tls->stamp_) {
-      const absl::Status read = tls->ReloadLocked();
+    if (const std::string stamp = StampOf(files_); stamp != stamp_) {
+      const absl::Status read = ReloadLocked();
       if (read.ok()) {
         log::Info("the TLS files have changed: new connections get them");
-      } else if (stamp != std::exchange(tls->refused_stamp_, stamp)) {
+      } else if (stamp != std::exchange(refused_stamp_, stamp)) {
         log::Warn("the TLS files have changed, and the ones before stay: $0",
                   std::string(read.message()));
       }
     }
   }
-  if (tls->fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
-  tls->fetched_ = true;
-  const grpc_ssl_pem_key_cert_pair pair{tls->texts_.key.c_str(), tls->texts_.cert.c_str()};
-  *config = grpc_ssl_server_certificate_config_create(tls->texts_.client_ca.c_str(), &pair, 1);
-  return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+  if (fetched_) return false;
+  fetched_ = true;
+  const grpc_ssl_pem_key_cert_pair pair{texts_.key.c_str(), texts_.cert.c_str()};
+  *config = grpc_ssl_server_certificate_config_create(texts_.client_ca.c_str(), &pair, 1);
+  return true;
 }
 
 }  // namespace convtune::rpc::http2

@@ -1,8 +1,6 @@
 // A ServerTls gives a server's handshakes the TLS files as they are now.
 #pragma once
 
-#include <grpc/grpc_security.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,9 +10,33 @@
 #include "absl/time/time.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
-#include "server/rpc/http2/tls_files.h"
+
+struct grpc_server_credentials;
+struct grpc_ssl_server_certificate_config;
 
 namespace convtune::rpc::http2 {
+
+// PEM files of a server that asks its clients for certificates.
+struct ServerTlsFiles {
+  std::string cert;
+  std::string key;
+  std::string client_ca;
+};
+
+// The contents of the TLS files.
+struct TlsTexts {
+  std::string cert;
+  absl::Time cert_end;
+  std::string key;
+  std::string client_ca;
+};
+
+// Reads the files and tries what is in them: gRPC would find a fault only when
+// the first client comes, and say it in its log alone. INVALID_ARGUMENT, with
+// the flag's name, for a file that cannot be read or is not what it must be,
+// for a certificate that has ended or not begun, and for a key that is not the
+// certificate's.
+absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files);
 
 // A handshake looks whether the files have changed, once a second at most. Files
 // that are not sound (a certificate without its key, as in the middle of an
@@ -37,9 +59,8 @@ class ServerTls {
 
  private:
   absl::Status ReloadLocked() REQUIRES(mutex_);
-  // For a handshake: the newest texts, if the one before did not have them.
-  static grpc_ssl_certificate_config_reload_status Fetch(
-      void* self, grpc_ssl_server_certificate_config** config);
+  // For a handshake: the newest texts. False if the one before had them.
+  bool Fetch(grpc_ssl_server_certificate_config** config);
 
   const ServerTlsFiles files_;
   Mutex mutex_;

@@ -2,17 +2,23 @@
 // direction is in request_validator.h. Pure functions.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
+#include "convtune/v1/release_service.pb.h"
 #include "convtune/v1/tuning.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "db/outbox_store.h"
 #include "db/store/backups.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/tuning.h"
+#include "server/release/release_manager.h"
+#include "server/rpc/messages/page.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc::messages {
@@ -42,6 +48,17 @@ v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
 v1::PinRecord ToProto(const Pin& pin);
 // Adds what `bans`, those of the tuning's key, make of it.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
-// Sets the fields that the tuner counts.
+
+v1::Release ToProto(const Release& release);
+// A page of them. INVALID_ARGUMENT: the token is none.
+absl::Status Fill(const release::ReleaseList& list, const PageArgs& page,
+                  v1::ListReleasesResponse* out);
+// `has_device` says whether a device has the environment of a key text.
+absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,
+                  const std::function<bool(const std::string&)>& has_device,
+                  v1::ListWantedResponse* out);
+v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
+
+v1::ReadOutboxResponse ToProto(const db::OutboxPage& page);
 
 }  // namespace convtune::rpc::messages

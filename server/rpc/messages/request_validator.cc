@@ -5,18 +5,34 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "db/bundle/bundle_codec.h"
 #include "proto/base/strings.h"
 #include "proto/convert/ban_proto.h"
+#include "proto/convert/problem_proto.h"
 #include "proto/model/text.h"
-#include "server/rpc/messages/field_checker.h"
 
 namespace convtune::rpc::messages {
 namespace {
 
+constexpr size_t kMaxEnvironmentLength = 128;
+constexpr size_t kMaxModelLength = 128;
+constexpr size_t kMaxPageTokenLength = 4096;
+constexpr std::string_view kProfilePrefix = "profile:";
+
+bool IsEnvironmentCharacter(unsigned char c) {
+  return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-' || c == '.';
+}
+
+// Reads "bans/3", whose number is at least 1.
+bool ReadNumbered(std::string_view prefix, std::string_view name, int64_t* number) {
+  return ConsumeFront(&name, prefix) && !name.starts_with('0') && ReadInt64(name, number).ok() &&
+         *number > 0;
+}
+
 constexpr size_t kMaxRequestIdLength = 128;
 constexpr int kMaxRows = 10000;
-constexpr int kDefaultRows = 1000;
 constexpr int kDefaultPageSize = 100;
 constexpr int kMaxPageSize = 1000;
 constexpr int kMaxCanaryPermille = 999;
@@ -24,6 +40,10 @@ constexpr size_t kMaxFilterLength = 4096;
 constexpr size_t kMaxPathLength = 4095;  // PATH_MAX less the final NUL
 constexpr int64_t kMaxMemoryBudget = int64_t{1} << 50;
 constexpr int kMaxCandidates = 100000;
+constexpr int kMostOutboxRows = 1'000;
+constexpr int kMostOutboxIds = 10'000;
+constexpr int kMostTunings = 10'000;
+constexpr size_t kMostRefused = 100;
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr absl::Duration kMinTimeBudget = absl::Milliseconds(10);
 constexpr absl::Duration kMaxTimeBudget = absl::Hours(1);
@@ -89,11 +109,108 @@ std::optional<OneProblemArgs> ValidateProblem(const Request& request,
 
 }  // namespace
 
+void FieldChecker::EnvironmentName(std::string_view value) {
+  constexpr std::string_view kField = "environment";
+  if (value.find(',') != std::string_view::npos) {
+    const absl::Status text = Environment::Parse(value).status();
+    const auto violation = ViolationIn(text);
+    if (!text.ok()) Add(kField, violation ? violation->rule : std::string(text.message()));
+    return;
+  }
+  Length(kField, value, 0, kMaxEnvironmentLength);
+  std::string_view slug = value;
+  if (slug.starts_with(kProfilePrefix)) {
+    slug.remove_prefix(kProfilePrefix.size());
+  }
+  const bool legal = !slug.empty() && std::all_of(slug.begin(), slug.end(), IsEnvironmentCharacter);
+  Require(value.empty() || legal, kField,
+          "must be a name that ListEnvironments gives: lower-case letters, digits, '-' and '.', "
+          "behind \"profile:\" for a profile; or a text that it gives");
+}
+
+Environment FieldChecker::Program(const v1::Environment& program) {
+  KnownEnum("program.library_configuration", program.library_configuration());
+  Length("program.gpu_model", program.gpu_model(), 0, kMaxModelLength);
+  Length("program.mig_profile", program.mig_profile(), 0, kMaxModelLength);
+  std::vector<Violation> violations;
+  std::optional<Environment> read = ReadProgram(program, &violations);
+  for (Violation& violation : violations) {
+    Add(absl::StrCat("program.", violation.field), std::move(violation.rule));
+  }
+  return std::move(read).value_or(Environment());
+}
+
+void FieldChecker::JobName(std::string_view value) {
+  int64_t number = 0;
+  Require(!value.empty(), "name", "is required");
+  Require(value.empty() || ReadNumbered("jobs/", value, &number), "name",
+          "must be \"jobs/\" and a number from 1, such as \"jobs/7\"");
+}
+
+void FieldChecker::Page(int size, std::string_view token) {
+  Require(size >= 0, "page_size", absl::StrCat("must not be negative, is ", size));
+  PageToken(token);
+}
+
+void FieldChecker::PageToken(std::string_view value) {
+  Length("page_token", value, 0, kMaxPageTokenLength);
+}
+
+void FieldChecker::Duration(std::string_view field, const google::protobuf::Duration& value,
+                            absl::Duration low, absl::Duration high, absl::Duration* out) {
+  constexpr int32_t kNanosPerSecond = 1000000000;
+  if (value.nanos() <= -kNanosPerSecond || value.nanos() >= kNanosPerSecond) {
+    Add(std::string(field) + ".nanos",
+        absl::StrCat("must be -999999999 to 999999999, is ", value.nanos()));
+    return;
+  }
+  if ((value.seconds() < 0 && value.nanos() > 0) || (value.seconds() > 0 && value.nanos() < 0)) {
+    Add(std::string(field) + ".nanos", "must have the sign of seconds");
+    return;
+  }
+  const absl::Duration duration = absl::Seconds(value.seconds()) + absl::Nanoseconds(value.nanos());
+  if (duration < low || duration > high) {
+    Add(field, absl::StrCat("must be ", absl::FormatDuration(low), " to ",
+                            absl::FormatDuration(high), ", is ", absl::FormatDuration(duration)));
+    return;
+  }
+  *out = duration;
+}
+
+std::optional<ConvProblem> FieldChecker::Problem(bool present, const v1::ProblemSpec& spec) {
+  if (!present) {
+    Add("problem", "is required");
+    return std::nullopt;
+  }
+  return ProblemFromProto(spec, "problem", violations_);
+}
+
+std::vector<ConvProblem> FieldChecker::Problems(
+    const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs) {
+  std::vector<ConvProblem> problems;
+  if (specs.empty()) {
+    Add("problems", "is required");
+    return problems;
+  }
+  if (specs.size() > kMaxProblemsPerRequest) {
+    Add("problems",
+        absl::StrCat("must have 1 to ", kMaxProblemsPerRequest, " entries, has ", specs.size()));
+    return problems;
+  }
+  problems.reserve(static_cast<size_t>(specs.size()));
+  for (int i = 0; i < specs.size(); ++i) {
+    std::optional<ConvProblem> problem =
+        ProblemFromProto(specs.Get(i), absl::StrCat("problems[", i, "]"), violations_);
+    if (problem.has_value()) {
+      problems.push_back(*std::move(problem));
+    }
+  }
+  return problems;
+}
+
 int PageSizeOf(int page_size) {
   return page_size == 0 ? kDefaultPageSize : std::min(page_size, kMaxPageSize);
 }
-
-size_t RowsOf(int max_rows) { return static_cast<size_t>(max_rows == 0 ? kDefaultRows : max_rows); }
 
 std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
                                               std::vector<Violation>* violations) {
@@ -216,15 +333,48 @@ std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
 std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
                                       std::vector<Violation>* violations) {
   FieldChecker check(violations);
-  std::string_view digits = request.name();
   DeleteBanArgs out;
-  const bool is_name = ConsumeFront(&digits, "bans/") &&
-                       ReadInt64(digits, &out.number).ok() && out.number > 0;
-  check.Require(is_name, "name",
+  check.Require(ReadNumbered("bans/", request.name(), &out.number), "name",
                 "must be bans/ and a number; convtuned --no-errata is without those of shipped/");
   check.Require(request.fleet_ban() >= 0, "fleet_ban", "must not be negative");
   out.fleet_ban = request.fleet_ban();
   return check.ok() ? std::make_optional(out) : std::nullopt;
+}
+
+std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
+                                         std::vector<Violation>* violations) {
+  FieldChecker checker(violations);
+  checker.Require(request.tunings_size() <= kMostTunings, "tunings", "must be at most 10,000");
+  if (!checker.ok()) return std::nullopt;
+  std::vector<db::bundle::BundleEnvironmentRow> environments;
+  for (const v1::BundleEnvironment& environment : request.environments()) {
+    environments.push_back(db::bundle::FromBundleEnvironment(environment));
+  }
+  ApplyTuningsArgs args;
+  const auto refuse = [&args](int index, const std::string& why) {
+    if (args.refused.size() < kMostRefused) {
+      args.refused.push_back(absl::StrCat("tunings[", index, "].", why));
+    }
+  };
+  for (int i = 0; i < request.tunings_size(); ++i) {
+    const v1::Tuning& row = request.tunings(i);
+    if (row.environment_number() < 1 || row.environment_number() > request.environments_size()) {
+      refuse(i, "environment_number: must be the number of one of the environments");
+      continue;
+    }
+    const db::bundle::BundleEnvironmentRow& environment =
+        environments[static_cast<size_t>(row.environment_number()) - 1];
+    // Times are the fleet server's: this node's clock may be behind it.
+    absl::StatusOr<Tuning> tuning =
+        db::bundle::FromBundleTuning(row, environment, absl::InfiniteFuture());
+    if (!tuning.ok()) {
+      refuse(i, std::string(tuning.status().message()));
+      continue;
+    }
+    tuning->origin = Origin::kFleet;
+    args.records.push_back({*std::move(tuning), environment.environment});
+  }
+  return args;
 }
 
 void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check) {
@@ -263,6 +413,20 @@ void CheckRules(const v1::ListWantedRequest& request, FieldChecker* check) {
   check->EnvironmentName(request.environment());
   check->PageToken(request.page_token());
   check->Range("max_problems", request.max_problems(), 0, kMaxRows);
+}
+
+void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check) {
+  check->Require(request.release() >= 0, "release", "must not be negative");
+  check->Decision("", request.author(), request.reason());
+}
+
+void CheckRules(const v1::ReadOutboxRequest& request, FieldChecker* check) {
+  check->Range("max_rows", request.max_rows(), 0, kMostOutboxRows);
+}
+
+void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check) {
+  check->Require(request.refused_size() <= request.ids_size(), "refused", "must be among ids");
+  check->Require(request.ids_size() <= kMostOutboxIds, "ids", "must be at most 10,000");
 }
 
 }  // namespace convtune::rpc::messages

@@ -7,26 +7,62 @@
 #include <concepts>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "convtune/v1/bundle_service.pb.h"
+#include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/release_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "db/tuning_store.h"
+#include "proto/convert/field_rules.h"
+#include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/violation.h"
-#include "server/rpc/messages/field_checker.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc::messages {
 
+inline constexpr int kMaxProblemsPerRequest = 10000;
+
+// A FieldChecker holds the rules that fields of several requests share, and collects the violations
+// of one request. `field` is always the path that a violation is to name. Not thread-safe.
+class FieldChecker : public FieldRules {
+ public:
+  using FieldRules::FieldRules;
+
+  // Field "environment", a name or a text; empty is allowed.
+  void EnvironmentName(std::string_view value);
+  // Field "program".
+  Environment Program(const v1::Environment& program);
+  // Field "name".
+  void JobName(std::string_view value);
+  // Field "page_token".
+  void PageToken(std::string_view value);
+  // Fields "page_size" and "page_token".
+  void Page(int size, std::string_view token);
+  // Sets `*out` where the value is valid.
+  void Duration(std::string_view field, const google::protobuf::Duration& value, absl::Duration low,
+                absl::Duration high, absl::Duration* out);
+  // Field "problem".
+  std::optional<ConvProblem> Problem(bool present, const v1::ProblemSpec& spec);
+  // Field "problems": the valid ones among them.
+  std::vector<ConvProblem> Problems(
+      const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs);
+};
+
 // A list's page_size, where it has a default and a most.
 int PageSizeOf(int page_size);
-// The rows that max_changes and max_problems ask for, where 0 is the default.
-size_t RowsOf(int max_rows);
+// The rows that max_changes, max_problems and max_rows ask for, where 0 is the default.
+inline constexpr int kDefaultRows = 1000;
+inline constexpr int kDefaultOutboxRows = 100;
+inline size_t RowsOf(int max_rows, int by_default = kDefaultRows) {
+  return static_cast<size_t>(max_rows == 0 ? by_default : max_rows);
+}
 
 struct OneProblemArgs {
   std::string environment;
@@ -60,6 +96,12 @@ struct DeleteBanArgs {
   int64_t fleet_ban = 0;
 };
 
+// Tunings that keep every rule, of origin FLEET; and the others, in words.
+struct ApplyTuningsArgs {
+  std::vector<db::TuningRecord> records;
+  std::vector<std::string> refused;  // at most 100
+};
+
 std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
                                               std::vector<Violation>* violations);
 // All but `problems`, which is not read.
@@ -78,6 +120,8 @@ std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
                                       std::vector<Violation>* violations);
 std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
                                       std::vector<Violation>* violations);
+std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
+                                         std::vector<Violation>* violations);
 
 // Requests that are taken as they are.
 void CheckRules(const v1::ListTuningsRequest& request, FieldChecker* check);
@@ -89,6 +133,9 @@ void CheckRules(const v1::ExportBundleRequest& request, FieldChecker* check);
 void CheckRules(const v1::PromoteReleaseRequest& request, FieldChecker* check);
 void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check);
 void CheckRules(const v1::ReadSnapshotRequest& request, FieldChecker* check);
+void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check);
+void CheckRules(const v1::ReadOutboxRequest& request, FieldChecker* check);
+void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check);
 
 template <typename Request>
 requires(std::same_as<Request, v1::ListTuningJobsRequest> ||
@@ -113,6 +160,8 @@ requires(std::same_as<Request, v1::ListDevicesRequest> ||
          std::same_as<Request, v1::GetServerInfoRequest> ||
          std::same_as<Request, v1::CheckDatabaseRequest> ||
          std::same_as<Request, v1::CompactDatabaseRequest> ||
+         std::same_as<Request, v1::GetFleetStateRequest> ||
+         std::same_as<Request, v1::RequeueOutboxRequest> ||
          std::same_as<Request, v1::GetPublicationRequest>) void CheckRules(const Request&,
                                                                            FieldChecker*) {}
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -27,32 +28,24 @@ std::string Shorten(std::string_view text, size_t limit) {
 }
 
 std::string_view Reason(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kNotFound:
-      return "RESOURCE_NOT_FOUND";
-    case absl::StatusCode::kAlreadyExists:
-      return "RESOURCE_EXISTS";
-    case absl::StatusCode::kFailedPrecondition:
-      return "PRECONDITION_NOT_MET";
-    case absl::StatusCode::kUnavailable:
-      return "SERVICE_UNAVAILABLE";
-    case absl::StatusCode::kResourceExhausted:
-      return "LIMIT_REACHED";
-    case absl::StatusCode::kCancelled:
-      return "CALL_CANCELLED";
-    case absl::StatusCode::kDeadlineExceeded:
-      return "DEADLINE_PASSED";
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-      return "ARGUMENT_REFUSED";
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-      return "ACCESS_DENIED";
-    case absl::StatusCode::kUnimplemented:
-      return "NOT_SUPPORTED";
-    default:
-      return "INTERNAL_ERROR";
+  using enum absl::StatusCode;
+  constexpr std::pair<absl::StatusCode, std::string_view> kReasons[] = {
+      {kNotFound, "RESOURCE_NOT_FOUND"},
+      {kAlreadyExists, "RESOURCE_EXISTS"},
+      {kFailedPrecondition, "PRECONDITION_NOT_MET"},
+      {kUnavailable, "SERVICE_UNAVAILABLE"},
+      {kResourceExhausted, "LIMIT_REACHED"},
+      {kCancelled, "CALL_CANCELLED"},
+      {kDeadlineExceeded, "DEADLINE_PASSED"},
+      {kInvalidArgument, "ARGUMENT_REFUSED"},
+      {kOutOfRange, "ARGUMENT_REFUSED"},
+      {kPermissionDenied, "ACCESS_DENIED"},
+      {kUnauthenticated, "ACCESS_DENIED"},
+      {kUnimplemented, "NOT_SUPPORTED"}};
+  for (const auto& [known, reason] : kReasons) {
+    if (known == code) return reason;
   }
+  return "INTERNAL_ERROR";
 }
 
 grpc::Status WithDetails(google::rpc::Status status) {

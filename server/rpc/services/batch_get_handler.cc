@@ -17,7 +17,6 @@
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/role_gate.h"
-#include "server/rpc/messages/field_checker.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/messages/request_validator.h"
 #include "server/rpc/services/call.h"

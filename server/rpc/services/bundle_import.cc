@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<db::bundle::BundleReader>> OpenReader(int fd) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<BundleImport>> BundleImport::Create(Options options) {
+absl::StatusOr<std::unique_ptr<BundleImport>> BundleImport::Create(const ServiceOptions& options) {
   std::string path = options.state_dir + "/import-XXXXXX";
   const int fd = mkostemp(path.data(), O_CLOEXEC);
   if (fd < 0) {
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<BundleImport>> BundleImport::Create(Options optio
         absl::StrCat(options.state_dir, ": a bundle cannot be kept there: ", std::strerror(errno)));
   }
   unlink(path.c_str());
-  return std::unique_ptr<BundleImport>(new BundleImport(std::move(options), fd));
+  return std::unique_ptr<BundleImport>(new BundleImport(options, fd));
 }
 
 BundleImport::~BundleImport() { close(fd_); }
@@ -89,7 +89,7 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish() {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
     RETURN_IF_ERROR(UploadStatus(reader->CheckBytes()));
     RETURN_IF_ERROR(
-        db::bundle::CheckBundleSignature(reader->trailer(), options_.trusted, reader->name()));
+        db::bundle::CheckBundleSignature(reader->trailer(), options_.bundle_keys, reader->name()));
     response.set_tuning_count(reader->trailer().tuning_count());
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }

@@ -6,14 +6,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convtune/v1/bundle_service.pb.h"
 #include "db/bundle/bundle_merge.h"
-#include "proto/base/clock.h"
-#include "server/tuner/tuner.h"
+#include "server/rpc/services/services.h"
 
 namespace convtune::rpc::services {
 
@@ -21,16 +19,8 @@ namespace convtune::rpc::services {
 // directory, which goes with the object.
 class BundleImport {
  public:
-  struct Options {
-    tuner::Tuner* tuner = nullptr;  // these two outlive it
-    const Clock* clock = nullptr;
-    std::string state_dir;
-    // Keys (32 bytes each), one of which must have signed; empty: any.
-    std::vector<std::string> trusted;
-  };
-
   // UNAVAILABLE: the state directory cannot be written.
-  static absl::StatusOr<std::unique_ptr<BundleImport>> Create(Options options);
+  static absl::StatusOr<std::unique_ptr<BundleImport>> Create(const ServiceOptions& options);
   ~BundleImport();
   BundleImport(const BundleImport&) = delete;
   BundleImport& operator=(const BundleImport&) = delete;
@@ -46,11 +36,11 @@ class BundleImport {
   absl::StatusOr<v1::ImportBundleResponse> Finish();
 
  private:
-  BundleImport(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
+  BundleImport(const ServiceOptions& options, int fd) : options_(options), fd_(fd) {}
   absl::StatusOr<v1::ImportBundleResponse> Take(db::bundle::RefusalCounts* refused,
                                                 v1::ImportBundleResponse* response);
 
-  const Options options_;
+  const ServiceOptions options_;
   const int fd_;
   int64_t bytes_ = 0;
   bool head_checked_ = false;

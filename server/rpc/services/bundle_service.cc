@@ -92,7 +92,7 @@ class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
 // One piece is read and stored at a time.
 class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
  public:
-  ImportReactor(const BundleOptions& options, WorkQueue* queue, std::atomic<int>* running,
+  ImportReactor(const ServiceOptions& options, WorkQueue* queue, std::atomic<int>* running,
                 CallbackServerContext* context, ByteBuffer* out)
       : options_(options),
         queue_(queue),
@@ -135,8 +135,7 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
 
   grpc::Status Open() {
     if (bundle_ != nullptr) return grpc::Status::OK;
-    absl::StatusOr<std::unique_ptr<BundleImport>> bundle = BundleImport::Create(
-        {options_.tuner, options_.clock, options_.state_dir, options_.trusted_keys});
+    absl::StatusOr<std::unique_ptr<BundleImport>> bundle = BundleImport::Create(options_);
     if (!bundle.ok()) return messages::ToGrpcStatus(bundle.status());
     bundle_ = *std::move(bundle);
     return grpc::Status::OK;
@@ -164,7 +163,7 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
     Finish(status);
   }
 
-  const BundleOptions& options_;
+  const ServiceOptions& options_;
   WorkQueue* const queue_;
   std::atomic<int>* const running_;
   CallbackServerContext* const context_;
@@ -176,9 +175,9 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
 
 class BundleService final : public RawService {
  public:
-  explicit BundleService(BundleOptions options)
+  explicit BundleService(const ServiceOptions& options)
       : RawService(kBundleServiceName),
-        options_(std::move(options)),
+        options_(options),
         exports_(kMaxWaiting),
         imports_(kMaxWaiting) {
     Add("ExportBundle", Type::SERVER_STREAMING,
@@ -196,7 +195,7 @@ class BundleService final : public RawService {
   }
 
  private:
-  const BundleOptions options_;
+  const ServiceOptions options_;
   std::atomic<int> running_imports_{0};
   WorkQueue exports_;
   WorkQueue imports_;
@@ -204,8 +203,8 @@ class BundleService final : public RawService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewBundleService(BundleOptions options) {
-  return std::make_unique<BundleService>(std::move(options));
+std::unique_ptr<grpc::Service> NewBundleService(const ServiceOptions& options) {
+  return std::make_unique<BundleService>(options);
 }
 
 }  // namespace convtune::rpc::services

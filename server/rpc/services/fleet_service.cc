@@ -2,13 +2,9 @@
 #include <optional>
 #include <utility>
 
-// First: call.h's templates see the Validate()s that stand before them.
-// clang-format off
-#include "server/rpc/messages/fleet_converter.h"
-// clang-format on
 #include "absl/time/time.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/record_codec.h"
+#include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/call.h"
 #include "server/rpc/services/services.h"
 
@@ -19,7 +15,7 @@ constexpr size_t kMaxWaitingForDisk = 64;
 
 class FleetService final : public RawService {
  public:
-  explicit FleetService(const FleetServiceOptions& options)
+  explicit FleetService(const ServiceOptions& options)
       : RawService(kFleetServiceName), options_(options), disk_(kMaxWaitingForDisk) {
     Unary<v1::GetFleetStateRequest>(
         "GetFleetState", &disk_,
@@ -38,14 +34,17 @@ class FleetService final : public RawService {
         [this](const v1::ReadOutboxRequest& request) -> absl::StatusOr<v1::ReadOutboxResponse> {
           HearAgent();
           ASSIGN_OR_RETURN(const db::OutboxPage page,
-                           options_.outbox->ReadOutbox(messages::OutboxRowsOf(request)));
+                           options_.outbox->ReadOutbox(
+                               messages::RowsOf(request.max_rows(), messages::kDefaultOutboxRows)));
           return messages::ToProto(page);
         });
 
     Unary<v1::AckOutboxRequest>(
         "AckOutbox", &disk_,
         [this](const v1::AckOutboxRequest& request) -> absl::StatusOr<v1::AckOutboxResponse> {
-          RETURN_IF_ERROR(options_.outbox->AckOutbox(messages::OutboxIdsOf(request)));
+          std::vector<db::OutboxId> ids;
+          for (const v1::OutboxId& id : request.ids()) ids.push_back({id.epoch(), id.sequence()});
+          RETURN_IF_ERROR(options_.outbox->AckOutbox(ids));
           refused_ += request.refused_size();
           if (request.refused_size() > 0) last_refused_ = *request.refused().rbegin();
           return v1::AckOutboxResponse();
@@ -99,7 +98,7 @@ class FleetService final : public RawService {
   // In the one thread of the handlers.
   void HearAgent() { heard_ = std::chrono::steady_clock::now(); }
 
-  const FleetServiceOptions options_;
+  const ServiceOptions options_;
   // The thread's own.
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
   int64_t refused_ = 0;
@@ -109,7 +108,7 @@ class FleetService final : public RawService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewFleetService(FleetServiceOptions options) {
+std::unique_ptr<grpc::Service> NewFleetService(const ServiceOptions& options) {
   return std::make_unique<FleetService>(options);
 }
 

@@ -33,9 +33,9 @@ int64_t CountThreads() {
 
 class MaintenanceService final : public RawService {
  public:
-  explicit MaintenanceService(MaintenanceOptions options)
+  explicit MaintenanceService(const ServiceOptions& options)
       : RawService(kMaintenanceServiceName),
-        options_(std::move(options)),
+        options_(options),
         start_time_(options_.clock->Now()),
         disk_(kMaxMaintenanceCalls) {
     Unary<v1::GetServerInfoRequest>(
@@ -80,15 +80,15 @@ class MaintenanceService final : public RawService {
   }
 
  private:
-  const MaintenanceOptions options_;
+  const ServiceOptions options_;
   const absl::Time start_time_;
   WorkQueue disk_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewMaintenanceService(MaintenanceOptions options) {
-  return std::make_unique<MaintenanceService>(std::move(options));
+std::unique_ptr<grpc::Service> NewMaintenanceService(const ServiceOptions& options) {
+  return std::make_unique<MaintenanceService>(options);
 }
 
 }  // namespace convtune::rpc::services

@@ -4,7 +4,7 @@
 
 #include "proto/base/status_macros.h"
 #include "server/release/snapshot_piece.h"
-#include "server/rpc/messages/release_converter.h"
+#include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/call.h"
 #include "server/rpc/services/services.h"
 
@@ -15,8 +15,8 @@ constexpr size_t kMaxReleaseCalls = 64;
 
 class ReleaseService final : public RawService {
  public:
-  explicit ReleaseService(release::ReleaseManager* releases)
-      : RawService(kReleaseServiceName), releases_(releases), disk_(kMaxReleaseCalls) {
+  explicit ReleaseService(const ServiceOptions& options)
+      : RawService(kReleaseServiceName), releases_(options.releases), disk_(kMaxReleaseCalls) {
     Unary<v1::ListReleasesRequest>(
         "ListReleases", &disk_,
         [this](const v1::ListReleasesRequest& request) -> absl::StatusOr<v1::ListReleasesResponse> {
@@ -104,8 +104,8 @@ class ReleaseService final : public RawService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewReleaseService(release::ReleaseManager* releases) {
-  return std::make_unique<ReleaseService>(releases);
+std::unique_ptr<grpc::Service> NewReleaseService(const ServiceOptions& options) {
+  return std::make_unique<ReleaseService>(options);
 }
 
 }  // namespace convtune::rpc::services

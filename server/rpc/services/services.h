@@ -27,56 +27,42 @@ inline constexpr char kMaintenanceServiceName[] = "convtune.v1.MaintenanceServic
 inline constexpr char kBundleServiceName[] = "convtune.v1.BundleService";
 inline constexpr char kFleetServiceName[] = "convtune.v1.FleetService";
 
-struct BundleOptions {
-  tuner::Tuner* tuner = nullptr;
-  const Clock* clock = nullptr;
-  std::string state_dir;
-  // Public keys (32 bytes each), one of which must have signed a bundle; empty:
-  // it need not be signed.
-  std::vector<std::string> trusted_keys;
-};
-
 // The facts about the metrics endpoint that GetServerInfo returns.
 struct MetricsInfo {
   bool built = false;
   std::string url;  // empty: off
 };
 
-struct MaintenanceOptions {
+// What the services work on. The pointers outlive them.
+struct ServiceOptions {
   tuner::Tuner* tuner = nullptr;
   db::TuningStore* store = nullptr;
+  db::OutboxStore* outbox = nullptr;            // without it there is no FleetService
+  release::ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
   const Clock* clock = nullptr;
-  std::string state_dir;
-  MetricsInfo metrics;
   db::store::Backups* backups = nullptr;
-};
-
-struct FleetServiceOptions {
-  tuner::Tuner* tuner = nullptr;
-  db::OutboxStore* outbox = nullptr;
-  release::ReleaseManager* releases = nullptr;  // may be nullptr: nothing is served to programs
+  std::string state_dir = {};  // as GetServerInfo reports it; imports wait there
+  // Public keys (32 bytes each), one of which must have signed an imported bundle; empty: it need
+  // not be signed.
+  std::vector<std::string> bundle_keys = {};
+  MetricsInfo metrics = {};
+  std::vector<std::string> left_out = {};  // devices that cannot be used, with the reason
 };
 
 // Thin handlers over the tuner. Its look-ups and watches take no thread; what
-// reads or writes the disk shares one. `tuner` outlives the service. `left_out`: the devices that
-// cannot be used, each with the reason.
-std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner,
-                                                std::vector<std::string> left_out);
+// reads or writes the disk shares one.
+std::unique_ptr<grpc::Service> NewTuningService(const ServiceOptions& options);
 
-// Thin handlers over the store, on one thread. Everything in the options
-// outlives the service, whose making is the daemon's start time.
-std::unique_ptr<grpc::Service> NewMaintenanceService(MaintenanceOptions options);
+// Thin handlers over the store, on one thread. The service's making is the daemon's start time.
+std::unique_ptr<grpc::Service> NewMaintenanceService(const ServiceOptions& options);
 
-// Thin handlers over the releases, on one thread; `releases` outlives the
-// service.
-std::unique_ptr<grpc::Service> NewReleaseService(release::ReleaseManager* releases);
+// Thin handlers over the releases, on one thread.
+std::unique_ptr<grpc::Service> NewReleaseService(const ServiceOptions& options);
 
-// Bundles in and out, on two threads. Everything in the options outlives the
-// service.
-std::unique_ptr<grpc::Service> NewBundleService(BundleOptions options);
+// Bundles in and out, on two threads.
+std::unique_ptr<grpc::Service> NewBundleService(const ServiceOptions& options);
 
 // What convtune-fleet calls: thin handlers over the outbox and the tuner, on one thread.
-// Everything in the options outlives the service.
-std::unique_ptr<grpc::Service> NewFleetService(FleetServiceOptions options);
+std::unique_ptr<grpc::Service> NewFleetService(const ServiceOptions& options);
 
 }  // namespace convtune::rpc::services

@@ -1,16 +1,16 @@
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
-#include "server/rpc/messages/page.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/batch_get_handler.h"
 #include "server/rpc/services/call.h"
 #include "server/rpc/services/services.h"
-#include "server/rpc/services/watch_call.h"
 
 namespace convtune::rpc::services {
 namespace {
@@ -20,20 +20,124 @@ using grpc::CallbackServerContext;
 
 constexpr size_t kMaxWaitingForDisk = 1000;
 
+// Streams one job's states. Changes that come faster than the caller reads are merged into the
+// newest; the last message is always the ended job. Takes no thread, and frees itself.
+// gRPC's operations are started under the lock, so that none follows Finish; their
+// reactions never run inside the call that started them.
+class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  WatchReactor(tuner::Tuner* tuner, grpc::CallbackServerContext* context)
+      : tuner_(tuner), log_("WatchTuningJob", context) {}
+
+  // Returns before OnDone is called.
+  void Start(const grpc::ByteBuffer& in) {
+    const ScopedRequestId scope(log_.request_id());
+    std::optional<v1::WatchTuningJobRequest> request;
+    const grpc::Status started = CatchAll("WatchTuningJob", [&] {
+      grpc::Status read = ReadRequest<v1::WatchTuningJobRequest>(in, &request);
+      if (!read.ok()) return read;
+      const absl::StatusOr<uint64_t> token = tuner_->WatchJob(
+          request->name(),
+          [this](const v1::TuningJob& job, bool interrupted) { Changed(job, interrupted); });
+      MutexLock lock(mutex_);
+      token_ = token.value_or(0);
+      return messages::ToGrpcStatus(token.status());
+    });
+    if (!started.ok()) End(started);
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(mutex_);
+    writing_ = false;
+    if (!ok) {
+      EndLocked(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+    } else if (newest_.has_value()) {
+      WriteLocked();
+    } else if (job_ended_) {
+      EndLocked(grpc::Status::OK);
+    }
+  }
+
+  void OnCancel() override {
+    End(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+  }
+
+  void OnDone() override {
+    uint64_t token = 0;
+    {
+      MutexLock lock(mutex_);
+      token = token_;
+    }
+    tuner_->StopWatching(token);  // and no callback comes any more
+    delete this;
+  }
+
+ private:
+  void Changed(const v1::TuningJob& job, bool interrupted) {
+    MutexLock lock(mutex_);
+    newest_ = job;
+    interrupted_ = interrupted;
+    WriteLocked();
+  }
+
+  void WriteLocked() REQUIRES(mutex_) {
+    if (writing_ || call_ended_) return;
+    const v1::TuningJob job = *std::exchange(newest_, std::nullopt);
+    job_ended_ = jobs::HasEnded(job);
+    if (interrupted_) {
+      EndLocked(messages::ToGrpcStatus(absl::UnavailableError(
+          "the daemon is draining: the job did not end; what it tuned is kept")));
+      return;
+    }
+    const grpc::Status written =
+        CatchAll("WatchTuningJob", [&] { return WriteMessage(job, &message_); });
+    if (!written.ok()) {
+      EndLocked(written);
+      return;
+    }
+    writing_ = true;
+    StartWrite(&message_);
+  }
+
+  void End(const grpc::Status& status) {
+    MutexLock lock(mutex_);
+    EndLocked(status);
+  }
+
+  void EndLocked(const grpc::Status& status) REQUIRES(mutex_) {
+    if (std::exchange(call_ended_, true)) return;
+    log_.Finished(status);
+    Finish(status);
+  }
+
+  tuner::Tuner* const tuner_;
+  const RequestLog log_;
+  Mutex mutex_;
+  bool call_ended_ GUARDED_BY(mutex_) = false;
+  std::optional<v1::TuningJob> newest_ GUARDED_BY(mutex_);
+  bool interrupted_ GUARDED_BY(mutex_) = false;  // of newest_; see JobCallback
+  grpc::ByteBuffer message_ GUARDED_BY(mutex_);  // gRPC's while `writing_`
+  bool writing_ GUARDED_BY(mutex_) = false;
+  bool job_ended_ GUARDED_BY(mutex_) = false;
+  uint64_t token_ GUARDED_BY(mutex_) = 0;  // 0: nothing is watched
+};
+
 class TuningService final : public RawService {
  public:
-  TuningService(tuner::Tuner* tuner, std::vector<std::string> left_out)
+  explicit TuningService(const ServiceOptions& options)
       : RawService(kTuningServiceName),
-        tuner_(tuner),
-        left_out_(std::move(left_out)),
-        batch_get_(tuner),
+        tuner_(options.tuner),
+        left_out_(options.left_out),
+        batch_get_(tuner_),
         disk_(kMaxWaitingForDisk) {
     Add("BatchGet", Type::NORMAL_RPC,
         new UnaryHandler([this](CallbackServerContext* context, const ByteBuffer* in,
                                 ByteBuffer* out) { return batch_get_.Handle(context, in, out); }));
     Add("WatchTuningJob", Type::SERVER_STREAMING,
         new ServerStreamingHandler([this](CallbackServerContext* context, const ByteBuffer* in) {
-          return HandleWatchTuningJob(tuner_, context, in);
+          auto* reactor = new WatchReactor(tuner_, context);
+          reactor->Start(*in);
+          return reactor;
         }));
     Unary<v1::CreateTuningJobRequest>(
         "CreateTuningJob", nullptr,
@@ -213,9 +317,8 @@ class TuningService final : public RawService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner,
-                                                std::vector<std::string> left_out) {
-  return std::make_unique<TuningService>(tuner, std::move(left_out));
+std::unique_ptr<grpc::Service> NewTuningService(const ServiceOptions& options) {
+  return std::make_unique<TuningService>(options);
 }
 
 }  // namespace convtune::rpc::services

@@ -22,6 +22,15 @@ class BundleImportTest : public ::testing::Test {
  protected:
   BundleImportTest() { Start(); }
 
+  ServiceOptions Options(const std::string& state_dir) {
+    ServiceOptions options;
+    options.tuner = tuner_.get();
+    options.clock = &clock_;
+    options.state_dir = state_dir;
+    options.bundle_keys = trusted_;
+    return options;
+  }
+
   void Start() {
     tuner::Tuner::Options options;
     options.store = &store_;
@@ -30,7 +39,7 @@ class BundleImportTest : public ::testing::Test {
   }
 
   absl::StatusOr<v1::ImportBundleResponse> Import(const std::string& bytes) {
-    auto bundle = BundleImport::Create({tuner_.get(), &clock_, folder_.path(), trusted_});
+    auto bundle = BundleImport::Create(Options(folder_.path()));
     if (!bundle.ok()) return bundle.status();
     for (size_t at = 0; at < bytes.size(); at += 1000) {
       const absl::Status status = (*bundle)->Append(std::string_view(bytes).substr(at, 1000));
@@ -71,7 +80,7 @@ TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
 }
 
 TEST_F(BundleImportTest, WhatIsNoBundleIsRefusedByItsHead) {
-  auto bundle = BundleImport::Create({tuner_.get(), &clock_, folder_.path(), trusted_});
+  auto bundle = BundleImport::Create(Options(folder_.path()));
   ASSERT_TRUE(bundle.ok()) << bundle.status();
   EXPECT_TRUE((*bundle)->Append(std::string(7, '\0')).ok());
   const absl::Status status = (*bundle)->Append(std::string(1, '\0'));
@@ -205,8 +214,7 @@ TEST_F(BundleImportTest, WhatTheStoreRefusesIsNotHalfTaken) {
 }
 
 TEST_F(BundleImportTest, AStateDirectoryThatIsNotThereIsUnavailable) {
-  EXPECT_TRUE(absl::IsUnavailable(
-      BundleImport::Create({tuner_.get(), &clock_, "/nonexistent", {}}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(BundleImport::Create(Options("/nonexistent")).status()));
 }
 
 // Rows that a liar would write into a bundle whose checksums are right.

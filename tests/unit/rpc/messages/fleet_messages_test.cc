@@ -1,9 +1,9 @@
-#include "server/rpc/messages/fleet_converter.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "db/bundle/bundle_codec.h"
+#include "server/rpc/messages/proto_converter.h"
+#include "server/rpc/messages/request_validator.h"
 #include "tests/unit/db/valid_tunings.h"
 
 namespace convtune::rpc::messages {
@@ -27,7 +27,7 @@ v1::ApplyTuningsRequest Request(const Tuning& tuning) {
   return request;
 }
 
-TEST(FleetConverterTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
+TEST(FleetMessagesTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
   Tuning tuning = db::ValidSampleTuning(1);
   tuning.tune_time = absl::Now() + absl::Hours(48);  // this node's clock is behind
   std::vector<Violation> violations;
@@ -40,7 +40,7 @@ TEST(FleetConverterTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
   EXPECT_EQ(args->records[0].environment, db::SampleEnvironment());
 }
 
-TEST(FleetConverterTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
+TEST(FleetMessagesTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
   v1::ApplyTuningsRequest request = Request(db::ValidSampleTuning(1));
   *request.add_tunings() = request.tunings(0);
   request.mutable_tunings(0)->set_problem_text("fwd,x=1");
@@ -54,7 +54,7 @@ TEST(FleetConverterTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
                                          HasSubstr("tunings[2].environment_number")));
 }
 
-TEST(FleetConverterTest, EveryBadFieldOfFollowReleaseIsNamed) {
+TEST(FleetMessagesTest, EveryBadFieldOfFollowReleaseIsNamed) {
   v1::FollowReleaseRequest request;
   request.set_release(-1);
   request.set_author("a\nb");
@@ -63,16 +63,16 @@ TEST(FleetConverterTest, EveryBadFieldOfFollowReleaseIsNamed) {
   EXPECT_THAT(Fields(violations), ElementsAre("release", "author", "reason"));
 }
 
-TEST(FleetConverterTest, ReadOutboxHasABoundAndADefault) {
+TEST(FleetMessagesTest, ReadOutboxHasABoundAndADefault) {
   std::vector<Violation> violations;
   v1::ReadOutboxRequest request;
-  EXPECT_EQ(OutboxRowsOf(request), 100U);
+  EXPECT_EQ(RowsOf(request.max_rows(), kDefaultOutboxRows), 100U);
   request.set_max_rows(1001);
   EXPECT_FALSE(Validate(request, &violations).has_value());
   EXPECT_THAT(Fields(violations), ElementsAre("max_rows"));
 }
 
-TEST(FleetConverterTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
+TEST(FleetMessagesTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
   db::OutboxPage page;
   db::OutboxEntry entry;
   entry.id = {77, 3};

@@ -40,12 +40,6 @@ const NamedBits& Names() {
 
 }  // namespace
 
-uint32_t SelfCheckBits() {
-  uint32_t bits = MaskOf(SelfCheckBit::kRun);
-  for (const auto& [bit, name] : Names()) bits |= bit;
-  return bits;
-}
-
 uint32_t SelfCheckSteps() {
   uint32_t bits = 0;
   for (const auto& [bit, name] : kInstruments) bits |= MaskOf(bit);

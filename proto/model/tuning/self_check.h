@@ -49,8 +49,6 @@ struct SelfCheck {
   friend bool operator==(const SelfCheck&, const SelfCheck&) = default;
 };
 
-// Every bit that a mask may have, those of old tunings included.
-uint32_t SelfCheckBits();
 // The bits of the steps of a self-check.
 uint32_t SelfCheckSteps();
 // The name of each instrument that the mask says does not work, in the order of

@@ -489,7 +489,7 @@ TEST_F(BansTest, ATuningThatCannotBeReadHeedsTheBanAllTheSame) {
   Know(0, {Timed(0, 30), Timed(1, 10)});
   store_.unreadable = true;
   Ban ban = BanOf("eng1");
-  EXPECT_EQ(committer_.AddBan(&ban, 1)->change_count, 1);
+  EXPECT_EQ(committer_.AddBan(&ban, 1)->change_count(), 1);
   EXPECT_EQ(Winner(0), "graph:eng0");
   EXPECT_TRUE(committer_.DeleteBan(ban.number, 0).ok());
   EXPECT_EQ(Winner(0), "graph:eng1");
@@ -521,7 +521,7 @@ TEST_F(BansTest, APinTakesTheBestThatFitsItsPatternAndIsNotBanned) {
   EXPECT_EQ(pin("eng9").status().code(), absl::StatusCode::kFailedPrecondition);
   Ban of_pin = BanOf("eng1,k2=2");
   const auto hit = committer_.AddBan(&of_pin, 10);
-  ASSERT_EQ(hit->changes.size(), 1U);
+  ASSERT_EQ(hit->changes_size(), 1);
   EXPECT_TRUE(hit->changes(0).pinned());
   EXPECT_EQ(hit->changes(0).after(), "graph:eng0");
 }

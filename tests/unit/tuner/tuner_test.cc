@@ -639,8 +639,10 @@ TEST_F(TunerTest, ABanIsListedWhileEveryAnswerHeedsIt) {
   store.on_read = [&] { listed.push_back(tuner.ListBans().size()); };
   const auto created = tuner.CreateBan(*BansOfPattern("graph:*").all()[0], 1, /*dry_run=*/false);
   ASSERT_TRUE(created.ok()) << created.status();
-  EXPECT_EQ(tuner.ListBans().size(), 1U);
-  ASSERT_TRUE(tuner.DeleteBan(created->ban.number, 0).ok());
+  const std::vector<ListedBan> bans = tuner.ListBans();
+  ASSERT_EQ(bans.size(), 1U);
+  EXPECT_EQ(created->ban().name(), bans[0].ban.Name());
+  ASSERT_TRUE(tuner.DeleteBan(bans[0].ban.number, 0).ok());
   EXPECT_TRUE(tuner.ListBans().empty());
   EXPECT_EQ(listed, (std::vector<size_t>{0, 1}));
   tuner_.reset();

@@ -760,15 +760,10 @@ absl::Status Agent::FollowBans() {
 }
 
 absl::Status Agent::WorkOnTasks() {
-  for (size_t i = 0; i < running_.size();) {
-    bool ended = false;
-    RETURN_IF_ERROR(TendTask(&running_[i], &ended));
-    if (ended) {
-      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-      next_claim_ = SteadyTime::InfinitePast();
-    } else {
-      ++i;
-    }
+  for (auto running = running_.begin(); running != running_.end();) {
+    ASSIGN_OR_RETURN(const bool ended, TendTask(&*running));
+    if (ended) next_claim_ = SteadyTime::InfinitePast();
+    running = ended ? running_.erase(running) : running + 1;
   }
   if (!options_.tune || SteadyTime::Now() < next_claim_) return absl::OkStatus();
   // Where nothing is announced: work of a node that did not come back.
@@ -776,46 +771,41 @@ absl::Status Agent::WorkOnTasks() {
   return ClaimMore();
 }
 
-absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
+absl::StatusOr<bool> Agent::TendTask(RunningTask* running) {
   v1::GetTuningJobRequest request;
   request.set_name(running->job);
   const absl::StatusOr<v1::TuningJob> job = daemon_->Call<v1::TuningJob>(request);
-  if (absl::IsNotFound(job.status())) {
-    // Another daemon than the one that was asked: it was started again.
-    *ended = true;
-    return db::fleet::ReturnTask(*postgres_, running->task).status();
+  // The job is not found at another daemon than the one that was asked: it was started again.
+  const bool lost = absl::IsNotFound(job.status());
+  if (lost || (job.ok() && job->state() == v1::JOB_STATE_CANCELLED)) {
+    RETURN_IF_ERROR(db::fleet::ReturnTask(*postgres_, running->task).status());
+    return true;
   }
   RETURN_IF_ERROR(job.status());
-  switch (job->state()) {
-    case v1::JOB_STATE_SUCCEEDED:
-      // The fleet has the result before the task is done.
-      RETURN_IF_ERROR(Push());
-      RETURN_IF_ERROR(db::fleet::CompleteTask(*postgres_, running->task).status());
-      *ended = true;
-      ++counts_.tasks_done;
-      return absl::OkStatus();
-    case v1::JOB_STATE_FAILED:
-      *ended = true;
-      ++counts_.tasks_failed;
-      return db::fleet::FailTask(
-                 *postgres_, running->task,
-                 job->failures_size() > 0 ? job->failures(0).reason() : "no candidate ran")
-          .status();
-    case v1::JOB_STATE_CANCELLED:
-      *ended = true;
-      return db::fleet::ReturnTask(*postgres_, running->task).status();
-    default:
-      break;
+  if (job->state() == v1::JOB_STATE_SUCCEEDED) {
+    // The fleet has the result before the task is done.
+    RETURN_IF_ERROR(Push());
+    RETURN_IF_ERROR(db::fleet::CompleteTask(*postgres_, running->task).status());
+    ++counts_.tasks_done;
+    return true;
   }
-  if (SteadyTime::Now() < running->renew) return absl::OkStatus();
+  if (job->state() == v1::JOB_STATE_FAILED) {
+    ++counts_.tasks_failed;
+    RETURN_IF_ERROR(db::fleet::FailTask(
+                        *postgres_, running->task,
+                        job->failures_size() > 0 ? job->failures(0).reason() : "no candidate ran")
+                        .status());
+    return true;
+  }
+  if (SteadyTime::Now() < running->renew) return false;
   running->renew = SteadyTime::Now() + options_.lease / kRenewals;
   ASSIGN_OR_RETURN(const bool still_ours,
                    db::fleet::RenewTask(*postgres_, running->task, options_.lease));
-  if (still_ours) return absl::OkStatus();
-  *ended = true;
+  if (still_ours) return false;
   v1::CancelTuningJobRequest cancel;
   cancel.set_name(running->job);
-  return daemon_->Call<v1::TuningJob>(cancel).status();
+  RETURN_IF_ERROR(daemon_->Call<v1::TuningJob>(cancel).status());
+  return true;
 }
 
 absl::Status Agent::ClaimMore() {

@@ -157,7 +157,8 @@ class Agent {
   const Place* FindPlace(int64_t id) const;
 
   absl::Status WorkOnTasks();
-  absl::Status TendTask(RunningTask* running, bool* ended);
+  // Returns whether it has ended.
+  absl::StatusOr<bool> TendTask(RunningTask* running);
   absl::Status ClaimMore();
   absl::Status StartTask(const db::fleet::FleetTask& task);
   void GiveTasksBack();

@@ -22,11 +22,9 @@ class ReleaseStore {
   virtual absl::StatusOr<std::vector<Release>> ListReleases() = 0;
   // Writes the release, replacing one of the same number, and these portfolios
   // of it, whatever their `release` says, replacing what it had for the same
-  // problems.
+  // problems. One that is rolled back loses every portfolio that it had.
   virtual absl::Status PutRelease(const Release& release,
                                   const std::vector<Portfolio>& portfolios) = 0;
-  // The same, and drops every portfolio that the release has.
-  virtual absl::Status PutReleaseWithoutPortfolios(const Release& release) = 0;
 
   // The portfolio that a problem has in `release`: its own or, where it has
   // none, that of the nearest release before it. NOT_FOUND without any; a

@@ -135,14 +135,10 @@ absl::Status SqliteStore::PutRelease(const Release& release,
                                      const std::vector<Portfolio>& portfolios) {
   return Write([&](sqlite::Database& database) -> absl::Status {
     RETURN_IF_ERROR(sqlite::PutRow(database, ReleaseRow{release}));
+    if (release.state == ReleaseState::kRolledBack) {
+      RETURN_IF_ERROR(database.Run("DELETE FROM choices WHERE release_number = ?", release.number));
+    }
     return StorePortfolios(database, release.number, portfolios);
-  });
-}
-
-absl::Status SqliteStore::PutReleaseWithoutPortfolios(const Release& release) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    RETURN_IF_ERROR(sqlite::PutRow(database, ReleaseRow{release}));
-    return database.Run("DELETE FROM choices WHERE release_number = ?", release.number);
   });
 }
 

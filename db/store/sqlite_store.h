@@ -93,7 +93,6 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   absl::StatusOr<std::vector<Release>> ListReleases() override;
   absl::Status PutRelease(const Release& release,
                           const std::vector<Portfolio>& portfolios) override;
-  absl::Status PutReleaseWithoutPortfolios(const Release& release) override;
   absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) override;
   absl::Status ForEachPortfolio(const std::string& environment_text, int64_t release,
                                 const std::function<void(Portfolio)>& visit,

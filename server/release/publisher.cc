@@ -362,7 +362,7 @@ absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
                                                   const std::string& reason, int canary_permille) {
   RETURN_IF_ERROR(PassNow());  // what was committed until now is part of it
   ASSIGN_OR_RETURN(const Release release,
-                   releases_.Promote({author, reason, options_.clock->Now()}, canary_permille));
+                   releases_.Promote(DecideNow(author, reason), canary_permille));
   log::Info("release $0 $1 by $2: $3", release.number,
             release.state == ReleaseState::kCanary
                 ? absl::StrCat("is a canary for ", release.canary_permille, " of 1000 processes")
@@ -376,7 +376,7 @@ absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string&
                                                               const std::string& reason) {
   RETURN_IF_ERROR(PassNow());  // what was applied until now is part of it
   ASSIGN_OR_RETURN(std::optional<Release> release,
-                   releases_.PromoteFleet({author, reason, options_.clock->Now()}));
+                   releases_.PromoteFleet(DecideNow(author, reason)));
   if (!release.has_value()) return release;
   log::Info("release $0 promoted by $1: $2", release->number, author, reason);
   PublishAtOnce(/*all=*/false);
@@ -386,8 +386,7 @@ absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string&
 absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
                                                    const std::string& reason, int64_t to) {
   RETURN_IF_ERROR(PassNow());
-  ASSIGN_OR_RETURN(const Release release,
-                   releases_.RollBack({author, reason, options_.clock->Now()}, to));
+  ASSIGN_OR_RETURN(const Release release, releases_.RollBack(DecideNow(author, reason), to));
   log::Info(
       "rolled back by $0: release $1$2: $3", author, release.number,
       release.restores != 0 ? absl::StrCat(" has the choices of ", release.restores) : ", a canary",
@@ -524,6 +523,11 @@ absl::StatusOr<std::vector<WantedProblem>> Publisher::ListWanted(const std::stri
     MutexLock lock(mutex_);
     wanted = missed_.MostWanted();
   }
+  std::set<std::string> here;
+  for (const Environment& current : options_.current) here.insert(current.ToText());
+  for (WantedProblem& problem : wanted) {
+    problem.can_be_tuned = here.contains(problem.key.environment_text);
+  }
   if (environment.empty()) return wanted;
   std::erase_if(wanted, [&environment](const WantedProblem& problem) {
     if (problem.key.environment_text == environment) return false;
@@ -535,13 +539,6 @@ absl::StatusOr<std::vector<WantedProblem>> Publisher::ListWanted(const std::stri
     if (absl::IsNotFound(known)) return known;
   }
   return wanted;
-}
-
-bool Publisher::HasDevice(const std::string& environment_text) {
-  return std::any_of(options_.current.begin(), options_.current.end(),
-                     [&environment_text](const Environment& environment) {
-                       return environment.ToText() == environment_text;
-                     });
 }
 
 }  // namespace convtune::release

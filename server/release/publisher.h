@@ -82,7 +82,6 @@ class Publisher : public ReleaseManager {
   absl::StatusOr<std::optional<Release>> FollowFleet(const std::string& author,
                                                      const std::string& reason) override;
   absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string& environment) override;
-  bool HasDevice(const std::string& environment_text) override;
   v1::Publication Status() override;
 
  private:
@@ -97,6 +96,9 @@ class Publisher : public ReleaseManager {
   void Run();
   // Waits until there is all that passes need; false if there will not be.
   bool Prepare() EXCLUDES(mutex_, work_mutex_);
+  ReleaseDecision DecideNow(const std::string& author, const std::string& reason) const {
+    return {author, reason, ToMicros(options_.clock->Now())};
+  }
   // One round: reconcile, publish, keep what is wanted. Only once it is ready.
   void Pass() EXCLUDES(work_mutex_);
   // That, for somebody who waits; UNAVAILABLE if it does not get ready.

@@ -37,8 +37,6 @@ class ReleaseManager {
   // Most wanted first. `environment`: a name, for all environments that have it; empty: all.
   // NOT_FOUND if neither a wanted problem nor the daemon has it.
   virtual absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string& environment) = 0;
-  // True if a device has the environment of that key text.
-  virtual bool HasDevice(const std::string& environment_text) = 0;
   virtual v1::Publication Status() = 0;
 };
 

@@ -16,6 +16,17 @@ namespace {
 constexpr size_t kBatch = 1000;
 constexpr size_t kIndexPage = 1000;
 
+bool HasRun(const std::vector<Candidate>& candidates, const CandidateId& candidate) {
+  return std::any_of(candidates.begin(), candidates.end(),
+                     [&candidate](const Candidate& c) { return c.id == candidate && c.usable(); });
+}
+
+// Of those whose builds are known.
+uint32_t NotesOf(const decision::LibraryVersions& libraries) {
+  return (libraries.cublaslt.empty() ? 0 : NoteBit(BehaviorNote::kCublasLtDependency)) |
+         (libraries.nvrtc.empty() ? 0 : NoteBit(BehaviorNote::kRuntimeCompilation));
+}
+
 }  // namespace
 
 Portfolio Releases::Proposed(const TuningKey& key, const Known& known) const {
@@ -29,11 +40,49 @@ Portfolio Releases::Proposed(const TuningKey& key, const Known& known) const {
   return none;
 }
 
+bool Releases::Ran(const lookup::IndexedTuning& known, const CandidateId& candidate) const {
+  if (HasRun(known.tuning.candidates, candidate)) return true;
+  const absl::StatusOr<Tuning> whole = options_.read(known.tuning.key.Whole());
+  return whole.ok() && HasRun(whole->candidates, candidate);
+}
+
+void Releases::LeaveOutdated(Portfolio* portfolio) const {
+  const auto libraries = options_.index->libraries().find(portfolio->key.environment_text);
+  if (libraries == options_.index->libraries().end()) return;
+  const uint32_t notes = NotesOf(libraries->second);
+  if (notes == 0) return;
+  const Known known = options_.index->Find(portfolio->key).tuning;
+  const bool outdated = known != nullptr && known->IsOutdated();
+  std::erase_if(portfolio->choices, [&](const Choice& choice) {
+    if ((choice.roles & kServedRoles) == 0) return false;
+    if (outdated) return true;
+    if ((choice.candidate.behavior_notes & notes) == 0) return false;
+    return known == nullptr || !Ran(*known, choice.candidate.id);
+  });
+}
+
+Portfolio Releases::HoldingPart(Portfolio portfolio, bool* holds) const {
+  const size_t choices = portfolio.choices.size();
+  LeaveOutdated(&portfolio);
+  *holds = portfolio.choices.size() == choices;
+  const auto all = options_.index->bans();
+  if (all->empty()) return portfolio;
+  const Bans bans = all->Of(portfolio.key);
+  for (Choice& choice : portfolio.choices) {
+    if ((choice.roles & kServedRoles) == 0 || bans.Find(choice.candidate.id) == nullptr) continue;
+    // The notes of the stock choice stay what they are.
+    choice.roles &= ~kServedRoles;
+    *holds = false;
+  }
+  std::erase_if(portfolio.choices, [](const Choice& choice) { return choice.roles == 0; });
+  return portfolio;
+}
+
 bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const {
   const absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
   if (!served.ok()) return false;
   bool holds = true;
-  validity_.HoldingPart(*served, &holds);
+  HoldingPart(*served, &holds);
   return !holds;
 }
 
@@ -56,7 +105,7 @@ absl::Status Releases::ReadPortfolios(int64_t release, const std::string& enviro
       });
 }
 
-absl::Status Releases::ReadServed() {
+absl::Status Releases::ReadFingerprints() {
   promoted_.clear();
   canary_.clear();
   const Release* promoted = history_.promoted();
@@ -82,7 +131,7 @@ absl::Status Releases::Load() {
 
 absl::Status Releases::ReadChoices() {
   MutexLock lock(mutex_);
-  return ReadServed();
+  return ReadFingerprints();
 }
 
 absl::Status Releases::PutAll(const Release& release, const std::vector<Portfolio>& portfolios) {
@@ -162,7 +211,7 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
   const bool may_promote = options_.auto_promote && !waiting_.empty() &&
                            history_.canary() == nullptr && !history_.holds_back();
   if (!may_promote) return !put.empty() || !withdraw.empty() || holds_again;
-  RETURN_IF_ERROR(PromoteLocked({"convtuned", "--auto-promote", options_.clock->Now()}, 0,
+  RETURN_IF_ERROR(PromoteLocked({"convtuned", "--auto-promote", ToMicros(options_.clock->Now())}, 0,
                                 Waiting(/*fleet_only=*/false))
                       .status());
   return true;
@@ -196,9 +245,8 @@ std::vector<Portfolio> Releases::Waiting(bool fleet_only) const {
 absl::StatusOr<Release> Releases::PromoteLocked(const ReleaseDecision& decision,
                                                 int canary_permille,
                                                 const std::vector<Portfolio>& changes) {
-  ReleaseDecision at = decision;
-  at.time = ToMicros(decision.time);
-  ASSIGN_OR_RETURN(const Release release, history_.Promote(at, canary_permille, !changes.empty()));
+  ASSIGN_OR_RETURN(const Release release,
+                   history_.Promote(decision, canary_permille, !changes.empty()));
   // All in one transaction: half a release must never be served.
   RETURN_IF_ERROR(options_.store->PutRelease(release, changes));
   history_.Put(release);
@@ -245,24 +293,20 @@ absl::StatusOr<std::optional<Release>> Releases::PromoteFleet(const ReleaseDecis
 
 absl::StatusOr<Release> Releases::RollBack(const ReleaseDecision& decision, int64_t to) {
   MutexLock lock(mutex_);
-  ReleaseDecision at = decision;
-  at.time = ToMicros(decision.time);
-  ASSIGN_OR_RETURN(const Release release, history_.RollBack(at, to));
-  if (release.state == ReleaseState::kRolledBack) {
-    RETURN_IF_ERROR(options_.store->PutReleaseWithoutPortfolios(release));
-  } else {
-    // Choices of the old release, where something else is served now.
-    std::vector<Portfolio> restored;
+  ASSIGN_OR_RETURN(const Release release, history_.RollBack(decision, to));
+  // Choices of the old release, where something else is served now.
+  std::vector<Portfolio> restored;
+  if (release.restores != 0) {
     RETURN_IF_ERROR(ReadPortfolios(release.restores, "", [&](Portfolio p) REQUIRES(mutex_) {
       if (p.choices.empty()) return;
       const auto served = promoted_.find(p.key.Digest());
       if (served != promoted_.end() && served->second == p.Fingerprint()) return;
       restored.push_back(std::move(p));
     }));
-    RETURN_IF_ERROR(options_.store->PutRelease(release, restored));
   }
+  RETURN_IF_ERROR(options_.store->PutRelease(release, restored));
   history_.Put(release);
-  RETURN_IF_ERROR(ReadServed());
+  RETURN_IF_ERROR(ReadFingerprints());
   // The choice served until now may be the better one: it waits again.
   ForEachIndexed("", [this](const Known& known) REQUIRES(mutex_) {
     const Portfolio proposed = Proposed(known->tuning.key.Whole(), known);
@@ -337,29 +381,27 @@ absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
   return diff;
 }
 
-absl::StatusOr<Releases::Served> Releases::ForEachServed(
-    const std::function<void(Portfolio)>& stable,
-    const std::function<void(Portfolio)>& canary) const {
+absl::StatusOr<Releases::Served> Releases::ReadServed() const {
   MutexLock lock(mutex_);  // so that no release changes in between
   Served served;
   const Release* promoted = history_.promoted();
   if (promoted == nullptr) return served;
   served.release = promoted->number;
   left_out_.clear();
-  const auto holding = [this](Portfolio p) REQUIRES(mutex_) {
+  const auto add = [this](Portfolio p, std::vector<Portfolio>* to) REQUIRES(mutex_) {
     bool holds = true;
-    p = validity_.HoldingPart(std::move(p), &holds);
-    if (!holds) left_out_.insert(p.key.Digest());
-    return p;
+    to->push_back(HoldingPart(std::move(p), &holds));
+    if (!holds) left_out_.insert(to->back().key.Digest());
   };
-  RETURN_IF_ERROR(ReadPortfolios(
-      promoted->number, "", [&](Portfolio p) REQUIRES(mutex_) { stable(holding(std::move(p))); }));
+  RETURN_IF_ERROR(ReadPortfolios(promoted->number, "", [&](Portfolio p) REQUIRES(mutex_) {
+    add(std::move(p), &served.stable);
+  }));
   const Release* running = history_.canary();
   if (running == nullptr) return served;
   served.canary_release = running->number;
   served.canary_permille = running->canary_permille;
   RETURN_IF_ERROR(ReadPortfolios(running->number, "", [&](Portfolio p) REQUIRES(mutex_) {
-    if (p.release == running->number && !p.choices.empty()) canary(holding(std::move(p)));
+    if (p.release == running->number && !p.choices.empty()) add(std::move(p), &served.canary);
   }));
   return served;
 }

@@ -19,7 +19,6 @@
 #include "proto/base/mutex.h"
 #include "proto/model/release/release_history.h"
 #include "server/lookup/tuning_index.h"
-#include "server/release/release_validity.h"
 
 namespace convtune::release {
 
@@ -54,13 +53,13 @@ class Releases {
     db::ReleaseStore* store = nullptr;  // these three outlive it
     const lookup::TuningIndex* index = nullptr;
     const Clock* clock = nullptr;
-    std::function<absl::StatusOr<Tuning>(const TuningKey&)> read;  // for ReleaseValidity
-    Evidence floor = Evidence::kObserved;                          // less is not served
+    // Gives a tuning with all its candidates, of which the index has but the best.
+    std::function<absl::StatusOr<Tuning>(const TuningKey&)> read;
+    Evidence floor = Evidence::kObserved;  // less is not served
     bool auto_promote = false;
   };
 
-  explicit Releases(const Options& options)
-      : options_(options), validity_(options.index, options.read) {}
+  explicit Releases(const Options& options) : options_(options) {}
 
   // Reads what releases there are, without their choices.
   absl::Status Load();
@@ -68,7 +67,7 @@ class Releases {
   // and List. Damaged rows are logged and left out.
   absl::Status ReadChoices();
   // Gives these problems a choice where they have none, or one that does not
-  // hold any more (ReleaseValidity); takes it away where their tuning is gone or
+  // hold any more (HoldingPart); takes it away where their tuning is gone or
   // does not hold; and notes where another one waits. Returns whether what is
   // served changed.
   absl::StatusOr<bool> Reconcile(const std::vector<TuningKey>& keys);
@@ -76,7 +75,7 @@ class Releases {
   // does not hold.
   absl::StatusOr<bool> ReconcileAll();
 
-  // See ReleaseHistory.
+  // See ReleaseHistory. A decision's time is whole microseconds, as a store keeps it.
   absl::StatusOr<Release> Promote(const ReleaseDecision& decision, int canary_permille);
   absl::StatusOr<Release> RollBack(const ReleaseDecision& decision, int64_t to);
   // Promotes, of what waits, the choices whose tunings are the fleet's; nullopt
@@ -94,17 +93,16 @@ class Releases {
   absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to, const std::string& environment_text,
                                    size_t limit, const TuningKey& after = {}) const;
 
-  // The served choices, for one publication.
+  // What is served, for one publication. Choices that do not hold are left out, so that
+  // a portfolio may have none.
   struct Served {
     int64_t release = 0;  // 0: nothing yet
     int64_t canary_release = 0;
     int canary_permille = 0;
+    std::vector<Portfolio> stable;  // of every problem of the release
+    std::vector<Portfolio> canary;  // of those where the canary has another choice
   };
-  // Calls back for every problem of the release, then for those where the canary
-  // has another choice. Choices that do not hold are left out, so that a portfolio
-  // may have none. The callbacks must not call *this.
-  absl::StatusOr<Served> ForEachServed(const std::function<void(Portfolio)>& stable,
-                                       const std::function<void(Portfolio)>& canary) const;
+  absl::StatusOr<Served> ReadServed() const;
 
  private:
   using Fingerprints = absl::flat_hash_map<TuningDigest, uint64_t>;
@@ -113,6 +111,16 @@ class Releases {
 
   // The portfolio of a problem; no choices if its tuning is outdated or its evidence too low.
   Portfolio Proposed(const TuningKey& key, const Known& known) const;
+  // The portfolio without the choices that do not hold: for the CUDA libraries that there are, and
+  // beside the bans. What is kept for its notes alone stays. Sets `*holds` to whether that is all
+  // of it. A portfolio does not say which libraries it was measured with, and may be of a tuning
+  // that was replaced since, of a release that was gone back to, or of a backup. So a choice that
+  // is compiled at run time or uses cuBLASLt holds while the problem's own tuning does and says
+  // that the candidate ran: a tuning holds for one build of each. If the present libraries are not
+  // known, all choices hold.
+  Portfolio HoldingPart(Portfolio portfolio, bool* holds) const;
+  void LeaveOutdated(Portfolio* portfolio) const;  // the part of that about libraries
+  bool Ran(const lookup::IndexedTuning& known, const CandidateId& candidate) const;
   // Returns true if a choice that `release` serves for the problem does not hold.
   bool ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const;
   // Empty `environment_text`: all.
@@ -129,11 +137,10 @@ class Releases {
       REQUIRES(mutex_);
   absl::Status ReadPortfolios(int64_t release, const std::string& environment_text,
                               const std::function<void(Portfolio)>& visit) const;
-  absl::Status ReadServed() REQUIRES(mutex_);
+  absl::Status ReadFingerprints() REQUIRES(mutex_);
   bool IsServed(const TuningDigest& digest, uint64_t fingerprint) const REQUIRES(mutex_);
 
   const Options options_;
-  const ReleaseValidity validity_;
   mutable std::atomic<bool> found_damage_ = false;
   mutable Mutex mutex_;
   ReleaseHistory history_ GUARDED_BY(mutex_);
@@ -145,7 +152,7 @@ class Releases {
   absl::flat_hash_set<TuningDigest> waiting_ GUARDED_BY(mutex_);
   // Without a choice, for want of evidence.
   absl::flat_hash_set<TuningDigest> below_floor_ GUARDED_BY(mutex_);
-  // Of whose choices the last ForEachServed gave but a part: they did not hold.
+  // Of whose choices the last ReadServed gave but a part: they did not hold.
   mutable absl::flat_hash_set<TuningDigest> left_out_ GUARDED_BY(mutex_);
 };
 

@@ -152,13 +152,9 @@ absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input,
                                                const std::string& path) {
   Builder builder(input);
   SnapshotContents contents;
-  // Copied, since the releases are locked meanwhile, and programs' reports wait for them.
-  std::vector<Portfolio> stable, canary;
-  ASSIGN_OR_RETURN(contents.served,
-                   input.releases->ForEachServed([&](const Portfolio& p) { stable.push_back(p); },
-                                                 [&](const Portfolio& p) { canary.push_back(p); }));
-  for (const Portfolio& portfolio : stable) builder.Add(snapshot::Channel::kStable, portfolio);
-  for (const Portfolio& portfolio : canary) builder.Add(snapshot::Channel::kCanary, portfolio);
+  ASSIGN_OR_RETURN(contents.served, input.releases->ReadServed());
+  for (const Portfolio& p : contents.served.stable) builder.Add(snapshot::Channel::kStable, p);
+  for (const Portfolio& p : contents.served.canary) builder.Add(snapshot::Channel::kCanary, p);
   builder.AddPinsAlone();
   RETURN_IF_ERROR(builder.Finish(path, &contents));
   return contents;

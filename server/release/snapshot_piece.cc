@@ -39,8 +39,8 @@ absl::Status ReadAt(const UniqueFd& file, const std::string& path, int64_t offse
 
 }  // namespace
 
-absl::StatusOr<SnapshotPiece> ReadSnapshotPiece(const std::string& folder, int64_t offset,
-                                                uint64_t version) {
+absl::StatusOr<v1::ReadSnapshotResponse> ReadSnapshotPiece(const std::string& folder,
+                                                           const v1::ReadSnapshotRequest& request) {
   const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
@@ -50,19 +50,21 @@ absl::StatusOr<SnapshotPiece> ReadSnapshotPiece(const std::string& folder, int64
   if (!file.valid() || fstat(file.get(), &info) != 0) {
     return CannotBeRead(path, std::strerror(errno));
   }
-  SnapshotPiece piece;
-  piece.size_bytes = info.st_size;
+  v1::ReadSnapshotResponse piece;
+  piece.set_size_bytes(info.st_size);
   // The file is replaced by rename, so this one stays what it is.
   snapshot::SnapshotHeader header;
   RETURN_IF_ERROR(ReadAt(file, path, 0, reinterpret_cast<char*>(&header), sizeof header));
-  piece.version = header.header_checksum;
-  const bool same = version == piece.version;
+  piece.set_version(header.header_checksum);
+  const int64_t offset = request.offset();
+  const bool same = request.version() == piece.version();
   if (offset > 0 && !same) {
     return absl::AbortedError("another snapshot took the place of the one that was begun");
   }
-  if (offset >= piece.size_bytes || (offset == 0 && same)) return piece;
-  piece.bytes.resize(std::min(kMaxSnapshotPiece, piece.size_bytes - offset));
-  RETURN_IF_ERROR(ReadAt(file, path, offset, piece.bytes.data(), piece.bytes.size()));
+  if (offset >= piece.size_bytes() || (offset == 0 && same)) return piece;
+  std::string& bytes = *piece.mutable_chunk();
+  bytes.resize(std::min(kMaxSnapshotPiece, piece.size_bytes() - offset));
+  RETURN_IF_ERROR(ReadAt(file, path, offset, bytes.data(), bytes.size()));
   return piece;
 }
 

@@ -32,17 +32,13 @@ class MemoryReleaseStore : public db::ReleaseStore {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     releases_[release.number] = release;
+    if (release.state == ReleaseState::kRolledBack) {
+      for (auto& [key, versions] : portfolios_) versions.erase(release.number);
+    }
     for (Portfolio p : portfolios) {
       p.release = release.number;
       portfolios_[p.key][release.number] = p;
     }
-    return absl::OkStatus();
-  }
-  absl::Status PutReleaseWithoutPortfolios(const Release& release) override {
-    MutexLock lock(mutex_);
-    if (!failure_.ok()) return failure_;
-    releases_[release.number] = release;
-    for (auto& [key, versions] : portfolios_) versions.erase(release.number);
     return absl::OkStatus();
   }
   absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) override {

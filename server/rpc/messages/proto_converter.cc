@@ -312,7 +312,6 @@ v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
 }
 
 absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,
-                  const std::function<bool(const std::string&)>& has_device,
                   v1::ListWantedResponse* out) {
   out->set_wanted_count(static_cast<int64_t>(wanted.size()));
   const auto make = [&](size_t i) {
@@ -321,7 +320,7 @@ absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page
     row.set_problem_text(problem.key.problem_text);
     row.set_environment(EnvironmentName(problem.key));
     row.set_environment_text(problem.key.environment_text);
-    row.set_can_be_tuned(has_device(problem.key.environment_text));
+    row.set_can_be_tuned(problem.can_be_tuned);
     row.set_miss_count(problem.misses);
     *row.mutable_first_seen_time() = ToProto(problem.first_seen);
     *row.mutable_last_seen_time() = ToProto(problem.last_seen);

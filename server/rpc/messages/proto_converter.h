@@ -2,7 +2,6 @@
 // direction is in request_validator.h. Pure functions.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,9 +52,7 @@ v1::Release ToProto(const Release& release);
 // A page of them. INVALID_ARGUMENT: the token is none.
 absl::Status Fill(const release::ReleaseList& list, const PageArgs& page,
                   v1::ListReleasesResponse* out);
-// `has_device` says whether a device has the environment of a key text.
 absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,
-                  const std::function<bool(const std::string&)>& has_device,
                   v1::ListWantedResponse* out);
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
 

@@ -72,8 +72,7 @@ class ReleaseService final : public RawService {
                            releases_->ListWanted(request.environment()));
           v1::ListWantedResponse reply;
           RETURN_IF_ERROR(messages::Fill(
-              wanted, {messages::RowsOf(request.max_problems()), request.page_token()},
-              [this](const std::string& text) { return releases_->HasDevice(text); }, &reply));
+              wanted, {messages::RowsOf(request.max_problems()), request.page_token()}, &reply));
           return reply;
         });
 
@@ -86,14 +85,7 @@ class ReleaseService final : public RawService {
     Unary<v1::ReadSnapshotRequest>(
         "ReadSnapshot", &disk_,
         [this](const v1::ReadSnapshotRequest& request) -> absl::StatusOr<v1::ReadSnapshotResponse> {
-          ASSIGN_OR_RETURN(release::SnapshotPiece piece,
-                           release::ReadSnapshotPiece(releases_->Status().folder(),
-                                                      request.offset(), request.version()));
-          v1::ReadSnapshotResponse reply;
-          reply.set_chunk(std::move(piece.bytes));
-          reply.set_version(piece.version);
-          reply.set_size_bytes(piece.size_bytes);
-          return reply;
+          return release::ReadSnapshotPiece(releases_->Status().folder(), request);
         });
   }
 

@@ -105,7 +105,7 @@ TYPED_TEST_P(ReleaseStoreConformance, ARolledBackReleaseLeavesNoPortfolio) {
   ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {SamplePortfolio(1, 9)}).ok());
   Release rolled_back = SampleRelease(2);
   rolled_back.state = ReleaseState::kRolledBack;
-  ASSERT_TRUE(this->store_->PutReleaseWithoutPortfolios(rolled_back).ok());
+  ASSERT_TRUE(this->store_->PutRelease(rolled_back, {}).ok());
   EXPECT_THAT(this->Of(2), ::testing::ElementsAre(SamplePortfolio(1, 5)));
   EXPECT_EQ(this->store_->ListReleases()->back(), rolled_back);
 }

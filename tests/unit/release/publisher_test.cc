@@ -196,8 +196,8 @@ TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnAreListedByTheNameThatBothHave
   ASSERT_THAT(*releases.ListWanted(other), SizeIs(1));
   EXPECT_EQ((*releases.ListWanted(other))[0].key.problem_text, Text(2));
   EXPECT_TRUE(absl::IsNotFound(releases.ListWanted("nvidia-l4").status()));
-  EXPECT_TRUE(releases.HasDevice(kH200));
-  EXPECT_FALSE(releases.HasDevice(other));
+  EXPECT_FALSE((*releases.ListWanted("nvidia-h200"))[0].can_be_tuned);
+  EXPECT_TRUE((*releases.ListWanted("nvidia-h200"))[1].can_be_tuned);
   EXPECT_EQ(releases.Status().wanted_count(), 2);
   EXPECT_EQ(releases.Status().wanted_elsewhere_count(), 1);
 }

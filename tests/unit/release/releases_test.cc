@@ -69,13 +69,12 @@ class ReleasesTest : public ::testing::Test {
       if (first == p.choices.end()) return;
       served.emplace_back(p.key.problem_text.substr(0, 7), ToText(first->candidate.id));
     };
-    const auto ignore = [](const Portfolio&) {};
-    EXPECT_TRUE(
-        (canary ? releases_->ForEachServed(ignore, add) : releases_->ForEachServed(add, ignore))
-            .ok());
+    const auto all = releases_->ReadServed();
+    EXPECT_TRUE(all.ok());
+    for (const Portfolio& p : canary ? all->canary : all->stable) add(p);
     return served;
   }
-  ReleaseDecision Ann() const { return {"ann", "because", clock_.Now()}; }
+  ReleaseDecision Ann() const { return {"ann", "because", ToMicros(clock_.Now())}; }
 
   SystemClock clock_;
   MemoryReleaseStore store_;

@@ -33,6 +33,13 @@ class SnapshotPieceTest : public testing::Test {
     return file;
   }
 
+  absl::StatusOr<v1::ReadSnapshotResponse> Read(int64_t offset, uint64_t version) {
+    v1::ReadSnapshotRequest request;
+    request.set_offset(offset);
+    request.set_version(version);
+    return ReadSnapshotPiece(folder_, request);
+  }
+
   std::string folder_;
 };
 
@@ -42,14 +49,14 @@ TEST_F(SnapshotPieceTest, PiecesMakeTheFile) {
   uint64_t version = 0;
   int pieces = 0;
   while (true) {
-    const auto piece = ReadSnapshotPiece(folder_, static_cast<int64_t>(read.size()), version);
+    const auto piece = Read(static_cast<int64_t>(read.size()), version);
     ASSERT_TRUE(piece.ok()) << piece.status();
-    EXPECT_EQ(piece->size_bytes, static_cast<int64_t>(file.size()));
-    EXPECT_EQ(piece->version, 7u);
-    if (piece->bytes.empty()) break;
-    EXPECT_LE(piece->bytes.size(), size_t{1} << 20);
-    read += piece->bytes;
-    version = piece->version;
+    EXPECT_EQ(piece->size_bytes(), static_cast<int64_t>(file.size()));
+    EXPECT_EQ(piece->version(), 7u);
+    if (piece->chunk().empty()) break;
+    EXPECT_LE(piece->chunk().size(), size_t{1} << 20);
+    read += piece->chunk();
+    version = piece->version();
     ++pieces;
   }
   EXPECT_EQ(pieces, 3);
@@ -58,27 +65,27 @@ TEST_F(SnapshotPieceTest, PiecesMakeTheFile) {
 
 TEST_F(SnapshotPieceTest, WhoHasTheFileIsSentNothing) {
   Publish(7, 4096);
-  const auto same = ReadSnapshotPiece(folder_, 0, 7);
+  const auto same = Read(0, 7);
   ASSERT_TRUE(same.ok()) << same.status();
-  EXPECT_TRUE(same->bytes.empty());
+  EXPECT_TRUE(same->chunk().empty());
   Publish(8, 4096);
-  const auto other = ReadSnapshotPiece(folder_, 0, 7);
+  const auto other = Read(0, 7);
   ASSERT_TRUE(other.ok()) << other.status();
-  EXPECT_EQ(other->version, 8u);
-  EXPECT_EQ(other->bytes.size(), 4096u);
+  EXPECT_EQ(other->version(), 8u);
+  EXPECT_EQ(other->chunk().size(), 4096u);
 }
 
 TEST_F(SnapshotPieceTest, AFileThatIsReplacedInBetweenIsNotMixed) {
   Publish(7, 3 << 20);
-  ASSERT_TRUE(ReadSnapshotPiece(folder_, 0, 0).ok());
+  ASSERT_TRUE(Read(0, 0).ok());
   Publish(8, 3 << 20);
-  EXPECT_TRUE(absl::IsAborted(ReadSnapshotPiece(folder_, 1 << 20, 7).status()));
+  EXPECT_TRUE(absl::IsAborted(Read(1 << 20, 7).status()));
 }
 
 TEST_F(SnapshotPieceTest, NothingPublishedAndACutFileAreErrors) {
-  EXPECT_TRUE(absl::IsNotFound(ReadSnapshotPiece(folder_, 0, 0).status()));
+  EXPECT_TRUE(absl::IsNotFound(Read(0, 0).status()));
   std::ofstream(folder_ + "/" + snapshot::kSnapshotFile) << "CVTSNAP";
-  const absl::Status cut = ReadSnapshotPiece(folder_, 0, 0).status();
+  const absl::Status cut = Read(0, 0).status();
   EXPECT_TRUE(absl::IsInternal(cut)) << cut;
   EXPECT_NE(std::string(cut.message()).find(folder_), std::string::npos) << cut;
   EXPECT_NE(std::string(cut.message()).find("it is cut short"), std::string::npos) << cut;

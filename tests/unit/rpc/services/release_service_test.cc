@@ -96,6 +96,7 @@ class FakeReleases : public release::ReleaseManager {
     if (!failure.ok()) return failure;
     std::vector<WantedProblem> wanted(3);
     for (WantedProblem& problem : wanted) problem.key = TestPortfolio("graph:eng1").key;
+    wanted[0].can_be_tuned = true;
     wanted[1].key.environment_text = kOtherCudnn;
     for (int i = 0; i < rows; ++i) {
       wanted.emplace_back();
@@ -103,9 +104,6 @@ class FakeReleases : public release::ReleaseManager {
       wanted.back().last_error = std::string(500, 'e');
     }
     return wanted;
-  }
-  bool HasDevice(const std::string& environment_text) override {
-    return environment_text == TestPortfolio("graph:eng1").key.environment_text;
   }
   v1::Publication Status() override {
     v1::Publication status;

@@ -92,10 +92,10 @@ class FleetBanCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> known,
                      db::fleet::ListFleetBans(postgres));
     if (!args_.dry_run()) {
-      ASSIGN_OR_RETURN(const auto key, made_.ReadKey());
+      ASSIGN_OR_RETURN(const db::fleet::FleetDecision made, made_.Read());
       std::optional<absl::Duration> left;
       if (ban.expire_time.has_value()) left = *ban.expire_time - ban.create_time;
-      ASSIGN_OR_RETURN(ban.fleet_ban, db::fleet::PutFleetBan(postgres, ban, left, key.get()));
+      ASSIGN_OR_RETURN(ban.fleet_ban, db::fleet::PutFleetBan(postgres, ban, left, made.key));
     }
     const Bans before = db::fleet::HeededBans(known);
     const Bans after = before.With(ban);

@@ -234,10 +234,12 @@ void DecisionArgs::RegisterSign(CLI::App& app) {
       ->envname("CONVTUNE_FLEET_SIGN");
 }
 
-absl::StatusOr<std::unique_ptr<db::bundle::BundleSigningKey>> DecisionArgs::ReadKey() const {
-  if (key_file.empty()) return nullptr;
+absl::StatusOr<db::fleet::FleetDecision> DecisionArgs::Read() const {
+  db::fleet::FleetDecision decision{author, reason, nullptr};
+  if (key_file.empty()) return decision;
   ASSIGN_OR_RETURN(db::bundle::BundleSigningKey key, db::bundle::BundleSigningKey::Read(key_file));
-  return std::make_unique<db::bundle::BundleSigningKey>(std::move(key));
+  decision.key = std::make_shared<const db::bundle::BundleSigningKey>(std::move(key));
+  return decision;
 }
 
 void WaitArgs::Register(CLI::App& app) {

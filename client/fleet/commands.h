@@ -12,6 +12,7 @@
 #include "db/bundle/bundle_signature.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/nodes.h"
+#include "db/fleet/releases.h"
 #include "db/postgres/connection.h"
 
 namespace convtune::fleet {
@@ -80,8 +81,8 @@ struct DecisionArgs {
   void Register(CLI::App& app);
   // Adds --sign.
   void RegisterSign(CLI::App& app);
-  // nullptr without --sign. INVALID_ARGUMENT names the file.
-  absl::StatusOr<std::unique_ptr<db::bundle::BundleSigningKey>> ReadKey() const;
+  // With the key of --sign. INVALID_ARGUMENT names the file.
+  absl::StatusOr<db::fleet::FleetDecision> Read() const;
 };
 
 // Waits until every living node that a decision concerns has heeded it. Its address is registered.

@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/commands.h"
-#include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
@@ -55,20 +54,21 @@ class FleetPinCommand final : public FleetCommand {
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(args_.problem));
     ASSIGN_OR_RETURN(const CandidateId candidate, ParseCandidateId(candidate_));
-    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
-    std::optional<absl::Duration> ttl;
+    ASSIGN_OR_RETURN(const db::fleet::FleetDecision decision, decision_.Read());
+    db::fleet::FleetPin pin;
+    pin.problem_text = problem.ToText();
+    pin.candidate = ToText(candidate);
+    pin.author = decision.author;
+    pin.reason = decision.reason;
     if (!ttl_.empty()) {
-      ASSIGN_OR_RETURN(ttl, cli::output::ParseTime("--ttl", ttl_));
+      ASSIGN_OR_RETURN(pin.left, cli::output::ParseTime("--ttl", ttl_));
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    ASSIGN_OR_RETURN(const std::string environment,
+    ASSIGN_OR_RETURN(pin.environment_text,
                      db::fleet::ResolveFleetEnvironment(*postgres, args_.environment));
     RETURN_IF_ERROR(PoolEverything(context, *postgres));
     db::fleet::FleetNames names(postgres.get());
-    ASSIGN_OR_RETURN(
-        const int64_t id,
-        db::fleet::PutFleetPin(*postgres, names, environment, problem.ToText(), ToText(candidate),
-                               decision_.author, decision_.reason, ttl, key.get()));
+    ASSIGN_OR_RETURN(const int64_t id, db::fleet::PutFleetPin(*postgres, names, pin, decision.key));
     return PrintOutcome(context, {{"pin", id}}, absl::StrCat("pin ", id));
   }
 

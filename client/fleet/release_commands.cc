@@ -11,7 +11,6 @@
 #include "client/cli/output/units.h"
 #include "client/fleet/commands.h"
 #include "db/fleet/bans.h"
-#include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
@@ -304,7 +303,7 @@ class FleetReleaseCommand final : public FleetCommand {
     if (!canary_.empty()) {
       ASSIGN_OR_RETURN(permille, cli::output::ParsePermille("--canary", canary_));
     }
-    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
+    ASSIGN_OR_RETURN(const db::fleet::FleetDecision decision, decision_.Read());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     for (const char* const flag : {"--all", "--min-evidence", "--min-nodes"}) {
@@ -315,9 +314,9 @@ class FleetReleaseCommand final : public FleetCommand {
     }
     RETURN_IF_ERROR(PoolEverything(context, *postgres));
     const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
-    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
-                     db::fleet::PromoteFleetRelease(*postgres, decision_.author, decision_.reason,
-                                                    permille, scope_, Seen(served), key.get()));
+    ASSIGN_OR_RETURN(
+        const db::fleet::FleetRelease made,
+        db::fleet::PromoteFleetRelease(*postgres, decision, permille, scope_, Seen(served)));
     // The release holds, whether or not this can be read.
     absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
     read.Update(WarnOfLeftOut(context, *postgres));
@@ -358,43 +357,41 @@ class FleetReleaseCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(text));
       texts.insert(problem.ToText());
     }
-    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
+    ASSIGN_OR_RETURN(const db::fleet::FleetDecision decision, decision_.Read());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
-    ASSIGN_OR_RETURN(
-        const db::fleet::FleetRelease made,
-        db::fleet::WithdrawFleetChoices(*postgres, decision_.author, decision_.reason, environment,
-                                        {texts.begin(), texts.end()}, key.get()));
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+                     db::fleet::WithdrawFleetChoices(*postgres, decision, environment,
+                                                     {texts.begin(), texts.end()}));
     return PrintMade(context, *postgres, made);
   }
 
   absl::StatusOr<cli::app::ExitCode> Sign(cli::app::Context& context) const {
-    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
+    ASSIGN_OR_RETURN(const db::fleet::FleetDecision decision, decision_.Read());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    ASSIGN_OR_RETURN(const int64_t count, db::fleet::SignReleases(*postgres, *key));
+    ASSIGN_OR_RETURN(const int64_t count, db::fleet::SignReleases(*postgres, decision.key));
     return PrintOutcome(context, {{"signed", count}}, absl::StrCat(count, " releases signed"));
   }
 
   absl::StatusOr<cli::app::ExitCode> RollBack(cli::app::Context& context) const {
     if (target_ < 0) return absl::InvalidArgumentError("RELEASE: must be a number from 1");
-    ASSIGN_OR_RETURN(const auto key, decision_.ReadKey());
+    ASSIGN_OR_RETURN(const db::fleet::FleetDecision decision, decision_.Read());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
-    ASSIGN_OR_RETURN(const db::fleet::FleetRollback back,
-                     db::fleet::RollBackFleetRelease(*postgres, decision_.author, decision_.reason,
-                                                     target_, Seen(served), key.get()));
-    if (back.kept_count > 0) {
-      context.Say(absl::StrCat(back.kept_count,
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+                     db::fleet::RollBackFleetRelease(*postgres, decision, target_, Seen(served)));
+    if (made.kept_count > 0) {
+      context.Say(absl::StrCat(made.kept_count,
                                " problems keep their first choice, which came after release ",
-                               back.made.release.restores, "; `release withdraw` takes them away"));
+                               made.release.restores, "; `release withdraw` takes them away"));
     }
-    if (back.returned_count > 0) {
-      context.Say(absl::StrCat("warning: ", back.returned_count,
+    if (made.returned_count > 0) {
+      context.Say(absl::StrCat("warning: ", made.returned_count,
                                " choices that were withdrawn are served again; `release withdraw` "
                                "takes them away"));
     }
-    return PrintMade(context, *postgres, back.made, wait_);
+    return PrintMade(context, *postgres, made, wait_);
   }
 
   CLI::App* diff_ = nullptr;

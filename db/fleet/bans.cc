@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_signature.h"
 #include "db/fleet/evidence.h"
-#include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/model/violation.h"
@@ -102,8 +101,7 @@ absl::Status VisitKeys(postgres::Connection& postgres, const std::vector<int64_t
 }  // namespace
 
 absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& ban,
-                                    std::optional<absl::Duration> left,
-                                    const bundle::BundleSigningKey* key) {
+                                    std::optional<absl::Duration> left, const DecisionKey& key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kBanLock));
   ASSIGN_OR_RETURN(const std::vector<FleetBan> known, ListFleetBans(postgres));

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "db/bundle/bundle_signature.h"
+#include "db/fleet/releases.h"
 #include "db/postgres/connection.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
@@ -33,7 +33,7 @@ struct FleetBan {
 // ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew.
 absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& ban,
                                     std::optional<absl::Duration> left,
-                                    const bundle::BundleSigningKey* key = nullptr);
+                                    const DecisionKey& key = nullptr);
 // NOT_FOUND if no ban of that number holds.
 absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
                          const std::string& author);

@@ -16,11 +16,9 @@ absl::StatusOr<int64_t> EndPins(postgres::Connection& postgres, int64_t environm
       {environment_id, problem_id, author});
 }
 
-std::string PinDigest(const std::string& environment_text, const std::string& problem_text,
-                      const std::string& candidate, const std::string& author,
-                      const std::string& reason, std::optional<absl::Time> expire_time) {
-  return bundle::DigestOfTexts({"convtune fleet pin 1", environment_text, problem_text, candidate,
-                                author, reason, DigestTime(expire_time)});
+std::string PinDigest(const FleetPin& pin, std::optional<absl::Time> expire_time) {
+  return bundle::DigestOfTexts({"convtune fleet pin 1", pin.environment_text, pin.problem_text,
+                                pin.candidate, pin.author, pin.reason, DigestTime(expire_time)});
 }
 
 }  // namespace
@@ -44,46 +42,40 @@ absl::StatusOr<std::string> ResolveFleetEnvironment(postgres::Connection& postgr
 }
 
 absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& names,
-                                    const std::string& environment_text,
-                                    const std::string& problem_text, const std::string& candidate,
-                                    const std::string& author, const std::string& reason,
-                                    std::optional<absl::Duration> ttl,
-                                    const bundle::BundleSigningKey* key) {
-  ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(environment_text));
+                                    const FleetPin& pin, const DecisionKey& key) {
+  ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(pin.environment_text));
   ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
   ASSIGN_OR_RETURN(
       const postgres::Result known,
       postgres.Query("SELECT p.problem_id, $3 = ANY(p.candidates) FROM pooled p JOIN problems q "
                      "USING (problem_id) WHERE p.environment_id = $1 AND q.text = $2",
-                     {environment_id, problem_text, candidate}));
+                     {environment_id, pin.problem_text, pin.candidate}));
   if (known.empty()) {
-    return absl::NotFoundError(absl::StrCat("problem: the fleet has no tuning of ", problem_text,
-                                            " in ", environment_text));
+    return absl::NotFoundError(absl::StrCat("problem: the fleet has no tuning of ",
+                                            pin.problem_text, " in ", pin.environment_text));
   }
   // As a daemon, which would refuse it.
   if (!known[0][1]) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("candidate: ", candidate, " must be one that the tuning lists and that ran"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "candidate: ", pin.candidate, " must be one that the tuning lists and that ran"));
   }
   const int64_t problem_id = known[0][0];
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
-  RETURN_IF_ERROR(EndPins(postgres, environment_id, problem_id, author).status());
-  ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, ttl));
+  RETURN_IF_ERROR(EndPins(postgres, environment_id, problem_id, pin.author).status());
+  ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, pin.left));
+  ASSIGN_OR_RETURN(const v1::BundleTrailer decided, SignDecision(PinDigest(pin, expire_time), key));
   ASSIGN_OR_RETURN(
-      const v1::BundleTrailer decided,
-      SignDecision(
-          PinDigest(environment_text, problem_text, candidate, author, reason, expire_time), key));
-  ASSIGN_OR_RETURN(const int64_t pin,
-                   postgres.QueryValue<int64_t>(
-                       "INSERT INTO pins (environment_id, problem_id, candidate, author, reason, "
-                       "expire_time, digest, public_key, signature) VALUES ($1, $2, $3, $4, $5, "
-                       "$6, $7, $8, $9) RETURNING pin_id",
-                       {environment_id, problem_id, candidate, author, reason, expire_time,
-                        postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
-                        postgres::Bytes{decided.signature()}}));
+      const int64_t number,
+      postgres.QueryValue<int64_t>(
+          "INSERT INTO pins (environment_id, problem_id, candidate, author, reason, "
+          "expire_time, digest, public_key, signature) VALUES ($1, $2, $3, $4, $5, "
+          "$6, $7, $8, $9) RETURNING pin_id",
+          {environment_id, problem_id, pin.candidate, pin.author, pin.reason, expire_time,
+           postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
+           postgres::Bytes{decided.signature()}}));
   RETURN_IF_ERROR(Announce(postgres, "pin"));
   RETURN_IF_ERROR(transaction.Commit());
-  return pin;
+  return number;
 }
 
 absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& environment_text,
@@ -116,10 +108,12 @@ absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgr
           "AND (p.expire_time IS NULL OR p.expire_time > now()) ORDER BY p.pin_id"));
   std::vector<FleetPin> pins;
   for (const postgres::Row row : rows) {
-    const std::string digest =
-        PinDigest(row[2], row[3], row[4], row[5], row[6], row[9].Maybe<absl::Time>());
-    pins.push_back({row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7],
-                    row[8].Maybe<absl::Duration>(), CheckDecision(digest, row, 10, trusted)});
+    FleetPin pin{row[0], row[1], row[2],
+                 row[3], row[4], row[5],
+                 row[6], row[7], row[8].Maybe<absl::Duration>(),
+                 ""};
+    pin.error = CheckDecision(PinDigest(pin, row[9].Maybe<absl::Time>()), row, 10, trusted);
+    pins.push_back(std::move(pin));
   }
   return pins;
 }

@@ -62,8 +62,7 @@ bool HasDigest(const std::string& payload, const std::string& digest) {
 
 }  // namespace
 
-absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest,
-                                               const bundle::BundleSigningKey* key) {
+absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest, const DecisionKey& key) {
   v1::BundleTrailer decided;
   decided.set_sha256(digest);
   if (key != nullptr) RETURN_IF_ERROR(key->Sign(&decided));
@@ -135,7 +134,7 @@ absl::StatusOr<std::vector<ReleasedTuning>> CheckedReleases::Take(postgres::Conn
 }
 
 absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release,
-                                const bundle::BundleSigningKey* key) {
+                                const DecisionKey& key) {
   ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release, {}));
   ASSIGN_OR_RETURN(const v1::BundleTrailer decided, SignDecision(content.digest, key));
   return postgres.Execute(

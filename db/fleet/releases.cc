@@ -47,12 +47,6 @@ std::string Changes() {
 constexpr char kChoice[] =
     "environment_id, problem_id, winner, winner_us, node_count, evidence, digest";
 
-// Every choice that all nodes are served.
-constexpr char kNow[] =
-    "now AS (SELECT DISTINCT ON (c.environment_id, c.problem_id) c.environment_id, c.problem_id, "
-    "c.digest FROM release_choices c JOIN releases r USING (release_number) WHERE r.state = 1 "
-    "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
-
 // Columns of ReadRelease.
 std::string Columns() {
   return absl::StrCat(
@@ -84,21 +78,30 @@ FleetRelease ReadRelease(const postgres::Row& row) {
   return one;
 }
 
+int64_t NumberOf(const Release* release) { return release != nullptr ? release->number : 0; }
+
+// A Deciding is a transaction that decides on a release.
+struct Deciding {
+  postgres::Transaction transaction;
+  ReleaseHistory history;    // before
+  ReleaseDecision decision;  // by the server's clock
+  DecisionKey key;
+};
+
 absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t number,
-                                    const bundle::BundleSigningKey* key,
-                                    postgres::Transaction transaction) {
+                                    Deciding& deciding) {
   ASSIGN_OR_RETURN(FleetRelease one, ReadFleetRelease(postgres, number));
   ASSIGN_OR_RETURN(const bool is_signed,
                    postgres.QueryValue<bool>("SELECT COALESCE(length(signature), 0) > 0 FROM "
                                              "releases WHERE release_number = $1",
                                              {number}));
-  if (is_signed && key == nullptr) {
+  if (is_signed && deciding.key == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("--sign: is required, since release ", number, " is signed"));
   }
-  RETURN_IF_ERROR(WriteReleaseDigest(postgres, number, key));
+  RETURN_IF_ERROR(WriteReleaseDigest(postgres, number, deciding.key));
   RETURN_IF_ERROR(Announce(postgres, "release"));
-  RETURN_IF_ERROR(transaction.Commit());
+  RETURN_IF_ERROR(deciding.transaction.Commit());
   return one;
 }
 
@@ -176,8 +179,6 @@ FleetDiff ReadDiff(const postgres::Result& rows) {
   return diff;
 }
 
-int64_t NumberOf(const Release* release) { return release != nullptr ? release->number : 0; }
-
 // $1 to $4 of Changes().
 postgres::Params ScopeParams(const Release* promoted, const PromotionScope& scope) {
   return {NumberOf(promoted), scope.all, scope.min_evidence, scope.min_nodes};
@@ -210,10 +211,10 @@ absl::StatusOr<ReleaseHistory> ReadHistory(postgres::Connection& postgres,
 }
 
 // Writes the choices of a new release. FAILED_PRECONDITION: there are none.
-absl::Status WriteChanges(postgres::Connection& postgres, const ReleaseHistory& history,
-                          const ReleaseDecision& decision, const Release& release,
-                          const PromotionScope& scope) {
-  postgres::Params params = ScopeParams(history.promoted(), scope);
+absl::Status WriteChanges(postgres::Connection& postgres, const Deciding& deciding,
+                          const Release& release, const PromotionScope& scope) {
+  const Release* const promoted = deciding.history.promoted();
+  postgres::Params params = ScopeParams(promoted, scope);
   params.push_back(release.number);
   ASSIGN_OR_RETURN(const int64_t made,
                    postgres.Change(absl::StrCat(Changes(), " INSERT INTO release_choices (",
@@ -222,21 +223,14 @@ absl::Status WriteChanges(postgres::Connection& postgres, const ReleaseHistory& 
                                    params));
   if (made == 0) {
     FleetDiff left;
-    RETURN_IF_ERROR(CountChanges(postgres, history.promoted(), scope, &left));
-    absl::Status nothing =
-        history.Promote(decision, release.canary_permille, /*has_changes=*/false).status();
+    RETURN_IF_ERROR(CountChanges(postgres, promoted, scope, &left));
     const std::string why = LeftOut(left, scope);
-    if (why.empty()) return nothing;
+    if (why.empty()) {
+      return deciding.history.Promote(deciding.decision, 0, /*has_changes=*/false).status();
+    }
     return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ", why));
   }
   return SetChangeCount(postgres, release.number, made);
-}
-
-// By the server's clock.
-absl::StatusOr<ReleaseDecision> DecideNow(postgres::Connection& postgres, const std::string& author,
-                                          const std::string& reason) {
-  ASSIGN_OR_RETURN(const absl::Time now, postgres.QueryValue<absl::Time>("SELECT now()"));
-  return ReleaseDecision{author, reason, now};
 }
 
 // Whoever decides has looked at a release, and another may have been decided since.
@@ -252,6 +246,19 @@ absl::Status CheckFrom(const ReleaseHistory& history, std::optional<SeenRelease>
                    newest == nullptr ? "" : absl::StrCat(" by ", newest->author), ", is ",
                    from->is_canary.value_or(false) ? "canary " : "", from->number,
                    ": somebody decided since; see `release list`"));
+}
+
+absl::StatusOr<Deciding> Begin(postgres::Connection& postgres, const FleetDecision& decision,
+                               std::optional<SeenRelease> from = std::nullopt) {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
+  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
+  ASSIGN_OR_RETURN(ReleaseHistory history, ReadHistory(postgres, ""));
+  RETURN_IF_ERROR(CheckFrom(history, from));
+  ASSIGN_OR_RETURN(const absl::Time now, postgres.QueryValue<absl::Time>("SELECT now()"));
+  return Deciding{std::move(transaction),
+                  std::move(history),
+                  {decision.author, decision.reason, now},
+                  decision.key};
 }
 
 }  // namespace
@@ -303,49 +310,38 @@ absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres
 }
 
 absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
-                                                 const std::string& author,
-                                                 const std::string& reason, int canary_permille,
+                                                 const FleetDecision& decision, int canary_permille,
                                                  const PromotionScope& scope,
-                                                 std::optional<SeenRelease> from,
-                                                 const bundle::BundleSigningKey* key) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
-  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
-  RETURN_IF_ERROR(CheckFrom(history, from));
-  ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
-  ASSIGN_OR_RETURN(const Release release,
-                   history.Promote(decision, canary_permille, /*has_changes=*/true));
-  const int64_t number = release.number;
+                                                 std::optional<SeenRelease> from) {
+  ASSIGN_OR_RETURN(Deciding deciding, Begin(postgres, decision, from));
+  const bool ran = deciding.history.canary() != nullptr;
+  ASSIGN_OR_RETURN(
+      const Release release,
+      deciding.history.Promote(deciding.decision, canary_permille, /*has_changes=*/true));
   // Its new digest vouches for what it holds.
-  if (history.canary() != nullptr) RETURN_IF_ERROR(CheckedReleases().Check(postgres, number));
+  if (ran) RETURN_IF_ERROR(CheckedReleases().Check(postgres, release.number));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
-  if (history.canary() == nullptr) {
-    RETURN_IF_ERROR(WriteChanges(postgres, history, decision, release, scope));
-  }
+  if (!ran) RETURN_IF_ERROR(WriteChanges(postgres, deciding, release, scope));
   int64_t silent = 0;
   if (release.state == ReleaseState::kCanary) {
     ASSIGN_OR_RETURN(silent, DrawCanary(postgres, release));
   }
-  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, number, key, std::move(transaction)));
+  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, deciding));
   one.silent_count = silent;
   return one;
 }
 
 absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres,
-                                                  const std::string& author,
-                                                  const std::string& reason,
+                                                  const FleetDecision& decision,
                                                   const std::string& environment_text,
-                                                  const std::vector<std::string>& problems,
-                                                  const bundle::BundleSigningKey* key) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
-  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
-  if (history.canary() != nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "release: roll the canary ", history.canary()->number, " back first, or promote it"));
+                                                  const std::vector<std::string>& problems) {
+  ASSIGN_OR_RETURN(Deciding deciding, Begin(postgres, decision));
+  if (const Release* const canary = deciding.history.canary()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("release: roll the canary ", canary->number, " back first, or promote it"));
   }
-  ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
-  ASSIGN_OR_RETURN(const Release release, history.Promote(decision, 0, /*has_changes=*/true));
+  ASSIGN_OR_RETURN(const Release release,
+                   deciding.history.Promote(deciding.decision, 0, /*has_changes=*/true));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   ASSIGN_OR_RETURN(
       const int64_t made,
@@ -357,44 +353,34 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
                        "FROM served s JOIN environments e USING (environment_id) JOIN problems q "
                        "USING (problem_id) WHERE s.digest IS NOT NULL AND e.text = $3 AND "
                        "($4::text[] = '{}' OR q.text = ANY($4::text[]))"),
-          {NumberOf(history.promoted()), release.number, environment_text, problems}));
+          {NumberOf(deciding.history.promoted()), release.number, environment_text, problems}));
   const auto wanted = std::max<int64_t>(1, static_cast<int64_t>(problems.size()));
   if (made < wanted) {
     return absl::NotFoundError(absl::StrCat("problem: the fleet serves ", made, " of ", wanted,
                                             " in ", environment_text, "; nothing was withdrawn"));
   }
   RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made));
-  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, key, std::move(transaction)));
+  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, deciding));
   one.withdrawal = true;
   return one;
 }
 
-absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
-                                                   const std::string& author,
-                                                   const std::string& reason, int64_t to,
-                                                   std::optional<SeenRelease> from,
-                                                   const bundle::BundleSigningKey* key) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
-  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
-  RETURN_IF_ERROR(CheckFrom(history, from));
-  ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
+absl::StatusOr<FleetRelease> RollBackFleetRelease(postgres::Connection& postgres,
+                                                  const FleetDecision& decision, int64_t to,
+                                                  std::optional<SeenRelease> from) {
+  ASSIGN_OR_RETURN(Deciding deciding, Begin(postgres, decision, from));
+  const ReleaseHistory& history = deciding.history;
   const Release* const promoted = history.promoted();
   const bool at_first = to == 0 && history.canary() == nullptr && promoted != nullptr &&
                         history.Before(*promoted) == 0;
-  const absl::StatusOr<Release> decided = history.RollBack(decision, to);
+  const absl::StatusOr<Release> decided = history.RollBack(deciding.decision, to);
   if (!decided.ok() && at_first) {
     return absl::FailedPreconditionError(absl::StrCat(std::string(decided.status().message()),
                                                       "; `release withdraw` takes choices away"));
   }
   ASSIGN_OR_RETURN(const Release release, decided);
-  const int64_t number = release.number;
-  FleetRollback back;
   RETURN_IF_ERROR(WriteRelease(postgres, release));
-  if (history.canary() != nullptr) {
-    ASSIGN_OR_RETURN(back.made, Finish(postgres, number, key, std::move(transaction)));
-    return back;
-  }
+  if (history.canary() != nullptr) return Finish(postgres, release.number, deciding);
   // The new release's digest vouches for the choices that come from these.
   ASSIGN_OR_RETURN(const postgres::Result sources,
                    postgres.Query("SELECT release_number FROM releases WHERE state = 1 AND "
@@ -404,27 +390,28 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgre
   for (const int64_t source : sources.Column<int64_t>()) {
     RETURN_IF_ERROR(checked.Check(postgres, source));
   }
+  const std::string both = absl::StrCat(Served(), ", now AS ", ServedIn("$2"));
   ASSIGN_OR_RETURN(
       const postgres::Result counts,
       postgres.Query(
-          absl::StrCat(Served(), ", ", kNow,
+          absl::StrCat(both,
                        " SELECT COUNT(*) FILTER (WHERE s.problem_id IS NULL AND now.digest IS NOT "
                        "NULL), COUNT(*) FILTER (WHERE s.digest IS NOT NULL AND now.digest IS NULL) "
                        "FROM now LEFT JOIN served s USING (environment_id, problem_id)"),
-          {release.restores}));
-  back.kept_count = counts[0][0];
-  back.returned_count = counts[0][1];
+          {release.restores, promoted->number}));
   ASSIGN_OR_RETURN(
       const int64_t made,
-      postgres.Change(absl::StrCat(Served(), ", ", kNow, " INSERT INTO release_choices (", kChoice,
+      postgres.Change(absl::StrCat(both, " INSERT INTO release_choices (", kChoice,
                                    ", release_number) SELECT ", kChoice,
-                                   ", $2 FROM (SELECT s.*, now.digest AS now FROM served s JOIN "
+                                   ", $3 FROM (SELECT s.*, now.digest AS now FROM served s JOIN "
                                    "now USING (environment_id, problem_id)) s WHERE now IS "
                                    "DISTINCT FROM digest"),
-                      {release.restores, number}));
-  RETURN_IF_ERROR(SetChangeCount(postgres, number, made));
-  ASSIGN_OR_RETURN(back.made, Finish(postgres, number, key, std::move(transaction)));
-  return back;
+                      {release.restores, promoted->number, release.number}));
+  RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made));
+  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, deciding));
+  one.kept_count = counts[0][0];
+  one.returned_count = counts[0][1];
+  return one;
 }
 
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres) {
@@ -533,8 +520,7 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& 
   return problems;
 }
 
-absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres,
-                                     const bundle::BundleSigningKey& key) {
+absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres, const DecisionKey& key) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
   ASSIGN_OR_RETURN(const postgres::Result numbers,
@@ -542,7 +528,7 @@ absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres,
   CheckedReleases checked;
   for (const int64_t number : numbers.Column<int64_t>()) {
     RETURN_IF_ERROR(checked.Check(postgres, number));
-    RETURN_IF_ERROR(WriteReleaseDigest(postgres, number, &key));
+    RETURN_IF_ERROR(WriteReleaseDigest(postgres, number, key));
   }
   RETURN_IF_ERROR(Announce(postgres, "release"));
   RETURN_IF_ERROR(transaction.Commit());

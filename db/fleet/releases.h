@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,9 +32,16 @@ absl::Status Announce(postgres::Connection& postgres, const std::string& what);
 // them. This is what is wrong with one that has another content.
 inline constexpr char kWrongDigest[] =
     "its content does not match its digest: it was changed after it was decided";
-// The digest of a decision with the signature of `key`, if there is one (nullptr: none).
-absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest,
-                                               const bundle::BundleSigningKey* key);
+// Of those who decide on a release, a pin or a ban; nullptr: they sign nothing.
+using DecisionKey = std::shared_ptr<const bundle::BundleSigningKey>;
+// A FleetDecision says who decides on a release, and why. Value type.
+struct FleetDecision {
+  std::string author;
+  std::string reason;
+  DecisionKey key;
+};
+// The digest of a decision with the signature of `key`, if there is one.
+absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest, const DecisionKey& key);
 // What is wrong with a decision of that content, whose digest, public_key and signature are in the
 // row from that column on; empty: nothing. With `trusted` (32 bytes each) not empty one of these
 // keys must have signed it.
@@ -54,6 +62,11 @@ struct FleetRelease {
   std::vector<std::string> canary_nodes;
   std::vector<std::string> silent_canary_nodes;  // those that do not live now, while it runs
   int64_t silent_count = 0;  // of PromoteFleetRelease: nodes that the draw left out as silent
+  // Of RollBackFleetRelease, what the operator may not expect: problems without a choice in the
+  // release gone back to, which keep theirs; and choices that were withdrawn since, which are
+  // served again.
+  int64_t kept_count = 0;
+  int64_t returned_count = 0;
   // The database's users who made and ended it.
   std::string login;
   std::string end_login;
@@ -99,15 +112,6 @@ struct SeenRelease {
   std::optional<bool> is_canary;  // nullopt: not known, and not compared
 };
 
-// A FleetRollback is the outcome of a rollback. The counts are of choices that the
-// operator may not expect; both are 0 where a canary was rolled back.
-struct FleetRollback {
-  FleetRelease made;
-  int64_t kept_count =
-      0;  // problems without a choice in the release gone back to: they keep theirs
-  int64_t returned_count = 0;  // choices that were withdrawn since, and are served again
-};
-
 // ReleaseHistory decides which releases may follow. Writers take a lock until they commit, so that
 // whoever sees release N also sees all below it: numbers never become visible out of order. Nobody
 // promotes what is not pooled; see PoolQueued.
@@ -117,32 +121,26 @@ struct FleetRollback {
 // and those whose evidence is better now. While a canary runs: promotes it, or changes its share.
 // A canary's nodes are drawn here, among the living ones of each environment that it changes.
 // FAILED_PRECONDITION: there is nothing to promote, `from` is not what is served now, the canary
-// is signed and `key` is nullptr, or all nodes of an environment that it changes are silent.
+// is signed and the decision is not, or all nodes of an environment that it changes are silent.
 // DATA_LOSS: the canary is not what was decided.
 absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
-                                                 const std::string& author,
-                                                 const std::string& reason, int canary_permille,
+                                                 const FleetDecision& decision, int canary_permille,
                                                  const PromotionScope& scope,
-                                                 std::optional<SeenRelease> from = std::nullopt,
-                                                 const bundle::BundleSigningKey* key = nullptr);
+                                                 std::optional<SeenRelease> from = std::nullopt);
 // A new release without a choice for these problems of the environment; where
 // `problems` is empty, for all that are served there. They stay without one until
 // another candidate wins, or a promotion of `all`. NOT_FOUND: a problem is not
 // served; FAILED_PRECONDITION: a canary runs.
 absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres,
-                                                  const std::string& author,
-                                                  const std::string& reason,
+                                                  const FleetDecision& decision,
                                                   const std::string& environment_text,
-                                                  const std::vector<std::string>& problems,
-                                                  const bundle::BundleSigningKey* key = nullptr);
+                                                  const std::vector<std::string>& problems);
 // Rolls the canary back; else a new release with the choices of `to` (0: of the
 // release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to, or as above.
 // DATA_LOSS: a release whose choices it would take is not what was decided.
-absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
-                                                   const std::string& author,
-                                                   const std::string& reason, int64_t to,
-                                                   std::optional<SeenRelease> from = std::nullopt,
-                                                   const bundle::BundleSigningKey* key = nullptr);
+absl::StatusOr<FleetRelease> RollBackFleetRelease(postgres::Connection& postgres,
+                                                  const FleetDecision& decision, int64_t to,
+                                                  std::optional<SeenRelease> from = std::nullopt);
 // Without node_count and withdrawal. NOT_FOUND.
 absl::StatusOr<FleetRelease> ReadFleetRelease(postgres::Connection& postgres, int64_t number);
 // Newest first.
@@ -211,11 +209,10 @@ class CheckedReleases {
 };
 // Signs every release as it is, and returns how many there are. DATA_LOSS, and nothing is signed:
 // one is not what was decided.
-absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres,
-                                     const bundle::BundleSigningKey& key);
+absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres, const DecisionKey& key);
 // Writes the digest of what the release holds now, for whoever decided it.
 absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release,
-                                const bundle::BundleSigningKey* key);
+                                const DecisionKey& key);
 
 // Calls `page` with the choices that bring a node from release `from` to release `to`:
 // every choice of `to` (0: nothing) in these environments that may differ from that of `from`. A
@@ -243,14 +240,11 @@ struct FleetPin {
   std::string error;                   // of CheckDecision
 };
 
-// Replaces one of the same key. NOT_FOUND: the fleet has pooled nothing of the
-// problem there; FAILED_PRECONDITION: the candidate did not run, or is not known.
+// Replaces one of the same key, and returns its number; `pin` has the texts and `left`. NOT_FOUND:
+// the fleet has pooled nothing of the problem there; FAILED_PRECONDITION: the candidate did not
+// run, or is not known.
 absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& names,
-                                    const std::string& environment_text,
-                                    const std::string& problem_text, const std::string& candidate,
-                                    const std::string& author, const std::string& reason,
-                                    std::optional<absl::Duration> ttl,
-                                    const bundle::BundleSigningKey* key = nullptr);
+                                    const FleetPin& pin, const DecisionKey& key = nullptr);
 // NOT_FOUND if there is none.
 absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& environment_text,
                          const std::string& problem_text, const std::string& author);

@@ -39,6 +39,16 @@ PooledTuning TakeFirst(const std::vector<NodeEvidence>& evidence) {
   return pooled;
 }
 
+FleetPin PinOf(const TuningKey& key, const std::string& candidate) {
+  FleetPin pin;
+  pin.environment_text = key.environment_text;
+  pin.problem_text = key.problem_text;
+  pin.candidate = candidate;
+  pin.author = "ann";
+  pin.reason = "why";
+  return pin;
+}
+
 class FleetStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -307,26 +317,27 @@ TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
   for (int64_t i = 1; i <= 3; ++i) {
     Take({Delivery(static_cast<int>(i), i)});
     ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-    ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "more", 0, {}).ok());
+    ASSERT_TRUE(PromoteFleetRelease(*postgres_, {"ann", "more", nullptr}, 0, {}).ok());
   }
-  const auto back = RollBackFleetRelease(*postgres_, "ann", "slow", 0);
+  const auto back = RollBackFleetRelease(*postgres_, {"ann", "slow", nullptr}, 0);
   ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(back->made.release.restores, 2);
+  EXPECT_EQ(back->release.restores, 2);
   EXPECT_EQ(back->kept_count, 1);  // the third release's problem had no choice before
-  const auto again = RollBackFleetRelease(*postgres_, "bob", "slower", 0);
+  const auto again = RollBackFleetRelease(*postgres_, {"bob", "slower", nullptr}, 0);
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->made.release.restores, 1);
-  EXPECT_EQ(again->made.release.number, 5);
-  EXPECT_EQ(again->made.release.author, "bob");
+  EXPECT_EQ(again->release.restores, 1);
+  EXPECT_EQ(again->release.number, 5);
+  EXPECT_EQ(again->release.author, "bob");
   EXPECT_EQ(again->kept_count, 2);
   EXPECT_EQ(again->returned_count, 0);
-  const absl::Status none = RollBackFleetRelease(*postgres_, "ann", "more", 0).status();
+  const absl::Status none = RollBackFleetRelease(*postgres_, {"ann", "more", nullptr}, 0).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(none)) << none;
   EXPECT_THAT(std::string(none.message()), HasSubstr("5 is as release 1, the first"));
   EXPECT_THAT(std::string(none.message()), HasSubstr("release withdraw"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      RollBackFleetRelease(*postgres_, {"ann", "more", nullptr}, 5).status()));
   EXPECT_TRUE(
-      absl::IsFailedPrecondition(RollBackFleetRelease(*postgres_, "ann", "more", 5).status()));
-  EXPECT_TRUE(absl::IsNotFound(RollBackFleetRelease(*postgres_, "ann", "more", 9).status()));
+      absl::IsNotFound(RollBackFleetRelease(*postgres_, {"ann", "more", nullptr}, 9).status()));
 }
 
 TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
@@ -335,7 +346,7 @@ TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
   const auto draw = [this](int permille) {
     PromotionScope scope;
     scope.min_nodes = 1;
-    return PromoteFleetRelease(*postgres_, "ann", "try", permille, scope);
+    return PromoteFleetRelease(*postgres_, {"ann", "try", nullptr}, permille, scope);
   };
   const auto nobody = draw(500).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(nobody)) << nobody;
@@ -359,7 +370,7 @@ TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
   }
   EXPECT_FALSE(*TakesCanary(*postgres_, "silent1", 1));
   // The next canary has other nodes.
-  ASSERT_TRUE(RollBackFleetRelease(*postgres_, "bob", "slow", 0).ok());
+  ASSERT_TRUE(RollBackFleetRelease(*postgres_, {"bob", "slow", nullptr}, 0).ok());
   EXPECT_NE(draw(501)->canary_nodes, half->canary_nodes);
 }
 
@@ -367,20 +378,22 @@ TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrRolledBack) {
   Take({Delivery(1, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
   AddNodes(1, "one", "now()");
-  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "try", 50, {}).ok());
+  ASSERT_TRUE(PromoteFleetRelease(*postgres_, {"ann", "try", nullptr}, 50, {}).ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   EXPECT_EQ(ReadServedReleases(*postgres_)->canary()->canary_permille, 50);
-  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "wider", 200, {})->release.canary_permille, 200);
-  const auto rolled_back = RollBackFleetRelease(*postgres_, "bob", "slow", 0);
+  EXPECT_EQ(
+      PromoteFleetRelease(*postgres_, {"ann", "wider", nullptr}, 200, {})->release.canary_permille,
+      200);
+  const auto rolled_back = RollBackFleetRelease(*postgres_, {"bob", "slow", nullptr}, 0);
   ASSERT_TRUE(rolled_back.ok()) << rolled_back.status();
-  EXPECT_EQ(rolled_back->made.release.state, ReleaseState::kRolledBack);
-  EXPECT_EQ(rolled_back->made.release.end_author, "bob");
-  EXPECT_TRUE(rolled_back->made.release.end_time.has_value());
-  EXPECT_EQ(rolled_back->made.release.author, "ann");
-  EXPECT_EQ(rolled_back->made.change_count, 1);
-  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "again", 0, {})->release.number, 2);
+  EXPECT_EQ(rolled_back->release.state, ReleaseState::kRolledBack);
+  EXPECT_EQ(rolled_back->release.end_author, "bob");
+  EXPECT_TRUE(rolled_back->release.end_time.has_value());
+  EXPECT_EQ(rolled_back->release.author, "ann");
+  EXPECT_EQ(rolled_back->change_count, 1);
+  EXPECT_EQ(PromoteFleetRelease(*postgres_, {"ann", "again", nullptr}, 0, {})->release.number, 2);
   EXPECT_TRUE(absl::IsFailedPrecondition(
-      PromoteFleetRelease(*postgres_, "ann", "nothing", 0, {}).status()));
+      PromoteFleetRelease(*postgres_, {"ann", "nothing", nullptr}, 0, {}).status()));
 }
 
 TEST_F(FleetStoreTest, PoolsWhatChangedAndOnlyThat) {
@@ -414,11 +427,11 @@ TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
                             "'a', 'b')")
                   .ok());
   ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
-  const auto overtaking = PromoteFleetRelease(*postgres_, "ann", "quick", 0, {});
+  const auto overtaking = PromoteFleetRelease(*postgres_, {"ann", "quick", nullptr}, 0, {});
   EXPECT_FALSE(overtaking.ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
-  const auto after = PromoteFleetRelease(*postgres_, "ann", "quick", 0, {});
+  const auto after = PromoteFleetRelease(*postgres_, {"ann", "quick", nullptr}, 0, {});
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after->release.number, 2);
 }
@@ -426,7 +439,7 @@ TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
 TEST_F(FleetStoreTest, ANewWinnerWithinNoiseIsNoChange) {
   Take({Delivery(1, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "first", 0, {}).ok());
+  ASSERT_TRUE(PromoteFleetRelease(*postgres_, {"ann", "first", nullptr}, 0, {}).ok());
   const auto pool_with_second = [](double ratio) {
     return [ratio](const std::vector<NodeEvidence>& evidence) {
       PooledTuning pooled = TakeFirst(evidence);
@@ -726,9 +739,7 @@ TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
   const Tuning first = ValidSampleTuning(1);
   const TuningKey pinned = ValidSampleTuning(2).key;
   const std::string winner = ToText(ValidSampleTuning(2).candidates[0].id);
-  const absl::Status put = PutFleetPin(*postgres_, *names_, pinned.environment_text,
-                                       pinned.problem_text, winner, "ann", "why", std::nullopt)
-                               .status();
+  const absl::Status put = PutFleetPin(*postgres_, *names_, PinOf(pinned, winner)).status();
   ASSERT_TRUE(put.ok()) << put;
   std::vector<std::string> seen, pins;
   const auto look = [&](const Ban& ban) {
@@ -906,9 +917,9 @@ TEST_F(TablesMadeAnewTest, NothingIsWrittenByNumbersOfBefore) {
   request.tasks = {{ValidSampleTuning(2).key.problem_text, 1}};
   is_refused(QueueBatch(*postgres_, *names_, request).status());
   const TuningKey key = ValidSampleTuning(1).key;
-  is_refused(PutFleetPin(*postgres_, *names_, key.environment_text, key.problem_text,
-                         ToText(ValidSampleTuning(1).candidates[0].id), "ann", "why", std::nullopt)
-                 .status());
+  is_refused(
+      PutFleetPin(*postgres_, *names_, PinOf(key, ToText(ValidSampleTuning(1).candidates[0].id)))
+          .status());
   CheckedReleases checked;
   is_refused(
       ReadReleaseChanges(*postgres_, *names_, checked, {environment_}, 0, 1, 10,

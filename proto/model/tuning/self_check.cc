@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "proto/base/strings.h"
+#include "proto/model/enums.h"
 
 namespace convtune {
 namespace {

@@ -1,12 +1,18 @@
 """deploy/examples' server: real cuDNN plans from real answers, without a GPU."""
 
 import json
+import math
+import os
 import pathlib
 import subprocess
+import sys
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from conftest import PROGRAMS
+from harness import python_package
 
 PROFILE = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "profiles" / "nvidia-h200.json"
 PROBLEMS = [
@@ -52,6 +58,26 @@ def test_every_answer_becomes_a_plan_that_finalises(run, worker, daemons, cli):
     for line in lines[:-1]:
         assert line[1].startswith("graph:eng") and int(line[2]) >= 0, line
     assert lines[-1][1].startswith("cuDNN's heuristic: ")
+
+
+def test_the_list_of_an_onnx_file_is_resolved_in_one_call(run, worker, daemons, cli, tmp_path):
+    """The list is made where Python is, once; the server reads it."""
+    weights = [helper.make_tensor(f"w{i}", TensorProto.FLOAT16, shape, bytes(2 * math.prod(shape)), raw=True)
+               for i, shape in enumerate([(16, 8, 3, 3), (8, 16, 1, 1)])]  # fmt: skip
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["y"], pads=[1, 1, 1, 1]), helper.make_node("Conv", ["y", "w1"], ["z"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, ["n", 8, 14, 14]) for name in "xz"]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "two", ends[:1], ends[1:], weights)), tmp_path / "model.onnx")
+    listed = subprocess.run(
+        [sys.executable, "-m", "convtune", "problems", tmp_path / "model.onnx", "--batch", "8"],
+        env={**os.environ, "PYTHONPATH": str(python_package.install())}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert listed.returncode == 0, listed.stderr
+    problems = listed.stdout.splitlines()
+    assert len(problems) == 2
+    daemon = daemons("--devices", "none", "--profile", PROFILE, "--worker", worker).start()
+    cli(daemon).ok("get", *problems, "--on-miss", "heuristic")
+    lines = run(problems, CONVTUNE_ADDRESS=daemon.address)
+    assert [line[1].partition("eng")[0] for line in lines] == ["graph:", "graph:"], lines
 
 
 def test_after_the_daemons_end_the_snapshot_gives_the_same_winners(run, worker, daemons, cli):

@@ -94,11 +94,19 @@ class StatusCommand final : public FleetCommand {
     const auto unheeded = std::count_if(bans.begin(), bans.end(), [](const auto& one) {
       return one.second.heeded() < one.second.concerned;
     });
+    ASSIGN_OR_RETURN(const bool read_only,
+                     postgres->QueryValue<bool>("SELECT pg_is_in_recovery() OR "
+                                                "current_setting('transaction_read_only')::bool"));
     db::fleet::FleetRelease canary;
     if (served.canary() != nullptr) {
       ASSIGN_OR_RETURN(canary, db::fleet::ReadFleetRelease(*postgres, served.canary()->number));
     }
-    context.PrintJson({{"promoted", promoted},
+    if (read_only) {
+      context.io().err << "warning: this PostgreSQL takes no writes; agents can neither deliver "
+                          "nor say that they live\n";
+    }
+    context.PrintJson({{"read_only", read_only},
+                       {"promoted", promoted},
                        {"canary", canary.release.number},
                        {"canary_nodes", canary.canary_nodes},
                        {"silent_canary_nodes", canary.silent_canary_nodes},

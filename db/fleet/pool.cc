@@ -1,8 +1,11 @@
 // The part of evidence.h that puts the nodes' evidence together.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
@@ -25,13 +28,15 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(
       const postgres::Result rows,
       postgres.Query(
           absl::StrCat("SELECT e.node_id, e.receive_time, e.payload, v.text, v.gpu_model, "
-                       "e.provenance_id, e.relayed, encode(e.digest, 'hex') FROM evidence e "
-                       "JOIN environments v USING (environment_id) JOIN nodes n USING (node_id) "
+                       "e.provenance_id, e.relayed, encode(e.digest, 'hex'), p.gpu_uuid FROM "
+                       "evidence e JOIN environments v USING (environment_id) JOIN nodes n USING "
+                       "(node_id) JOIN provenances p USING (provenance_id) "
                        "WHERE e.environment_id = $1 AND e.problem_id = $2 AND ",
                        EvidenceCountsSql(), " ORDER BY e.node_id"),
           {key.environment_id, key.problem_id}));
   std::vector<NodeEvidence> all, relayed;
   std::set<std::string> digests;
+  std::map<std::string, size_t> of_gpu;
   std::optional<TuningStanding> best;
   for (const postgres::Row row : rows) {
     std::optional<StoredEvidence> stored = ParseEvidence(row[2], row[3], row[4]);
@@ -48,6 +53,17 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(
       continue;
     }
     best = best.has_value() ? std::max(*best, StandingOf(one.tuning)) : StandingOf(one.tuning);
+    // A node that was given another name, or is beside another on one GPU, is no second opinion.
+    const std::string gpu(row[8]);
+    const auto [other, is_first] = of_gpu.try_emplace(gpu, all.size());
+    if (!gpu.empty() && !is_first) {
+      const auto rank = [](const NodeEvidence& each) {
+        return std::pair(StandingOf(each.tuning), each.receive_time);
+      };
+      NodeEvidence& kept = all[other->second];
+      if (rank(kept) < rank(one)) kept = std::move(one);
+      continue;
+    }
     all.push_back(std::move(one));
   }
   // A tuning that was pooled before counts until a node has measured as well itself.

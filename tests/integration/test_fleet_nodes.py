@@ -109,3 +109,17 @@ def test_a_distrust_beside_a_promotion_lists_what_was_promoted(fleet, nodes):
     (_, said), (listed, _) = [each.communicate(timeout=60) for each in begun]
     assert [each.returncode for each in begun] == [0, 0], said
     assert '"choice_count":1' in listed.replace(" ", ""), listed
+
+
+def test_status_warns_of_a_database_that_takes_no_writes(fleet, nodes):
+    """As a standby that was taken for the primary."""
+    nodes(1)
+    assert fleet.status()["read_only"] is False
+    name = fleet.sql("SELECT current_database()")[0][0]
+    fleet.sql(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    try:
+        assert fleet.status()["read_only"] is True
+        assert "this PostgreSQL takes no writes" in fleet.cli.ok("status").err
+    finally:
+        fleet.sql(f'BEGIN READ WRITE; ALTER DATABASE "{name}" RESET default_transaction_read_only; COMMIT')
+    assert "takes no writes" not in fleet.cli.ok("status").err

@@ -127,6 +127,24 @@ def test_one_node_of_four_decides_for_none(fleet, nodes):
     assert fleet.promote("one is enough", "--min-nodes", "1")["changes"] >= 1
 
 
+def test_two_names_of_one_gpu_are_one_opinion(fleet, nodes):
+    """A host that was renamed, or two daemons on one card. The fake worker's GPUs have no UUID, so it is put in here."""
+    daemons = nodes(4, seed=7)
+    wait_until(lambda: fleet.number("SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current") == 4, 20, "all nodes' devices")
+    for daemon in daemons[:2]:
+        tune(daemon, PROBLEMS[0])
+    fleet.wait_delivered(2)
+
+    def opinions(uuids):
+        fleet.sql(f"UPDATE provenances p SET gpu_uuid = {uuids} FROM nodes n WHERE n.node_id = p.node_id")
+        fleet.sql("INSERT INTO pool_queue (environment_id, problem_id) SELECT DISTINCT environment_id, problem_id FROM evidence")
+        diff = fleet.cli.ok("release", "diff", "--json").json()
+        return [row["nodes"] for row in diff["changes"] + diff["held_back"]]
+
+    assert opinions("'GPU-' || n.name") == [2]
+    assert opinions("'GPU-1'") == [1]
+
+
 def test_one_node_that_tunes_decides_for_those_that_do_not(fleet, nodes):
     """Three nodes whose agents take nothing from the queue: no second one is waited for."""
     daemons = nodes(1, seed=7) + nodes(3, first=1, seed=7, agent_args=("--no-tune",))

@@ -521,6 +521,7 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& 
 }
 
 absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres, const DecisionKey& key) {
+  if (key == nullptr) return absl::InvalidArgumentError("KEY: is required");
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
   ASSIGN_OR_RETURN(const postgres::Result numbers,

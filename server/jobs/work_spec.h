@@ -24,7 +24,7 @@ struct TuningOptions {
   // Longest wait, before the time budget begins, for a GPU that no other
   // process uses.
   absl::Duration wait_idle = absl::ZeroDuration();
-  bool all_timings = false;  // see SecondaryTimingsPlan::all_ways
+  bool all_timings = false;  // see TimeSecondary
   bool list_only = false;    // the work is kListAll
 };
 

@@ -57,7 +57,8 @@ void IndexLoader::Run() {
       [&](db::StoredTuning tuning) {
         batch.push_back(std::move(tuning));
         if (batch.size() < kBatch) return !stopping_;
-        if (helpers.size() >= std::min(std::thread::hardware_concurrency(), kMostHelpers)) {
+        if (!helpers.empty() &&
+            helpers.size() >= std::min(std::thread::hardware_concurrency(), kMostHelpers)) {
           helpers.front().get();
           helpers.pop_front();
         }

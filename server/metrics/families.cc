@@ -171,7 +171,9 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
   AddEvidence(input, &families);
   families.Gauge("convtune_database_bytes", "Size of the database with its write-ahead log",
                  input.database_bytes);
-  families.Gauge("convtune_database_writable", "0 while the disk refuses to take results",
+  families.Gauge("convtune_database_writable",
+                 "0 while the disk refuses to take results, or the database was moved, deleted or "
+                 "replaced",
                  input.stats.info.writable() ? 1 : 0);
   if (input.backups.has_interval()) {
     families.Gauge("convtune_backup_interval_seconds",

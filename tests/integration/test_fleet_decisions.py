@@ -285,6 +285,8 @@ def test_an_agent_that_requires_signatures_takes_what_its_operators_signed_alone
     error = refusal(fleet, daemon.node, "pin_error")
     assert error.startswith("pin 2: signature: its signature is not one of the key that it names"), error
     assert winners(daemon, [numbered(0)]) == [candidates[1]]
+    nothing = fleet.cli("release", "sign", "")
+    assert nothing.code == 2 and "KEY: is required" in nothing.err, nothing
     assert fleet.cli.ok("release", "sign", ours).out == "1 releases signed\n"
     fleet.wait_release(1, [daemon.node])
     tune(daemon, numbered(1))

@@ -458,7 +458,7 @@ TEST_F(PublisherTest, ABanChangesTheSnapshot) {
   ban.reason = "wrong results";
   const auto created = tuner_->CreateBan(ban, 10, /*dry_run=*/false);
   ASSERT_TRUE(created.ok()) << created.status();
-  ASSERT_EQ(created->effects.changes.size(), 1U);
+  ASSERT_EQ(created->changes_size(), 1);
   EXPECT_TRUE(Eventually([&] { return Served(1) != before; }));
   EXPECT_THAT(Served(1), Not(Contains(before[0])));
   EXPECT_THAT(Served(1), Contains(WinnerOf(1)));
@@ -481,7 +481,7 @@ TEST_F(PublisherTest, ABannedPinIsNotServed) {
   ban.candidate = pattern;
   const auto created = tuner_->CreateBan(ban, 10, /*dry_run=*/false);
   ASSERT_TRUE(created.ok()) << created.status();
-  EXPECT_TRUE(created->effects.changes.at(0).pinned);
+  EXPECT_TRUE(created->changes(0).pinned());
   EXPECT_TRUE(Eventually([&] { return Served(1) != before; }));
   EXPECT_THAT(Served(1), Not(Contains(before[0])));
   EXPECT_EQ(tuner_->PutPin("", Problem(1), pattern, "because", std::nullopt, 0).status().code(),

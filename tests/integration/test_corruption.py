@@ -144,9 +144,10 @@ def test_a_database_that_was_deleted_under_the_daemon_takes_no_results(fake_daem
     daemon = fake_daemon(env=script()).start()
     with daemon.client() as client:
         client.get(*OWN, on_miss="ON_MISS_TUNE")
+        winner = winners(client, OWN)[OWN[0]]
     database = daemon.state_dir / "convtune.db"
     database.rename(daemon.state_dir / "moved.db")
-    pinned = cli(daemon)("pin", OWN[0], "fwd:eng1")
+    pinned = cli(daemon)("pin", OWN[0], winner, "--reason", "x")
     assert pinned.code != 0 and "was moved, deleted or replaced" in pinned.err
     doctor = cli(daemon)("doctor")
     assert doctor.code != 0 and "takes no results" in doctor.out and "was moved" in doctor.out
@@ -159,7 +160,7 @@ def test_a_snapshot_that_somebody_damaged_is_published_again(fake_daemon, cli, d
     daemon = fake_daemon(env=script()).start()
     with daemon.client() as client:
         client.get(*OWN, on_miss="ON_MISS_TUNE")
-    snapshot = daemon.state_dir / "snapshot/current.snapshot"
+        snapshot = daemon.state_dir / "snapshot/current.snapshot"
         release = Service(client.channel, "ReleaseService")
         wait_until(lambda: release.GetPublication().choice_count == len(OWN), 30, "a snapshot of all")
     whole = snapshot.read_bytes()

@@ -8,7 +8,7 @@ from setuptools.command.build_py import build_py
 HERE = pathlib.Path(__file__).resolve().parent
 PROTO = HERE.parents[1] / "proto"
 # What the client calls; the others are the daemon's own.
-FILES = ["problem", "record", "tuning", "tuning_service", "maintenance_service"]
+FILES = ["problem", "record", "tuning", "tuning_service", "maintenance_service", "release_service"]
 
 
 class BuildWithMessages(build_py):

@@ -321,6 +321,8 @@ absl::StatusOr<std::string> FindFile(const std::string& program) {
     }
   }
   std::error_code error;
+  // A folder beside us is meant where PATH has no such program; a file is not.
+  if (fs::is_directory(program, error)) tried.push_back(program);
   for (const std::string& file : tried) {
     if (fs::is_directory(file, error)) {
       const std::string python = absl::StrCat(file, "/bin/python");

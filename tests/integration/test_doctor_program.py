@@ -111,7 +111,7 @@ def test_an_older_cudnn_is_not_taken_for_the_systems(said, cli, tmp_path):
     assert severity == "problem" and what == f"{binary} loads cuDNN 8 of {own}, and convtune serves cuDNN 9 alone", what
 
 
-def test_the_wheel_that_no_package_finds_is_said_beside_the_systems(said, venv, tmp_path):
+def test_the_wheel_that_no_package_finds_is_said_beside_the_systems(said, cli, venv, tmp_path):
     """onnxruntime finds the system's cuDNN, and with preload_dlls() its wheel's."""
     folder, wheel = venv()
     (wheel.parents[2] / "torch/lib/libtorch_cuda.so").unlink()
@@ -122,6 +122,17 @@ def test_the_wheel_that_no_package_finds_is_said_beside_the_systems(said, venv, 
     assert first[0] == "ok" and first[1].startswith(f"{folder}/bin/python's onnxruntime, if it opens cuDNN, loads cuDNN 9.19.0 of {system}, "), first
     # Its graph library is found first in the folders that the program names.
     assert "'s wheel, if a program opens it (onnxruntime.preload_dlls() does), loads cuDNN 9.20.0 of " in second[1], second
+    # So the venv does not say which of them an upgrade is from.
+    (tmp_path / "list").write_text("fwd,x=1x8x8x8,w=8x8x3x3\n")
+    asked = cli(None, env={"LD_LIBRARY_PATH": str(system)})("upgrade-check", tmp_path / "list", "--profile", "nvidia-h200", "--from", folder, "--to", system)
+    assert asked.code == 2 and f"--from: must name the folder of one cuDNN: {folder} has that of {wheel}, and " in asked.err, asked
+    assert f"onnxruntime, if it opens cuDNN, loads that of {system}" in asked.err, asked
+
+
+def test_a_venv_in_the_current_folder_needs_no_dot(said, venv, tmp_path, monkeypatch):
+    venv()
+    monkeypatch.chdir(tmp_path)
+    assert said("venv")[0][1].startswith("venv/bin/python's torch loads cuDNN 9.20.0 of "), said("venv")
 
 
 def test_the_daemons_environments_are_compared(said, fake_daemon, tmp_path):

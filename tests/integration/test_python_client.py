@@ -391,6 +391,15 @@ def test_warming_asks_only_for_what_is_missing(ct, fake_daemon):
     assert client.info().worker_requests == requests
 
 
+def test_a_warm_model_says_what_unmodified_programs_are_not_served(ct, fake_daemon):
+    daemon = fake_daemon("--publish-evidence", "measured", env=script(environment="profile:" + H200)).start()
+    summary = ct.warm(PROBLEMS, ct.Client(daemon.address))
+    assert (summary.is_warm, summary.not_published) == (True, len(PROBLEMS))
+    assert f"not published: {len(PROBLEMS)}, of less than --publish-evidence" in str(summary)
+    heuristic = fake_daemon("--publish-evidence", "heuristic", env=script(environment="profile:" + H200)).start()
+    assert "not published" not in str(ct.warm(PROBLEMS, ct.Client(heuristic.address)))
+
+
 def test_warm_takes_models_and_lists(ct, fake_daemon, tmp_path):
     path = tmp_path / "m.onnx"
     model = python_package.one_convolution(path)

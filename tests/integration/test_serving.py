@@ -252,8 +252,8 @@ def test_once_says_of_what_it_does_not_publish_what_warm_says(daemons, tmp_path,
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done
     assert done.stdout.splitlines()[1:] == [
-        "not published: 2 of 2: heuristic < observed (--publish-evidence): without the daemon nothing is served for them",
-        "the model is warm where the daemon answers",
+        "not published: 2 of 2: heuristic < observed (--publish-evidence): `convtune run` serves none of them",
+        "the model is warm for programs that ask the daemon",
     ], done
     assert keys_in(snapshot_of(daemon)) is None
 
@@ -290,7 +290,7 @@ def test_default_evidence_leaves_heuristics_unpublished_and_everybody_says_so(da
         warmed = run.ok("warm", model, "--json")
         assert (warmed.json()["tuned"], warmed.json()["notPublished"]) == (tuned_now, 2)
         assert "not published: 2 of 2: heuristic < observed (--publish-evidence)" in warmed.err
-        assert warmed.err.splitlines()[-1] == "the model is warm where the daemon answers"
+        assert warmed.err.splitlines()[-1] == "the model is warm for programs that ask the daemon"
     words = "2 problems are not published: evidence below observed (--publish-evidence)"
     wait_until(lambda: words in run.ok("release", "list").err, 10, "the count")
     assert f"notice   {words}" in run("doctor").out

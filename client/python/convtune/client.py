@@ -21,6 +21,8 @@ from convtune.refresh import Refresh
 from convtune.v1 import (
     maintenance_service_pb2,
     maintenance_service_pb2_grpc,
+    release_service_pb2,
+    release_service_pb2_grpc,
     tuning_service_pb2,
     tuning_service_pb2_grpc,
 )
@@ -62,6 +64,7 @@ class Client(ClientBase):
         self._maintenance = maintenance_service_pb2_grpc.MaintenanceServiceStub(  # type: ignore[no-untyped-call]
             self._channel
         )
+        self._release = release_service_pb2_grpc.ReleaseServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def _look_again(self) -> None:
         """Nobody may have named the daemon, and its socket come to be only later."""
@@ -246,6 +249,12 @@ class Client(ClientBase):
         """convtune.v1.ServerInfo."""
         request = maintenance_service_pb2.GetServerInfoRequest()
         return self._call(lambda: self._maintenance.GetServerInfo, request, time.monotonic() + self._timeout)
+
+    def publish_evidence(self) -> int:
+        """What a result needs to be in the snapshot, as a number of convtune.v1.Evidence."""
+        request = release_service_pb2.GetPublicationRequest()
+        publication = self._call(lambda: self._release.GetPublication, request, time.monotonic() + self._timeout)
+        return int(publication.publish_evidence)
 
     def is_profile(self) -> bool:
         """True if a device profile stands in for the environment's GPU."""

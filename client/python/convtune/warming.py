@@ -25,6 +25,8 @@ class Summary:
     tuned: int  # have one now
     failures: dict[str, int]  # reason to number of problems
     notices: tuple[str, ...] = ()  # of the model: what is left out, and why
+    # Answers of less evidence than --publish-evidence: unmodified programs are served none of them.
+    not_published: int = 0
 
     @property
     def is_warm(self) -> bool:
@@ -37,6 +39,11 @@ class Summary:
             f"{self.problems - self.hits - self.tuned} have none"
         ]
         lines += [f"  {count} x {reason}" for reason, count in sorted(self.failures.items())]
+        if self.not_published:
+            lines.append(
+                f"not published: {self.not_published}, of less than --publish-evidence: unmodified programs are served "
+                "none of them"
+            )
         return "\n".join([*self.notices, *lines])
 
 
@@ -66,9 +73,16 @@ def warm(
     client = client or Client()
     least = EVIDENCE["heuristic" if client.is_profile() else "incomplete"]
 
+    published = client.publish_evidence()
+    unpublished: set[str] = set()
+
     def cold(asked: list[str]) -> list[tuple[str, str]]:
         found = []
+        unpublished.difference_update(asked)
         for problem, result in zip(asked, client._get_sound(asked)):
+            if result.answer is not None and not result.answer.pinned:
+                if EVIDENCE.get(result.answer.evidence, 0) < published:
+                    unpublished.add(problem)
             if result.answer is None:
                 found.append((problem, f"refused: {result.message}" if result.miss == "refused" else result.miss))
             elif not result.answer.pinned and EVIDENCE.get(result.answer.evidence, 0) < least:
@@ -83,7 +97,7 @@ def warm(
     left = cold(missing) if missing else []
     failures = collections.Counter([reason for _, reason in left] + refused)
     hits, tuned = len(ordered) - len(before), len(missing) - len(left)
-    return Summary(len(ordered), hits, tuned, dict(failures), tuple(notices))
+    return Summary(len(ordered), hits, tuned, dict(failures), tuple(notices), len(unpublished))
 
 
 def _read(model: Any, reading: dict[str, Any]) -> tuple[Iterable[tuple[Problem | str, int]], list[str]]:

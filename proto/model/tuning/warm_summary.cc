@@ -35,8 +35,7 @@ std::string WarmSummary::ToText() const {
   }
   for (const auto& [evidence, count] : not_published) {
     AppendTo(&text, "\nnot published: ", count, " of ", problems, ": ", Name(evidence), " < ",
-             Name(publish_evidence),
-             " (--publish-evidence): without the daemon nothing is served for them");
+             Name(publish_evidence), " (--publish-evidence): `convtune run` serves none of them");
   }
   return text;
 }
@@ -44,7 +43,7 @@ std::string WarmSummary::ToText() const {
 std::string WarmSummary::Verdict() const {
   if (!warm()) return "the model is not warm";
   return not_published_count() == 0 ? "the model is warm"
-                                    : "the model is warm where the daemon answers";
+                                    : "the model is warm for programs that ask the daemon";
 }
 
 }  // namespace convtune

@@ -73,6 +73,22 @@ std::string LibraryFolderBelow(const std::string& folder) {
   return "";
 }
 
+// An error if the Python of a venv, `name`, loads a cuDNN of another folder, too.
+absl::Status CheckIsTheOnly(const std::string& option, const std::string& name,
+                            const std::string& folder) {
+  std::error_code error;
+  if (!fs::exists(fs::path(name) / "bin" / "python", error)) return absl::OkStatus();
+  const absl::StatusOr<std::vector<LoadedCudnn>> loaded = FindCudnn(option, name);
+  if (!loaded.ok()) return absl::OkStatus();  // no package there is built for cuDNN
+  for (const LoadedCudnn& cudnn : *loaded) {
+    if (cudnn.folder.empty() || fs::equivalent(cudnn.folder, folder, error)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": must name the folder of one cuDNN: ", name, " has that of ", folder,
+                     ", and ", cudnn.by, " loads that of ", cudnn.folder));
+  }
+  return absl::OkStatus();
+}
+
 std::string LastLineWith(const std::string& text, absl::string_view part) {
   std::string found;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -201,6 +217,7 @@ absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const st
     found.version = VersionNumbers(wheel->version);
   } else {
     found.folder = LibraryFolderBelow(name);
+    RETURN_IF_ERROR(CheckIsTheOnly(option, name, found.folder));
   }
   const int cuda_major = wheel ? wheel->cuda_major : OwnCuda();
   ASSIGN_OR_RETURN(std::vector<std::string> folders, FindCuda(option, cuda_major));

@@ -18,7 +18,7 @@ TEST(WarmSummaryTest, WhatIsNotPublishedIsCountedByEvidence) {
             "nvidia-h200: 5 problems: 5 had an answer, 0 were tuned, 0 have none\n"
             "not published: 4 of 5: heuristic < observed (--publish-evidence): without the daemon "
             "nothing is served for them");
-  EXPECT_EQ(summary.Verdict(), "the model is warm where the daemon answers");
+  EXPECT_EQ(summary.Verdict(), "the model is warm for programs that ask the daemon");
 }
 
 TEST(WarmSummaryTest, WithoutAnAnswerOrItsPlaceOnDiskTheModelIsNotWarm) {

@@ -16,8 +16,8 @@ TEST(WarmSummaryTest, WhatIsNotPublishedIsCountedByEvidence) {
   EXPECT_TRUE(summary.warm());
   EXPECT_EQ(summary.ToText(),
             "nvidia-h200: 5 problems: 5 had an answer, 0 were tuned, 0 have none\n"
-            "not published: 4 of 5: heuristic < observed (--publish-evidence): without the daemon "
-            "nothing is served for them");
+            "not published: 4 of 5: heuristic < observed (--publish-evidence): `convtune run` "
+            "serves none of them");
   EXPECT_EQ(summary.Verdict(), "the model is warm for programs that ask the daemon");
 }
 

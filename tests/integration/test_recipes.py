@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
 from conftest import PROGRAMS, REPO
 from harness import python_package
+from harness.daemon import free_port, wait_until
 from harness.needs import missing
 from harness.preload import ALL, Problem, candidates, ids, read_counters, stock_field
 
@@ -76,34 +78,14 @@ def test_comfyui_without_a_snapshot_runs_as_without_convtune(preload, comfyui, t
     assert said.startswith(f"convtune: ComfyUI runs as without it: {tmp_path}/current.snapshot: No such file"), said
 
 
-# As much of FastAPI as the example uses, for a Python without it; and a server of one worker in uvicorn's order.
-FASTAPI = """
-import types
-class FastAPI:
-    def __init__(self, lifespan):
-        self.lifespan, self.state, self.routes = lifespan, types.SimpleNamespace(), {}
-    def get(self, path):
-        return lambda handler: self.routes.setdefault(path, handler)
-"""
-UVICORN = """
-import asyncio, json
-from fastapi_server import app
-async def main():
-    assert not hasattr(app.state, "model")
-    async with app.lifespan(app):
-        print(json.dumps([app.routes["/ready"](), app.routes["/run/{batch}"](8)]))
-asyncio.run(main())
-"""
-
-
+@pytest.mark.ci
 def test_fastapi_tunes_first_and_is_ready_only_then(fake_daemon, tmp_path):
     python = "/usr/bin/python3"
     if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode != 0:
         missing("torch", "python3-torch")
-    (tmp_path / "fastapi.py").write_text(FASTAPI)
     daemon = fake_daemon().start()
     packages = next((REPO / ".venv/lib").glob("python3*/site-packages"))
-    path = [tmp_path, EXAMPLES, python_package.install(), "/usr/lib/python3/dist-packages", packages]
+    path = [EXAMPLES, python_package.install(), packages, "/usr/lib/python3/dist-packages"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "CONVTUNE_ADDRESS": daemon.address,
            "CONVTUNE_SNAPSHOT": str(daemon.state_dir / "snapshot")}  # fmt: skip
 
@@ -115,9 +97,15 @@ def test_fastapi_tunes_first_and_is_ready_only_then(fake_daemon, tmp_path):
     assert (first.returncode, again.returncode) == (0, 0), first
     assert [line.split(": ", 1)[1] for line in first.stdout.splitlines()] == ["2 problems: 0 had an answer, 2 were tuned, 0 have none"] * 2
     assert [line.split(": ", 1)[1] for line in again.stdout.splitlines()] == ["2 problems: 2 had an answer, 0 were tuned, 0 have none"] * 2
-    served = run(PROGRAMS / "convtune", "run", "--", python, "-c", UVICORN)
-    assert served.returncode == 0, served
-    ready, shape = json.loads(served.stdout)
+    port = free_port()
+    command = [PROGRAMS / "convtune", "run", "--", python, "-m", "uvicorn", "fastapi_server:app", "--workers", "2", "--port", str(port)]
+    with open(tmp_path / "log", "w") as log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as served:
+        try:
+            wait_until(lambda: (tmp_path / "log").read_text().count("Application startup complete") == 2, 60, "both workers")
+            ready, shape = (json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/{at}", timeout=20)) for at in ("ready", "run/8"))
+        finally:
+            served.terminate()
+    assert served.returncode == 0, (tmp_path / "log").read_text()
     assert ready["batch_sizes"] == [1, 8] and shape == {"shape": [8, 16, 32, 32]}
     daemon.stop()
     without = run(python, server)

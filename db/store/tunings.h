@@ -32,7 +32,7 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
 
 // In a transaction of the caller, who rolls it back on any error: stores the tuning in place of
 // what its key had. Returns the id of the environment's row. INVALID_ARGUMENT, naming the field, if
-// `environment` is not the key's or a number is none.
+// `environment` is not the key's, or a number is NaN or infinite.
 absl::StatusOr<int64_t> StoreTuning(sqlite::Database& database, Environments* environments,
                                     const Tuning& tuning, const Environment& environment);
 

@@ -1,6 +1,6 @@
 // std::mutex with Clang's thread-safety annotations. absl::Mutex is not used:
-// distributions ship it without TSan instrumentation, which then reports races
-// that are none.
+// distributions ship it without TSan instrumentation, so TSan reports races
+// that do not exist.
 #pragma once
 
 #include <chrono>

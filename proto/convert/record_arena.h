@@ -25,7 +25,7 @@ class RecordArena {
     return google::protobuf::Arena::CreateMessage<v1::Tuning>(&arena_);
   }
 
-  // The record that has these bytes, for as long; nullptr: they are none.
+  // The record that has these bytes, for as long; nullptr: the bytes are no record.
   v1::Tuning* Parse(std::string_view bytes) {
     v1::Tuning* const record = New();
     return record->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ? record : nullptr;

@@ -28,8 +28,8 @@ class MetricsServer {
   using Collect = std::function<std::vector<prometheus::MetricFamily>()>;
 
   // `collect` is called on those threads, once for each request. `address`: see
-  // ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is none; UNAVAILABLE: it
-  // cannot be listened on; UNIMPLEMENTED: !MetricsBuilt().
+  // ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is no address;
+  // UNAVAILABLE: it cannot be listened on; UNIMPLEMENTED: !MetricsBuilt().
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Create(const std::string& address,
                                                                Collect collect);
   // Answers what is asked at the time, then listens no longer.

@@ -44,7 +44,7 @@ void NoteFailure(const absl::Status& status, Message* message) {
   message->set_over_memory(absl::IsResourceExhausted(status));
 }
 
-// nullopt if a number is none that this worker knows.
+// Nullopt if the request has a number that this worker does not know.
 std::optional<RunMode> ModeOf(const worker::v1::Measure& request) {
   if (!convtune::v1::LaunchMode_IsValid(request.launch()) ||
       !convtune::v1::CacheState_IsValid(request.cache_state())) {

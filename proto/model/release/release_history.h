@@ -59,8 +59,8 @@ class ReleaseHistory {
   absl::StatusOr<Release> Promote(const ReleaseDecision& decision, int canary_permille,
                                   bool has_changes) const;
   // `to` 0: rolls a running canary back; without one goes back to the release
-  // that was promoted before. NOT_FOUND, FAILED_PRECONDITION: that is none to
-  // go back to.
+  // that was promoted before. NOT_FOUND: there is no such release;
+  // FAILED_PRECONDITION: the history cannot go back to it.
   absl::StatusOr<Release> RollBack(const ReleaseDecision& decision, int64_t to) const;
   // The promoted release before the one whose choices `release` has; 0: none.
   int64_t Before(const Release& release) const;

@@ -54,7 +54,8 @@ uint32_t SelfCheckSteps();
 // The name of each instrument that the mask says does not work, in the order of
 // the bits: "blocking_kernel", "clock", "caches", "checker", "captures", "graph:fwd:f32", ...
 std::vector<std::string> FailedInstruments(uint32_t mask);
-// The reverse, of a self-check that was run; nullopt if a name is none.
+// The mask of a self-check that was run, of which these instruments failed; nullopt if a name is
+// no instrument's.
 std::optional<uint32_t> MaskOfFailed(const std::vector<std::string>& names);
 
 }  // namespace convtune

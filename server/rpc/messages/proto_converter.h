@@ -49,7 +49,7 @@ v1::PinRecord ToProto(const Pin& pin);
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
 
 v1::Release ToProto(const Release& release);
-// A page of them. INVALID_ARGUMENT: the token is none.
+// A page of the releases. INVALID_ARGUMENT: the page token is not one that the page before gave.
 absl::Status Fill(const release::ReleaseList& list, const PageArgs& page,
                   v1::ListReleasesResponse* out);
 absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,

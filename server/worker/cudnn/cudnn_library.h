@@ -43,7 +43,7 @@ CudaLibraries LocateCudaLibraries();
 
 // The first 12 digits of the GNU build ID of an ELF file (64 bit, of this
 // machine's byte order), which no two versions of a library share; "size-N" for
-// one without. Empty if the file cannot be read or is none.
+// one without. Empty if the file cannot be read or is no ELF file.
 std::string ElfBuildId(const std::string& path);
 
 // Returns the path of `name` in the first of `folders` that has it, after those of

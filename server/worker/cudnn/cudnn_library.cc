@@ -158,7 +158,7 @@ std::string ElfBuildId(const std::string& path) {
     file.clear();
     file.seekg(static_cast<std::streamoff>(segment.p_offset));
     file.read(notes.data(), static_cast<std::streamsize>(notes.size()));
-    const std::string id = FindBuildId(notes, segment.p_align == 8 ? 8 : 4);
+    std::string id = FindBuildId(notes, segment.p_align == 8 ? 8 : 4);
     if (!id.empty()) return id;
   }
   return absl::StrCat("size-", size);

@@ -45,8 +45,9 @@ absl::Status WorkerClient::Handshake() {
   if (options_.self_checks != nullptr) {
     const SelfCheckCache::Entry entry = options_.self_checks->Find(options_.self_check_key);
     request.mutable_hello()->set_lost_steps(entry.lost_steps);
-    if (entry.passed.known())
+    if (entry.passed.known()) {
       *request.mutable_hello()->mutable_self_check() = ToProto(entry.passed);
+    }
   }
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
   ASSIGN_OR_RETURN(worker::v1::Reply reply, AwaitStart());

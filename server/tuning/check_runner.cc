@@ -56,7 +56,7 @@ absl::Status CheckRunner::Run(SteadyTime end) {
   request.mutable_check();
   request.mutable_indexes()->Add(indexes.begin(), indexes.end());
   request.set_time_budget_ms(MillisUntil(end));
-  const absl::Status status =
+  absl::Status status =
       client_->Call(request, [this](const worker::v1::Reply& reply) { Take(reply); }).status();
   Judge();
   LeaveHopeless();

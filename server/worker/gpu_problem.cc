@@ -276,7 +276,7 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::Compari
 
 absl::Status GpuProblem::CaptureCopies(const CandidateId& id, int copies, Prepared* prepared) {
   while (static_cast<int>(prepared->graphs.size()) < copies) {
-    const absl::Status captured = CaptureAndReplay(id, prepared);
+    absl::Status captured = CaptureAndReplay(id, prepared);
     if (captured.ok()) continue;
     if (prepared->graphs.empty()) return captured;
     most_replay_copies_ = static_cast<int>(prepared->graphs.size());
@@ -301,15 +301,15 @@ absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepa
 
 absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
   ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
-  const absl::Status captured =
-      device::CapturedGraph::Capture(resources_.stream, [&]() -> absl::Status {
-        RETURN_IF_ERROR(Launch(id, *prepared));
-        const absl::Status forbidden = cudnn::ToStatus(cudaStreamSynchronize(resources_.stream),
-                                                       "wait for a stream that is captured");
-        // cuDNN's own CUDA runtime meets the spoilt capture, too.
-        Launch(id, *prepared).IgnoreError();
-        return forbidden;
-      }).status();
+  absl::Status captured = device::CapturedGraph::Capture(resources_.stream, [&]() -> absl::Status {
+                            RETURN_IF_ERROR(Launch(id, *prepared));
+                            absl::Status forbidden =
+                                cudnn::ToStatus(cudaStreamSynchronize(resources_.stream),
+                                                "wait for a stream that is captured");
+                            // cuDNN's own CUDA runtime meets the spoilt capture, too.
+                            Launch(id, *prepared).IgnoreError();
+                            return forbidden;
+                          }).status();
   if (!captured.ok()) recover_();
   return captured;
 }
@@ -438,7 +438,7 @@ absl::Status GpuProblem::ListLegacy(const ListingOptions& options, search::Listi
     search::ListExpectedAlgorithms(problem_, legacy, sink);
     return absl::OkStatus();
   }
-  if (const absl::Status status = EnsureTensors(); !status.ok()) {
+  if (absl::Status status = EnsureTensors(); !status.ok()) {
     // Listing what cuDNN would choose needs no memory.
     search::ListExpectedAlgorithms(problem_, legacy, sink);
     return status;

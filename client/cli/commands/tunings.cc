@@ -191,8 +191,9 @@ class ListCommand final : public app::Command {
     }
     context.PrintJson({{"pins", output::JsonMessages(pins)}});
     context.PrintRows(pins, PinFields);
-    if (context.format() != app::Format::kJson)
+    if (context.format() != app::Format::kJson) {
       context.Say(output::Counted(static_cast<int64_t>(pins.size()), "pin"));
+    }
     return app::ExitCode::kDone;
   }
 

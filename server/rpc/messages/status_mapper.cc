@@ -48,10 +48,9 @@ std::string_view Reason(absl::StatusCode code) {
   return "INTERNAL_ERROR";
 }
 
-grpc::Status WithDetails(google::rpc::Status status) {
-  const auto code = static_cast<grpc::StatusCode>(status.code());
-  std::string message = status.message();
-  return grpc::Status(code, std::move(message), status.SerializeAsString());
+grpc::Status WithDetails(const google::rpc::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message(),
+                      status.SerializeAsString());
 }
 
 }  // namespace
@@ -81,7 +80,7 @@ grpc::Status ToGrpcStatus(const std::vector<Violation>& violations) {
   status.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
   status.set_message(Shorten(ToString(violations), kMaxMessageBytes));
   status.add_details()->PackFrom(bad_request);
-  return WithDetails(std::move(status));
+  return WithDetails(status);
 }
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -108,7 +107,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     retry.mutable_retry_delay()->set_seconds(kRetrySeconds);
     out.add_details()->PackFrom(retry);
   }
-  return WithDetails(std::move(out));
+  return WithDetails(out);
 }
 
 }  // namespace convtune::rpc::messages

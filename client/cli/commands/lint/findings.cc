@@ -141,8 +141,9 @@ class Linter {
       return "cuDNN lists nothing for it without tensor cores";
     }
     const auto failure = input_.failures.find(text);
-    if (known && failure == input_.failures.end())
+    if (known && failure == input_.failures.end()) {
       return "cuDNN lists nothing for it that can be built";
+    }
     return absl::StrCat("there is no list of its candidates: ",
                         failure != input_.failures.end()
                             ? failure->second

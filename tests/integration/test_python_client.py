@@ -44,31 +44,6 @@ def test_the_lines_of_the_page_get_answers(fake_daemon):
     assert len(lines) == 3 and all(" graph:eng" in line or " legacy:algo" in line for line in lines), lines
 
 
-def test_a_list_is_read_to_its_last_page(ct, short_dir):
-    from convtune.v1 import tuning_service_pb2, tuning_service_pb2_grpc
-
-    class Daemon(tuning_service_pb2_grpc.TuningServiceServicer):
-        def ListEnvironments(self, request, context):
-            reply = tuning_service_pb2.ListEnvironmentsResponse()
-            if request.page_token == "behind":
-                reply.environments.add(name="profile:nvidia-h200", text="profile:" + H200, profile=True, current=True,
-                                       gpu_model="nvidia-h200", cudnn_version="9.19.0", sm_count=132)  # fmt: skip
-            else:
-                reply.environments.add(name="nvidia-h200", text=H200)
-                reply.next_page_token = "behind"
-            return reply
-
-    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
-    tuning_service_pb2_grpc.add_TuningServiceServicer_to_server(Daemon(), server)
-    server.add_insecure_port(f"unix:{short_dir}/s")
-    server.start()
-    try:
-        with ct.Client(f"unix:{short_dir}/s") as client:
-            assert client.is_profile()
-    finally:
-        server.stop(None)
-
-
 def test_answers_constraints_and_misses(ct, fake_daemon):
     daemon = fake_daemon().start()
     with ct.Client(daemon.address) as client:
@@ -351,6 +326,24 @@ def test_without_a_daemon_resolve_is_back_in_time_and_get_raises(ct, tmp_path):
         client.get(PROBLEMS, timeout=0.3)
     with pytest.raises(ValueError, match="mutual TLS"):
         ct.Client("localhost:1")
+
+
+def test_without_a_daemon_it_is_said_where_none_is_how_to_start_one_and_that_it_waits(ct, command, caplog, tmp_path):
+    address = f"unix:{tmp_path}/nobody"
+    why = rf"^no answer from the daemon at {address}: .*; start one with `convtuned`, or say where it is with CONVTUNE_ADDRESS"
+    line = PROBLEMS[0]
+    client = ct.Client(address, timeout=1.5)
+    for call in (lambda: ct.warm([line], client), lambda: client.tune([line]), lambda: client.get([line], on_miss="tune")):
+        with pytest.raises(ct.Unavailable, match=why):
+            call()
+    assert re.search(why, client.resolve([line], timeout=0.1)[0].message)
+    # Once for each client.
+    (record,) = [record for record in caplog.records if record.name == "convtune"]
+    assert re.search(why + ".*; waiting for one, up to 1.5 s$", record.getMessage())
+    listed = tmp_path / "model.txt"
+    listed.write_text(line)
+    code, out, err = command("warm", listed, "--address", address, "--timeout", "0.3")
+    assert (code, out) == (4, "") and re.search("^error: " + why[1:], err) and "Traceback" not in err, err
 
 
 def test_unavailable_is_tried_again_until_the_daemon_is_there(ct, fake_daemon):

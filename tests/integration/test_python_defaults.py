@@ -138,9 +138,13 @@ def test_other_arguments_name_field_and_rule(ct, tmp_path):
 
 
 def test_an_answer_that_is_no_protobuf_has_no_fields(ct):
-    from convtune.errors import _all
+    from convtune.errors import _violations
 
-    assert list(_all(b"\x0a\x03abc\x10\x05\x0a\x01d", 1)) == [b"abc", b"d"]
-    for cut in (b"\x0a\x05abc", b"\x0a", b"\xff\xff", b"\x0b"):
-        with pytest.raises((ValueError, IndexError)):
-            list(_all(cut, 1))
+    def field(number, content):
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    request = field(1, field(1, b"f") + field(2, b"must be so"))
+    status = b"\x08\x03" + field(3, field(1, b"/google.rpc.BadRequest") + field(2, request))
+    assert _violations(status) == [("f", "must be so")]
+    for damaged in (status[:-1], status + b"\xff\xff", b"\x0b"):
+        assert _violations(damaged) == []

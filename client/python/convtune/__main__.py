@@ -17,7 +17,7 @@ from convtune.problem_key import data_type
 
 # As the command line's.
 DONE, FAILED, USAGE, MISS, UNREACHABLE = 0, 1, 2, 3, 4
-_CODES = {"INVALID_ARGUMENT": USAGE, "NOT_FOUND": MISS}
+_CODES = {"INVALID_ARGUMENT": USAGE, "NOT_FOUND": MISS, "UNAVAILABLE": UNREACHABLE, "DEADLINE_EXCEEDED": UNREACHABLE}
 
 
 def _sizes(text: str) -> list[int]:
@@ -158,15 +158,12 @@ def _run(arguments: Sequence[str] | None) -> tuple[int, Iterable[object]]:
     if args.verb == "problems":
         return DONE, found
     from convtune.client import Client
-    from convtune.errors import ConvtuneError, Unavailable
+    from convtune.errors import ConvtuneError
     from convtune.warming import warm
 
     try:
         with Client(args.address, environment=args.environment, timeout=args.timeout) as client:
             summary = warm(found, client, budget_s=args.budget, on_progress=_progress)
-    except Unavailable as error:
-        print(f"error: no answer from the daemon: {error}", file=sys.stderr)
-        return UNREACHABLE, ()
     except ConvtuneError as error:
         print(f"error: {error}", file=sys.stderr)
         return _CODES.get(error.code, FAILED), ()

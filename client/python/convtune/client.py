@@ -5,30 +5,34 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from convtune import defaults, messages
-from convtune.answers import Ask, Demands, Environment, Result
-from convtune.base import ClientBase, JobWatch, Retries
-from convtune.errors import ConvtuneError, Unavailable, translate
+from convtune.answers import Ask, Demands, Result
+from convtune.base import ClientBase
+from convtune.errors import Unavailable
 from convtune.problem import Problem
-from convtune.problem_key import canonical
-from convtune.program import find, find_gpu, fits
+from convtune.program import find, find_gpu
 from convtune.refresh import Refresh
-from convtune.v1 import (
-    maintenance_service_pb2,
-    maintenance_service_pb2_grpc,
-    release_service_pb2,
-    release_service_pb2_grpc,
-    tuning_service_pb2,
-    tuning_service_pb2_grpc,
-)
+from convtune.v1 import maintenance_service_pb2, release_service_pb2, tuning_service_pb2
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+_T = TypeVar("_T")
+
+
+def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """The result of one that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+    raise AssertionError("a call of Client has suspended")
 
 
 class Client(ClientBase):
@@ -52,19 +56,9 @@ class Client(ClientBase):
     then nothing is compared, and Result.environment says what an answer holds
     for."""
 
+    _grpc = grpc
+    _lock = threading.Lock()
     _refresh: Refresh | None = None
-
-    def _open(self) -> None:
-        self._lock = threading.Lock()
-        self._connect()
-
-    def _connect(self) -> None:
-        self._channel = self._channel_by(grpc)
-        self._tuning = tuning_service_pb2_grpc.TuningServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._maintenance = maintenance_service_pb2_grpc.MaintenanceServiceStub(  # type: ignore[no-untyped-call]
-            self._channel
-        )
-        self._release = release_service_pb2_grpc.ReleaseServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def _look_again(self) -> None:
         """Nobody may have named the daemon, and its socket come to be only later."""
@@ -100,35 +94,7 @@ class Client(ClientBase):
         on_miss: none, heuristic, enqueue, tune. convtune.Demands describes the others.
         Raises ValueError for an argument, ConvtuneError (with `fields`) where the
         daemon refuses, Unavailable."""
-        ask = Ask(on_miss=on_miss, **demands)
-        deadline = self._deadline(ask, timeout)
-        results: list[Result] = []
-        program = self.program()
-        for part in messages.split(messages.texts(problems)):
-            results += self._get_part(part, program, ask, deadline)
-        return results
-
-    def _get_part(
-        self,
-        part: list[str],
-        program: Environment,
-        ask: Ask,
-        deadline: float | None,
-        enough: Callable[[], bool] | None = None,
-    ) -> list[Result]:
-        request = messages.batch_get(self.environment, program, part, ask)
-        return messages.results(self._call(lambda: self._tuning.BatchGet, request, deadline, enough), request)
-
-    def _get_sound(self, problems: Iterable[Problem | str], *, timeout: float | None = None) -> list[Result]:
-        """As get, but a problem that the daemon refuses is a miss of its own,
-        "refused", and the others are answered."""
-        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-        program = self.program()
-
-        def ask(part: list[str]) -> list[Result]:
-            return self._get_part(part, program, Ask(), deadline)
-
-        return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
+        return run(self._get(problems, on_miss=on_miss, timeout=timeout, **demands))
 
     def resolve(
         self,
@@ -148,36 +114,7 @@ class Client(ClientBase):
         neither has is a miss with the reason "unavailable". A problem that
         the daemon refuses is a miss with the reason "refused" and what is wrong;
         the others are answered all the same."""
-        return self._resolve(problems, self.program(), Ask(on_miss="none", **demands), timeout)
-
-    def _resolve(
-        self,
-        problems: Iterable[Problem | str],
-        program: Environment,
-        ask: Ask,
-        timeout: float,
-    ) -> list[Result]:
-        deadline = time.monotonic() + timeout
-
-        def answer(part: list[str]) -> list[Result]:
-            stored: list[Result] = []
-
-            def enough() -> bool:
-                stored[:] = self._from_snapshot(part, program, ask)
-                return all(result.answer for result in stored)
-
-            try:
-                return self._get_part(part, program, ask, deadline, enough)
-            except Unavailable as error:
-                if not stored or not all(result.answer for result in stored):
-                    enough()
-                return [r if r.answer else messages.unavailable(r, error) for r in stored]
-            except ConvtuneError as error:
-                if error.refused_problems(len(part)):
-                    raise
-                return [messages.unavailable(Result(canonical(text), None), error) for text in part]
-
-        return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, answer)]
+        return run(self._resolve(problems, timeout=timeout, **demands))
 
     def start_refresh(
         self,
@@ -200,7 +137,7 @@ class Client(ClientBase):
         looks = self._find_program
         given = find_gpu(self._program) if looks else self._program
         refresh = Refresh(
-            lambda: self._resolve(texts, find(given) if looks else given, ask, timeout),
+            lambda: run(self._resolve_for(find(given) if looks else given, texts, ask, timeout)),
             changed,
             period_s,
         )
@@ -227,86 +164,43 @@ class Client(ClientBase):
         the end. Returns the reasons of the first failures, by problem. A daemon
         that stops meanwhile is waited for, and asked for the rest; Unavailable
         once nothing has moved for the client's `timeout`."""
-        failures: dict[str, str] = {}
-        for request, watch in self._jobs(problems, budget_s, force, on_progress):
-            failures |= messages.failures(self._run_job(request, watch))
-        return failures
-
-    def _run_job(self, request: Any, watch: JobWatch) -> Any:
-        """The job's last state."""
-        while True:
-            job = self._call(lambda: self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
-            try:
-                for job in self._tuning.WatchTuningJob(tuning_service_pb2.WatchTuningJobRequest(name=job.name)):
-                    watch.saw(job)
-                return job
-            except grpc.RpcError as error:
-                if not watch.may_retry(error):
-                    raise translate(error) from None
-            self._pause(watch.PAUSE_S)
+        return run(self._tune(problems, budget_s=budget_s, force=force, on_progress=on_progress))
 
     def info(self) -> Any:
         """convtune.v1.ServerInfo."""
         request = maintenance_service_pb2.GetServerInfoRequest()
-        return self._call(lambda: self._maintenance.GetServerInfo, request, time.monotonic() + self._timeout)
+        return run(self._call("GetServerInfo", request, time.monotonic() + self._timeout))
 
     def publish_evidence(self) -> int:
         """What a result needs to be in the snapshot, as a number of convtune.v1.Evidence."""
         request = release_service_pb2.GetPublicationRequest()
-        publication = self._call(lambda: self._release.GetPublication, request, time.monotonic() + self._timeout)
-        return int(publication.publish_evidence)
+        return int(run(self._call("GetPublication", request, time.monotonic() + self._timeout)).publish_evidence)
 
-    def is_profile(self) -> bool:
-        """True if a device profile stands in for the environment's GPU."""
-        known, request = [], tuning_service_pb2.ListEnvironmentsRequest()
-        while True:
-            page = self._call(lambda: self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
-            known += page.environments
-            request.page_token = page.next_page_token
-            if not request.page_token:
-                break
-        program = self.program()
-        chosen = [
-            e
-            for e in known
-            if e.current and self.environment in ("", e.name, e.text) and fits(program, messages.environment(e))
-        ]
-        return bool(chosen) and all(e.profile for e in chosen)
+    async def _attempt(
+        self, method: str, request: Any, timeout: float | None, enough: Callable[[], Awaitable[bool]] | None
+    ) -> Any:
+        if enough is None or timeout is None:
+            return self._method(method)(request, timeout=timeout)
+        call = self._method(method).future(request, timeout=timeout)
+        try:
+            return call.result(timeout=timeout / 2)
+        except grpc.FutureTimeoutError:
+            if await enough():
+                call.cancel()
+                raise Unavailable("DEADLINE_EXCEEDED", "no answer within half of the time") from None
+            return call.result()
 
-    def _pause(self, seconds: float) -> None:
+    async def _watch(self, job: str, saw: Callable[[Any], None]) -> None:
+        for state in self._method("WatchTuningJob")(tuning_service_pb2.WatchTuningJobRequest(name=job)):
+            saw(state)
+
+    async def _pause(self, seconds: float) -> None:
         """A sleep in which a connection can come about: without a call gRPC works on one every five seconds."""
         end = time.monotonic() + seconds
+        request = maintenance_service_pb2.GetServerInfoRequest()
         with contextlib.suppress(grpc.RpcError):
-            self._maintenance.GetServerInfo(
-                maintenance_service_pb2.GetServerInfoRequest(), timeout=seconds, wait_for_ready=True
-            )
+            self._method("GetServerInfo")(request, timeout=seconds, wait_for_ready=True)
         time.sleep(max(end - time.monotonic(), 0))
 
-    def _call(
-        self,
-        method: Callable[[], Any],
-        request: Any,
-        deadline: float | None,
-        enough: Callable[[], bool] | None = None,
-    ) -> Any:
-        """Tries again while no daemon answers. `enough` is asked whether that is needless: once
-        after the first attempt failed, and where no answer came within half of the time."""
-        retries = Retries(deadline, self._timeout)
-        while True:
-            self._look_again()
-            left = retries.left()
-            try:
-                if enough is None or left is None:
-                    return method()(request, timeout=left)
-                call = method().future(request, timeout=left)
-                try:
-                    return call.result(timeout=left / 2)
-                except grpc.FutureTimeoutError:
-                    if enough():
-                        call.cancel()
-                        raise Unavailable("DEADLINE_EXCEEDED", "no answer within half of the time") from None
-                    return call.result()
-            except grpc.RpcError as error:
-                if not retries.may_retry(error) or (retries.failures == 1 and enough is not None and enough()):
-                    raise translate(error) from None
-            self._pause(retries.pause())
+    async def _beside(self, function: Callable[..., list[Result]], *arguments: Any) -> list[Result]:
+        return function(*arguments)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import grpc
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 
 class ConvtuneError(RuntimeError):
@@ -33,65 +36,44 @@ class Unavailable(ConvtuneError):
     """No daemon could be reached in time, or it is stopping."""
 
 
-def translate(error: grpc.RpcError) -> ConvtuneError:
+def translate(error: grpc.RpcError, address: str) -> ConvtuneError:
     """The exception that a caller gets."""
-    code = error.code()
+    code, why = error.code(), error.details() or error.code().name
+    # The daemon's own errors have one.
+    status = dict([*(error.trailing_metadata() or ())]).get("grpc-status-details-bin")
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return Unavailable(code.name, "the daemon did not answer within the timeout")
-    if code == grpc.StatusCode.UNAVAILABLE:
-        return Unavailable(code.name, error.details() or code.name)
-    return ConvtuneError(code.name, error.details() or code.name, _violations(error))
+    if code != grpc.StatusCode.UNAVAILABLE:
+        return ConvtuneError(code.name, why, _violations(status or b""))
+    if status is None:
+        why = (
+            f"no answer from the daemon at {address}: {why}; start one with `convtuned`, or say where it is with "
+            "CONVTUNE_ADDRESS or Client(address)"
+        )
+    return Unavailable(code.name, why)
 
 
-def _violations(error: grpc.RpcError) -> list[tuple[str, str]]:
-    """The violations of google.rpc.BadRequest. Read by hand: Debian has no package of its messages for Python."""
-    found = []
-    for key, status in error.trailing_metadata() or ():
-        if key != "grpc-status-details-bin":
-            continue
-        try:
-            # Status.details (3) of google.protobuf.Any (type_url 1, value 2); BadRequest.field_violations (1),
-            # each with field (1) and description (2).
-            for detail in _all(status, 3):
-                if _text(detail, 1).endswith("/google.rpc.BadRequest"):
-                    for violation in (v for value in _all(detail, 2) for v in _all(value, 1)):
-                        found.append((_text(violation, 1), _text(violation, 2)))
-        except (IndexError, ValueError):
-            return []  # not protobuf: the message says it all the same
-    return found
+def _violations(status: bytes) -> list[tuple[str, str]]:
+    """The violations of google.rpc.BadRequest. Debian has no package of its messages for Python."""
+    try:
+        # Status.details (3) of google.protobuf.Any (type_url 1, value 2); BadRequest.field_violations (1),
+        # each with field (1) and description (2).
+        return [
+            (_text(violation, 1), _text(violation, 2))
+            for detail in _all(status, 3)
+            if _text(detail, 1).endswith("/google.rpc.BadRequest")
+            for value in _all(detail, 2)
+            for violation in _all(value, 1)
+        ]
+    except DecodeError:
+        return []  # the message says it all the same
 
 
 def _text(message: bytes, number: int) -> str:
     return b"".join(_all(message, number)).decode(errors="replace")
 
 
-def _all(message: bytes, number: int) -> Iterator[bytes]:
-    """The values of a length-delimited field, as protobuf's wire format has them."""
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value, shift = 0, 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if not byte & 0x80:
-                return value
-
-    while at < len(message):
-        tag = varint()
-        if tag & 7 == 2:
-            size = varint()
-            if size > len(message) - at:
-                raise ValueError("cut short")
-            if tag >> 3 == number:
-                yield message[at : at + size]
-            at += size
-        elif tag & 7 == 0:
-            varint()
-        elif tag & 7 in (1, 5):
-            at += 8 if tag & 7 == 1 else 4
-        else:
-            raise ValueError("a group")
+def _all(message: bytes, number: int) -> list[bytes]:
+    """The values of a length-delimited field."""
+    fields = UnknownFieldSet(Empty.FromString(message))
+    return [field.data for field in fields if (field.field_number, field.wire_type) == (number, 2)]

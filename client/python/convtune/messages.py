@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from convtune.answers import Answer, Ask, Candidate, Constraints, Environment, Result
@@ -128,11 +128,6 @@ def environment(message: Any) -> Environment:
     return Environment(**fields | {"library_configuration": "unknown" if library == "unspecified" else library})
 
 
-def failures(job: Any) -> dict[str, str]:
-    """Reasons by problem."""
-    return {failure.problem_text: failure.reason for failure in job.failures}
-
-
 def results(response: Any, request: Any) -> list[Result]:
     """ConvtuneError where the daemon, which knows fields below 10, does not know what was asked for."""
     for field, _ in request.ListFields():
@@ -190,27 +185,3 @@ def unavailable(result: Result, error: ConvtuneError) -> Result:
     miss = "unavailable" if isinstance(error, Unavailable) else "refused"
     miss = result.miss if result.miss == "other_environment" else miss
     return dataclasses.replace(result, miss=miss, message=why, source="")
-
-
-def refused(text: str, why: str) -> Result:
-    return Result(text, None, "refused", why, source="daemon")
-
-
-def no_texts(texts: list[str]) -> dict[int, Result]:
-    """Of those that no message can hold, by their place."""
-    why = "must be valid UTF-8"
-    return {place: Result(text, None, "refused", why) for place, text in enumerate(texts) if not is_text(text)}
-
-
-def each_by_itself(texts: list[str], ask: Callable[[list[str]], list[Result]]) -> list[Result]:
-    """The results of `ask`; problems that it refuses are misses, and the others are asked again."""
-    results = no_texts(texts)
-    while left := [place for place in range(len(texts)) if place not in results]:
-        try:
-            results.update(zip(left, ask([texts[place] for place in left])))
-            break
-        except ConvtuneError as error:
-            if not (wrong := error.refused_problems(len(left))):
-                raise
-            results.update({left[place]: refused(texts[left[place]], why) for place, why in wrong.items()})
-    return [results[place] for place in range(len(texts))]

@@ -12,7 +12,7 @@ from typing import Any
 
 from convtune import messages, problem_key, sizes
 from convtune.answers import EVIDENCE
-from convtune.client import Client
+from convtune.client import Client, run
 from convtune.problem import OPERATIONS, ModelError, Problem, Workload
 
 
@@ -71,21 +71,20 @@ def warm(
     problems, notices = _read(model, reading)
     ordered = _most_work_first(problems)
     client = client or Client()
-    least = EVIDENCE["heuristic" if client.is_profile() else "incomplete"]
-
     published = client.publish_evidence()
     unpublished: set[str] = set()
 
     def cold(asked: list[str]) -> list[tuple[str, str]]:
         found = []
         unpublished.difference_update(asked)
-        for problem, result in zip(asked, client._get_sound(asked)):
+        for problem, result in zip(asked, run(client._get_sound(asked))):
+            is_profile = result.environment is not None and result.environment.profile
             if result.answer is not None and not result.answer.pinned:
                 if EVIDENCE.get(result.answer.evidence, 0) < published:
                     unpublished.add(problem)
             if result.answer is None:
                 found.append((problem, f"refused: {result.message}" if result.miss == "refused" else result.miss))
-            elif not result.answer.pinned and EVIDENCE.get(result.answer.evidence, 0) < least:
+            elif not result.answer.pinned and EVIDENCE.get(result.answer.evidence, 0) < EVIDENCE["heuristic" if is_profile else "incomplete"]:
                 found.append((problem, f"only {result.answer.evidence} evidence"))
         return found
 

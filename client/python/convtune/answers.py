@@ -7,6 +7,7 @@ import math
 from numbers import Integral, Real
 from typing import TypedDict
 
+from convtune.problem import one_of
 from convtune.v1 import record_pb2
 
 APIS = ("any", "graph", "legacy")
@@ -15,12 +16,6 @@ CACHE_STATES = ("", "cold", "input_hot", "hot")
 # heuristic, observed, incomplete, measured; higher is better.
 EVIDENCE = {name.removeprefix("EVIDENCE_").lower(): number for name, number in record_pb2.Evidence.items() if number}
 ON_MISS = ("none", "heuristic", "enqueue", "tune")
-
-
-def one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raises ValueError unless it is."""
-    if value not in allowed:
-        raise ValueError(f"{field}: must be one of {', '.join(map(repr, allowed))}, is {value!r}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,8 +42,3 @@ def forms(runtime: str, tail: Tail, dtype: str, layout: str, spatial: int) -> li
         if runtime == "onnxruntime-fuse-bias" and tail.bias and layout == "nhwc" and dtype in ("f32", "f64"):
             return ["bias", PLAIN]
     return [PLAIN]
-
-
-def check_runtime(runtime: str) -> None:
-    if runtime not in RUNTIMES:
-        raise ValueError(f"runtime: must be one of {', '.join(RUNTIMES)}, is {runtime!r}")

@@ -22,9 +22,9 @@ import onnx.reference
 import onnx.shape_inference
 
 from convtune import onnx_inputs, onnx_pads
-from convtune.fusion import Tail, check_runtime, forms
+from convtune.fusion import RUNTIMES, Tail, forms
 from convtune.onnx_tails import Tails
-from convtune.problem import ModelError, Problem, Workload
+from convtune.problem import ModelError, Problem, Workload, one_of
 
 _MOST_SIZES = 1024  # elements of a tensor that a shape may be computed of
 # Operators that compute sizes from sizes.
@@ -61,6 +61,25 @@ class _Found:
     tail: Tail
 
 
+@dataclasses.dataclass
+class _Reading:
+    """A model with one choice of its sizes."""
+
+    found: list[_Found] = dataclasses.field(default_factory=list)
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # why, by where
+    dequantized: list[str] = dataclasses.field(default_factory=list)  # where they are
+
+    def notices(self) -> Iterator[tuple[str, str]]:
+        """Each with where that is."""
+        yield from ((where, f"{where}: left out, {why}") for where, why in self.left_out.items())
+        for where in self.dequantized[:1]:
+            more = len(self.dequantized) - 1
+            yield where, (
+                f"{where}{f' and {more} more' if more else ''}: counted as convolutions of the dequantized "
+                "type; a runtime that runs them in 8 bits asks cuDNN for others"
+            )
+
+
 def problems(
     model: str | os.PathLike[str] | onnx.ModelProto,
     batch_sizes: Sequence[int] | None = None,
@@ -90,7 +109,7 @@ def problems(
     convolutions that cuDNN cannot run. Raises ModelError, naming the model and the
     node; also where no convolution's batch follows."""
     name = "model" if isinstance(model, onnx.ModelProto) else os.fspath(model)
-    check_runtime(runtime)
+    one_of("runtime", runtime, RUNTIMES)
     choices = _choices_of_dims(name, dims)
     _check_batch_sizes(name, batch_sizes)
     try:  # what is wrong with these is so for every node
@@ -103,21 +122,17 @@ def problems(
         reader.check_dims(chosen)
     workload = Workload()
     left_out: set[str] = set()
-    first = True
-    for chosen, batch in itertools.product(choices, [None] if batch_sizes is None else batch_sizes):
-        found, notices = reader.read(batch, chosen)
-        known = {text.split(": left out, ")[0] for text in workload.notices}
-        workload.notices += [text for text in notices.texts if text.split(": left out, ")[0] not in known]
-        left_out |= notices.left_out
-        if first:
-            if batch is None and reader.has_open_batch(chosen):
-                workload.notices.append(
-                    f"{name}: batch is symbolic and was read as 1; --batch 1,8,32 (batch_sizes=[1, 8, 32]) names yours"
-                )
-            if batch is not None:
-                workload.notices += reader.that_do_not_follow(batch, chosen, found)
-        first = False
-        for one in found:
+    for place, (chosen, batch) in enumerate(itertools.product(choices, [None] if batch_sizes is None else batch_sizes)):
+        reading = reader.read(batch, chosen)
+        workload.notices += [text for where, text in reading.notices() if where not in left_out and text not in workload.notices]
+        left_out |= reading.left_out.keys()
+        if place == 0 and batch is None and reader.has_open_batch(chosen):
+            workload.notices.append(
+                f"{name}: batch is symbolic and was read as 1; --batch 1,8,32 (batch_sizes=[1, 8, 32]) names yours"
+            )
+        if place == 0 and batch is not None:
+            workload.notices += reader.that_do_not_follow(batch, chosen, reading.found)
+        for one in reading.found:
             for problem in _as_run(one, runtime):
                 workload.add(problem)
             for operation in _backward(one.problem.operation) if backward else ():
@@ -184,10 +199,10 @@ class _Reader:
 
     def __init__(self, model: onnx.ModelProto, name: str, dtype: str | None, layout: str) -> None:
         self._model = model
-        self._name = name
-        self._dtype = dtype
-        self._layout = layout
-        self._fused = _unfuse(model.graph)
+        self.name = name
+        self.dtype = dtype
+        self.layout = layout
+        self.fused = _unfuse(model.graph)
         self._roles = onnx_inputs.Roles(model)
         onnx_inputs.name_dimensions(model)
 
@@ -198,7 +213,7 @@ class _Reader:
             if symbol not in symbols:
                 known = ", ".join(sorted(symbols)) or "none"
                 raise ModelError(
-                    f"{self._name}: dims: no input has a dimension named {symbol!r}; those that it has: {known}"
+                    f"{self.name}: dims: no input has a dimension named {symbol!r}; those that it has: {known}"
                 )
 
     def has_open_batch(self, dims: Mapping[str, int]) -> bool:
@@ -206,19 +221,17 @@ class _Reader:
         data = [i for i in onnx_inputs.of_model(self._model) if i.name in self._roles.data]
         return any(onnx_inputs.is_symbolic(i) and i.type.tensor_type.shape.dim[0].dim_param not in dims for i in data)
 
-    def read(self, batch: int | None, dims: Mapping[str, int]) -> tuple[list[_Found], "_Notices"]:
+    def read(self, batch: int | None, dims: Mapping[str, int]) -> _Reading:
         sized = onnx.ModelProto()
         sized.CopyFrom(self._model)
-        _set_dimensions(sized, self._name, self._roles, batch, dims)
+        _set_dimensions(sized, self.name, self._roles, batch, dims)
         try:
             inferred = onnx.shape_inference.infer_shapes(sized, strict_mode=True, data_prop=True)
         except Exception as error:  # its C++ exceptions have no common base
-            raise ModelError(f"{self._name}: shape inference failed: {_first_line(error)}") from None
-        notices = _Notices()
-        graph = _Graph(inferred.graph, self._name, None, notices, self._fused)
-        found = list(graph.problems(self._dtype, self._layout))
-        notices.add_dequantized()
-        return found, notices
+            raise ModelError(f"{self.name}: shape inference failed: {_first_line(error)}") from None
+        reading = _Reading()
+        _Graph(inferred.graph, self).read(reading)
+        return reading
 
     def that_do_not_follow(self, batch: int, dims: Mapping[str, int], found: Sequence[_Found]) -> list[str]:
         """Notices of those whose batch is the same for a model of twice the batch."""
@@ -226,7 +239,7 @@ class _Reader:
         if not any(onnx_inputs.is_symbolic(i) for i in inputs if i.name in self._roles.data):
             return []
         try:
-            twice, _ = self.read(2 * batch, dims)
+            twice = self.read(2 * batch, dims).found
         except ModelError:
             return []  # there is no such model: what was found is all that can be said
         fixed = [one for one, two in zip(found, twice) if one.problem.x[0] == two.problem.x[0]]
@@ -377,43 +390,13 @@ def _set_dimensions(
             value.type.tensor_type.ClearField("shape")
 
 
-class _Notices:
-    """The words about a model, beside its problems."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.left_out: set[str] = set()  # where
-        self.dequantized: list[str] = []  # where they are
-
-    def leave_out(self, where: str, why: str) -> None:
-        self.texts.append(f"{where}: left out, {why}")
-        self.left_out.add(where)
-
-    def add_dequantized(self) -> None:
-        if self.dequantized:
-            more = len(self.dequantized) - 1
-            self.texts.append(
-                f"{self.dequantized[0]}{f' and {more} more' if more else ''}: counted as convolutions of the dequantized "
-                "type; a runtime that runs them in 8 bits asks cuDNN for others"
-            )
-
-
 class _Graph:
     """A graph, or a body within one, whose names are seen inside."""
 
-    def __init__(
-        self,
-        graph: onnx.GraphProto,
-        model: str,
-        outer: "_Graph | None",
-        notices: _Notices,
-        fused: Mapping[str, Tail],
-    ) -> None:
+    def __init__(self, graph: onnx.GraphProto, reader: _Reader, outer: "_Graph | None" = None) -> None:
         self._graph = graph
-        self._fused = fused
-        self._model = model
+        self._reader = reader
         self._outer = outer
-        self._notices = notices
         self._values = {v.name: v.type.tensor_type for v in (*graph.input, *graph.output, *graph.value_info)}
         self._makers = {output: node for node in graph.node for output in node.output}
         self._weights = {t.name: (list(t.dims), t.data_type) for t in graph.initializer}
@@ -424,29 +407,28 @@ class _Graph:
 
         self._tails = Tails(graph, self._constant, self._shape)
 
-    def problems(self, dtype: str | None, layout: str) -> Iterator[_Found]:
+    def read(self, reading: _Reading) -> None:
         for position, node in enumerate(self._graph.node):
             for body in onnx_inputs.bodies(node):
-                inner = _Graph(body, self._model, self, self._notices, self._fused)
-                yield from inner.problems(dtype, layout)
-            where = f"{self._model}: node {node.name or position} ({node.op_type})"
+                _Graph(body, self._reader, self).read(reading)
+            where = f"{self._reader.name}: node {node.name or position} ({node.op_type})"
             if node.domain not in _DOMAINS:
                 if re.search("Conv(?!ert)", node.op_type):
-                    self._notices.leave_out(where, f"it is no operator of ONNX but of {node.domain}")
+                    reading.left_out[where] = f"it is no operator of ONNX but of {node.domain}"
             elif node.op_type in ("Conv", "ConvTranspose"):
                 try:
-                    problem = self._problem(node, where, dtype, layout)
+                    problem = self._problem(node, where)
                 except _LeftOut as why:
-                    self._notices.leave_out(where, str(why))
+                    reading.left_out[where] = str(why)
                     continue
                 tail = Tail()
                 if node.op_type == "Conv":
-                    tail = self._fused.get(node.output[0]) or self._tails.of(node, problem.y)
-                yield _Found(where, problem, tail)
+                    tail = self._reader.fused.get(node.output[0]) or self._tails.of(node, problem.y)
+                reading.found.append(_Found(where, problem, tail))
                 if any(self._is_dequantized(value) for value in node.input[:2]):
-                    self._notices.dequantized.append(where)
+                    reading.dequantized.append(where)
             elif node.op_type in _LEFT_OUT:
-                self._notices.leave_out(where, _LEFT_OUT[node.op_type])
+                reading.left_out[where] = _LEFT_OUT[node.op_type]
 
     def _is_dequantized(self, name: str) -> bool:
         maker = self._makers.get(name)
@@ -483,7 +465,7 @@ class _Graph:
         why = f": {maker.op_type} writes it, of which only {maker.domain} knows what it does" if maker and foreign else ""
         raise ModelError(f"{where}: the shape of {name} is not known{why}")
 
-    def _problem(self, node: onnx.NodeProto, where: str, dtype: str | None, layout: str) -> Problem:
+    def _problem(self, node: onnx.NodeProto, where: str) -> Problem:
         if len(node.input) < 2 or not node.input[0] or not node.input[1]:
             raise ModelError(f"{where}: must have an input and weights, has {sum(map(bool, node.input))} of the two")
         x, elem_type = self._tensor(node.input[0], where)
@@ -509,7 +491,8 @@ class _Graph:
             forward_x = (x[0], w[1] * groups, *out)
         if min(*low, *high) < 0:
             raise _LeftOut(f"pads: cuDNN has no negative ones, are {low} and {high}")
-        if dtype is None and elem_type not in _TYPES:
+        dtype = self._reader.dtype or _TYPES.get(elem_type)
+        if dtype is None:
             raise _LeftOut(f"no cuDNN convolution has inputs of type {onnx.TensorProto.DataType.Name(elem_type)}")
         try:
             return Problem(
@@ -521,8 +504,8 @@ class _Graph:
                 stride=stride,
                 dilation=dilation,
                 groups=groups,
-                dtype=dtype or _TYPES[elem_type],
-                layout=layout,
+                dtype=dtype,
+                layout=self._reader.layout,
             )
         except ValueError as error:
             raise _LeftOut(str(error)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from convtune import problem_key
@@ -15,6 +16,12 @@ EPILOGUES = ("bias", "bias+relu", "add+bias+relu")
 
 class ModelError(ValueError):
     """A model that cannot be read, or whose convolutions cannot be told."""
+
+
+def one_of(field: str, value: object, allowed: Sequence[str]) -> None:
+    """Raises ValueError unless it is."""
+    if value not in allowed:
+        raise ValueError(f"{field}: must be one of {', '.join(filter(None, allowed))}, is {value!r}")
 
 
 def _dims(values: Sequence[int]) -> str:
@@ -45,17 +52,12 @@ class Problem:
     mid: str = ""
 
     def __post_init__(self) -> None:
-        if self.operation not in OPERATIONS:
-            raise ValueError(f"operation: must be one of {', '.join(OPERATIONS)}, is {self.operation!r}")
-        if self.dtype not in DATA_TYPES:
-            raise ValueError(f"dtype: must be one of {', '.join(DATA_TYPES)}, is {self.dtype!r}")
-        if self.layout not in LAYOUTS:
-            raise ValueError(f"layout: must be one of {', '.join(LAYOUTS)}, is {self.layout!r}")
+        one_of("operation", self.operation, OPERATIONS)
+        one_of("dtype", self.dtype, DATA_TYPES)
+        one_of("layout", self.layout, LAYOUTS)
         for name in ("out", "acc", "mid"):
-            if getattr(self, name) not in ("", "i32", *DATA_TYPES):
-                raise ValueError(f"{name}: must be one of i32, {', '.join(DATA_TYPES)}, is {getattr(self, name)!r}")
-        if self.epilogue not in ("", *EPILOGUES):
-            raise ValueError(f"epilogue: must be one of {', '.join(EPILOGUES)}, is {self.epilogue!r}")
+            one_of(name, getattr(self, name), ("", "i32", *DATA_TYPES))
+        one_of("epilogue", self.epilogue, ("", *EPILOGUES))
         if self.epilogue and self.operation != "fwd":
             raise ValueError(f"epilogue: must be left out for {self.operation}: forward only")
         if self.mid and not self.epilogue:
@@ -94,10 +96,7 @@ class Problem:
     @property
     def flops(self) -> float:
         """Operations of the direct method, padding included."""
-        total = 2.0
-        for size in (*self.y, *self.w[1:]):
-            total *= size
-        return total
+        return 2.0 * math.prod((*self.y, *self.w[1:]))
 
 
 class Workload(Sequence[Problem]):

@@ -4,6 +4,7 @@ Canonical: equal problems have equal bytes, however their texts are written (pro
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable, Sequence
 
@@ -233,7 +234,4 @@ def flops(key: bytes) -> float:
     fields: tuple[int, ...] = KEY.unpack(key)[6:]
     rank, x, w = fields[0], fields[9:14], fields[14:19]
     low, high, stride, dilation = (fields[at : at + rank] for at in (34, 37, 40, 43))
-    total = 2.0 * x[0]
-    for size in (*w[: rank + 2], *outputs(x, w, low, high, stride, dilation)):
-        total *= size
-    return total
+    return 2.0 * math.prod((x[0], *w[: rank + 2], *outputs(x, w, low, high, stride, dilation)))

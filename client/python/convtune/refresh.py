@@ -20,7 +20,7 @@ def _same(a: Result | None, b: Result) -> bool:
     return (a.answer.winner.text, a.answer.evidence) == (b.answer.winner.text, b.answer.evidence)
 
 
-class Refresh:
+class Refresh(threading.Thread):
     """A thread that asks every `period_s` seconds and says what changed. It
     keeps no program from ending."""
 
@@ -29,21 +29,18 @@ class Refresh:
     ) -> None:
         if not (period_s > 0 and math.isfinite(period_s)):
             raise ValueError(f"period_s: must be above 0, is {period_s!r}")
+        super().__init__(name="convtune-refresh", daemon=True)
         self._ask = ask
         self._changed = changed
         self._period_s = period_s
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="convtune-refresh", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        if self is not threading.current_thread():
+            self.join()
 
-    def _run(self) -> None:
+    def run(self) -> None:
         last: list[Result | None] = []
         while not self._stopping.is_set():
             try:

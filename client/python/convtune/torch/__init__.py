@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from convtune import defaults, interposer
 from convtune.interposer import NotEnabled
-from convtune.problem import ModelError
+from convtune.problem import ModelError, one_of
 
 if TYPE_CHECKING:
     from convtune.torch.reader import problems
@@ -65,11 +65,9 @@ def enable(
 
 def _variables(snapshot: str | os.PathLike[str] | None, policy: str, allow: Iterable[str]) -> dict[str, str]:
     allowed = [allow] if isinstance(allow, str) else list(allow)
-    if policy not in ("", *POLICIES):
-        raise ValueError(f"policy: must be one of {', '.join(POLICIES)}, is {policy!r}")
+    one_of("policy", policy, ("", *POLICIES))
     for one in allowed:
-        if one not in ALLOWED:
-            raise ValueError(f"allow: must be of {' and '.join(ALLOWED)}, has {one!r}")
+        one_of("allow", one, ALLOWED)
     variables = {"CONVTUNE_PRELOAD_POLICY": policy, "CONVTUNE_PRELOAD_ALLOW": ",".join(allowed)}
     if snapshot is not None:
         variables["CONVTUNE_SNAPSHOT"] = os.path.abspath(snapshot)

@@ -16,8 +16,8 @@ import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from convtune.fusion import PLAIN, Tail, check_runtime, forms
-from convtune.problem import ModelError, Problem, Workload
+from convtune.fusion import PLAIN, RUNTIMES, Tail, forms
+from convtune.problem import ModelError, Problem, Workload, one_of
 
 _TYPES = {
     torch.float64: "f64",
@@ -53,7 +53,7 @@ def problems(
     workloads add up. ModelError: this torch cannot run the model on the meta
     device, a lazy module has not run yet, or a tensor is empty. Whatever else the model
     raises is its own."""
-    check_runtime(runtime)
+    one_of("runtime", runtime, RUNTIMES)
     if backward and runtime != "plain":
         raise ValueError(f"runtime: must be plain with backward: a model that is trained is not fused, is {runtime!r}")
     inputs = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
@@ -123,39 +123,42 @@ def _tensors(value: Any) -> list[Any]:
 
 
 @dataclasses.dataclass
+class _Run:
+    """A convolution's problem, and its tail; None for gradients and transposed ones."""
+
+    problem: Problem
+    bias: bool = False
+    tail: Tail | None = None
+
+
+@dataclasses.dataclass
 class _Value:
     """A tensor between a convolution and the end of its tail."""
 
-    tail: Tail
-    number: int  # of the convolution
+    run: _Run
+    tail: Tail  # the run's, unless a value was read twice
     tensor: Any  # a weak reference
-    added: bool = False  # a tensor was added, which counts with a ReLU behind it
+    added: bool  # a tensor was added, which counts with a ReLU behind it
 
 
 class _Tails:
     """Finds what stands behind each convolution while the model runs.
 
-    A tail ends where a value in it is read twice, or by anything else."""
+    A tail ends where a value in it is read by anything else, and there is none where one is read twice."""
 
     _NORMS = ("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
 
     def __init__(self) -> None:
-        self.of: list[Tail] = []
         self._values: dict[int, _Value] = {}
-        self._bias: list[bool] = []
-        self._broken: set[int] = set()
         self._spent: dict[int, _Value] = {}  # read once, so a second time is once too often
 
-    def begin(self, result: Any, bias: bool) -> None:
-        tail = Tail(bias=bias)
-        self.of.append(tail)
-        self._bias.append(bias)
-        self._follow(result, _Value(tail, len(self.of) - 1, None))
+    def begin(self, result: Any, run: _Run) -> None:
+        run.tail = Tail(bias=run.bias)
+        self._follow(result, run, run.tail, added=False)
 
-    def _follow(self, tensor: Any, value: _Value) -> None:
-        value.tensor = weakref.ref(tensor)
+    def _follow(self, tensor: Any, run: _Run, tail: Tail, added: bool) -> None:
         self._spent.pop(id(tensor), None)
-        self._values[id(tensor)] = value
+        self._values[id(tensor)] = _Value(run, tail, weakref.ref(tensor), added)
 
     def _take(self, tensor: Any) -> _Value | None:
         """The value that the tensor is, now read."""
@@ -163,7 +166,7 @@ class _Tails:
             value = values.get(id(tensor))
             if value is not None and value.tensor() is tensor:
                 if values is self._spent:
-                    self._broken.add(value.number)
+                    value.run.tail = Tail(bias=value.run.bias)
                     return None
                 self._spent[id(tensor)] = self._values.pop(id(tensor))
                 return value
@@ -187,10 +190,10 @@ class _Tails:
             value.tail.relu, value.tail.add = True, value.added
         elif name in self._NORMS and not value.added and not (name != self._NORMS[1] and args[5]):
             value.tail.bias = True
-            self._follow(result[0], dataclasses.replace(value))
+            self._follow(result[0], value.run, value.tail, added=False)
             return
         elif name in ("add", "add_") and not value.added and self._is_residual(args):
-            self._follow(result, dataclasses.replace(value, added=True))
+            self._follow(result, value.run, value.tail, added=True)
             return
         if result is args[0]:  # in place: what is read from here on is another value
             self._spent.pop(id(result), None)
@@ -199,21 +202,6 @@ class _Tails:
     def _is_residual(args: Sequence[Any]) -> bool:
         x, other = args[:2]
         return isinstance(other, torch.Tensor) and other.shape == x.shape and other.dtype == x.dtype
-
-    def whole(self) -> list[Tail]:
-        """One for each convolution, in the order met."""
-        return [
-            Tail(bias=bias) if number in self._broken else tail
-            for number, (tail, bias) in enumerate(zip(self.of, self._bias))
-        ]
-
-
-@dataclasses.dataclass
-class _Run:
-    """A convolution's problem, and which tail it has; None for gradients and transposed ones."""
-
-    problem: Problem
-    tail: int | None
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
@@ -228,7 +216,6 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     def workload(self) -> Workload:
         """All that ran, in the order met."""
         found = Workload()
-        tails = self.tails.whole()
         layouts = collections.Counter(run.problem.layout for run in self._runs if not _fit_both(run.problem.x, run.problem.w, run.problem.y))
         if len(layouts) > 1:
             counts = " and ".join(f"{count} {layout}" for layout, count in sorted(layouts.items()))
@@ -240,7 +227,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             problem = run.problem
             known = [PLAIN]
             if run.tail is not None:
-                known = forms(self._runtime, tails[run.tail], problem.dtype, problem.layout, len(problem.stride))
+                known = forms(self._runtime, run.tail, problem.dtype, problem.layout, len(problem.stride))
             for epilogue in known:
                 found.add(dataclasses.replace(problem, epilogue=epilogue))
         return found
@@ -255,31 +242,22 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                 result = _as_cudnn_writes(result, *args[:2])
         self.tails.see(name, args, kwargs or {}, result)
         if name in _FORWARD:
-            x, w, bias, stride, padding, dilation, transposed, _, groups = args[:9]
-            self._add(("bwd_data" if transposed else "fwd",), x, w, result, stride, padding, dilation, transposed, groups)
+            x, w, bias, *geometry = args[:9]
+            transposed = geometry[3]
+            self._add(("bwd_data" if transposed else "fwd",), x, w, result, geometry)
             # TorchScript fuses filters of the ordinary layout alone.
             if not transposed and (self._runtime != "torchscript" or w.is_contiguous()):
-                self._runs[-1].tail = len(self.tails.of)
-                self.tails.begin(result, bias is not None)
+                self._runs[-1].bias = bias is not None
+                self.tails.begin(result, self._runs[-1])
         elif name == "convolution_backward":
-            grad, x, w, _, stride, padding, dilation, transposed, _, groups, mask = args[:11]
-            by_input = ("fwd" if transposed else "bwd_data",) if mask[0] else ()
+            grad, x, w, _, *geometry, mask = args[:11]
+            by_input = ("fwd" if geometry[3] else "bwd_data",) if mask[0] else ()
             by_weight = ("bwd_filter",) if mask[1] else ()
-            self._add(by_input + by_weight, x, w, grad, stride, padding, dilation, transposed, groups)
+            self._add(by_input + by_weight, x, w, grad, geometry)
         return result
 
-    def _add(
-        self,
-        operations: Sequence[str],
-        x: Any,
-        w: Any,
-        y: Any,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        groups: int,
-    ) -> None:
+    def _add(self, operations: Sequence[str], x: Any, w: Any, y: Any, geometry: Sequence[Any]) -> None:
+        stride, padding, dilation, transposed, _, groups = geometry
         if self._dtype is None and x.dtype == torch.float32 and _autocast_may_be_lost(x):
             raise ModelError(
                 f"dtype: a convolution is f32 on {x.device}, within torch.autocast, which may give it another type on a GPU: name "
@@ -306,7 +284,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                 )
             except ValueError as error:
                 raise ModelError(f"model: a convolution of {tuple(x.shape)} by {tuple(w.shape)}: {error}") from None
-            self._runs.append(_Run(problem, None))
+            self._runs.append(_Run(problem))
 
 
 def _as_cudnn_writes(y: Any, x: Any, w: Any) -> Any:

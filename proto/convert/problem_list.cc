@@ -144,7 +144,11 @@ class ListReader {
       }
     }
     if (list_.rows.empty() && list_.errors.empty()) {
-      list_.errors.push_back({name_, "file: must hold at least one problem"});
+      if (csv_.environment) {
+        list_.notices.push_back(Concat(name_, ": nothing is wanted"));
+      } else {
+        list_.errors.push_back({name_, "file: must hold at least one problem"});
+      }
     }
     return std::move(list_);
   }

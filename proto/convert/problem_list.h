@@ -47,7 +47,8 @@ struct ProblemList {
 };
 
 // Reads all of `in`. `name` stands before the line number in sources. Never
-// fails as a whole: a list without problems has an error that says so.
+// fails as a whole: a list without problems has an error that says so, but for one of
+// `convtune wanted --csv`, which has a notice that nothing is wanted.
 ProblemList ReadProblemList(std::istream& in, std::string_view name,
                             const ProblemOverrides& overrides);
 

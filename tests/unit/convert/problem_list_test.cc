@@ -154,6 +154,12 @@ TEST(ProblemListTest, AHeaderAloneIsAnError) {
   EXPECT_EQ(FirstError(Read("problem,count\n")), "list: file: must hold at least one problem");
 }
 
+TEST(ProblemListTest, AHeaderAloneOfWhatIsWantedIsANotice) {
+  const ProblemList list = Read("problem,misses,environment_text\n");
+  EXPECT_TRUE(list.errors.empty());
+  EXPECT_THAT(list.notices, testing::ElementsAre("list: nothing is wanted"));
+}
+
 TEST(ProblemListTest, AByteOrderMarkIsSkipped) {
   EXPECT_EQ(Read("\xEF\xBB\xBF" + std::string(kText)).rows.size(), 1u);
 }

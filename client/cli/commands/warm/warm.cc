@@ -108,7 +108,7 @@ class WarmCommand final : public app::Command {
     BoundBudget();
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     const std::vector<ProblemRow> all = MostWorkFirst(batch.rows);
-    if (all.empty()) return app::Worse(batch.code, app::ExitCode::kUsage);
+    if (all.empty()) return batch.code;  // nothing is wanted, or all rows are wrong
     RETURN_IF_ERROR(WaitReady(context));
 
     const calls::BatchAnswers before = Ask(context, all);

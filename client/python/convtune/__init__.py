@@ -17,32 +17,14 @@ from convtune.sizes import expand
 
 if TYPE_CHECKING:
     from convtune import onnx, torch
-    from convtune.aio import AsyncClient
-    from convtune.answers import Answer, Candidate, Constraints, Demands, Environment, Result
-    from convtune.client import Client
-    from convtune.errors import ConvtuneError, Unavailable
-    from convtune.warming import Summary, warm
+    from convtune.aio import AsyncClient as AsyncClient
+    from convtune.answers import Answer as Answer, Candidate as Candidate, Constraints as Constraints
+    from convtune.answers import Demands as Demands, Environment as Environment, Result as Result
+    from convtune.client import Client as Client
+    from convtune.errors import ConvtuneError as ConvtuneError, Unavailable as Unavailable
+    from convtune.warming import Summary as Summary, warm as warm
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Answer",
-    "AsyncClient",
-    "Candidate",
-    "Client",
-    "Constraints",
-    "ConvtuneError",
-    "Demands",
-    "Environment",
-    "ModelError",
-    "Problem",
-    "Result",
-    "Summary",
-    "Unavailable",
-    "Workload",
-    "expand",
-    "warm",
-]
 
 # Loaded at first use, so that reading a model needs no gRPC.
 _LATE = {
@@ -53,6 +35,7 @@ _LATE = {
     **dict.fromkeys(["Summary", "warm"], "convtune.warming"),
 }
 
+__all__ = ["ModelError", "Problem", "Workload", "expand", *_LATE]
 
 # They need the packages onnx and torch. Not in __all__: a star import would hide those.
 _READERS = ("onnx", "torch")

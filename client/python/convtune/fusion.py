@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
 
 PLAIN = ""
 
@@ -25,6 +27,27 @@ class Tail:
     bias: bool = False  # its own, or what is folded into one
     add: bool = False  # of a tensor of the output's shape, in front of the ReLU
     relu: bool = False
+
+
+_Value = TypeVar("_Value")
+# What an operation does with a value that it reads. bias and scale: what is folded into the convolution's own bias and
+# weights; add: of a tensor of the output's shape; other: what nothing is fused with.
+Does = Literal["relu", "bias", "scale", "add", "other"]
+
+
+def tail_of(value: _Value, bias: bool, readers: Callable[[_Value], Sequence[tuple[Does, _Value]]]) -> Tail:
+    """The tail of a convolution that writes the value. `readers` gives what each reader of a value does, and the value
+    that it writes."""
+    tail, added = Tail(bias=bias), False
+    while len(steps := readers(value)) == 1:
+        does, value = steps[0]
+        if does == "relu":
+            tail.relu, tail.add = True, added
+        if added or does in ("relu", "other"):
+            break
+        tail.bias |= does == "bias"
+        added = does == "add"
+    return tail
 
 
 def forms(runtime: str, tail: Tail, dtype: str, layout: str, spatial: int) -> list[str]:

@@ -183,15 +183,9 @@ def _in_runtimes_rank(problem: Problem, runtime: str) -> Problem:
     """ONNX Runtime makes one dimension two by a 1 behind it; elsewhere it is in front."""
     if len(problem.stride) != 1 or not runtime.startswith("onnxruntime"):
         return problem
-    return dataclasses.replace(
-        problem,
-        x=(*problem.x, 1),
-        w=(*problem.w, 1),
-        pad_low=(*problem.pad_low, 0),
-        pad_high=(*problem.pad_high, 0),
-        stride=(*problem.stride, 1),
-        dilation=(*problem.dilation, 1),
-    )
+    behind = {"x": 1, "w": 1, "pad_low": 0, "pad_high": 0, "stride": 1, "dilation": 1}
+    longer: Any = {field: (*getattr(problem, field), size) for field, size in behind.items()}
+    return dataclasses.replace(problem, **longer)
 
 
 class _Reader:

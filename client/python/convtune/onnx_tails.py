@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import onnx
 
-from convtune.fusion import Tail
+from convtune.fusion import Does, Tail, tail_of
 from convtune.onnx_inputs import bodies
 
 
@@ -47,35 +47,23 @@ class Tails:
 
     def of(self, conv: onnx.NodeProto, y: Sequence[int]) -> Tail:
         """The tail of a Conv that writes the shape y."""
-        tail = Tail(bias=len(conv.input) > 2 and bool(conv.input[2]))
-        value = conv.output[0]
-        added = False
-        while (node := self._only_reader(value)) is not None:
-            if node.op_type == "Relu":
-                tail.relu, tail.add = True, added
-                break
-            others = [name for name in node.input if name != value]
-            if added or not others:
-                break
-            if node.op_type == "BatchNormalization" and node.input[0] == value and len(node.output) == 1:
-                tail.bias = True
-            elif node.op_type in ("Add", "Mul") and self._is_per_channel(others[0], y):
-                tail.bias |= node.op_type == "Add"
-            elif node.op_type == "Add" and self._constant(others[0]) is None and self._is(others[0], y):
-                added = True
-            else:
-                break
-            value = node.output[0]
-        return tail
+        bias = len(conv.input) > 2 and bool(conv.input[2])
+        return tail_of(conv.output[0], bias, lambda value: [self._step(n, value, y) for n in self._readers.get(value, ())])
 
-    def _only_reader(self, value: str) -> onnx.NodeProto | None:
-        readers = self._readers.get(value, [])
-        node = readers[0] if len(readers) == 1 else None
-        return node if node is not None and node.domain in ("", "ai.onnx") else None
-
-    def _is(self, name: str, y: Sequence[int]) -> bool:
-        shape = self._shape(name)
-        return shape is not None and list(shape) == list(y)
+    def _step(self, node: onnx.NodeProto | None, value: str, y: Sequence[int]) -> tuple[Does, str]:
+        if node is None or node.domain not in ("", "ai.onnx"):
+            return "other", ""
+        others = [name for name in node.input if name != value]
+        does: Does = "other"
+        if node.op_type == "Relu":
+            does = "relu"
+        elif node.op_type == "BatchNormalization" and node.input[0] == value and len(node.output) == 1:
+            does = "bias"
+        elif node.op_type in ("Add", "Mul") and others and self._is_per_channel(others[0], y):
+            does = "bias" if node.op_type == "Add" else "scale"
+        elif node.op_type == "Add" and others and self._constant(others[0]) is None:
+            does = "add" if list(self._shape(others[0]) or ()) == list(y) else "other"
+        return does, node.output[0]
 
     def _is_per_channel(self, name: str, y: Sequence[int]) -> bool:
         """True for a constant that is folded into weights and bias."""

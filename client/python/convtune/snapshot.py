@@ -59,15 +59,6 @@ class Choice:
     candidate: Candidate
 
 
-def identity(folder: str) -> tuple[int, int] | None:
-    """Differs between two files, one of which took the other's place; None without one."""
-    try:
-        status = os.stat(os.path.join(folder, defaults.SNAPSHOT))
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
 class Snapshot:
     """One file, read and verified as a whole. Immutable: thread-safe.
 
@@ -293,7 +284,12 @@ class Current:
     def _read(self) -> Snapshot:
         folder = self._folder or defaults.snapshot_folder()
         with self._lock:
-            now = identity(folder)
+            try:
+                status = os.stat(os.path.join(folder, defaults.SNAPSHOT))
+                # One of the two differs where a file took another's place.
+                now = status.st_ino, status.st_mtime_ns
+            except OSError:
+                now = None
             if self._snapshot is None or now is None or now != self._identity:
                 self._snapshot = None
                 self._snapshot = Snapshot(folder)

@@ -16,7 +16,7 @@ import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from convtune.fusion import PLAIN, RUNTIMES, Tail, forms
+from convtune.fusion import PLAIN, RUNTIMES, Does, forms, tail_of
 from convtune.problem import ModelError, Problem, Workload, one_of
 
 _TYPES = {
@@ -96,7 +96,7 @@ def _run(model: Any, inputs: Sequence[Any], keywords: dict[str, Any], recorder: 
     try:
         with torch.no_grad(), recorder:
             given = model(*inputs, **keywords)
-        recorder.tails.read(_tensors(given))
+        recorder.values.read(given)
     finally:
         if training:
             model.train()
@@ -122,92 +122,67 @@ def _tensors(value: Any) -> list[Any]:
     return [tensor for part in value for tensor in _tensors(part)]
 
 
-@dataclasses.dataclass
-class _Run:
-    """A convolution's problem, and its tail; None for gradients and transposed ones."""
-
-    problem: Problem
-    bias: bool = False
-    tail: Tail | None = None
-
-
-@dataclasses.dataclass
-class _Value:
-    """A tensor between a convolution and the end of its tail."""
-
-    run: _Run
-    tail: Tail  # the run's, unless a value was read twice
-    tensor: Any  # a weak reference
-    added: bool  # a tensor was added, which counts with a ReLU behind it
-
-
-class _Tails:
-    """Finds what stands behind each convolution while the model runs.
-
-    A tail ends where a value in it is read by anything else, and there is none where one is read twice."""
+class _Values:
+    """What reads the outputs of convolutions, and what is written of these, while the model runs. Values have numbers: a
+    tensor that is written in place is another one."""
 
     _NORMS = ("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
 
     def __init__(self) -> None:
-        self._values: dict[int, _Value] = {}
-        self._spent: dict[int, _Value] = {}  # read once, so a second time is once too often
+        self.readers: list[list[tuple[Does, int]]] = []  # by value
+        self._numbers: dict[int, tuple[Any, int]] = {}  # by id: a weak reference and the number
 
-    def begin(self, result: Any, run: _Run) -> None:
-        run.tail = Tail(bias=run.bias)
-        self._follow(result, run, run.tail, added=False)
+    def add(self, tensor: Any) -> int:
+        self.readers.append([])
+        self._numbers[id(tensor)] = weakref.ref(tensor), len(self.readers) - 1
+        return len(self.readers) - 1
 
-    def _follow(self, tensor: Any, run: _Run, tail: Tail, added: bool) -> None:
-        self._spent.pop(id(tensor), None)
-        self._values[id(tensor)] = _Value(run, tail, weakref.ref(tensor), added)
+    def _of(self, value: Any) -> list[int]:
+        """Of all tensors in it, those that have one."""
+        known = [(tensor, self._numbers[id(tensor)]) for tensor in _tensors(value) if id(tensor) in self._numbers]
+        return [number for tensor, (reference, number) in known if reference() is tensor]
 
-    def _take(self, tensor: Any) -> _Value | None:
-        """The value that the tensor is, now read."""
-        for values in (self._values, self._spent):
-            value = values.get(id(tensor))
-            if value is not None and value.tensor() is tensor:
-                if values is self._spent:
-                    value.run.tail = Tail(bias=value.run.bias)
-                    return None
-                self._spent[id(tensor)] = self._values.pop(id(tensor))
-                return value
-        return None
-
-    def read(self, tensors: Sequence[Any]) -> None:
-        """They are read by something that is never fused."""
-        for tensor in tensors:
-            self._take(tensor)
+    def read(self, value: Any) -> None:
+        """It is read by something that is never fused."""
+        for number in self._of(value):
+            self.readers[number].append(("other", -1))
 
     def see(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """An operation has run."""
-        tensors = _tensors([*args, dict(kwargs)])
-        if not any(id(tensor) in self._values or id(tensor) in self._spent for tensor in tensors):
-            return
-        value = self._take(args[0]) if args and isinstance(args[0], torch.Tensor) else None
-        self.read(_tensors([*args[1:], dict(kwargs)]))
-        if value is None:
-            return
-        if name in ("relu", "relu_"):
-            value.tail.relu, value.tail.add = True, value.added
-        elif name in self._NORMS and not value.added and not (name != self._NORMS[1] and args[5]):
-            value.tail.bias = True
-            self._follow(result[0], value.run, value.tail, added=False)
-            return
-        elif name in ("add", "add_") and not value.added and self._is_residual(args):
-            self._follow(result, value.run, value.tail, added=True)
-            return
-        if result is args[0]:  # in place: what is read from here on is another value
-            self._spent.pop(id(result), None)
+        self.read([*args[1:], dict(kwargs)])
+        numbers = self._of(args[:1])
+        if len(numbers) != 1 or not isinstance(args[0], torch.Tensor):
+            return self.read(args[:1])
+        does = self._what(name, args)
+        if args[0] is result:
+            del self._numbers[id(result)]
+        written = self.add(result[0] if name in self._NORMS else result) if does in ("bias", "add") else -1
+        self.readers[numbers[0]].append((does, written))
 
-    @staticmethod
-    def _is_residual(args: Sequence[Any]) -> bool:
+    def _what(self, name: str, args: Sequence[Any]) -> Does:
+        if name in ("relu", "relu_"):
+            return "relu"
+        if name in self._NORMS:
+            return "other" if name != self._NORMS[1] and args[5] else "bias"  # while it is trained, or not
+        if name not in ("add", "add_"):
+            return "other"
         x, other = args[:2]
-        return isinstance(other, torch.Tensor) and other.shape == x.shape and other.dtype == x.dtype
+        return "add" if isinstance(other, torch.Tensor) and (other.shape, other.dtype) == (x.shape, x.dtype) else "other"
+
+
+@dataclasses.dataclass
+class _Run:
+    """A convolution's problem, and the value that it writes; None for gradients and transposed ones."""
+
+    problem: Problem
+    value: int | None = None
+    bias: bool = False
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     def __init__(self, dtype: str | None, layout: str | None, runtime: str) -> None:
         super().__init__()
-        self.tails = _Tails()
+        self.values = _Values()
         self._runs: list[_Run] = []
         self._dtype = dtype
         self._layout = layout
@@ -226,8 +201,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         for run in self._runs:
             problem = run.problem
             known = [PLAIN]
-            if run.tail is not None:
-                known = forms(self._runtime, run.tail, problem.dtype, problem.layout, len(problem.stride))
+            if run.value is not None:
+                tail = tail_of(run.value, run.bias, self.values.readers.__getitem__)
+                known = forms(self._runtime, tail, problem.dtype, problem.layout, len(problem.stride))
             for epilogue in known:
                 found.add(dataclasses.replace(problem, epilogue=epilogue))
         return found
@@ -240,15 +216,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             result = func(*args, **(kwargs or {}))
             if name in _FORWARD and not result.is_cuda:
                 result = _as_cudnn_writes(result, *args[:2])
-        self.tails.see(name, args, kwargs or {}, result)
+        self.values.see(name, args, kwargs or {}, result)
         if name in _FORWARD:
             x, w, bias, *geometry = args[:9]
             transposed = geometry[3]
             self._add(("bwd_data" if transposed else "fwd",), x, w, result, geometry)
             # TorchScript fuses filters of the ordinary layout alone.
             if not transposed and (self._runtime != "torchscript" or w.is_contiguous()):
+                self._runs[-1].value = self.values.add(result)
                 self._runs[-1].bias = bias is not None
-                self.tails.begin(result, self._runs[-1])
         elif name == "convolution_backward":
             grad, x, w, _, *geometry, mask = args[:11]
             by_input = ("fwd" if geometry[3] else "bwd_data",) if mask[0] else ()

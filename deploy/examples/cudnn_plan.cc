@@ -29,28 +29,21 @@ Dims ReadList(const std::string& text) {
   return list;
 }
 
-std::optional<cudnnDataType_t> TypeOf(const std::string& name) {
-  static const std::map<std::string, cudnnDataType_t> kTypes = {
-      {"f64", CUDNN_DATA_DOUBLE},    {"f32", CUDNN_DATA_FLOAT},    {"f16", CUDNN_DATA_HALF},
-      {"bf16", CUDNN_DATA_BFLOAT16}, {"i8", CUDNN_DATA_INT8},      {"i32", CUDNN_DATA_INT32},
-      {"e4m3", CUDNN_DATA_FP8_E4M3}, {"e5m2", CUDNN_DATA_FP8_E5M2}};
-  const auto found = kTypes.find(name);
-  return found == kTypes.end() ? std::nullopt : std::optional(found->second);
-}
+struct Type {
+  const char* name;
+  cudnnDataType_t type;
+  std::int64_t bytes;
+};
+constexpr Type kTypes[] = {{"f64", CUDNN_DATA_DOUBLE, 8},    {"f32", CUDNN_DATA_FLOAT, 4},
+                           {"f16", CUDNN_DATA_HALF, 2},      {"bf16", CUDNN_DATA_BFLOAT16, 2},
+                           {"i8", CUDNN_DATA_INT8, 1},       {"i32", CUDNN_DATA_INT32, 4},
+                           {"e4m3", CUDNN_DATA_FP8_E4M3, 1}, {"e5m2", CUDNN_DATA_FP8_E5M2, 1}};
 
-std::int64_t BytesOf(cudnnDataType_t type) {
-  switch (type) {
-    case CUDNN_DATA_DOUBLE:
-      return 8;
-    case CUDNN_DATA_FLOAT:
-    case CUDNN_DATA_INT32:
-      return 4;
-    case CUDNN_DATA_HALF:
-    case CUDNN_DATA_BFLOAT16:
-      return 2;
-    default:
-      return 1;
+cudnnDataType_t TypeOf(const std::string& name) {
+  for (const Type& type : kTypes) {
+    if (type.name == name) return type.type;
   }
+  throw std::runtime_error("no data type of a canonical problem: " + name);
 }
 
 Dims Packed(const Dims& dims, bool channels_last) {
@@ -159,35 +152,23 @@ struct Names {
   cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
 };
 
-Names NamesOf(Operation operation) {
-  switch (operation) {
-    case Operation::kBwdData:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    case Operation::kBwdFilter:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-    case Operation::kFwd:
-      break;
-  }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-}
+// By Operation.
+constexpr Names kNames[] = {
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
 
 // Builds the operations of a graph, each behind the one before it.
 class GraphMaker {
@@ -240,7 +221,7 @@ class GraphMaker {
     const cudnnBackendDescriptor_t w = AddMemory(kW, problem_.w);
     y_ = AddMemory(kY, problem_.y);
     value_ = AddOutput(problem_.epilogue.empty());
-    const Names names = NamesOf(problem_.operation);
+    const Names& names = kNames[static_cast<std::size_t>(problem_.operation)];
     Descriptor operation = Create(names.operation);
     SetPart(operation, names.convolution, Keep(MakeConvolution(problem_)));
     SetPart(operation, names.x, x);
@@ -316,7 +297,9 @@ std::string PropertiesOf(const std::string& profile) {
 std::int64_t Tensor::bytes() const {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < dims.size(); ++i) last += (dims[i] - 1) * strides[i];
-  return (last + 1) * BytesOf(type);
+  const auto* own = kTypes;
+  while (own->type != type) ++own;  // every tensor's is one of them
+  return (last + 1) * own->bytes;
 }
 
 Tensor BiasOf(const Convolution& convolution) {
@@ -379,9 +362,9 @@ Convolution Parse(const std::string& canonical) {
   }
   // Where nothing else is said.
   if (*input == CUDNN_DATA_INT8 && c.epilogue.empty()) written.type = CUDNN_DATA_INT32;
-  if (values.count("out") > 0) written.type = TypeOf(values["out"]).value();
-  c.compute = TypeOf(values["acc"]).value();
-  if (!c.epilogue.empty()) c.intermediate = TypeOf(values["mid"]).value();
+  if (values.count("out") > 0) written.type = TypeOf(values["out"]);
+  c.compute = TypeOf(values["acc"]);
+  if (!c.epilogue.empty()) c.intermediate = TypeOf(values["mid"]);
   if (values["mode"] == "conv") c.mode = CUDNN_CONVOLUTION;
   if (values.count("align") > 0) c.alignment = std::stoll(values["align"]);
   return c;

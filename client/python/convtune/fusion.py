@@ -8,15 +8,7 @@ from typing import Literal, TypeVar
 
 PLAIN = ""
 
-# plain: each convolution by itself, as PyTorch runs a model that is not frozen.
-# onnxruntime: ONNX Runtime's CUDA provider. It fuses a ReLU, and an addition in
-#   front of it, with convolutions of f32. In NCHW it always adds a tensor. Where
-#   cuDNN has no engine for that it runs the convolution by itself: both come out.
-# onnxruntime-fuse-bias: the same with its option fuse_conv_bias. In f16 and bf16
-#   the value between has the type of the input, and cuDNN (9.19) lists no engine.
-# torchscript: a model after torch.jit.optimize_for_inference, which makes a
-#   convolution with a ReLU an addition, a bias and a ReLU.
-# fused: a program of one's own that fuses all that a problem's epilogue can say.
+# What each of them makes of a convolution: "Fused operations" in README.md.
 RUNTIMES = ("plain", "onnxruntime", "onnxruntime-fuse-bias", "torchscript", "fused")
 
 

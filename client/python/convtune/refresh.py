@@ -12,12 +12,9 @@ from convtune.answers import Result
 _log = logging.getLogger("convtune")
 
 
-def _same(a: Result | None, b: Result) -> bool:
-    if a is None or (a.answer is None) != (b.answer is None):
-        return False
-    if a.answer is None or b.answer is None:
-        return a.miss == b.miss
-    return (a.answer.winner.text, a.answer.evidence) == (b.answer.winner.text, b.answer.evidence)
+def _sign(result: Result) -> tuple[str, str]:
+    """Two results with the same one do not differ."""
+    return (result.answer.winner.text, result.answer.evidence) if result.answer else ("", result.miss)
 
 
 class Refresh(threading.Thread):
@@ -41,18 +38,13 @@ class Refresh(threading.Thread):
             self.join()
 
     def run(self) -> None:
-        last: list[Result | None] = []
+        last: dict[int, tuple[str, str]] = {}  # by place
         while not self._stopping.is_set():
             try:
-                now = self._ask()
-                last = last or [None] * len(now)
-                differ = []
-                for place, result in enumerate(now):
-                    # A problem that could not be asked for keeps its last answer.
-                    if not result.source or _same(last[place], result):
-                        continue
-                    last[place] = result
-                    differ.append(result)
+                # A problem that could not be asked for keeps its last answer.
+                now = {place: result for place, result in enumerate(self._ask()) if result.source}
+                differ = [result for place, result in now.items() if _sign(result) != last.get(place)]
+                last |= {place: _sign(result) for place, result in now.items()}
                 if differ and not self._stopping.is_set():
                     self._changed(differ)
             except Exception:  # the callback's, or a closed channel's: the next round may go better

@@ -197,12 +197,10 @@ class _Reader:
         self.dtype = dtype
         self.layout = layout
         self.fused = _unfuse(model.graph)
-        self._roles = onnx_inputs.Roles(model)
-        onnx_inputs.name_dimensions(model)
+        self._inputs = onnx_inputs.Inputs(model)
 
     def check_dims(self, dims: Mapping[str, int]) -> None:
-        inputs = onnx_inputs.of_model(self._model)
-        symbols = {d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim if d.dim_param}
+        symbols = self._inputs.symbols()
         for symbol in dims:
             if symbol not in symbols:
                 known = ", ".join(sorted(symbols)) or "none"
@@ -212,13 +210,12 @@ class _Reader:
 
     def has_open_batch(self, dims: Mapping[str, int]) -> bool:
         """True if the batch is a symbol that `dims` gives no size."""
-        data = [i for i in onnx_inputs.of_model(self._model) if i.name in self._roles.data]
-        return any(onnx_inputs.is_symbolic(i) and i.type.tensor_type.shape.dim[0].dim_param not in dims for i in data)
+        return any(symbol not in dims for symbol in self._inputs.open_batches)
 
     def read(self, batch: int | None, dims: Mapping[str, int]) -> _Reading:
         sized = onnx.ModelProto()
         sized.CopyFrom(self._model)
-        _set_dimensions(sized, self.name, self._roles, batch, dims)
+        _set_dimensions(sized, self.name, self._inputs, batch, dims)
         try:
             inferred = onnx.shape_inference.infer_shapes(sized, strict_mode=True, data_prop=True)
         except Exception as error:  # its C++ exceptions have no common base
@@ -229,8 +226,7 @@ class _Reader:
 
     def that_do_not_follow(self, batch: int, dims: Mapping[str, int], found: Sequence[_Found]) -> list[str]:
         """Notices of those whose batch is the same for a model of twice the batch."""
-        inputs = onnx_inputs.of_model(self._model)
-        if not any(onnx_inputs.is_symbolic(i) for i in inputs if i.name in self._roles.data):
+        if not self._inputs.open_batches:
             return []
         try:
             twice = self.read(2 * batch, dims).found
@@ -355,28 +351,19 @@ def _unfuse(graph: onnx.GraphProto) -> dict[str, Tail]:
 
 
 def _set_dimensions(
-    model: onnx.ModelProto, name: str, roles: onnx_inputs.Roles, batch: int | None, dims: Mapping[str, int]
+    model: onnx.ModelProto, name: str, inputs: onnx_inputs.Inputs, batch: int | None, dims: Mapping[str, int]
 ) -> None:
-    sizes = dict(dims)
-    inputs = onnx_inputs.of_model(model)
-    data = [i for i in inputs if i.name in roles.data and i.type.tensor_type.shape.dim]
-    fixed = [i.type.tensor_type.shape.dim[0].dim_value for i in data if not onnx_inputs.is_symbolic(i)]
-    if batch is not None and data and len(fixed) == len(data) and batch not in fixed:
+    fixed = inputs.fixed_batches
+    if batch is not None and fixed and not inputs.open_batches and batch not in fixed:
         raise ModelError(f"{name}: batch_sizes: the model has the fixed batch {fixed[0]}, asked for is {batch}")
-    for value in data:
-        first = value.type.tensor_type.shape.dim[0]
-        if not onnx_inputs.is_symbolic(value):
-            continue
-        sizes.setdefault(first.dim_param, batch or 1)
-    for value in inputs:
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.WhichOneof("value") == "dim_value":
-                continue
-            if dim.dim_param in sizes:
-                dim.dim_value = sizes[dim.dim_param]
-            elif value.name in roles.data | roles.weights:
-                why = "" if value.name in roles.data else ": it is no data, and the batch is not for it"
-                raise ModelError(f"{name}: dims: input {value.name} needs a size for {dim.dim_param}{why}")
+    sizes = {symbol: batch or 1 for symbol in inputs.open_batches} | dict(dims)
+    for value in model.graph.input:
+        for dim, own in zip(value.type.tensor_type.shape.dim, inputs.dims.get(value.name, ())):
+            if own in sizes:
+                dim.dim_value = sizes[own]
+            elif isinstance(own, str) and value.name in inputs.data | inputs.weights:
+                why = "" if value.name in inputs.data else ": it is no data, and the batch is not for it"
+                raise ModelError(f"{name}: dims: input {value.name} needs a size for {own}{why}")
     # The shapes that the exporter wrote down for one size do not hold for another.
     del model.graph.value_info[:]
     for value in model.graph.output:
@@ -475,16 +462,17 @@ class _Graph:
             raise ModelError(f"{where}: strides, dilations and group must be at least 1, one for each dimension")
         spans = [d * (k - 1) + 1 for k, d in zip(w[2:], dilation)]
         if node.op_type == "Conv":
-            low, high = onnx_pads.conv_pads(attributes, x[2:], spans, stride, where)
+            pads = onnx_pads.conv_pads(attributes, x[2:], spans, stride, where)
             operation = "fwd"
             forward_x = tuple(x)
         else:
             # Its output is the input of the convolution whose data gradient it is.
-            low, high, out = onnx_pads.transposed_pads(attributes, x[2:], spans, stride, where)
+            pads, out = onnx_pads.transposed_pads(attributes, x[2:], spans, stride, where)
             operation = "bwd_data"
             forward_x = (x[0], w[1] * groups, *out)
+        low, high = (tuple(pad[end] for pad in pads) for end in (0, 1))
         if min(*low, *high) < 0:
-            raise _LeftOut(f"pads: cuDNN has no negative ones, are {low} and {high}")
+            raise _LeftOut(f"pads: cuDNN has no negative ones, are {list(low)} and {list(high)}")
         dtype = self._reader.dtype or _TYPES.get(elem_type)
         if dtype is None:
             raise _LeftOut(f"no cuDNN convolution has inputs of type {onnx.TensorProto.DataType.Name(elem_type)}")
@@ -493,8 +481,8 @@ class _Graph:
                 operation=operation,
                 x=forward_x,
                 w=tuple(w),
-                pad_low=tuple(low),
-                pad_high=tuple(high),
+                pad_low=low,
+                pad_high=high,
                 stride=stride,
                 dilation=dilation,
                 groups=groups,

@@ -15,46 +15,41 @@ _OF_ONE_DATA_INPUT = (
 )
 
 
-def of_model(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The tensors that a caller gives: not those that have a value in the model."""
-    initialized = {i.name for i in model.graph.initializer}
-    return [i for i in model.graph.input if i.name not in initialized and i.type.HasField("tensor_type")]
-
-
-def name_dimensions(model: onnx.ModelProto) -> None:
-    """Names the inputs' dimensions that have neither a size nor a name after their place: "image:2"."""
-    for value in of_model(model):
-        for position, dim in enumerate(value.type.tensor_type.shape.dim):
-            if not dim.dim_param and dim.WhichOneof("value") != "dim_value":
-                dim.dim_param = f"{value.name}:{position}"
-
-
-def is_symbolic(value: onnx.ValueInfoProto) -> bool:
-    """True if the first dimension has no size."""
-    shape = value.type.tensor_type.shape.dim
-    return bool(shape) and shape[0].WhichOneof("value") != "dim_value"
-
-
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The graphs within a node: those of If, Loop and Scan."""
     for attribute in node.attribute:
         yield from (attribute.g,) if attribute.HasField("g") else attribute.graphs
 
 
-class Roles:
-    """Says which inputs convolutions read as data, and which ones as weights only.
-
-    An input that reaches no convolution has neither role."""
+class Inputs:
+    """The tensors that a caller gives, which have no value in the model: their dimensions, and which of them
+    convolutions read as data, and which as weights only. One that reaches no convolution is neither."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
+        initialized = {i.name for i in model.graph.initializer}
+        # Each a size or a symbol, which is the input and the place, "image:2", where it has no name.
+        self.dims: dict[str, list[int | str]] = {
+            i.name: [
+                d.dim_value if d.WhichOneof("value") == "dim_value" else d.dim_param or f"{i.name}:{place}"
+                for place, d in enumerate(i.type.tensor_type.shape.dim)
+            ]
+            for i in model.graph.input
+            if i.name not in initialized and i.type.HasField("tensor_type")
+        }
         self._sources: dict[str, list[str]] = {}
         self._data: list[str] = []
         self._weights: list[str] = []
         self._read(model.graph)
         reached = self._reach(self._data)
-        names = {i.name for i in of_model(model)}
-        self.data = names & reached
-        self.weights = (names & self._reach(self._weights)) - reached
+        self.data = self.dims.keys() & reached
+        self.weights = (self.dims.keys() & self._reach(self._weights)) - reached
+        # The first dimensions of data: symbols, and sizes.
+        batches = [dims[0] for name, dims in self.dims.items() if name in self.data and dims]
+        self.open_batches = [batch for batch in batches if isinstance(batch, str)]
+        self.fixed_batches = [batch for batch in batches if isinstance(batch, int)]
+
+    def symbols(self) -> set[str]:
+        return {dim for dims in self.dims.values() for dim in dims if isinstance(dim, str)}
 
     def _read(self, graph: onnx.GraphProto) -> None:
         for node in graph.node:

@@ -8,37 +8,40 @@ from typing import Any
 from convtune.problem import ModelError
 
 
+Pairs = list[tuple[int, int]]  # before and behind, for each dimension
+
+
 def _halves(total: int, more_at_end: bool) -> tuple[int, int]:
     less = total // 2
     return (less, total - less) if more_at_end else (total - less, less)
 
 
-def _split_pads(pads: Sequence[int], spatial: int, where: str) -> tuple[list[int], list[int]]:
+def _given(attributes: Mapping[str, Any], spatial: int, where: str) -> Pairs:
+    pads = attributes.get("pads", [0] * 2 * spatial)
     if len(pads) != 2 * spatial:
         raise ModelError(f"{where}: pads must have {2 * spatial} entries, has {len(pads)}")
-    return list(pads[:spatial]), list(pads[spatial:])
+    return list(zip(pads[:spatial], pads[spatial:]))
 
 
 def conv_pads(
     attributes: Mapping[str, Any], x: Sequence[int], spans: Sequence[int], stride: Sequence[int], where: str
-) -> tuple[list[int], list[int]]:
+) -> Pairs:
     auto_pad = attributes.get("auto_pad", b"NOTSET").decode()
     if auto_pad in ("NOTSET", ""):
-        return _split_pads(attributes.get("pads", [0] * 2 * len(x)), len(x), where)
+        return _given(attributes, len(x), where)
     if auto_pad == "VALID":
-        return [0] * len(x), [0] * len(x)
+        return [(0, 0)] * len(x)
     if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
         raise ModelError(f"{where}: auto_pad: must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, is {auto_pad}")
     # The output has ceil(size / stride) elements.
     totals = [max((-(-size // s) - 1) * s + span - size, 0) for size, span, s in zip(x, spans, stride)]
-    pairs = [_halves(total, auto_pad == "SAME_UPPER") for total in totals]
-    return [low for low, _ in pairs], [high for _, high in pairs]
+    return [_halves(total, auto_pad == "SAME_UPPER") for total in totals]
 
 
 def transposed_pads(
     attributes: Mapping[str, Any], x: Sequence[int], spans: Sequence[int], stride: Sequence[int], where: str
-) -> tuple[list[int], list[int], list[int]]:
-    """Pads before and behind, and the output's size."""
+) -> tuple[Pairs, list[int]]:
+    """The pads, and the output's size."""
     auto_pad = attributes.get("auto_pad", b"NOTSET").decode()
     extra = attributes.get("output_padding", [0] * len(x))
     whole = [s * (size - 1) + e + span for size, s, e, span in zip(x, stride, extra, spans)]
@@ -48,7 +51,6 @@ def transposed_pads(
     if out is not None:
         # Some exporters write all dimensions.
         out = list(out)[-len(x) :]
-        pairs = [_halves(total - o, auto_pad == "SAME_UPPER") for total, o in zip(whole, out)]
-        return [low for low, _ in pairs], [high for _, high in pairs], out
-    low, high = _split_pads(attributes.get("pads", [0] * 2 * len(x)), len(x), where)
-    return low, high, [total - a - b for total, a, b in zip(whole, low, high)]
+        return [_halves(total - o, auto_pad == "SAME_UPPER") for total, o in zip(whole, out)], out
+    pads = _given(attributes, len(x), where)
+    return pads, [total - low - high for total, (low, high) in zip(whole, pads)]

@@ -178,7 +178,8 @@ class ClientBase:
         force: bool = False,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, str]:
-        messages.check_budget(budget_s)
+        if budget_s is not None and not 0 < budget_s < 1e9:
+            raise ValueError(f"budget_s: must be above 0, is {budget_s!r}")
         parts = messages.split(messages.texts(problems))
         total, before = sum(len(part) for part in parts), 0
         failures: dict[str, str] = {}

@@ -109,11 +109,6 @@ def create_job(environment: str, program: Environment, part: list[str], force: b
     return request
 
 
-def check_budget(budget_s: float | None) -> None:
-    if budget_s is not None and not 0 < budget_s < 1e9:
-        raise ValueError(f"budget_s: must be above 0, is {budget_s!r}")
-
-
 def own(program: Environment) -> Any:
     """The part of a request about the program that sends it."""
     library = program.library_configuration

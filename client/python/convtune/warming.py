@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from convtune import messages, problem_key, sizes
-from convtune.answers import EVIDENCE
+from convtune.answers import EVIDENCE, Result
 from convtune.client import Client, run
 from convtune.problem import OPERATIONS, ModelError, Problem, Workload
 
@@ -72,31 +72,31 @@ def warm(
     ordered = _most_work_first(problems)
     client = client or Client()
     published = client.publish_evidence()
-    unpublished: set[str] = set()
 
-    def cold(asked: list[str]) -> list[tuple[str, str]]:
-        found = []
-        unpublished.difference_update(asked)
-        for problem, result in zip(asked, run(client._get_sound(asked))):
-            is_profile = result.environment is not None and result.environment.profile
-            if result.answer is not None and not result.answer.pinned:
-                if EVIDENCE.get(result.answer.evidence, 0) < published:
-                    unpublished.add(problem)
-            if result.answer is None:
-                found.append((problem, f"refused: {result.message}" if result.miss == "refused" else result.miss))
-            elif not result.answer.pinned and EVIDENCE.get(result.answer.evidence, 0) < EVIDENCE["heuristic" if is_profile else "incomplete"]:
-                found.append((problem, f"only {result.answer.evidence} evidence"))
-        return found
+    def ask(texts: list[str]) -> dict[str, Result]:
+        return dict(zip(texts, run(client._get_sound(texts))))
 
-    before = cold(ordered)
-    refused = [why for _, why in before if why.startswith("refused: ")]
-    missing = [problem for problem, why in before if not why.startswith("refused: ")]
+    results = ask(ordered)
+    cold = [text for text in ordered if _why_cold(results[text])]
+    missing = [text for text in cold if results[text].miss != "refused"]
     if missing:
         client.tune(missing, budget_s=budget_s, on_progress=on_progress)
-    left = cold(missing) if missing else []
-    failures = collections.Counter([reason for _, reason in left] + refused)
-    hits, tuned = len(ordered) - len(before), len(missing) - len(left)
-    return Summary(len(ordered), hits, tuned, dict(failures), tuple(notices), len(unpublished))
+        results |= ask(missing)
+    failures = collections.Counter(why for text in cold if (why := _why_cold(results[text])))
+    answers = [result.answer for result in results.values() if result.answer is not None]
+    not_published = sum(not answer.pinned and EVIDENCE.get(answer.evidence, 0) < published for answer in answers)
+    tuned = len(cold) - failures.total()
+    return Summary(len(ordered), len(ordered) - len(cold), tuned, dict(failures), tuple(notices), not_published)
+
+
+def _why_cold(result: Result) -> str:
+    """Empty for an answer that counts as warm."""
+    if result.answer is None:
+        return f"refused: {result.message}" if result.miss == "refused" else result.miss
+    is_profile = result.environment is not None and result.environment.profile
+    least = EVIDENCE["heuristic" if is_profile else "incomplete"]
+    is_warm = result.answer.pinned or EVIDENCE.get(result.answer.evidence, 0) >= least
+    return "" if is_warm else f"only {result.answer.evidence} evidence"
 
 
 def _read(model: Any, reading: dict[str, Any]) -> tuple[Iterable[tuple[Problem | str, int]], list[str]]:

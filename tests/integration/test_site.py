@@ -45,6 +45,7 @@ def test_pages_settings_and_the_api_can_be_searched(site):
     for place in (
         "deploy/docs/symptoms.html", "deploy/docs/settings.html", "deploy/docs/api.html#batchgetrequest",
         "deploy/docs/commands.html#convtune-jobs-watch",
+        "deploy/docs/commands.html#convtune-fleet-release-withdraw",
     ):  # fmt: skip
         assert place in found
 

@@ -19,11 +19,12 @@
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
 #include "server/rpc/http2/access.h"
-#include "server/rpc/http2/connection_acceptor.h"
+#include "server/rpc/http2/guarded_reads.h"
 #include "server/rpc/http2/handshakes.h"
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/listener.h"
+#include "server/rpc/http2/role_gate.h"
 #include "server/rpc/http2/server_tls.h"
 #include "server/rpc/services/call_stats.h"
 #include "server/rpc/services/services.h"
@@ -31,6 +32,7 @@
 namespace convtune::rpc {
 namespace {
 
+constexpr auto kFromFd = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
 constexpr int kMillisecondsPerSecond = 1000;
 constexpr absl::Duration kCallPoll = absl::Milliseconds(5);
 // From an answer to its bytes in the socket.
@@ -91,26 +93,12 @@ class GrpcServer final : public Server {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     SetLimits(&builder);
-    std::vector<http2::ListenAddress> addresses;
-    http2::ConnectionAcceptor::Options acceptor;
-    for (const std::string& text : options.listen) {
-      ASSIGN_OR_RETURN(http2::ListenAddress address, http2::ListenAddress::Parse(text));
-      if (!address.unix_socket && tls_ == nullptr) {
-        ASSIGN_OR_RETURN(tls_, http2::ServerTls::Create(options.tls));
-      }
-      addresses.push_back(std::move(address));
-    }
+    RETURN_IF_ERROR(Listen(options, &builder));
     // It puts a filter before every call, so only where certificates expire.
     if (tls_ != nullptr) {
       builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                                  http2::kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
     }
-    acceptor.tls = tls_.get();
-    ASSIGN_OR_RETURN(acceptor.roles, http2::CertificateRoles::Parse(options.roles));
-    acceptor.max_fd = http2::RaiseFileLimit(http2::kMaxConnections + http2::kReservedFiles,
-                                            http2::kReservedFiles);
-    acceptor_ = std::make_unique<http2::ConnectionAcceptor>(std::move(acceptor));
-    RETURN_IF_ERROR(acceptor_->Prepare(addresses, &builder));
     builder.RegisterService(tuning_.get());
     builder.RegisterService(maintenance_.get());
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
@@ -124,7 +112,7 @@ class GrpcServer final : public Server {
     }
     SetReady(false);
     server_->GetHealthCheckService()->SetServingStatus("liveness", true);
-    acceptor_->Open();
+    listener_.Start();
     return absl::OkStatus();
   }
 
@@ -141,7 +129,7 @@ class GrpcServer final : public Server {
     server_->GetHealthCheckService()->SetServingStatus(name, serving);
   }
 
-  std::vector<std::string> addresses() const override { return acceptor_->addresses(); }
+  std::vector<std::string> addresses() const override { return addresses_; }
 
   absl::Status ReloadTls() override { return tls_ == nullptr ? absl::OkStatus() : tls_->Reload(); }
 
@@ -151,14 +139,57 @@ class GrpcServer final : public Server {
       return;
     }
     shut_down_ = true;
-    acceptor_->Close();
+    listener_.Stop();
     AwaitCalls(deadline);
-    acceptor_->EndConnections();
+    listener_.EndConnections();
     const int64_t left = absl::ToInt64Nanoseconds(deadline - SteadyTime::Now());
     server_->Shutdown(gpr_time_from_nanos(left, GPR_TIMESPAN));
   }
 
  private:
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+  // Listens on all addresses, and tells the builder what connections there will be: those of an
+  // address have the role of its credentials.
+  absl::Status Listen(const Options& options, grpc::ServerBuilder* builder) {
+    const auto accept = [builder](std::shared_ptr<grpc::ServerCredentials> credentials) {
+      return std::shared_ptr<Acceptor>(
+          builder->experimental().AddExternalConnectionAcceptor(kFromFd, std::move(credentials)));
+    };
+    ASSIGN_OR_RETURN(http2::CertificateRoles roles, http2::CertificateRoles::Parse(options.roles));
+    // One for all addresses: handshakes of several would take turns at being told of
+    // other TLS files.
+    std::shared_ptr<Acceptor> by_certificate;
+    for (const std::string& text : options.listen) {
+      ASSIGN_OR_RETURN(const http2::ListenAddress address, http2::ListenAddress::Parse(text));
+      http2::Listener::Take take;
+      if (address.unix_socket) {
+        take = [acceptor = accept(http2::SocketCredentials(address))](int fd) {
+          http2::GuardReads(fd);
+          Give(fd, acceptor.get());
+        };
+      } else {
+        if (tls_ == nullptr) {
+          ASSIGN_OR_RETURN(tls_, http2::ServerTls::Create(options.tls));
+          by_certificate = accept(http2::TlsCredentials(tls_.get(), std::move(roles)));
+        }
+        take = [by_certificate](int fd) {
+          const http2::PeerOfHandshake peer(fd);
+          Give(fd, by_certificate.get());
+        };
+      }
+      ASSIGN_OR_RETURN(std::string listened, listener_.Add(address, std::move(take)));
+      addresses_.push_back(std::move(listened));
+    }
+    return absl::OkStatus();
+  }
+
+  static void Give(int fd, Acceptor* acceptor) {
+    Acceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  }
+
   // Until no handler is at work, and what they answered is written.
   static void AwaitCalls(SteadyTime deadline) {
     const auto running = [] {
@@ -181,7 +212,9 @@ class GrpcServer final : public Server {
   const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
   std::unique_ptr<http2::ServerTls> tls_;       // null: nothing listens over TCP
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<http2::ConnectionAcceptor> acceptor_;
+  std::vector<std::string> addresses_;
+  http2::Listener listener_{
+      http2::RaiseFileLimit(http2::kMaxConnections + http2::kReservedFiles, http2::kReservedFiles)};
   Mutex shutdown_mutex_;
   bool shut_down_ GUARDED_BY(shutdown_mutex_) = false;
 };

@@ -95,6 +95,8 @@ absl::StatusOr<ListenAddress> ListenAddress::Parse(const std::string& text) {
         "\""));
   }
   address.target = text;
+  address.host = bracketed ? host.substr(1, host.size() - 2) : host;
+  address.port = text.substr(colon + 1);
   return address;
 }
 

@@ -13,6 +13,7 @@ namespace convtune::rpc::http2 {
 struct ListenAddress {
   bool unix_socket = false;
   std::string target;        // path of the socket, or HOST:PORT
+  std::string host, port;    // of HOST:PORT, without brackets
   Role role = Role::kAdmin;  // of whoever can connect to the socket
 
   // "unix:PATH", "ROLE=unix:PATH" or "HOST:PORT"; an IPv6 host stands in brackets.

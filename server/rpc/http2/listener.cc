@@ -15,13 +15,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/base/clock.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 #include "proto/monitoring/log.h"
+#include "server/rpc/http2/guarded_reads.h"
 
 namespace convtune::rpc::http2 {
 namespace {
@@ -31,18 +35,15 @@ constexpr int kBacklog = 512;
 constexpr int kMostInTurn = 64;
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 constexpr absl::Duration kBetweenNotices = absl::Seconds(10);
+constexpr mode_t kOwnerAndGroup = 0660;
+constexpr mode_t kEverybody = 0666;
+// Reading to the end takes gRPC no longer than its threads are kept from it.
+constexpr absl::Duration kEndTimeout = absl::Milliseconds(500);
+constexpr absl::Duration kEndPause = absl::Milliseconds(2);
 
 absl::Status CannotListen(const std::string& address, int error) {
   return absl::UnavailableError(
       absl::StrCat("cannot listen on ", address, ": ", std::strerror(error)));
-}
-
-// "[::1]:50051" into host and port; ListenAddress has checked it.
-std::pair<std::string, std::string> SplitHostPort(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  std::string host = text.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  return {host, text.substr(colon + 1)};
 }
 
 int PortOf(int fd) {
@@ -86,10 +87,10 @@ int Bind(const addrinfo& info, UniqueFd* out) {
 
 struct Listener::Socket {
   UniqueFd fd;
-  Target target;
-  std::string path;  // of a unix socket
-  dev_t device = 0;
-  ino_t inode = 0;
+  Take take;
+  bool important = false;  // its peers may use the last of the connections
+  std::string path;        // of a unix socket
+  std::optional<FileMark> mark;
 };
 
 Listener::Listener(int max_fd)
@@ -99,40 +100,48 @@ Listener::Listener(int max_fd)
 
 Listener::~Listener() { Stop(); }
 
-absl::Status Listener::AddUnix(const std::string& path, mode_t mode, Target target) {
+absl::StatusOr<std::string> Listener::Add(const ListenAddress& address, Take take) {
+  if (!address.unix_socket) return AddTcp(address, take);
+  RETURN_IF_ERROR(PrepareSocketPath(address.target));
+  RETURN_IF_ERROR(AddUnix(address, take));
+  return Concat(RoleName(address.role), "=", address.ToText());
+}
+
+absl::Status Listener::AddUnix(const ListenAddress& address, const Take& take) {
+  const std::string& path = address.target;
   auto made = std::make_unique<Socket>();
-  made->target = std::move(target);
+  made->take = take;
+  made->important = address.role == Role::kAdmin;
   made->path = path;
   made->fd = UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (made->fd.get() < 0) return CannotListen(path, errno);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
   // The file never exists with more permissions. The mask is the whole process's.
   const mode_t before = umask(0117);
-  const int bound = bind(made->fd.get(), reinterpret_cast<const sockaddr*>(&address),  // NOLINT
-                         sizeof(address));
+  const int bound =
+      bind(made->fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name));  // NOLINT
   const int error = errno;
   umask(before);
   if (bound != 0) return CannotListen(path, error);
-  struct stat info {};
-  if (chmod(path.c_str(), mode) != 0 || lstat(path.c_str(), &info) != 0 ||
-      listen(made->fd.get(), kBacklog) != 0) {
+  const mode_t mode = address.role == Role::kRead ? kEverybody : kOwnerAndGroup;
+  if (chmod(path.c_str(), mode) != 0 || listen(made->fd.get(), kBacklog) != 0) {
     return CannotListen(path, errno);
   }
-  made->device = info.st_dev;
-  made->inode = info.st_ino;
+  made->mark = MarkOf(path);
   sockets_.push_back(std::move(made));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Listener::AddTcp(const std::string& host_port, Target target) {
-  const auto [host, port] = SplitHostPort(host_port);
+absl::StatusOr<std::string> Listener::AddTcp(const ListenAddress& address, const Take& take) {
+  const std::string& host_port = address.target;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+  if (const int error = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &found);
+      error != 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", host_port, ": ", gai_strerror(error)));
   }
@@ -142,7 +151,7 @@ absl::StatusOr<std::string> Listener::AddTcp(const std::string& host_port, Targe
   for (addrinfo* info = infos.get(); info != nullptr; info = info->ai_next) {
     if (bound_port != 0) SetPort(info->ai_addr, bound_port);
     auto made = std::make_unique<Socket>();
-    made->target = target;
+    made->take = take;
     const int error = Bind(*info, &made->fd);
     if (error == EAFNOSUPPORT || error == EADDRNOTAVAIL) {
       // A machine may know a name's IPv6 address and have no IPv6.
@@ -168,11 +177,8 @@ void Listener::Stop() {
     thread_.join();
   }
   for (const std::unique_ptr<Socket>& socket : sockets_) {
-    struct stat info {};
-    if (!socket->path.empty() && lstat(socket->path.c_str(), &info) == 0 &&
-        info.st_dev == socket->device && info.st_ino == socket->inode) {
-      unlink(socket->path.c_str());
-    }
+    const std::optional<FileMark> mark = MarkOf(socket->path);
+    if (mark && socket->mark && mark->IsSameFile(*socket->mark)) unlink(socket->path.c_str());
   }
   sockets_.clear();
 }
@@ -218,12 +224,30 @@ void Listener::AcceptSome(const Socket& socket) {
       }
       return;
     }
-    if (fd >= max_fd_ || (fd >= max_fd_ / 8 * 7 && !socket.target.important)) {
+    if (fd >= max_fd_ || (fd >= max_fd_ / 8 * 7 && !socket.important)) {
       notice("there are too many");
       close(fd);
       continue;
     }
-    socket.target.take(fd);
+    if (static_cast<size_t>(fd) < cookies_.size()) cookies_[static_cast<size_t>(fd)] = CookieOf(fd);
+    socket.take(fd);
+  }
+}
+
+void Listener::ForEachOpen(const std::function<void(int fd)>& use) const {
+  for (size_t i = 0; i < cookies_.size(); ++i) {
+    const int fd = static_cast<int>(i);
+    // The number may be another's by now: then the cookie is, too.
+    if (cookies_[i] != 0 && CookieOf(fd) == cookies_[i]) use(fd);
+  }
+}
+
+void Listener::EndConnections() const {
+  const SteadyTime end = SteadyTime::Now() + kEndTimeout;
+  ForEachOpen([](int fd) { shutdown(fd, SHUT_RD); });
+  for (bool open = true; open && SteadyTime::Now() < end; absl::SleepFor(kEndPause)) {
+    open = false;
+    ForEachOpen([&open](int) { open = true; });
   }
 }
 

@@ -3,8 +3,8 @@
 // out of files, which any client can bring about (CVE-2023-4785).
 #pragma once
 
-#include <sys/types.h>
-
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/base/unique_fd.h"
+#include "server/rpc/http2/limits.h"
+#include "server/rpc/http2/listen_address.h"
 
 namespace convtune::rpc::http2 {
 
@@ -22,41 +24,47 @@ namespace convtune::rpc::http2 {
 // so one that is too high is closed at once. Not thread-safe.
 class Listener {
  public:
-  // Takes an address's connections, which do not block. `important`: its peers may use
-  // the last of the connections.
-  struct Target {
-    bool important = false;
-    std::function<void(int fd)> take;
-  };
+  // Takes a connection, which does not block.
+  using Take = std::function<void(int fd)>;
 
-  // `max_fd`: connections whose number is as high are refused, those that are
-  // not important from seven eighths of it on.
+  // `max_fd`: connections whose number is as high are refused, those that are not to a
+  // socket of admins from seven eighths of it on.
   explicit Listener(int max_fd);
   // Stops.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // UNAVAILABLE: the address cannot be listened on. A unix socket gets `mode`
-  // whatever the umask is, and must not be there; a port of 0 is any.
-  absl::Status AddUnix(const std::string& path, mode_t mode, Target target);
-  absl::StatusOr<std::string> AddTcp(const std::string& host_port, Target target);
+  // Listens, and returns the address as it is listened on: a port of 0 is replaced by the
+  // actual one. A unix socket gets mode 0660, or 0666 where whoever connects has the role read,
+  // whatever the umask is. ALREADY_EXISTS: somebody listens on the socket; UNAVAILABLE: the address
+  // cannot be listened on; as PrepareSocketPath.
+  absl::StatusOr<std::string> Add(const ListenAddress& address, Take take);
 
   // Accepts from now on; connections that were made before wait till then.
   void Start();
   // Accepts no more, closes the sockets and removes those files that are still
   // ours. Idempotent.
   void Stop();
+  // Ends the connections that there are, for gRPC as if the clients had gone, and
+  // waits a moment for gRPC to close them: clients get UNAVAILABLE for calls without an
+  // answer. grpc::Server::Shutdown alone gives CANCELLED without a message to calls
+  // that arrive while it runs. After Stop.
+  void EndConnections() const;
 
  private:
   struct Socket;
+  absl::Status AddUnix(const ListenAddress& address, const Take& take);
+  absl::StatusOr<std::string> AddTcp(const ListenAddress& address, const Take& take);
   void Loop();
   void AcceptSome(const Socket& socket);
+  void ForEachOpen(const std::function<void(int fd)>& use) const;
 
   const int max_fd_;
   UniqueFd wake_;
   UniqueFd spare_;  // given up to close a connection when there is no other file
   std::vector<std::unique_ptr<Socket>> sockets_;
+  std::array<uint64_t, kMaxConnections + kReservedFiles> cookies_{};  // of connections, by fd
   std::thread thread_;
 };
 

@@ -1,8 +1,9 @@
 #include "server/rpc/http2/role_gate.h"
 
 #include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
 
-#include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,14 @@ std::string First(const grpc::AuthContext& context, const char* property) {
   return values.empty() ? "" : std::string(values.front().data(), values.front().size());
 }
 
+// Whoever is behind a connection: a role, and words for the log, "certificate
+// ops.example".
+struct Caller {
+  Role role = Role::kNone;
+  std::string who;
+};
+using CallerOf = std::function<Caller(const grpc_auth_context* connection)>;
+
 struct Gate {
   const CallerOf caller_of;
   Mutex mutex;
@@ -116,7 +125,13 @@ void Process(void* state, grpc_auth_context* context, const grpc_metadata* metad
 
 class Credentials final : public grpc::ServerCredentials {
  public:
-  explicit Credentials(grpc_server_credentials* core) : core_(core) {}
+  // Owns `core` from now on. Without `caller_of` there is no gate.
+  Credentials(grpc_server_credentials* core, CallerOf caller_of) : core_(core) {
+    if (!caller_of) return;
+    grpc_server_credentials_set_auth_metadata_processor(
+        core_, {&Process, [](void* state) { delete static_cast<Gate*>(state); },
+                new Gate{std::move(caller_of), {}}});
+  }
   ~Credentials() override { grpc_server_credentials_release(core_); }
   // The gate stands where a processor would.
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
@@ -131,20 +146,21 @@ class Credentials final : public grpc::ServerCredentials {
 
 }  // namespace
 
-Caller CallerByCertificate(const CertificateRoles& roles, const grpc_auth_context* connection) {
-  const std::vector<std::string> names =
-      NamesOf([connection](const char* property) { return Values(connection, property); });
-  return {roles.RoleOf(names), CertificateText(names)};
+std::shared_ptr<grpc::ServerCredentials> SocketCredentials(const ListenAddress& address) {
+  if (address.role == Role::kAdmin) return grpc::InsecureServerCredentials();
+  const Caller caller{address.role, address.ToText()};
+  return std::make_shared<Credentials>(grpc_local_server_credentials_create(UDS),
+                                       [caller](const grpc_auth_context*) { return caller; });
 }
 
-std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* credentials,
-                                                  CallerOf caller_of) {
-  if (caller_of) {
-    grpc_server_credentials_set_auth_metadata_processor(
-        credentials, {&Process, [](void* state) { delete static_cast<Gate*>(state); },
-                      new Gate{std::move(caller_of), {}}});
-  }
-  return std::make_shared<Credentials>(credentials);
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls, CertificateRoles roles) {
+  if (roles.empty()) return std::make_shared<Credentials>(tls->NewCredentials(), nullptr);
+  const auto caller_of = [roles = std::move(roles)](const grpc_auth_context* connection) {
+    const std::vector<std::string> names =
+        NamesOf([connection](const char* property) { return Values(connection, property); });
+    return Caller{roles.RoleOf(names), CertificateText(names)};
+  };
+  return std::make_shared<Credentials>(tls->NewCredentials(), caller_of);
 }
 
 std::string CertificateOf(const grpc::CallbackServerContext& context) {

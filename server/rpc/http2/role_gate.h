@@ -2,9 +2,6 @@
 // caller's role, and refuses and logs calls that take more.
 #pragma once
 
-#include <grpc/grpc_security.h>
-
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,25 +10,16 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
 #include "server/rpc/http2/access.h"
+#include "server/rpc/http2/listen_address.h"
+#include "server/rpc/http2/server_tls.h"
 
 namespace convtune::rpc::http2 {
 
-// Whoever is behind a connection: a role, and words for the log, "certificate
-// ops.example".
-struct Caller {
-  Role role = Role::kNone;
-  std::string who;
-};
-using CallerOf = std::function<Caller(const grpc_auth_context* connection)>;
-
-// The caller by the names in its certificate.
-Caller CallerByCertificate(const CertificateRoles& roles, const grpc_auth_context* connection);
-
-// These credentials, which are owned from now on, with a gate for every service's
-// methods: PERMISSION_DENIED for a call that takes more than its caller's role. Without
-// `caller_of` there is no gate.
-std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* credentials,
-                                                  CallerOf caller_of);
+// Credentials whose gate stands before every service's methods: PERMISSION_DENIED for a call
+// that takes more than its caller's role, which is the socket's, or by the names in the client's
+// certificate. Where all are admins there is no gate: it would cost every call a little.
+std::shared_ptr<grpc::ServerCredentials> SocketCredentials(const ListenAddress& address);
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls, CertificateRoles roles);
 
 // PERMISSION_DENIED unless the caller has the role: for what a path does not
 // tell. Callers that came through no gate are admins.

@@ -11,12 +11,12 @@
 namespace convtune::rpc::services {
 namespace {
 
-constexpr size_t kMaxWaitingForDisk = 64;
+constexpr size_t kMaxFleetCalls = 64;
 
 class FleetService final : public RawService {
  public:
   explicit FleetService(const ServiceOptions& options)
-      : RawService(kFleetServiceName), options_(options), disk_(kMaxWaitingForDisk) {
+      : RawService(kFleetServiceName), options_(options), disk_(kMaxFleetCalls) {
     Unary<v1::GetFleetStateRequest>(
         "GetFleetState", &disk_,
         [this](const v1::GetFleetStateRequest& request) -> absl::StatusOr<v1::FleetState> {

@@ -12,11 +12,11 @@ namespace {
 constexpr int kHeaders = 1;
 constexpr int kRstStream = 3;
 constexpr int kContinuation = 9;
-constexpr int kEndHeaders = 4;
 
 }  // namespace
 
 double TokenBucket::Take(SteadyTime now) {
+  MutexLock lock(mutex_);
   if (now > last_) {
     const double back = absl::ToDoubleSeconds(now - last_) * per_second_;
     tokens_ = std::min(size_, tokens_ + back);
@@ -24,11 +24,6 @@ double TokenBucket::Take(SteadyTime now) {
   }
   tokens_ = std::max(tokens_ - 1, -1.0);
   return tokens_;
-}
-
-bool SharedResets::Take(SteadyTime now) {
-  MutexLock lock(mutex_);
-  return bucket_.Take(now) >= 0;
 }
 
 bool FrameGuard::Take(std::string_view bytes, SteadyTime (*now)()) {
@@ -55,7 +50,7 @@ void FrameGuard::StartFrame(SteadyTime (*now)()) {
       header_frames_ = 0;
       [[fallthrough]];
     case kContinuation:
-      CountHeaders(skip_, (head_[4] & kEndHeaders) != 0);
+      CountHeaders(skip_);
       break;
     case kRstStream:
       CountReset(now());
@@ -65,20 +60,16 @@ void FrameGuard::StartFrame(SteadyTime (*now)()) {
   }
 }
 
-void FrameGuard::CountHeaders(size_t length, bool last) {
+void FrameGuard::CountHeaders(size_t length) {
   header_bytes_ += length;
   ++header_frames_;
   if (header_bytes_ > kMaxHeaderBytes || header_frames_ > kMaxHeaderFrames) {
     why_ = "the headers of one of its calls do not end";
   }
-  if (last) {
-    header_bytes_ = 0;
-    header_frames_ = 0;
-  }
 }
 
 void FrameGuard::CountReset(SteadyTime now) {
-  const bool plenty = shared_->Take(now);
+  const bool plenty = shared_->Take(now) >= 0;
   const double left = resets_.Take(now);
   if (left < (plenty ? 0 : kResets - kFewResets)) why_ = "it resets too many calls";
 }

@@ -18,7 +18,7 @@
 
 namespace convtune::rpc::http2 {
 
-// Tokens that come back with time. Not thread-safe.
+// Tokens that come back with time. Thread-safe.
 class TokenBucket {
  public:
   TokenBucket(double size, double per_second)
@@ -29,22 +29,9 @@ class TokenBucket {
  private:
   const double size_;
   const double per_second_;
-  double tokens_;
-  SteadyTime last_ = SteadyTime::InfinitePast();
-};
-
-// The resets of all connections together. Thread-safe.
-class SharedResets {
- public:
-  static constexpr double kSize = 8000;
-  static constexpr double kPerSecond = 2000;
-
-  // Counts one; false while there are more than may be.
-  bool Take(SteadyTime now);
-
- private:
   Mutex mutex_;
-  TokenBucket bucket_ GUARDED_BY(mutex_){kSize, kPerSecond};
+  double tokens_ GUARDED_BY(mutex_);
+  SteadyTime last_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();
 };
 
 // Follows the HTTP/2 frames of one client. Not thread-safe.
@@ -57,11 +44,13 @@ class FrameGuard {
   // Of one connection: as many calls at a time, and a second.
   static constexpr double kResets = 1000;
   static constexpr double kResetsPerSecond = 200;
-  // While all connections together reset too many, one may reset so few.
+  // Of all connections together; while they reset more, one may reset so few.
+  static constexpr double kAllResets = 8000;
+  static constexpr double kAllResetsPerSecond = 2000;
   static constexpr double kFewResets = 8;
 
-  // `shared` outlives the guard.
-  explicit FrameGuard(SharedResets* shared) : shared_(shared) {}
+  // `shared` outlives the guard: the resets of all connections.
+  explicit FrameGuard(TokenBucket* shared) : shared_(shared) {}
 
   // Takes the next bytes of the connection. False, once and for all: it is to
   // be ended, and `why` says so. `now` is asked only where it matters.
@@ -73,10 +62,10 @@ class FrameGuard {
   static constexpr size_t kFrameHead = 9;
 
   void StartFrame(SteadyTime (*now)());
-  void CountHeaders(size_t length, bool last);
+  void CountHeaders(size_t length);
   void CountReset(SteadyTime now);
 
-  SharedResets* const shared_;
+  TokenBucket* const shared_;
   size_t skip_ = kPreface;  // of the preface or a payload
   std::array<unsigned char, kFrameHead> head_{};
   size_t head_size_ = 0;

@@ -28,9 +28,10 @@ namespace {
 
 constexpr absl::Duration kBetweenReadNotices = absl::Seconds(10);
 
-SharedResets& Shared() {
-  static auto* const shared = new SharedResets;
-  return *shared;
+TokenBucket* Shared() {
+  static auto* const shared =
+      new TokenBucket(FrameGuard::kAllResets, FrameGuard::kAllResetsPerSecond);
+  return shared;
 }
 
 void SayWhy(const FrameGuard& guard) {
@@ -102,7 +103,7 @@ int AfterRead(SSL* ssl, const void* bytes, int size) {
   if (size <= 0 || SSL_is_server(ssl) == 0) return size;
   auto* guard = static_cast<FrameGuard*>(SSL_get_ex_data(ssl, GuardIndex()));
   if (guard == nullptr) {
-    guard = new FrameGuard(&Shared());
+    guard = new FrameGuard(Shared());
     SSL_set_ex_data(ssl, GuardIndex(), guard);
   }
   // Without an error in OpenSSL's queue this is one of the system.
@@ -124,7 +125,7 @@ void GuardReads(int fd) {
   Slot* const slot = SlotOf(fd);
   if (slot == nullptr) return;
   MutexLock lock(slot->mutex);
-  slot->guard.emplace(&Shared());
+  slot->guard.emplace(Shared());
   slot->cookie = CookieOf(fd);
   slot->watched.store(true, std::memory_order_release);
 }

@@ -38,7 +38,7 @@ class FrameGuardTest : public ::testing::Test {
     return taken;
   }
 
-  SharedResets shared_;
+  TokenBucket shared_{FrameGuard::kAllResets, FrameGuard::kAllResetsPerSecond};
   FrameGuard guard_{&shared_};
 };
 

@@ -38,7 +38,8 @@ Ban BanFromProto(const v1::Ban& proto, std::string_view field, std::vector<Viola
   rules.Enum<TensorLayout>(below + "layout", proto.layout(), &ban.layout);
   rules.Range(below + "spatial_rank", proto.spatial_rank(), 0, 3);
   ban.spatial_rank = proto.spatial_rank();
-  rules.Decision(below, proto.author(), proto.reason());
+  rules.Author(below + "author", proto.author());
+  rules.Reason(below + "reason", proto.reason());
   ban.author = proto.author();
   ban.reason = proto.reason();
   rules.Require(proto.fleet_ban() >= 0, below + "fleet_ban", "must not be negative");

@@ -52,16 +52,14 @@ void FieldRules::CheckEnum(std::string_view field,
   }
 }
 
+void FieldRules::Author(std::string_view field, std::string_view author) {
+  Length(field, author, 1, kMostAuthor);
+  NoControls(field, author);
+}
+
 void FieldRules::Reason(std::string_view field, std::string_view reason) {
   Length(field, reason, 1, kMostReason);
   NoControls(field, reason);
-}
-
-void FieldRules::Decision(std::string_view below, std::string_view author,
-                          std::string_view reason) {
-  Length(Concat(below, "author"), author, 1, kMostAuthor);
-  NoControls(Concat(below, "author"), author);
-  Reason(Concat(below, "reason"), reason);
 }
 
 bool FieldRules::IsOfLength(std::string_view field, std::string_view text, size_t least) {

@@ -40,10 +40,9 @@ class FieldRules {
     KnownEnum(field, value);
     if (static_cast<int>(value) != 0) *out = static_cast<Model>(value);
   }
-  // Checks the reason of a decision.
+  // Check who made a decision, and why.
+  void Author(std::string_view field, std::string_view author);
   void Reason(std::string_view field, std::string_view reason);
-  // Fields "author" and "reason", `below` in front of both.
-  void Decision(std::string_view below, std::string_view author, std::string_view reason);
   // Reads by `parse` a text that is at most as long as a candidate's, and with `least`
   // above 0 must be there.
   template <typename Value>

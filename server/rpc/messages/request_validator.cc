@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
+#include "google/protobuf/descriptor.h"
 #include "proto/base/strings.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/problem_proto.h"
@@ -18,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxEnvironmentLength = 128;
 constexpr size_t kMaxModelLength = 128;
-constexpr size_t kMaxPageTokenLength = 4096;
+constexpr size_t kMaxTokenLength = 4096;
 constexpr std::string_view kProfilePrefix = "profile:";
 
 bool IsEnvironmentCharacter(unsigned char c) {
@@ -36,7 +37,6 @@ constexpr int kMaxRows = 10000;
 constexpr int kDefaultPageSize = 100;
 constexpr int kMaxPageSize = 1000;
 constexpr int kMaxCanaryPermille = 999;
-constexpr size_t kMaxFilterLength = 4096;
 constexpr size_t kMaxPathLength = 4095;  // PATH_MAX less the final NUL
 constexpr int64_t kMaxMemoryBudget = int64_t{1} << 50;
 constexpr int kMaxCandidates = 100000;
@@ -107,6 +107,43 @@ std::optional<OneProblemArgs> ValidateProblem(const Request& request,
   return OneProblemArgs{request.environment(), *std::move(problem), 0};
 }
 
+// The next two are of requests that are taken as they are.
+void CheckText(const std::string& field, const std::string& value, FieldChecker* check) {
+  int64_t number = 0;
+  if (field == "environment") {
+    check->EnvironmentName(value);
+  } else if (field == "name") {
+    check->Require(!value.empty(), field, "is required");
+    check->Require(value.empty() || ReadNumbered("jobs/", value, &number), field,
+                   "must be \"jobs/\" and a number from 1, such as \"jobs/7\"");
+  } else if (field == "author") {
+    check->Author(field, value);
+  } else if (field == "reason") {
+    check->Reason(field, value);
+  } else if (field == "page_token" || field == "text_filter") {
+    check->Length(field, value, 0, kMaxTokenLength);
+  } else if (field == "path") {
+    check->Length(field, value, 0, kMaxPathLength);
+    check->NoControls(field, value);
+  }
+}
+
+void CheckNumber(const std::string& field, int64_t value, FieldChecker* check) {
+  constexpr std::pair<std::string_view, int64_t> kMost[] = {{"max_changes", kMaxRows},
+                                                            {"max_problems", kMaxRows},
+                                                            {"max_rows", kMostOutboxRows},
+                                                            {"canary_permille", kMaxCanaryPermille},
+                                                            {"release", kMaxInt64},
+                                                            {"from", kMaxInt64},
+                                                            {"to", kMaxInt64},
+                                                            {"offset", kMaxInt64}};
+  for (const auto& [name, most] : kMost) {
+    if (name == field) check->Range(field, value, 0, most);
+  }
+  check->Require(field != "page_size" || value >= 0, field,
+                 absl::StrCat("must not be negative, is ", value));
+}
+
 }  // namespace
 
 void FieldChecker::EnvironmentName(std::string_view value) {
@@ -138,22 +175,6 @@ Environment FieldChecker::Program(const v1::Environment& program) {
     Add(absl::StrCat("program.", violation.field), std::move(violation.rule));
   }
   return std::move(read).value_or(Environment());
-}
-
-void FieldChecker::JobName(std::string_view value) {
-  int64_t number = 0;
-  Require(!value.empty(), "name", "is required");
-  Require(value.empty() || ReadNumbered("jobs/", value, &number), "name",
-          "must be \"jobs/\" and a number from 1, such as \"jobs/7\"");
-}
-
-void FieldChecker::Page(int size, std::string_view token) {
-  Require(size >= 0, "page_size", absl::StrCat("must not be negative, is ", size));
-  PageToken(token);
-}
-
-void FieldChecker::PageToken(std::string_view value) {
-  Length("page_token", value, 0, kMaxPageTokenLength);
 }
 
 void FieldChecker::Duration(std::string_view field, const google::protobuf::Duration& value,
@@ -275,12 +296,6 @@ std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
   return args;
 }
 
-void CheckRules(const v1::ListTuningsRequest& request, FieldChecker* check) {
-  check->EnvironmentName(request.environment());
-  check->Page(request.page_size(), request.page_token());
-  check->Length("text_filter", request.text_filter(), 0, kMaxFilterLength);
-}
-
 std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
                                          std::vector<Violation>* violations) {
   FieldChecker check(violations);
@@ -310,11 +325,6 @@ std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Viola
   return PinArgs{
       request.environment(), *std::move(problem), std::move(candidate), request.reason(), ttl,
       request.fleet_pin()};
-}
-
-void CheckRules(const v1::ListPinsRequest& request, FieldChecker* check) {
-  check->EnvironmentName(request.environment());
-  check->Page(request.page_size(), request.page_token());
 }
 
 std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
@@ -377,51 +387,19 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
   return args;
 }
 
-void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check) {
-  const std::string& path = request.path();
-  check->Length("path", path, 0, kMaxPathLength);
-  check->NoControls("path", path);
-}
-
-void CheckRules(const v1::ExportBundleRequest& request, FieldChecker* check) {
-  check->EnvironmentName(request.environment());
-}
-
-void CheckRules(const v1::ReadSnapshotRequest& request, FieldChecker* check) {
-  check->Range("offset", request.offset(), 0, kMaxInt64);
-}
-
-void CheckRules(const v1::DiffReleasesRequest& request, FieldChecker* check) {
-  check->Range("from", request.from(), 0, kMaxInt64);
-  check->Range("to", request.to(), 0, kMaxInt64);
-  check->EnvironmentName(request.environment());
-  check->PageToken(request.page_token());
-  check->Range("max_changes", request.max_changes(), 0, kMaxRows);
-}
-
-void CheckRules(const v1::PromoteReleaseRequest& request, FieldChecker* check) {
-  check->Decision("", request.author(), request.reason());
-  check->Range("canary_permille", request.canary_permille(), 0, kMaxCanaryPermille);
-}
-
-void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check) {
-  check->Decision("", request.author(), request.reason());
-  check->Range("release", request.release(), 0, kMaxInt64);
-}
-
-void CheckRules(const v1::ListWantedRequest& request, FieldChecker* check) {
-  check->EnvironmentName(request.environment());
-  check->PageToken(request.page_token());
-  check->Range("max_problems", request.max_problems(), 0, kMaxRows);
-}
-
-void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check) {
-  check->Require(request.release() >= 0, "release", "must not be negative");
-  check->Decision("", request.author(), request.reason());
-}
-
-void CheckRules(const v1::ReadOutboxRequest& request, FieldChecker* check) {
-  check->Range("max_rows", request.max_rows(), 0, kMostOutboxRows);
+void CheckRules(const google::protobuf::Message& request, FieldChecker* check) {
+  const google::protobuf::Reflection& values = *request.GetReflection();
+  for (int i = 0; i < request.GetDescriptor()->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* field = request.GetDescriptor()->field(i);
+    if (field->is_repeated()) continue;
+    if (field->cpp_type() == field->CPPTYPE_STRING) {
+      CheckText(field->name(), values.GetString(request, field), check);
+    } else if (field->cpp_type() == field->CPPTYPE_INT32) {
+      CheckNumber(field->name(), values.GetInt32(request, field), check);
+    } else if (field->cpp_type() == field->CPPTYPE_INT64) {
+      CheckNumber(field->name(), values.GetInt64(request, field), check);
+    }
+  }
 }
 
 void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check) {

@@ -4,7 +4,6 @@
 // such as "problems[3].pad_low[1]". Pure functions.
 #pragma once
 
-#include <concepts>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "convtune/v1/release_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "db/tuning_store.h"
+#include "google/protobuf/message.h"
 #include "proto/convert/field_rules.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
@@ -39,12 +39,6 @@ class FieldChecker : public FieldRules {
   void EnvironmentName(std::string_view value);
   // Field "program".
   Environment Program(const v1::Environment& program);
-  // Field "name".
-  void JobName(std::string_view value);
-  // Field "page_token".
-  void PageToken(std::string_view value);
-  // Fields "page_size" and "page_token".
-  void Page(int size, std::string_view token);
   // Sets `*out` where the value is valid.
   void Duration(std::string_view field, const google::protobuf::Duration& value, absl::Duration low,
                 absl::Duration high, absl::Duration* out);
@@ -123,50 +117,11 @@ std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
 std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
                                          std::vector<Violation>* violations);
 
-// Requests that are taken as they are.
-void CheckRules(const v1::ListTuningsRequest& request, FieldChecker* check);
-void CheckRules(const v1::ListPinsRequest& request, FieldChecker* check);
-void CheckRules(const v1::ListWantedRequest& request, FieldChecker* check);
-void CheckRules(const v1::DiffReleasesRequest& request, FieldChecker* check);
-void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check);
-void CheckRules(const v1::ExportBundleRequest& request, FieldChecker* check);
-void CheckRules(const v1::PromoteReleaseRequest& request, FieldChecker* check);
-void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check);
-void CheckRules(const v1::ReadSnapshotRequest& request, FieldChecker* check);
-void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check);
-void CheckRules(const v1::ReadOutboxRequest& request, FieldChecker* check);
+// Requests that are taken as they are: a field has the same rules in all of them.
+void CheckRules(const google::protobuf::Message& request, FieldChecker* check);
 void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check);
 
 template <typename Request>
-requires(std::same_as<Request, v1::ListTuningJobsRequest> ||
-         std::same_as<Request, v1::ListEnvironmentsRequest> ||
-         std::same_as<Request, v1::ListReleasesRequest>) void CheckRules(const Request& request,
-                                                                         FieldChecker* check) {
-  check->Page(request.page_size(), request.page_token());
-}
-
-template <typename Request>
-requires(std::same_as<Request, v1::GetTuningJobRequest> ||
-         std::same_as<Request, v1::WatchTuningJobRequest> ||
-         std::same_as<Request, v1::CancelTuningJobRequest>) void CheckRules(const Request& request,
-                                                                            FieldChecker* check) {
-  check->JobName(request.name());
-}
-
-// Without rules.
-template <typename Request>
-requires(std::same_as<Request, v1::ListDevicesRequest> ||
-         std::same_as<Request, v1::ListBansRequest> ||
-         std::same_as<Request, v1::GetServerInfoRequest> ||
-         std::same_as<Request, v1::CheckDatabaseRequest> ||
-         std::same_as<Request, v1::CompactDatabaseRequest> ||
-         std::same_as<Request, v1::GetFleetStateRequest> ||
-         std::same_as<Request, v1::RequeueOutboxRequest> ||
-         std::same_as<Request, v1::GetPublicationRequest>) void CheckRules(const Request&,
-                                                                           FieldChecker*) {}
-
-template <typename Request>
-requires requires(const Request& request, FieldChecker* check) { CheckRules(request, check); }
 std::optional<Request> Validate(const Request& request, std::vector<Violation>* violations) {
   FieldChecker check(violations);
   CheckRules(request, &check);

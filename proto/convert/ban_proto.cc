@@ -26,6 +26,15 @@ v1::Ban ToProto(const Ban& ban) {
   return out;
 }
 
+v1::BannedCandidate ToProto(const CandidateId& candidate, const Ban& ban) {
+  v1::BannedCandidate out;
+  out.set_candidate(ToText(candidate));
+  out.set_ban(ban.Name());
+  out.set_reason(ban.reason);
+  out.set_fleet_ban(ban.fleet_ban);
+  return out;
+}
+
 Ban BanFromProto(const v1::Ban& proto, std::string_view field, std::vector<Violation>* violations) {
   FieldRules rules(violations);
   const std::string below = Concat(field, ".");

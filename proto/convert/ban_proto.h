@@ -13,6 +13,9 @@ namespace convtune {
 
 v1::Ban ToProto(const Ban& ban);
 
+// A candidate with the ban that keeps it from being an answer.
+v1::BannedCandidate ToProto(const CandidateId& candidate, const Ban& ban);
+
 // Without number and create_time, which nobody may choose. Every rule that `proto` breaks
 // is added to `violations`, with `field` in front; then the ban is of no use. A time that is
 // past is not among them: see Ban::CheckExpiry.

@@ -214,6 +214,20 @@ void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) 
   }
 }
 
+void FillOutput(const Candidate& candidate, Operation operation, v1::Candidate* record) {
+  record->set_text(ToText(candidate.id));
+  record->set_deterministic(candidate.deterministic());
+  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&candidate.id)) {
+    record->mutable_legacy_algorithm()->set_algorithm_name(
+        LegacyAlgorithmName(operation, legacy->algorithm));
+  }
+}
+
+void Fill(const Candidate& candidate, Operation operation, v1::Candidate* record) {
+  Fill(candidate, /*with_samples=*/false, record);
+  FillOutput(candidate, operation, record);
+}
+
 void Fill(const Conditions& conditions, v1::Conditions* record) {
   record->set_known(conditions.known);
   record->set_other_processes(conditions.other_processes);

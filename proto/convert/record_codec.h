@@ -42,6 +42,11 @@ std::optional<Violation> CheckId(const v1::Candidate& record);
 // All but the fields that are output only. `record` is empty; it may live on an
 // arena. Reals become binary32.
 void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record);
+// With the fields that are output only, of which the names of legacy algorithms depend on the
+// operation; without samples.
+void Fill(const Candidate& candidate, Operation operation, v1::Candidate* record);
+// Those fields alone.
+void FillOutput(const Candidate& candidate, Operation operation, v1::Candidate* record);
 void Fill(const Conditions& conditions, v1::Conditions* record);
 // All but the key and the fields that are output only.
 void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record);

@@ -46,13 +46,15 @@ WarmSummary Summarize(const lookup::LookupResponse& response, int64_t invalid,
   summary.invalid = invalid;
   summary.publish_evidence = publish_evidence;
   for (const lookup::LookupResult& result : response.results) {
-    if (const auto* answer = std::get_if<lookup::Answer>(&result.outcome)) {
-      ++(answer->fresh ? summary.tuned : summary.hits);
-      summary.AddUnkept(answer->evidence, answer->pinned, answer->persisted, answer->stands_in);
+    if (result.row.has_answer()) {
+      const v1::Answer& answer = result.row.answer();
+      ++(answer.fresh() ? summary.tuned : summary.hits);
+      summary.AddUnkept(static_cast<Evidence>(answer.evidence()), answer.pinned(),
+                        answer.persisted(), answer.stands_in());
     } else {
-      const std::string& reason = std::get<lookup::Miss>(result.outcome).message;
-      log::Error("no answer for $0: $1", result.key.problem_text, reason);
-      summary.AddFailure(reason, result.key.problem_text);
+      const std::string& reason = result.row.miss().message();
+      log::Error("no answer for $0: $1", result.row.problem_text(), reason);
+      summary.AddFailure(reason, result.row.problem_text());
     }
   }
   return summary;

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/convert/ban_proto.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/tuning/note_rules.h"
 #include "proto/model/tuning/ranking.h"
 #include "server/decision/evidence.h"
@@ -17,8 +21,8 @@ namespace {
 using Candidates = std::vector<const Candidate*>;
 
 // See convtune.v1.Answer.portfolio.
-std::vector<Candidate> MakePortfolio(const Candidate& winner, const Candidates& eligible,
-                                     const Candidate* stock) {
+Candidates MakePortfolio(const Candidate& winner, const Candidates& eligible,
+                         const Candidate* stock) {
   Candidates portfolio = {&winner};
   const auto add = [&portfolio](const Candidate* candidate) {
     if (candidate == nullptr) return;
@@ -31,20 +35,15 @@ std::vector<Candidate> MakePortfolio(const Candidate& winner, const Candidates& 
     }));
   }
   add(PickWinnerIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }));
-  std::vector<Candidate> result;
-  for (const Candidate* c : portfolio) result.push_back(*c);
-  return result;
+  return portfolio;
 }
 
-std::vector<Candidate> MakeRunnersUp(const Candidate& winner, Candidates eligible) {
+Candidates MakeRunnersUp(const Candidate& winner, Candidates eligible) {
   std::sort(eligible.begin(), eligible.end(),
             [](const Candidate* a, const Candidate* b) { return DominatorsFirst(*a, *b); });
-  std::vector<Candidate> result;
-  for (const Candidate* c : eligible) {
-    if (result.size() == kRunnersUp) break;
-    if (c != &winner) result.push_back(*c);
-  }
-  return result;
+  std::erase(eligible, &winner);
+  eligible.resize(std::min(eligible.size(), kRunnersUp));
+  return eligible;
 }
 
 // A limit below everything that was left out for memory loses nothing by it.
@@ -154,12 +153,11 @@ class Timing {
   std::string note_;
 };
 
-// The candidate that would win if nothing were banned, where that one is. `banned`: the indexes of
-// those that keep to the constraints.
-std::optional<BannedCandidate> BannedWinner(const IndexedTuning& indexed, const Timing& timing,
-                                            Candidates eligible, Candidates slower,
-                                            const std::vector<size_t>& banned,
-                                            const Candidate* stock) {
+// The index of the candidate that would win if nothing were banned, where that one is. `banned`:
+// the indexes of those that keep to the constraints.
+std::optional<size_t> BannedWinner(const IndexedTuning& indexed, const Timing& timing,
+                                   Candidates eligible, Candidates slower,
+                                   const std::vector<size_t>& banned, const Candidate* stock) {
   if (banned.empty()) return std::nullopt;
   const std::vector<Candidate>& candidates = timing.candidates();
   for (const size_t index : banned) {
@@ -167,15 +165,22 @@ std::optional<BannedCandidate> BannedWinner(const IndexedTuning& indexed, const 
   }
   const Candidate* const first = PickWinner(eligible.empty() ? slower : eligible, stock);
   const auto index = static_cast<size_t>(first - candidates.data());
-  if (indexed.BanOf(index) == nullptr) return std::nullopt;
-  return BannedCandidate{first->id, indexed.bans->by_index[index]};
+  return indexed.BanOf(index) == nullptr ? std::nullopt : std::optional(index);
 }
 
 }  // namespace
 
-std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
-                                      const Constraints& constraints, DataType data_type,
-                                      absl::Time now) {
+v1::BatchGetResult MakeMiss(v1::MissReason reason, const std::string& message) {
+  v1::BatchGetResult result;
+  result.mutable_miss()->set_reason(reason);
+  result.mutable_miss()->set_message(message);
+  return result;
+}
+
+v1::BatchGetResult MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
+                              const Constraints& constraints, const ConvProblem& problem,
+                              absl::Time now) {
+  const DataType data_type = problem.data_type();
   const KeptTuning& tuning = indexed.tuning;
   const Timing timing(tuning, constraints);
   if (pin != nullptr && HasExpired(pin->expire_time, now)) pin = nullptr;
@@ -184,10 +189,11 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   Candidates slower;
   std::vector<size_t> banned;  // indexes of those that keep to the constraints
   const Candidate* pinned = nullptr;
+  std::optional<size_t> banned_pin;  // its index
   int ran_count = 0;
-  int banned_count = 0;  // with those that were pruned
+  int eligible_count = 0;  // these two with those that were pruned
+  int banned_count = 0;
   bool any_timed = false;
-  Answer answer;
   for (size_t i = 0; i < timing.candidates().size(); ++i) {
     const Candidate& c = timing.candidates()[i];
     if (!c.usable()) continue;
@@ -196,7 +202,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     const bool is_banned = indexed.BanOf(i) != nullptr;
     if (pin != nullptr && c.id == pin->candidate) {
       if (is_banned) {
-        answer.banned = BannedCandidate{c.id, indexed.bans->by_index[i]};
+        banned_pin = i;
       } else {
         pinned = &c;
       }
@@ -207,7 +213,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
       ++banned_count;
       continue;
     }
-    ++answer.eligible_count;
+    ++eligible_count;
     (timing.CanWin(i) ? eligible : slower).push_back(&c);
   }
   const Candidate* stock = indexed.stock ? &timing.candidates()[*indexed.stock] : nullptr;
@@ -218,38 +224,42 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     for (const size_t index : banned) allowed.push_back(&timing.candidates()[index]);
     if (const Candidate* first = FirstListed(allowed, Api::kLegacy)) stock = first;
   }
-  const std::optional<BannedCandidate> would_win =
+  const std::optional<size_t> would_win =
       BannedWinner(indexed, timing, eligible, slower, banned, stock);
   if (eligible.empty()) eligible = std::move(slower);
   for (const PrunedGroup& group : indexed.pruned) {
     ran_count += group.count;
     if (!Satisfies(group.Example(), constraints, data_type)) continue;
-    (group.banned != 0 ? banned_count : answer.eligible_count) += static_cast<int>(group.count);
+    (group.banned != 0 ? banned_count : eligible_count) += static_cast<int>(group.count);
   }
   const Candidate* winner = pinned != nullptr ? pinned : PickWinner(eligible, stock);
+  const auto id_of = [&timing](size_t index) { return timing.candidates()[index].id; };
   if (winner == nullptr) {
-    Miss miss{MissReason::kNoCandidate,
-              absl::StrCat("none of the ", ran_count, " candidates that ",
-                           any_timed ? "ran" : "could be built", " keeps to the constraints"),
-              "", std::nullopt};
-    if (!banned.empty()) {
-      miss.message = AllBanned(indexed, banned, banned_count == ran_count);
-      miss.banned = would_win;
+    v1::BatchGetResult result =
+        MakeMiss(v1::MISS_REASON_NO_CANDIDATE,
+                 absl::StrCat("none of the ", ran_count, " candidates that ",
+                              any_timed ? "ran" : "could be built", " keeps to the constraints"));
+    v1::Miss& miss = *result.mutable_miss();
+    if (!banned.empty()) miss.set_message(AllBanned(indexed, banned, banned_count == ran_count));
+    if (would_win) {
+      *miss.mutable_banned() = ToProto(id_of(*would_win), *indexed.BanOf(*would_win));
     }
-    return miss;
+    return result;
   }
-  if (answer.banned) {
-    notes.push_back(absl::StrCat("the pinned candidate ", ToText(answer.banned->candidate),
-                                 " is banned by ", answer.banned->ban->NameAndReason()));
-    pin = nullptr;
-  } else if (would_win && pinned == nullptr) {
-    answer.banned = would_win;
-    notes.push_back(absl::StrCat(ToText(would_win->candidate), " would win, and is banned by ",
-                                 would_win->ban->NameAndReason()));
+  v1::BatchGetResult result;
+  v1::Answer& answer = *result.mutable_answer();
+  if (const auto named = banned_pin || pinned != nullptr ? banned_pin : would_win) {
+    const Ban& ban = *indexed.BanOf(*named);
+    const std::string text = ToText(id_of(*named));
+    notes.push_back(absl::StrCat(banned_pin ? "the pinned candidate " : "", text,
+                                 banned_pin ? "" : " would win, and", " is banned by ",
+                                 ban.NameAndReason()));
+    *answer.mutable_banned() = ToProto(id_of(*named), ban);
+    if (banned_pin) pin = nullptr;
   }
   if (pinned != nullptr) {
-    answer.pinned = true;
-    answer.pin_reason = pin->reason;
+    answer.set_pinned(true);
+    answer.set_pin_reason(pin->reason);
     notes.push_back(absl::StrCat("pinned: ", pin->reason));
     if (std::find(eligible.begin(), eligible.end(), pinned) == eligible.end()) {
       notes.push_back("the pinned candidate does not keep to the constraints");
@@ -258,29 +268,36 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     notes.push_back(absl::StrCat("the pinned candidate ", ToText(pin->candidate),
                                  " is not in this tuning, or did not run"));
   }
-  answer.evidence = EvidenceUnder(indexed, constraints);
+  Evidence evidence = EvidenceUnder(indexed, constraints);
   if (decision::IsUnjudgedStock(*winner, tuning.incomplete_reasons, tuning.candidates)) {
-    answer.evidence = std::min(answer.evidence, Evidence::kHeuristic);
+    evidence = std::min(evidence, Evidence::kHeuristic);
   }
-  NoteEvidence(indexed, answer.evidence, &notes);
+  NoteEvidence(indexed, evidence, &notes);
   if (!timing.note().empty()) notes.push_back(timing.note());
   if (indexed.stand_in != nullptr) {
     notes.push_back("kept in memory: what was measured stays until it is measured anew");
   } else if (!indexed.persisted) {
     notes.push_back("not written to disk yet");
   }
-  answer.winner = *winner;
-  answer.portfolio = MakePortfolio(*winner, eligible, stock);
-  answer.runners_up = MakeRunnersUp(*winner, eligible);
-  answer.origin = tuning.origin;
-  answer.environment_name = indexed.EnvironmentName();
-  answer.tune_time = tuning.tune_time;
-  answer.candidate_count = indexed.candidate_count;
-  answer.tuning_id = indexed.digest.ToString();
-  answer.persisted = indexed.persisted;
-  answer.stands_in = indexed.stand_in != nullptr;
-  answer.note = absl::StrJoin(notes, "; ");
-  return answer;
+  const Operation operation = problem.operation();
+  Fill(*winner, operation, answer.mutable_winner());
+  for (const Candidate* c : MakePortfolio(*winner, eligible, stock)) {
+    Fill(*c, operation, answer.add_portfolio());
+  }
+  for (const Candidate* c : MakeRunnersUp(*winner, eligible)) {
+    Fill(*c, operation, answer.add_runners_up());
+  }
+  answer.set_evidence(static_cast<v1::Evidence>(evidence));
+  answer.set_origin(static_cast<v1::Origin>(tuning.origin));
+  answer.set_environment(indexed.EnvironmentName());
+  *answer.mutable_tune_time() = ToProto(tuning.tune_time);
+  answer.set_candidate_count(indexed.candidate_count);
+  answer.set_eligible_count(eligible_count);
+  answer.set_tuning_id(indexed.digest.ToString());
+  answer.set_persisted(indexed.persisted);
+  answer.set_stands_in(indexed.stand_in != nullptr);
+  answer.set_note(absl::StrJoin(notes, "; "));
+  return result;
 }
 
 }  // namespace convtune::lookup

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/model/tuning/warm_summary.h"
 #include "server/decision/evidence.h"
+#include "server/lookup/answer.h"
 
 namespace convtune::lookup {
 namespace {
@@ -40,10 +41,12 @@ bool IsWorthTuning(const IndexedTuning& stored, const jobs::Demand& demand, bool
          AllowsMore(options.memory_budget_bytes, tuning.memory_budget_bytes);
 }
 
+Evidence EvidenceOf(const v1::Answer& answer) { return static_cast<Evidence>(answer.evidence()); }
+
 // A reason that Judge gave, in words.
-std::string WordsOf(MissReason reason, const KeptTuning& tuning, const Answer& answer,
+std::string WordsOf(v1::MissReason reason, const KeptTuning& tuning, const v1::Answer& answer,
                     const jobs::Demand& demand, bool profile, absl::Time now) {
-  if (reason == MissReason::kTooOld) {
+  if (reason == v1::MISS_REASON_TOO_OLD) {
     return absl::StrCat("what is known is ", absl::FormatDuration(now - tuning.tune_time),
                         " old, asked for is less than ", absl::FormatDuration(demand.max_age));
   }
@@ -51,7 +54,7 @@ std::string WordsOf(MissReason reason, const KeptTuning& tuning, const Answer& a
     return absl::StrCat("what is known ", tuning.incomplete_message);
   }
   std::string words =
-      absl::StrCat("what is known is ", std::string(Name(answer.evidence)),
+      absl::StrCat("what is known is ", std::string(Name(EvidenceOf(answer))),
                    ", asked for is at least ", std::string(Name(LeastEvidence(demand, profile))));
   // Tuning again gives more only where the worker was mended.
   if (tuning.has(IncompleteReason::kNoClock) || tuning.has(IncompleteReason::kUnjudged)) {
@@ -67,15 +70,17 @@ Evidence LeastEvidence(const jobs::Demand& demand, bool profile) {
   return demand.wants_tuning() ? LeastTunedEvidence(profile) : Evidence::kHeuristic;
 }
 
-std::optional<MissReason> Judge(const Answer& answer, const KeptTuning& tuning,
-                                const jobs::Demand& demand, bool profile, absl::Time now) {
-  if (answer.pinned) return std::nullopt;
-  if (IsTooOld(tuning.tune_time, demand, now)) return MissReason::kTooOld;
+std::optional<v1::MissReason> Judge(const v1::Answer& answer, const KeptTuning& tuning,
+                                    const jobs::Demand& demand, bool profile, absl::Time now) {
+  if (answer.pinned()) return std::nullopt;
+  if (IsTooOld(tuning.tune_time, demand, now)) return v1::MISS_REASON_TOO_OLD;
   // On a profile a tuning lists all, which a look-up's first configs are not.
   if (profile && tuning.has(IncompleteReason::kFirstConfigsOnly) && demand.wants_tuning()) {
-    return MissReason::kInsufficientEvidence;
+    return v1::MISS_REASON_INSUFFICIENT_EVIDENCE;
   }
-  if (answer.evidence < LeastEvidence(demand, profile)) return MissReason::kInsufficientEvidence;
+  if (EvidenceOf(answer) < LeastEvidence(demand, profile)) {
+    return v1::MISS_REASON_INSUFFICIENT_EVIDENCE;
+  }
   return std::nullopt;
 }
 
@@ -95,23 +100,21 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
   decision.depends_on_time =
       demand.limits_age() || (known.pin != nullptr && known.pin->expire_time.has_value());
   if (known.tuning == nullptr) {
-    decision.outcome =
-        Miss{MissReason::kNotFound, "nothing is known of the problem in this environment", "",
-             std::nullopt};
+    decision.row =
+        MakeMiss(v1::MISS_REASON_NOT_FOUND, "nothing is known of the problem in this environment");
     if (heuristic) decision.work = jobs::WorkKind::kFirstConfigs;
   } else {
     const KeptTuning& tuning = known.tuning->tuning;
     const bool first_configs_only = tuning.has(IncompleteReason::kFirstConfigsOnly);
-    decision.outcome =
-        MakeAnswer(*known.tuning, known.pin.get(), demand.constraints, problem.data_type(), now);
-    if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
-      const std::optional<MissReason> reason = Judge(*answer, tuning, demand, profile, asked);
+    decision.row = MakeAnswer(*known.tuning, known.pin.get(), demand.constraints, problem, now);
+    if (decision.row.has_answer()) {
+      const v1::Answer& answer = decision.row.answer();
+      const std::optional<v1::MissReason> reason = Judge(answer, tuning, demand, profile, asked);
       if (!reason) return decision;
-      decision.outcome = Miss{*reason, WordsOf(*reason, tuning, *answer, demand, profile, asked),
-                              "", std::nullopt};
+      decision.row = MakeMiss(*reason, WordsOf(*reason, tuning, answer, demand, profile, asked));
       if (heuristic && tuning.has(IncompleteReason::kOutdated)) {
         decision.work = jobs::WorkKind::kFirstConfigs;
-      } else if (heuristic && reason == MissReason::kTooOld &&
+      } else if (heuristic && reason == v1::MISS_REASON_TOO_OLD &&
                  tuning.evidence <= Evidence::kHeuristic) {
         // A guess makes way for a guess, and a measurement does not.
         decision.work =

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <variant>
 
 #include "absl/time/time.h"
 #include "server/jobs/demand.h"
@@ -19,15 +18,15 @@ Evidence LeastEvidence(const jobs::Demand& demand, bool profile);
 
 // The reason why the caller's demand refuses an answer of `tuning`; nullopt: the demand accepts it.
 // `now` is read only where the demand limits the age.
-std::optional<MissReason> Judge(const Answer& answer, const KeptTuning& tuning,
-                                const jobs::Demand& demand, bool profile, absl::Time now);
+std::optional<v1::MissReason> Judge(const v1::Answer& answer, const KeptTuning& tuning,
+                                    const jobs::Demand& demand, bool profile, absl::Time now);
 
 // The tuning that would give more than what is known; nullopt: none is wanted, or none would.
 std::optional<jobs::WorkKind> BetterWork(const IndexHit& known, const jobs::Demand& demand,
                                          bool profile, absl::Time now);
 
 struct LookupDecision {
-  std::variant<Answer, Miss> outcome;
+  v1::BatchGetResult row;  // see MakeAnswer
   // The work that on_miss asks for; nullopt for an answer, and where no work
   // would help.
   std::optional<jobs::WorkKind> work;

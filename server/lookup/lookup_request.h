@@ -6,15 +6,14 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/tuning.h"
 #include "server/jobs/demand.h"
-#include "server/lookup/answer.h"
 
 namespace convtune::lookup {
 
@@ -45,8 +44,7 @@ class ChangeStamp {
 };
 
 struct LookupResult {
-  TuningKey key;
-  std::variant<Answer, Miss> outcome;
+  v1::BatchGetResult row;
   // While it is unchanged, an equal request gets an equal answer. Of nothing where the
   // outcome is a miss, or may change with time alone.
   ChangeStamp stamp = {};
@@ -56,6 +54,8 @@ struct LookupResponse {
   std::vector<LookupResult> results;  // in request order
   Environment environment;
 };
+
+inline constexpr size_t kMissReasons = v1::MissReason_ARRAYSIZE;  // numbers of them, 0 included
 
 using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;
 

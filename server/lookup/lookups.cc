@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "server/decision/evidence.h"
+#include "server/lookup/answer.h"
 
 namespace convtune::lookup {
 
@@ -19,32 +19,32 @@ Lookups::Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction
 
 LookupDecision Lookups::DecideRow(const Pending& pending, size_t row) const {
   const ConvProblem& problem = pending.request.problems[row];
-  const TuningKey& key = pending.rows[row].result.key;
+  const TuningKey& key = pending.rows[row].key;
   const jobs::Demand& demand = pending.request.demand;
   const IndexHit known = index_->FindServing(problem, key, demand.OldestAt(pending.asked));
   return Decide(known, problem, demand, pending.environment.environment.profile, pending.asked,
                 clock_->Now());
 }
 
-void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
-  const TuningKey& key = pending.rows[row].result.key;
+void Lookups::AddHint(const Pending& pending, size_t row, v1::Miss* miss) const {
+  const TuningKey& key = pending.rows[row].key;
   auto hint = index_->Find(key).tuning;
   if (hint != nullptr && hint->stand_in != nullptr) hint = hint->stand_in->outdated;
   const bool misfit = !pending.environment.misfit.empty();
   const bool own = hint != nullptr && hint->tuning.has(IncompleteReason::kOutdated);
   if (!own && !misfit) hint = index_->FindHint(key);
   if (hint == nullptr) return;
-  auto outcome = MakeAnswer(*hint, nullptr, pending.request.demand.constraints,
-                            pending.request.problems[row].data_type(), clock_->Now());
-  auto* answer = std::get_if<Answer>(&outcome);
-  if (answer == nullptr) return;
-  answer->environment_text = hint->tuning.key.environment_text();
-  answer->note =
+  v1::BatchGetResult row_of_hint = MakeAnswer(*hint, nullptr, pending.request.demand.constraints,
+                                              pending.request.problems[row], clock_->Now());
+  if (!row_of_hint.has_answer()) return;
+  v1::Answer& answer = *row_of_hint.mutable_answer();
+  answer.set_environment_text(hint->tuning.key.environment_text());
+  answer.set_note(
       own ? absl::StrCat("not exact: ", hint->tuning.incomplete_message)
-          : absl::StrCat("not exact: holds for ", answer->environment_text, ", not ",
+          : absl::StrCat("not exact: holds for ", answer.environment_text(), ", not ",
                          misfit ? KnownText(pending.request.program) : key.environment_text,
-                         answer->note.empty() ? "" : "; ", answer->note);
-  miss->hint = std::move(*answer);
+                         answer.note().empty() ? "" : "; ", answer.note()));
+  *miss->mutable_hint() = std::move(answer);
 }
 
 uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& environment,
@@ -61,41 +61,40 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   std::vector<Wait> waits;
   std::vector<size_t> to_queue;
   int64_t hits = 0;
-  const auto count_miss = [this](MissReason reason) {
+  const auto count_miss = [this](v1::MissReason reason) {
     misses_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   };
   for (size_t i = 0; i < problems.size(); ++i) {
     Row& row = pending->rows[i];
-    row.result.key = {problems[i].ToText(), environment.text};
+    row.key = {problems[i].ToText(), environment.text};
     if (!environment.misfit.empty()) {
-      row.result.outcome =
-          Miss{MissReason::kOtherEnvironment, environment.misfit, "", std::nullopt};
-      count_miss(MissReason::kOtherEnvironment);
+      row.result.row = MakeMiss(v1::MISS_REASON_OTHER_ENVIRONMENT, environment.misfit);
+      count_miss(v1::MISS_REASON_OTHER_ENVIRONMENT);
       continue;
     }
     // Before the index is asked: what changes meanwhile changes the stamp.
-    const ChangeStamp stamp = index_->StampOf(row.result.key.problem_text);
+    const ChangeStamp stamp = index_->StampOf(row.key.problem_text);
     LookupDecision decision = DecideRow(*pending, i);
-    row.result.outcome = std::move(decision.outcome);
-    if (std::holds_alternative<Answer>(row.result.outcome)) {
+    row.result.row = std::move(decision.row);
+    if (row.result.row.has_answer()) {
       ++hits;
       if (!decision.depends_on_time) row.result.stamp = stamp;
       continue;
     }
-    Miss& miss = std::get<Miss>(row.result.outcome);
+    v1::Miss& miss = *row.result.row.mutable_miss();
     const bool no_device = decision.work && environment.queue == nullptr;
     if (no_device) {
-      miss.message = absl::StrCat(miss.message, "; no device of this daemon has the environment");
-      miss.reason = MissReason::kNoDevice;
+      miss.mutable_message()->append("; no device of this daemon has the environment");
+      miss.set_reason(v1::MISS_REASON_NO_DEVICE);
     }
-    count_miss(miss.reason);
+    count_miss(miss.reason());
     if (!decision.work || no_device) continue;
     if (pending->request.demand.on_miss == jobs::OnMiss::kEnqueue) {
       to_queue.push_back(i);
       continue;
     }
     const auto [it, is_new] =
-        wait_of_problem.emplace(row.result.key.problem_text, static_cast<int>(waits.size()));
+        wait_of_problem.emplace(row.key.problem_text, static_cast<int>(waits.size()));
     if (is_new) waits.push_back({i, *decision.work, {}, 0, false});
     row.wait = it->second;
   }
@@ -110,7 +109,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     std::vector<ConvProblem> queued;
     for (const size_t i : to_queue) queued.push_back(problems[i]);
     const std::string job = create_job_(environment, std::move(queued), pending->request.demand);
-    for (const size_t i : to_queue) std::get<Miss>(pending->rows[i].result.outcome).job = job;
+    for (const size_t i : to_queue) pending->rows[i].result.row.mutable_miss()->set_job(job);
   }
   if (waits.empty()) {
     Reply(pending.get());
@@ -137,7 +136,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
 
 void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row,
                      jobs::WorkKind kind) {
-  jobs::WorkSpec spec{pending->request.problems[row], pending->rows[row].result.key, kind,
+  jobs::WorkSpec spec{pending->request.problems[row], pending->rows[row].key, kind,
                       pending->request.demand.options, pending->request.demand.limits_age()};
   jobs::Subscriber subscriber;
   subscriber.done = [this, pending, wait](const jobs::WorkResult& result) {
@@ -214,13 +213,13 @@ void Lookups::Complete(const std::shared_ptr<Pending>& pending) {
     Row& row = pending->rows[i];
     if (row.wait < 0) continue;
     const jobs::WorkResult& result = waits[static_cast<size_t>(row.wait)].result;
-    row.result.outcome = DecideRow(*pending, i).outcome;
-    if (auto* answer = std::get_if<Answer>(&row.result.outcome)) {
-      answer->fresh = true;
+    row.result.row = DecideRow(*pending, i).row;
+    if (row.result.row.has_answer()) {
+      row.result.row.mutable_answer()->set_fresh(true);
     } else if (!result.status.ok()) {
-      Miss& miss = std::get<Miss>(row.result.outcome);
-      miss.reason = MissReason::kTuningFailed;
-      miss.message = std::string(result.status.message());
+      v1::Miss& miss = *row.result.row.mutable_miss();
+      miss.set_reason(v1::MISS_REASON_TUNING_FAILED);
+      miss.set_message(std::string(result.status.message()));
     }
   }
   Reply(pending.get());
@@ -231,9 +230,12 @@ void Lookups::Reply(Pending* pending) {
   response.environment = pending->environment.environment;
   response.results.reserve(pending->rows.size());
   for (size_t i = 0; i < pending->rows.size(); ++i) {
-    LookupResult& result = pending->rows[i].result;
-    Miss* miss = std::get_if<Miss>(&result.outcome);
-    if (miss != nullptr && pending->request.include_hints) AddHint(*pending, i, miss);
+    auto& [key, result, wait] = pending->rows[i];
+    result.row.set_tuning_id(key.Digest().ToString());
+    result.row.set_problem_text(key.problem_text);
+    if (result.row.has_miss() && pending->request.include_hints) {
+      AddHint(*pending, i, result.row.mutable_miss());
+    }
     response.results.push_back(std::move(result));
   }
   pending->done(std::move(response));
@@ -257,9 +259,8 @@ void Lookups::End(uint64_t token, bool keep_work) {
     for (const Wait& wait : pending->waits) {
       if (wait.ended || wait.subscription == 0) continue;
       subscriptions.push_back(wait.subscription);
-      work.push_back({pending->request.problems[wait.row], pending->rows[wait.row].result.key,
-                      wait.kind, pending->request.demand.options,
-                      pending->request.demand.limits_age()});
+      work.push_back({pending->request.problems[wait.row], pending->rows[wait.row].key, wait.kind,
+                      pending->request.demand.options, pending->request.demand.limits_age()});
     }
   }
   // While this caller's subscriptions hold it in the queue.

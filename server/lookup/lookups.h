@@ -70,6 +70,7 @@ class Lookups {
     bool ended = false;
   };
   struct Row {
+    TuningKey key;
     LookupResult result;
     int wait = -1;  // index of its Wait, -1 if it has none
   };
@@ -89,7 +90,7 @@ class Lookups {
   };
 
   LookupDecision DecideRow(const Pending& pending, size_t row) const;
-  void AddHint(const Pending& pending, size_t row, Miss* miss) const;
+  void AddHint(const Pending& pending, size_t row, v1::Miss* miss) const;
   void Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row,
               jobs::WorkKind kind);
   void OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,

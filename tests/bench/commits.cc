@@ -228,10 +228,11 @@ class BanBench {
     std::thread look_ups([&] {
       for (int64_t n = 0; !ended; ++n) {
         const TuningKey key = KeyOf(static_cast<int>(n * 7919 % tunings_));
+        const ConvProblem problem = ConvProblem::Parse(key.problem_text).value();
         latencies.look_ups.push_back(1e3 * Seconds([&] {
                                        const lookup::IndexHit hit = index_.Find(key);
-                                       lookup::MakeAnswer(*hit.tuning, hit.pin.get(), {},
-                                                          DataType::kF16, absl::Now());
+                                       lookup::MakeAnswer(*hit.tuning, hit.pin.get(), {}, problem,
+                                                          absl::Now());
                                      }));
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }

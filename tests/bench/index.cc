@@ -158,7 +158,7 @@ int Main(int argc, char** argv) {
     rpc::services::Batch asked = *handler->FindReady(request);
     if (!asked.complete()) {
       tuner.Lookup(std::move(asked.missing), [&](absl::StatusOr<lookup::LookupResponse> made) {
-        handler->Complete(*made, &asked);
+        handler->Complete(*std::move(made), &asked);
       });
     }
     const std::vector<std::string_view> reply = asked.Reply();

@@ -75,12 +75,6 @@ struct Ban {
   friend bool operator==(const Ban&, const Ban&) = default;
 };
 
-// A candidate with the ban that keeps it from being an answer.
-struct BannedCandidate {
-  CandidateId candidate;
-  std::shared_ptr<const Ban> ban;
-};
-
 // Immutable. Bans that have expired are not in it: whoever keeps it takes them out.
 class Bans {
  public:

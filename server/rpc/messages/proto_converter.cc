@@ -13,19 +13,6 @@
 #include "server/lookup/indexed_tuning.h"
 
 namespace convtune::rpc::messages {
-namespace {
-
-void AddOutput(const Candidate& candidate, Operation operation, v1::Candidate* message) {
-  message->set_text(ToText(candidate.id));
-  message->set_deterministic(candidate.deterministic());
-  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&candidate.id)) {
-    message->mutable_legacy_algorithm()->set_algorithm_name(
-        LegacyAlgorithmName(operation, legacy->algorithm));
-  }
-}
-
-}  // namespace
-
 Operation OperationOf(const TuningKey& key) {
   const std::string_view text = key.problem_text;
   return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
@@ -67,55 +54,6 @@ v1::Environment ToProto(const tuner::EnvironmentInfo& info) {
 }
 
 namespace {
-
-void Fill(const Candidate& candidate, Operation operation, v1::Candidate* message) {
-  convtune::Fill(candidate, /*with_samples=*/false, message);
-  AddOutput(candidate, operation, message);
-}
-
-void Fill(const BannedCandidate& banned, v1::BannedCandidate* message) {
-  message->set_candidate(ToText(banned.candidate));
-  message->set_ban(banned.ban->Name());
-  message->set_reason(banned.ban->reason);
-  message->set_fleet_ban(banned.ban->fleet_ban);
-}
-
-void Fill(const lookup::Answer& answer, Operation operation, v1::Answer* message) {
-  v1::Answer& out = *message;
-  Fill(answer.winner, operation, out.mutable_winner());
-  for (const Candidate& candidate : answer.portfolio) {
-    Fill(candidate, operation, out.add_portfolio());
-  }
-  for (const Candidate& candidate : answer.runners_up) {
-    Fill(candidate, operation, out.add_runners_up());
-  }
-  out.set_evidence(static_cast<v1::Evidence>(answer.evidence));
-  out.set_origin(static_cast<v1::Origin>(answer.origin));
-  out.set_pinned(answer.pinned);
-  out.set_pin_reason(answer.pin_reason);
-  out.set_environment(answer.environment_name);
-  out.set_environment_text(answer.environment_text);
-  *out.mutable_tune_time() = ToProto(answer.tune_time);
-  out.set_candidate_count(answer.candidate_count);
-  out.set_eligible_count(answer.eligible_count);
-  out.set_tuning_id(answer.tuning_id);
-  out.set_persisted(answer.persisted);
-  out.set_stands_in(answer.stands_in);
-  out.set_fresh(answer.fresh);
-  out.set_note(answer.note);
-  if (answer.banned.has_value()) Fill(*answer.banned, out.mutable_banned());
-}
-
-void Fill(const lookup::Miss& miss, Operation operation, v1::Miss* message) {
-  v1::Miss& out = *message;
-  out.set_reason(static_cast<v1::MissReason>(miss.reason));
-  out.set_message(miss.message);
-  out.set_job(miss.job);
-  if (miss.hint.has_value()) {
-    Fill(*miss.hint, operation, out.mutable_hint());
-  }
-  if (miss.banned.has_value()) Fill(*miss.banned, out.mutable_banned());
-}
 
 void AddKey(const TuningKey& key, const tuner::EnvironmentInfo& environment, v1::Tuning* out) {
   out->set_id(key.Digest().ToString());
@@ -174,19 +112,8 @@ v1::Quarantine ToProto(const QuarantineEntry& entry) {
 
 v1::Candidate ToProto(const Candidate& candidate, Operation operation) {
   v1::Candidate out;
-  Fill(candidate, operation, &out);
+  convtune::Fill(candidate, operation, &out);
   return out;
-}
-
-void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message) {
-  message->set_tuning_id(result.key.Digest().ToString());
-  message->set_problem_text(result.key.problem_text);
-  const Operation operation = OperationOf(result.key);
-  if (const auto* answer = std::get_if<lookup::Answer>(&result.outcome)) {
-    Fill(*answer, operation, message->mutable_answer());
-  } else {
-    Fill(std::get<lookup::Miss>(result.outcome), operation, message->mutable_miss());
-  }
 }
 
 v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment) {
@@ -195,7 +122,7 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
   AddKey(tuning.key, environment, &out);
   const Operation operation = OperationOf(tuning.key);
   for (size_t i = 0; i < tuning.candidates.size(); ++i) {
-    AddOutput(tuning.candidates[i], operation, out.mutable_candidates(static_cast<int>(i)));
+    FillOutput(tuning.candidates[i], operation, out.mutable_candidates(static_cast<int>(i)));
   }
   if (const std::optional<size_t> stock = StockIndex(tuning.candidates); stock.has_value()) {
     out.mutable_candidates(static_cast<int>(*stock))->set_stock(true);
@@ -254,7 +181,7 @@ void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out) {
   for (const Candidate& candidate : tuning.candidates) {
     if (!candidate.usable()) continue;
     if (const Bans::Shared ban = bans.Find(candidate.id)) {
-      Fill({candidate.id, ban}, out->add_banned());
+      *out->add_banned() = convtune::ToProto(candidate.id, *ban);
     }
   }
   if (out->banned_size() > 0) out->set_winner(lookup::KeepAll(tuning, bans).Winner());

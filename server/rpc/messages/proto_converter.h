@@ -37,8 +37,6 @@ v1::Environment ToProto(const tuner::EnvironmentInfo& info);
 // With the name of a legacy algorithm, which depends on the operation.
 v1::Candidate ToProto(const Candidate& candidate, Operation operation);
 v1::Quarantine ToProto(const QuarantineEntry& entry);
-// `message` is empty; it may live on an arena.
-void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message);
 // With all candidates and samples.
 v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment);
 // Without candidates.

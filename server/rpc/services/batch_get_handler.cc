@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/arena.h"
@@ -119,11 +118,10 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
   void Start() {
     const std::shared_ptr<LookupReactor> self = self_ = shared_from_this();
     const grpc::Status started = CatchAll("BatchGet", [&] {
-      const uint64_t token =
-          tuner_->Lookup(std::move(batch_.missing),
-                         [self](const absl::StatusOr<lookup::LookupResponse>& response) {
-                           self->Answer(response);
-                         });
+      const uint64_t token = tuner_->Lookup(
+          std::move(batch_.missing), [self](absl::StatusOr<lookup::LookupResponse> response) {
+            self->Answer(std::move(response));
+          });
       MutexLock lock(mutex_);
       token_ = token;
       return grpc::Status::OK;
@@ -151,12 +149,12 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
   void OnDone() override { self_ = nullptr; }
 
  private:
-  void Answer(const absl::StatusOr<lookup::LookupResponse>& response) {
+  void Answer(absl::StatusOr<lookup::LookupResponse> response) {
     MutexLock lock(mutex_);
     if (ended_) return;
     EndLocked(CatchAll("BatchGet", [&] {
       if (!response.ok()) return messages::ToGrpcStatus(response.status());
-      handler_->Complete(*response, &batch_);
+      handler_->Complete(*std::move(response), &batch_);
       return WriteBatch(&batch_, out_);
     }));
   }
@@ -296,20 +294,19 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
   return batch;
 }
 
-void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* batch) {
+void BatchGetHandler::Complete(lookup::LookupResponse response, Batch* batch) {
   const BatchTerms& terms = *batch->terms;
   const std::string environment_text = response.environment.ToText();
   const bool is_kept = terms.number != 0 && environment_text == terms.environment_text;
-  google::protobuf::Arena arena;
-  auto* message = google::protobuf::Arena::CreateMessage<v1::BatchGetResponse>(&arena);
+  v1::BatchGetResponse message;
   size_t next = 0;
   for (auto& row : batch->rows) {
     if (row != nullptr) continue;
     const size_t missing = next++;
-    const lookup::LookupResult& result = response.results[missing];
-    message->Clear();
-    messages::Fill(result, message->add_results());
-    row = std::make_shared<const CachedRow>(CachedRow{message->SerializeAsString(), result.stamp});
+    lookup::LookupResult& result = response.results[missing];
+    message.Clear();
+    *message.add_results() = std::move(result.row);
+    row = std::make_shared<const CachedRow>(CachedRow{message.SerializeAsString(), result.stamp});
     if (is_kept && result.stamp.unchanged()) {
       cache_.Put(absl::StrCat(PrefixOf(terms), batch->missing_bytes[missing]), row);
     }

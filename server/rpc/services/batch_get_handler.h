@@ -74,7 +74,7 @@ class BatchGetHandler {
   // Finds what is ready. nullopt if the request is not valid.
   std::optional<Batch> FindReady(std::string_view request);
   // Fills the null rows with the tuner's answers to `missing`, and keeps them.
-  void Complete(const lookup::LookupResponse& response, Batch* batch);
+  void Complete(lookup::LookupResponse response, Batch* batch);
 
  private:
   // The terms in the bytes of a request without problems. nullptr if they are not valid.

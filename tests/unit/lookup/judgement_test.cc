@@ -35,10 +35,10 @@ LookupDecision DecisionOf(const IndexHit& known, const jobs::Demand& demand) {
 }
 
 // On an hour-old answer.
-std::optional<MissReason> VerdictOn(Evidence evidence, const jobs::Demand& demand,
-                                    absl::Time now = kJudgedAt) {
-  Answer answer;
-  answer.evidence = evidence;
+std::optional<v1::MissReason> VerdictOn(Evidence evidence, const jobs::Demand& demand,
+                                        absl::Time now = kJudgedAt) {
+  v1::Answer answer;
+  answer.set_evidence(static_cast<v1::Evidence>(evidence));
   return Judge(answer, HitOf(evidence).tuning->tuning, demand, /*profile=*/false, now);
 }
 
@@ -46,33 +46,34 @@ TEST(Judge, TheLeastEvidenceIsWhatIsDemandedElseTheDefaultOfOnMiss) {
   using enum jobs::OnMiss;
   EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kNone)), std::nullopt);
   EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kHeuristic)), std::nullopt);
-  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kEnqueue)), MissReason::kInsufficientEvidence);
+  EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kEnqueue)),
+            v1::MISS_REASON_INSUFFICIENT_EVIDENCE);
   EXPECT_EQ(VerdictOn(Evidence::kIncomplete, DemandOf(kTune)), std::nullopt);
   EXPECT_EQ(VerdictOn(Evidence::kIncomplete, DemandOf(kNone, Evidence::kMeasured)),
-            MissReason::kInsufficientEvidence);
+            v1::MISS_REASON_INSUFFICIENT_EVIDENCE);
   EXPECT_EQ(VerdictOn(Evidence::kMeasured, DemandOf(kNone, Evidence::kMeasured)), std::nullopt);
 }
 
 TEST(Judge, AProfileHasNoBetterThanAWholeList) {
   using enum jobs::OnMiss;
   Tuning listed = TuningOf({Timed(0, 10)});
-  Answer answer;
-  answer.evidence = Evidence::kHeuristic;
+  v1::Answer answer;
+  answer.set_evidence(v1::EVIDENCE_HEURISTIC);
   const auto judge = [&](jobs::OnMiss on_miss) {
     return Judge(answer, KeptTuning(listed), DemandOf(on_miss), /*profile=*/true, kJudgedAt);
   };
   EXPECT_EQ(judge(kTune), std::nullopt);
   listed.incomplete_reasons = ReasonBit(IncompleteReason::kFirstConfigsOnly);
-  EXPECT_EQ(judge(kTune), MissReason::kInsufficientEvidence);
+  EXPECT_EQ(judge(kTune), v1::MISS_REASON_INSUFFICIENT_EVIDENCE);
   EXPECT_EQ(judge(kHeuristic), std::nullopt);
 }
 
 TEST(Judge, AnAnswerOfTheDemandedAgeIsTooOldUnlessItIsPinned) {
   const jobs::Demand demand = DemandOf(jobs::OnMiss::kNone, Evidence::kNone, absl::Hours(1));
-  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand), MissReason::kTooOld);
+  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand), v1::MISS_REASON_TOO_OLD);
   EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand, kJudgedAt - absl::Nanoseconds(1)), std::nullopt);
-  Answer pinned;
-  pinned.pinned = true;
+  v1::Answer pinned;
+  pinned.set_pinned(true);
   EXPECT_EQ(Judge(pinned, HitOf(Evidence::kMeasured).tuning->tuning, demand, false, kJudgedAt),
             std::nullopt);
 }
@@ -105,14 +106,13 @@ TEST(Decide, AMissSaysWhatIsKnownAndWhatIsAskedFor) {
   using enum jobs::OnMiss;
   const LookupDecision weak =
       DecisionOf(HitOf(Evidence::kIncomplete), DemandOf(kNone, Evidence::kMeasured));
-  EXPECT_THAT(std::get<Miss>(weak.outcome).message,
+  EXPECT_THAT(weak.row.miss().message(),
               HasSubstr("what is known is incomplete, asked for is at least measured"));
   EXPECT_EQ(weak.work, std::nullopt);
   const LookupDecision old = DecisionOf(HitOf(Evidence::kMeasured, absl::Hours(30)),
                                         DemandOf(kTune, Evidence::kNone, absl::Hours(24)));
-  EXPECT_EQ(std::get<Miss>(old.outcome).reason, MissReason::kTooOld);
-  EXPECT_EQ(std::get<Miss>(old.outcome).message,
-            "what is known is 30h old, asked for is less than 24h");
+  EXPECT_EQ(old.row.miss().reason(), v1::MISS_REASON_TOO_OLD);
+  EXPECT_EQ(old.row.miss().message(), "what is known is 30h old, asked for is less than 24h");
   EXPECT_EQ(old.work, jobs::WorkKind::kTune);
 }
 
@@ -126,7 +126,7 @@ TEST(Decide, AnAnswerHasNoWorkAndSaysWhetherItDependsOnTime) {
   IndexHit known = HitOf(Evidence::kMeasured);
   jobs::Demand demand = DemandOf(jobs::OnMiss::kTune);
   const LookupDecision hit = DecisionOf(known, demand);
-  EXPECT_TRUE(std::holds_alternative<Answer>(hit.outcome));
+  EXPECT_TRUE(hit.row.has_answer());
   EXPECT_EQ(hit.work, std::nullopt);
   EXPECT_FALSE(hit.depends_on_time);
   Pin pin;

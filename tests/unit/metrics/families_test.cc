@@ -25,8 +25,8 @@ TEST(Families, NumbersComeWithTheirLabels) {
   input.now = absl::FromUnixSeconds(10'000);
   input.stats.info.set_lookups(12);
   input.stats.info.set_hits(7);
-  input.stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)] = 4;
-  input.stats.misses[static_cast<size_t>(lookup::MissReason::kNoDevice)] = 1;
+  input.stats.misses[static_cast<size_t>(v1::MISS_REASON_NOT_FOUND)] = 4;
+  input.stats.misses[static_cast<size_t>(v1::MISS_REASON_NO_DEVICE)] = 1;
   v1::Device& device = input.devices.emplace_back();
   device.set_name("gpu:0");
   device.set_environment("nvidia-h200");

@@ -55,7 +55,7 @@ class PublisherTest : public tuner::TunerTest {
   std::string WinnerOf(int n, Api api = Api::kGraph) {
     lookup::LookupRequest request = Request({Problem(n)}, jobs::OnMiss::kNone);
     request.demand.constraints.api = api;
-    return ToText(std::get<lookup::Answer>(Lookup(request)->results[0].outcome).winner.id);
+    return Lookup(request)->results[0].row.answer().winner().text();
   }
 
   template <typename Datagram>
@@ -356,8 +356,7 @@ TEST_F(PublisherTest, ObservedPlansAreKeptUnlessSomethingBetterIsKnown) {
   const Tuning observed = tuner_->GetTuning("", Problem(2)).value();
   EXPECT_EQ(observed.evidence, Evidence::kObserved);
   EXPECT_THAT(observed.candidates, SizeIs(3));
-  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(2), jobs::OnMiss::kTune)).evidence,
-            Evidence::kMeasured);
+  EXPECT_EQ(LookupOne(Problem(2), jobs::OnMiss::kTune).answer().evidence(), v1::EVIDENCE_MEASURED);
 }
 
 TEST_F(PublisherTest, AnEnvironmentThatOnlyProgramsKnowIsLearnedAndServed) {

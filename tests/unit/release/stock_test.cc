@@ -24,9 +24,10 @@ Constraints LegacyApi() {
 }
 
 std::string Winner(const std::vector<Candidate>& candidates, const Constraints& constraints) {
-  const auto answer = lookup::MakeAnswer(lookup::KeepBest(TuningOf(candidates), nullptr), nullptr,
-                                         constraints, DataType::kF32, absl::UnixEpoch());
-  return ToText(std::get<lookup::Answer>(answer).winner.id);
+  const auto answer = lookup::MakeAnswer(
+      lookup::KeepBest(TuningOf(candidates), nullptr), nullptr, constraints,
+      ConvProblem::Parse("fwd,x=1x8x8x8,w=8x8x3x3,pad=1").value(), absl::UnixEpoch());
+  return answer.answer().winner().text();
 }
 
 std::vector<std::pair<std::string, uint32_t>> Roles(std::vector<Candidate> candidates) {

@@ -14,6 +14,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/convert/ban_proto.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/violation.h"
 #include "server/tuner/tuner.h"
 
@@ -369,19 +370,20 @@ class FakeTuner : public tuner::Tuner {
     response.environment = TestEnvironment();
     for (const ConvProblem& problem : request.problems) {
       lookup::LookupResult result;
-      result.key = Key(problem);
+      result.row.set_tuning_id(Key(problem).Digest().ToString());
+      result.row.set_problem_text(problem.ToText());
       if (problem.w_dims()[2] == 1) {
-        convtune::lookup::Answer answer;
-        answer.winner = TestCandidate("graph:eng34,k2=5,k3=0", 12.5);
-        answer.portfolio = {answer.winner};
-        answer.evidence = Evidence::kMeasured;
-        answer.environment_name = "nvidia-h200";
-        answer.persisted = persisted;
-        answer.stands_in = stands_in;
-        result.outcome = answer;
+        v1::Answer& answer = *result.row.mutable_answer();
+        convtune::Fill(TestCandidate("graph:eng34,k2=5,k3=0", 12.5), problem.operation(),
+                       answer.mutable_winner());
+        *answer.add_portfolio() = answer.winner();
+        answer.set_evidence(v1::EVIDENCE_MEASURED);
+        answer.set_environment("nvidia-h200");
+        answer.set_persisted(persisted);
+        answer.set_stands_in(stands_in);
       } else {
-        result.outcome =
-            lookup::Miss{lookup::MissReason::kNotFound, "nothing is known", "", std::nullopt};
+        result.row.mutable_miss()->set_reason(v1::MISS_REASON_NOT_FOUND);
+        result.row.mutable_miss()->set_message("nothing is known");
       }
       response.results.push_back(std::move(result));
     }

@@ -22,10 +22,10 @@ class ChecksTest : public TunerTest {
     ADD_FAILURE() << text;
     return {};
   }
-  std::variant<lookup::Answer, lookup::Miss> Ask(const Constraints& constraints) {
+  v1::BatchGetResult Ask(const Constraints& constraints) {
     lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
     request.demand.constraints = constraints;
-    return Lookup(std::move(request))->results.at(0).outcome;
+    return Lookup(std::move(request))->results.at(0).row;
   }
 };
 
@@ -36,11 +36,11 @@ TEST_F(ChecksTest, TheErrorIsKeptAndAConstraint) {
   Constraints constraints;
   constraints.max_error = 1.5e-4;
   const auto outcome = Ask(constraints);
-  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(outcome));
-  EXPECT_EQ(ToText(std::get<lookup::Answer>(outcome).winner.id), "graph:eng0,k2=0");
-  EXPECT_EQ(std::get<lookup::Answer>(outcome).eligible_count, 1);
+  ASSERT_TRUE(outcome.has_answer());
+  EXPECT_EQ(outcome.answer().winner().text(), "graph:eng0,k2=0");
+  EXPECT_EQ(outcome.answer().eligible_count(), 1);
   constraints.max_error = 0.5e-4;
-  EXPECT_TRUE(std::holds_alternative<lookup::Miss>(Ask(constraints)));
+  EXPECT_TRUE(Ask(constraints).has_miss());
 }
 
 TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
@@ -117,8 +117,8 @@ TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
   const auto outcome = Ask({});
-  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(outcome));
-  EXPECT_NE(ToText(std::get<lookup::Answer>(outcome).winner.id), "graph:eng2,k2=2");
+  ASSERT_TRUE(outcome.has_answer());
+  EXPECT_NE(outcome.answer().winner().text(), "graph:eng2,k2=2");
 }
 
 TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
@@ -134,9 +134,9 @@ TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
   EXPECT_EQ(ToText(tuning.candidates[0].id), "graph:eng0,k2=0");
   EXPECT_EQ(Find("graph:eng1,k2=1").status, CandidateStatus::kUnjudged);
   const auto outcome = Ask({});
-  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(outcome));
-  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kHeuristic);
-  EXPECT_EQ(std::get<lookup::Answer>(outcome).eligible_count, 1);
+  ASSERT_TRUE(outcome.has_answer());
+  EXPECT_EQ(outcome.answer().evidence(), v1::EVIDENCE_HEURISTIC);
+  EXPECT_EQ(outcome.answer().eligible_count(), 1);
 }
 
 TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
@@ -290,12 +290,12 @@ TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
   Constraints constraints;
   constraints.launch = LaunchMode::kGraphCapture;
   const auto outcome = Ask(constraints);
-  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(outcome));
-  const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
-  EXPECT_EQ(answer.winner.capture, CaptureSupport::kYes);
-  EXPECT_LT(answer.winner.median_us, 200);
-  EXPECT_EQ(answer.winner.host_us, 0);  // 500 is the time of launches from a stream
-  EXPECT_THAT(answer.note, IsEmpty());
+  ASSERT_TRUE(outcome.has_answer());
+  const v1::Answer& answer = outcome.answer();
+  EXPECT_EQ(answer.winner().capture(), v1::CAPTURE_SUPPORT_YES);
+  EXPECT_LT(answer.winner().median_us(), 200);
+  EXPECT_EQ(answer.winner().host_us(), 0);  // 500 is the time of launches from a stream
+  EXPECT_THAT(answer.note(), IsEmpty());
 }
 
 TEST_F(ChecksTest, FinalistsAreTimedAsReplaysAndWithColdCaches) {
@@ -379,17 +379,17 @@ TEST_F(ChecksTest, WhoIsSlowToLaunchWinsAllTheSameWhereTheGpuIsFasterWithIt) {
   Start("");
   EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
   const auto before = Ask({});
-  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(before));
-  const CandidateId fastest = std::get<lookup::Answer>(before).winner.id;
-  const int64_t index = std::get<EngineConfig>(fastest).engine_index;
+  ASSERT_TRUE(before.has_answer());
+  const v1::Candidate& fastest = before.answer().winner();
+  const int64_t index = fastest.engine_config().engine_index();
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start(absl::StrCat("host_us=5000;slow_host=", index));
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_EQ(Find(ToText(fastest)).host_us, 5000);
+  EXPECT_EQ(Find(fastest.text()).host_us, 5000);
   const auto after = Ask({});
-  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(after));
-  EXPECT_EQ(ToText(std::get<lookup::Answer>(after).winner.id), ToText(fastest));
+  ASSERT_TRUE(after.has_answer());
+  EXPECT_EQ(after.answer().winner().text(), fastest.text());
 }
 
 TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {

@@ -259,7 +259,7 @@ TEST_F(FaultTest, LookupsAreAnsweredWhileAWorkerDies) {
   const v1::TuningJob job = Create({Problem(1)});
   int answered = 0;
   while (!jobs::HasEnded(*tuner_->GetJob(job.name()))) {
-    ASSERT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(2), jobs::OnMiss::kNone)));
+    ASSERT_TRUE(LookupOne(Problem(2), jobs::OnMiss::kNone).has_answer());
     ++answered;
   }
   EXPECT_GT(answered, 0);
@@ -281,8 +281,8 @@ TEST_F(FaultTest, WorkerThatDiesInTheLegacySearchTunesWithTheGraphApiAlone) {
   EXPECT_EQ(Device().worker_deaths(), 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
-  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kIncomplete);
-  EXPECT_THAT(std::get<lookup::Answer>(outcome).note, HasSubstr("only one of cuDNN's APIs"));
+  EXPECT_EQ(outcome.answer().evidence(), v1::EVIDENCE_INCOMPLETE);
+  EXPECT_THAT(outcome.answer().note(), HasSubstr("only one of cuDNN's APIs"));
 }
 
 TEST_F(FaultTest, RefusedProblemKeepsTheWorker) {
@@ -297,8 +297,8 @@ TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
   Start();
   for (int i = 1; i <= 3; ++i) {
     const auto outcome = LookupOne(Problem(i), jobs::OnMiss::kTune);
-    EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
-    EXPECT_THAT(std::get<lookup::Miss>(outcome).message, HasSubstr("/nonexistent/convtune-worker"));
+    EXPECT_EQ(outcome.miss().reason(), v1::MISS_REASON_TUNING_FAILED);
+    EXPECT_THAT(outcome.miss().message(), HasSubstr("/nonexistent/convtune-worker"));
   }
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_UNAVAILABLE);
 }
@@ -307,13 +307,12 @@ TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {
   AddDevice("environment=nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full");
   Start();
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
-  EXPECT_THAT(std::get<lookup::Miss>(outcome).message,
-              HasSubstr("the worker's environment is nvidia-t4"));
+  EXPECT_THAT(outcome.miss().message(), HasSubstr("the worker's environment is nvidia-t4"));
 }
 
 TEST_F(FaultTest, WorkerOfAnotherVersionIsNotUsed) {
   Start("version=0.0.9");
-  EXPECT_THAT(std::get<lookup::Miss>(LookupOne(Problem(1), jobs::OnMiss::kTune)).message,
+  EXPECT_THAT(LookupOne(Problem(1), jobs::OnMiss::kTune).miss().message(),
               HasSubstr("the worker's version is \"0.0.9\", the daemon's is "));
 }
 

@@ -12,10 +12,10 @@ namespace {
 class LegacyStockTest : public TunerTest {
  protected:
   Tuning Tuned() { return store_.GetTuning(KeyOf(Problem(1).ToText())).value(); }
-  lookup::Answer AnswerFor(Api api) {
+  v1::Answer AnswerFor(Api api) {
     lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
     request.demand.constraints.api = api;
-    return std::get<lookup::Answer>(Lookup(request).value().results.at(0).outcome);
+    return Lookup(request).value().results.at(0).row.answer();
   }
 };
 
@@ -37,13 +37,13 @@ TEST_F(LegacyStockTest, ItsOrderArrivesInTheTuning) {
 TEST_F(LegacyStockTest, LegacyCallersKeepItWithinNoise) {
   Start("legacy=3");
   EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_EQ(ToText(AnswerFor(Api::kLegacy).winner.id), "legacy:algo2,math0");
+  EXPECT_EQ(AnswerFor(Api::kLegacy).winner().text(), "legacy:algo2,math0");
 }
 
 TEST_F(LegacyStockTest, LegacyCallersGetAnotherBeyondNoise) {
   Start("legacy=3;legacy_slower_us=20");
   EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_EQ(ToText(AnswerFor(Api::kLegacy).winner.id), "legacy:algo0,math0");
+  EXPECT_EQ(AnswerFor(Api::kLegacy).winner().text(), "legacy:algo0,math0");
 }
 
 // It is behind the other two by half of their time in every round.

@@ -86,13 +86,13 @@ TEST_F(SharedGpuTest, TheWorkOfAProgramsCudnnIsDoneByItsWorker) {
   request.program.cudnn = {9, 28, 1};
   const auto found = Lookup(std::move(request));
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(found->results[0].outcome));
+  EXPECT_TRUE(found->results[0].row.has_answer());
   EXPECT_EQ(tuner_->ListDevices()[0].worker_starts(), 0);
   EXPECT_EQ(tuner_->ListDevices()[1].worker_starts(), 1);
   // For the other cuDNN it is no answer.
   lookup::LookupRequest other = Request({Problem(1)}, jobs::OnMiss::kNone);
   other.environment = kOlder;
-  EXPECT_TRUE(std::holds_alternative<lookup::Miss>(Lookup(std::move(other))->results[0].outcome));
+  EXPECT_TRUE(Lookup(std::move(other))->results[0].row.has_miss());
 }
 
 TEST_F(SharedGpuTest, LateWorkGivesWayToTheOtherCudnn) {

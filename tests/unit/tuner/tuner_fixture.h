@@ -81,9 +81,8 @@ class TunerTest : public ::testing::Test {
     });
     return future.get();
   }
-  std::variant<lookup::Answer, lookup::Miss> LookupOne(const ConvProblem& problem,
-                                                       jobs::OnMiss on_miss) {
-    return Lookup(Request({problem}, on_miss)).value().results.at(0).outcome;
+  v1::BatchGetResult LookupOne(const ConvProblem& problem, jobs::OnMiss on_miss) {
+    return Lookup(Request({problem}, on_miss)).value().results.at(0).row;
   }
   v1::TuningJob Create(std::vector<ConvProblem> problems, bool force = false) {
     jobs::JobRequest request;

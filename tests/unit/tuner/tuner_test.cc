@@ -18,31 +18,31 @@ TEST_F(TunerTest, TuneMeasuresCommitsAndAnswers) {
   EXPECT_EQ(job.problem_count(), 2);
   EXPECT_EQ(store_.put_count(), 2);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
-  const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
-  EXPECT_EQ(answer.evidence, Evidence::kMeasured);
-  EXPECT_EQ(answer.candidate_count, 8);
-  EXPECT_TRUE(answer.persisted);
-  EXPECT_FALSE(answer.fresh);
-  EXPECT_EQ(answer.environment_name, "nvidia-h200");
+  const v1::Answer& answer = outcome.answer();
+  EXPECT_EQ(answer.evidence(), v1::EVIDENCE_MEASURED);
+  EXPECT_EQ(answer.candidate_count(), 8);
+  EXPECT_TRUE(answer.persisted());
+  EXPECT_FALSE(answer.fresh());
+  EXPECT_EQ(answer.environment(), "nvidia-h200");
 }
 
 TEST_F(TunerTest, MissWithoutWorkIsReported) {
   Start("");
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
-  EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kNotFound);
+  EXPECT_EQ(outcome.miss().reason(), v1::MISS_REASON_NOT_FOUND);
   EXPECT_EQ(Requests("open"), 0);
 }
 
 TEST_F(TunerTest, HeuristicLookupPreparesTheFirstConfigsOnly) {
   Start("");
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
-  const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
-  EXPECT_EQ(answer.evidence, Evidence::kHeuristic);
-  EXPECT_TRUE(answer.fresh);
-  EXPECT_EQ(answer.candidate_count, 8);
-  EXPECT_EQ(answer.eligible_count, 3);
+  const v1::Answer& answer = outcome.answer();
+  EXPECT_EQ(answer.evidence(), v1::EVIDENCE_HEURISTIC);
+  EXPECT_TRUE(answer.fresh());
+  EXPECT_EQ(answer.candidate_count(), 8);
+  EXPECT_EQ(answer.eligible_count(), 3);
   EXPECT_EQ(Requests("measure"), 0);
-  EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kHeuristic)).fresh);
+  EXPECT_FALSE(LookupOne(Problem(1), jobs::OnMiss::kHeuristic).answer().fresh());
   EXPECT_EQ(Requests("open"), 1);
 }
 
@@ -54,12 +54,11 @@ TEST_F(TunerTest, HeuristicLookupListsAllIfTheFirstConfigsBreakTheConstraints) {
   request.demand.constraints.deterministic = true;
   // Candidates 0 and 6 need no workspace and can be captured.
   const auto first = Lookup(request);
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(first->results[0].outcome));
+  EXPECT_TRUE(first->results[0].row.has_answer());
   request.problems = {Problem(2)};
   request.demand.constraints.api = Api::kLegacy;
   const auto second = Lookup(request);
-  EXPECT_EQ(std::get<lookup::Miss>(second->results[0].outcome).reason,
-            lookup::MissReason::kNoCandidate);
+  EXPECT_EQ(second->results[0].row.miss().reason(), v1::MISS_REASON_NO_CANDIDATE);
   EXPECT_EQ(Requests("open"), 3);
 }
 
@@ -67,17 +66,16 @@ TEST_F(TunerTest, HeuristicAnswerIsAMissToTune) {
   Start("");
   LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
-  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kMeasured);
+  EXPECT_EQ(outcome.answer().evidence(), v1::EVIDENCE_MEASURED);
 }
 
 TEST_F(TunerTest, EnqueueReportsTheMissAndTheJob) {
   Start("");
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kEnqueue);
-  const lookup::Miss& miss = std::get<lookup::Miss>(outcome);
-  EXPECT_EQ(miss.reason, lookup::MissReason::kNotFound);
-  EXPECT_EQ(WaitFor(miss.job).state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_TRUE(
-      std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kEnqueue)));
+  const v1::Miss& miss = outcome.miss();
+  EXPECT_EQ(miss.reason(), v1::MISS_REASON_NOT_FOUND);
+  EXPECT_EQ(WaitFor(miss.job()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kEnqueue).has_answer());
 }
 
 TEST_F(TunerTest, AJobThatALookupQueuesTunesWhatIsTooWeakForTheLookup) {
@@ -87,9 +85,9 @@ TEST_F(TunerTest, AJobThatALookupQueuesTunesWhatIsTooWeakForTheLookup) {
   lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kEnqueue);
   request.demand.min_evidence = Evidence::kMeasured;
   const auto response = Lookup(request).value();
-  const lookup::Miss& miss = std::get<lookup::Miss>(response.results.at(0).outcome);
-  EXPECT_EQ(miss.reason, lookup::MissReason::kInsufficientEvidence);
-  const v1::TuningJob job = WaitFor(miss.job);
+  const v1::Miss& miss = response.results.at(0).row.miss();
+  EXPECT_EQ(miss.reason(), v1::MISS_REASON_INSUFFICIENT_EVIDENCE);
+  const v1::TuningJob job = WaitFor(miss.job());
   EXPECT_EQ(job.skipped_count(), 0);
   EXPECT_EQ(job.succeeded_count(), 1);
 }
@@ -111,11 +109,10 @@ TEST_F(TunerTest, WhatACallerWaitedForIsNotTooOldForIt) {
   request.demand.max_age = absl::Seconds(1);
   const auto response = Lookup(request).value();
   for (const lookup::LookupResult& result : response.results) {
-    EXPECT_TRUE(std::holds_alternative<lookup::Answer>(result.outcome));
+    EXPECT_TRUE(result.row.has_answer());
   }
   request.demand.on_miss = jobs::OnMiss::kNone;
-  EXPECT_EQ(std::get<lookup::Miss>(Lookup(request)->results.at(0).outcome).reason,
-            lookup::MissReason::kTooOld);
+  EXPECT_EQ(Lookup(request)->results.at(0).row.miss().reason(), v1::MISS_REASON_TOO_OLD);
   tuner_.reset();  // before the clock
 }
 
@@ -123,10 +120,10 @@ TEST_F(TunerTest, ProfileTunesToAFullListingOnce) {
   Start("", kProfile);
   LookupOne(Problem(1), jobs::OnMiss::kHeuristic);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
-  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kHeuristic);
-  EXPECT_EQ(std::get<lookup::Answer>(outcome).eligible_count, 8);
+  EXPECT_EQ(outcome.answer().evidence(), v1::EVIDENCE_HEURISTIC);
+  EXPECT_EQ(outcome.answer().eligible_count(), 8);
   EXPECT_EQ(Requests("open"), 2);
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)));
+  EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kTune).has_answer());
   EXPECT_EQ(Tune({Problem(1)}).skipped_count(), 1);
   EXPECT_EQ(Requests("open"), 2);
 }
@@ -188,8 +185,7 @@ TEST_F(TunerTest, ThousandCallersAreOneRequest) {
   for (std::promise<bool>& promise : answered) {
     tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),
                    [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
-                     promise.set_value(response.ok() && std::holds_alternative<lookup::Answer>(
-                                                            response->results[0].outcome));
+                     promise.set_value(response.ok() && response->results[0].row.has_answer());
                    });
   }
   for (std::promise<bool>& promise : answered) EXPECT_TRUE(promise.get_future().get());
@@ -204,9 +200,9 @@ TEST_F(TunerTest, ResultsKeepTheRequestsOrder) {
       Lookup(Request({Problem(3), Problem(2), Problem(3)}, jobs::OnMiss::kHeuristic));
   ASSERT_TRUE(response.ok()) << response.status();
   ASSERT_EQ(response->results.size(), 3U);
-  EXPECT_EQ(response->results[0].key.problem_text, Problem(3).ToText());
-  EXPECT_EQ(std::get<lookup::Answer>(response->results[1].outcome).evidence, Evidence::kMeasured);
-  EXPECT_EQ(std::get<lookup::Answer>(response->results[2].outcome).evidence, Evidence::kHeuristic);
+  EXPECT_EQ(response->results[0].row.problem_text(), Problem(3).ToText());
+  EXPECT_EQ(response->results[1].row.answer().evidence(), v1::EVIDENCE_MEASURED);
+  EXPECT_EQ(response->results[2].row.answer().evidence(), v1::EVIDENCE_HEURISTIC);
   EXPECT_EQ(tuner_->Stats().info.lookups(), 3);
   EXPECT_EQ(tuner_->Stats().info.hits(), 1);
 }
@@ -220,7 +216,7 @@ TEST_F(TunerTest, LookupsAreHitsAndMissesByReason) {
   const TunerStats stats = tuner_->Stats();
   EXPECT_EQ(stats.info.lookups(), 3);
   EXPECT_EQ(stats.info.hits(), 1);
-  EXPECT_EQ(stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)], 2);
+  EXPECT_EQ(stats.misses[static_cast<size_t>(v1::MISS_REASON_NOT_FOUND)], 2);
   ASSERT_EQ(stats.work.size(), 3U);
   EXPECT_EQ(stats.work[0].outcome, "succeeded");
   EXPECT_EQ(stats.work[0].duration.count(), 1);
@@ -243,7 +239,7 @@ TEST_F(TunerTest, NoCandidateThatRunsFailsTheJobWithTheReason) {
   ASSERT_EQ(job.failures_size(), 1);
   EXPECT_THAT(job.failures(0).reason(), HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
-  EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
+  EXPECT_EQ(outcome.miss().reason(), v1::MISS_REASON_TUNING_FAILED);
 }
 
 TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
@@ -278,7 +274,7 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   EXPECT_TRUE(page.jobs[0].abandoned());
   EXPECT_EQ(page.jobs[0].problem_count(), 30);
   // A caller that waits goes before them.
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(40), jobs::OnMiss::kTune)));
+  EXPECT_TRUE(LookupOne(Problem(40), jobs::OnMiss::kTune).has_answer());
   EXPECT_GT(tuner_->Stats().info.queue_depth(), 20);
   ASSERT_TRUE(tuner_->CancelJob(page.jobs[0].name()).ok());
   EXPECT_EQ(tuner_->Stats().info.queue_depth(), 0);
@@ -290,7 +286,7 @@ TEST_F(TunerTest, WorkThatIsLeftIsDone) {
                                        [](const absl::StatusOr<lookup::LookupResponse>&) {}));
   const v1::TuningJob job = WaitFor(tuner_->ListJobs(1, "").value().jobs.at(0).name());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)));
+  EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kNone).has_answer());
 }
 
 TEST_F(TunerTest, CancelledJobStopsButSharedProblemsGoOn) {
@@ -327,12 +323,12 @@ TEST_F(TunerTest, RefusedWritesAreAnsweredAndWrittenLater) {
   const v1::TuningJob job = Tune({Problem(1)});
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_FALSE(job.persisted());
-  EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).persisted);
+  EXPECT_FALSE(LookupOne(Problem(1), jobs::OnMiss::kNone).answer().persisted());
   EXPECT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
   EXPECT_FALSE(tuner_->Stats().info.writable());
   store_.FailWith(absl::OkStatus());
   EXPECT_TRUE(Tune({Problem(2)}).persisted());
-  EXPECT_TRUE(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).persisted);
+  EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kNone).answer().persisted());
   EXPECT_TRUE(tuner_->Stats().info.writable());
   EXPECT_EQ(store_.put_count(), 2);
 }
@@ -352,8 +348,7 @@ TEST_F(TunerTest, KnowsAfterARestartWhatWasTuned) {
   tuner_->Drain(SteadyTime::Now());
   const int opened = Requests("open");
   Start();
-  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)).evidence,
-            Evidence::kMeasured);
+  EXPECT_EQ(LookupOne(Problem(1), jobs::OnMiss::kTune).answer().evidence(), v1::EVIDENCE_MEASURED);
   EXPECT_EQ(Requests("open"), opened);
 }
 
@@ -363,9 +358,8 @@ TEST_F(TunerTest, StoredEnvironmentWithoutADeviceAnswersButDoesNotTune) {
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start();
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kTune)));
-  EXPECT_EQ(std::get<lookup::Miss>(LookupOne(Problem(2), jobs::OnMiss::kTune)).reason,
-            lookup::MissReason::kNoDevice);
+  EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kTune).has_answer());
+  EXPECT_EQ(LookupOne(Problem(2), jobs::OnMiss::kTune).miss().reason(), v1::MISS_REASON_NO_DEVICE);
   EXPECT_FALSE(tuner_->ListEnvironments().at(0).current);
 }
 
@@ -396,12 +390,11 @@ TEST_F(TunerTest, AProgramGetsAnswersOfItsOwnEnvironmentAlone) {
   lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
   request.program = ProgramWith({9, 18, 0});
   auto response = Lookup(request).value();
-  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(response.results[0].outcome));
+  EXPECT_TRUE(response.results[0].row.has_answer());
   EXPECT_EQ(response.environment.cudnn, (CudnnVersion{9, 18, 0}));
   request.program = ProgramWith({9, 19, 0});
   response = Lookup(request).value();
-  EXPECT_EQ(std::get<lookup::Miss>(response.results[0].outcome).reason,
-            lookup::MissReason::kNotFound);
+  EXPECT_EQ(response.results[0].row.miss().reason(), v1::MISS_REASON_NOT_FOUND);
   EXPECT_EQ(response.environment.cudnn, (CudnnVersion{9, 19, 0}));
 }
 
@@ -416,17 +409,18 @@ TEST_F(TunerTest, AProgramOfAnotherEnvironmentGetsNoAnswerAndStartsNoWork) {
     request.environment = on_miss == jobs::OnMiss::kTune ? kH200 : "";
     const auto response = Lookup(request).value();
     for (const lookup::LookupResult& result : response.results) {
-      const auto& miss = std::get<lookup::Miss>(result.outcome);
-      EXPECT_EQ(miss.reason, lookup::MissReason::kOtherEnvironment);
-      EXPECT_EQ(miss.message, absl::StrCat("other environment: the program has cudnn=9.12.0; "
-                                           "answers are for ",
-                                           kH200,
-                                           "; start convtuned with the program's GPU and cuDNN, or "
-                                           "import a bundle of its environment"));
-      EXPECT_EQ(miss.job, "");
+      const auto& miss = result.row.miss();
+      EXPECT_EQ(miss.reason(), v1::MISS_REASON_OTHER_ENVIRONMENT);
+      EXPECT_EQ(miss.message(),
+                absl::StrCat("other environment: the program has cudnn=9.12.0; "
+                             "answers are for ",
+                             kH200,
+                             "; start convtuned with the program's GPU and cuDNN, or "
+                             "import a bundle of its environment"));
+      EXPECT_EQ(miss.job(), "");
     }
   }
-  EXPECT_EQ(tuner_->Stats().misses[static_cast<size_t>(lookup::MissReason::kOtherEnvironment)], 6);
+  EXPECT_EQ(tuner_->Stats().misses[static_cast<size_t>(v1::MISS_REASON_OTHER_ENVIRONMENT)], 6);
   jobs::JobRequest job;
   job.problems = {Problem(2)};
   job.program = ProgramWith({9, 12, 0});
@@ -456,10 +450,10 @@ TEST_F(TunerTest, AHintForAnotherEnvironmentSaysWhatItHoldsFor) {
   request.program = ProgramWith({9, 12, 0});
   request.include_hints = true;
   const auto response = Lookup(request).value();
-  const auto& miss = std::get<lookup::Miss>(response.results[0].outcome);
-  ASSERT_TRUE(miss.hint.has_value());
-  EXPECT_EQ(miss.hint->environment_text, kH200);
-  EXPECT_EQ(miss.hint->note, absl::StrCat("not exact: holds for ", kH200, ", not cudnn=9.12.0"));
+  const auto& miss = response.results[0].row.miss();
+  ASSERT_TRUE(miss.has_hint());
+  EXPECT_EQ(miss.hint().environment_text(), kH200);
+  EXPECT_EQ(miss.hint().note(), absl::StrCat("not exact: holds for ", kH200, ", not cudnn=9.12.0"));
 }
 
 TEST_F(TunerTest, NoEnvironmentAtAllIsAPrecondition) {
@@ -479,11 +473,11 @@ TEST_F(TunerTest, HintComesFromTheProfile) {
   request.environment = "nvidia-h200";
   request.include_hints = true;
   const auto response = Lookup(request).value();
-  const lookup::Miss& miss = std::get<lookup::Miss>(response.results[0].outcome);
-  ASSERT_TRUE(miss.hint.has_value());
-  EXPECT_EQ(miss.hint->environment_name, "profile:nvidia-h200");
-  EXPECT_EQ(miss.hint->environment_text, kProfile);
-  EXPECT_THAT(miss.hint->note, HasSubstr("not exact"));
+  const v1::Miss& miss = response.results[0].row.miss();
+  ASSERT_TRUE(miss.has_hint());
+  EXPECT_EQ(miss.hint().environment(), "profile:nvidia-h200");
+  EXPECT_EQ(miss.hint().environment_text(), kProfile);
+  EXPECT_THAT(miss.hint().note(), HasSubstr("not exact"));
 }
 
 TEST_F(TunerTest, PinIsAnsweredUntilItEnds) {
@@ -493,11 +487,11 @@ TEST_F(TunerTest, PinIsAnsweredUntilItEnds) {
   const CandidateId last = tuning.candidates.back().id;
   const CandidatePattern pattern = CandidatePattern::Parse(ToText(last)).value();
   ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "why not", std::nullopt, 0).ok());
-  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).winner.id, last);
+  EXPECT_EQ(LookupOne(Problem(1), jobs::OnMiss::kNone).answer().winner().text(), ToText(last));
   EXPECT_EQ(tuner_->ListPins("")->size(), 1U);
   ASSERT_TRUE(tuner_->DeletePin("", Problem(1), 0).ok());
-  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), jobs::OnMiss::kNone)).winner.id,
-            tuning.candidates[0].id);
+  EXPECT_EQ(LookupOne(Problem(1), jobs::OnMiss::kNone).answer().winner().text(),
+            ToText(tuning.candidates[0].id));
 }
 
 TEST_F(TunerTest, PinNeedsATuningThatListsTheCandidate) {
@@ -515,7 +509,7 @@ TEST_F(TunerTest, DeletedTuningIsAMissAgain) {
   Start("");
   Tune({Problem(1)});
   EXPECT_EQ(tuner_->DeleteTunings("", {Problem(1), Problem(2)}).value(), 1);
-  EXPECT_TRUE(std::holds_alternative<lookup::Miss>(LookupOne(Problem(1), jobs::OnMiss::kNone)));
+  EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kNone).has_miss());
 }
 
 TEST_F(TunerTest, DrainCallsBackEveryWaitingCaller) {
@@ -559,7 +553,7 @@ TEST_F(TunerTest, BudgetThatEndsEarlyIsIncomplete) {
   request.demand.options.time_budget = absl::Milliseconds(250);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
-  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kIncomplete);
+  EXPECT_EQ(outcome.answer().evidence(), v1::EVIDENCE_INCOMPLETE);
 }
 
 TEST_F(TunerTest, ATuningKeepsWhyItsRaceEndedAndHowTheCardWas) {

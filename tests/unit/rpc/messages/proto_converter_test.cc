@@ -120,30 +120,6 @@ TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {
   EXPECT_EQ(fwd.samples_ns_size(), 0);
 }
 
-TEST(ProtoConverter, LookupKeepsOutcomes) {
-  lookup::Answer answer;
-  answer.winner = TestCandidate("legacy:algo1,math2", 1);
-  answer.evidence = Evidence::kMeasured;
-  answer.tune_time = absl::UnixEpoch() + absl::Milliseconds(1500);
-  lookup::Miss miss{lookup::MissReason::kNoCandidate, "none", "jobs/3", answer};
-  miss.hint->environment_text = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full";
-  const TuningKey key = FakeTuner::Key(ConvProblem::Parse(kProblem).value());
-  v1::BatchGetResponse out;
-  Fill(lookup::LookupResult{key, answer}, out.add_results());
-  Fill(lookup::LookupResult{key, miss}, out.add_results());
-  EXPECT_EQ(out.results(0).tuning_id(), key.Digest().ToString());
-  EXPECT_EQ(out.results(0).problem_text(), key.problem_text);
-  EXPECT_EQ(out.results(0).answer().evidence(), v1::EVIDENCE_MEASURED);
-  EXPECT_EQ(out.results(0).answer().tune_time().seconds(), 1);
-  EXPECT_EQ(out.results(0).answer().tune_time().nanos(), 500000000);
-  EXPECT_EQ(out.results(0).answer().winner().legacy_algorithm().algorithm_name(),
-            LegacyAlgorithmName(Operation::kBwdData, 1));
-  EXPECT_EQ(out.results(1).miss().reason(), v1::MISS_REASON_NO_CANDIDATE);
-  EXPECT_EQ(out.results(1).miss().job(), "jobs/3");
-  EXPECT_EQ(out.results(0).answer().environment_text(), "");
-  EXPECT_EQ(out.results(1).miss().hint().environment_text(), miss.hint->environment_text);
-}
-
 TEST(ProtoConverter, TuningMarksWinnerAndStockChoice) {
   Tuning tuning;
   tuning.key = FakeTuner::Key(ConvProblem::Parse(kProblem).value());

@@ -5,13 +5,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::release {
@@ -19,10 +18,6 @@ namespace {
 
 constexpr absl::Duration kSlice = absl::Milliseconds(100);
 constexpr int kReceiveBuffer = 256 << 10;
-
-absl::Status SocketError(const std::string& path, const char* action) {
-  return absl::UnavailableError(absl::StrCat(path, ": ", action, ": ", std::strerror(errno)));
-}
 
 }  // namespace
 
@@ -36,7 +31,7 @@ absl::StatusOr<std::unique_ptr<DatagramSocket>> DatagramSocket::Create(Options o
   }
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) return SocketError(path, "making the socket");
+  if (!socket.valid()) return FileError(path, "making the socket");
   ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
   struct stat there {};
   if (lstat(path.c_str(), &there) == 0) {
@@ -48,10 +43,10 @@ absl::StatusOr<std::unique_ptr<DatagramSocket>> DatagramSocket::Create(Options o
   }
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer, sizeof kReceiveBuffer);
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return SocketError(path, "binding the socket");
+    return FileError(path, "binding the socket");
   }
   if (chmod(path.c_str(), options.open_to_all ? 0666 : 0660) != 0) {
-    return SocketError(path, "setting the socket's mode");
+    return FileError(path, "setting the socket's mode");
   }
   return std::unique_ptr<DatagramSocket>(
       new DatagramSocket(std::move(options), std::move(socket), std::move(stop)));

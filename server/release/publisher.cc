@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -46,8 +45,7 @@ absl::Status MakeFolder(const std::string& folder) {
     return absl::OkStatus();
   }
   if (errno == EEXIST) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat(folder, ": making the folder: ", std::strerror(errno)));
+  return FileError(folder, "making the folder");
 }
 
 }  // namespace

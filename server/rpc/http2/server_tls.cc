@@ -5,7 +5,6 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-#include <sys/stat.h>
 
 #include <fstream>
 #include <iterator>
@@ -84,18 +83,6 @@ absl::Status CheckAuthorities(const std::string& path, const std::string& text) 
 
 constexpr absl::Duration kBetweenLooks = absl::Seconds(1);
 
-// Another one whenever a file is written, replaced or linked to elsewhere.
-std::string StampOf(const ServerTlsFiles& files) {
-  std::string stamp;
-  for (const std::string& path : {files.cert, files.key, files.client_ca}) {
-    struct stat info {};
-    if (stat(path.c_str(), &info) != 0) info = {};
-    absl::StrAppend(&stamp, info.st_dev, ":", info.st_ino, ":", info.st_size, ":",
-                    info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, " ");
-  }
-  return stamp;
-}
-
 }  // namespace
 
 absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files) {
@@ -135,10 +122,10 @@ absl::Status ServerTls::Reload() {
 }
 
 absl::Status ServerTls::ReloadLocked() {
-  // Before reading: what is written meanwhile is another stamp's.
-  std::string stamp = StampOf(files_);
+  // Before reading: what is written meanwhile has other marks.
+  const FileMarks marks = Marks();
   ASSIGN_OR_RETURN(texts_, ReadTlsFiles(files_));
-  stamp_ = std::move(stamp);
+  marks_ = marks;
   TlsStats::Global().certificate_end = absl::ToUnixSeconds(texts_.cert_end);
   fetched_ = false;
   return absl::OkStatus();
@@ -160,11 +147,11 @@ bool ServerTls::Fetch(grpc_ssl_server_certificate_config** config) {
   if (const SteadyTime now = SteadyTime::Now(); now >= next_look_) {
     next_look_ = now + kBetweenLooks;
     // Files that are refused are read again at each look: a certificate may begin a moment later.
-    if (const std::string stamp = StampOf(files_); stamp != stamp_) {
+    if (const FileMarks marks = Marks(); marks != marks_) {
       const absl::Status read = ReloadLocked();
       if (read.ok()) {
         log::Info("the TLS files have changed: new connections get them");
-      } else if (stamp != std::exchange(refused_stamp_, stamp)) {
+      } else if (marks != std::exchange(refused_marks_, marks)) {
         log::Warn("the TLS files have changed, and the ones before stay: $0",
                   std::string(read.message()));
       }

@@ -1,7 +1,9 @@
 // A ServerTls gives a server's handshakes the TLS files as they are now.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "absl/time/time.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "proto/base/replace_file.h"
 
 struct grpc_server_credentials;
 struct grpc_ssl_server_certificate_config;
@@ -58,6 +61,12 @@ class ServerTls {
   grpc_server_credentials* NewCredentials();
 
  private:
+  // Others whenever a file is written, replaced or linked to elsewhere.
+  using FileMarks = std::array<std::optional<FileMark>, 3>;
+  FileMarks Marks() const {
+    return {MarkOf(files_.cert), MarkOf(files_.key), MarkOf(files_.client_ca)};
+  }
+
   absl::Status ReloadLocked() REQUIRES(mutex_);
   // For a handshake: the newest texts. False if the one before had them.
   bool Fetch(grpc_ssl_server_certificate_config** config);
@@ -66,8 +75,8 @@ class ServerTls {
   Mutex mutex_;
   TlsTexts texts_ GUARDED_BY(mutex_);
   bool fetched_ GUARDED_BY(mutex_) = false;
-  std::string stamp_ GUARDED_BY(mutex_);          // of the files that are used
-  std::string refused_stamp_ GUARDED_BY(mutex_);  // of those that were refused last
+  FileMarks marks_ GUARDED_BY(mutex_);          // of the files that are used
+  FileMarks refused_marks_ GUARDED_BY(mutex_);  // of those that were refused last
   SteadyTime next_look_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();
 };
 

@@ -15,6 +15,7 @@
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_merge.h"
 #include "db/bundle/bundle_reader.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 #include "server/rpc/http2/limits.h"
 
@@ -44,8 +45,7 @@ absl::StatusOr<std::unique_ptr<BundleImport>> BundleImport::Create(const Service
   std::string path = options.state_dir + "/import-XXXXXX";
   const int fd = mkostemp(path.data(), O_CLOEXEC);
   if (fd < 0) {
-    return absl::UnavailableError(
-        absl::StrCat(options.state_dir, ": a bundle cannot be kept there: ", std::strerror(errno)));
+    return FileError(options.state_dir, "a bundle cannot be kept there");
   }
   unlink(path.c_str());
   return std::unique_ptr<BundleImport>(new BundleImport(options, fd));
@@ -62,12 +62,7 @@ absl::Status BundleImport::Append(std::string_view piece) {
   while (!piece.empty()) {
     const ssize_t written = write(fd_, piece.data(), piece.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const std::string message = absl::StrCat(
-          options_.state_dir, ": the bundle cannot be kept there: ", std::strerror(errno));
-      return errno == ENOSPC ? absl::ResourceExhaustedError(message)
-                             : absl::UnavailableError(message);
-    }
+    if (written < 0) return FileError(options_.state_dir, "the bundle cannot be kept there");
     piece.remove_prefix(static_cast<size_t>(written));
   }
   // What is no bundle must not fill the disk before that is noticed.

@@ -1,13 +1,12 @@
 #include <unistd.h>
 
-#include <fstream>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/call.h"
@@ -19,16 +18,8 @@ namespace {
 constexpr size_t kMaxMaintenanceCalls = 16;
 
 int64_t CountThreads() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    absl::string_view value(line);
-    int64_t threads = 0;
-    if (absl::ConsumePrefix(&value, "Threads:") && absl::SimpleAtoi(value, &threads)) {
-      return threads;
-    }
-  }
-  return 0;
+  std::error_code error;
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task", error), {});
 }
 
 class MaintenanceService final : public RawService {

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "google/protobuf/util/json_util.h"
@@ -60,12 +59,6 @@ log::Level LevelOf(grpc::StatusCode code) {
   }
 }
 
-// Without what would look like an empty name: a unix client has none.
-std::string PeerName(std::string peer) {
-  if (absl::EndsWith(peer, ":")) peer.pop_back();
-  return peer;
-}
-
 // Of a message with more bytes of JSON the line of audit has the length alone.
 constexpr size_t kMostAudited = 16'384;
 
@@ -107,7 +100,7 @@ void RequestLog::Finished(const grpc::Status& status) const {
   const ScopedRequestId scope(request_id_);
   log::Write(
       level,
-      absl::StrFormat("%s from %s: %s in %.1f ms%s%s", method_, PeerName(context_->peer()),
+      absl::StrFormat("%s from %s: %s in %.1f ms%s%s", method_, context_->peer(),
                       absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
                       absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ",
                       status.error_message()));
@@ -118,7 +111,7 @@ void RequestLog::Audit(const google::protobuf::Message& request,
                        const google::protobuf::Message* after, const grpc::Status& status) const {
   nlohmann::ordered_json line;
   if (std::string who = http2::CertificateOf(*context_); !who.empty()) line["who"] = std::move(who);
-  line["from"] = PeerName(context_->peer());
+  line["from"] = context_->peer();
   line["method"] = method_;
   line["request"] = ToJson(request);
   line["status"] = absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));

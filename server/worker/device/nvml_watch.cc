@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proto/base/status_macros.h"
+#include "server/worker/device/nvml_library.h"
 
 namespace convtune::worker::device {
 namespace {
@@ -62,65 +66,74 @@ constexpr absl::Duration kXidTimeout = absl::Seconds(5);
 constexpr absl::Duration kPauseAfterError = absl::Milliseconds(200);
 constexpr int kMostErrors = 10;  // in a row
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<NvmlWatch>> NvmlWatch::Open(const std::string& pci_bus_id) {
-  ASSIGN_OR_RETURN(std::unique_ptr<NvmlLibrary> nvml, NvmlLibrary::Open());
-  std::unique_ptr<NvmlWatch> watch(new NvmlWatch(std::move(nvml), pci_bus_id));
-  RETURN_IF_ERROR(watch->Start());
-  return watch;
-}
-
-absl::Status NvmlWatch::Start() {
-  RETURN_IF_ERROR(Look());
-  ASSIGN_OR_RETURN(const NvmlDevice device, nvml_->FindDevice(pci_bus_id_));
-  if (!nvml_->Has("nvmlEventSetWait_v2")) {
-    return nvml_->ToStatus(kNvmlFunctionNotFound, "wait for events");
+// One GPU in libnvidia-ml.so.1. Not thread-safe.
+class NvmlWatch {
+ public:
+  explicit NvmlWatch(const std::string& pci_bus_id) : pci_bus_id_(pci_bus_id) {}
+  ~NvmlWatch() {
+    if (events_ != nullptr) nvml_->Call("nvmlEventSetFree", events_);
   }
-  Wide supported = kXidEvent;
-  const NvmlReturn asked = nvml_->Call("nvmlDeviceGetSupportedEventTypes", device, &supported);
-  if (asked != kNvmlFunctionNotFound) {
-    RETURN_IF_ERROR(nvml_->ToStatus(asked, "ask for its events"));
+  NvmlWatch(const NvmlWatch&) = delete;
+  NvmlWatch& operator=(const NvmlWatch&) = delete;
+
+  // Before all others. UNIMPLEMENTED: there is no such library, it is too old, or the GPU
+  // reports no events: nothing can be watched. DATA_LOSS: the GPU is lost, or has to
+  // be reset. UNAVAILABLE: anything else that NVML refuses, in its words.
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(nvml_, NvmlLibrary::Open());
+    RETURN_IF_ERROR(Look());
+    ASSIGN_OR_RETURN(const NvmlDevice device, nvml_->FindDevice(pci_bus_id_));
+    if (!nvml_->Has("nvmlEventSetWait_v2")) {
+      return nvml_->ToStatus(kNvmlFunctionNotFound, "wait for events");
+    }
+    Wide supported = kXidEvent;
+    const NvmlReturn asked = nvml_->Call("nvmlDeviceGetSupportedEventTypes", device, &supported);
+    if (asked != kNvmlFunctionNotFound) {
+      RETURN_IF_ERROR(nvml_->ToStatus(asked, "ask for its events"));
+    }
+    if ((supported & kXidEvent) == 0) {
+      return absl::UnimplementedError("NVML: the GPU does not report its errors");
+    }
+    RETURN_IF_ERROR(
+        nvml_->ToStatus(nvml_->Call("nvmlEventSetCreate", &events_), "make a set of events"));
+    return nvml_->ToStatus(nvml_->Call("nvmlDeviceRegisterEvents", device, kXidEvent, events_),
+                           "register for events");
   }
-  if ((supported & kXidEvent) == 0) {
-    return absl::UnimplementedError("NVML: the GPU does not report its errors");
+
+  // DATA_LOSS if the GPU is lost or the driver asks for a reset.
+  absl::Status Look() const {
+    ASSIGN_OR_RETURN(const NvmlDevice device, nvml_->FindDevice(pci_bus_id_));
+    FieldValue field = {};
+    field.field = kRecoveryActionField;
+    const NvmlReturn result = nvml_->Call("nvmlDeviceGetFieldValues", device, 1, &field);
+    if (result == kNvmlGpuIsLost || result == kNvmlResetRequired) {
+      return nvml_->ToStatus(result, "ask for its recovery action");
+    }
+    // An older driver.
+    if (result != kNvmlSuccess || field.result != kNvmlSuccess) return absl::OkStatus();
+    const char* action = RecoveryAction(field.value.number);
+    return action == nullptr
+               ? absl::OkStatus()
+               : absl::DataLossError(absl::StrCat("the driver says that it ", action));
   }
-  RETURN_IF_ERROR(
-      nvml_->ToStatus(nvml_->Call("nvmlEventSetCreate", &events_), "make a set of events"));
-  return nvml_->ToStatus(nvml_->Call("nvmlDeviceRegisterEvents", device, kXidEvent, events_),
-                         "register for events");
-}
 
-NvmlWatch::~NvmlWatch() {
-  if (events_ != nullptr) nvml_->Call("nvmlEventSetFree", events_);
-}
-
-absl::Status NvmlWatch::Look() const {
-  ASSIGN_OR_RETURN(const NvmlDevice device, nvml_->FindDevice(pci_bus_id_));
-  FieldValue field = {};
-  field.field = kRecoveryActionField;
-  const NvmlReturn result = nvml_->Call("nvmlDeviceGetFieldValues", device, 1, &field);
-  if (result == kNvmlGpuIsLost || result == kNvmlResetRequired) {
-    return nvml_->ToStatus(result, "ask for its recovery action");
+  // Waits for an Xid of this GPU; 0 after `timeout`. Those that came before
+  // Start are not told. Errors as Start.
+  absl::StatusOr<int64_t> NextXid(absl::Duration timeout) {
+    EventData event = {};
+    const auto milliseconds = std::max<int64_t>(absl::ToInt64Milliseconds(timeout), 1);
+    const NvmlReturn result =
+        nvml_->Call("nvmlEventSetWait_v2", events_, &event, static_cast<unsigned>(milliseconds));
+    if (result == kNvmlTimeout) return 0;
+    RETURN_IF_ERROR(nvml_->ToStatus(result, "wait for events"));
+    return event.type == kXidEvent ? static_cast<int64_t>(event.data) : 0;
   }
-  // An older driver.
-  if (result != kNvmlSuccess || field.result != kNvmlSuccess) return absl::OkStatus();
-  const char* action = RecoveryAction(field.value.number);
-  return action == nullptr ? absl::OkStatus()
-                           : absl::DataLossError(absl::StrCat("the driver says that it ", action));
-}
 
-absl::StatusOr<int64_t> NvmlWatch::NextXid(absl::Duration timeout) {
-  EventData event = {};
-  const NvmlReturn result =
-      nvml_->Call("nvmlEventSetWait_v2", events_, &event,
-                  static_cast<unsigned>(std::max<int64_t>(absl::ToInt64Milliseconds(timeout), 1)));
-  if (result == kNvmlTimeout) return 0;
-  RETURN_IF_ERROR(nvml_->ToStatus(result, "wait for events"));
-  return event.type == kXidEvent ? static_cast<int64_t>(event.data) : 0;
-}
-
-namespace {
+ private:
+  const std::string pci_bus_id_;
+  std::unique_ptr<NvmlLibrary> nvml_;
+  EventSet events_ = nullptr;
+};
 
 absl::Status Say(int fd, const std::string& line) {
   const std::string text = line + "\n";
@@ -144,12 +157,12 @@ absl::Status SayWhy(int fd, const absl::Status& why) {
 }  // namespace
 
 absl::Status WatchDevice(const std::string& pci_bus_id, int fd) {
-  const absl::StatusOr<std::unique_ptr<NvmlWatch>> watch = NvmlWatch::Open(pci_bus_id);
-  if (!watch.ok()) return SayWhy(fd, watch.status());
+  NvmlWatch watch(pci_bus_id);
+  if (const absl::Status started = watch.Start(); !started.ok()) return SayWhy(fd, started);
   RETURN_IF_ERROR(Say(fd, "watching"));
   int errors = 0;
   while (true) {
-    const absl::StatusOr<int64_t> xid = (*watch)->NextXid(kXidTimeout);
+    const absl::StatusOr<int64_t> xid = watch.NextXid(kXidTimeout);
     if (xid.ok() && *xid == 0) {
       errors = 0;
       continue;
@@ -162,7 +175,7 @@ absl::Status WatchDevice(const std::string& pci_bus_id, int fd) {
     } else {
       absl::SleepFor(kPauseAfterError);
     }
-    const absl::Status look = (*watch)->Look();
+    const absl::Status look = watch.Look();
     if (!look.ok()) return SayWhy(fd, look);
   }
 }

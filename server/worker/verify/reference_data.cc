@@ -21,17 +21,9 @@ constexpr int64_t kMaxProducts = int64_t{1} << 25;
 // Activations come from behind a ReLU, and gradients through one; w and the
 // bias do not.
 TensorContent ContentOf(cudnn::TensorRole role) {
-  switch (role) {
-    case cudnn::TensorRole::kX:
-    case cudnn::TensorRole::kResidual:
-      return TensorContent::kRectified;
-    case cudnn::TensorRole::kY:
-      return TensorContent::kMasked;
-    case cudnn::TensorRole::kW:
-    case cudnn::TensorRole::kBias:
-      break;
-  }
-  return TensorContent::kNormal;
+  using enum cudnn::TensorRole;
+  if (role == kX || role == kResidual) return TensorContent::kRectified;
+  return role == kY ? TensorContent::kMasked : TensorContent::kNormal;
 }
 
 // A sum of products is to stay within the type of the output: with a standard
@@ -47,19 +39,11 @@ double IntegerScale(const ConvProblem& problem, cudnn::TensorRole role) {
 }
 
 TensorValues* PlaceOf(cudnn::TensorRole role, ReferenceInputs* inputs) {
-  switch (role) {
-    case cudnn::TensorRole::kX:
-      return &inputs->x;
-    case cudnn::TensorRole::kW:
-      return &inputs->w;
-    case cudnn::TensorRole::kY:
-      return &inputs->y;
-    case cudnn::TensorRole::kResidual:
-      return &inputs->residual;
-    case cudnn::TensorRole::kBias:
-      break;
-  }
-  return &inputs->bias;
+  using enum cudnn::TensorRole;
+  if (role == kX) return &inputs->x;
+  if (role == kW) return &inputs->w;
+  if (role == kY) return &inputs->y;
+  return role == kResidual ? &inputs->residual : &inputs->bias;
 }
 
 // Calls work(i) for each i below `count`, several at a time. Where the system

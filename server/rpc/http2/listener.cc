@@ -46,22 +46,18 @@ absl::Status CannotListen(const std::string& address, int error) {
       absl::StrCat("cannot listen on ", address, ": ", std::strerror(error)));
 }
 
-int PortOf(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;  // NOLINT
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port  // NOLINT
-                   : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);  // NOLINT
+// Where an address has its port, in the network's order.
+in_port_t* PortIn(sockaddr* address) {
+  return address->sa_family == AF_INET6
+             ? &reinterpret_cast<sockaddr_in6*>(address)->sin6_port  // NOLINT
+             : &reinterpret_cast<sockaddr_in*>(address)->sin_port;   // NOLINT
 }
 
-void SetPort(sockaddr* address, int port) {
-  const auto value = htons(static_cast<uint16_t>(port));
-  if (address->sa_family == AF_INET6) {
-    reinterpret_cast<sockaddr_in6*>(address)->sin6_port = value;  // NOLINT
-  } else {
-    reinterpret_cast<sockaddr_in*>(address)->sin_port = value;  // NOLINT
-  }
+in_port_t PortOf(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT
+  return getsockname(fd, generic, &size) == 0 ? *PortIn(generic) : in_port_t{0};
 }
 
 // 0, or the error.
@@ -146,10 +142,10 @@ absl::StatusOr<std::string> Listener::AddTcp(const ListenAddress& address, const
         absl::StrCat("cannot listen on ", host_port, ": ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> infos(found, &freeaddrinfo);
-  int bound_port = 0;
+  in_port_t bound_port = 0;
   int unusable = 0;
   for (addrinfo* info = infos.get(); info != nullptr; info = info->ai_next) {
-    if (bound_port != 0) SetPort(info->ai_addr, bound_port);
+    if (bound_port != 0) *PortIn(info->ai_addr) = bound_port;
     auto made = std::make_unique<Socket>();
     made->take = take;
     const int error = Bind(*info, &made->fd);
@@ -163,7 +159,7 @@ absl::StatusOr<std::string> Listener::AddTcp(const ListenAddress& address, const
     sockets_.push_back(std::move(made));
   }
   if (bound_port == 0) return CannotListen(host_port, unusable);
-  return absl::StrCat(host_port.substr(0, host_port.rfind(':')), ":", bound_port);
+  return absl::StrCat(host_port.substr(0, host_port.rfind(':')), ":", ntohs(bound_port));
 }
 
 void Listener::Start() {

@@ -13,14 +13,20 @@
 #include "server/lookup/indexed_tuning.h"
 
 namespace convtune::rpc::messages {
+namespace {
+
+// The problem's text begins with it.
 Operation OperationOf(const TuningKey& key) {
   const std::string_view text = key.problem_text;
   return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
 }
 
+// The short name of the key's environment; that of an empty one if the text cannot be read.
 std::string EnvironmentName(const TuningKey& key) {
   return Environment::Parse(key.environment_text).value_or(Environment()).Name();
 }
+
+}  // namespace
 
 tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
                                        const std::string& text) {

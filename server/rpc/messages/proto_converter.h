@@ -24,11 +24,6 @@ namespace convtune::rpc::messages {
 
 using convtune::ToProto;
 
-// The problem's text begins with it.
-Operation OperationOf(const TuningKey& key);
-// The short name of the key's environment; that of an empty one if the text cannot be read.
-std::string EnvironmentName(const TuningKey& key);
-
 // The one of `known` with that key text; what the text says if there is none.
 tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
                                        const std::string& text);

@@ -322,6 +322,18 @@ TEST(MakeAnswer, ALegacyAlgorithmHasTheNameThatItHasInTheOperation) {
             LegacyAlgorithmName(Operation::kBwdData, 1));
 }
 
+TEST(MakeAnswer, SaysWhenAndWhereItWasTuned) {
+  Tuning tuning = TuningOf({Timed(0, 30)});
+  tuning.tune_time = absl::UnixEpoch() + absl::Milliseconds(1500);
+  tuning.origin = Origin::kFleet;
+  const v1::Answer answer = AnswerOf(tuning);
+  EXPECT_EQ(answer.tune_time().seconds(), 1);
+  EXPECT_EQ(answer.tune_time().nanos(), 500'000'000);
+  EXPECT_EQ(answer.origin(), v1::ORIGIN_FLEET);
+  EXPECT_EQ(answer.tuning_id(), tuning.key.Digest().ToString());
+  EXPECT_EQ(answer.environment_text(), "");
+}
+
 TEST(MakeAnswer, NoteSaysWhyTheEvidenceIsLow) {
   EXPECT_EQ(AnswerOf(TuningOf({Timed(0, 30)})).note(), "");
   EXPECT_THAT(AnswerOf(TuningOf({Finalized(0)})).note(), HasSubstr("nothing was timed"));

@@ -326,7 +326,7 @@ std::string BatchGetHandler::ReplyEnd(const std::string& environment_text) const
 grpc::ServerUnaryReactor* BatchGetHandler::Handle(grpc::CallbackServerContext* context,
                                                   const grpc::ByteBuffer* in,
                                                   grpc::ByteBuffer* out) {
-  RequestLog log("BatchGet", context);
+  RequestLog log("convtune.v1.TuningService/BatchGet", context);
   const ScopedRequestId scope(log.request_id());
   Batch batch;
   grpc::Status status = CatchAll("BatchGet", [&] {

@@ -28,7 +28,7 @@ grpc::Status TooBusy() {
 class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
  public:
   ExportReactor(tuner::Tuner* tuner, WorkQueue* queue, CallbackServerContext* context)
-      : tuner_(tuner), queue_(queue), log_("ExportBundle", context) {}
+      : tuner_(tuner), queue_(queue), log_("convtune.v1.BundleService/ExportBundle", context) {}
 
   void Start(const ByteBuffer& in) {
     const grpc::Status read = CatchAll(
@@ -99,7 +99,7 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
         running_(running),
         context_(context),
         out_(out),
-        log_("ImportBundle", context) {}
+        log_("convtune.v1.BundleService/ImportBundle", context) {}
 
   void Start() {
     if (++*running_ > kMaxImports) {

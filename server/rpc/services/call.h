@@ -25,6 +25,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "grpcpp/support/status.h"
+#include "proto/base/strings.h"
 #include "server/rpc/messages/request_validator.h"
 #include "server/rpc/messages/status_mapper.h"
 #include "server/rpc/services/request_log.h"
@@ -107,10 +108,11 @@ class RawService : public grpc::Service {
     using Args =
         typename decltype(messages::Validate(std::declval<const Request&>(), nullptr))::value_type;
     Add(method, Type::NORMAL_RPC,
-        new UnaryHandler([=](grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+        new UnaryHandler([=, name = Concat(name_, "/", method)](
+                             grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
                              grpc::ByteBuffer* out) -> grpc::ServerUnaryReactor* {
           grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-          const RequestLog log(method, context);
+          const RequestLog log(name, context);
           const auto finish = [reactor, log](const grpc::Status& status) {
             log.Finished(status);
             reactor->Finish(status);

@@ -2,9 +2,7 @@
 
 #include <array>
 
-#include "absl/strings/str_cat.h"
-#include "google/protobuf/descriptor.h"
-#include "server/rpc/services/services.h"
+#include "absl/status/status.h"
 
 namespace convtune::rpc::services {
 namespace {
@@ -25,26 +23,13 @@ constexpr std::array<int64_t, 41> kLatencyBounds = {
 }  // namespace
 
 CallStats& CallStats::Global() {
-  static auto* const stats =
-      new CallStats({kTuningServiceName, kMaintenanceServiceName, kReleaseServiceName,
-                     kBundleServiceName, kFleetServiceName});
+  static auto* const stats = new CallStats;
   return *stats;
 }
 
-CallStats::CallStats(const std::vector<std::string>& services) {
-  const auto* pool = google::protobuf::DescriptorPool::generated_pool();
-  for (const std::string& service : services) {
-    const auto* descriptor = pool->FindServiceByName(service);
-    for (int i = 0; descriptor != nullptr && i < descriptor->method_count(); ++i) {
-      const std::string& name = descriptor->method(i)->name();
-      full_names_[name] = absl::StrCat(service, "/", name);
-    }
-  }
-}
-
 CallStats::Method& CallStats::Find(std::string_view method) {
-  const auto found = full_names_.find(absl::string_view(method.data(), method.size()));
-  return methods_[found == full_names_.end() ? "other" : found->second];
+  const auto found = methods_.find(method);
+  return found != methods_.end() ? found->second : methods_[std::string(method)];
 }
 
 void CallStats::Started(std::string_view method) {

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/base/histogram.h"
@@ -32,11 +32,7 @@ class CallStats {
   // The process's own, which handlers count in; never destroyed.
   static CallStats& Global();
 
-  // For the methods of these services, whose descriptors are linked in.
-  explicit CallStats(const std::vector<std::string>& services);
-
-  // `method` is a simple name such as "BatchGet"; unknown ones are counted
-  // together as "other".
+  // `method` as in MethodStats.
   void Started(std::string_view method);
   void Ended(std::string_view method, absl::StatusCode code, absl::Duration duration);
 
@@ -51,9 +47,8 @@ class CallStats {
 
   Method& Find(std::string_view method) REQUIRES(mutex_);
 
-  absl::flat_hash_map<std::string, std::string> full_names_;  // by simple name; not changed
   mutable Mutex mutex_;
-  std::map<std::string, Method> methods_ GUARDED_BY(mutex_);  // that were called, by full name
+  std::map<std::string, Method, std::less<>> methods_ GUARDED_BY(mutex_);  // that were called
 };
 
 }  // namespace convtune::rpc::services

@@ -59,6 +59,11 @@ log::Level LevelOf(grpc::StatusCode code) {
   }
 }
 
+// "BatchGet" of "convtune.v1.TuningService/BatchGet".
+std::string_view SimpleName(std::string_view method) {
+  return method.substr(method.rfind('/') + 1);
+}
+
 // Of a message with more bytes of JSON the line of audit has the length alone.
 constexpr size_t kMostAudited = 16'384;
 
@@ -100,7 +105,7 @@ void RequestLog::Finished(const grpc::Status& status) const {
   const ScopedRequestId scope(request_id_);
   log::Write(
       level,
-      absl::StrFormat("%s from %s: %s in %.1f ms%s%s", method_, context_->peer(),
+      absl::StrFormat("%s from %s: %s in %.1f ms%s%s", SimpleName(method_), context_->peer(),
                       absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
                       absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ",
                       status.error_message()));
@@ -112,7 +117,7 @@ void RequestLog::Audit(const google::protobuf::Message& request,
   nlohmann::ordered_json line;
   if (std::string who = http2::CertificateOf(*context_); !who.empty()) line["who"] = std::move(who);
   line["from"] = context_->peer();
-  line["method"] = method_;
+  line["method"] = SimpleName(method_);
   line["request"] = ToJson(request);
   line["status"] = absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
   if (!status.ok()) line["error"] = status.error_message();

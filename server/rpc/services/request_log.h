@@ -44,7 +44,8 @@ class ScopedRequestId {
 class RequestLog {
  public:
   // `context` is that of a call that is not finished yet. Reads the metadata, and adds the id to
-  // the initial metadata of the reply. `method` is a literal such as "BatchGet".
+  // the initial metadata of the reply. `method`, which outlives the log, is a full name such
+  // as "convtune.v1.TuningService/BatchGet".
   RequestLog(std::string_view method, grpc::CallbackServerContext* context);
 
   const std::string& request_id() const { return request_id_; }

@@ -27,7 +27,7 @@ constexpr size_t kMaxWaitingForDisk = 1000;
 class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   WatchReactor(tuner::Tuner* tuner, grpc::CallbackServerContext* context)
-      : tuner_(tuner), log_("WatchTuningJob", context) {}
+      : tuner_(tuner), log_("convtune.v1.TuningService/WatchTuningJob", context) {}
 
   // Returns before OnDone is called.
   void Start(const grpc::ByteBuffer& in) {

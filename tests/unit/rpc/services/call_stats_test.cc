@@ -5,40 +5,24 @@
 
 #include <thread>
 
-#include "convtune/v1/fleet_service.pb.h"
-#include "convtune/v1/tuning_service.pb.h"
-#include "server/rpc/services/services.h"
-
 namespace convtune::rpc::services {
 namespace {
 
-TEST(CallStats, MethodsHaveTheirFullNamesAndUnknownOnesShareOne) {
-  // The descriptors are there once a message of the file is.
-  v1::BatchGetRequest::descriptor();
-  CallStats stats({kTuningServiceName});
-  stats.Started("BatchGet");
-  stats.Started("BatchGet");
-  stats.Started("NoSuchMethod");
-  stats.Started("AnotherOne");
+TEST(CallStats, CallsAreCountedByMethod) {
+  CallStats stats;
+  stats.Started("convtune.v1.TuningService/Pin");
+  stats.Started("convtune.v1.TuningService/BatchGet");
+  stats.Started("convtune.v1.TuningService/Pin");
   const std::vector<MethodStats> all = stats.Snapshot();
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].method, "convtune.v1.TuningService/BatchGet");
-  EXPECT_EQ(all[0].started, 2);
-  EXPECT_TRUE(all[0].ended.empty());
-  EXPECT_EQ(all[1].method, "other");
+  EXPECT_EQ(all[0].started, 1);
   EXPECT_EQ(all[1].started, 2);
-}
-
-TEST(CallStats, TheDaemonsKnowTheFleetService) {
-  v1::AckOutboxRequest::descriptor();
-  CallStats::Global().Started("AckOutbox");
-  const std::vector<MethodStats> all = CallStats::Global().Snapshot();
-  ASSERT_EQ(all.size(), 1U);
-  EXPECT_EQ(all[0].method, "convtune.v1.FleetService/AckOutbox");
+  EXPECT_TRUE(all[1].ended.empty());
 }
 
 TEST(CallStats, DurationsAreKeptByStatus) {
-  CallStats stats({kTuningServiceName});
+  CallStats stats;
   stats.Started("GetTuning");
   stats.Ended("GetTuning", absl::StatusCode::kNotFound, absl::Milliseconds(2));
   stats.Started("GetTuning");
@@ -53,7 +37,7 @@ TEST(CallStats, DurationsAreKeptByStatus) {
 }
 
 TEST(CallStats, ACodeThatGrpcDoesNotHaveIsUnknown) {
-  CallStats stats({kTuningServiceName});
+  CallStats stats;
   stats.Started("Pin");
   stats.Ended("Pin", static_cast<absl::StatusCode>(99), absl::Seconds(1));
   EXPECT_EQ(stats.Snapshot()[0].ended[0].status, "UNKNOWN");
@@ -61,7 +45,7 @@ TEST(CallStats, ACodeThatGrpcDoesNotHaveIsUnknown) {
 
 TEST(CallStats, CallsEndOnSeveralThreads) {
   for (int round = 0; round < 50; ++round) {
-    CallStats stats({kTuningServiceName});
+    CallStats stats;
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&stats] {

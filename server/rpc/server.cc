@@ -156,7 +156,8 @@ class GrpcServer final : public Server {
       return std::shared_ptr<Acceptor>(
           builder->experimental().AddExternalConnectionAcceptor(kFromFd, std::move(credentials)));
     };
-    ASSIGN_OR_RETURN(http2::CertificateRoles roles, http2::CertificateRoles::Parse(options.roles));
+    ASSIGN_OR_RETURN(const http2::CertificateRoles roles,
+                     http2::CertificateRoles::Parse(options.roles));
     // One for all addresses: handshakes of several would take turns at being told of
     // other TLS files.
     std::shared_ptr<Acceptor> by_certificate;
@@ -171,14 +172,14 @@ class GrpcServer final : public Server {
       } else {
         if (tls_ == nullptr) {
           ASSIGN_OR_RETURN(tls_, http2::ServerTls::Create(options.tls));
-          by_certificate = accept(http2::TlsCredentials(tls_.get(), std::move(roles)));
+          by_certificate = accept(http2::TlsCredentials(tls_.get(), roles));
         }
         take = [by_certificate](int fd) {
           const http2::PeerOfHandshake peer(fd);
           Give(fd, by_certificate.get());
         };
       }
-      ASSIGN_OR_RETURN(std::string listened, listener_.Add(address, std::move(take)));
+      ASSIGN_OR_RETURN(std::string listened, listener_.Add(address, take));
       addresses_.push_back(std::move(listened));
     }
     return absl::OkStatus();

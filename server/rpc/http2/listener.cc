@@ -96,7 +96,7 @@ Listener::Listener(int max_fd)
 
 Listener::~Listener() { Stop(); }
 
-absl::StatusOr<std::string> Listener::Add(const ListenAddress& address, Take take) {
+absl::StatusOr<std::string> Listener::Add(const ListenAddress& address, const Take& take) {
   if (!address.unix_socket) return AddTcp(address, take);
   RETURN_IF_ERROR(PrepareSocketPath(address.target));
   RETURN_IF_ERROR(AddUnix(address, take));

@@ -39,7 +39,7 @@ class Listener {
   // actual one. A unix socket gets mode 0660, or 0666 where whoever connects has the role read,
   // whatever the umask is. ALREADY_EXISTS: somebody listens on the socket; UNAVAILABLE: the address
   // cannot be listened on; as PrepareSocketPath.
-  absl::StatusOr<std::string> Add(const ListenAddress& address, Take take);
+  absl::StatusOr<std::string> Add(const ListenAddress& address, const Take& take);
 
   // Accepts from now on; connections that were made before wait till then.
   void Start();

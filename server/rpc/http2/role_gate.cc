@@ -148,14 +148,15 @@ class Credentials final : public grpc::ServerCredentials {
 
 std::shared_ptr<grpc::ServerCredentials> SocketCredentials(const ListenAddress& address) {
   if (address.role == Role::kAdmin) return grpc::InsecureServerCredentials();
-  const Caller caller{address.role, address.ToText()};
-  return std::make_shared<Credentials>(grpc_local_server_credentials_create(UDS),
-                                       [caller](const grpc_auth_context*) { return caller; });
+  const auto caller_of = [caller = Caller{address.role, address.ToText()}](
+                             const grpc_auth_context*) { return caller; };
+  return std::make_shared<Credentials>(grpc_local_server_credentials_create(UDS), caller_of);
 }
 
-std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls, CertificateRoles roles) {
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls,
+                                                        const CertificateRoles& roles) {
   if (roles.empty()) return std::make_shared<Credentials>(tls->NewCredentials(), nullptr);
-  const auto caller_of = [roles = std::move(roles)](const grpc_auth_context* connection) {
+  const auto caller_of = [roles](const grpc_auth_context* connection) {
     const std::vector<std::string> names =
         NamesOf([connection](const char* property) { return Values(connection, property); });
     return Caller{roles.RoleOf(names), CertificateText(names)};

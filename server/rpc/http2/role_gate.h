@@ -19,7 +19,8 @@ namespace convtune::rpc::http2 {
 // that takes more than its caller's role, which is the socket's, or by the names in the client's
 // certificate. Where all are admins there is no gate: it would cost every call a little.
 std::shared_ptr<grpc::ServerCredentials> SocketCredentials(const ListenAddress& address);
-std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls, CertificateRoles roles);
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls,
+                                                        const CertificateRoles& roles);
 
 // PERMISSION_DENIED unless the caller has the role: for what a path does not
 // tell. Callers that came through no gate are admins.

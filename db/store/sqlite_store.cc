@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "db/sqlite/file_util.h"
@@ -118,6 +120,12 @@ absl::Status SqliteStore::CheckWritable() const {
   }
   if (writer_ == nullptr) return Closed(path_);
   if (!InPlace()) {
+    // It may be there, below a folder that does not let this user look.
+    std::error_code asked;
+    if (!std::filesystem::exists(path_, asked) && asked) {
+      return absl::UnavailableError(
+          Concat(path_, ": cannot be looked at, so nothing can be kept: ", asked.message()));
+    }
     return absl::UnavailableError(
         Concat(path_, ": was moved, deleted or replaced while it is open; nothing can be kept"));
   }

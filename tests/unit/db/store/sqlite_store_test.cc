@@ -1,6 +1,8 @@
 #include "db/store/sqlite_store.h"
 
 #include <signal.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +64,19 @@ TEST_F(SqliteStoreTest, KeepsNothingInAFileThatIsNotAtItsPlaceAnyMore) {
   std::ofstream(path) << "another file";
   EXPECT_FALSE(store->InPlace());
   ASSERT_EQ(rename(aside.c_str(), path.c_str()), 0);
+  EXPECT_TRUE(store->PutPin(SamplePin(1)).ok());
+}
+
+TEST_F(SqliteStoreTest, SaysThatTheFileCannotBeLookedAt) {
+  auto store = Open();
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0), 0);
+  const uid_t self = static_cast<uid_t>(setfsuid(65534));  // root may look everywhere
+  const absl::Status status = store->PutPin(SamplePin(1));
+  setfsuid(self);
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0700), 0);
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("cannot be looked at, so nothing can be kept: Permission denied"));
   EXPECT_TRUE(store->PutPin(SamplePin(1)).ok());
 }
 

@@ -54,8 +54,9 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(const std::
   try {
     return std::make_unique<PrometheusServer>(address, std::move(collect));
   } catch (const std::exception& e) {
-    return absl::UnavailableError(
-        absl::StrCat("--metrics-address: cannot listen on ", address, ": ", e.what()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("--metrics-address: cannot listen on ", address,
+                     ": another program does, or this machine or user may not (", e.what(), ")"));
   }
 }
 

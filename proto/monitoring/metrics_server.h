@@ -29,7 +29,7 @@ class MetricsServer {
 
   // `collect` is called on those threads, once for each request. `address`: see
   // ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is no address;
-  // UNAVAILABLE: it cannot be listened on; UNIMPLEMENTED: !MetricsBuilt().
+  // FAILED_PRECONDITION: it cannot be listened on; UNIMPLEMENTED: !MetricsBuilt().
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Create(const std::string& address,
                                                                Collect collect);
   // Answers what is asked at the time, then listens no longer.

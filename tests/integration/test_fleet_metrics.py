@@ -134,6 +134,13 @@ def test_the_agents_log_has_the_daemons_form(fleet, nodes):
     assert quiet.stop() == 0 and quiet.log() == ""
 
 
+def test_an_address_that_is_taken_is_named_with_its_flag(fleet, watched):
+    taken = re.search(r"metrics at http://(\S+)/metrics", watched.agent.log())[1]
+    second = fleet.agent("node-1", watched, "--metrics-address", taken)
+    assert second.process.wait(30) == 1
+    assert f"error: --metrics-address: cannot listen on {taken}: another program does, or" in second.log()
+
+
 def test_an_address_that_is_none_is_refused(fleet):
     done = subprocess.run(
         [fleet.binary, "agent", "--postgres", fleet.conninfo, "--address", "unix:/nonexistent", "--metrics-address", "9465"],

@@ -239,6 +239,7 @@ void Publisher::Pass() {
       pin_expiry_ = absl::InfiniteFuture();  // a pass that fails is repeated after a pause
     }
     due_ = SteadyTime::InfiniteFuture();
+    status_.set_pending(work.publish || work.all);
   }
   absl::Status status = Reconcile(&work);
   SayNotPublished();
@@ -248,6 +249,7 @@ void Publisher::Pass() {
   if (work.publish) status.Update(Publish());
   KeepMissed();
   MutexLock lock(mutex_);
+  status_.clear_pending();
   if (status.ok()) {
     status_.clear_error();
     return;
@@ -332,6 +334,7 @@ v1::Publication Publisher::Status() {
   MutexLock lock(mutex_);
   LookAtFile();
   v1::Publication status = status_;
+  status.set_pending(status_.pending() || work_.publish || work_.all);
   status.set_waiting_changes(list.waiting_changes);
   status.set_auto_promote_held(list.auto_promote_held);
   status.set_publish_evidence(static_cast<v1::Evidence>(list.floor));

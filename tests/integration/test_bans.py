@@ -6,7 +6,7 @@ import time
 import pytest
 
 from harness.clock import WallClock
-from harness.daemon import wait_until
+from harness.daemon import unpublished, wait_until
 from harness.fakes import script
 from harness.problems import numbered
 from test_python_snapshot import ct  # noqa: F401
@@ -165,6 +165,27 @@ def test_a_ban_is_heeded_at_once_whatever_the_clock_is_set_to(ct, fake_daemon, c
         wait_until(lambda: best not in served_engines(ct, daemon, PROBLEMS), 30, "a snapshot without it")
 
 
+def test_what_cannot_be_published_is_kept_and_said(tuned, cli):
+    """Unmodified programs go on with the snapshot that there was."""
+    run = cli(tuned)
+    best = winner(tuned)
+    with tuned.client() as client:
+        wait_until(lambda: client.release.GetPublication().choice_count == len(PROBLEMS), 30, "all choices")
+    decisions = [("pin", PROBLEMS[1], winner(tuned, PROBLEMS[1]), *REASON), ("unpin", PROBLEMS[1]), ("ban", engine(best), *REASON)]
+    with unpublished(tuned):
+        for decision in (*decisions, ("ban", "delete", "1")):
+            result = run(*decision)
+            assert result.code == 5 and "it is kept, but what programs are served lacks it: " in result.err, result
+            assert "Not a directory" in result.err, result
+        assert run("ban", engine(best), *REASON, "--dry-run").code == 0
+        assert run(*decisions[2]).code == 5 and winner(tuned) != best
+    run.ok(*decisions[0])
+    (ban,) = own(run)
+    assert ban["reason"] == "wrong results"
+    with tuned.client() as client:
+        assert not client.release.GetPublication().error and not client.release.GetPublication().pending
+
+
 def test_a_pin_and_a_ban_of_one_candidate(tuned, cli):
     run = cli(tuned)
     best = winner(tuned)
@@ -172,7 +193,7 @@ def test_a_pin_and_a_ban_of_one_candidate(tuned, cli):
     (pin,) = json.loads(run.ok("list", "--pins", "--json").out)["pins"]
     assert pin["candidate"] == best
     made = run.ok("ban", engine(best), *REASON)
-    assert f"{best} (pinned)" in made.out and "no effect while the ban holds" in made.err
+    assert f"{best} (pinned)" in made.out and f"1 pin has no effect while the ban holds: {PROBLEMS[0]} in " in made.err
     with tuned.client() as client:
         answer = client.get_one(PROBLEMS[0]).answer
     assert not answer.pinned and engine(answer.winner.text) != engine(best)

@@ -28,7 +28,7 @@ enum class ExitCode {
   kUsage = 2,        // usage, or an invalid problem
   kMiss = 3,         // a miss, or not found
   kUnreachable = 4,  // no daemon
-  kUnheeded = 5,     // a fleet's decision that nodes have not heeded in time
+  kUnheeded = 5,     // a decision stands that nodes or programs do not have in time
 };
 
 // The exit code of a batch whose parts ended with `a` and `b`: the first that

@@ -15,10 +15,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/app/settings.h"
+#include "convtune/v1/release_service.pb.h"
 #include "proto/base/child_program.h"
+#include "proto/base/clock.h"
 
 namespace convtune::cli::commands {
 namespace {
+
+// A change is published after half a second.
+constexpr absl::Duration kMostFailing = absl::Seconds(2);
+constexpr absl::Duration kMostPublishing = absl::Seconds(30);
+constexpr absl::Duration kPublicationLook = absl::Milliseconds(50);
 
 std::vector<const CLI::App*> VerbsOf(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
@@ -265,6 +272,25 @@ std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
 
 }  // namespace
 
+app::ExitCode AwaitPublished(app::Context& context) {
+  const SteadyTime start = SteadyTime::Now();
+  while (true) {
+    const auto published = context.Call<v1::Publication>(v1::GetPublicationRequest());
+    // A daemon without releases serves programs nothing.
+    if (absl::IsUnimplemented(published.status())) return app::ExitCode::kDone;
+    if (!published.ok()) return context.Fail(published.status());
+    const std::string& error = published->error();
+    if (error.empty() && !published->pending()) return app::ExitCode::kDone;
+    // An error may be of before, and goes with the publication that comes now.
+    if (SteadyTime::Now() - start >= (error.empty() ? kMostPublishing : kMostFailing)) {
+      context.SayError(absl::StrCat("it is kept, but what programs are served lacks it: ",
+                                    error.empty() ? "the daemon is still publishing" : error));
+      return app::ExitCode::kUnheeded;
+    }
+    absl::SleepFor(kPublicationLook);
+  }
+}
+
 int RunCli(const std::vector<std::string>& arguments, output::Io& io) {
   app::SettingFlags flags;
   app::Program program;
@@ -273,7 +299,7 @@ int RunCli(const std::vector<std::string>& arguments, output::Io& io) {
       "convtune: finds the fastest cuDNN algorithm of a convolution once and keeps it";
   program.footer =
       "Exit codes: 0 done, 1 failed, 2 usage or an invalid problem, 3 a miss or not found,\n"
-      "4 daemon out of reach. `convtune COMMAND --help` says more.";
+      "4 daemon out of reach, 5 done, but not everywhere yet. `convtune COMMAND --help` says more.";
   program.register_options = [&](CLI::App& root) { app::RegisterSettings(root, &flags); };
   program.register_commands = RegisterCommands;
   program.settings = [&] { return app::Settings::Resolve(flags, io); };

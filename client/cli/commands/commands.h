@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/app/context.h"
 #include "client/cli/app/program.h"
 #include "client/cli/output/io.h"
 
@@ -14,6 +15,9 @@ namespace convtune::cli::commands {
 // Runs the command that `arguments` (without the program's name) say, and returns its exit code,
 // see app/context.h.
 int RunCli(const std::vector<std::string>& arguments, output::Io& io);
+
+// Waits until unmodified programs are served what the daemon took. Else says why not: kUnheeded.
+app::ExitCode AwaitPublished(app::Context& context);
 
 std::unique_ptr<app::Command> NewGetCommand();
 std::unique_ptr<app::Command> NewTuneCommand();

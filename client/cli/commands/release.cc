@@ -346,7 +346,7 @@ class ReleaseCommand final : public app::Command {
                     ? absl::StrCat("release ", release.number(), " is a canary for ",
                                    ShareWord(release.canary_permille()), " of the processes")
                     : absl::StrCat("release ", release.number(), " is promoted"));
-    return app::ExitCode::kDone;
+    return AwaitPublished(context);
   }
 
   absl::StatusOr<app::ExitCode> RollBack(app::Context& context, client::Client& client) const {
@@ -360,7 +360,7 @@ class ReleaseCommand final : public app::Command {
                     ? absl::StrCat("the canary, release ", release.number(), ", is rolled back")
                     : absl::StrCat("release ", release.number(), " has the choices of release ",
                                    release.restores(), " again"));
-    return app::ExitCode::kDone;
+    return AwaitPublished(context);
   }
 
   absl::StatusOr<app::ExitCode> Fetch(app::Context& context, client::Client& client) const {

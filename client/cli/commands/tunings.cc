@@ -384,7 +384,7 @@ class PinCommand final : public app::Command {
         pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "unpinned";
     context.Say(
         absl::StrCat("pinned ", pin.candidate(), " in ", pin.environment(), " until ", until));
-    return app::ExitCode::kDone;
+    return AwaitPublished(context);
   }
 
  private:
@@ -412,7 +412,7 @@ class UnpinCommand final : public app::Command {
     ASSIGN_OR_RETURN(const auto response, client->Call<v1::UnpinResponse>(request));
     context.PrintJson({{"unpinned", problem.ToText()}});
     context.Say("unpinned " + input::ShortProblem(problem.ToText()));
-    return app::ExitCode::kDone;
+    return AwaitPublished(context);
   }
 
  private:

@@ -17,6 +17,19 @@ LIVENESS = "liveness"
 READINESS = "readiness"
 
 
+@contextlib.contextmanager
+def unpublished(daemon):
+    """Meanwhile the daemon cannot write its snapshot: "Not a directory"."""
+    folder, aside = daemon.state_dir / "snapshot", daemon.state_dir / "aside"
+    folder.rename(aside)
+    folder.write_text("in the way")
+    try:
+        yield
+    finally:
+        folder.unlink()
+        aside.rename(folder)
+
+
 def wait_until(condition, timeout, what):
     """Polls until the condition holds and returns its value."""
     end = time.monotonic() + timeout

@@ -92,11 +92,14 @@ void PrintChanges(app::Context& context, const v1::CreateBanResponse& created, b
                            " such a candidate, ", created.change_count(), " ",
                            created.change_count() == 1 ? "has" : "have", " another winner, ",
                            created.lost_count(), " of these no candidate that is left"));
-  int pins = 0;
-  for (const v1::BanChange& change : created.changes()) pins += change.pinned() ? 1 : 0;
-  if (pins > 0) {
-    context.Say(
-        absl::StrCat(Count(pins, "pin has", "pins have"), " no effect while the ban holds"));
+  std::vector<std::string> pins;
+  for (const v1::BanChange& change : created.changes()) {
+    if (!change.pinned()) continue;
+    pins.push_back(absl::StrCat(change.problem_text(), " in ", change.environment()));
+  }
+  if (!pins.empty()) {
+    context.Say(absl::StrCat(Count(std::ssize(pins), "pin has", "pins have"),
+                             " no effect while the ban holds: ", absl::StrJoin(pins, ", ")));
   }
   if (created.changes_size() < created.change_count()) {
     context.Say(absl::StrCat("these are the first ", created.changes_size(), " changes"));
@@ -126,15 +129,19 @@ class BanCommand final : public app::Command {
     if (list_->parsed()) return List(context);
     if (delete_->parsed()) return Delete(context);
     BanKeeper daemon;
+    bool made = false;
     daemon.create = [&](const v1::Ban& ban) -> absl::StatusOr<v1::CreateBanResponse> {
       ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
       v1::CreateBanRequest request;
       *request.mutable_ban() = ban;
       request.set_dry_run(args_.dry_run());
-      return client->Call<v1::CreateBanResponse>(request, context.long_timeout());
+      auto created = client->Call<v1::CreateBanResponse>(request, context.long_timeout());
+      made = made || (created.ok() && !args_.dry_run());
+      return created;
     };
     daemon.fail = [&](const absl::Status& status) { return context.Fail(status); };
-    return MakeBans(context, args_, daemon);
+    const app::ExitCode code = MakeBans(context, args_, daemon);
+    return made ? app::Worse(code, AwaitPublished(context)) : code;
   }
 
  private:
@@ -165,7 +172,7 @@ class BanCommand final : public app::Command {
                      client->Call<v1::DeleteBanResponse>(request, context.long_timeout()));
     context.PrintJson({{"deleted", request.name()}});
     context.Say("deleted " + request.name());
-    return app::ExitCode::kDone;
+    return AwaitPublished(context);
   }
 
   BanArgs args_;

@@ -429,11 +429,30 @@ absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
   return response.deferred_size();
 }
 
-absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text) {
+absl::StatusOr<v1::Tuning> Agent::ReadTuning(const Place& place, const std::string& problem_text) {
   v1::GetTuningRequest request;
   request.set_environment(place.name);
   request.mutable_problem()->set_text(problem_text);
-  const absl::StatusOr<v1::Tuning> here = daemon_->Call<v1::Tuning>(request);
+  return daemon_->Call<v1::Tuning>(request);
+}
+
+absl::StatusOr<std::string> Agent::WhyVoid(const Place& place, const db::fleet::FleetPin& pin) {
+  const absl::StatusOr<v1::Tuning> here = ReadTuning(place, pin.problem_text);
+  if (absl::IsNotFound(here.status())) return "the problem has no tuning here";
+  RETURN_IF_ERROR(here.status());
+  for (const v1::BannedCandidate& banned : here->banned()) {
+    if (banned.candidate() != pin.candidate) continue;
+    return absl::StrCat("candidate: ", pin.candidate, " is banned by ", banned.ban(), ": ",
+                        banned.reason());
+  }
+  const bool listed =
+      std::any_of(here->candidates().begin(), here->candidates().end(),
+                  [&pin](const v1::Candidate& one) { return one.text() == pin.candidate; });
+  return listed ? "" : absl::StrCat("candidate: ", pin.candidate, " is not in the tuning any more");
+}
+
+absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text) {
+  const absl::StatusOr<v1::Tuning> here = ReadTuning(place, problem_text);
   if (absl::IsNotFound(here.status())) return absl::OkStatus();
   RETURN_IF_ERROR(here.status());
   // A tuning that the node measured is its own. A daemon that knows only_from_fleet looks
@@ -642,6 +661,8 @@ absl::Status Agent::FollowPins() {
       const bool same = held.fleet_pin() == pin.pin_id && held.candidate() == pin.candidate &&
                         held.reason() == reason;
       if (same) {
+        ASSIGN_OR_RETURN(const std::string why, WhyVoid(*place, pin));
+        if (!why.empty()) count_unapplied(pin, why);
         kept.erase(found);
         continue;
       }

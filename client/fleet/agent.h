@@ -150,6 +150,9 @@ class Agent {
   // choice was withdrawn loses the fleet's tuning.
   absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
   absl::Status Withdraw(const Place& place, const std::string& problem_text);
+  absl::StatusOr<v1::Tuning> ReadTuning(const Place& place, const std::string& problem_text);
+  // Why a pin that the daemon has is no answer, a ban that came later say; "": it is.
+  absl::StatusOr<std::string> WhyVoid(const Place& place, const db::fleet::FleetPin& pin);
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
   // Puts the node's tunings into the outbox where the fleet does not have all that
   // was delivered, and those of the release where it lost that.

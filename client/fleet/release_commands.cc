@@ -361,9 +361,17 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
+                     db::fleet::ListFleetPins(*postgres));
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
                      db::fleet::WithdrawFleetChoices(*postgres, decision, environment,
                                                      {texts.begin(), texts.end()}));
+    for (const db::fleet::FleetPin& pin : pins) {
+      const bool is_gone = every_problem_ || texts.contains(pin.problem_text);
+      if (!is_gone || pin.environment_text != environment) continue;
+      context.Say(absl::StrCat("pin ", pin.pin_id, " of ", pin.problem_text,
+                               " has no effect where the node has no tuning of its own"));
+    }
     return PrintMade(context, *postgres, made);
   }
 

@@ -9,6 +9,7 @@ import pytest
 from harness.daemon import wait_until
 from harness.postgres import Session
 from harness.problems import numbered, numbered_list
+from test_bans import engine
 from test_fleet_queue import environment
 from test_fleet_sharing import origins, outbox_depth, tune, winners
 
@@ -277,6 +278,35 @@ def test_status_counts_the_nodes_that_could_not_apply_a_pin(fleet, nodes):
     assert "1 pins, not applied on 1 nodes" in status and "pin 1: " in status, status
     fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
     wait_until(lambda: fleet.node(second.node)["unapplied_pins"] == 0, 20, "the pin, once the problem is known")
+
+
+def test_a_pin_that_a_later_ban_or_withdrawal_voids_counts_as_not_applied(fleet, nodes):
+    daemons = nodes(2)
+    tune(daemons[0], numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    winner, = winners(daemons[0], [numbered(0)])
+    ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
+    other = next(c for (c,) in ran if c.startswith("graph:") and engine(c) != engine(winner))
+    environment, = fleet.sql("SELECT text FROM environments")[0]
+    fleet.cli.ok("pin", numbered(0), other, "--environment", environment, "--reason", "x")
+    wait_until(lambda: all(winners(d, [numbered(0)]) == [other] for d in daemons), 20, "the pin")
+
+    def wait_unapplied(count, error):
+        wait_until(lambda: all(fleet.node(d.node)["unapplied_pins"] == count for d in daemons), 20, "the counts")
+        assert all(error in fleet.node(d.node)["pin_error"] for d in daemons)
+
+    named = f"1 pin has no effect while the ban holds: {numbered(0)} in "
+    assert named in fleet.cli.ok("ban", engine(other), "--reason", "y", "--dry-run").err
+    wait_unapplied(0, "")
+    assert named in fleet.cli.ok("ban", engine(other), "--reason", "y", "--wait", "20s").err
+    wait_unapplied(1, f"pin 1: candidate: {other} is banned by bans/1: y")
+    assert "; 1 pins, not applied on 2 nodes" in fleet.cli.ok("status").out
+    fleet.cli.ok("ban", "delete", "1")
+    wait_unapplied(0, "")
+    gone = withdraw(fleet, numbered(0))
+    assert f"pin 1 of {numbered(0)} has no effect where the node has no tuning of its own\n" in gone.err, gone
+    wait_unapplied(1, "pin 1: the problem has no tuning here")
 
 
 def withdraw(fleet, *args):

@@ -145,6 +145,7 @@ void Agent::Run() {
     if (error != heartbeat_.last_error) {
       error.empty() ? log::Info("all is well again") : log::Warn("$0", error);
       heartbeat_.last_error = error;
+      next_refresh_ = SteadyTime::InfinitePast();  // `status` has it at once
     }
     if (status.ok()) {
       backoff_ = kFirstBackoff;

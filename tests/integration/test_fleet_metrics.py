@@ -86,6 +86,23 @@ def test_while_postgresql_is_away_the_lag_grows_and_the_last_exchange_stands(fle
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_outbox_lag_seconds"] == 0, 60, "no lag")
 
 
+def test_status_has_no_error_of_before_the_agent_connected_again(fleet, nodes, postgres_server):
+    daemon, = nodes(1, agents=False)
+    agent = fleet.agent("node-0", daemon)
+    agent.kill()
+    agent.log_path.unlink()
+    agent.command[agent.command.index("--refresh") + 1] = "10m"  # nothing but what is written at once
+    agent.start(fleet.folder)
+    wait_until(lambda: "connected as node-0" in agent.log(), 20, "a connection")
+    postgres_server.stop("immediate")
+    try:
+        wait_until(lambda: " warning " in agent.log(), 30, "the error")
+    finally:
+        postgres_server.start()
+    wait_until(lambda: "all is well again" in agent.log(), 60, "the connection again")
+    wait_until(lambda: not fleet.node("node-0")["last_error"], 5, "no error of before")
+
+
 def test_status_shows_the_lag(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, numbered(0))

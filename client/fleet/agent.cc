@@ -6,6 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
@@ -74,13 +75,6 @@ absl::Status DeliverAll(
   return absl::OkStatus();
 }
 
-// How many of the node's tunings the fleet refused, and why the last one; "": none.
-std::string Refused(const v1::FleetState& state) {
-  if (state.outbox_refused() == 0) return "";
-  return absl::StrCat(state.outbox_refused(), " tunings were refused, the last of ",
-                      state.last_refused());
-}
-
 // At random, each agent for itself.
 absl::Duration Uniform(absl::Duration least, absl::Duration most) {
   static std::mt19937_64 random{std::random_device()()};
@@ -141,7 +135,7 @@ void Agent::Run() {
     if (!status.ok()) ++counts_.failed_turns;
     if (status.ok()) counts_.last_exchange = options_.clock->Now();
     ShowMetrics();
-    const std::string error = status.ok() ? Refused(state_) : std::string(status.message());
+    const std::string error = status.ok() ? Trouble() : std::string(status.message());
     if (error != heartbeat_.last_error) {
       error.empty() ? log::Info("all is well again") : log::Warn("$0", error);
       heartbeat_.last_error = error;
@@ -167,6 +161,19 @@ void Agent::Run() {
     backoff_ = std::min(backoff_ * 2, options_.backoff_most);
   }
   GiveTasksBack();
+}
+
+std::string Agent::Trouble() const {
+  std::vector<std::string> all;
+  if (!went_back_.empty()) all.push_back(went_back_);
+  if (!publication_error_.empty()) {
+    all.push_back(absl::StrCat("the snapshot is not up to date: ", publication_error_));
+  }
+  if (state_.outbox_refused() > 0) {
+    all.push_back(absl::StrCat(state_.outbox_refused(), " tunings were refused, the last of ",
+                               state_.last_refused()));
+  }
+  return absl::StrJoin(all, "; ");
 }
 
 void Agent::Wait(absl::Duration time) {
@@ -196,12 +203,15 @@ absl::Status Agent::Turn() {
     absl::Status followed = FollowBans();
     if (followed.ok()) followed = Follow();
     followed.Update(FollowPins());
+    followed.Update(Heed());
     if (followed.ok()) followed = Compare();
     if (!followed.ok()) {
       announced_ = true;  // again in the next turn, however late that is
       return followed;
     }
     next_claim_ = SteadyTime::InfinitePast();
+  } else if (pending_) {
+    RETURN_IF_ERROR(Heed());
   }
   return WorkOnTasks();
 }
@@ -226,6 +236,7 @@ absl::Status Agent::EnsureConnected() {
   if (names->fleet_id() != fleet_id_) GiveTasksBack();
   fleet_id_ = names->fleet_id();
   ASSIGN_OR_RETURN(node_id_, db::fleet::RegisterNode(*connected, options_.node));
+  ASSIGN_OR_RETURN(heartbeat_.release, db::fleet::ReadHeededRelease(*connected, node_id_));
   RETURN_IF_ERROR(connected->Execute(absl::StrCat("LISTEN ", db::fleet::kFleetChannel)));
   // Another than the one that was followed: of a fleet that was lost, or restored
   // from before it.
@@ -242,6 +253,7 @@ absl::Status Agent::EnsureConnected() {
   names_ = std::move(names);
   // Numbers of bans may mean others now.
   heartbeat_.heeded_bans.clear();
+  taken_bans_.clear();
   announced_ = true;
   next_refresh_ = SteadyTime::InfinitePast();
   log::Info("connected as $0", options_.node);
@@ -316,7 +328,6 @@ absl::Status Agent::Heartbeat() {
   heartbeat.outbox_depth = state_.outbox_depth();
   heartbeat.outbox_dropped = state_.outbox_dropped();
   heartbeat.outbox_lag = std::max(SteadyTime::Now() - waiting_since_, absl::ZeroDuration());
-  heartbeat.release = state_.release();
   heartbeat.tunes = options_.tune;
   heartbeat.devices.clear();
   for (const auto& [text, place] : places_) {
@@ -564,6 +575,16 @@ absl::Status Agent::Follow() {
     announced_ = true;  // in the next turn, after what waits
     return absl::OkStatus();
   }
+  std::string went_back;
+  if (target.number < state_.release()) {
+    ASSIGN_OR_RETURN(const absl::Time made,
+                     db::fleet::ReadReleaseTime(*postgres_, state_.release()));
+    if (made == absl::InfinitePast()) {
+      went_back = absl::StrCat("this PostgreSQL does not know release ", state_.release(),
+                               ", which the node served: it went back to release ", target.number,
+                               "; is this an older primary, or an older backup?");
+    }
+  }
   v1::FollowReleaseRequest request;
   request.set_release(target.number);
   request.set_author(std::string(CutUtf8(target.author, 128)));
@@ -580,8 +601,30 @@ absl::Status Agent::Follow() {
   if (!is_new) return absl::OkStatus();
   refetch_ = {};
   log::Info("serves fleet release $0$1", target.number, canary ? " as a canary" : "");
-  return db::fleet::WriteHeeded(*postgres_, *names_, node_id_, target.number,
-                                heartbeat_.heeded_bans);
+  went_back_ = std::move(went_back);
+  if (!went_back_.empty()) ++counts_.went_back;
+  return absl::OkStatus();
+}
+
+absl::Status Agent::Heed() {
+  const auto published = daemon_->Call<v1::Publication>(v1::GetPublicationRequest());
+  // A daemon without releases serves programs nothing, so they have nothing that is older.
+  if (!absl::IsUnimplemented(published.status())) RETURN_IF_ERROR(published.status());
+  publication_error_ = published.ok() ? published->error() : "";
+  pending_ = published.ok() && published->pending();
+  int64_t release = state_.release();
+  std::vector<int64_t> bans = taken_bans_;
+  if (pending_ || !publication_error_.empty()) {
+    // Programs still have what was heeded before.
+    release = heartbeat_.release;
+    std::erase_if(bans, [&before = heartbeat_.heeded_bans](int64_t ban) {
+      return std::find(before.begin(), before.end(), ban) == before.end();
+    });
+  }
+  if (release == heartbeat_.release && bans == heartbeat_.heeded_bans) return absl::OkStatus();
+  heartbeat_.release = release;
+  heartbeat_.heeded_bans = std::move(bans);
+  return db::fleet::WriteHeeded(*postgres_, *names_, node_id_, release, heartbeat_.heeded_bans);
 }
 
 bool Refetch::Decide(int64_t missing) {
@@ -741,7 +784,7 @@ absl::Status Agent::FollowBans() {
       heartbeat_.ban_error = absl::StrCat(ban.Name(), ": ", why);
     }
   };
-  std::vector<int64_t> heeded;
+  taken_bans_.clear();
   for (const db::fleet::FleetBan& one : bans) {
     if (options_.stop()) return status;
     if (!one.error.empty()) {
@@ -752,7 +795,7 @@ absl::Status Agent::FollowBans() {
     // A ban of this daemon's own with that rule does as well, for as long as it is there.
     const bool has_rule = std::any_of(kept.begin(), kept.end(),
                                       [&one](const Ban& ban) { return ban.HasRuleOf(one.ban); });
-    if (has_rule) heeded.push_back(one.ban.fleet_ban);
+    if (has_rule) taken_bans_.push_back(one.ban.fleet_ban);
     if (has_rule) continue;
     v1::CreateBanRequest request;
     *request.mutable_ban() = ToProto(one.ban);
@@ -764,7 +807,7 @@ absl::Status Agent::FollowBans() {
     const absl::Status made = daemon_->Call<v1::CreateBanResponse>(request, kBanTimeout).status();
     if (made.ok()) held_bans_.insert(one.ban.fleet_ban);
     if (made.ok() || absl::IsAlreadyExists(made)) {
-      heeded.push_back(one.ban.fleet_ban);
+      taken_bans_.push_back(one.ban.fleet_ban);
       continue;
     }
     if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
@@ -772,11 +815,6 @@ absl::Status Agent::FollowBans() {
     } else {
       count_unapplied(one.ban, std::string(made.message()));
     }
-  }
-  if (heeded != heartbeat_.heeded_bans) {
-    heartbeat_.heeded_bans = std::move(heeded);
-    status.Update(db::fleet::WriteHeeded(*postgres_, *names_, node_id_, state_.release(),
-                                         heartbeat_.heeded_bans));
   }
   return status;
 }
@@ -923,8 +961,10 @@ void Agent::ShowMetrics() {
   counts_.waiting_since = waiting_since_;
   counts_.tasks_running = static_cast<int64_t>(running_.size());
   counts_.release = state_.release();
+  const bool behind = target_.value_or(heartbeat_.release) != heartbeat_.release;
   counts_.unheeded_decisions = heartbeat_.unapplied_pins + heartbeat_.unapplied_bans +
-                               (target_.value_or(state_.release()) != state_.release() ? 1 : 0);
+                               std::ssize(taken_bans_) - std::ssize(heartbeat_.heeded_bans) +
+                               (behind ? 1 : 0);
   counts_.refused_decisions =
       refused_pins_ + refused_bans_ + (heartbeat_.release_error.empty() ? 0 : 1);
   const MutexLock lock(metrics_mutex_);

@@ -48,6 +48,8 @@ struct AgentMetrics {
   int64_t release = 0;
   int64_t unheeded_decisions = 0;  // now
   int64_t refused_decisions = 0;   // now
+  // Times that the node went back to an older release, since the fleet did not know its own.
+  int64_t went_back = 0;
 };
 
 // A Refetch decides whether a release, of which the daemon lacks problems, is fetched
@@ -126,6 +128,8 @@ class Agent {
   // those that cannot be read as they were. Returns whether a reload was asked for.
   bool ReloadIfAsked();
   absl::Status Turn();
+  // What is wrong although the turn went well; "": nothing.
+  std::string Trouble() const;
   absl::Status EnsureConnected();
   absl::Status ReadPlaces();
   // Reads the places anew, too.
@@ -140,6 +144,8 @@ class Agent {
   void ShowMetrics();
 
   absl::Status Follow();
+  // Tells the fleet what holds for programs, too: what the daemon took and has published.
+  absl::Status Heed();
   // Counts the problems of the release that the daemon has not, and those that it
   // has from a fleet and the release has not. Now and then, and after a release.
   absl::Status Compare();
@@ -183,6 +189,11 @@ class Agent {
   db::fleet::CheckedReleases checked_;
   int shipped_bans_ = 0;         // that came with the daemon
   std::set<int64_t> held_bans_;  // the fleet's that the daemon has
+  // The fleet's that hold in the daemon, by that or a ban of its own: heeded once published.
+  std::vector<int64_t> taken_bans_;
+  bool pending_ = false;           // Publication.pending: asked for again in the next turn
+  std::string publication_error_;  // Publication.error
+  std::string went_back_;          // from and to which release, since the fleet did not know it
   // The release that the node should serve; 0: none, nullopt: the one that it has.
   std::optional<int64_t> target_;
   // A ban that kept back choices of the release has ended: the release is followed again.

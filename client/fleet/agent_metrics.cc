@@ -51,6 +51,10 @@ MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read) {
                    "Releases, pins and bans that the node refuses, since they were changed after "
                    "they were decided, cannot be read or are not signed as the agent requires",
                    m.refused_decisions);
+    families.Counter("convtune_fleet_went_back_total",
+                     "Times that the node went back to an older release, since PostgreSQL did not "
+                     "know the one that it served",
+                     m.went_back);
     return families.Take();
   };
 }

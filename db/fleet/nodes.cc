@@ -190,6 +190,11 @@ absl::Status WriteHeeded(postgres::Connection& postgres, FleetNames& names, int6
   return transaction.Commit();
 }
 
+absl::StatusOr<int64_t> ReadHeededRelease(postgres::Connection& postgres, int64_t node_id) {
+  return postgres.QueryValue<int64_t>("SELECT release_number FROM nodes WHERE node_id = $1",
+                                      {node_id});
+}
+
 absl::Status ForgetNode(postgres::Connection& postgres, const std::string& name) {
   ASSIGN_OR_RETURN(
       const postgres::Result node,

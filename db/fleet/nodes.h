@@ -76,6 +76,9 @@ absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int6
 absl::Status WriteHeeded(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          int64_t release, const std::vector<int64_t>& bans);
 
+// The release that WriteHeeded named last; 0: none.
+absl::StatusOr<int64_t> ReadHeededRelease(postgres::Connection& postgres, int64_t node_id);
+
 struct NodeStatus {
   std::string name;
   absl::Duration silence;       // since the last heartbeat, by the server's clock

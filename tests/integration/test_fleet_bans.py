@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from harness.daemon import wait_until
+from harness.daemon import unpublished, wait_until
 from harness.problems import numbered, numbered_list
 from test_bans import engine
 from test_fleet_sharing import dump, restore, tune, winners
@@ -338,6 +338,34 @@ def test_of_several_bans_the_one_that_living_nodes_lack_is_waited_for(fleet, tmp
     errata.write_text(json.dumps({"version": 1, "rules": [{**rule, "rule_id": str(n), "engine": n} for n in (2, 3)]}))
     made = fleet.cli("ban", "--errata", errata, *WHY, "--wait", "1s")
     assert made.code == 5 and "not heeded by living;" in made.err, made
+
+
+def test_a_node_heeds_only_what_its_daemon_has_published(fleet, released):
+    """Unmodified programs of the second node read the snapshot of before."""
+    (first, second), best = released
+    environment, = fleet.sql("SELECT text FROM environments")[0]
+    with unpublished(second):
+        late = fleet.cli("ban", best, *WHY, "--wait", "5s")
+        assert late.code == 5 and f"--wait: after 5s, not heeded by {second.node}; the decision stands" in late.err, late
+        banned_everywhere([first, second], 1, best)
+        fleet.cli.ok("release", "withdraw", PROBLEMS[1], "--environment", environment, "--reason", "x")
+        fleet.wait_release(2, [first.node])
+        with second.client() as client:
+            wait_until(lambda: client.fleet.GetFleetState(observer=True).release == 2, 20, "the release in the daemon")
+        wait_until(lambda: "Not a directory" in fleet.node(second.node)["last_error"], 20, "the daemon's reason")
+        (ban,) = fleet.cli.ok("ban", "list", "--json").json()["bans"]
+        assert (ban["heeded"], ban["concerned"], ban["missing"]) == (1, 2, [second.node])
+        assert fleet.node(second.node)["release"] == 1 and fleet.status()["promoted_heeding"]["heeded"] == 1
+        (row,) = [row for row in fleet.cli.ok("status").out.splitlines() if row.startswith(second.node)]
+        assert "the snapshot is not up to date: " in row and "Not a directory" in row, row
+        # A new agent does not know what was published, and does not say more than the one before.
+        second.agent.kill()
+        second.agent = fleet.agent(second.node, second)
+        wait_turn(fleet, second)
+        assert fleet.node(second.node)["release"] == 1
+        assert fleet.sql(f"SELECT heeded_bans FROM nodes WHERE name = '{second.node}'") == [["{}"]]
+    fleet.wait_release(2, [second.node])
+    wait_until(lambda: fleet.status()["unheeded_bans"] == 0 and not fleet.node(second.node)["last_error"], 20, "the ban, too")
 
 
 def test_releases_say_which_choices_a_ban_takes_away(fleet, nodes):

@@ -12,7 +12,7 @@ from harness.clock import WallClock
 from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered, numbered_list
-from test_fleet_sharing import tune
+from test_fleet_sharing import dump, restore, tune
 from test_metrics import MONITORING, expressions, promtool, values  # noqa: F401
 
 
@@ -84,6 +84,27 @@ def test_while_postgresql_is_away_the_lag_grows_and_the_last_exchange_stands(fle
         postgres_server.start()
     fleet.wait_delivered(1, timeout=60)
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_outbox_lag_seconds"] == 0, 60, "no lag")
+
+
+def test_a_node_that_an_older_primary_takes_back_says_so(fleet, watched):
+    """A dump stands for the primary of before a failover, which does not know what was decided since."""
+    tune(watched, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], ["node-0"])
+    older = dump(fleet)
+    tune(watched, numbered(1))
+    fleet.wait_delivered(2)
+    fleet.wait_release(fleet.promote()["release"], ["node-0"])
+    assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 0
+    restore(fleet, older)
+    words = "this PostgreSQL does not know release 2, which the node served: it went back to release 1"
+    wait_until(lambda: f"warning {words}" in watched.agent.log(), 30, "a warning")
+    wait_until(lambda: words in fleet.node("node-0")["last_error"], 20, "a word in status")
+    assert words in fleet.cli.ok("status").out
+    assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 1
+    fleet.wait_delivered(2)
+    fleet.wait_release(fleet.promote()["release"], ["node-0"])
+    wait_until(lambda: not fleet.node("node-0")["last_error"], 20, "a release that was decided since")
 
 
 def test_status_has_no_error_of_before_the_agent_connected_again(fleet, nodes, postgres_server):

@@ -299,7 +299,8 @@ int RunCli(const std::vector<std::string>& arguments, output::Io& io) {
       "convtune: finds the fastest cuDNN algorithm of a convolution once and keeps it";
   program.footer =
       "Exit codes: 0 done, 1 failed, 2 usage or an invalid problem, 3 a miss or not found,\n"
-      "4 daemon out of reach, 5 done, but not everywhere yet. `convtune COMMAND --help` says more.";
+      "4 daemon out of reach, 5 done, but not everywhere yet.\n"
+      "`convtune COMMAND --help` says more.";
   program.register_options = [&](CLI::App& root) { app::RegisterSettings(root, &flags); };
   program.register_commands = RegisterCommands;
   program.settings = [&] { return app::Settings::Resolve(flags, io); };

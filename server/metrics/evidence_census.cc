@@ -1,15 +1,10 @@
 #include "server/metrics/evidence_census.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace convtune::metrics {
-namespace {
-
-constexpr int kPageSize = 1000;
-
-}  // namespace
-
-std::vector<EnvironmentCensus> EvidenceCensus::Get() {
+std::map<std::string, EnvironmentCensus> EvidenceCensus::Get() {
   const SteadyTime now = SteadyTime::Now();
   MutexLock lock(mutex_);
   if (now >= count_time_ + max_age_) {
@@ -19,13 +14,14 @@ std::vector<EnvironmentCensus> EvidenceCensus::Get() {
   return counted_;
 }
 
-std::vector<EnvironmentCensus> EvidenceCensus::Count() const {
+std::map<std::string, EnvironmentCensus> EvidenceCensus::Count() const {
   std::map<std::string, EnvironmentCensus> all;
   std::map<std::string, std::vector<absl::Time>> times;
   TuningKey after;
   bool more = true;
   while (more) {
-    const absl::StatusOr<lookup::TuningPage> page = tuner_->ListTunings("", kPageSize, after, "");
+    const absl::StatusOr<lookup::TuningPage> page =
+        tuner_->ListTunings("", /*page_size=*/1000, after, "");
     if (!page.ok()) break;
     for (const auto& indexed : page->tunings) {
       const std::string& environment = indexed->EnvironmentName();
@@ -37,17 +33,13 @@ std::vector<EnvironmentCensus> EvidenceCensus::Count() const {
     more = page->more;
     if (more) after = page->last();
   }
-  std::vector<EnvironmentCensus> list;
-  for (auto& [name, census] : all) {
-    std::vector<absl::Time>& of = times[name];
+  for (auto& [name, of] : times) {
     const auto middle = of.begin() + static_cast<ptrdiff_t>(of.size() / 2);
     std::nth_element(of.begin(), middle, of.end());
-    census.environment = name;
-    census.median = *middle;
-    census.oldest = *std::min_element(of.begin(), of.end());
-    list.push_back(std::move(census));
+    all[name].median = *middle;
+    all[name].oldest = *std::min_element(of.begin(), of.end());
   }
-  return list;
+  return all;
 }
 
 }  // namespace convtune::metrics

@@ -3,7 +3,6 @@
 
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "proto/base/clock.h"
@@ -15,7 +14,6 @@ namespace convtune::metrics {
 
 // Value type.
 struct EnvironmentCensus {
-  std::string environment;                // name
   std::map<Evidence, int64_t> tunings;    // by their evidence
   std::map<Origin, int64_t> origins;      // and by where they came from
   absl::Time oldest = absl::UnixEpoch();  // tune times; meaningful if there are tunings
@@ -30,16 +28,16 @@ class EvidenceCensus {
   explicit EvidenceCensus(tuner::Tuner* tuner, absl::Duration max_age = absl::Minutes(1))
       : tuner_(tuner), max_age_(max_age) {}
 
-  // Ordered by name.
-  std::vector<EnvironmentCensus> Get();
+  // By the environment's name.
+  std::map<std::string, EnvironmentCensus> Get();
 
  private:
-  std::vector<EnvironmentCensus> Count() const;
+  std::map<std::string, EnvironmentCensus> Count() const;
 
   tuner::Tuner* const tuner_;
   const absl::Duration max_age_;
   Mutex mutex_;
-  std::vector<EnvironmentCensus> counted_ GUARDED_BY(mutex_);
+  std::map<std::string, EnvironmentCensus> counted_ GUARDED_BY(mutex_);
   SteadyTime count_time_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();
 };
 

@@ -97,27 +97,26 @@ void AddWork(const MetricsInput& input, FamilyBuilder* families) {
 void AddEvidence(const MetricsInput& input, FamilyBuilder* families) {
   families->Begin(MetricType::Gauge, "convtune_tunings",
                   "Tunings that are known, by their evidence; counted once a minute");
-  for (const EnvironmentCensus& census : input.census) {
+  for (const auto& [environment, census] : input.census) {
     for (const auto& [evidence, count] : census.tunings) {
-      families->Add(
-          count, {{"environment", census.environment}, {"evidence", std::string(Name(evidence))}});
+      families->Add(count,
+                    {{"environment", environment}, {"evidence", std::string(Name(evidence))}});
     }
   }
   families->Begin(MetricType::Gauge, "convtune_tunings_by_origin",
                   "Tunings that are known, by where they came from; counted once a minute");
-  for (const EnvironmentCensus& census : input.census) {
+  for (const auto& [environment, census] : input.census) {
     for (const auto& [origin, count] : census.origins) {
-      families->Add(count,
-                    {{"environment", census.environment}, {"origin", std::string(Name(origin))}});
+      families->Add(count, {{"environment", environment}, {"origin", std::string(Name(origin))}});
     }
   }
   families->Begin(MetricType::Gauge, "convtune_evidence_age_seconds",
                   "Time since measurements were taken: of the median tuning and the oldest one");
-  for (const EnvironmentCensus& census : input.census) {
+  for (const auto& [environment, census] : input.census) {
     families->Add(absl::ToDoubleSeconds(input.now - census.median),
-                  {{"environment", census.environment}, {"of", "median"}});
+                  {{"environment", environment}, {"of", "median"}});
     families->Add(absl::ToDoubleSeconds(input.now - census.oldest),
-                  {{"environment", census.environment}, {"of", "oldest"}});
+                  {{"environment", environment}, {"of", "oldest"}});
   }
 }
 

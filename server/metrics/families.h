@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ struct MetricsInput {
   tuner::TunerStats stats;
   std::vector<v1::Device> devices;
   std::vector<devices::GpuStatus> gpus;
-  std::vector<EnvironmentCensus> census;
+  std::map<std::string, EnvironmentCensus> census;  // by the name of the environment
   std::vector<rpc::services::MethodStats> calls;
   std::optional<v1::Publication> publication;  // absent: nothing is published
   int64_t database_bytes = 0;

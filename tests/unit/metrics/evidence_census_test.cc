@@ -40,14 +40,14 @@ TEST(EvidenceCensus, CountsEveryPageByEnvironmentAndEvidence) {
   tuner.Add("b", Evidence::kMeasured, 10);
   tuner.Add("b", Evidence::kIncomplete, 20);
   EvidenceCensus census(&tuner);
-  const std::vector<EnvironmentCensus> all = census.Get();
+  std::map<std::string, EnvironmentCensus> all = census.Get();
   ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0].environment, "a");
-  EXPECT_EQ(all[1].tunings.at(Evidence::kMeasured), 2);
-  EXPECT_EQ(all[1].tunings.at(Evidence::kIncomplete), 1);
-  EXPECT_EQ(all[1].origins.at(Origin::kLocal), 3);
-  EXPECT_EQ(all[1].oldest, absl::FromUnixSeconds(600));
-  EXPECT_EQ(all[1].median, absl::FromUnixSeconds(1200));
+  EXPECT_EQ(all["a"].tunings.at(Evidence::kHeuristic), 1);
+  EXPECT_EQ(all["b"].tunings.at(Evidence::kMeasured), 2);
+  EXPECT_EQ(all["b"].tunings.at(Evidence::kIncomplete), 1);
+  EXPECT_EQ(all["b"].origins.at(Origin::kLocal), 3);
+  EXPECT_EQ(all["b"].oldest, absl::FromUnixSeconds(600));
+  EXPECT_EQ(all["b"].median, absl::FromUnixSeconds(1200));
 }
 
 TEST(EvidenceCensus, CountsAgainOnlyOnceItIsOld) {
@@ -58,12 +58,12 @@ TEST(EvidenceCensus, CountsAgainOnlyOnceItIsOld) {
   const SteadyTime before = SteadyTime::Now();
   census.Get();
   tuner.Add("a", Evidence::kMeasured, 2);
-  const int64_t count = census.Get()[0].tunings.at(Evidence::kMeasured);
+  const int64_t count = census.Get()["a"].tunings.at(Evidence::kMeasured);
   if (SteadyTime::Now() - before < kAge) {
     EXPECT_EQ(count, 1);
   }
   absl::SleepFor(kAge);
-  EXPECT_EQ(census.Get()[0].tunings.at(Evidence::kMeasured), 2);
+  EXPECT_EQ(census.Get()["a"].tunings.at(Evidence::kMeasured), 2);
   EXPECT_EQ(tuner.calls, 3);
 }
 

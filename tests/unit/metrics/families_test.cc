@@ -33,11 +33,9 @@ TEST(Families, NumbersComeWithTheirLabels) {
   device.set_state(v1::DEVICE_STATE_BACKING_OFF);
   device.set_worker_starts(5);
   device.set_worker_deaths(2);
-  EnvironmentCensus census;
-  census.environment = "nvidia-h200";
+  EnvironmentCensus& census = input.census["nvidia-h200"];
   census.tunings[Evidence::kMeasured] = 3;
   census.oldest = absl::FromUnixSeconds(4'000);
-  input.census = {census};
   const std::string text = Text(input);
   for (const char* line :
        {R"(convtune_build_info{version="1.2.3"} 1)", "convtune_lookups_total 12",

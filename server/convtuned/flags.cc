@@ -1,17 +1,18 @@
 #include "server/convtuned/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <istream>
 #include <memory>
-#include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/duration.h"
 #include "proto/base/program_paths.h"
@@ -28,29 +29,17 @@ namespace {
 
 constexpr int kUsageError = 2;
 
-// --help shows these in a group of their own, behind those that are set often.
-constexpr char kSeldom[] = "Most people leave this alone";
-constexpr const char* kSeldomSet[] = {"--worker",
-                                      "--allow-missing-devices",
-                                      "--node",
-                                      "--idle-timeout",
-                                      "--hang-timeout",
-                                      "--probe-interval",
-                                      "--drain-timeout",
-                                      "--max-db-size",
-                                      "--allow-network-fs",
-                                      "--no-errata",
-                                      "--log-format",
-                                      "--wanted-budget",
-                                      "--open-socket"};
+// --help shows these in groups of their own, behind those that are set often.
+constexpr std::pair<const char*, const char*> kGroups[] = {
+    {"Most people leave this alone",
+     "--worker --allow-missing-devices --node --idle-timeout --hang-timeout --probe-interval "
+     "--drain-timeout --max-db-size --allow-network-fs --no-errata --log-format --wanted-budget "
+     "--open-socket"},
+    {"With --once", "--file --op --dtype --layout --batch --on --time-budget"},
+    {"With --once and --tune-wanted", "--memory-budget --wait-idle"}};
 
 std::string EnvironmentName(const std::string& flag) {
   return absl::StrCat("CONVTUNE_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
-}
-
-bool IsSetInEnvironment(const std::string& flag) {
-  const char* value = std::getenv(EnvironmentName(flag).c_str());
-  return value != nullptr && value[0] != '\0';
 }
 
 // CLI11 reads the environment only for options that the config file left
@@ -59,22 +48,12 @@ class EnvironmentFirstConfig : public CLI::ConfigTOML {
  public:
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     std::vector<CLI::ConfigItem> found = CLI::ConfigTOML::from_config(input);
-    found.erase(std::remove_if(found.begin(), found.end(),
-                               [](const CLI::ConfigItem& item) {
-                                 return item.parents.empty() && IsSetInEnvironment(item.name);
-                               }),
-                found.end());
+    std::erase_if(found, [](const CLI::ConfigItem& item) {
+      const char* const value = std::getenv(EnvironmentName(item.name).c_str());
+      return item.parents.empty() && value != nullptr && *value != '\0';
+    });
     return found;
   }
-};
-
-// Texts that become other types once all is read.
-struct Texts {
-  std::string op, dtype, layout;
-  int64_t batch = 0;
-  std::string on = "tune";
-  std::string log_format = "text";
-  std::string publish_evidence = "observed";
 };
 
 std::string CheckDuration(const std::string& text) {
@@ -101,18 +80,6 @@ std::string CheckDevices(const std::string& text) {
                             text);
 }
 
-std::string CheckMetricsAddress(const std::string& text) {
-  const absl::Status status = ValidateMetricsAddress(text);
-  return status.ok() ? "" : std::string(status.message());
-}
-
-std::string CheckRole(const std::string& text) {
-  const absl::Status status = rpc::http2::CertificateRoles::Parse({text}).status();
-  return status.ok() ? "" : std::string(status.message());
-}
-
-std::string CheckNode(const std::string& text) { return text.empty() ? "" : CheckNodeName(text); }
-
 // The default is what `*value` has. A bool is a flag; a list may have commas between.
 template <typename T>
 CLI::Option* Add(CLI::App* app, const std::string& name, T* value, const std::string& help) {
@@ -126,6 +93,19 @@ CLI::Option* Add(CLI::App* app, const std::string& name, T* value, const std::st
   return option->envname(EnvironmentName(name));
 }
 
+// `read` takes the value.
+template <typename T>
+CLI::Option* AddRead(CLI::App* app, const std::string& name, const std::string& help,
+                     const std::function<void(const T&)>& read) {
+  return app->add_option_function<T>("--" + name, read, help)->envname(EnvironmentName(name));
+}
+
+CLI::Option* AddWord(CLI::App* app, const std::string& name, const std::string& help,
+                     const std::vector<std::string>& words,
+                     const std::function<void(const std::string&)>& read) {
+  return AddRead<std::string>(app, name, help, read)->check(CLI::IsMember(words));
+}
+
 // The default is what `*value` has.
 CLI::Option* AddTime(CLI::App* app, const std::string& name, absl::Duration* value,
                      const std::string& help,
@@ -133,13 +113,12 @@ CLI::Option* AddTime(CLI::App* app, const std::string& name, absl::Duration* val
   const auto read = [value](const std::string& text) {
     *value = ParseDuration(text).value_or(*value);
   };
-  return app->add_option_function<std::string>("--" + name, read, help)
+  return AddRead<std::string>(app, name, help, read)
       ->default_str(absl::FormatDuration(*value))
-      ->check(check)
-      ->envname(EnvironmentName(name));
+      ->check(check);
 }
 
-void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
+void AddSettings(CLI::App* app, Flags* flags) {
   const auto add = [app](const std::string& name, auto* value, const std::string& help) {
     return Add(app, name, value, help);
   };
@@ -162,7 +141,7 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("bundle-key", &flags->bundle_keys,
       "PEM file: an Ed25519 public key, one of which must have signed every bundle; repeatable");
   add("node", &flags->node, "Name of this node in results and reports; empty: the host's name")
-      ->check(CheckNode);
+      ->check([](const std::string& text) { return text.empty() ? "" : CheckNodeName(text); });
   AddTime(app, "idle-timeout", &flags->idle_timeout,
           "End a worker that has had no work for this long");
   AddTime(
@@ -177,11 +156,15 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("role", &flags->roles,
       "ROLE=cert:IDENTITY: read, tune or admin to a client's certificate; * is every one; "
       "repeatable")
-      ->check(CheckRole);
+      ->check([](const std::string& text) {
+        return std::string(rpc::http2::CertificateRoles::Parse({text}).status().message());
+      });
   add("metrics-address", &flags->metrics_address,
       MetricsBuilt() ? "IP:PORT to serve Prometheus metrics at, over plain HTTP; empty: none"
                      : "Not in this build, which was made without prometheus-cpp")
-      ->check(CheckMetricsAddress);
+      ->check([](const std::string& text) {
+        return std::string(ValidateMetricsAddress(text).message());
+      });
   add("max-db-size", &flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
@@ -198,18 +181,15 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       "Accept a state directory on a network file system");
   add("no-errata", &flags->no_errata,
       "Leave out the bans that come with convtune, of engines known to be wrong");
-  add("log-format", &texts->log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  AddWord(app, "log-format", "text or json", {"text", "json"}, [flags](const std::string& text) {
+    flags->json_log = text == "json";
+  })->default_str("text");
   add("log-level", &flags->log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-}
-
-void AddPublishing(CLI::App* app, Flags* flags, Texts* texts) {
-  const auto add = [app](const std::string& name, auto* value, const std::string& help) {
-    return Add(app, name, value, help);
-  };
-  add("publish-evidence", &texts->publish_evidence,
-      "Least evidence that unmodified programs are served")
-      ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
+  AddWord(app, "publish-evidence", "Least evidence that unmodified programs are served",
+          {"heuristic", "observed", "incomplete", "measured"},
+          [flags](const std::string& text) { flags->publish.floor = *ParseEvidence(text); })
+      ->default_str("observed");
   add("auto-promote", &flags->publish.auto_promote,
       "Serve a changed choice at once instead of at `convtune release promote`");
   add("tune-wanted", &flags->publish.tune_wanted,
@@ -220,50 +200,41 @@ void AddPublishing(CLI::App* app, Flags* flags, Texts* texts) {
       "Let every user report misses and plans, not the daemon's group alone");
 }
 
-constexpr char kByItself[] = "With --once and --tune-wanted";
-
-void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
-  const auto add = [app](const std::string& name, auto* value, const std::string& help) {
-    return Add(app, name, value, help)->group("With --once")->default_str("");
-  };
+void AddOnce(CLI::App* app, Flags* flags) {
+  ProblemOverrides* const all = &flags->overrides;
   Add(app, "once", &flags->once, "Tune what is missing of --file, print a summary and exit");
-  add("file", &flags->files, "List of problems; repeatable");
-  add("op", &texts->op, "Operation of every problem")->check(CLI::IsMember(OperationNames()));
-  add("dtype", &texts->dtype, "Data type of every problem")->check(CLI::IsMember(InputTypeNames()));
-  add("layout", &texts->layout, "Layout of every problem")->check(CLI::IsMember({"nchw", "nhwc"}));
-  add("batch", &texts->batch, "Batch size of every problem")->check(CLI::Range(1, 1 << 30));
-  add("on", &texts->on, "How to fill missing entries: tune or heuristic")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"tune", "heuristic"}));
-  AddTime(app, "time-budget", &flags->time_budget, "Time for one problem")->group("With --once");
-  add("memory-budget", &flags->memory_budget_bytes,
+  Add(app, "file", &flags->files, "List of problems; repeatable")->default_str("");
+  AddWord(app, "op", "Operation of every problem", OperationNames(),
+          [all](const std::string& text) { all->operation = ParseOperation(text); });
+  AddWord(app, "dtype", "Data type of every problem", InputTypeNames(),
+          [all](const std::string& text) { all->data_type = ParseDataType(text); });
+  AddWord(app, "layout", "Layout of every problem", {"nchw", "nhwc"},
+          [all](const std::string& text) {
+            all->layout = text == "nhwc" ? TensorLayout::kNhwc : TensorLayout::kNchw;
+          });
+  AddRead<int64_t>(app, "batch", "Batch size of every problem", [all](int64_t batch) {
+    all->batches = {batch};
+  })->check(CLI::Range(1, 1 << 30));
+  AddWord(app, "on", "How to fill missing entries: tune or heuristic", {"tune", "heuristic"},
+          [flags](const std::string& text) {
+            flags->on_miss = text == "tune" ? jobs::OnMiss::kTune : jobs::OnMiss::kHeuristic;
+          })
+      ->default_str("tune");
+  AddTime(app, "time-budget", &flags->time_budget, "Time for one problem");
+  Add(app, "memory-budget", &flags->publish.wanted_memory_budget_bytes,
       "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what CUDA's "
       "context and cuDNN take; 0: all that is free")
-      ->group(kByItself)
+      ->default_str("")
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
-  AddTime(app, "wait-idle", &flags->wait_idle,
+  AddTime(app, "wait-idle", &flags->publish.wanted_wait_idle,
           "Wait up to this long, at most 1h, for a GPU that no other process uses; with "
           "--tune-wanted other tunings wait behind it",
           CheckIdleWait)
-      ->group(kByItself)
       ->default_str("");
 }
 
-void Finish(const Texts& texts, Flags* flags) {
-  flags->publish.wanted_memory_budget_bytes = flags->memory_budget_bytes;
-  flags->publish.wanted_wait_idle = flags->wait_idle;
-  flags->publish.floor = ParseEvidence(texts.publish_evidence).value_or(Evidence::kObserved);
-  flags->json_log = texts.log_format == "json";
-  flags->on_miss = texts.on == "heuristic" ? jobs::OnMiss::kHeuristic : jobs::OnMiss::kTune;
-  flags->overrides.operation = ParseOperation(texts.op);
-  flags->overrides.data_type = ParseDataType(texts.dtype);
-  if (!texts.layout.empty()) {
-    flags->overrides.layout = texts.layout == "nhwc" ? TensorLayout::kNhwc : TensorLayout::kNchw;
-  }
-  if (texts.batch > 0) {
-    flags->overrides.batches = {texts.batch};
-  }
+void Finish(Flags* flags) {
   if (flags->backup_dir.empty()) flags->backup_dir = flags->state_dir + "/backup";
   flags->backup_dir = std::filesystem::absolute(flags->backup_dir).lexically_normal().string();
   if (flags->backup_dir.size() > 1 && flags->backup_dir.ends_with('/')) {
@@ -305,7 +276,6 @@ absl::Status CheckListening(const Flags& flags, bool read_tls) {
 
 ParsedFlags ParseFlags(const std::vector<std::string>& args, bool read_tls) {
   Flags flags;
-  Texts texts;
   flags.state_dir = DefaultStateDir();
   flags.worker = DefaultWorkerPath();
   CLI::App app(
@@ -319,10 +289,13 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args, bool read_tls) {
   const char* config = std::getenv("CONVTUNED_CONFIG");
   const std::string config_path = config == nullptr ? "" : config;
   app.set_config("--config", config_path, "File of settings (TOML)", !config_path.empty());
-  AddServing(&app, &flags, &texts);
-  AddPublishing(&app, &flags, &texts);
-  for (const char* flag : kSeldomSet) app.get_option(flag)->group(kSeldom);
-  AddOnce(&app, &flags, &texts);
+  AddSettings(&app, &flags);
+  AddOnce(&app, &flags);
+  for (const auto& [group, names] : kGroups) {
+    for (const absl::string_view name : absl::StrSplit(names, ' ')) {
+      app.get_option(std::string(name))->group(group);
+    }
+  }
   ParsedFlags parsed;
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
@@ -346,7 +319,7 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args, bool read_tls) {
   } catch (const CLI::Error& e) {
     return UsageError(e.what());
   }
-  Finish(texts, &flags);
+  Finish(&flags);
   if (const absl::Status status = CheckListening(flags, read_tls); !status.ok()) {
     return UsageError(std::string(status.message()));
   }

@@ -32,9 +32,6 @@ struct Flags {
   ProblemOverrides overrides;
   jobs::OnMiss on_miss = jobs::OnMiss::kTune;
   absl::Duration time_budget = absl::Seconds(30);
-  // With `once`; what programs want has the same in `publish`.
-  int64_t memory_budget_bytes = 0;                  // 0: what the device has free
-  absl::Duration wait_idle = absl::ZeroDuration();  // for a GPU that nobody else uses
 
   absl::Duration idle_timeout = absl::Minutes(5);
   absl::Duration hang_timeout = absl::Seconds(30);
@@ -46,7 +43,9 @@ struct Flags {
   std::string backup_dir;                              // absolute
   absl::Duration backup_every = absl::ZeroDuration();  // 0: on request alone
   int backup_keep = 8;
-  release::PublishOptions publish;  // but for its folder, which is in the state directory
+  // But for its folder, which is in the state directory. The memory budget and the wait for an idle
+  // GPU are also those of `once`.
+  release::PublishOptions publish;
   rpc::http2::ServerTlsFiles tls;
   std::vector<std::string> roles;  // as CertificateRoles::Parse takes them
   std::string metrics_address;     // IP:PORT; empty: none

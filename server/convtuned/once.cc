@@ -116,8 +116,8 @@ int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
     request.problems = problems;
     request.demand.on_miss = flags.on_miss;
     request.demand.options.time_budget = flags.time_budget;
-    request.demand.options.memory_budget_bytes = flags.memory_budget_bytes;
-    request.demand.options.wait_idle = flags.wait_idle;
+    request.demand.options.memory_budget_bytes = flags.publish.wanted_memory_budget_bytes;
+    request.demand.options.wait_idle = flags.publish.wanted_wait_idle;
     const absl::StatusOr<lookup::LookupResponse> response =
         LookupAndWait(tuner, std::move(request), signals);
     if (!response.ok()) {

@@ -189,8 +189,8 @@ TEST_F(FlagsTest, OnceReadsItsOverrides) {
   EXPECT_EQ(flags.overrides.batches, std::vector<int64_t>{32});
   EXPECT_EQ(flags.on_miss, jobs::OnMiss::kHeuristic);
   EXPECT_EQ(flags.time_budget, absl::Seconds(2));
-  EXPECT_EQ(flags.memory_budget_bytes, int64_t{2} << 30);
-  EXPECT_EQ(flags.wait_idle, absl::Minutes(5));
+  EXPECT_EQ(flags.publish.wanted_memory_budget_bytes, int64_t{2} << 30);
+  EXPECT_EQ(flags.publish.wanted_wait_idle, absl::Minutes(5));
 }
 
 TEST_F(FlagsTest, AWaitForAnIdleGpuIsAnHourAtMost) {

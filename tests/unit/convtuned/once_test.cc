@@ -23,8 +23,8 @@ class OnceTest : public testing::Test {
     flags.files = {dir_.path("list")};
     flags.on_miss = jobs::OnMiss::kHeuristic;
     flags.time_budget = absl::Seconds(2);
-    flags.memory_budget_bytes = 1 << 30;
-    flags.wait_idle = absl::Minutes(5);
+    flags.publish.wanted_memory_budget_bytes = 1 << 30;
+    flags.publish.wanted_wait_idle = absl::Minutes(5);
     return RunOnce(&tuner_, flags, &signals_);
   }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -24,11 +22,6 @@ constexpr size_t kMostBans = 1000;
 constexpr absl::Duration kBetweenCommits = absl::Microseconds(250);
 // A clock may be set; bans that expire are looked at as often as this.
 constexpr absl::Duration kLookForExpired = absl::Seconds(1);
-
-const Clock& TheSystemClock() {
-  static const SystemClock clock;
-  return clock;
-}
 
 // A fleet's pin or ban is ended by its agent, or by the operator of a node without one: both must
 // name its number in the fleet, which is 0 for the daemon's own. `kind`: "pin" or "ban";
@@ -78,17 +71,15 @@ bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
 
 }  // namespace
 
-Committer::Committer(db::LayeredTunings tunings, lookup::TuningIndex* index,
-                     absl::Duration retry_period, const Clock* clock)
+Committer::Committer(db::LayeredTunings tunings, lookup::TuningIndex* index, const Clock* clock,
+                     absl::Duration retry_period)
     : tunings_(tunings),
       store_(tunings.store()),
       index_(index),
       retry_period_(retry_period),
-      clock_(clock != nullptr ? clock : &TheSystemClock()) {
+      clock_(clock) {
   retries_ = std::thread([this] { RunRetries(); });
 }
-
-Committer::~Committer() { Stop(); }
 
 absl::Status Committer::Load(const std::vector<Ban>& shipped) {
   MutexLock lock(mutex_);
@@ -249,12 +240,7 @@ void Committer::Keep(const Tuning& tuning, const Environment& environment,
                      const absl::Status& why) {
   log::Error("could not write the tuning of $0: $1", tuning.key.problem_text, why.ToString());
   WakeRetries();
-  pending_.insert_or_assign(tuning.key, Pending{tuning, environment});
-}
-
-std::shared_ptr<const lookup::StandIn> Committer::StandInOf(const TuningKey& key) {
-  const auto known = index_->Find(key).tuning;
-  return known != nullptr ? known->stand_in : nullptr;
+  pending_.insert_or_assign(tuning.key, db::TuningRecord{tuning, environment});
 }
 
 std::shared_ptr<const lookup::IndexedTuning> Committer::MustLeaveOnDisk(const Tuning& tuning) {
@@ -278,12 +264,6 @@ Tuning Committer::Whole(const lookup::IndexedTuning& known) {
     return *std::move(stored);
   }
   return whole;
-}
-
-void Committer::ServeInstead(const Tuning& tuning,
-                             std::shared_ptr<const lookup::IndexedTuning> outdated) {
-  index_->PutInstead(tuning, std::move(outdated));
-  observer_(tuning.key, false);
 }
 
 bool Committer::IsBetterThanStored(const Tuning& tuning) {
@@ -394,11 +374,6 @@ void Committer::WritePending() {
   writable_ = writable;
 }
 
-void Committer::WakeRetries() {
-  // Where something waits already, they are awake and pause between attempts.
-  if (pending_.empty() && pending_quarantine_.empty()) wake_retries_.SignalAll();
-}
-
 void Committer::AwaitWork() {
   if (stopping_) return;
   const std::vector<Bans::Shared>& bans = index_->bans()->all();
@@ -435,39 +410,18 @@ void Committer::Stop() {
   if (retries_.joinable()) retries_.join();
 }
 
-absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
-  const auto stand_in = StandInOf(key);
-  return stand_in != nullptr ? stand_in->whole : GetToKeep(key);
-}
-
-absl::StatusOr<Tuning> Committer::GetToKeep(const TuningKey& key) {
-  const auto waiting = pending_.find(key);
-  return waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(key);
-}
-
-absl::StatusOr<Tuning> Committer::Get(const TuningKey& key) {
+absl::StatusOr<int64_t> Committer::Delete(std::vector<TuningKey> keys, bool fleets_alone) {
   MutexLock lock(mutex_);
-  return GetLocked(key);
-}
-
-absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
-  MutexLock lock(mutex_);
-  return DeleteLocked(keys);
-}
-
-absl::StatusOr<int64_t> Committer::Withdraw(const std::vector<TuningKey>& keys) {
-  MutexLock lock(mutex_);
-  std::vector<TuningKey> of_fleet;
-  for (const TuningKey& key : keys) {
-    const absl::StatusOr<Tuning> tuning = GetLocked(key);
-    if (absl::IsNotFound(tuning.status())) continue;
-    RETURN_IF_ERROR(tuning.status());
-    if (tuning->origin == Origin::kFleet) of_fleet.push_back(key);
+  if (fleets_alone) {
+    std::vector<TuningKey> of_fleet;
+    for (const TuningKey& key : keys) {
+      const absl::StatusOr<Tuning> tuning = GetLocked(key);
+      if (absl::IsNotFound(tuning.status())) continue;
+      RETURN_IF_ERROR(tuning.status());
+      if (tuning->origin == Origin::kFleet) of_fleet.push_back(key);
+    }
+    keys = std::move(of_fleet);
   }
-  return DeleteLocked(of_fleet);
-}
-
-absl::StatusOr<int64_t> Committer::DeleteLocked(const std::vector<TuningKey>& keys) {
   ASSIGN_OR_RETURN([[maybe_unused]] const int64_t on_disk, store_->DeleteTunings(keys));
   int64_t deleted = 0;
   for (const TuningKey& key : keys) {
@@ -573,40 +527,30 @@ void Committer::ForEachUnder(const Ban& ban,
   } while (page.more);
 }
 
-void Committer::AddChange(const Tuning& tuning, const Bans& before, const Bans& after,
-                          int max_changes, v1::CreateBanResponse* effects) const {
-  const std::shared_ptr<const Pin> pin = index_->Find(tuning.key).pin;
-  AddBanEffect(tuning, pin.get(), before, after, clock_->Now(), max_changes, effects);
-}
-
-v1::CreateBanResponse Committer::PreviewBan(const Ban& ban, int max_changes) {
-  const std::shared_ptr<const Bans> before = index_->bans();
-  const Bans after = before->With(ban);
-  v1::CreateBanResponse effects;
-  ForEachUnder(ban, [&](const Tuning& tuning, bool usable) {
-    if (usable) AddChange(tuning, *before, after, max_changes, &effects);
-  });
-  return effects;
-}
-
-absl::StatusOr<v1::CreateBanResponse> Committer::AddBan(Ban* ban, int max_changes) {
+absl::StatusOr<v1::CreateBanResponse> Committer::AddBan(Ban* ban, int max_changes, bool dry_run) {
   std::shared_ptr<const Bans> before;
   {
     MutexLock lock(mutex_);
     before = index_->bans();
-    RETURN_IF_ERROR(before->CheckIsNew(*ban, kMostBans));
-    ASSIGN_OR_RETURN(ban->number, store_->AddBan(*ban));
-    index_->SetBans(before->With(*ban));
-    wake_retries_.SignalAll();  // it may expire
+    if (!dry_run) {
+      RETURN_IF_ERROR(before->CheckIsNew(*ban, kMostBans));
+      ASSIGN_OR_RETURN(ban->number, store_->AddBan(*ban));
+      index_->SetBans(before->With(*ban));
+      wake_retries_.SignalAll();  // it may expire
+      log::Info("$0 made by $1: $2 is no answer", ban->NameAndReason(), ban->author,
+                ban->candidate.ToText());
+    }
   }
   const Bans after = before->With(*ban);
-  log::Info("$0 made by $1: $2 is no answer", ban->NameAndReason(), ban->author,
-            ban->candidate.ToText());
   v1::CreateBanResponse effects;
   ForEachUnder(*ban, [&](const Tuning& tuning, bool usable) REQUIRES(mutex_) {
-    if (usable) AddChange(tuning, *before, after, max_changes, &effects);
-    IndexAnew(tuning);
+    if (usable) {
+      const std::shared_ptr<const Pin> pin = index_->Find(tuning.key).pin;
+      AddBanEffect(tuning, pin.get(), *before, after, clock_->Now(), max_changes, &effects);
+    }
+    if (!dry_run) IndexAnew(tuning);
   });
+  if (dry_run) return effects;
   {
     MutexLock lock(mutex_);
     for (const Bans::Shared& held : index_->bans()->all()) {
@@ -687,12 +631,6 @@ void Committer::EndExpiredBans() {
   }
 }
 
-bool Committer::writable() const {
-  if (!store_->InPlace()) return false;
-  MutexLock lock(state_mutex_);
-  return writable_;
-}
-
 void Committer::Quarantine(const QuarantineEntry& entry) {
   {
     MutexLock state_lock(state_mutex_);
@@ -730,22 +668,16 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
   const absl::StatusOr<Environment> environment = Environment::Parse(entry.key.environment_text);
   if (!environment.ok()) return;
   const auto stand_in = StandInOf(entry.key);
-  if (stand_in == nullptr) {
-    absl::StatusOr<Tuning> tuning = GetLocked(entry.key);
-    if (!tuning.ok() || !TakeOut(entry, &*tuning)) return;
-    Written(*tuning, *environment, store_->PutTuning(*tuning, *environment));
-    return;
-  }
-  std::shared_ptr<const lookup::IndexedTuning> outdated = stand_in->outdated;
   absl::StatusOr<Tuning> stored = GetToKeep(entry.key);
   if (stored.ok() && TakeOut(entry, &*stored)) {
     const absl::Status written = store_->PutTuning(*stored, *environment);
+    if (stand_in == nullptr) return Written(*stored, *environment, written);
     if (!written.ok()) Keep(*stored, *environment, written);
-    outdated = index_->MakeEntry(*stored, /*persisted=*/true);
   }
+  if (stand_in == nullptr) return;
   Tuning served = stand_in->whole;
   TakeOut(entry, &served);
-  ServeInstead(served, std::move(outdated));
+  IndexAnew(served);
 }
 
 absl::Status Committer::LiftQuarantine(const TuningKey& key,

@@ -28,11 +28,11 @@ namespace convtune::commit {
 // It makes one change at a time. Thread-safe.
 class Committer {
  public:
-  // `index` and `clock` outlive the committer; without a clock it goes by the system's.
-  // `retry_period`: pause between attempts to write what the disk refused.
-  Committer(db::LayeredTunings tunings, lookup::TuningIndex* index,
-            absl::Duration retry_period = absl::Seconds(3), const Clock* clock = nullptr);
-  ~Committer();
+  // `index` and `clock` outlive the committer. `retry_period`: pause between attempts to write what
+  // the disk refused.
+  Committer(db::LayeredTunings tunings, lookup::TuningIndex* index, const Clock* clock,
+            absl::Duration retry_period = absl::Seconds(3));
+  ~Committer() { Stop(); }
 
   // Call it before anything is changed. `observer` is called after every change of a key's
   // tuning, pin or quarantine, under the committer's lock, and must return at once; `override`
@@ -71,11 +71,13 @@ class Committer {
                                                       const db::WaitsForFleet& waits);
 
   // Reads the key's tuning with its samples. NOT_FOUND if nothing is stored under the key.
-  absl::StatusOr<Tuning> Get(const TuningKey& key);
-  absl::StatusOr<int64_t> Delete(const std::vector<TuningKey>& keys);
-  // Deletes those whose origin is FLEET: a tuning of this node that was committed in
+  absl::StatusOr<Tuning> Get(const TuningKey& key) {
+    MutexLock lock(mutex_);
+    return GetLocked(key);
+  }
+  // `fleets_alone`: those whose origin is FLEET; a tuning of this node that was committed in
   // the place of one of them stays.
-  absl::StatusOr<int64_t> Withdraw(const std::vector<TuningKey>& keys);
+  absl::StatusOr<int64_t> Delete(std::vector<TuningKey> keys, bool fleets_alone = false);
   // See Tuner::PutPin. Sets the pin's candidate to the best that fits the pattern.
   absl::Status PutPin(const CandidatePattern& candidate, Pin* pin);
   // NOT_FOUND if the problem has no pin; FAILED_PRECONDITION if `fleet_pin` is not the fleet's
@@ -85,10 +87,8 @@ class Committer {
   // Sets the ban's number, and makes all answers heed it before it returns. At most
   // `max_changes` are given; what the index does not have yet is not among them.
   // ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew; else the store's errors. After an
-  // error nothing is banned.
-  absl::StatusOr<v1::CreateBanResponse> AddBan(Ban* ban, int max_changes);
-  // The effects that AddBan would have. Checks nothing.
-  v1::CreateBanResponse PreviewBan(const Ban& ban, int max_changes);
+  // error nothing is banned. `dry_run`: only says what it would do, and checks nothing.
+  absl::StatusOr<v1::CreateBanResponse> AddBan(Ban* ban, int max_changes, bool dry_run = false);
   // When it returns, no answer heeds the ban any more. NOT_FOUND if there is no ban of that
   // number; FAILED_PRECONDITION if `fleet_ban` is not the fleet's number of the ban (0: the
   // daemon's own).
@@ -113,16 +113,15 @@ class Committer {
   int64_t quarantined() const;  // candidates, of all problems
 
   // False while the store refuses.
-  bool writable() const;
+  bool writable() const {
+    if (!store_->InPlace()) return false;
+    MutexLock lock(state_mutex_);
+    return writable_;
+  }
   // Tries a last time to write what waits, and ends the retries.
   void Stop();
 
  private:
-  struct Pending {
-    Tuning tuning;
-    Environment environment;
-  };
-
   // Puts a tuning that the store was given into the index, and remembers it where that
   // failed.
   void Written(const Tuning& tuning, const Environment& environment, const absl::Status& status)
@@ -134,14 +133,20 @@ class Committer {
   // All of what the index has, with as much evidence as it is there.
   Tuning Whole(const lookup::IndexedTuning& known) REQUIRES(mutex_);
   // nullptr if nothing stands in for the key's stored tuning.
-  std::shared_ptr<const lookup::StandIn> StandInOf(const TuningKey& key) REQUIRES(mutex_);
+  std::shared_ptr<const lookup::StandIn> StandInOf(const TuningKey& key) REQUIRES(mutex_) {
+    const auto known = index_->Find(key).tuning;
+    return known != nullptr ? known->stand_in : nullptr;
+  }
   // Returns the outdated measured tuning in the store that this tuning must not replace: only a
   // measurement replaces a measurement. Returns nullptr if this tuning may be stored.
   std::shared_ptr<const lookup::IndexedTuning> MustLeaveOnDisk(const Tuning& tuning)
       REQUIRES(mutex_);
   // Serves it from memory, see Commit.
   void ServeInstead(const Tuning& tuning, std::shared_ptr<const lookup::IndexedTuning> outdated)
-      REQUIRES(mutex_);
+      REQUIRES(mutex_) {
+    index_->PutInstead(tuning, std::move(outdated));
+    observer_(tuning.key, false);
+  }
   // A thread in Commit.
   struct Waiting {
     Tuning* tuning;
@@ -162,10 +167,15 @@ class Committer {
   void LetCommitsGoFirst() EXCLUDES(queue_mutex_, mutex_);
   void CommitGroup(const std::vector<Waiting*>& group) REQUIRES(mutex_);
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
-  absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
+  absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_) {
+    const auto stand_in = StandInOf(key);
+    return stand_in != nullptr ? stand_in->whole : GetToKeep(key);
+  }
   // The tuning that the store has or is to be given.
-  absl::StatusOr<Tuning> GetToKeep(const TuningKey& key) REQUIRES(mutex_);
-  absl::StatusOr<int64_t> DeleteLocked(const std::vector<TuningKey>& keys) REQUIRES(mutex_);
+  absl::StatusOr<Tuning> GetToKeep(const TuningKey& key) REQUIRES(mutex_) {
+    const auto waiting = pending_.find(key);
+    return waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(key);
+  }
   // Marks what is quarantined here, and ranks.
   void MarkAndRank(Tuning* tuning) const;
   // Whether the tuning, which it may change, is to be put.
@@ -177,9 +187,6 @@ class Committer {
   // The lock is given up between two tunings, so that other changes come between.
   void ForEachUnder(const Ban& ban, const std::function<void(const Tuning&, bool usable)>& visit)
       EXCLUDES(mutex_);
-  // Adds to `effects` how the answer changes from one set of bans to another.
-  void AddChange(const Tuning& tuning, const Bans& before, const Bans& after, int max_changes,
-                 v1::CreateBanResponse* effects) const;
   // Puts it into the index anew.
   void IndexAnew(const Tuning& tuning) REQUIRES(mutex_);
   // Takes the ban of that number out of the index; returns it, or nullptr if there is none.
@@ -190,7 +197,10 @@ class Committer {
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
   // To be called before something is added to what waits for the disk.
-  void WakeRetries() REQUIRES(mutex_);
+  void WakeRetries() REQUIRES(mutex_) {
+    // Where something waits already, they are awake and pause between attempts.
+    if (pending_.empty() && pending_quarantine_.empty()) wake_retries_.SignalAll();
+  }
   // Until something is to be written or a ban expires.
   void AwaitWork() REQUIRES(mutex_);
   void RunRetries();
@@ -205,7 +215,7 @@ class Committer {
   mutable Mutex mutex_;  // also orders the store's changes and the index's
   CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::map<TuningKey, Pending> pending_ GUARDED_BY(mutex_);
+  std::map<TuningKey, db::TuningRecord> pending_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
   // Apart from mutex_, so that who comes while the disk is waited for can queue.
   mutable Mutex queue_mutex_;

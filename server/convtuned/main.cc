@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -30,12 +29,11 @@
 #include "proto/model/tuning/ranking.h"
 #include "proto/monitoring/log.h"
 #include "server/convtuned/flags.h"
-#include "server/convtuned/gpu_watch_process.h"
+#include "server/convtuned/gpu_watchers.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/signals.h"
 #include "server/metrics/families.h"
-#include "server/release/release_manager.h"
 #include "server/rpc/server.h"
 #include "server/rpc/services/request_log.h"
 #include "server/tuner/tuner.h"
@@ -174,27 +172,6 @@ bool GpuAppeared(const Flags& flags, StopSignals* signals) {
   return HasGpu(Probe(flags, {}, signals).devices);
 }
 
-// Has the health service say of "devices/NAME" whether that device has its GPU, of "devices"
-// whether all have, until the listener is taken away. Liveness and readiness have nothing to do
-// with it: what is known is answered without a device.
-void ReportHealth(devices::GpuHealth* gpus, rpc::Server* server) {
-  std::set<std::string> known;
-  for (const devices::GpuStatus& gpu : gpus->List()) {
-    if (!gpu.lost.empty()) known.insert(gpu.device);
-  }
-  server->SetServing("devices", known.empty());
-  gpus->SetListener(
-      [server, lost = std::move(known)](const std::string& device, bool is_lost) mutable {
-        if (is_lost) {
-          lost.insert(device);
-        } else {
-          lost.erase(device);
-        }
-        server->SetServing(absl::StrCat("devices/", device), !is_lost);
-        server->SetServing("devices", lost.empty());
-      });
-}
-
 // At SIGHUP. All other settings stay as they were at the start.
 void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
   if (const absl::Status tls = server->ReloadTls(); tls.ok()) {
@@ -222,11 +199,10 @@ void LogBackup(const absl::StatusOr<std::string>& copy) {
 
 // Until a signal comes, or a GPU where there was none: it is true then, and the
 // daemon is to start anew.
-absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::OutboxStore* outbox,
-                           tuner::Tuner* tuner, const Clock* clock,
-                           const std::vector<std::string>& bundle_keys, devices::GpuHealth* gpus,
-                           const std::vector<LeftOut>& left_out, bool wants_gpu,
-                           StopSignals* signals) {
+absl::StatusOr<bool> Serve(const Flags& flags, db::store::SqliteStore* store, tuner::Tuner* tuner,
+                           const Clock* clock, const std::vector<std::string>& bundle_keys,
+                           devices::GpuHealth* gpus, const std::vector<LeftOut>& left_out,
+                           bool wants_gpu, StopSignals* signals) {
   rpc::Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
@@ -250,12 +226,19 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
     options.metrics.url = metrics->url();
     log::Info("metrics at $0", metrics->url());
   }
-  options.outbox = outbox;
+  options.outbox = store;
   ASSIGN_OR_RETURN(const std::unique_ptr<rpc::Server> server, rpc::Server::Create(options));
   for (const std::string& address : server->addresses()) {
     log::Info("listening on $0", address);
   }
-  ReportHealth(gpus, server.get());
+  // The health service says of "devices/NAME" whether that device has its GPU, of "devices" whether
+  // all have. Liveness and readiness have nothing to do with it: what is known is answered without
+  // a device.
+  server->SetServing("devices", true);
+  gpus->SetListener([&server](const std::string& device, bool lost, bool any_lost) {
+    server->SetServing(absl::StrCat("devices/", device), !lost);
+    server->SetServing("devices", !any_lost);
+  });
   server->SetReady(true);
   signals->OnHangup([&flags, &server] { ReadSettingsAnew(flags, server.get()); });
   NotifySystemd("READY=1");
@@ -316,8 +299,8 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   const bool wants_gpu = flags.devices != "none" && !HasGpu(found.devices);
   devices::GpuHealth gpu_health;
   for (const supervisor::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
-  ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<GpuWatchProcess>> watchers,
-                   WatchDevices(flags.worker, found.devices, found.pci_bus_ids, &gpu_health));
+  ASSIGN_OR_RETURN(const std::unique_ptr<GpuWatchers> watchers,
+                   GpuWatchers::Start(flags.worker, found.devices, &gpu_health));
   tuner::Tuner::Options options;
   options.store = database.get();
   options.bases = bases;
@@ -351,8 +334,8 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     // The snapshot is what an init container is run for.
     if (!tuner->releases()->Status().error().empty()) exit_status = 1;
   } else if (!signals->stopped()) {
-    served = Serve(flags, database.get(), database.get(), tuner.get(), &clock, bundle_keys,
-                   &gpu_health, found.left_out, wants_gpu, signals);
+    served = Serve(flags, database.get(), tuner.get(), &clock, bundle_keys, &gpu_health,
+                   found.left_out, wants_gpu, signals);
     if (served.ok() && *served) exit_status.reset();
   }
   tuner.reset();

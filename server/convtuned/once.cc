@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdio>
 #include <future>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,7 +15,7 @@
 namespace convtune::convtuned {
 namespace {
 
-constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+constexpr std::chrono::milliseconds kPollInterval(50);
 
 absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
                                                      lookup::LookupRequest request,
@@ -26,14 +25,8 @@ absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
   const uint64_t token = tuner->Lookup(
       std::move(request),
       [outcome](absl::StatusOr<lookup::LookupResponse> r) { outcome->set_value(std::move(r)); });
-  bool abandoned = false;
-  while (response.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-    if (abandoned) {
-      absl::SleepFor(kPollInterval);
-    } else if (signals->WaitFor(kPollInterval)) {
-      tuner->CancelLookup(token);
-      abandoned = true;
-    }
+  while (response.wait_for(kPollInterval) != std::future_status::ready) {
+    if (signals->stopped()) tuner->CancelLookup(token);
   }
   return response.get();
 }
@@ -87,18 +80,14 @@ int64_t ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
   return invalid;
 }
 
-// Of several with one name, which differ in their cuDNN, the texts.
-std::vector<std::string> EnvironmentNames(tuner::Tuner* tuner) {
-  std::map<std::string, std::vector<std::string>> texts;
+// Of those that a device has; an empty one, which is the only one that is known, where there is no
+// device.
+std::vector<std::string> EnvironmentWords(tuner::Tuner* tuner) {
+  std::vector<std::string> words;
   for (const tuner::EnvironmentInfo& info : tuner->ListEnvironments()) {
-    if (info.current) texts[info.environment.Name()].push_back(info.environment.ToText());
+    if (!info.word.empty()) words.push_back(info.word);
   }
-  std::vector<std::string> names;
-  for (const auto& [name, all] : texts) {
-    if (all.size() == 1) names.push_back(name);
-    if (all.size() > 1) names.insert(names.end(), all.begin(), all.end());
-  }
-  return names.empty() ? std::vector<std::string>{""} : names;
+  return words.empty() ? std::vector<std::string>{""} : words;
 }
 
 }  // namespace
@@ -110,7 +99,7 @@ int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
     return 1;
   }
   bool warm = true;
-  for (const std::string& environment : EnvironmentNames(tuner)) {
+  for (const std::string& environment : EnvironmentWords(tuner)) {
     lookup::LookupRequest request;
     request.environment = environment;
     request.problems = problems;

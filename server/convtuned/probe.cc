@@ -1,9 +1,13 @@
 #include "server/convtuned/probe.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
+#include <list>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,10 +15,50 @@
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/monitoring/log.h"
-#include "server/convtuned/child_output.h"
 
 namespace convtune::convtuned {
 namespace {
+
+constexpr size_t kMaxOutput = 1 << 20;
+constexpr int kPollMs = 100;
+
+struct Running {
+  std::unique_ptr<supervisor::WorkerProcess> process;
+  supervisor::StartTimeout timeout;
+  ChildOutput* output;
+  bool at_end = false;  // its output is closed; it may live on
+};
+
+// False once all was read.
+bool ReadSome(int fd, std::string* text) {
+  char buffer[4096];
+  const ssize_t count = read(fd, buffer, sizeof(buffer));
+  if (count > 0) {
+    text->append(buffer, std::min(static_cast<size_t>(count), kMaxOutput - text->size()));
+  }
+  return count > 0 || (count < 0 && errno == EINTR);
+}
+
+// True if the program has ended or is not waited for any more.
+bool IsOver(bool readable, bool stopped, Running* one) {
+  ChildOutput* output = one->output;
+  if (readable && !one->at_end) one->at_end = !ReadSome(one->process->fd(), &output->text);
+  if (one->at_end) {
+    if (const auto end = one->process->Poll()) {
+      if (!end->success) {
+        output->status = absl::InternalError(absl::StrCat("it ended with ", end->description));
+      }
+      return true;
+    }
+  }
+  const uint64_t work = supervisor::WorkDone(one->process->pid()) + output->text.size();
+  if (stopped) {
+    output->status = absl::CancelledError("stopped");
+  } else if (const std::string why = one->timeout.WhyOver(work, SteadyTime::Now()); !why.empty()) {
+    output->status = absl::DeadlineExceededError(why);
+  }
+  return !output->status.ok();
+}
 
 std::string StringField(const google::protobuf::Struct& object, const char* name) {
   const auto found = object.fields().find(name);
@@ -33,8 +77,34 @@ std::string HostName() {
 
 }  // namespace
 
-absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line,
-                                                      std::string* pci_bus_id) {
+std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
+                                     const supervisor::StartLimits& limits,
+                                     const std::function<bool()>& stop,
+                                     const std::string& library_path) {
+  std::vector<ChildOutput> outputs(commands.size());
+  std::list<Running> running;
+  for (size_t i = 0; i < commands.size(); ++i) {
+    auto process = supervisor::WorkerProcess::Start(commands[i], library_path, /*prints=*/true);
+    outputs[i].status = process.status();
+    if (process.ok()) {
+      running.push_back({*std::move(process), {limits, SteadyTime::Now()}, &outputs[i], false});
+    }
+  }
+  while (!running.empty()) {
+    std::vector<pollfd> polled;
+    for (const Running& one : running) {
+      polled.push_back({one.at_end ? -1 : one.process->fd(), POLLIN, 0});
+    }
+    poll(polled.data(), polled.size(), kPollMs);
+    const bool stopped = stop();
+    size_t i = 0;
+    std::erase_if(running,
+                  [&](Running& one) { return IsOver(polled[i++].revents != 0, stopped, &one); });
+  }
+  return outputs;
+}
+
+absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line) {
   google::protobuf::Struct object;
   if (!google::protobuf::util::JsonStringToMessage(std::string(line), &object).ok()) {
     return absl::InvalidArgumentError(
@@ -70,7 +140,7 @@ absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line,
   device.provenance.nvrtc_build = StringField(object, "nvrtc_build");
   device.provenance.gpu_uuid = StringField(object, "gpu_uuid");
   device.provenance.memory_bytes = static_cast<int64_t>(NumberField(object, "memory_bytes"));
-  if (pci_bus_id != nullptr) *pci_bus_id = StringField(object, "pci_bus_id");
+  device.pci_bus_id = StringField(object, "pci_bus_id");
   return device;
 }
 
@@ -102,9 +172,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
                                  true});
     }
     for (const absl::string_view line : absl::StrSplit(outputs[i].text, '\n', absl::SkipEmpty())) {
-      std::string pci_bus_id;
-      absl::StatusOr<supervisor::DeviceSpec> device =
-          ParseProbeLine(std::string(line), &pci_bus_id);
+      absl::StatusOr<supervisor::DeviceSpec> device = ParseProbeLine(std::string(line));
       if (!device.ok()) {
         result.left_out.push_back({std::string(device.status().message()), named});
         continue;
@@ -131,7 +199,6 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
           device->environment.profile
               ? std::vector<std::string>{options.worker, "--profile", subjects[i]}
               : std::vector<std::string>{options.worker, "--device", device->name};
-      if (!pci_bus_id.empty()) result.pci_bus_ids.emplace(device->name, pci_bus_id);
       result.devices.push_back(*std::move(device));
     }
   }
@@ -156,9 +223,6 @@ void AddProbe(ProbeResult more, ProbeResult* result) {
       if (with.library != LibraryConfiguration::kFull) {
         device.name += absl::StrCat("-", std::string(Name(with.library)));
       }
-    }
-    if (const auto found = more.pci_bus_ids.find(plain); found != more.pci_bus_ids.end()) {
-      result->pci_bus_ids.emplace(device.name, found->second);
     }
     result->devices.push_back(std::move(device));
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "proto/cudnn/program_cudnn.h"
 #include "server/supervisor/device.h"
-#include "server/supervisor/start_timeout.h"
+#include "server/supervisor/worker_client.h"
 
 namespace convtune::convtuned {
 
@@ -34,8 +33,6 @@ struct LeftOut {
 
 struct ProbeResult {
   std::vector<supervisor::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
-  // Of those that are GPUs, by name: "0000:01:00.0".
-  std::map<std::string, std::string> pci_bus_ids;
   std::vector<LeftOut> left_out;
 };
 
@@ -50,8 +47,23 @@ void AddProbe(ProbeResult more, ProbeResult* result);
 // Reads one line of the worker's answer: a JSON object with name, environment,
 // gpu_model, driver_version, cuda_version, gpu_uuid, pci_bus_id, memory_bytes
 // and error. FAILED_PRECONDITION with that error if it is not empty.
-// worker_argv is left empty; `pci_bus_id` may be nullptr.
-absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line,
-                                                      std::string* pci_bus_id = nullptr);
+// worker_argv is left empty.
+absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line);
+
+struct ChildOutput {
+  absl::Status status;  // what went wrong, if anything
+  std::string text;     // standard output up to then, at most 1 MiB
+};
+
+// Runs all programs at once and waits for the end of each as long as `limits`
+// allow (what it prints is a sign of life as well), but not after `stop` returns
+// true (it is asked ten times a second): what then runs is killed and gets
+// DEADLINE_EXCEEDED or CANCELLED. NOT_FOUND:
+// there is no such program; INTERNAL: it failed. Results in the order of
+// `commands`; each is a program and its arguments. `library_path` is as WorkerProcess takes it.
+std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
+                                     const supervisor::StartLimits& limits,
+                                     const std::function<bool()>& stop,
+                                     const std::string& library_path = "");
 
 }  // namespace convtune::convtuned

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "convtune/worker/worker.pb.h"
-#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::decision {
 namespace {

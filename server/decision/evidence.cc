@@ -68,24 +68,12 @@ void NoteFailedStock(Tuning* tuning) {
   }
 }
 
-void NoteDoubt(const Doubt& doubt, Tuning* tuning) {
-  if (doubt.candidates == 0) return;
-  if (doubt.none_is_right) {
-    AddReason(IncompleteReason::kUnjudged, "no result could be judged", tuning);
-  }
-  AddReason(
-      IncompleteReason::kSomeUnjudged,
-      absl::StrCat("could not be judged: ", Candidates(doubt.candidates), " (", doubt.why, ")"),
-      tuning);
-  if (doubt.graph_stock) {
-    AddReason(IncompleteReason::kGraphStockUnjudged, "among them the graph API's stock choice",
-              tuning);
-  }
-  if (doubt.legacy_stock) {
-    AddReason(IncompleteReason::kLegacyStockUnjudged, "among them the legacy API's stock choice",
-              tuning);
-  }
-}
+// What keeps a tuning from being MEASURED.
+struct Flaw {
+  bool there;
+  IncompleteReason reason;
+  std::string words;
+};
 
 std::string WhyOtherLibrary(const char* library, const std::string& then, const std::string& now) {
   if (now.empty() || then == now) return "";
@@ -104,49 +92,41 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
   const int over_memory = Count(*tuning, CandidateStatus::kSkippedMemory);
   tuning->incomplete_reasons = 0;
   tuning->incomplete_message.clear();
-  const auto add = [tuning](IncompleteReason reason, const std::string& words) {
-    AddReason(reason, words, tuning);
-  };
+  const Doubt& doubt = circumstances.doubt;
+  using enum IncompleteReason;
+  std::vector<Flaw> flaws = {
+      {circumstances.cut_off, kBudgetEnded,
+       "the budget ended while the worker was at one candidate"},
+      {circumstances.clock_failed, kNoClock,
+       absl::StrCat("the worker's clock failed its self-check: ",
+                    timed > 0 ? "what is measured may be wrong" : "nothing is measured")},
+      {circumstances.listing_cut, kListingCut,
+       "the budget or the candidate limit ended the listing"},
+      {circumstances.find_left_out, kFindLeftOut,
+       "the problem is too large for cudnnFind: of the legacy API what its heuristic lists was "
+       "tried"},
+      {circumstances.one_api, kOneApi, "only one of cuDNN's APIs was searched"},
+      {over_budget > 0, kBudgetEnded,
+       absl::StrCat("the budget ended before ", Candidates(over_budget))},
+      {circumstances.race_cut, kBudgetEnded,
+       "the budget ended before the finalists could be told apart"},
+      {doubt.none_is_right, kUnjudged, "no result could be judged"},
+      {doubt.candidates > 0, kSomeUnjudged,
+       absl::StrCat("could not be judged: ", Candidates(doubt.candidates), " (", doubt.why, ")")},
+      {doubt.graph_stock, kGraphStockUnjudged, "among them the graph API's stock choice"},
+      {doubt.legacy_stock, kLegacyStockUnjudged, "among them the legacy API's stock choice"}};
+  for (const std::string& mark : Marks(tuning->conditions)) {
+    flaws.push_back({true, kConditions, mark});
+  }
+  flaws.push_back(
+      {timed > 0 && finalized > 0, kNotTimed, absl::StrCat("not timed: ", Candidates(finalized))});
+  flaws.push_back(
+      {over_memory > 0, kMemory, absl::StrCat("skipped for memory: ", Candidates(over_memory))});
   if (circumstances.first_configs_only) {
-    add(IncompleteReason::kFirstConfigsOnly, "heuristic look-up: first configs only");
-  } else {
-    if (circumstances.cut_off) {
-      add(IncompleteReason::kBudgetEnded, "the budget ended while the worker was at one candidate");
-    }
-    if (circumstances.clock_failed) {
-      add(IncompleteReason::kNoClock,
-          timed > 0 ? "the worker's clock failed its self-check: what is measured may be wrong"
-                    : "the worker's clock failed its self-check: nothing is measured");
-    }
-    if (circumstances.listing_cut) {
-      add(IncompleteReason::kListingCut, "the budget or the candidate limit ended the listing");
-    }
-    if (circumstances.find_left_out) {
-      add(IncompleteReason::kFindLeftOut,
-          "the problem is too large for cudnnFind: of the legacy API what its heuristic lists was "
-          "tried");
-    }
-    if (circumstances.one_api) {
-      add(IncompleteReason::kOneApi, "only one of cuDNN's APIs was searched");
-    }
-    if (over_budget > 0) {
-      add(IncompleteReason::kBudgetEnded,
-          absl::StrCat("the budget ended before ", Candidates(over_budget)));
-    }
-    if (circumstances.race_cut) {
-      add(IncompleteReason::kBudgetEnded,
-          "the budget ended before the finalists could be told apart");
-    }
-    NoteDoubt(circumstances.doubt, tuning);
-    for (const std::string& mark : Marks(tuning->conditions)) {
-      add(IncompleteReason::kConditions, mark);
-    }
-    if (timed > 0 && finalized > 0) {
-      add(IncompleteReason::kNotTimed, absl::StrCat("not timed: ", Candidates(finalized)));
-    }
-    if (over_memory > 0) {
-      add(IncompleteReason::kMemory, absl::StrCat("skipped for memory: ", Candidates(over_memory)));
-    }
+    flaws = {{true, kFirstConfigsOnly, "heuristic look-up: first configs only"}};
+  }
+  for (const Flaw& flaw : flaws) {
+    if (flaw.there) AddReason(flaw.reason, flaw.words, tuning);
   }
   if (timed > 0 && !tuning->has(IncompleteReason::kUnjudged)) {
     tuning->evidence =
@@ -217,25 +197,22 @@ bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
   return carried;
 }
 
-std::string WhyOutdated(const Tuning& tuning, const LibraryVersions& now) {
-  if (tuning.evidence == Evidence::kObserved) return "";
+std::string WhyOutdated(const Tuning& tuning, const ProvenanceByEnvironment& there_is) {
+  const auto found = there_is.find(tuning.key.environment_text);
+  if (found == there_is.end() || tuning.evidence == Evidence::kObserved) return "";
+  const Provenance& now = found->second;
   const Provenance& then = tuning.provenance;
   const auto uses = [&tuning](BehaviorNote note) {
     return std::any_of(tuning.candidates.begin(), tuning.candidates.end(),
                        [note](const Candidate& c) { return c.usable() && c.has(note); });
   };
   if (uses(BehaviorNote::kCublasLtDependency)) {
-    std::string why = WhyOtherLibrary("cuBLASLt", then.cublaslt_build, now.cublaslt);
+    std::string why = WhyOtherLibrary("cuBLASLt", then.cublaslt_build, now.cublaslt_build);
     if (!why.empty()) return why;
   }
   return uses(BehaviorNote::kRuntimeCompilation)
-             ? WhyOtherLibrary("NVRTC", then.nvrtc_build, now.nvrtc)
+             ? WhyOtherLibrary("NVRTC", then.nvrtc_build, now.nvrtc_build)
              : "";
-}
-
-std::string WhyOutdated(const Tuning& tuning, const LibrariesByEnvironment& now) {
-  const auto found = now.find(tuning.key.environment_text);
-  return found == now.end() ? "" : WhyOutdated(tuning, found->second);
 }
 
 }  // namespace convtune::decision

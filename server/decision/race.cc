@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <map>
 #include <set>
 #include <utility>
 
-#include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/note_rules.h"
-#include "server/decision/intervals.h"
 
 namespace convtune::decision {
 namespace {
@@ -31,19 +28,15 @@ constexpr double kLookTail = 0.001;
 // be a candidate's own.
 constexpr int kNoiseRounds = 60;
 
-TimeEstimate SummarizeAlone(const Series& series) {
-  Candidate candidate;
+void SummarizeAlone(const Series& series, Candidate* candidate) {
   std::vector<double> clocks;
   for (const RunSample& run : series) {
-    candidate.samples_ns.push_back(SampleNs(run.time_us));
+    candidate->samples_ns.push_back(SampleNs(run.time_us));
     if (run.valid() && run.sm_clock_mhz > 0) clocks.push_back(run.sm_clock_mhz);
   }
-  SummarizeSamples(&candidate);
-  return {candidate.median_us, candidate.q1_us,        candidate.q3_us,          candidate.low_us,
-          candidate.high_us,   candidate.sample_count, Median(std::move(clocks))};
+  SummarizeSamples(candidate);
+  candidate->sm_clock_mhz = Median(std::move(clocks));
 }
-
-using Numbers = std::vector<size_t>;
 
 int ValidRounds(const Series& series) {
   return static_cast<int>(std::count_if(series.begin(), series.end(),
@@ -58,143 +51,8 @@ double MedianTime(const Series& series) {
   return Median(std::move(times));
 }
 
-Numbers MembersOf(const std::vector<Contender>& contenders, const std::vector<Series>& series,
-                  const Numbers& runners, int contest) {
-  Numbers members;
-  for (const size_t number : runners) {
-    if ((contenders[number].contests >> contest & 1U) != 0 && ValidRounds(series[number]) > 0) {
-      members.push_back(number);
-    }
-  }
-  return members;
-}
-
-// Who stays: leaders that are followed, those who follow them, and, as long as
-// somebody else does, the stock choice and the fastest of all: everybody is
-// compared with these two in the end.
-Numbers Stay(const std::vector<Contender>& contenders, const Numbers& runners, size_t fastest,
-             const std::set<size_t>& racing) {
-  Numbers stay;
-  if (racing.empty()) return stay;
-  for (const size_t number : runners) {
-    if (racing.contains(number) || contenders[number].stock || number == fastest) {
-      stay.push_back(number);
-    }
-  }
-  return stay;
-}
-
-// A RaceLook tells what is known of two candidates at one look at a race. What was found of a
-// pair is kept for the next question.
-class RaceLook {
- public:
-  // `series` outlives it; `rounds` is how many have been run.
-  RaceLook(const std::vector<Series>& series, int rounds) : series_(series), rounds_(rounds) {}
-
-  // The factor, above 1, by which one is known to be slower than the leader at
-  // least; 0 if it is not known to be. In a screening: what its lowest ratio
-  // is, if that is beyond kScreenFactor; later the lower end of the
-  // interval. As long as there are few rounds it must be so in clock cycles
-  // too: by chance, one candidate may have had all the low clocks.
-  double BehindBy(size_t number, size_t leader) {
-    if (number == leader) return 0;
-    if (rounds_ < kFirstLook) return ScreenedBy(number, leader);
-    const RatioEstimate& ratio = Ratio(number, leader);
-    if (!ratio.sure || ratio.interval.low <= 1) return 0;
-    if (rounds_ >= kNoiseRounds) return ratio.interval.low;
-    const double in_cycles =
-        EstimateRatio(RoundRatiosInCycles(series_[number], series_[leader]), kLookTail)
-            .interval.low;
-    return in_cycles > 1 ? std::min(in_cycles, ratio.interval.low) : 0;
-  }
-
-  // It is not slower than the leader by more than kEquivalence.
-  bool KnownAsFast(size_t number, size_t leader) {
-    const RatioEstimate& ratio = Ratio(number, leader);
-    return ratio.sure && ratio.interval.high <= 1 + kEquivalence;
-  }
-
-  // True if even twice the most rounds would not settle the pair, and the
-  // noise that this follows from was much the same in the first half.
-  bool Hopeless(size_t number, size_t leader) {
-    const RatioEstimate& whole = Ratio(number, leader);
-    if (!whole.sure) return false;
-    const double half_width = (whole.interval.high - whole.interval.low) / 2;
-    const double wanted = std::max(kEquivalence / 2, 0.8 * (whole.median - 1));
-    const double needed = whole.rounds * std::pow(half_width / wanted, 2);
-    if (!(needed > 2.0 * kMaxRounds)) return false;
-    const auto first_half = [](const Series& runs) {
-      return Series(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2));
-    };
-    const RatioEstimate half =
-        EstimateRatio(first_half(series_[number]), first_half(series_[leader]), kLookTail);
-    const auto noise = [](const RatioEstimate& estimate) {
-      return (estimate.interval.high - estimate.interval.low) *
-             std::sqrt(static_cast<double>(estimate.rounds));
-    };
-    return std::abs(noise(half) - noise(whole)) <= 0.25 * noise(whole);
-  }
-
- private:
-  const RatioEstimate& Ratio(size_t number, size_t leader) {
-    const auto [found, made] = ratios_.try_emplace({number, leader});
-    if (made) found->second = EstimateRatio(series_[number], series_[leader], kLookTail);
-    return found->second;
-  }
-
-  double ScreenedBy(size_t number, size_t leader) const {
-    double lowest = 0;
-    for (const auto ratios_in : {RoundRatios, RoundRatiosInCycles}) {
-      const std::vector<double> ratios = ratios_in(series_[number], series_[leader]);
-      if (static_cast<int>(ratios.size()) < kScreenRounds) return 0;
-      const double least = *std::min_element(ratios.begin(), ratios.end());
-      if (least <= kScreenFactor) return 0;
-      lowest = lowest == 0 ? least : std::min(lowest, least);
-    }
-    return lowest;
-  }
-
-  const std::vector<Series>& series_;
-  const int rounds_;
-  std::map<std::pair<size_t, size_t>, RatioEstimate> ratios_;
-};
-
-}  // namespace
-
-std::vector<TimeEstimate> Summarize(const std::vector<Series>& series) {
-  std::vector<TimeEstimate> estimates;
-  std::vector<size_t> numbers;
-  for (size_t number = 0; number < series.size(); ++number) {
-    estimates.push_back(SummarizeAlone(series[number]));
-    if (estimates.back().sample_count > 0) numbers.push_back(number);
-  }
-  if (numbers.empty()) return estimates;
-  const size_t leader = Leader(series, numbers);
-  const double unit = estimates[leader].median_us;
-  for (const size_t number : numbers) {
-    const RatioEstimate ratio = EstimateRatio(series[number], series[leader], kTail);
-    if (ratio.rounds == 0) continue;
-    TimeEstimate& estimate = estimates[number];
-    estimate.median_us = unit * std::max(ratio.median, 1.0);
-    estimate.low_us = unit * ratio.interval.low;
-    estimate.high_us = std::max(unit * ratio.interval.high, estimate.median_us);
-  }
-  return estimates;
-}
-
-uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock) {
-  uint32_t contests = ContestBit(Contest::kAny);
-  if (candidate.workspace_bytes == 0) contests |= ContestBit(Contest::kNoWorkspace);
-  if (candidate.deterministic()) contests |= ContestBit(Contest::kDeterministic);
-  if (stock != nullptr && KeepsNumerics(candidate.numerical_notes, stock->numerical_notes)) {
-    contests |= ContestBit(Contest::kStockNumerics);
-  }
-  if (candidate.capturable()) contests |= ContestBit(Contest::kCapturable);
-  contests |=
-      ContestBit(ApiOf(candidate.id) == Api::kGraph ? Contest::kGraphApi : Contest::kLegacyApi);
-  return contests;
-}
-
+// The number of the one with the lowest time, of those that ran in half of the rounds at
+// least: by the median of the ratios to the one that ran in most. REQUIRES: `numbers` is not empty.
 size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& numbers) {
   // Whoever ran most, and of these the fastest, is who the others are compared
   // with.
@@ -227,6 +85,117 @@ size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& numb
   return leader;
 }
 
+// A RaceLook tells what is known of two candidates at one look at a race. What was found of a
+// pair is kept for the next question.
+class RaceLook {
+ public:
+  // `series` outlives it; `rounds` is how many have been run.
+  RaceLook(const std::vector<Series>& series, int rounds) : series_(series), rounds_(rounds) {}
+
+  // The factor, above 1, by which one is known to be slower than the leader at
+  // least; 0 if it is not known to be. In a screening: what its lowest ratio
+  // is, if that is beyond kScreenFactor; later the lower end of the
+  // interval. As long as there are few rounds it must be so in clock cycles
+  // too: by chance, one candidate may have had all the low clocks.
+  double BehindBy(size_t number, size_t leader) {
+    if (number == leader) return 0;
+    if (rounds_ < kFirstLook) return ScreenedBy(number, leader);
+    const RatioEstimate& ratio = Ratio(number, leader);
+    if (!ratio.sure || ratio.interval.low <= 1) return 0;
+    if (rounds_ >= kNoiseRounds) return ratio.interval.low;
+    const double in_cycles =
+        EstimateRatio(RoundRatios(series_[number], series_[leader], /*in_cycles=*/true), kLookTail)
+            .interval.low;
+    return in_cycles > 1 ? std::min(in_cycles, ratio.interval.low) : 0;
+  }
+
+  // It is not slower than the leader by more than kEquivalence.
+  bool KnownAsFast(size_t number, size_t leader) {
+    const RatioEstimate& ratio = Ratio(number, leader);
+    return ratio.sure && ratio.interval.high <= 1 + kEquivalence;
+  }
+
+  // True if even twice the most rounds would not settle the pair, and the
+  // noise that this follows from was much the same in the first half.
+  bool Hopeless(size_t number, size_t leader) {
+    const RatioEstimate& whole = Ratio(number, leader);
+    if (!whole.sure) return false;
+    const double half_width = (whole.interval.high - whole.interval.low) / 2;
+    const double wanted = std::max(kEquivalence / 2, 0.8 * (whole.median - 1));
+    const double needed = whole.rounds * std::pow(half_width / wanted, 2);
+    if (!(needed > 2.0 * kMaxRounds)) return false;
+    const auto first_half = [](const Series& runs) {
+      return Series(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2));
+    };
+    const RatioEstimate half = EstimateRatio(
+        RoundRatios(first_half(series_[number]), first_half(series_[leader])), kLookTail);
+    const auto noise = [](const RatioEstimate& estimate) {
+      return (estimate.interval.high - estimate.interval.low) *
+             std::sqrt(static_cast<double>(estimate.rounds));
+    };
+    return std::abs(noise(half) - noise(whole)) <= 0.25 * noise(whole);
+  }
+
+ private:
+  const RatioEstimate& Ratio(size_t number, size_t leader) {
+    const auto [found, made] = ratios_.try_emplace({number, leader});
+    if (made)
+      found->second = EstimateRatio(RoundRatios(series_[number], series_[leader]), kLookTail);
+    return found->second;
+  }
+
+  double ScreenedBy(size_t number, size_t leader) const {
+    double lowest = 0;
+    for (const bool in_cycles : {false, true}) {
+      const std::vector<double> ratios = RoundRatios(series_[number], series_[leader], in_cycles);
+      if (static_cast<int>(ratios.size()) < kScreenRounds) return 0;
+      const double least = *std::min_element(ratios.begin(), ratios.end());
+      if (least <= kScreenFactor) return 0;
+      lowest = lowest == 0 ? least : std::min(lowest, least);
+    }
+    return lowest;
+  }
+
+  const std::vector<Series>& series_;
+  const int rounds_;
+  std::map<std::pair<size_t, size_t>, RatioEstimate> ratios_;
+};
+
+}  // namespace
+
+void Summarize(const std::vector<Series>& series, const std::vector<Candidate*>& candidates) {
+  std::vector<size_t> numbers;
+  for (size_t number = 0; number < series.size(); ++number) {
+    if (ValidRounds(series[number]) == 0) continue;
+    SummarizeAlone(series[number], candidates[number]);
+    numbers.push_back(number);
+  }
+  if (numbers.empty()) return;
+  const size_t leader = Leader(series, numbers);
+  const double unit = candidates[leader]->median_us;
+  for (const size_t number : numbers) {
+    const RatioEstimate ratio = EstimateRatio(RoundRatios(series[number], series[leader]), kTail);
+    if (ratio.rounds == 0) continue;
+    Candidate& candidate = *candidates[number];
+    candidate.median_us = unit * std::max(ratio.median, 1.0);
+    candidate.low_us = unit * ratio.interval.low;
+    candidate.high_us = std::max(unit * ratio.interval.high, candidate.median_us);
+  }
+}
+
+uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock) {
+  uint32_t contests = ContestBit(Contest::kAny);
+  if (candidate.workspace_bytes == 0) contests |= ContestBit(Contest::kNoWorkspace);
+  if (candidate.deterministic()) contests |= ContestBit(Contest::kDeterministic);
+  if (stock != nullptr && KeepsNumerics(candidate.numerical_notes, stock->numerical_notes)) {
+    contests |= ContestBit(Contest::kStockNumerics);
+  }
+  if (candidate.capturable()) contests |= ContestBit(Contest::kCapturable);
+  contests |=
+      ContestBit(ApiOf(candidate.id) == Api::kGraph ? Contest::kGraphApi : Contest::kLegacyApi);
+  return contests;
+}
+
 Race::Race(std::vector<Contender> contenders)
     : contenders_(std::move(contenders)), series_(contenders_.size()) {
   for (size_t number = 0; number < contenders_.size(); ++number) runners_.push_back(number);
@@ -236,11 +205,6 @@ void Race::Add(size_t number, int round, const RunSample& run) {
   Series& series = series_[number];
   if (static_cast<int>(series.size()) <= round) series.resize(static_cast<size_t>(round) + 1);
   series[static_cast<size_t>(round)] = run;
-}
-
-void Race::Leave(size_t number) {
-  series_[number].clear();
-  std::erase(runners_, number);
 }
 
 std::vector<size_t> Race::LeaveOtherKind() {
@@ -263,7 +227,11 @@ RaceStep Race::NextStep(const std::vector<Series>& samples) const {
   size_t fastest = 0;
   bool hopeless = rounds_ >= kNoiseRounds;
   for (int contest = 0; contest < kContests; ++contest) {
-    const Numbers members = MembersOf(contenders_, samples, runners_, contest);
+    std::vector<size_t> members = runners_;
+    std::erase_if(members, [&](size_t number) {
+      return (contenders_[number].contests >> contest & 1U) == 0 ||
+             ValidRounds(samples[number]) == 0;
+    });
     if (members.empty()) continue;
     const size_t leader = Leader(samples, members);
     if (contest == static_cast<int>(Contest::kAny)) fastest = leader;
@@ -278,7 +246,15 @@ RaceStep Race::NextStep(const std::vector<Series>& samples) const {
     }
     if (followed) racing.insert(leader);
   }
-  RaceStep step{Stay(contenders_, runners_, fastest, racing)};
+  RaceStep step;
+  if (!racing.empty()) {
+    // Leaders that are followed stay, those who follow them, the stock choice and the fastest of
+    // all: everybody is compared with these two in the end.
+    step.runners = runners_;
+    std::erase_if(step.runners, [&](size_t number) {
+      return !racing.contains(number) && !contenders_[number].stock && number != fastest;
+    });
+  }
   if (step.runners.empty()) {
     const auto timed = std::count_if(samples.begin(), samples.end(),
                                      [](const Series& runs) { return ValidRounds(runs) > 0; });
@@ -319,23 +295,16 @@ void Race::NoteWhoIsBehind(const std::vector<Series>& samples) {
   }
 }
 
-std::vector<TimeEstimate> Race::Estimates() const {
-  std::vector<TimeEstimate> estimates = Summarize(Samples());
+void Race::WriteTimes(const std::vector<Candidate*>& candidates) const {
+  Summarize(Samples(), candidates);
   for (const auto& [number, behind] : behind_) {
-    const double least = behind.low * estimates[behind.leader].median_us;
-    TimeEstimate& estimate = estimates[number];
-    estimate.low_us = std::max(estimate.low_us, least);
-    estimate.median_us = std::max(estimate.median_us, least);
-    estimate.high_us = std::max(estimate.high_us, least);
+    Candidate& candidate = *candidates[number];
+    if (candidate.sample_count == 0) continue;
+    const double least = behind.low * candidates[behind.leader]->median_us;
+    candidate.low_us = std::max(candidate.low_us, least);
+    candidate.median_us = std::max(candidate.median_us, least);
+    candidate.high_us = std::max(candidate.high_us, least);
   }
-  return estimates;
-}
-
-std::vector<Series> Race::Samples() const {
-  std::vector<Series> samples = series_;
-  DiscardOtherKind(&samples);
-  DiscardSlowClocks(&samples);
-  return samples;
 }
 
 }  // namespace convtune::decision

@@ -17,26 +17,15 @@
 
 namespace convtune::decision {
 
-// The times of one candidate. median_us is m * r: m is the median of the fastest one (which
-// Leader() finds), r the median, over the rounds that both ran in, of the candidate's time over the
-// fastest's in that round. low_us and high_us are m times the ends of the 99% interval of r
-// (MedianInterval). For the fastest itself all three are m. Why by ratios: what slows all
-// candidates of a round cancels out, and candidates that ran in different rounds can be compared.
-// No median is below m: what left a race early has too few rounds to be known to be faster.
-// Quartiles are of the samples as they are. All are 0 for a candidate without a valid sample. The
-// times are in microseconds, the clock is in MHz.
-struct TimeEstimate {
-  double median_us = 0;
-  double q1_us = 0;
-  double q3_us = 0;
-  double low_us = 0;
-  double high_us = 0;
-  int sample_count = 0;
-  double sm_clock_mhz = 0;  // median
-};
-
-// One for each series. Pure.
-std::vector<TimeEstimate> Summarize(const std::vector<Series>& series);
+// Writes the samples of each series, and what they say, into the candidate of its number, unless it
+// has no valid sample. median_us is m * r: m is the median of the fastest one (by the ratios to the
+// one that ran in most rounds), r the median, over the rounds that both ran in, of the candidate's
+// time over the fastest's in that round. low_us and high_us are m times the ends of the 99%
+// interval of r (MedianInterval). For the fastest itself all three are m. Why by ratios: what slows
+// all candidates of a round cancels out, and candidates that ran in different rounds can be
+// compared. No median is below m: what left a race early has too few rounds to be known to be
+// faster. Quartiles are of the samples as they are. REQUIRES: no candidate has samples yet.
+void Summarize(const std::vector<Series>& series, const std::vector<Candidate*>& candidates);
 
 // A Contest is a kind of caller, such as one that has no workspace to give. Each kind has a
 // winner of its own: callers differ in what they can use, so that not every candidate takes part
@@ -87,7 +76,10 @@ class Race {
   // number of rounds - 1.
   void Add(size_t number, int round, const RunSample& run);
   // It runs no more, and nothing that it gave counts.
-  void Leave(size_t number);
+  void Leave(size_t number) {
+    series_[number].clear();
+    std::erase(runners_, number);
+  }
   // Removes the runners whose samples are not of the kind that counts (see CountsBlocked),
   // since they cannot be compared with the others'. Returns their numbers.
   std::vector<size_t> LeaveOtherKind();
@@ -100,10 +92,15 @@ class Race {
   // The numbers of the last step's runners that did not leave.
   const std::vector<size_t>& runners() const { return runners_; }
   // Each contender's samples, by its number; those that are discarded are 0.
-  std::vector<Series> Samples() const;
-  // Summarize(Samples()); and of whoever was known to be slower at some look,
+  std::vector<Series> Samples() const {
+    std::vector<Series> samples = series_;
+    DiscardOtherKind(&samples);
+    DiscardSlowClocks(&samples);
+    return samples;
+  }
+  // Summarize(Samples(), candidates); and of whoever was known to be slower at some look,
   // no time is below what was known then.
-  std::vector<TimeEstimate> Estimates() const;
+  void WriteTimes(const std::vector<Candidate*>& candidates) const;
 
  private:
   // The bound of a slower candidate, known from some look: its time is at least `low`
@@ -123,9 +120,5 @@ class Race {
   int rounds_ = 0;
   int step_rounds_ = 0;
 };
-
-// The number of the one with the lowest time, of those that ran in half of the rounds at
-// least: by the median of the ratios to the one that ran in most. REQUIRES: `numbers` is not empty.
-size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& numbers);
 
 }  // namespace convtune::decision

@@ -1,7 +1,10 @@
 #include "server/decision/samples.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
+#include <utility>
 
 namespace convtune::decision {
 namespace {
@@ -12,13 +15,31 @@ constexpr double kLowestShare = 0.96;
 
 constexpr int kPasses = 3;
 
-// The value that three quarters are at most; 1 of nothing.
-double UpperQuartile(std::vector<double>* values) {
-  if (values->empty()) return 1;
-  const size_t nth = (3 * values->size() + 3) / 4 - 1;
+// Rank k, from 1, such that no more than `tail` of all samples of size n have
+// their k-th smallest value above the median; 0 if there is none.
+size_t LowerRank(size_t n, double tail) {
+  // Terms of the binomial distribution with p = 1/2.
+  double log_term = -static_cast<double>(n) * std::log(2.0);
+  double cumulative = 0;
+  size_t rank = 0;
+  while (rank < n) {
+    cumulative += std::exp(log_term);
+    if (cumulative > tail) break;
+    ++rank;
+    log_term += std::log(static_cast<double>(n - rank + 1) / static_cast<double>(rank));
+  }
+  return rank;
+}
+
+double Nth(std::vector<double>* values, size_t nth) {
   const auto at = values->begin() + static_cast<std::ptrdiff_t>(nth);
   std::nth_element(values->begin(), at, values->end());
   return *at;
+}
+
+// The value that three quarters are at most; 1 of nothing.
+double UpperQuartile(std::vector<double>* values) {
+  return values->empty() ? 1 : Nth(values, (3 * values->size() + 3) / 4 - 1);
 }
 
 bool HasClock(const Series& runs, size_t round) {
@@ -92,6 +113,54 @@ int DiscardSlowClocks(std::vector<Series>* series) {
     }
   }
   return discarded;
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const size_t middle = values.size() / 2;
+  const double upper = Nth(&values, middle);
+  if (values.size() % 2 == 1) return upper;
+  const double lower =
+      *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle));
+  return (lower + upper) / 2;
+}
+
+std::optional<Interval> MedianInterval(std::vector<double> values, double tail) {
+  const size_t rank = LowerRank(values.size(), tail);
+  if (rank == 0) return std::nullopt;
+  const double low = Nth(&values, rank - 1);
+  const double high = Nth(&values, values.size() - rank);
+  return Interval{low, high};
+}
+
+std::vector<double> RoundRatios(const Series& a, const Series& b, bool in_cycles) {
+  std::vector<double> ratios;
+  for (size_t round = 0; round < std::min(a.size(), b.size()); ++round) {
+    const RunSample& of_a = a[round];
+    const RunSample& of_b = b[round];
+    if (!of_a.valid() || !of_b.valid() || of_a.blocked != of_b.blocked) continue;
+    const bool clocks = in_cycles && of_a.blocked && of_a.sm_clock_mhz > 0 && of_b.sm_clock_mhz > 0;
+    ratios.push_back(clocks
+                         ? (of_a.time_us * of_a.sm_clock_mhz) / (of_b.time_us * of_b.sm_clock_mhz)
+                         : of_a.time_us / of_b.time_us);
+  }
+  return ratios;
+}
+
+RatioEstimate EstimateRatio(std::vector<double> ratios, double tail) {
+  RatioEstimate estimate;
+  estimate.rounds = static_cast<int>(ratios.size());
+  if (ratios.empty()) {
+    estimate.interval = {0, std::numeric_limits<double>::infinity()};
+    return estimate;
+  }
+  estimate.median = Median(ratios);
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  const Interval range = {*least, *most};
+  const std::optional<Interval> interval = MedianInterval(std::move(ratios), tail);
+  estimate.sure = interval.has_value();
+  estimate.interval = interval.value_or(range);
+  return estimate;
 }
 
 }  // namespace convtune::decision

@@ -1,6 +1,5 @@
 #include "server/devices/device_runner.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -8,11 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/monitoring/log.h"
-#include "server/tuning/worker_requests.h"
 
 namespace convtune::devices {
 namespace {
@@ -32,41 +29,6 @@ constexpr absl::Duration kTurn = absl::Seconds(10);
 // What a tuning has left at least after it lost a worker, so that it is answered
 // with what can be known by then.
 constexpr absl::Duration kLastAttempt = absl::Seconds(1);
-
-// Prepares, checks and times nothing but `suspect`. OK if the worker survives it,
-// whether the candidate works or not.
-absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
-                      supervisor::WorkerClient* client) {
-  const bool measures = client->measures();
-  std::optional<int> found;
-  worker::v1::Request open = tuning::OpenRequest(spec, measures);
-  // The other API's listing takes time, and the legacy one runs what it lists.
-  if (ApiOf(suspect) == Api::kGraph) {
-    open.mutable_open_problem()->set_legacy_api(false);
-  } else {
-    open.mutable_open_problem()->set_graph_api(false);
-  }
-  const auto look_for_it = [&](const worker::v1::Reply& reply) {
-    const auto candidate = tuning::ReadListed(reply.listed());
-    if (candidate && candidate->id == suspect) found = reply.index();
-  };
-  RETURN_IF_ERROR(client->Call(open, look_for_it).status());
-  if (!found) return client->CloseProblem();
-  worker::v1::Request request;
-  request.add_indexes(*found);
-  request.set_time_budget_ms(absl::ToInt64Milliseconds(spec.options.time_budget));
-  request.mutable_prepare();
-  bool ready = false;
-  const auto see_whether = [&](const worker::v1::Reply& reply) { ready = reply.prepared().ok(); };
-  RETURN_IF_ERROR(client->Call(request, see_whether).status());
-  if (ready && measures && spec.kind == jobs::WorkKind::kTune) {
-    request.mutable_check();
-    RETURN_IF_ERROR(client->Call(request).status());
-    request.mutable_measure()->set_rounds(3);
-    RETURN_IF_ERROR(client->Call(request).status());
-  }
-  return client->CloseProblem();
-}
 
 }  // namespace
 
@@ -101,7 +63,7 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
       succeeded_(kWorkBounds),
       failed_(kWorkBounds),
       cancelled_(kWorkBounds),
-      backoff_(options_.backoff_initial) {
+      backoff_(options_.limits.backoff_initial) {
   status_.set_name(options_.device.name);
   status_.set_environment(options_.device.environment.Name());
   status_.set_state(v1::DEVICE_STATE_IDLE);
@@ -110,18 +72,12 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
   options_.queue->AddAvailable(1);
   // Whatever the worker is at then, it may never end by itself. An item that is
   // taken just now resets the token, and asks for the GPU after that.
-  if (options_.gpu_health != nullptr) {
-    options_.gpu_health->SetInterrupt(options_.device.name, [this] { token_->Cancel(); });
-  }
+  options_.gpu_health->SetInterrupt(options_.device.name, [this] { token_->Cancel(); });
   thread_ = std::thread([this] { Loop(); });
 }
 
-DeviceRunner::~DeviceRunner() { Join(); }
-
 void DeviceRunner::Join() {
-  if (options_.gpu_health != nullptr) {
-    options_.gpu_health->SetInterrupt(options_.device.name, nullptr);
-  }
+  options_.gpu_health->SetInterrupt(options_.device.name, nullptr);
   if (thread_.joinable()) thread_.join();
 }
 
@@ -137,37 +93,16 @@ v1::Device DeviceRunner::Status() const {
   return status;
 }
 
-absl::Status DeviceRunner::CheckHealth() const {
-  return options_.gpu_health != nullptr ? options_.gpu_health->Check(options_.device.name)
-                                        : absl::OkStatus();
+void DeviceRunner::DropStaleWorker() {
+  const bool stale = options_.gpu_health->TakeStale(options_.device.name);
+  if (client_ == nullptr || (!stale && CheckHealth().ok())) return;
+  EndWorker("for what happened to the GPU");
 }
 
-void DeviceRunner::DropStaleWorker() {
-  const bool stale =
-      options_.gpu_health != nullptr && options_.gpu_health->TakeStale(options_.device.name);
-  if (client_ == nullptr || (!stale && CheckHealth().ok())) return;
-  log::Info("$0: ending the worker for what happened to the GPU", options_.device.name);
+void DeviceRunner::EndWorker(const char* why) {
+  log::Info("$0: ending the worker $1", options_.device.name, why);
   client_.reset();
   SetState(v1::DEVICE_STATE_IDLE);
-}
-
-void DeviceRunner::AddWork(std::vector<supervisor::WorkStats>* work) const {
-  work->push_back({options_.device.name, "succeeded", succeeded_.Snapshot()});
-  work->push_back({options_.device.name, "failed", failed_.Snapshot()});
-  work->push_back({options_.device.name, "cancelled", cancelled_.Snapshot()});
-}
-
-void DeviceRunner::SetState(v1::DeviceState state, const std::string& reason) {
-  MutexLock lock(mutex_);
-  status_.set_state(state);
-  status_.set_reason(reason);
-  status_.set_worker_pid(client_ != nullptr ? client_->pid() : 0);
-}
-
-void DeviceRunner::SetAvailable(bool available) {
-  if (available_ == available) return;
-  available_ = available;
-  options_.queue->AddAvailable(available ? 1 : -1);
 }
 
 void DeviceRunner::Loop() {
@@ -175,11 +110,11 @@ void DeviceRunner::Loop() {
     DropStaleWorker();
     GiveWay();
     if (StandsBack()) {
-      absl::SleepFor(std::min(kTick / 10, options_.backoff_initial));
+      absl::SleepFor(std::min(kTick / 10, options_.limits.backoff_initial));
       continue;
     }
     const std::shared_ptr<jobs::WorkItem> item =
-        options_.queue->Take(std::min(kTick, options_.idle_timeout), token_.get());
+        options_.queue->Take(std::min(kTick, options_.limits.idle_timeout), token_.get());
     DropStaleWorker();
     if (item == nullptr) {
       Idle();
@@ -207,7 +142,7 @@ void DeviceRunner::Loop() {
                                                             : failed_;
     outcome.Record(absl::ToInt64Nanoseconds(SteadyTime::Now() - start));
     if (result.status.ok()) {
-      backoff_ = options_.backoff_initial;
+      backoff_ = options_.limits.backoff_initial;
     } else {
       log::Warn("$0: $1: $2", options_.device.name, item->spec.key.problem_text,
                 result.status.ToString());
@@ -223,21 +158,14 @@ void DeviceRunner::Loop() {
     if (pending || !late.suspects.empty()) FinishLate(item->spec, std::move(late));
   }
   client_.reset();
-  if (options_.turn != nullptr) options_.turn->GiveBack(this);
+  options_.turn->GiveBack(this);
   SetState(v1::DEVICE_STATE_IDLE);
 }
 
 void DeviceRunner::GiveWay() {
   const bool works = options_.queue->depth() > 0;
-  if (options_.turn == nullptr ||
-      !options_.turn->Wanted(this, works ? kTurn : absl::ZeroDuration())) {
-    return;
-  }
-  if (client_ != nullptr) {
-    log::Info("$0: ending the worker, since another cuDNN is asked for", options_.device.name);
-    client_.reset();
-    SetState(v1::DEVICE_STATE_IDLE);
-  }
+  if (!options_.turn->Wanted(this, works ? kTurn : absl::ZeroDuration())) return;
+  if (client_ != nullptr) EndWorker("since another cuDNN is asked for");
   options_.turn->GiveBack(this);
 }
 
@@ -257,21 +185,9 @@ void DeviceRunner::Idle() {
     client_.reset();
     PauseBeforeStart(false);
     SetState(v1::DEVICE_STATE_IDLE);
-  } else if (SteadyTime::Now() - idle_since_ >= options_.idle_timeout) {
-    log::Info("$0: ending the idle worker", options_.device.name);
-    client_.reset();
-    SetState(v1::DEVICE_STATE_IDLE);
+  } else if (SteadyTime::Now() - idle_since_ >= options_.limits.idle_timeout) {
+    EndWorker("that has no work");
   }
-}
-
-void DeviceRunner::CountDeath() {
-  MutexLock lock(mutex_);
-  status_.set_worker_deaths(status_.worker_deaths() + 1);
-}
-
-void DeviceRunner::PauseBeforeStart(bool longer) {
-  not_before_ = SteadyTime::Now() + backoff_;
-  if (longer) backoff_ = std::min(backoff_ * 2, options_.backoff_max);
 }
 
 absl::Status DeviceRunner::EnsureWorker() {
@@ -279,7 +195,7 @@ absl::Status DeviceRunner::EnsureWorker() {
     SetAvailable(false);
     return health;
   }
-  if (options_.turn != nullptr && !options_.turn->Await(this, token_.get())) {
+  if (!options_.turn->Await(this, token_.get())) {
     return absl::CancelledError("cancelled");
   }
   if (client_ != nullptr && !client_->Alive()) {
@@ -313,7 +229,7 @@ absl::Status DeviceRunner::EnsureWorker() {
       status_.set_worker_starts(status_.worker_starts() + 1);
     }
     supervisor::WorkerClient::Options start{options_.device.worker_argv, environment_text_,
-                                            options_.hang_timeout, token_.get()};
+                                            options_.limits.hang_timeout, token_.get()};
     start.library_path = options_.device.cudnn.library_path;
     start.self_checks = options_.self_checks;
     start.self_check_key = self_check_key_;
@@ -386,7 +302,7 @@ absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(
     client_->SetEnd(end);
     client_->SetGivesWay(gives_way);
     // The worker survives it, or there is a loss; whether it works is no matter.
-    const absl::Status status = RunAlone(spec, suspect, client_.get());
+    const absl::Status status = tuning::TryAlone(spec, suspect, client_.get());
     client_->SetEnd(SteadyTime::InfiniteFuture());
     client_->SetGivesWay(nullptr);
     if (client_->pending()) {
@@ -457,10 +373,9 @@ void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
     if (options_.queue->shut()) return true;
     const SteadyTime now = SteadyTime::Now();
     const bool waits =
-        options_.queue->depth() > 0 ||
-        (options_.turn != nullptr && options_.turn->Wanted(this, absl::ZeroDuration()));
+        options_.queue->depth() > 0 || options_.turn->Wanted(this, absl::ZeroDuration());
     waits_since = waits ? std::min(waits_since, now) : SteadyTime::InfiniteFuture();
-    return now - waits_since >= options_.late_work_timeout;
+    return now - waits_since >= options_.limits.late_work_timeout;
   };
   const bool pending = client_ != nullptr && client_->pending();
   if (!pending || FinishPending(gives_way, &late)) {

@@ -2,6 +2,7 @@
 // dies.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -36,30 +37,29 @@ class DeviceRunner {
  public:
   struct Options {
     supervisor::DeviceSpec device;
-    jobs::TuningQueue* queue = nullptr;      // of the device's environment; outlives it
-    commit::Committer* committer = nullptr;  // outlives it
-    const Clock* clock = nullptr;            // outlives it
-    GpuTurn* turn = nullptr;                 // outlives it; nullptr: no GPU, or nobody shares it
-    GpuHealth* gpu_health = nullptr;         // outlives it; nullptr: nothing is known of the GPU
+    jobs::TuningQueue* queue = nullptr;                 // of the device's environment; outlives it
+    commit::Committer* committer = nullptr;             // outlives it
+    const Clock* clock = nullptr;                       // outlives it
+    GpuTurn* turn = nullptr;                            // outlives it
+    GpuHealth* gpu_health = nullptr;                    // outlives it
     supervisor::SelfCheckCache* self_checks = nullptr;  // outlives it
-    // As in Tuner::Options.
-    absl::Duration idle_timeout;
-    absl::Duration backoff_initial;
-    absl::Duration backoff_max;
-    absl::Duration hang_timeout;
-    absl::Duration late_work_timeout;
+    supervisor::WorkerLimits limits;
   };
 
   // Starts the thread; the worker is started when there is work.
   static absl::StatusOr<std::unique_ptr<DeviceRunner>> Create(Options options);
   // The queue must be shut.
-  ~DeviceRunner();
+  ~DeviceRunner() { Join(); }
 
   v1::Device Status() const;
   // Items that a worker was asked for.
   int64_t requests() const { return requests_.load(); }
   // Adds what its work came to and took, outcome by outcome.
-  void AddWork(std::vector<supervisor::WorkStats>* work) const;
+  void AddWork(std::vector<supervisor::WorkStats>* work) const {
+    work->push_back({options_.device.name, "succeeded", succeeded_.Snapshot()});
+    work->push_back({options_.device.name, "failed", failed_.Snapshot()});
+    work->push_back({options_.device.name, "cancelled", cancelled_.Snapshot()});
+  }
   // Ends at once whatever the device does; the queue must be shut.
   void Cancel() { token_->Cancel(); }
   // Ends the worker and the thread once the running item is through; the queue
@@ -87,10 +87,12 @@ class DeviceRunner {
   void Loop();
   void Idle();
   // UNAVAILABLE if the GPU is lost.
-  absl::Status CheckHealth() const;
+  absl::Status CheckHealth() const { return options_.gpu_health->Check(options_.device.name); }
   // Ends a worker that must not be used any more: the GPU is lost, or an
   // application's Xid was reported of it.
   void DropStaleWorker();
+  // `why` ends the sentence of the log.
+  void EndWorker(const char* why);
   // Ends the worker where another device waits for the GPU: at once without work, else once it
   // has had the GPU for kTurn.
   void GiveWay();
@@ -120,13 +122,27 @@ class DeviceRunner {
                                    const supervisor::WorkerClient& client);
   // Takes note of the loss of client_ and drops it.
   supervisor::WorkerLoss TakeLoss();
-  void CountDeath();
-  void PauseBeforeStart(bool longer);
+  void CountDeath() {
+    MutexLock lock(mutex_);
+    status_.set_worker_deaths(status_.worker_deaths() + 1);
+  }
+  void PauseBeforeStart(bool longer) {
+    not_before_ = SteadyTime::Now() + backoff_;
+    if (longer) backoff_ = std::min(backoff_ * 2, options_.limits.backoff_max);
+  }
   // Takes note of what the new worker found.
   void TakeSelfCheck();
-  void SetState(v1::DeviceState state, const std::string& reason = "");
-  void SetAvailable(bool available);
-
+  void SetState(v1::DeviceState state, const std::string& reason = "") {
+    MutexLock lock(mutex_);
+    status_.set_state(state);
+    status_.set_reason(reason);
+    status_.set_worker_pid(client_ != nullptr ? client_->pid() : 0);
+  }
+  void SetAvailable(bool available) {
+    if (available_ == available) return;
+    available_ = available;
+    options_.queue->AddAvailable(available ? 1 : -1);
+  }
   const Options options_;
   const std::string environment_text_;
   const std::string self_check_key_;

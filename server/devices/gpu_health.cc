@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/monitoring/log.h"
@@ -58,18 +57,14 @@ std::string DescribeXid(int64_t xid) {
 void GpuHealth::SetListener(Listener listener) {
   MutexLock lock(mutex_);
   listener_ = std::move(listener);
+  for (const auto& [name, device] : devices_) Tell(name, !device.lost.empty());
+}
+
+void GpuHealth::Tell(const std::string& name, bool lost) const {
   if (!listener_) return;
-  for (const auto& [name, device] : devices_) listener_(name, !device.lost.empty());
-}
-
-void GpuHealth::Add(const std::string& device) {
-  MutexLock lock(mutex_);
-  if (devices_.try_emplace(device).second && listener_) listener_(device, false);
-}
-
-GpuHealth::Device* GpuHealth::Find(const std::string& name) {
-  const auto found = devices_.find(name);
-  return found != devices_.end() ? &found->second : nullptr;
+  listener_(name, lost, std::any_of(devices_.begin(), devices_.end(), [](const auto& entry) {
+              return !entry.second.lost.empty();
+            }));
 }
 
 void GpuHealth::NoteXid(const std::string& name, int64_t xid) {
@@ -86,25 +81,20 @@ void GpuHealth::NoteXid(const std::string& name, int64_t xid) {
   if (kind == XidKind::kLost) Lose(name, DescribeXid(xid), device);
 }
 
-void GpuHealth::NoteLost(const std::string& name, const std::string& reason) {
-  MutexLock lock(mutex_);
-  if (Device* const device = Find(name)) Lose(name, reason, device);
-}
-
 void GpuHealth::NoteBack(const std::string& name) {
   MutexLock lock(mutex_);
   Device* const device = Find(name);
   if (device == nullptr || device->lost.empty()) return;
   log::Info("$0: the GPU is back", name);
   device->lost.clear();
-  if (listener_) listener_(name, false);
+  Tell(name, false);
 }
 
 void GpuHealth::Lose(const std::string& name, const std::string& reason, Device* device) {
   if (!device->lost.empty()) return;
   log::Error("$0: the GPU is lost: $1", name, reason);
   device->lost = reason;
-  if (listener_) listener_(name, true);
+  Tell(name, true);
   if (device->interrupt) device->interrupt();
 }
 
@@ -120,17 +110,6 @@ absl::Status GpuHealth::Check(const std::string& device) const {
   const auto found = devices_.find(device);
   if (found == devices_.end() || found->second.lost.empty()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("the GPU is lost: ", found->second.lost));
-}
-
-bool GpuHealth::TakeStale(const std::string& device) {
-  MutexLock lock(mutex_);
-  Device* const found = Find(device);
-  return found != nullptr && std::exchange(found->stale, false);
-}
-
-void GpuHealth::SetInterrupt(const std::string& device, std::function<void()> interrupt) {
-  MutexLock lock(mutex_);
-  if (Device* const found = Find(device)) found->interrupt = std::move(interrupt);
 }
 
 }  // namespace convtune::devices

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,17 +39,23 @@ struct GpuStatus {
 // Thread-safe. The watchers write it, the devices read it.
 class GpuHealth {
  public:
-  // A Listener is called with whether a device's GPU is lost: for all devices at once,
-  // then on every change. It is called with a lock held, so it must return at once and
+  // A Listener is called with whether a device's GPU is lost, and whether any is: for all devices
+  // at once, then on every change. It is called with a lock held, so it must return at once and
   // must not call GpuHealth.
-  using Listener = std::function<void(const std::string& device, bool lost)>;
+  using Listener = std::function<void(const std::string& device, bool lost, bool any_lost)>;
   void SetListener(Listener listener);
 
-  void Add(const std::string& device);
+  void Add(const std::string& device) {
+    MutexLock lock(mutex_);
+    if (devices_.try_emplace(device).second) Tell(device, false);
+  }
   // News of a device, which are ignored where it was not added: the driver reported an error
   // (see KindOfXid), the GPU cannot be used, it can be tried again.
   void NoteXid(const std::string& name, int64_t xid);
-  void NoteLost(const std::string& name, const std::string& reason);
+  void NoteLost(const std::string& name, const std::string& reason) {
+    MutexLock lock(mutex_);
+    if (Device* const device = Find(name)) Lose(name, reason, device);
+  }
   void NoteBack(const std::string& name);
   std::vector<GpuStatus> List() const;
 
@@ -57,9 +64,16 @@ class GpuHealth {
   // UNAVAILABLE with the reason while the GPU is lost.
   absl::Status Check(const std::string& device) const;
   // True once after an application's Xid: whatever context there is may be gone.
-  bool TakeStale(const std::string& device);
+  bool TakeStale(const std::string& device) {
+    MutexLock lock(mutex_);
+    Device* const found = Find(device);
+    return found != nullptr && std::exchange(found->stale, false);
+  }
   // Called when the GPU is lost, as a Listener; empty: no more.
-  void SetInterrupt(const std::string& device, std::function<void()> interrupt);
+  void SetInterrupt(const std::string& device, std::function<void()> interrupt) {
+    MutexLock lock(mutex_);
+    if (Device* const found = Find(device)) found->interrupt = std::move(interrupt);
+  }
 
  private:
   struct Device {
@@ -70,7 +84,11 @@ class GpuHealth {
   };
 
   // nullptr where it was not added.
-  Device* Find(const std::string& name) REQUIRES(mutex_);
+  Device* Find(const std::string& name) REQUIRES(mutex_) {
+    const auto found = devices_.find(name);
+    return found != devices_.end() ? &found->second : nullptr;
+  }
+  void Tell(const std::string& name, bool lost) const REQUIRES(mutex_);
   void Lose(const std::string& name, const std::string& reason, Device* device) REQUIRES(mutex_);
 
   mutable Mutex mutex_;

@@ -31,14 +31,4 @@ bool GpuTurn::Await(const void* device, CancelToken* cancel) {
   }
 }
 
-bool GpuTurn::Wanted(const void* device, absl::Duration had_for) const {
-  MutexLock lock(mutex_);
-  return holder_ == device && !waiting_.empty() && SteadyTime::Now() - since_ >= had_for;
-}
-
-void GpuTurn::GiveBack(const void* device) {
-  MutexLock lock(mutex_);
-  if (holder_ == device) holder_ = nullptr;
-}
-
 }  // namespace convtune::devices

@@ -19,9 +19,15 @@ class GpuTurn {
   // already. False: `cancel` came before.
   bool Await(const void* device, CancelToken* cancel);
   // True if the device has had the GPU for as long, and others wait for it.
-  bool Wanted(const void* device, absl::Duration had_for) const;
+  bool Wanted(const void* device, absl::Duration had_for) const {
+    MutexLock lock(mutex_);
+    return holder_ == device && !waiting_.empty() && SteadyTime::Now() - since_ >= had_for;
+  }
   // The device has ended its worker. Does nothing if it has not got the GPU.
-  void GiveBack(const void* device);
+  void GiveBack(const void* device) {
+    MutexLock lock(mutex_);
+    if (holder_ == device) holder_ = nullptr;
+  }
 
  private:
   mutable Mutex mutex_;

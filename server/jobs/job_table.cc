@@ -6,7 +6,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/violation.h"
 
@@ -30,15 +29,14 @@ void ClearProgress(v1::TuningJob* job) {
 
 JobTable::JobTable(const Clock* clock) : clock_(clock), next_job_(FirstNumber(clock->Now())) {}
 
-std::shared_ptr<JobTable::Job> JobTable::Add(const std::string& environment) {
-  auto job = std::make_shared<Job>();
+JobTable::Job* JobTable::Add(const std::string& environment) {
+  Job* const job = &jobs_[next_job_];
   job->number = next_job_++;
   job->snapshot.set_name(absl::StrCat("jobs/", job->number));
   job->snapshot.set_state(v1::JOB_STATE_QUEUED);
   job->snapshot.set_environment(environment);
   job->snapshot.set_persisted(true);
   *job->snapshot.mutable_create_time() = ToProto(clock_->Now());
-  jobs_.emplace(job->number, job);
   return job;
 }
 
@@ -50,7 +48,7 @@ absl::StatusOr<JobTable::Created> JobTable::Create(const std::string& environmen
   if (!request_id.empty()) {
     const auto known = by_request_.find(request_id);
     if (known != by_request_.end()) {
-      const Job& job = *jobs_.at(known->second);
+      const Job& job = jobs_.at(known->second);
       if (job.fingerprint != fingerprint) {
         return absl::AlreadyExistsError(absl::StrCat(
             "request_id: must be new for a new request, and made ", job.snapshot.name()));
@@ -58,18 +56,18 @@ absl::StatusOr<JobTable::Created> JobTable::Create(const std::string& environmen
       return Created{job.snapshot, false};
     }
   }
-  const std::shared_ptr<Job> job = Add(environment);
+  Job* const job = Add(environment);
   job->request_id = request_id;
   job->fingerprint = fingerprint;
   job->snapshot.set_problem_count(problem_count);
   job->snapshot.set_succeeded_count(skipped_count);
   job->snapshot.set_skipped_count(skipped_count);
   if (!request_id.empty()) by_request_.emplace(request_id, job->number);
-  EndIfComplete(job.get());
+  EndIfComplete(job);
   return Created{job->snapshot, true};
 }
 
-absl::StatusOr<std::shared_ptr<JobTable::Job>> JobTable::Find(const std::string& name) const {
+absl::StatusOr<const JobTable::Job*> JobTable::Find(const std::string& name) const {
   absl::string_view digits = name;
   uint64_t number = 0;
   if (!absl::ConsumePrefix(&digits, "jobs/") || !absl::SimpleAtoi(digits, &number)) {
@@ -80,14 +78,17 @@ absl::StatusOr<std::shared_ptr<JobTable::Job>> JobTable::Find(const std::string&
   if (found == jobs_.end()) {
     return MissingError({"job", name}, absl::StrCat("there is no ", name));
   }
-  return found->second;
+  return &found->second;
+}
+
+JobTable::Job* JobTable::FindOpen(const std::string& name) {
+  const absl::StatusOr<const Job*> job = Find(name);
+  return job.ok() && !HasEnded((*job)->snapshot) ? &jobs_.at((*job)->number) : nullptr;
 }
 
 void JobTable::Changed(Job* job) {
   for (const auto& [token, on_change] : job->watchers) on_change(job->snapshot, job->interrupted);
-  if (!HasEnded(job->snapshot)) return;
-  for (const auto& [token, on_change] : job->watchers) watched_.erase(token);
-  job->watchers.clear();
+  if (HasEnded(job->snapshot)) job->watchers.clear();
 }
 
 void JobTable::End(Job* job, v1::JobState state) {
@@ -101,7 +102,7 @@ void JobTable::End(Job* job, v1::JobState state) {
   ended_.push_back(job->number);
   while (ended_.size() > kKeptEnded) {
     const auto oldest = jobs_.find(ended_.front());
-    by_request_.erase(oldest->second->request_id);
+    by_request_.erase(oldest->second.request_id);
     jobs_.erase(oldest);
     ended_.pop_front();
   }
@@ -115,57 +116,48 @@ void JobTable::EndIfComplete(Job* job) {
 
 std::optional<std::string> JobTable::Collect(const std::string& environment) {
   MutexLock lock(mutex_);
-  std::shared_ptr<Job>& job = collecting_[environment];
-  if (job == nullptr || HasEnded(job->snapshot)) {
+  std::string& name = collecting_[environment];
+  Job* job = FindOpen(name);
+  if (job == nullptr) {
     job = Add(environment);
     job->snapshot.set_abandoned(true);
+    name = job->snapshot.name();
   }
   v1::TuningJob& snapshot = job->snapshot;
   const int open = snapshot.problem_count() - snapshot.succeeded_count() - snapshot.failed_count();
   if (open >= kMaxAbandoned) return std::nullopt;
   snapshot.set_problem_count(snapshot.problem_count() + 1);
-  Changed(job.get());
-  return snapshot.name();
+  Changed(job);
+  return name;
 }
 
 void JobTable::Uncollect(const std::string& name) {
   MutexLock lock(mutex_);
-  const auto found = Find(name);
-  if (!found.ok() || HasEnded((*found)->snapshot)) return;
-  v1::TuningJob& snapshot = (*found)->snapshot;
-  snapshot.set_problem_count(snapshot.problem_count() - 1);
-  Changed(found->get());
-  EndIfComplete(found->get());
-}
-
-bool JobTable::AddSubscription(const std::string& name, const std::string& problem_text,
-                               uint64_t number) {
-  MutexLock lock(mutex_);
-  const auto job = Find(name);
-  if (!job.ok() || HasEnded((*job)->snapshot)) return false;
-  (*job)->subscriptions.insert_or_assign(problem_text, number);
-  return true;
+  Job* const job = FindOpen(name);
+  if (job == nullptr) return;
+  job->snapshot.set_problem_count(job->snapshot.problem_count() - 1);
+  Changed(job);
+  EndIfComplete(job);
 }
 
 void JobTable::Progress(const std::string& name, const std::string& problem_text,
                         const WorkProgress& progress) {
   MutexLock lock(mutex_);
-  const auto job = Find(name);
-  if (!job.ok() || HasEnded((*job)->snapshot)) return;
-  v1::TuningJob& snapshot = (*job)->snapshot;
+  Job* const job = FindOpen(name);
+  if (job == nullptr) return;
+  v1::TuningJob& snapshot = job->snapshot;
   snapshot.set_state(v1::JOB_STATE_RUNNING);
   snapshot.set_current_problem(problem_text);
   snapshot.set_current_candidates_done(progress.candidates_done);
   snapshot.set_current_candidates_total(progress.candidates_total);
-  Changed(job->get());
+  Changed(job);
 }
 
 void JobTable::ProblemDone(const std::string& name, const std::string& problem_text,
                            const WorkResult& result) {
   MutexLock lock(mutex_);
-  const auto found = Find(name);
-  if (!found.ok() || HasEnded((*found)->snapshot)) return;
-  Job* job = found->get();
+  Job* const job = FindOpen(name);
+  if (job == nullptr) return;
   job->subscriptions.erase(problem_text);
   v1::TuningJob& snapshot = job->snapshot;
   snapshot.set_state(v1::JOB_STATE_RUNNING);
@@ -192,29 +184,23 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
 
 void JobTable::ProblemSkipped(const std::string& name) {
   MutexLock lock(mutex_);
-  const auto found = Find(name);
-  if (!found.ok() || HasEnded((*found)->snapshot)) return;
-  v1::TuningJob& snapshot = (*found)->snapshot;
+  Job* const job = FindOpen(name);
+  if (job == nullptr) return;
+  v1::TuningJob& snapshot = job->snapshot;
   snapshot.set_succeeded_count(snapshot.succeeded_count() + 1);
   snapshot.set_skipped_count(snapshot.skipped_count() + 1);
-  Changed(found->get());
-  EndIfComplete(found->get());
+  Changed(job);
+  EndIfComplete(job);
 }
 
 absl::StatusOr<std::pair<v1::TuningJob, std::vector<uint64_t>>> JobTable::Cancel(
     const std::string& name) {
   MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
+  ASSIGN_OR_RETURN(const Job* const job, Find(name));
   std::vector<uint64_t> subscriptions;
   for (const auto& [text, number] : job->subscriptions) subscriptions.push_back(number);
-  if (!HasEnded(job->snapshot)) End(job.get(), v1::JOB_STATE_CANCELLED);
+  if (Job* const open = FindOpen(name)) End(open, v1::JOB_STATE_CANCELLED);
   return std::make_pair(job->snapshot, std::move(subscriptions));
-}
-
-absl::StatusOr<v1::TuningJob> JobTable::Get(const std::string& name) const {
-  MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
-  return job->snapshot;
 }
 
 absl::StatusOr<JobPage> JobTable::List(int page_size, const std::string& page_token) const {
@@ -231,7 +217,7 @@ absl::StatusOr<JobPage> JobTable::List(int page_size, const std::string& page_to
       break;
     }
     --it;
-    page.jobs.push_back(it->second->snapshot);
+    page.jobs.push_back(it->second.snapshot);
   }
   return page;
 }
@@ -239,27 +225,10 @@ absl::StatusOr<JobPage> JobTable::List(int page_size, const std::string& page_to
 absl::StatusOr<uint64_t> JobTable::Watch(const std::string& name, JobCallback on_change) {
   MutexLock lock(mutex_);
   if (stopping_) return absl::UnavailableError("the daemon is draining");
-  ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
-  const uint64_t token = next_watcher_++;
+  ASSIGN_OR_RETURN(const Job* const job, Find(name));
   on_change(job->snapshot, job->interrupted);
-  if (!HasEnded(job->snapshot)) {
-    job->watchers.emplace(token, std::move(on_change));
-    watched_.emplace(token, job);
-  }
-  return token;
-}
-
-void JobTable::StopWatching(uint64_t token) {
-  MutexLock lock(mutex_);
-  const auto found = watched_.find(token);
-  if (found == watched_.end()) return;
-  found->second->watchers.erase(token);
-  watched_.erase(found);
-}
-
-void JobTable::Stop() {
-  MutexLock lock(mutex_);
-  stopping_ = true;
+  if (Job* const open = FindOpen(name)) open->watchers.emplace(next_watcher_, std::move(on_change));
+  return next_watcher_++;
 }
 
 }  // namespace convtune::jobs

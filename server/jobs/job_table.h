@@ -5,19 +5,50 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convtune/v1/tuning_service.pb.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
-#include "server/jobs/job.h"
+#include "proto/base/status_macros.h"
+#include "proto/model/environment.h"
+#include "server/jobs/work_spec.h"
 
 namespace convtune::jobs {
+
+inline bool HasEnded(const v1::TuningJob& job) {
+  return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
+         job.state() == v1::JOB_STATE_CANCELLED;
+}
+
+// `interrupted`: the daemon ended while it ran; nobody cancelled it.
+using JobCallback = std::function<void(const v1::TuningJob& job, bool interrupted)>;
+
+// A JobRequest asks for a job, which callers see as a v1::TuningJob.
+struct JobRequest {
+  std::string environment;  // name or text; empty where there is one only
+  Environment program;      // what the caller has, as far as it is known; see Fits
+  std::vector<ConvProblem> problems;
+  Demand demand{.on_miss = OnMiss::kTune};
+  Priority priority = Priority::kBackground;
+  std::string request_id;
+};
+
+struct JobPage {
+  std::vector<v1::TuningJob> jobs;
+  std::string next_page_token;
+};
+
+// The token of the page behind that job: its number.
+inline std::string PageTokenOf(const v1::TuningJob& last) {
+  return last.name().substr(std::string_view("jobs/").size());
+}
 
 // Thread-safe.
 class JobTable {
@@ -53,7 +84,12 @@ class JobTable {
 
   // Notes the queue's number of the job's work on a problem, until it is done.
   // Returns false if the job ended meanwhile: then the caller unsubscribes.
-  bool AddSubscription(const std::string& name, const std::string& problem_text, uint64_t number);
+  bool AddSubscription(const std::string& name, const std::string& problem_text, uint64_t number) {
+    MutexLock lock(mutex_);
+    Job* const job = FindOpen(name);
+    if (job != nullptr) job->subscriptions.insert_or_assign(problem_text, number);
+    return job != nullptr;
+  }
   // A problem is being worked on.
   void Progress(const std::string& name, const std::string& problem_text,
                 const WorkProgress& progress);
@@ -66,13 +102,23 @@ class JobTable {
   // Ends the job, unless it ended. Returns it, and the numbers to unsubscribe.
   absl::StatusOr<std::pair<v1::TuningJob, std::vector<uint64_t>>> Cancel(const std::string& name);
 
-  absl::StatusOr<v1::TuningJob> Get(const std::string& name) const;
+  absl::StatusOr<v1::TuningJob> Get(const std::string& name) const {
+    MutexLock lock(mutex_);
+    ASSIGN_OR_RETURN(const Job* const job, Find(name));
+    return job->snapshot;
+  }
   absl::StatusOr<JobPage> List(int page_size, const std::string& page_token) const;
   // See Tuner::WatchJob and Tuner::StopWatching. UNAVAILABLE after Stop.
   absl::StatusOr<uint64_t> Watch(const std::string& name, JobCallback on_change);
-  void StopWatching(uint64_t token);
+  void StopWatching(uint64_t token) {
+    MutexLock lock(mutex_);
+    for (auto& [number, job] : jobs_) job.watchers.erase(token);
+  }
   // Watch fails from now on.
-  void Stop();
+  void Stop() {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
 
  private:
   struct Job {
@@ -85,11 +131,13 @@ class JobTable {
     std::map<uint64_t, JobCallback> watchers;       // by token; none once it has ended
   };
 
-  absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& name) const REQUIRES(mutex_);
+  absl::StatusOr<const Job*> Find(const std::string& name) const REQUIRES(mutex_);
+  // nullptr if there is no such job, or it has ended.
+  Job* FindOpen(const std::string& name) REQUIRES(mutex_);
   void EndIfComplete(Job* job) REQUIRES(mutex_);
   void End(Job* job, v1::JobState state) REQUIRES(mutex_);
   // Adds a new job of that environment.
-  std::shared_ptr<Job> Add(const std::string& environment) REQUIRES(mutex_);
+  Job* Add(const std::string& environment) REQUIRES(mutex_);
   // Tells who watches.
   void Changed(Job* job) REQUIRES(mutex_);
 
@@ -98,12 +146,11 @@ class JobTable {
   bool stopping_ GUARDED_BY(mutex_) = false;
   uint64_t next_job_ GUARDED_BY(mutex_);
   uint64_t next_watcher_ GUARDED_BY(mutex_) = 1;
-  std::map<uint64_t, std::shared_ptr<Job>> jobs_ GUARDED_BY(mutex_);
+  std::map<uint64_t, Job> jobs_ GUARDED_BY(mutex_);
   std::deque<uint64_t> ended_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, uint64_t> by_request_ GUARDED_BY(mutex_);
-  // By environment; one that has ended is not used any more.
-  std::unordered_map<std::string, std::shared_ptr<Job>> collecting_ GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, std::shared_ptr<Job>> watched_ GUARDED_BY(mutex_);  // by token
+  // Names by environment; one that has ended is not used any more.
+  std::unordered_map<std::string, std::string> collecting_ GUARDED_BY(mutex_);
 };
 
 }  // namespace convtune::jobs

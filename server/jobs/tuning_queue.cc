@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/clock.h"
 
 namespace convtune::jobs {
 namespace {
@@ -14,8 +13,7 @@ bool LimitCovers(int64_t wide, int64_t narrow) {
   return wide == 0 || (narrow != 0 && wide >= narrow);
 }
 
-}  // namespace
-
+// True if work as `wide` gives all that work as `narrow` would.
 bool Covers(const WorkSpec& wide, const WorkSpec& narrow) {
   if (wide.kind < narrow.kind) return false;
   if (wide.options.api != Api::kAny && wide.options.api != narrow.options.api) return false;
@@ -28,9 +26,7 @@ bool Covers(const WorkSpec& wide, const WorkSpec& narrow) {
          LimitCovers(wide.options.max_candidates, narrow.options.max_candidates);
 }
 
-TuningQueue::Position TuningQueue::PositionOf(const WorkItem& item) {
-  return {-static_cast<int>(item.priority), static_cast<int>(item.spec.kind), item.sequence};
-}
+}  // namespace
 
 std::shared_ptr<WorkItem> TuningQueue::FindJoinable(const WorkSpec& spec) {
   const auto found = by_problem_.find(spec.key.problem_text);
@@ -241,16 +237,6 @@ bool TuningQueue::WaitIdle(SteadyTime deadline) {
   return true;
 }
 
-bool TuningQueue::shut() const {
-  MutexLock lock(mutex_);
-  return shut_;
-}
-
-int64_t TuningQueue::depth() const {
-  MutexLock lock(mutex_);
-  return static_cast<int64_t>(queued_.size());
-}
-
 absl::Status TuningQueue::CheckRoom(size_t more) const {
   MutexLock lock(mutex_);
   if (queued_.size() + more <= kMaxItems && by_subscriber_.size() + more <= kMaxSubscribers) {
@@ -259,22 +245,6 @@ absl::Status TuningQueue::CheckRoom(size_t more) const {
   return absl::ResourceExhaustedError(absl::StrCat(
       "the queue is full: ", queued_.size(), " problems of at most ", kMaxItems, " and ",
       by_subscriber_.size(), " who wait of at most ", kMaxSubscribers, "; try again"));
-}
-
-bool TuningQueue::idle() const {
-  MutexLock lock(mutex_);
-  return queued_.empty() && running_.empty();
-}
-
-void TuningQueue::AddAvailable(int change) {
-  MutexLock lock(mutex_);
-  available_ += change;
-  changed_.SignalAll();
-}
-
-int TuningQueue::available() const {
-  MutexLock lock(mutex_);
-  return available_;
 }
 
 }  // namespace convtune::jobs

@@ -83,23 +83,40 @@ class TuningQueue {
   void Shut(const absl::Status& status);
   // True once nothing runs; false if `deadline` came first.
   bool WaitIdle(SteadyTime deadline);
-  bool shut() const;
-
-  int64_t depth() const;
+  bool shut() const {
+    MutexLock lock(mutex_);
+    return shut_;
+  }
+  int64_t depth() const {
+    MutexLock lock(mutex_);
+    return static_cast<int64_t>(queued_.size());
+  }
   // RESOURCE_EXHAUSTED if `more` items and as many subscribers would be too many.
   // Submit does not ask: whoever lets callers in does.
   absl::Status CheckRoom(size_t more) const;
   // Nothing is queued and nothing runs.
-  bool idle() const;
+  bool idle() const {
+    MutexLock lock(mutex_);
+    return queued_.empty() && running_.empty();
+  }
   // Devices that can work at present.
-  void AddAvailable(int change);
-  int available() const;
+  void AddAvailable(int change) {
+    MutexLock lock(mutex_);
+    available_ += change;
+    changed_.SignalAll();
+  }
+  int available() const {
+    MutexLock lock(mutex_);
+    return available_;
+  }
 
  private:
   using Position = std::tuple<int, int, uint64_t>;  // priority, kind, sequence: lowest first
   using Ended = std::vector<WorkItem::Waiter>;
 
-  static Position PositionOf(const WorkItem& item);
+  static Position PositionOf(const WorkItem& item) {
+    return {-static_cast<int>(item.priority), static_cast<int>(item.spec.kind), item.sequence};
+  }
   std::shared_ptr<WorkItem> FindJoinable(const WorkSpec& spec) REQUIRES(mutex_);
   void Forget(const std::shared_ptr<WorkItem>& item) REQUIRES(mutex_);
   // Moves the item's waiters to `ended`.
@@ -121,8 +138,5 @@ class TuningQueue {
       GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::shared_ptr<WorkItem>> by_subscriber_ GUARDED_BY(mutex_);
 };
-
-// True if work as `wide` gives all that work as `narrow` would.
-bool Covers(const WorkSpec& wide, const WorkSpec& narrow);
 
 }  // namespace convtune::jobs

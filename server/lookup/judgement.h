@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/time/time.h"
-#include "server/jobs/demand.h"
+#include "server/jobs/work_spec.h"
 #include "server/lookup/lookup_request.h"
 #include "server/lookup/tuning_index.h"
 

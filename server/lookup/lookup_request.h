@@ -13,7 +13,7 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/jobs/demand.h"
+#include "server/jobs/work_spec.h"
 
 namespace convtune::lookup {
 

@@ -49,10 +49,10 @@ class TuningIndex {
   // A tuning that does not hold for the libraries that there are (WhyOutdated) is
   // no evidence of anything here, whatever the store says of it: it is kept as a
   // hint, with the reason OUTDATED.
-  explicit TuningIndex(decision::LibrariesByEnvironment libraries = {})
+  explicit TuningIndex(decision::ProvenanceByEnvironment libraries = {})
       : libraries_(std::move(libraries)) {}
 
-  const decision::LibrariesByEnvironment& libraries() const { return libraries_; }
+  const decision::ProvenanceByEnvironment& libraries() const { return libraries_; }
 
   // Those that MakeEntry heeds from now on. Tunings that are there keep theirs until they
   // are put in anew.
@@ -150,7 +150,7 @@ class TuningIndex {
   IndexHit FindLoaded(const TuningKey& key) const;
   const Shard& ShardOf(const TuningKey& key) const;
 
-  const decision::LibrariesByEnvironment libraries_;
+  const decision::ProvenanceByEnvironment libraries_;
   mutable Mutex bans_mutex_;
   std::shared_ptr<const Bans> bans_ GUARDED_BY(bans_mutex_) = std::make_shared<const Bans>();
   ReadFunction read_;  // not changed once other threads have the index

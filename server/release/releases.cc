@@ -22,9 +22,9 @@ bool HasRun(const std::vector<Candidate>& candidates, const CandidateId& candida
 }
 
 // Of those whose builds are known.
-uint32_t NotesOf(const decision::LibraryVersions& libraries) {
-  return (libraries.cublaslt.empty() ? 0 : NoteBit(BehaviorNote::kCublasLtDependency)) |
-         (libraries.nvrtc.empty() ? 0 : NoteBit(BehaviorNote::kRuntimeCompilation));
+uint32_t NotesOf(const Provenance& libraries) {
+  return (libraries.cublaslt_build.empty() ? 0 : NoteBit(BehaviorNote::kCublasLtDependency)) |
+         (libraries.nvrtc_build.empty() ? 0 : NoteBit(BehaviorNote::kRuntimeCompilation));
 }
 
 }  // namespace

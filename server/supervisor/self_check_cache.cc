@@ -19,34 +19,7 @@ std::string SelfCheckCache::KeyOf(const DeviceSpec& device) {
                       ";convtune=", CONVTUNE_VERSION, ";check=", kSelfCheckVersion);
 }
 
-SelfCheckCache::SelfCheckCache(std::string path) : path_(std::move(path)) { Read(); }
-
-SelfCheckCache::Entry SelfCheckCache::Find(const std::string& key) const {
-  MutexLock lock(mutex_);
-  const auto found = entries_.find(key);
-  return found != entries_.end() ? found->second : Entry{};
-}
-
-void SelfCheckCache::Note(const std::string& key, const SelfCheck& check) {
-  const bool passed = check.mask == MaskOf(SelfCheckBit::kRun);
-  MutexLock lock(mutex_);
-  const auto found = entries_.find(key);
-  if (!passed && (found == entries_.end() || !found->second.passed.known())) return;
-  Entry& entry = entries_[key];
-  const SelfCheck before = std::exchange(entry.passed, passed ? check : SelfCheck());
-  if (entry.passed != before) Write();
-}
-
-bool SelfCheckCache::NoteLost(const std::string& key, uint32_t step) {
-  MutexLock lock(mutex_);
-  Entry& entry = entries_[key];
-  if ((entry.lost_steps & step) != 0) return false;
-  entry.lost_steps |= step;
-  if (std::exchange(entry.passed, SelfCheck()).known()) Write();
-  return true;
-}
-
-void SelfCheckCache::Read() {
+SelfCheckCache::SelfCheckCache(std::string path) : path_(std::move(path)) {
   if (path_.empty()) return;
   std::ifstream file(path_, std::ios::binary);
   if (!file) return;
@@ -61,6 +34,23 @@ void SelfCheckCache::Read() {
   for (const auto& [key, passed] : kept.passed()) {
     if (passed.failed().empty()) entries_[key].passed = FromProto(passed);
   }
+}
+
+void SelfCheckCache::Note(const std::string& key, const SelfCheck& check) {
+  const bool passed = check.mask == MaskOf(SelfCheckBit::kRun);
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(key);
+  if (!passed && (found == entries_.end() || !found->second.passed.known())) return;
+  Entry& entry = entries_[key];
+  const SelfCheck before = std::exchange(entry.passed, passed ? check : SelfCheck());
+  if (entry.passed != before) Write();
+}
+
+void SelfCheckCache::NoteLost(const std::string& key, uint32_t step) {
+  MutexLock lock(mutex_);
+  Entry& entry = entries_[key];
+  entry.lost_steps |= step;
+  if (std::exchange(entry.passed, SelfCheck()).known()) Write();
 }
 
 void SelfCheckCache::Write() const {

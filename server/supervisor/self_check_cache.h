@@ -28,16 +28,19 @@ class SelfCheckCache {
   // `path` empty: nothing is kept beyond this process.
   explicit SelfCheckCache(std::string path);
 
-  Entry Find(const std::string& key) const;
+  Entry Find(const std::string& key) const {
+    MutexLock lock(mutex_);
+    const auto found = entries_.find(key);
+    return found != entries_.end() ? found->second : Entry{};
+  }
   // A failed self-check is forgotten, since another program on the GPU may have
   // been the reason: the next worker tries again.
   void Note(const std::string& key, const SelfCheck& check);
   // Keeps in memory alone that a worker died or hung in this step, so that a
-  // restart of the daemon tries it again. True if that was not known.
-  bool NoteLost(const std::string& key, uint32_t step);
+  // restart of the daemon tries it again.
+  void NoteLost(const std::string& key, uint32_t step);
 
  private:
-  void Read();
   void Write() const REQUIRES(mutex_);
 
   const std::string path_;

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <utility>
+#include <fstream>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proto/base/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
@@ -27,6 +27,37 @@ bool CanHave(const worker::v1::Request& request, const worker::v1::Reply& reply)
 }
 
 }  // namespace
+
+uint64_t WorkDone(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  // The name, in parentheses, may hold anything.
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string skipped;
+  // proc(5): state is field 3; minflt, cminflt, majflt, cmajflt, utime, stime
+  // are fields 10 to 15.
+  for (int field = 3; field < 10; ++field) fields >> skipped;
+  uint64_t work = 0;
+  uint64_t number = 0;
+  for (int field = 10; field <= 15 && fields >> number; ++field) work += number;
+  return work;
+}
+
+std::string StartTimeout::WhyOver(uint64_t work_done, SteadyTime now) {
+  if (work_done != work_done_) {
+    work_done_ = work_done;
+    last_sign_ = now;
+  }
+  const SteadyTime silent = last_sign_ + limits_.silence;
+  const SteadyTime longest = start_ + limits_.longest;
+  if (now < std::min(silent, longest)) return "";
+  return silent <= longest
+             ? absl::StrCat("it gave no sign of life for ", absl::FormatDuration(limits_.silence))
+             : absl::StrCat("it did not start within ", absl::FormatDuration(limits_.longest));
+}
 
 absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options options) {
   absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
@@ -125,8 +156,6 @@ bool WorkerClient::measures() const {
          (self_check_.works(SelfCheckBit::kClock) || (despite != nullptr && *despite != '\0'));
 }
 
-bool WorkerClient::Alive() { return !loss_ && !process_->Poll(); }
-
 absl::Status WorkerClient::Lose(const std::string& reason, bool hung) {
   process_->Kill();
   loss_ = WorkerLoss{reason, false, hung, touching_};
@@ -145,13 +174,10 @@ std::string WorkerClient::Silence() const {
 
 absl::StatusOr<worker::v1::Reply> WorkerClient::ReceiveAtWork(StartTimeout* timeout,
                                                               const std::string& doing) {
-  while (!WaitReadable(process_->fd(), *options_.cancel,
-                       std::min(timeout->end(), SteadyTime::Now() + kStartLook))) {
+  while (!WaitReadable(process_->fd(), *options_.cancel, SteadyTime::Now() + kStartLook)) {
     if (options_.cancel->cancelled()) break;
-    timeout->Saw(WorkDone(process_->pid()), SteadyTime::Now());
-    if (SteadyTime::Now() >= timeout->end()) {
-      return Lose(absl::StrCat(doing, timeout->reason()), /*hung=*/true);
-    }
+    const std::string why = timeout->WhyOver(WorkDone(process_->pid()), SteadyTime::Now());
+    if (!why.empty()) return Lose(absl::StrCat(doing, why), /*hung=*/true);
   }
   return Receive(SteadyTime::Now() + options_.hang_timeout, Silence());
 }
@@ -245,12 +271,6 @@ absl::Status WorkerClient::FinishPending(SteadyTime until) {
       Await(wait, until, [](const worker::v1::Reply&) { return true; });
   // Nobody waits for the request's outcome any more.
   return absl::IsFailedPrecondition(outcome.status()) ? absl::OkStatus() : outcome.status();
-}
-
-absl::Status WorkerClient::CloseProblem() {
-  worker::v1::Request message;
-  message.mutable_close_problem();
-  return Call(message).status();
 }
 
 }  // namespace convtune::supervisor

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,10 +19,40 @@
 #include "proto/base/clock.h"
 #include "proto/model/tuning/self_check.h"
 #include "server/supervisor/self_check_cache.h"
-#include "server/supervisor/start_timeout.h"
 #include "server/supervisor/worker_process.h"
 
 namespace convtune::supervisor {
+
+// Work of a process since it began, as the kernel counts it: CPU time and
+// page faults. It grows while libraries are read and relocated, however slow the
+// disk, and stands still in a process that hangs. 0 where it cannot be told.
+uint64_t WorkDone(pid_t pid);
+
+// The limits on the time that a process may take to start.
+struct StartLimits {
+  absl::Duration silence = absl::Seconds(60);  // without a sign of life
+  // The limit in all: a process that goes round in circles shows signs of life for ever.
+  absl::Duration longest = absl::Minutes(5);
+};
+
+// A StartTimeout says until when a daemon waits for a process that starts. It counts from
+// the last sign of life, since libraries of gigabytes may come from a cold disk. Not
+// thread-safe.
+class StartTimeout {
+ public:
+  StartTimeout(const StartLimits& limits, SteadyTime now)
+      : limits_(limits), start_(now), last_sign_(now) {}
+
+  // Empty while it is waited for, else the reason: "it gave no sign of life for 1m". `work_done`:
+  // by the process so far; a changed number is a sign of life.
+  std::string WhyOver(uint64_t work_done, SteadyTime now);
+
+ private:
+  const StartLimits limits_;
+  const SteadyTime start_;
+  SteadyTime last_sign_;
+  uint64_t work_done_ = 0;
+};
 
 // The reason for which a session ended before it was closed.
 struct WorkerLoss {
@@ -43,7 +74,7 @@ class WorkerClient {
   struct Options {
     std::vector<std::string> worker_argv;
     std::string environment_text;  // what the worker must say it is
-    absl::Duration hang_timeout;   // see Tuner::Options
+    absl::Duration hang_timeout;   // see WorkerLimits
     const CancelToken* cancel = nullptr;
     std::string library_path = {};  // as WorkerProcess::Start takes it
     StartLimits start = {};         // until the handshake is answered
@@ -65,7 +96,8 @@ class WorkerClient {
   bool measures() const;
   pid_t pid() const { return process_->pid(); }
   // False once the process ended or the session was lost.
-  bool Alive();
+  bool Alive() { return !loss_ && !process_->Poll(); }
+
   const std::optional<WorkerLoss>& loss() const { return loss_; }
   // From this time on nothing waits for the worker; at first there is none.
   void SetEnd(SteadyTime end) { end_ = end; }
@@ -86,7 +118,11 @@ class WorkerClient {
   absl::StatusOr<worker::v1::Outcome> Call(
       const worker::v1::Request& request,
       const OnReply& on_reply = [](const worker::v1::Reply&) {});
-  absl::Status CloseProblem();
+  absl::Status CloseProblem() {
+    worker::v1::Request message;
+    message.mutable_close_problem();
+    return Call(message).status();
+  }
 
  private:
   WorkerClient(Options options, std::unique_ptr<WorkerProcess> process)

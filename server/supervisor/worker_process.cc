@@ -34,20 +34,9 @@ WorkerExit Describe(int status, bool killed_by_us) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
-    const std::vector<std::string>& argv, const std::string& library_path) {
-  std::vector<std::string> arguments = argv;
-  arguments.insert(arguments.end(), {"--fd", absl::StrCat(kWorkerFd)});
-  return Spawn(argv.empty() ? argv : arguments, library_path, /*prints=*/false);
-}
-
-absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::StartPrinting(
-    const std::vector<std::string>& argv, const std::string& library_path) {
-  return Spawn(argv, library_path, /*prints=*/true);
-}
-
-absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(
-    const std::vector<std::string>& argv, const std::string& library_path, bool prints) {
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(std::vector<std::string> argv,
+                                                                    const std::string& library_path,
+                                                                    bool prints) {
   if (argv.empty()) return absl::InvalidArgumentError("worker_argv: must not be empty");
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -56,10 +45,14 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
   std::vector<int> fds = {STDERR_FILENO, STDERR_FILENO, theirs.get()};  // kWorkerFd is the third
-  if (prints) fds = {theirs.get(), STDERR_FILENO};
+  if (prints) {
+    fds = {theirs.get(), STDERR_FILENO};
+  } else {
+    argv.insert(argv.end(), {"--fd", absl::StrCat(kWorkerFd)});
+  }
   Variables variables;
   if (!library_path.empty()) variables.emplace_back("LD_LIBRARY_PATH", library_path);
-  ASSIGN_OR_RETURN(const pid_t pid, convtune::Spawn(argv, variables, fds, /*apart=*/true));
+  ASSIGN_OR_RETURN(const pid_t pid, Spawn(std::move(argv), variables, fds, /*apart=*/true));
   return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(ours)));
 }
 

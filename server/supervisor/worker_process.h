@@ -29,11 +29,10 @@ class WorkerProcess {
   // its own process group, /dev/null for standard input, our standard error
   // for output and errors, and no other descriptor of ours. `library_path` is its
   // LD_LIBRARY_PATH; empty: it has ours. NOT_FOUND: there is no such program.
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const std::vector<std::string>& argv,
-                                                              const std::string& library_path = "");
-  // The same with the socket as standard output, and nothing added to `argv`.
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> StartPrinting(
-      const std::vector<std::string>& argv, const std::string& library_path = "");
+  // `prints`: the socket is its standard output, and nothing is added to `argv`.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(std::vector<std::string> argv,
+                                                              const std::string& library_path = "",
+                                                              bool prints = false);
   // Kills and reaps it.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
@@ -50,10 +49,6 @@ class WorkerProcess {
 
  private:
   WorkerProcess(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
-  // `prints`: as StartPrinting.
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(const std::vector<std::string>& argv,
-                                                              const std::string& library_path,
-                                                              bool prints);
 
   const pid_t pid_;
   UniqueFd socket_;

@@ -25,26 +25,22 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/jobs/job.h"
+#include "server/devices/gpu_health.h"
+#include "server/jobs/job_table.h"
 #include "server/lookup/lookup_request.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/publish_options.h"
+#include "server/release/release_manager.h"
 #include "server/supervisor/device.h"
-
-namespace convtune::devices {
-class GpuHealth;
-}  // namespace convtune::devices
-
-namespace convtune::release {
-class ReleaseManager;
-}  // namespace convtune::release
 
 namespace convtune::tuner {
 
 struct EnvironmentInfo {
   Environment environment;
-  Provenance provenance;  // of the device; empty if not current
-  bool current = false;
+  Provenance provenance;  // of the device, if one has it
+  // What requests call it, its name, or its text where others have the name; empty: no device has
+  // it.
+  std::string word;
   int64_t tuning_count = 0;
 };
 
@@ -65,7 +61,7 @@ struct TunerStats {
 // but for WatchJob's without locks held; they must not block.
 class Tuner {
  public:
-  struct Options {
+  struct Options : supervisor::WorkerLimits {
     db::TuningStore* store = nullptr;  // outlives the tuner
     std::span<const std::unique_ptr<db::BundleLayer>>
         bases;                     // beneath the store; outlive the tuner
@@ -79,19 +75,6 @@ class Tuner {
     // Keeps releases and publishes them, if it is set; outlives the tuner.
     db::ReleaseStore* release_store = nullptr;
     release::PublishOptions publish;
-    // A worker without work for this long is ended, which gives its GPU back.
-    absl::Duration idle_timeout = absl::Minutes(5);
-    // Pause before a dead worker is started again; doubles up to the maximum.
-    absl::Duration backoff_initial = absl::Milliseconds(200);
-    absl::Duration backoff_max = absl::Seconds(30);
-    // The daemon kills a worker that has sent nothing for this long, as hung. A worker
-    // sends the number of each candidate before it runs it. While the worker lists
-    // candidates, it sends none, and has the budget of the listing besides.
-    absl::Duration hang_timeout = absl::Seconds(30);
-    // The time for which other work waits for a late worker, or for the search for the
-    // candidate that a worker hung on. Longer than a worker takes to load cuDNN, since
-    // another worker would have to load it anew.
-    absl::Duration late_work_timeout = absl::Seconds(5);
     // File that keeps what self-checks of workers came to; empty: it is forgotten
     // at the end.
     std::string self_checks_path;
@@ -148,7 +131,7 @@ class Tuner {
   // Also lifts the quarantine of the problems' candidates: they are tried again.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                                 const std::vector<ConvProblem>& problems) = 0;
-  // Deletes those that came from the fleet; see Committer::Withdraw.
+  // Deletes those that came from the fleet; see Committer::Delete.
   virtual absl::StatusOr<int64_t> WithdrawFleetTunings(
       const std::string& environment, const std::vector<ConvProblem>& problems) = 0;
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon

@@ -45,4 +45,9 @@ struct RunnerOutput {
 // are the client's, and NOT_FOUND with the reasons if no candidate ran.
 RunnerOutput RunTuning(const RunnerInput& input, supervisor::WorkerClient* client);
 
+// Prepares, checks and times nothing but `suspect`. OK if the worker survives it, whether the
+// candidate works or not. Errors are the client's.
+absl::Status TryAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
+                      supervisor::WorkerClient* client);
+
 }  // namespace convtune::tuning

@@ -89,7 +89,7 @@ double CommitRate(const std::string& folder, const Clock* clock, const std::vect
                   int writers) {
   const auto store = OpenStore(folder, clock);
   lookup::TuningIndex index;
-  commit::Committer committer(store.get(), &index);
+  commit::Committer committer(store.get(), &index, clock);
   std::atomic<size_t> next{0};
   std::atomic<bool> refused{false};
   const double seconds = Seconds([&] {
@@ -200,7 +200,7 @@ class BanBench {
       : tunings_(tunings),
         next_(tunings),
         store_(OpenStore(folder, clock)),
-        committer_(store_.get(), &index_) {
+        committer_(store_.get(), &index_, clock) {
     constexpr int kInTransaction = 10'000;
     for (int n = 0; n < tunings;) {
       const int end = std::min(tunings, n + kInTransaction);
@@ -261,7 +261,8 @@ class BanBench {
     ban.candidate = CandidatePattern::Parse(pattern).value();
     const Took read = ReadAll();
     const Latencies bare = Beside([] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
-    Print("dry_run", share, read, bare, [&] { committer_.PreviewBan(ban, kChanges); });
+    Print("dry_run", share, read, bare,
+          [&] { committer_.AddBan(&ban, kChanges, /*dry_run=*/true).IgnoreError(); });
     Print("create", share, read, bare, [&] {
       if (const auto made = committer_.AddBan(&ban, kChanges); !made.ok()) Die(made.status());
     });

@@ -51,7 +51,7 @@ std::string Hello(uint8_t flags) {
 namespace convtune::supervisor {
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
-    const std::vector<std::string>& /*argv*/, const std::string& /*library_path*/) {
+    std::vector<std::string> /*argv*/, const std::string& /*library_path*/, bool /*prints*/) {
   int fds[2];
   Require(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
   g_theirs = UniqueFd(fds[1]);

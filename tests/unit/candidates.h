@@ -16,6 +16,14 @@ namespace convtune {
 inline constexpr char kH200[] = "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
 inline constexpr char kProblem[] = "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
 
+// A device with these builds of the libraries that cuDNN loads.
+inline Provenance Builds(const std::string& cublaslt, const std::string& nvrtc) {
+  Provenance provenance;
+  provenance.cublaslt_build = cublaslt;
+  provenance.nvrtc_build = nvrtc;
+  return provenance;
+}
+
 inline TuningKey KeyOf(const std::string& problem, const std::string& environment = kH200) {
   return {ConvProblem::Parse(problem).value().ToText(), environment};
 }

@@ -99,7 +99,7 @@ struct Candidate {
   double q1_us = 0;
   double q3_us = 0;
   // Interval of the median once what all candidates of a round have in common
-  // is taken out; see server/decision/intervals.h. Equal to the median
+  // is taken out; see server/decision/samples.h. Equal to the median
   // for the fastest. Where none was made: the quartiles.
   double low_us = 0;
   double high_us = 0;

@@ -54,7 +54,7 @@ v1::Environment ToProto(const tuner::EnvironmentInfo& info) {
   out.set_cudnn_version(environment.cudnn.ToText());
   out.set_library_configuration(static_cast<v1::LibraryConfiguration>(environment.library));
   *out.mutable_provenance() = ToProto(info.provenance);
-  out.set_current(info.current);
+  out.set_current(!info.word.empty());
   out.set_tuning_count(info.tuning_count);
   return out;
 }

@@ -48,7 +48,8 @@ class CommitterTest : public ::testing::Test {
 
   ChoosyStore store_;
   lookup::TuningIndex index_;
-  Committer committer_{&store_, &index_};
+  SystemClock clock_;
+  Committer committer_{&store_, &index_, &clock_};
   const Environment environment_ = Environment::Parse(kH200).value();
 };
 
@@ -175,8 +176,9 @@ class OutdatedTest : public ::testing::Test {
   Tuning measured_;
   Tuning guess_;
   MemoryStore store_;
-  lookup::TuningIndex index_{decision::LibrariesByEnvironment{{kH200, {"", "new"}}}};
-  Committer committer_{&store_, &index_};
+  lookup::TuningIndex index_{decision::ProvenanceByEnvironment{{kH200, Builds("", "new")}}};
+  SystemClock clock_;
+  Committer committer_{&store_, &index_, &clock_};
   const Environment environment_ = Environment::Parse(kH200).value();
 };
 
@@ -299,7 +301,8 @@ TEST_F(OutdatedTest, APinAndADeletionKnowWhatIsServed) {
 TEST(CommitterRetries, WriteWithoutAnotherResult) {
   ChoosyStore store;
   lookup::TuningIndex index;
-  Committer committer(&store, &index, absl::Milliseconds(1));
+  const SystemClock clock;
+  Committer committer(&store, &index, &clock, absl::Milliseconds(1));
   const Environment environment = Environment::Parse(kH200).value();
   store.FailWith(absl::UnavailableError("full"));
   EXPECT_FALSE(committer.Commit(TuningFor(1), environment, false));
@@ -348,7 +351,7 @@ class BansTest : public ::testing::Test {
   lookup::TuningIndex index_;
   StandingClock clock_;
   std::atomic<int> told_{0};
-  Committer committer_{&store_, &index_, absl::Milliseconds(1), &clock_};
+  Committer committer_{&store_, &index_, &clock_, absl::Milliseconds(1)};
 };
 
 TEST_F(BansTest, ABanChangesAnswersAndSaysWhich) {
@@ -357,7 +360,7 @@ TEST_F(BansTest, ABanChangesAnswersAndSaysWhich) {
   Know(2, {Timed(1, 10)});                              // loses all
   Know(3, {Timed(7, 10)});
   Ban ban = BanOf("eng1");
-  const auto preview = committer_.PreviewBan(ban, 100);
+  const auto preview = committer_.AddBan(&ban, 100, /*dry_run=*/true).value();
   EXPECT_EQ(Winner(0), "graph:eng1");
   EXPECT_TRUE(store_.ListBans()->empty());
   const auto effects = committer_.AddBan(&ban, 100);
@@ -412,7 +415,8 @@ TEST_F(BansTest, AMissUnderTwoBansCountsWhatNeitherTakesAway) {
 
 TEST_F(BansTest, OnlyTheFirstChangesAreGiven) {
   for (int n = 0; n < 5; ++n) Know(n, {Timed(0, 30), Timed(1, 10)});
-  const auto effects = committer_.PreviewBan(BanOf("eng1"), 2);
+  Ban ban = BanOf("eng1");
+  const auto effects = committer_.AddBan(&ban, 2, /*dry_run=*/true).value();
   EXPECT_EQ(effects.changes_size(), 2);
   EXPECT_EQ(effects.change_count(), 5);
 }
@@ -422,7 +426,7 @@ TEST_F(BansTest, BansAreThereAfterARestart) {
   Ban ban = BanOf("eng1");
   ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
   lookup::TuningIndex index;
-  Committer next(&store_, &index, absl::Milliseconds(1), &clock_);
+  Committer next(&store_, &index, &clock_, absl::Milliseconds(1));
   ASSERT_TRUE(next.Load().ok());
   index.Put(*store_.GetTuning(TuningFor(0).key), true);
   EXPECT_EQ(index.Find(TuningFor(0).key).tuning->Winner(), "graph:eng0");

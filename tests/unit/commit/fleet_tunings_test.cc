@@ -42,7 +42,8 @@ class ApplyFleetTest : public ::testing::Test {
 
   MemoryStore store_;
   lookup::TuningIndex index_;
-  Committer committer_{&store_, &index_};
+  SystemClock clock_;
+  Committer committer_{&store_, &index_, &clock_};
   std::string waiting_;  // the problem that the node has to deliver first
 };
 
@@ -81,7 +82,7 @@ TEST_F(ApplyFleetTest, WhatIsTheSameIsNotWrittenAgain) {
 TEST_F(ApplyFleetTest, AWithdrawalLeavesATuningOfThisNodeThatTookTheFleetsPlace) {
   Apply({Made(1, 7, Origin::kFleet), Made(2, 8, Origin::kFleet)});
   ASSERT_TRUE(committer_.Commit(Made(1, 5, Origin::kLocal), TheEnvironment(), /*forced=*/true));
-  EXPECT_EQ(*committer_.Withdraw({Key(1), Key(2), Key(3)}), 1);
+  EXPECT_EQ(*committer_.Delete({Key(1), Key(2), Key(3)}, /*fleets_alone=*/true), 1);
   EXPECT_EQ(Winner(1), "graph:eng5");
   EXPECT_EQ(Winner(2), "");
   EXPECT_TRUE(store_.GetTuning(Key(1)).ok());

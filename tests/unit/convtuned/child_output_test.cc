@@ -1,4 +1,4 @@
-#include "server/convtuned/child_output.h"
+#include "server/convtuned/probe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/decision/intervals.h"
+#include "server/decision/samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST(RoundRatiosTest, ComparesRoundsInWhichBothAreValid) {
 TEST(RoundRatiosTest, CountsCyclesWhereBothClocksAreKnown) {
   const Series a = {{3, 1000}, {3, 0}, {3, 1000}, {3, 0}};
   const Series b = {{2, 1500}, {2, 1500}, {2, 0}, {2, 0}};
-  EXPECT_THAT(RoundRatiosInCycles(a, b), ElementsAre(1, 1.5, 1.5, 1.5));
+  EXPECT_THAT(RoundRatios(a, b, /*in_cycles=*/true), ElementsAre(1, 1.5, 1.5, 1.5));
 }
 
 TEST(RoundRatiosTest, ComparesBlockedRunsWithBlockedRunsOnly) {
@@ -80,7 +80,7 @@ TEST(RoundRatiosTest, ComparesBlockedRunsWithBlockedRunsOnly) {
 TEST(RoundRatiosTest, NoTimeOfTheHostIsCountedInCycles) {
   const Series a = {{3, 1000, true}, {3, 1000, false}};
   const Series b = {{2, 1500, true}, {2, 1500, false}};
-  EXPECT_THAT(RoundRatiosInCycles(a, b), ElementsAre(1, 1.5));
+  EXPECT_THAT(RoundRatios(a, b, /*in_cycles=*/true), ElementsAre(1, 1.5));
 }
 
 TEST(EstimateRatioTest, WhatSlowsAllCandidatesOfARoundIsNotInIt) {
@@ -91,14 +91,15 @@ TEST(EstimateRatioTest, WhatSlowsAllCandidatesOfARoundIsNotInIt) {
     a.push_back({11 * drift, 0});
     b.push_back({10 * drift, 0});
   }
-  const RatioEstimate estimate = EstimateRatio(a, b, 0.005);
+  const RatioEstimate estimate = EstimateRatio(RoundRatios(a, b), 0.005);
   EXPECT_TRUE(estimate.sure);
   EXPECT_NEAR(estimate.interval.low, 1.1, 1e-9);
   EXPECT_NEAR(estimate.interval.high, 1.1, 1e-9);
 }
 
 TEST(EstimateRatioTest, OfFewRoundsItIsTheRangeAndNotSure) {
-  const RatioEstimate estimate = EstimateRatio(SeriesOf({2, 3, 4}), SeriesOf({1, 1, 1}), 0.005);
+  const RatioEstimate estimate =
+      EstimateRatio(RoundRatios(SeriesOf({2, 3, 4}), SeriesOf({1, 1, 1})), 0.005);
   EXPECT_FALSE(estimate.sure);
   EXPECT_EQ(estimate.rounds, 3);
   EXPECT_EQ(estimate.interval.low, 2);

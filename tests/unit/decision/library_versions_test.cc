@@ -7,31 +7,33 @@
 namespace convtune::decision {
 namespace {
 
-Tuning Made(const LibraryVersions& versions, uint32_t notes) {
+Tuning Made(const Provenance& versions, uint32_t notes) {
   Candidate plain = Timed(1, 10);
   Candidate noted = Timed(2, 20);
   noted.behavior_notes = notes;
   Tuning tuning = TuningOf({plain, noted});
-  tuning.provenance.cublaslt_build = versions.cublaslt;
-  tuning.provenance.nvrtc_build = versions.nvrtc;
+  tuning.provenance = versions;
   return tuning;
+}
+
+std::string Why(const Tuning& tuning, const Provenance& now) {
+  return WhyOutdated(tuning, {{kH200, now}});
 }
 
 constexpr uint32_t kNvrtc = NoteBit(BehaviorNote::kRuntimeCompilation);
 constexpr uint32_t kCublasLt = NoteBit(BehaviorNote::kCublasLtDependency);
-const LibraryVersions kNow{"aaa", "bbb"};
+const Provenance kNow = Builds("aaa", "bbb");
 
 TEST(LibraryVersionsTest, EachLibraryCountsForThoseWhoUseItAlone) {
-  EXPECT_EQ(WhyOutdated(Made({"aaa", "bbb"}, kNvrtc | kCublasLt), kNow), "");
-  EXPECT_EQ(WhyOutdated(Made({"aaa", "old"}, kNvrtc), kNow),
+  EXPECT_EQ(Why(Made(Builds("aaa", "bbb"), kNvrtc | kCublasLt), kNow), "");
+  EXPECT_EQ(Why(Made(Builds("aaa", "old"), kNvrtc), kNow),
             "measured with NVRTC old, there is bbb now");
-  EXPECT_EQ(WhyOutdated(Made({"aaa", "old"}, kCublasLt), kNow), "");
-  EXPECT_EQ(WhyOutdated(Made({"old", "bbb"}, kCublasLt), kNow),
+  EXPECT_EQ(Why(Made(Builds("aaa", "old"), kCublasLt), kNow), "");
+  EXPECT_EQ(Why(Made(Builds("old", "bbb"), kCublasLt), kNow),
             "measured with cuBLASLt old, there is aaa now");
-  EXPECT_EQ(WhyOutdated(Made({"old", "old"}, 0), kNow), "");
-  EXPECT_EQ(WhyOutdated(Made({}, kNvrtc), kNow),
-            "measured with an unknown NVRTC, there is bbb now");
-  EXPECT_EQ(WhyOutdated(Made({"", "old"}, kNvrtc), LibraryVersions{}), "");
+  EXPECT_EQ(Why(Made(Builds("old", "old"), 0), kNow), "");
+  EXPECT_EQ(Why(Made({}, kNvrtc), kNow), "measured with an unknown NVRTC, there is bbb now");
+  EXPECT_EQ(Why(Made(Builds("", "old"), kNvrtc), Provenance{}), "");
 }
 
 TEST(LibraryVersionsTest, WhatDidNotRunAndWhatWasObservedClaimsNothing) {
@@ -39,16 +41,16 @@ TEST(LibraryVersionsTest, WhatDidNotRunAndWhatWasObservedClaimsNothing) {
   for (Candidate& c : failed.candidates) {
     if (c.has(BehaviorNote::kRuntimeCompilation)) c.status = CandidateStatus::kFailed;
   }
-  EXPECT_EQ(WhyOutdated(failed, kNow), "");
+  EXPECT_EQ(Why(failed, kNow), "");
   Tuning observed = Made({}, kNvrtc);
   observed.evidence = Evidence::kObserved;
-  EXPECT_EQ(WhyOutdated(observed, kNow), "");
+  EXPECT_EQ(Why(observed, kNow), "");
 }
 
 TEST(LibraryVersionsTest, AnEnvironmentThatNoDeviceHasIsNotJudged) {
-  const Tuning old = Made({"", "old"}, kNvrtc);
-  EXPECT_NE(WhyOutdated(old, LibrariesByEnvironment{{kH200, kNow}}), "");
-  EXPECT_EQ(WhyOutdated(old, LibrariesByEnvironment{{"another", kNow}}), "");
+  const Tuning old = Made(Builds("", "old"), kNvrtc);
+  EXPECT_NE(WhyOutdated(old, {{kH200, kNow}}), "");
+  EXPECT_EQ(WhyOutdated(old, {{"another", kNow}}), "");
 }
 
 }  // namespace

@@ -17,6 +17,14 @@ using ::testing::Not;
 constexpr uint32_t kAny = ContestBit(Contest::kAny);
 constexpr uint32_t kLight = ContestBit(Contest::kNoWorkspace);
 
+std::vector<Candidate> TimesOf(const Race& race) {
+  std::vector<Candidate> times(race.Samples().size());
+  std::vector<Candidate*> to;
+  for (Candidate& candidate : times) to.push_back(&candidate);
+  race.WriteTimes(to);
+  return times;
+}
+
 class RaceTest : public ::testing::Test {
  protected:
   // Runs until the race is over; `us` are the true times.
@@ -58,14 +66,14 @@ TEST_F(RaceTest, EveryContestHasItsOwnLeader) {
   Race race({{kAny}, {kAny}, {kAny | kLight}, {kAny | kLight}});
   EXPECT_EQ(RunToTheEnd(&race, {10, 10.3, 30, 30.2}).stop, StopReason::kSettled);
   EXPECT_THAT(steps_[1].runners, ElementsAre(0, 1, 2, 3));
-  const std::vector<TimeEstimate> times = race.Estimates();
+  const std::vector<Candidate> times = TimesOf(race);
   EXPECT_LT(times[2].high_us, times[3].low_us);
 }
 
 TEST_F(RaceTest, EqualCandidatesAreSettledAsATie) {
   Race race({{kAny}, {kAny}});
   EXPECT_EQ(RunToTheEnd(&race, {10, 10}).stop, StopReason::kSettled);
-  const std::vector<TimeEstimate> times = race.Estimates();
+  const std::vector<Candidate> times = TimesOf(race);
   EXPECT_NEAR(times[0].median_us, times[1].median_us, 0.05);
   EXPECT_LT(race.rounds(), kMaxRounds);
 }
@@ -79,13 +87,13 @@ TEST_F(RaceTest, NoiseThatIsTooLargeEndsIt) {
 TEST_F(RaceTest, OneAloneGetsEnoughSamplesForAMeasurement) {
   Race race({{kAny, true}});
   EXPECT_EQ(RunToTheEnd(&race, {10}).stop, StopReason::kOneCandidate);
-  EXPECT_EQ(race.Estimates()[0].sample_count, 12);
+  EXPECT_EQ(TimesOf(race)[0].sample_count, 12);
 }
 
 TEST_F(RaceTest, OneWhoseRivalIsFarBehindWasNotTheOnlyOneTimed) {
   Race race({{kAny}, {kAny}});
   EXPECT_EQ(RunToTheEnd(&race, {10, 30}).stop, StopReason::kSettled);
-  EXPECT_EQ(race.Estimates()[1].sample_count, 3);
+  EXPECT_EQ(TimesOf(race)[1].sample_count, 3);
 }
 
 TEST_F(RaceTest, WhoLeavesCountsNoMore) {
@@ -95,7 +103,7 @@ TEST_F(RaceTest, WhoLeavesCountsNoMore) {
   race.Add(1, 0, {5, 0});
   race.Leave(1);
   EXPECT_THAT(race.runners(), ElementsAre(0));
-  EXPECT_EQ(race.Estimates()[1].sample_count, 0);
+  EXPECT_EQ(TimesOf(race)[1].sample_count, 0);
   race.Leave(0);
   EXPECT_NE(race.Next().stop, StopReason::kNone);
 }
@@ -112,14 +120,14 @@ TEST_F(RaceTest, WhoseRunsDoNotCompareLeaves) {
   EXPECT_THAT(race.LeaveOtherKind(), ElementsAre(2));
   EXPECT_THAT(race.LeaveOtherKind(), IsEmpty());
   EXPECT_THAT(race.Next().runners, ElementsAre(0, 1));
-  EXPECT_EQ(race.Estimates()[2].sample_count, 0);
+  EXPECT_EQ(TimesOf(race)[2].sample_count, 0);
 }
 
 TEST_F(RaceTest, WhatWasKnownOfOneThatLeftHoldsToTheEnd) {
   Race race({{kAny}, {kAny}, {kAny}});
   // 2 is behind by 6%, and gone when the others are known to be as fast.
   RunToTheEnd(&race, {10, 10.05, 10.6}, 0.006);
-  const std::vector<TimeEstimate> times = race.Estimates();
+  const std::vector<Candidate> times = TimesOf(race);
   EXPECT_THAT(steps_.back().runners, IsEmpty());
   EXPECT_THAT(steps_[steps_.size() - 2].runners, Not(Contains(2)));
   EXPECT_GT(times[2].low_us, times[0].high_us);

@@ -13,13 +13,15 @@ class GpuHealthTest : public ::testing::Test {
   GpuHealthTest() {
     health_.Add("gpu:0");
     health_.SetInterrupt("gpu:0", [this] { ++interrupts_; });
-    health_.SetListener([this](const std::string& device, bool lost) {
+    health_.SetListener([this](const std::string& device, bool lost, bool any_lost) {
       heard_.push_back(device + (lost ? " lost" : " there"));
+      any_lost_ = any_lost;
     });
   }
 
   int interrupts_ = 0;
   std::vector<std::string> heard_;
+  bool any_lost_ = true;
   GpuHealth health_;
 };
 
@@ -42,6 +44,16 @@ TEST_F(GpuHealthTest, ACardThatIsBackCanBeUsedAndLostAgain) {
   health_.NoteXid("gpu:0", 48);
   EXPECT_EQ(heard_,
             (std::vector<std::string>{"gpu:0 there", "gpu:0 lost", "gpu:0 there", "gpu:0 lost"}));
+}
+
+TEST_F(GpuHealthTest, WhetherAnyIsLostIsToldWithEach) {
+  EXPECT_FALSE(any_lost_);
+  health_.NoteXid("gpu:0", 79);
+  EXPECT_TRUE(any_lost_);
+  health_.Add("gpu:1");
+  EXPECT_TRUE(any_lost_);
+  health_.NoteBack("gpu:0");
+  EXPECT_FALSE(any_lost_);
 }
 
 TEST_F(GpuHealthTest, AnApplicationsXidMakesTheWorkerStaleOnce) {

@@ -111,7 +111,7 @@ TEST(TuningIndex, OneThatDoesNotHoldIsNoEvidenceAndAnythingReplacesIt) {
   compiled.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
   Tuning old = TuningFor(Problem(1), {compiled});
   old.provenance.nvrtc_build = "old";
-  TuningIndex index(decision::LibrariesByEnvironment{{kH200, {"", "new"}}});
+  TuningIndex index(decision::ProvenanceByEnvironment{{kH200, Builds("", "new")}});
   index.Put(old, true);
   const auto known = index.Find(old.key).tuning;
   EXPECT_TRUE(known->IsOutdated());

@@ -79,7 +79,7 @@ class ReleasesTest : public ::testing::Test {
   SystemClock clock_;
   MemoryReleaseStore store_;
   MemoryStore tunings_;
-  lookup::TuningIndex index_{decision::LibrariesByEnvironment{{kH200, {"", "new"}}}};
+  lookup::TuningIndex index_{decision::ProvenanceByEnvironment{{kH200, Builds("", "new")}}};
   std::unique_ptr<Releases> releases_;
 };
 

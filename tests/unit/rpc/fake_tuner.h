@@ -324,7 +324,7 @@ class FakeTuner : public tuner::Tuner {
     tuner::EnvironmentInfo info;
     info.environment = TestEnvironment();
     info.environment.gpu_model = "NVIDIA H200";
-    info.current = true;
+    info.word = "nvidia-h200";
     std::vector<tuner::EnvironmentInfo> known(rows, info);
     for (size_t i = 1; i < rows; ++i) {
       known[i].environment.gpu_model = Concat("GPU ", i, " ", std::string(100, 'x'));

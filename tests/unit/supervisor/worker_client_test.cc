@@ -11,7 +11,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/supervisor/start_timeout.h"
 
 namespace convtune::supervisor {
 namespace {
@@ -25,21 +24,17 @@ SteadyTime At(int64_t seconds) {
 
 TEST(StartTimeoutTest, CountsFromTheLastSignOfLife) {
   StartTimeout timeout({absl::Seconds(60), absl::Minutes(5)}, At(0));
-  EXPECT_EQ(timeout.end(), At(60));
-  timeout.Saw(7, At(50));
-  EXPECT_EQ(timeout.end(), At(110));
-  timeout.Saw(7, At(100));
-  EXPECT_EQ(timeout.end(), At(110));
-  EXPECT_EQ(timeout.reason(), "it gave no sign of life for 1m");
+  EXPECT_EQ(timeout.WhyOver(7, At(50)), "");
+  EXPECT_EQ(timeout.WhyOver(7, At(109)), "");
+  EXPECT_EQ(timeout.WhyOver(7, At(110)), "it gave no sign of life for 1m");
 }
 
 TEST(StartTimeoutTest, IsNotForEver) {
   StartTimeout timeout({absl::Seconds(60), absl::Minutes(5)}, At(0));
   for (int second = 0; second < 1000; ++second) {
-    timeout.Saw(static_cast<uint64_t>(second), At(second));
+    EXPECT_EQ(timeout.WhyOver(static_cast<uint64_t>(second), At(second)),
+              second < 300 ? "" : "it did not start within 5m");
   }
-  EXPECT_EQ(timeout.end(), At(300));
-  EXPECT_EQ(timeout.reason(), "it did not start within 5m");
 }
 
 TEST(WorkDoneTest, GrowsInAProcessThatWorksAndIsZeroWhereThereIsNone) {

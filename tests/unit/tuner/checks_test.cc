@@ -1,8 +1,7 @@
 // Results that are checked before candidates are timed.
 #include "gmock/gmock.h"
 #include "proto/base/clock.h"
-#include "server/tuning/check_runner.h"
-#include "server/tuning/worker_requests.h"
+#include "proto/model/tuning/self_check.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune::tuner {
@@ -183,81 +182,6 @@ TEST_F(ChecksTest, ATuningThatLosesItsStockChoiceSaysSo) {
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().incomplete_reasons, ReasonBit(IncompleteReason::kStockFailed));
-}
-
-// A worker, its open problem, and what a check of it comes to.
-class SelfCheckedTest : public ::testing::Test {
- protected:
-  void Check(const SelfCheck& self_check) {
-    const auto cancel = CancelToken::Create();
-    ASSERT_TRUE(cancel.ok());
-    auto client = supervisor::WorkerClient::Start(
-        {.worker_argv = {CONVTUNE_FAKE_WORKER, "--environment", kH200, "--script", "legacy=2"},
-         .environment_text = kH200,
-         .hang_timeout = absl::Seconds(30),
-         .cancel = cancel->get()});
-    ASSERT_TRUE(client.ok()) << client.status();
-    worker::v1::Request opening;
-    worker::v1::OpenProblem& open = *opening.mutable_open_problem();
-    open.set_problem_text(problem_.ToText());
-    open.set_listing(worker::v1::LISTING_HEURISTICS);
-    open.set_graph_api(true);
-    open.set_legacy_api(true);
-    opening.set_time_budget_ms(10'000);
-    worker::v1::Request preparing;
-    preparing.mutable_prepare();
-    preparing.set_time_budget_ms(10'000);
-    const auto take_listed = [&](const worker::v1::Reply& reply) {
-      candidates_.emplace(reply.index(), *tuning::ReadListed(reply.listed()));
-      preparing.add_indexes(reply.index());
-    };
-    ASSERT_TRUE((*client)->Call(opening, take_listed).ok());
-    const auto take_prepared = [&](const worker::v1::Reply& reply) {
-      candidates_.at(reply.index()).status = CandidateStatus::kFinalized;
-    };
-    ASSERT_TRUE((*client)->Call(preparing, take_prepared).ok());
-    tuning::CheckRunner runner(problem_, quarantined_, self_check, &candidates_, client->get());
-    ASSERT_TRUE(runner.Run(SteadyTime::Now() + absl::Seconds(10)).ok());
-    passed_ = runner.passed();
-    doubt_ = runner.doubt();
-    EXPECT_THAT(runner.wrong(), IsEmpty());
-  }
-  int Unjudged() const {
-    int count = 0;
-    for (const auto& [index, candidate] : candidates_) {
-      count += candidate.status == CandidateStatus::kUnjudged ? 1 : 0;
-    }
-    return count;
-  }
-
-  const ConvProblem problem_ =
-      ConvProblem::Parse("fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16").value();
-  std::map<CandidateId, QuarantineEntry> quarantined_;
-  std::map<int, Candidate> candidates_;
-  std::vector<int> passed_;
-  decision::Doubt doubt_;
-};
-
-TEST_F(SelfCheckedTest, WithoutASelfCheckAllIsJudged) {
-  Check({});
-  EXPECT_EQ(passed_.size(), 10U);
-  EXPECT_EQ(doubt_.candidates, 0);
-}
-
-TEST_F(SelfCheckedTest, WhereTheCheckerFailedNothingIsJudged) {
-  Check({1 | MaskOf(SelfCheckBit::kChecker), ""});
-  EXPECT_THAT(passed_, IsEmpty());
-  EXPECT_TRUE(doubt_.none_is_right);
-  EXPECT_TRUE(doubt_.graph_stock);
-  EXPECT_TRUE(doubt_.legacy_stock);
-  EXPECT_EQ(doubt_.candidates, 10);
-  EXPECT_EQ(Unjudged(), 8);  // all but the stock choices
-}
-
-TEST_F(SelfCheckedTest, CapturesThatDoNotWorkForbidNoJudgement) {
-  Check({1 | MaskOf(SelfCheckBit::kCaptures), ""});
-  EXPECT_EQ(passed_.size(), 10U);
-  EXPECT_EQ(Unjudged(), 0);
 }
 
 TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {

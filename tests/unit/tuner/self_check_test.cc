@@ -96,13 +96,19 @@ TEST_F(SelfCheckTest, WithoutAClockTheOverrideMeasuresAndMarksWhatItMeasured) {
 }
 
 TEST_F(SelfCheckTest, ACheckerThatFindsNoFaultsBlamesNobody) {
-  Start(absl::StrCat("wrong=-2;self_check=", kChecker));
+  Start(absl::StrCat("legacy=2;wrong=-2;self_check=", kChecker));
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
   EXPECT_TRUE(tuning.has(IncompleteReason::kUnjudged));
+  EXPECT_TRUE(tuning.has(IncompleteReason::kGraphStockUnjudged));
+  EXPECT_TRUE(tuning.has(IncompleteReason::kLegacyStockUnjudged));
+  EXPECT_EQ(Requests("measure"), 0);
+  int unjudged = 0;
   for (const Candidate& candidate : tuning.candidates) {
     EXPECT_NE(candidate.status, CandidateStatus::kQuarantined) << ToText(candidate.id);
+    unjudged += candidate.status == CandidateStatus::kUnjudged ? 1 : 0;
   }
+  EXPECT_EQ(unjudged, 8);  // of ten, all but the stock choices
 }
 
 TEST_F(SelfCheckTest, WithoutCapturesThereAreNoReplaysAndAllElseIsAsEver) {

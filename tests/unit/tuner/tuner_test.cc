@@ -360,7 +360,7 @@ TEST_F(TunerTest, StoredEnvironmentWithoutADeviceAnswersButDoesNotTune) {
   Start();
   EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kTune).has_answer());
   EXPECT_EQ(LookupOne(Problem(2), jobs::OnMiss::kTune).miss().reason(), v1::MISS_REASON_NO_DEVICE);
-  EXPECT_FALSE(tuner_->ListEnvironments().at(0).current);
+  EXPECT_EQ(tuner_->ListEnvironments().at(0).word, "");
 }
 
 TEST_F(TunerTest, EnvironmentMustBeNamedWhereThereAreSeveral) {

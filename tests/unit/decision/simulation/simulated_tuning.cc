@@ -55,16 +55,13 @@ SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& proble
   }
   tuning.rounds = race.rounds();
   tuning.finalists = race.runners().size();
-  const std::vector<TimeEstimate> estimates = race.Estimates();
+  std::vector<Candidate*> to;
+  for (Candidate& candidate : candidates) to.push_back(&candidate);
+  race.WriteTimes(to);
   std::vector<const Candidate*> timed;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    Candidate& candidate = candidates[i];
-    if (estimates[i].sample_count == 0) continue;
+  for (Candidate& candidate : candidates) {
+    if (candidate.sample_count == 0) continue;
     candidate.status = CandidateStatus::kTimed;
-    candidate.median_us = estimates[i].median_us;
-    candidate.low_us = estimates[i].low_us;
-    candidate.high_us = estimates[i].high_us;
-    candidate.sample_count = estimates[i].sample_count;
     timed.push_back(&candidate);
   }
   tuning.winner =

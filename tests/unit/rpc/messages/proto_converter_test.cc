@@ -157,7 +157,7 @@ TEST(ProtoConverter, EnvironmentHasKeyAndProvenance) {
   info.environment = TestEnvironment();
   info.environment.gpu_model = "NVIDIA H200";
   info.provenance.cuda_version = "13.0";
-  info.current = true;
+  info.word = "nvidia-h200";
   info.tuning_count = 5;
   const v1::Environment out = ToProto(info);
   EXPECT_EQ(out.name(), "nvidia-h200");

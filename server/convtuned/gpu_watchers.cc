@@ -1,0 +1,144 @@
+#include "server/convtuned/gpu_watchers.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
+#include "proto/monitoring/log.h"
+#include "server/supervisor/worker_process.h"
+
+namespace convtune::convtuned {
+namespace {
+
+constexpr size_t kMaxLine = 4096;
+constexpr absl::Duration kRetry = absl::Seconds(2);
+constexpr absl::Duration kRetryMax = absl::Minutes(1);  // where it is not the GPU that fails
+
+// One GPU's process, and what it says of the GPU.
+class Watch {
+ public:
+  Watch(const supervisor::DeviceSpec& device, const std::string& worker, devices::GpuHealth* health,
+        const CancelToken* stop)
+      : device_(device.name),
+        library_path_(device.cudnn.library_path),
+        command_{worker, "--watch", device.pci_bus_id},
+        health_(health),
+        stop_(stop) {}
+
+  void Run() {
+    absl::Duration pause = kRetry;
+    while (!stop_->cancelled()) {
+      const bool was_lost = lost_;
+      watching_ = false;
+      const End end = WatchOnce();
+      if (end == End::kUnwatchable && !lost_) return;
+      // A GPU that is lost is looked at in the same intervals for ever; what
+      // else fails is tried less and less often.
+      const bool same = end == End::kLost || was_lost || watching_;
+      pause = same ? kRetry : std::min(pause * 2, kRetryMax);
+      stop_->WaitFor(pause);
+    }
+  }
+
+ private:
+  // The way in which one process ended.
+  enum class End { kLost, kFailed, kUnwatchable };
+
+  End WatchOnce() {
+    const absl::StatusOr<std::unique_ptr<supervisor::WorkerProcess>> process =
+        supervisor::WorkerProcess::Start(command_, library_path_);
+    if (!process.ok()) {
+      SayBlind(std::string(process.status().message()));
+      return End::kFailed;
+    }
+    std::string text;
+    while (WaitReadable((*process)->fd(), *stop_, SteadyTime::InfiniteFuture())) {
+      char buffer[kMaxLine];
+      const ssize_t count = read((*process)->fd(), buffer, sizeof(buffer));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) break;
+      text.append(buffer, static_cast<size_t>(count));
+      for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
+        const std::optional<End> last = Take(text.substr(0, end));
+        text.erase(0, end + 1);
+        if (last) return *last;
+      }
+      if (text.size() > kMaxLine) break;
+    }
+    return End::kFailed;
+  }
+
+  void SayBlind(const std::string& why) {
+    if (std::exchange(blind_, true)) return;
+    log::Warn("$0: nobody watches the GPU: $1", device_, why);
+  }
+
+  // Nothing: the line was one of many. Else how the process came to its end.
+  std::optional<End> Take(const std::string& line) {
+    absl::string_view rest = line;
+    int64_t xid = 0;
+    if (line == "watching") {
+      watching_ = true;
+      if (!std::exchange(watched_, true)) log::Info("$0: the GPU is watched", device_);
+      blind_ = false;
+      if (std::exchange(lost_, false)) health_->NoteBack(device_);
+      return std::nullopt;
+    }
+    if (absl::ConsumePrefix(&rest, "xid ") && absl::SimpleAtoi(rest, &xid)) {
+      health_->NoteXid(device_, xid);
+      if (devices::KindOfXid(xid) != devices::XidKind::kLost) return std::nullopt;
+      lost_ = true;
+      return End::kLost;
+    }
+    if (absl::ConsumePrefix(&rest, "unwatchable ")) {
+      SayBlind(std::string(rest));
+      return End::kUnwatchable;
+    }
+    const bool away = absl::ConsumePrefix(&rest, "away ");
+    // What was never seen may be the watcher's own trouble.
+    if ((away && watched_) || absl::ConsumePrefix(&rest, "lost ")) {
+      if (!std::exchange(lost_, true)) health_->NoteLost(device_, std::string(rest));
+      return End::kLost;
+    }
+    if (away) SayBlind(std::string(rest));
+    return End::kFailed;
+  }
+
+  const std::string device_;
+  const std::string library_path_;
+  const std::vector<std::string> command_;
+  devices::GpuHealth* const health_;
+  const CancelToken* const stop_;
+  bool watched_ = false;   // at any time
+  bool watching_ = false;  // by the last process
+  bool lost_ = false;
+  bool blind_ = false;  // it was said
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GpuWatchers>> GpuWatchers::Start(
+    const std::string& worker, const std::vector<supervisor::DeviceSpec>& devices,
+    devices::GpuHealth* health) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
+  std::unique_ptr<GpuWatchers> watchers(new GpuWatchers(std::move(stop)));
+  for (const supervisor::DeviceSpec& device : devices) {
+    if (device.pci_bus_id.empty()) continue;
+    watchers->threads_.emplace_back(
+        [watch = Watch(device, worker, health, watchers->stop_.get())]() mutable { watch.Run(); });
+  }
+  return watchers;
+}
+
+GpuWatchers::~GpuWatchers() {
+  stop_->Cancel();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+}  // namespace convtune::convtuned

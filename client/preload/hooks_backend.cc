@@ -1,11 +1,11 @@
 // The backend functions that are put in front of cuDNN's own.
 #include <cudnn.h>
 
-#include "client/preload/process/real_cudnn.h"
-#include "client/preload/report/observe.h"
-#include "client/preload/serve/serve.h"
-#include "client/preload/shadow/shadow.h"
-#include "client/preload/state/state.h"
+#include "client/preload/problems.h"
+#include "client/preload/real_cudnn.h"
+#include "client/preload/serve.h"
+#include "client/preload/shadow.h"
+#include "client/preload/state.h"
 
 #define CONVTUNE_HOOK extern "C" __attribute__((visibility("default")))
 
@@ -15,13 +15,12 @@ namespace {
 // Who calls, and what is behind the hook for him.
 struct Caller {
   explicit Caller(const void* return_address)
-      : is_cudnn(process::IsCudnn(return_address)),
-        real(is_cudnn ? process::RealGraph() : process::Real()) {}
+      : is_cudnn(IsCudnn(return_address)), real(is_cudnn ? real_graph : real_cudnn) {}
   // True if the call is the program's, and ours to look at.
-  bool IsOurs() const { return !is_cudnn && state::GetState().active; }
+  bool IsOurs() const { return !is_cudnn && GetState().active; }
 
   const bool is_cudnn;
-  const process::RealCudnn& real;
+  const RealCudnn& real;
 };
 
 }  // namespace
@@ -34,7 +33,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorT
   const Caller caller(__builtin_return_address(0));
   const cudnnStatus_t status = caller.real.Create(type, descriptor);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
-    shadow::Remember(*descriptor, type);
+    Remember(*descriptor, type);
   }
   return status;
 }
@@ -43,7 +42,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor
   const Caller caller(__builtin_return_address(0));
   // Before: afterwards another thread may get the same address.
   if (descriptor != nullptr && caller.IsOurs()) {
-    shadow::Forget(descriptor);
+    Forget(descriptor);
   }
   return caller.real.Destroy(descriptor);
 }
@@ -55,9 +54,9 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t de
   const Caller caller(__builtin_return_address(0));
   const cudnnStatus_t status = caller.real.SetAttribute(descriptor, name, type, count, values);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
-    shadow::Record* record = shadow::Find(descriptor);
+    Record* record = FindRecord(descriptor);
     if (record != nullptr) {
-      shadow::NoteAttribute(record, name, type, count, values);
+      NoteAttribute(record, name, type, count, values);
     }
   }
   return status;
@@ -69,14 +68,14 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descri
   if (status != CUDNN_STATUS_SUCCESS || !caller.IsOurs()) {
     return status;
   }
-  shadow::Record* record = shadow::Find(descriptor);
+  Record* record = FindRecord(descriptor);
   if (record == nullptr) {
     return status;
   }
   if (record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
-    serve::OnHeuristics(descriptor, &record->heuristics);
+    OnHeuristics(record);
   } else if (record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-    report::OnPlanFinalized(&record->plan);
+    OnPlanFinalized(&record->plan);
   }
   return status;
 }
@@ -87,25 +86,14 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t co
                                                      int64_t requested, int64_t* count,
                                                      void* values) {
   const Caller caller(__builtin_return_address(0));
-  if (name != CUDNN_ATTR_ENGINEHEUR_RESULTS || type != CUDNN_TYPE_BACKEND_DESCRIPTOR ||
-      !caller.IsOurs()) {
-    return caller.real.GetAttribute(descriptor, name, type, requested, count, values);
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR &&
+      caller.IsOurs()) {
+    const Record* record = FindRecord(descriptor);
+    if (record != nullptr && record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
+      return GiveResults(*record, requested, count, static_cast<cudnnBackendDescriptor_t*>(values));
+    }
   }
-  shadow::Record* record = shadow::Find(descriptor);
-  shadow::HeuristicsShadow* query =
-      record != nullptr && record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR ? &record->heuristics
-                                                                               : nullptr;
-  auto* configs = static_cast<cudnnBackendDescriptor_t*>(values);
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-  if (query != nullptr && query->served != nullptr &&
-      serve::GiveResults(descriptor, query, requested, count, configs, &status)) {
-    return status;
-  }
-  status = caller.real.GetAttribute(descriptor, name, type, requested, count, values);
-  if (query != nullptr && query->problem != nullptr && status == CUDNN_STATUS_SUCCESS) {
-    serve::NoteResults(*query, requested, count, configs);
-  }
-  return status;
+  return caller.real.GetAttribute(descriptor, name, type, requested, count, values);
 }
 
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -113,9 +101,9 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBacke
   const Caller caller(__builtin_return_address(0));
   const cudnnStatus_t status = caller.real.Execute(handle, plan, variant_pack);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
-    shadow::Record* record = shadow::Find(plan);
+    Record* record = FindRecord(plan);
     if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-      report::OnExecute(handle, plan, &record->plan);
+      OnExecute(handle, plan, &record->plan);
     }
   }
   return status;

@@ -6,8 +6,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "client/preload/process/counters.h"
-#include "client/preload/process/real_cudnn.h"
+#include "client/preload/counters.h"
+#include "client/preload/real_cudnn.h"
 
 namespace {
 
@@ -44,29 +44,27 @@ const Hook kHooks[] = {
 extern "C" {
 
 // Where dlsym goes on. Set by convtune_replacement.
-__attribute__((visibility("hidden"))) convtune::preload::process::Dlsym convtune_real_dlsym =
-    nullptr;
+__attribute__((visibility("hidden"))) convtune::preload::Dlsym convtune_real_dlsym = nullptr;
 
 // The hook that `caller` gets in the place of cuDNN's function; null: dlsym is to go on. RTLD_NEXT
 // and RTLD_DEFAULT find what is preloaded by themselves. Before the name is known to be one of
 // cuDNN's nothing is called that another library may have replaced by what calls dlsym.
 __attribute__((visibility("hidden"))) void* convtune_replacement(void* handle, const char* name,
                                                                  const void* caller) {
-  namespace process = convtune::preload::process;
+  using namespace convtune::preload;  // NOLINT(google-build-using-namespace)
   // Threads that are the first at a time write the same address.
-  __atomic_store_n(&convtune_real_dlsym, process::RealDlsym(), __ATOMIC_RELAXED);
+  __atomic_store_n(&convtune_real_dlsym, RealDlsym(), __ATOMIC_RELAXED);
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] != 'd' || name[3] != 'n' ||
-      name[4] != 'n' || handle == RTLD_NEXT || handle == RTLD_DEFAULT ||
-      process::IsCudnnNow(caller)) {
+      name[4] != 'n' || handle == RTLD_NEXT || handle == RTLD_DEFAULT || IsCudnnNow(caller)) {
     return nullptr;
   }
   for (const Hook& hook : kHooks) {
     if (strcmp(hook.name, name) == 0) {
-      const void* found = process::RealDlsym()(handle, name);
-      if (found == nullptr || !process::IsReal(name, found)) {
+      const void* found = RealDlsym()(handle, name);
+      if (found == nullptr || !IsReal(name, found)) {
         return nullptr;
       }
-      process::looked_up.store(true, std::memory_order_relaxed);
+      looked_up.store(true, std::memory_order_relaxed);
       return hook.function;
     }
   }

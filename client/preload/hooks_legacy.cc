@@ -4,53 +4,51 @@
 
 #include <algorithm>
 
-#include "client/preload/process/once.h"
-#include "client/preload/process/real_cudnn.h"
-#include "client/preload/serve/legacy.h"
-#include "client/preload/serve/workspace_limit.h"
-#include "client/preload/state/state.h"
+#include "client/preload/legacy.h"
+#include "client/preload/real_cudnn.h"
+#include "client/preload/state.h"
 
 namespace convtune::preload {
 namespace {
 
 // Serves the call, or makes the real one and learns from it.
 template <typename Real>
-cudnnStatus_t Run(const void* caller, serve::LegacyCall call, const Real& real) {
-  report::Problem* problem = nullptr;
-  if (process::IsCudnn(caller) || !state::GetState().active) {
+cudnnStatus_t Run(const void* caller, LegacyCall call, const Real& real) {
+  Problem* problem = nullptr;
+  if (IsCudnn(caller) || !GetState().active) {
     return real(call.requested, call.returned, call.results);
   }
-  int64_t limit = state::GetState().settings.max_workspace;
+  int64_t limit = GetState().settings.max_workspace;
   if (limit >= 0 && (call.returned == nullptr || call.results == nullptr || call.requested < 1 ||
-                     state::Killed(state::GetState()))) {
+                     Killed(GetState()))) {
     limit = -1;
   }
   if (limit >= 0) {
     call.workspace_limit = std::min(call.workspace_limit, static_cast<size_t>(limit));
   }
-  if (serve::ServeLegacy(call, &problem)) {
+  if (ServeLegacy(call, &problem)) {
     return CUDNN_STATUS_SUCCESS;
   }
   if (limit < 0) {
     const cudnnStatus_t status = real(call.requested, call.returned, call.results);
     if (status == CUDNN_STATUS_SUCCESS) {
-      serve::LearnLegacy(call, problem);
+      LearnLegacy(call, problem);
     }
     return status;
   }
   // All that there is, of which the program gets what it asked for.
   constexpr int kMost = 32;
-  serve::LegacyResult all[kMost] = {};
+  LegacyResult all[kMost] = {};
   int count = 0;
   const cudnnStatus_t status = real(kMost, &count, all);
   if (status != CUDNN_STATUS_SUCCESS) {
     return status;
   }
-  serve::LegacyCall whole = call;
+  LegacyCall whole = call;
   whole.results = all;
   whole.returned = &count;
-  serve::LearnLegacy(whole, problem);
-  *call.returned = serve::LimitLegacy(limit, count, call.requested, all);
+  LearnLegacy(whole, problem);
+  *call.returned = LimitLegacy(limit, count, call.requested, all);
   std::copy_n(all, *call.returned, call.results);
   return status;
 }
@@ -68,88 +66,59 @@ cudnnStatus_t Run(const void* caller, serve::LegacyCall call, const Real& real) 
 #define CONVTUNE_LEGACY_HOOK(name, operation, timed, x, w, y, limit, arguments, values)         \
   extern "C" __attribute__((visibility("default"))) cudnnStatus_t name arguments {              \
     using namespace convtune::preload;                                                          \
-    static process::Once<decltype(&name)> known;                                                \
-    const auto* real = known.Get([](decltype(&name)* found) {                                   \
-      *found = reinterpret_cast<decltype(&name)>(process::RealSymbol(#name));                   \
-      return *found != nullptr;                                                                 \
-    });                                                                                         \
-    if (real == nullptr) {                                                                      \
-      return CUDNN_STATUS_NOT_INITIALIZED;                                                      \
-    }                                                                                           \
-    const serve::LegacyCall call = {                                                            \
+    static constinit Function<decltype(&name)> real(#name, kMainLibrary);                       \
+    const LegacyCall call = {                                                                   \
         operation, timed, handle,    x,        w,                                               \
-        convDesc,  y,     requested, returned, reinterpret_cast<serve::LegacyResult*>(results), \
+        convDesc,  y,     requested, returned, reinterpret_cast<LegacyResult*>(results),        \
         limit};                                                                                 \
-    return Run(__builtin_return_address(0), call,                                               \
-               [&](int asked, int* got, serve::LegacyResult* all) {                             \
-                 const auto given = reinterpret_cast<decltype(results)>(all);                   \
-                 return (*real)values;                                                          \
-               });                                                                              \
+    return Run(__builtin_return_address(0), call, [&](int asked, int* got, LegacyResult* all) { \
+      const auto given = reinterpret_cast<decltype(results)>(all);                              \
+      return real values;                                                                       \
+    });                                                                                         \
   }
+
+// The three functions of an operation; Get_v7 and Find have the same arguments.
+#define CONVTUNE_LEGACY_HOOKS(direction, operation, x, w, y, arguments, values, arguments_ex,   \
+                              values_ex)                                                        \
+  CONVTUNE_LEGACY_HOOK(cudnnGetConvolution##direction##Algorithm_v7, operation, false, x, w, y, \
+                       SIZE_MAX, arguments, values)                                             \
+  CONVTUNE_LEGACY_HOOK(cudnnFindConvolution##direction##Algorithm, operation, true, x, w, y,    \
+                       SIZE_MAX, arguments, values)                                             \
+  CONVTUNE_LEGACY_HOOK(cudnnFindConvolution##direction##AlgorithmEx, operation, true, x, w, y,  \
+                       bytes, arguments_ex, values_ex)
 
 #define CONVTUNE_RESULTS(perf) const int requested, int *returned, perf *results
 
-CONVTUNE_LEGACY_HOOK(
-    cudnnGetConvolutionForwardAlgorithm_v7, 1, false, xDesc, wDesc, yDesc, SIZE_MAX,
+CONVTUNE_LEGACY_HOOKS(
+    Forward, 1, xDesc, wDesc, yDesc,
     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
      const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
      CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t)),
-    (handle, xDesc, wDesc, convDesc, yDesc, asked, got, given))
-
-CONVTUNE_LEGACY_HOOK(cudnnFindConvolutionForwardAlgorithm, 1, true, xDesc, wDesc, yDesc, SIZE_MAX,
-                     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
-                      const cudnnFilterDescriptor_t wDesc,
-                      const cudnnConvolutionDescriptor_t convDesc,
-                      const cudnnTensorDescriptor_t yDesc,
-                      CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t)),
-                     (handle, xDesc, wDesc, convDesc, yDesc, asked, got, given))
-
-CONVTUNE_LEGACY_HOOK(
-    cudnnFindConvolutionForwardAlgorithmEx, 1, true, xDesc, wDesc, yDesc, bytes,
+    (handle, xDesc, wDesc, convDesc, yDesc, asked, got, given),
     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void* x,
      const cudnnFilterDescriptor_t wDesc, const void* w,
      const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc, void* y,
      CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t), void* workspace, size_t bytes),
     (handle, xDesc, x, wDesc, w, convDesc, yDesc, y, asked, got, given, workspace, bytes))
 
-CONVTUNE_LEGACY_HOOK(
-    cudnnGetConvolutionBackwardDataAlgorithm_v7, 2, false, dxDesc, wDesc, dyDesc, SIZE_MAX,
+CONVTUNE_LEGACY_HOOKS(
+    BackwardData, 2, dxDesc, wDesc, dyDesc,
     (cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc,
      const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
      const cudnnTensorDescriptor_t dxDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t)),
-    (handle, wDesc, dyDesc, convDesc, dxDesc, asked, got, given))
-
-CONVTUNE_LEGACY_HOOK(
-    cudnnFindConvolutionBackwardDataAlgorithm, 2, true, dxDesc, wDesc, dyDesc, SIZE_MAX,
-    (cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc,
-     const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
-     const cudnnTensorDescriptor_t dxDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t)),
-    (handle, wDesc, dyDesc, convDesc, dxDesc, asked, got, given))
-
-CONVTUNE_LEGACY_HOOK(
-    cudnnFindConvolutionBackwardDataAlgorithmEx, 2, true, dxDesc, wDesc, dyDesc, bytes,
+    (handle, wDesc, dyDesc, convDesc, dxDesc, asked, got, given),
     (cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const void* w,
      const cudnnTensorDescriptor_t dyDesc, const void* dy,
      const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc, void* dx,
      CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t), void* workspace, size_t bytes),
     (handle, wDesc, w, dyDesc, dy, convDesc, dxDesc, dx, asked, got, given, workspace, bytes))
 
-CONVTUNE_LEGACY_HOOK(
-    cudnnGetConvolutionBackwardFilterAlgorithm_v7, 3, false, xDesc, dwDesc, dyDesc, SIZE_MAX,
+CONVTUNE_LEGACY_HOOKS(
+    BackwardFilter, 3, xDesc, dwDesc, dyDesc,
     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
      const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
      const cudnnFilterDescriptor_t dwDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t)),
-    (handle, xDesc, dyDesc, convDesc, dwDesc, asked, got, given))
-
-CONVTUNE_LEGACY_HOOK(
-    cudnnFindConvolutionBackwardFilterAlgorithm, 3, true, xDesc, dwDesc, dyDesc, SIZE_MAX,
-    (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
-     const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
-     const cudnnFilterDescriptor_t dwDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t)),
-    (handle, xDesc, dyDesc, convDesc, dwDesc, asked, got, given))
-
-CONVTUNE_LEGACY_HOOK(
-    cudnnFindConvolutionBackwardFilterAlgorithmEx, 3, true, xDesc, dwDesc, dyDesc, bytes,
+    (handle, xDesc, dyDesc, convDesc, dwDesc, asked, got, given),
     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void* x,
      const cudnnTensorDescriptor_t dyDesc, const void* y,
      const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc, void* dw,

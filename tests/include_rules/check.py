@@ -76,15 +76,9 @@ MAY_INCLUDE = {
     "client/cli": [],  # the program, above its folders
     "client/fleet": ["proto", "db", "client/cpp", "client/report", "client/cli"],
     "client/python": ["proto", "db/snapshot", "client/cpp"],
-    # The interposer's folders, lowest first.
-    "client/preload/process": ["db/snapshot"],
-    "client/preload/shadow": ["db/snapshot", "client/preload/process"],
-    "client/preload/state": ["db/snapshot", "client/preload/process", "client/preload/shadow"],
-    "client/preload/report": ["db/snapshot", "client/preload/process", "client/preload/shadow", "client/preload/state"],
-    "client/preload/serve": ["db/snapshot", "client/preload/process", "client/preload/report", "client/preload/shadow",
-                             "client/preload/state", "proto/model/problem/tensor_rules.h",
-                             "proto/model/tuning/errata_rules.h", "proto/model/tuning/note_rules.h"],
-    "client/preload": [],
+    # Without libstdc++: freestanding headers alone.
+    "client/preload": ["db/snapshot", "proto/model/problem/tensor_rules.h", "proto/model/tuning/errata_rules.h",
+                       "proto/model/tuning/note_rules.h"],
     "deploy/examples": ["proto", "client/cpp"],
 }
 

@@ -21,8 +21,7 @@ CLEAN = {
     "server/convtuned/main.cc": '#include "server/rpc/r.h"\n',
     "client/cpp/c.cc": '#include "convtune/v1/tuning_service.grpc.pb.h"\n',
     "client/cli/app/i.cc": '#include "client/cpp/c.h"\n',
-    "client/preload/p.c": '#include <cudnn.h>\n#include "client/preload/serve/s.h"\n',
-    "client/preload/serve/s.h": '#include "client/preload/state/s.h"\n#include "db/snapshot/s.h"\n',
+    "client/preload/p.c": '#include <cudnn.h>\n#include "client/preload/s.h"\n#include "db/snapshot/s.h"\n',
     "tests/unit/db/sqlite/t.cc": '#include <sqlite3.h>\n#include "db/store.h"\n',
     "tests/gpu/g.cc": "#include <cuda_runtime.h>\n",
 }
@@ -134,7 +133,6 @@ class IncludeRulesTest(unittest.TestCase):
             ("client/cli/input/x.h", "client/cli/calls/c.h"),
             ("client/cli/calls/x.h", "client/cli/commands/run/r.h"),
             ("client/preload/x.h", "proto/model/m.h"),
-            ("client/preload/shadow/x.h", "client/preload/serve/s.h"),
         ):
             self.assert_one({path: f'#include "{include}"\n'}, f"{path}:1", include)
 

@@ -1,0 +1,134 @@
+// Descriptors of our own, made behind the hooks; engine configs among them: made from a stored
+// candidate, and read back.
+#pragma once
+
+#include <cudnn.h>
+
+#include "client/preload/real_cudnn.h"
+#include "client/preload/shadow.h"
+#include "db/snapshot/snapshot.h"
+
+namespace convtune::preload {
+
+// Owns a descriptor, unless it could not be made.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptor_t raw) : raw_(raw) {}
+  explicit Descriptor(cudnnBackendDescriptorType_t type) {
+    if (real_cudnn.Create(type, &raw_) != CUDNN_STATUS_SUCCESS) {
+      raw_ = nullptr;
+    }
+  }
+  ~Descriptor() {
+    if (raw_ != nullptr) {
+      real_cudnn.Destroy(raw_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  explicit operator bool() const { return raw_ != nullptr; }
+  cudnnBackendDescriptor_t get() const { return raw_; }
+  cudnnBackendDescriptor_t* address() { return &raw_; }
+  cudnnBackendDescriptor_t Release() {
+    cudnnBackendDescriptor_t raw = raw_;
+    raw_ = nullptr;
+    return raw;
+  }
+
+ private:
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+// Owns `most` descriptors of a type, at most kMost; fewer if cuDNN makes no more.
+class Descriptors {
+ public:
+  static constexpr int kMost = 128;
+
+  Descriptors(cudnnBackendDescriptorType_t type, int most) {
+    while (count_ < most && real_cudnn.Create(type, &raw_[count_]) == CUDNN_STATUS_SUCCESS) {
+      ++count_;
+    }
+  }
+  ~Descriptors() {
+    while (count_ > 0) {
+      real_cudnn.Destroy(raw_[--count_]);
+    }
+  }
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+
+  int count() const { return count_; }
+  cudnnBackendDescriptor_t operator[](int i) const { return raw_[i]; }
+  cudnnBackendDescriptor_t* data() { return raw_; }
+
+ private:
+  cudnnBackendDescriptor_t raw_[kMost];
+  int count_ = 0;
+};
+
+// Number of elements of the attribute that were written, -1 on an error.
+int64_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+            cudnnBackendAttributeType_t type, int64_t count, void* values);
+
+constexpr int kMaxKnobs = 64;
+
+// An engine and its knob choices, finalised. Owns its descriptors.
+struct EngineSet {
+  int count;
+  cudnnBackendDescriptor_t made[1 + kMaxKnobs];  // the engine first
+};
+
+// Makes the candidate's engine and choices for the graph of a query. False, and
+// nothing is left, if cuDNN refuses one or a config of them.
+bool MakeEngineSet(const HeuristicsShadow& query, const snapshot::SnapshotCandidate& candidate,
+                   const snapshot::SnapshotKnob* knobs, EngineSet* set);
+
+// Makes a created, not yet finalised engine config descriptor that of the set.
+bool FillConfig(const EngineSet& set, cudnnBackendDescriptor_t config);
+
+constexpr int kMaxServed = 3;
+
+constexpr int kMaxPlaces = Descriptors::kMost;
+
+// The list that a finalised heuristics descriptor returns instead of cuDNN's own:
+// `count` stored configs, then cuDNN's list. If the list is cut, only the configs at
+// `places` follow, which ascend.
+struct Served {
+  int count;
+  bool cut;
+  int place_count;
+  int16_t places[kMaxPlaces];
+  // A query of another mode whose list `places` are of; owned. Null: the
+  // descriptor's own.
+  cudnnBackendDescriptor_t other;
+  EngineSet sets[kMaxServed];
+};
+
+void Release(Served* served);
+
+// The facts about an engine config or a plan.
+struct ConfigFacts {
+  int64_t engine_index;
+  uint32_t numerical_notes;
+  uint32_t behavior_notes;
+  int knob_count;
+  snapshot::SnapshotKnob knobs[kMaxKnobs];  // ordered by type
+};
+bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts);
+
+// Fills `configs`, which are engine configs, with the first ones of a finalised query's own list.
+// Returns how many; 0 on an error, too.
+int ListConfigs(cudnnBackendDescriptor_t heuristics, Descriptors* configs);
+
+// A finalised query for the same graph and device in another mode, which is the
+// caller's to destroy; null if cuDNN refuses it.
+cudnnBackendDescriptor_t MakeQuery(const HeuristicsShadow& query, cudnnBackendHeurMode_t mode);
+
+// Finalises a plan of the config for the query's device and asks for its
+// workspace; -1 if it cannot be built.
+int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config);
+// The same without a plan where cuDNN tells the workspace of a config.
+int64_t ToldWorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config);
+
+}  // namespace convtune::preload

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <stdlib.h>
+
+#include <atomic>
+
+namespace convtune::preload {
+
+// A value that is found out with the first success and kept for good. Several
+// threads may find it out at a time, with the same result: so nothing is
+// locked while they do, as the loader may be at work. Of zeros it is not known yet.
+// Thread-safe.
+template <typename T>
+class Once {
+ public:
+  // `find(T*)` fills in a T of zeros and says whether it succeeded; null until one does,
+  // and without memory.
+  template <typename Find>
+  const T* Get(const Find& find) {
+    T* known = known_.load(std::memory_order_acquire);
+    if (known != nullptr) {
+      return known;
+    }
+    auto* found = static_cast<T*>(calloc(1, sizeof(T)));
+    if (found == nullptr || !find(found) ||
+        !known_.compare_exchange_strong(known, found, std::memory_order_acq_rel)) {
+      free(found);
+      return known;
+    }
+    return found;
+  }
+
+ private:
+  std::atomic<T*> known_{nullptr};
+};
+
+}  // namespace convtune::preload

@@ -1,0 +1,75 @@
+// Keeps the distinct problems that this process asked about, and tells the daemon of them in
+// datagrams, which never block and are dropped when nobody listens.
+#pragma once
+
+#include <cudnn.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "client/preload/once.h"
+#include "client/preload/shadow.h"
+#include "db/snapshot/datagram.h"
+#include "db/snapshot/snapshot.h"
+
+namespace convtune::preload {
+
+// The configs of a mode's list that may be offered.
+struct WithinLimit {
+  static constexpr int kMost = 128;
+  bool over;    // one that is left out needs more than the limit on the workspace
+  bool errata;  // one that is left out is known to be wrong
+  int count;    // that may be offered
+  int16_t places[kMost];
+
+  // Nothing is left out; also where it cannot be told.
+  bool all() const { return !over && !errata; }
+};
+
+constexpr int kModes = 4;  // those of cudnnBackendHeurMode_t are below
+
+// Lives as long as the process.
+struct Problem {
+  Problem* next;
+  snapshot::EnvironmentKey environment;
+  snapshot::ProblemKey key;
+  uint64_t hash;
+  const snapshot::SnapshotEntry* entry;  // null: a miss
+  snapshot::UnservedReason why;          // of a miss
+  std::atomic<uint32_t> misses;
+  std::atomic<uint32_t> missed_sent;  // how many of them were told
+  std::atomic<uint32_t> plans_built;
+  std::atomic<uint32_t> plans_run;  // distinct plans that were executed
+  std::atomic<bool> asked;          // by a query of another mode than FALLBACK
+  std::atomic<bool> served;         // to a query of another mode than FALLBACK
+  std::atomic<bool> plan_told;
+  std::atomic<bool> legacy_told;
+  // For each mode: the stock choice where the snapshot lacks it; the index in cuDNN's list of the
+  // config without numerical notes that stands behind a winner with `truncate`, -1 if the list has
+  // none; the configs within the limit on the workspace.
+  Once<snapshot::StockChoice> stock[kModes];
+  Once<int> plain[kModes];
+  Once<WithinLimit> within[kModes];
+};
+
+// Finds the problem or makes it, looking it up in the snapshot. Null when there
+// are more than a process is thought to have, 65,536: those are left alone.
+// Thread-safe.
+Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot::ProblemKey& key,
+                     uint64_t hash);
+
+// Counts a miss and tells the daemon of the first, second, fourth ... one.
+void NoteMiss(Problem* problem, snapshot::UnservedReason reason);
+
+// Tells the daemon what a search of the program measured. The datagram's header is filled in here.
+void TellLegacy(const Problem& problem, snapshot::ObservedLegacyDatagram* datagram);
+
+// After cuDNN finalised a plan.
+void OnPlanFinalized(PlanShadow* plan);
+// After cuDNN executed a plan, or recorded it into the CUDA graph that its handle's stream is
+// captured into: what is captured did not run, and is counted by itself. Where a program has run at
+// least two plans of a problem and keeps to one that was not served, or captures it, the daemon is
+// told of it, once.
+void OnExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t descriptor, PlanShadow* plan);
+
+}  // namespace convtune::preload

@@ -1,0 +1,147 @@
+#include "client/preload/shadow.h"
+
+#include <sched.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "client/preload/engine_config.h"
+
+namespace convtune::preload {
+namespace {
+
+// A lock beside the chain that it guards: one cache line serves both. It is
+// held for a few instructions. The chains are whole at every instant (each
+// change is one store), so a forked child may just open the locks.
+struct Bucket {
+  std::atomic<uint32_t> locked{0};
+  Record* chain = nullptr;
+};
+constexpr size_t kBuckets = 4096;
+constinit Bucket buckets[kBuckets];
+
+class LockedBucket {
+ public:
+  explicit LockedBucket(Bucket* bucket) : bucket_(bucket) {
+    constexpr int kSpins = 64;
+    for (int i = 0; bucket_->locked.exchange(1, std::memory_order_acquire) != 0; ++i) {
+      if (i >= kSpins) {
+        sched_yield();
+      }
+    }
+  }
+  ~LockedBucket() { bucket_->locked.store(0, std::memory_order_release); }
+  LockedBucket(const LockedBucket&) = delete;
+  LockedBucket& operator=(const LockedBucket&) = delete;
+
+ private:
+  Bucket* bucket_;
+};
+
+Bucket* BucketOf(cudnnBackendDescriptor_t descriptor) {
+  const auto address = reinterpret_cast<uintptr_t>(descriptor);
+  return &buckets[static_cast<size_t>((address >> 4) * 0x9E3779B97F4A7C15ULL >> 40) % kBuckets];
+}
+
+// Bytes of a record for that type; 0 for one that is not shadowed.
+size_t SizeOf(cudnnBackendDescriptorType_t type) {
+  constexpr size_t kHead = offsetof(Record, tensor);
+  switch (type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+      return kHead + sizeof(TensorShadow);
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+      return kHead + sizeof(ConvolutionShadow);
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+      return kHead + sizeof(PointwiseShadow);
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+      return kHead + sizeof(OperationShadow);
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+      return kHead + sizeof(GraphShadow);
+    case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR:
+      return kHead + sizeof(DeviceShadow);
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      return kHead + sizeof(HeuristicsShadow);
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+      return kHead + sizeof(PlanShadow);
+    default:
+      return 0;
+  }
+}
+
+void Free(Record* record) {
+  if (record != nullptr && record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
+    Release(record->heuristics.served);
+  }
+  if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    free(record->plan.facts.load(std::memory_order_relaxed));
+  }
+  free(record);
+}
+
+// Takes the record out of its bucket, whose lock is held.
+Record* TakeOut(Bucket* bucket, cudnnBackendDescriptor_t descriptor) {
+  for (Record** link = &bucket->chain; *link != nullptr; link = &(*link)->next) {
+    if ((*link)->descriptor == descriptor) {
+      Record* found = *link;
+      *link = found->next;
+      return found;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Remember(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type) {
+  Record* record = nullptr;
+  const size_t size = SizeOf(type);
+  if (size > 0) {
+    record = static_cast<Record*>(calloc(1, size));
+  }
+  Bucket* bucket = BucketOf(descriptor);
+  Record* stale = nullptr;
+  {
+    const LockedBucket locked(bucket);
+    // One that was destroyed where we could not see it.
+    stale = TakeOut(bucket, descriptor);
+    if (record != nullptr) {
+      record->descriptor = descriptor;
+      record->type = type;
+      record->next = bucket->chain;
+      bucket->chain = record;
+    }
+  }
+  Free(stale);
+}
+
+Record* FindRecord(cudnnBackendDescriptor_t descriptor) {
+  Bucket* bucket = BucketOf(descriptor);
+  const LockedBucket locked(bucket);
+  for (Record* record = bucket->chain; record != nullptr; record = record->next) {
+    if (record->descriptor == descriptor) {
+      return record;
+    }
+  }
+  return nullptr;
+}
+
+void Forget(cudnnBackendDescriptor_t descriptor) {
+  Bucket* bucket = BucketOf(descriptor);
+  Record* record = nullptr;
+  {
+    const LockedBucket locked(bucket);
+    record = TakeOut(bucket, descriptor);
+  }
+  Free(record);
+}
+
+void OpenShadowLocks() {
+  for (Bucket& bucket : buckets) {
+    bucket.locked.store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace convtune::preload

@@ -1,0 +1,129 @@
+// A Shadow records what a program set in a backend descriptor. cuDNN cannot be asked: an
+// operation graph's operations cannot be read back.
+//
+// Records hold copies, never pointers to each other: cuDNN takes finalised
+// descriptors only, so what is copied when one descriptor is set in another
+// does not change any more.
+#pragma once
+
+#include <cudnn.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "db/snapshot/datagram.h"
+#include "db/snapshot/environment_key.h"
+#include "db/snapshot/problem_key.h"
+
+namespace convtune::preload {
+
+struct Problem;  // problems.h
+struct Served;   // engine_config.h
+
+struct TensorShadow {
+  bool is_virtual;
+  int rank;
+  int type;  // cudnnDataType_t
+  int64_t uid;
+  int64_t alignment;
+  int64_t dims[snapshot::kMaxRank];
+  int64_t strides[snapshot::kMaxRank];
+};
+
+struct ConvolutionShadow {
+  int spatial;
+  int compute;  // cudnnDataType_t
+  int mode;     // cudnnConvolutionMode_t
+  int64_t pad_low[snapshot::kMaxSpatial];
+  int64_t pad_high[snapshot::kMaxSpatial];
+  int64_t strides[snapshot::kMaxSpatial];
+  int64_t dilations[snapshot::kMaxSpatial];
+};
+
+struct PointwiseShadow {
+  int mode;  // cudnnPointwiseMode_t
+  int math;  // cudnnDataType_t
+};
+
+struct OperationShadow {
+  uint8_t convolution;  // 1 fwd, 2 bwd_data, 3 bwd_filter; 0: pointwise
+  bool has_b;
+  ConvolutionShadow conv;
+  PointwiseShadow pointwise;
+  TensorShadow x, w, y, b;  // a pointwise operation has x, b, y
+};
+
+// The key of a graph's convolution. Copied into the descriptors that are made from the
+// graph.
+struct GraphShadow {
+  bool known;  // a convolution that the key can say
+  cudnnBackendDescriptor_t graph;
+  void* handle;  // cudnnHandle_t; null: none was set
+  snapshot::ProblemKey key;
+  uint64_t hash;
+};
+
+struct DeviceShadow {
+  bool known;
+  snapshot::EnvironmentKey environment;
+};
+
+struct HeuristicsShadow {
+  cudnnBackendDescriptor_t descriptor;  // the query's own, once it is finalised
+  int mode;
+  int32_t sm_count_target;
+  GraphShadow graph;
+  bool has_device;
+  cudnnBackendDescriptor_t device_descriptor;
+  DeviceShadow device;
+  Problem* problem;
+  Served* served;  // owned
+};
+
+struct PlanShadow {
+  Problem* problem;                  // also of an engine config; null: not from a known query
+  bool served;                       // the config is one of ours
+  std::atomic<uint64_t> executions;  // without those that went into a CUDA graph
+  // The datagram that tells of the plan, prepared before it is sent; owned.
+  std::atomic<snapshot::ObservedPlanDatagram*> facts;
+};
+
+// Allocated as large as its type needs.
+struct Record {
+  cudnnBackendDescriptor_t descriptor;
+  Record* next;
+  cudnnBackendDescriptorType_t type;
+  bool odd;  // has something that a plain descriptor has not
+  union {
+    TensorShadow tensor;
+    ConvolutionShadow conv;
+    PointwiseShadow pointwise;
+    OperationShadow operation;
+    GraphShadow graph;
+    DeviceShadow device;
+    HeuristicsShadow heuristics;
+    PlanShadow plan;  // and engine configs
+  };
+};
+
+// A fresh record for a descriptor that was just created; nothing happens for a
+// type that is not shadowed. Thread-safe, like FindRecord and Forget.
+void Remember(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
+// Null if the descriptor is not shadowed. The record is its descriptor's
+// owner's, as the descriptor is: valid until it is forgotten.
+Record* FindRecord(cudnnBackendDescriptor_t descriptor);
+void Forget(cudnnBackendDescriptor_t descriptor);
+
+// Notes a SetAttribute call that cuDNN accepted.
+void NoteAttribute(Record* record, cudnnBackendAttributeName_t name,
+                   cudnnBackendAttributeType_t type, int64_t count, const void* values);
+
+// The key of a graph of one convolution and, behind a forward one, bias,
+// bias+relu or add+bias+relu, as PyTorch and ONNX Runtime build them. False for
+// anything else.
+bool MakeKey(const OperationShadow* const* operations, int count, snapshot::ProblemKey* key);
+
+// In a forked child, whose other threads are gone.
+void OpenShadowLocks();
+
+}  // namespace convtune::preload

@@ -68,21 +68,8 @@ using google::protobuf::FieldDescriptor;
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
 // A deadline of gRPC's, by a clock that nobody sets.
-gpr_timespec After(absl::Duration time) {
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(time), GPR_TIMESPAN));
-}
-
-// Until the call whose end is all that `queue` gets has ended. gRPC ends one at its deadline by a
-// timer, and its thread of timers waits by the wall clock; a queue is polled by the other.
-void AwaitEnd(grpc::CompletionQueue* queue, gpr_timespec deadline, grpc::ClientContext* context,
-              grpc::Status* status) {
-  void* tag = nullptr;
-  bool ok = false;
-  if (queue->AsyncNext(&tag, &ok, deadline) != grpc::CompletionQueue::TIMEOUT) return;
-  context->TryCancel();
-  queue->Next(&tag, &ok);
-  if (!status->ok()) *status = {grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"};
+gpr_timespec After(absl::Duration time, gpr_timespec begin = gpr_now(GPR_CLOCK_MONOTONIC)) {
+  return gpr_time_add(begin, gpr_time_from_nanos(absl::ToInt64Nanoseconds(time), GPR_TIMESPAN));
 }
 
 // "/convtune.v1.TuningService/GetTuning" of a GetTuningRequest: both are in one file.
@@ -97,21 +84,6 @@ std::string PathOf(const google::protobuf::Descriptor& request) {
     }
   }
   return "";
-}
-
-absl::StatusOr<v1::BatchGetResponse> IfItHeeds(const v1::BatchGetRequest& request,
-                                               v1::BatchGetResponse response) {
-  std::vector<const FieldDescriptor*> fields;
-  v1::BatchGetRequest::GetReflection()->ListFields(request, &fields);
-  const std::set<int> known(response.known_fields().begin(), response.known_fields().end());
-  for (const FieldDescriptor* field : fields) {
-    // Every daemon knows those below 10.
-    if (field->number() >= 10 && known.count(field->number()) == 0) {
-      return absl::UnimplementedError(
-          absl::StrCat(field->name(), ": the daemon is too old to know it"));
-    }
-  }
-  return response;
 }
 
 // Connects at the first call.
@@ -241,11 +213,11 @@ absl::Status Client::ReadPages(int most, google::protobuf::Message* request,
 
 absl::Status Client::CallUnary(const std::string& path, const google::protobuf::Message& request,
                                absl::Duration timeout, google::protobuf::Message* response,
-                               bool waits_for_connection) {
+                               bool waits_for_connection, const std::vector<Doubt>& doubts) {
   using google::protobuf::MessageLite;
   grpc::ClientContext context;
-  const gpr_timespec end = After(timeout);
-  context.set_deadline(end);
+  const gpr_timespec begin = gpr_now(GPR_CLOCK_MONOTONIC);
+  context.set_deadline(After(timeout, begin));
   context.set_wait_for_ready(waits_for_connection);
   grpc::CompletionQueue queue;
   grpc::Status status;
@@ -255,7 +227,34 @@ absl::Status Client::CallUnary(const std::string& path, const google::protobuf::
           channel_.get(), &queue, method, &context, request));
   call->StartCall();
   call->Finish(response, &status, &status);
-  AwaitEnd(&queue, end, &context, &status);
+  void* tag = nullptr;
+  bool ok = false;
+  bool ended = false;
+  // Where `enough` throws, too, the call must have ended before what it writes goes.
+  const absl::Cleanup drain = [&] {
+    if (!ended) context.TryCancel();
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) continue;
+  };
+  const auto ends_in = [&](absl::Duration time) {
+    return queue.AsyncNext(&tag, &ok, After(time, begin)) != grpc::CompletionQueue::TIMEOUT;
+  };
+  bool given_up = false;
+  for (const Doubt& doubt : doubts) {
+    if (!ended && !given_up) ended = ends_in(doubt.after);
+    if (!ended && !given_up) given_up = doubt.enough();
+  }
+  if (given_up) context.TryCancel();
+  // gRPC ends a call at its deadline by a timer, and its thread of timers waits by the wall clock;
+  // a queue is polled by the other.
+  if (!ended && !ends_in(timeout)) {
+    context.TryCancel();
+    queue.Next(&tag, &ok);
+    if (!status.ok()) status = {grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"};
+  }
+  ended = true;
+  // An answer that came all the same is one.
+  if (given_up && !status.ok()) return absl::CancelledError("given up");
   return Result(status);
 }
 
@@ -273,44 +272,22 @@ absl::Status Client::Result(const grpc::Status& status) {
 }
 
 absl::StatusOr<v1::BatchGetResponse> Client::BatchGet(const v1::BatchGetRequest& request,
-                                                      absl::Duration timeout) {
-  ASSIGN_OR_RETURN(auto response, Call<v1::BatchGetResponse>(request, timeout));
-  return IfItHeeds(request, std::move(response));
-}
-
-absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRequest& request,
-                                                            absl::Duration timeout,
-                                                            absl::Duration ask_after,
-                                                            const std::function<bool()>& enough) {
-  grpc::ClientContext context;
-  const gpr_timespec end = After(timeout);
-  context.set_deadline(end);
-  grpc::CompletionQueue queue;
+                                                      absl::Duration timeout,
+                                                      const std::vector<Doubt>& doubts) {
   v1::BatchGetResponse response;
-  grpc::Status status;
-  const auto call = v1::TuningService::NewStub(channel_)->AsyncBatchGet(&context, request, &queue);
-  call->Finish(&response, &status, &response);
-  const gpr_timespec until = After(ask_after);
-  void* tag = nullptr;
-  bool ok = false;
-  bool given_up = false;
-  // Where `enough` throws, too, the call must have ended before what it writes goes.
-  bool ended = false;
-  const absl::Cleanup drain = [&] {
-    if (!ended) context.TryCancel();
-    queue.Shutdown();
-    while (queue.Next(&tag, &ok)) continue;
-  };
-  if (queue.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::TIMEOUT) {
-    given_up = enough();
-    if (given_up) context.TryCancel();
-    AwaitEnd(&queue, end, &context, &status);
+  RETURN_IF_ERROR(CallUnary(PathOf(*request.GetDescriptor()), request, timeout, &response,
+                            /*waits_for_connection=*/false, doubts));
+  std::vector<const FieldDescriptor*> fields;
+  v1::BatchGetRequest::GetReflection()->ListFields(request, &fields);
+  const std::set<int> known(response.known_fields().begin(), response.known_fields().end());
+  for (const FieldDescriptor* field : fields) {
+    // Every daemon knows those below 10.
+    if (field->number() >= 10 && known.count(field->number()) == 0) {
+      return absl::UnimplementedError(
+          absl::StrCat(field->name(), ": the daemon is too old to know it"));
+    }
   }
-  ended = true;
-  // An answer that came all the same is one.
-  if (given_up && !status.ok()) return absl::CancelledError("given up");
-  RETURN_IF_ERROR(Result(status));
-  return IfItHeeds(request, std::move(response));
+  return response;
 }
 
 absl::StatusOr<v1::TuningJob> Client::WatchTuningJob(

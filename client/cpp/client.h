@@ -22,7 +22,6 @@
 
 namespace grpc {
 class Channel;
-class ClientContext;
 class Status;
 }  // namespace grpc
 
@@ -79,6 +78,13 @@ class Client {
     absl::Duration timeout = absl::Seconds(30);
   };
 
+  // Where no answer is there `after` a call's begin, asks `enough`, once and on this thread; if
+  // that is true, gives the call up and returns CANCELLED.
+  struct Doubt {
+    absl::Duration after;
+    std::function<bool()> enough;
+  };
+
   // TCP needs all three files of `tls`; a unix socket needs none and ignores them. INVALID_ARGUMENT
   // names the file that is missing or unreadable. Received messages may have up to 256 MiB.
   static absl::StatusOr<std::unique_ptr<Client>> Create(const Options& options);
@@ -106,13 +112,8 @@ class Client {
   // `timeout` replaces the one of the options, as a look-up may wait for a
   // worker. UNIMPLEMENTED: the daemon does not know a field of the request.
   absl::StatusOr<v1::BatchGetResponse> BatchGet(const v1::BatchGetRequest& request,
-                                                absl::Duration timeout);
-  // As BatchGet. Where no answer is there after `ask_after`, asks `enough`, once and on
-  // this thread; if that is true, gives the call up and returns CANCELLED.
-  absl::StatusOr<v1::BatchGetResponse> BatchGetOrElse(const v1::BatchGetRequest& request,
-                                                      absl::Duration timeout,
-                                                      absl::Duration ask_after,
-                                                      const std::function<bool()>& enough);
+                                                absl::Duration timeout,
+                                                const std::vector<Doubt>& doubts = {});
   // Calls `on_state` for each state that the daemon sends, on this thread,
   // and returns the last one when the job has ended. No timeout.
   absl::StatusOr<v1::TuningJob> WatchTuningJob(
@@ -146,7 +147,7 @@ class Client {
                          google::protobuf::Message* all);
   absl::Status CallUnary(const std::string& path, const google::protobuf::Message& request,
                          absl::Duration timeout, google::protobuf::Message* response,
-                         bool waits_for_connection = false);
+                         bool waits_for_connection = false, const std::vector<Doubt>& doubts = {});
   // With the daemon's details under kRpcDetailsUrl. A deadline that ends while
   // there is no connection is not the daemon's.
   absl::Status Result(const grpc::Status& status);

@@ -70,17 +70,9 @@ class Resolver::Impl {
       }
       return results;
     }
-    // Of a daemon that hangs nothing is known: the snapshot must have been read by
-    // the time that it is asked instead.
-    std::optional<SnapshotLoader::Read> snapshot;
-    if (loader_ != nullptr && !queries.empty()) {
-      snapshot.emplace(loader_->Begin(SteadyTime::Now() + (deadline - SteadyTime::Now()) / 4));
-    }
     v1::BatchGetRequest request = ToRequest(options_.environment, own, constraints);
     if (options_.enqueue_misses) request.set_on_miss(v1::ON_MISS_ENQUEUE);
-    Call call = {queries,  deadline,           constraints,
-                 *program, std::move(request), snapshot ? &*snapshot : nullptr,
-                 &results};
+    const Call call = {queries, deadline, constraints, *program, std::move(request), &results};
     std::vector<size_t> part;
     size_t bytes = 0;
     for (size_t i = 0; i < queries.size(); ++i) {
@@ -149,8 +141,7 @@ class Resolver::Impl {
     SteadyTime deadline;
     const Constraints& constraints;
     convtune::Environment program;
-    v1::BatchGetRequest request;     // without problems
-    SnapshotLoader::Read* snapshot;  // null: none is to be used
+    v1::BatchGetRequest request;  // without problems
     std::vector<Result>* results;
   };
 
@@ -186,8 +177,8 @@ class Resolver::Impl {
   // are results then, those that it has not say why.
   bool AnswerFromSnapshot(const Call& call, const std::vector<size_t>& places,
                           SteadyTime deadline) const {
-    if (call.snapshot == nullptr) return false;
-    const auto snapshot = call.snapshot->Wait(deadline);
+    if (loader_ == nullptr) return false;
+    const auto snapshot = loader_->Get(deadline);
     const absl::StatusOr<const SnapshotAnswers::Part*> part =
         snapshot.ok() ? (*snapshot)->Choose(options_.environment, call.program) : snapshot.status();
     const bool other = snapshot.ok() && absl::IsNotFound(part.status());
@@ -216,10 +207,18 @@ class Resolver::Impl {
       if (left <= absl::ZeroDuration()) return absl::UnavailableError("no answer within the limit");
       ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, Connect());
       const absl::Duration half = left / 2;
-      auto response = loader_ == nullptr ? client->BatchGet(request, left)
-                                         : client->BatchGetOrElse(request, left, half, [&] {
-                                             return enough(SteadyTime::Now() + half / 2);
-                                           });
+      std::vector<Client::Doubt> doubts;
+      if (loader_ != nullptr) {
+        // Of a daemon that hangs nothing is known: the snapshot should have been read by
+        // the time that it is asked instead.
+        doubts = {{left / 4,
+                   [&] {
+                     loader_->Begin();
+                     return false;
+                   }},
+                  {half, [&] { return enough(SteadyTime::Now() + half / 2); }}};
+      }
+      auto response = client->BatchGet(request, left, doubts);
       if (!absl::IsUnavailable(response.status())) return response;
       if (std::exchange(first, false) && enough(deadline)) return response;
       if (SteadyTime::Now() + pause >= deadline) return response;

@@ -52,9 +52,8 @@ struct SnapshotLoader::State {
   CondVar changed;
   bool running GUARDED_BY(mutex) = false;
   bool stopping GUARDED_BY(mutex) = false;
-  int wishes GUARDED_BY(mutex) = 0;
-  SteadyTime when GUARDED_BY(mutex) = SteadyTime::InfiniteFuture();
-  int64_t begun GUARDED_BY(mutex) = 0;  // reads
+  int64_t wanted GUARDED_BY(mutex) = 0;  // number of the last read that is to be
+  int64_t begun GUARDED_BY(mutex) = 0;
   int64_t ended GUARDED_BY(mutex) = 0;
   absl::StatusOr<SnapshotPtr> outcome GUARDED_BY(mutex) = absl::NotFoundError("not read");
   // The thread's own: the file is read again only when it was replaced.
@@ -80,19 +79,15 @@ struct SnapshotLoader::State {
   // False if it is to end.
   bool AwaitTurn() {
     MutexLock lock(mutex);
-    while (!stopping && SteadyTime::Now() < when) {
-      const absl::Duration left = std::min(when - SteadyTime::Now(), absl::Hours(1));
-      changed.WaitFor(mutex, absl::ToChronoNanoseconds(left));
-    }
-    when = SteadyTime::InfiniteFuture();
-    ++begun;
+    while (!stopping && begun == wanted) changed.Wait(mutex);
+    begun = wanted;
     return !stopping;
   }
 
   void End(absl::StatusOr<SnapshotPtr> read) {
     MutexLock lock(mutex);
     outcome = std::move(read);
-    ++ended;
+    ended = begun;
     changed.SignalAll();
   }
 
@@ -115,37 +110,21 @@ SnapshotLoader::~SnapshotLoader() {
   state_->changed.SignalAll();
 }
 
-SnapshotLoader::Read SnapshotLoader::Begin(SteadyTime when) {
+int64_t SnapshotLoader::Begin() {
   MutexLock lock(state_->mutex);
   if (!state_->running) {
     std::thread([state = state_] { state->Run(); }).detach();
     state_->running = true;
   }
-  ++state_->wishes;
-  state_->when = std::min(state_->when, when);
+  state_->wanted = state_->begun + 1;  // one that begins from now on
   state_->changed.SignalAll();
-  return Read(state_, state_->begun);
+  return state_->wanted;
 }
 
-SnapshotLoader::Read::Read(std::shared_ptr<State> state, int64_t begun)
-    : state_(std::move(state)), begun_(begun) {}
-
-SnapshotLoader::Read::Read(Read&& other) noexcept
-    : state_(std::move(other.state_)), begun_(other.begun_) {}
-
-SnapshotLoader::Read::~Read() {
-  if (state_ == nullptr) return;
+absl::StatusOr<SnapshotPtr> SnapshotLoader::Get(SteadyTime deadline) {
+  const int64_t read = Begin();
   MutexLock lock(state_->mutex);
-  if (--state_->wishes == 0) state_->when = SteadyTime::InfiniteFuture();
-}
-
-absl::StatusOr<SnapshotPtr> SnapshotLoader::Read::Wait(SteadyTime deadline) {
-  MutexLock lock(state_->mutex);
-  if (state_->begun == begun_) {
-    state_->when = SteadyTime::InfinitePast();
-    state_->changed.SignalAll();
-  }
-  while (state_->ended <= begun_) {
+  while (state_->ended < read) {
     const absl::Duration left = deadline - SteadyTime::Now();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError("the snapshot could not be read within the limit");

@@ -202,8 +202,8 @@ TEST_F(ResolverDaemonTest, NothingOfACallIsLeftWhereTheSnapshotThrows) {
   const auto client = convtune::client::Client::Create(options).value();
   const auto call = [&client] {
     EXPECT_THROW(client
-                     ->BatchGetOrElse({}, absl::Seconds(60), absl::Milliseconds(1),
-                                      []() -> bool { throw std::bad_alloc(); })
+                     ->BatchGet({}, absl::Seconds(60),
+                                {{absl::Milliseconds(1), []() -> bool { throw std::bad_alloc(); }}})
                      .IgnoreError(),
                  std::bad_alloc);
   };

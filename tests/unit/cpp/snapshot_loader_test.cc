@@ -40,19 +40,19 @@ class SnapshotLoaderTest : public ::testing::Test {
 
 TEST_F(SnapshotLoaderTest, WhoWantsItWaitsNoLongerThanItsDeadline) {
   SnapshotLoader loader = Loader();
-  SnapshotLoader::Read first = loader.Begin(SteadyTime::InfiniteFuture());
   EXPECT_TRUE(
-      absl::IsDeadlineExceeded(first.Wait(SteadyTime::Now() + absl::Milliseconds(5)).status()));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(first.Wait(SteadyTime::InfinitePast()).status()));
+      absl::IsDeadlineExceeded(loader.Get(SteadyTime::Now() + absl::Milliseconds(5)).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(loader.Get(SteadyTime::InfinitePast()).status()));
+  EXPECT_LE(*reads_, 1);
   LetGo();
-  EXPECT_TRUE(absl::IsDataLoss(first.Wait(SteadyTime::Now() + kLong).status()));
-  EXPECT_EQ(*reads_, 1);
+  EXPECT_TRUE(absl::IsDataLoss(loader.Get(SteadyTime::Now() + kLong).status()));
 }
 
-TEST_F(SnapshotLoaderTest, ItIsReadAtItsTimeThoughNobodyWaitsYet) {
+TEST_F(SnapshotLoaderTest, ItIsReadThoughNobodyWaitsYet) {
   LetGo();
   SnapshotLoader loader = Loader();
-  const SnapshotLoader::Read read = loader.Begin(SteadyTime::Now());
+  EXPECT_EQ(*reads_, 0);
+  loader.Begin();
   const SteadyTime end = SteadyTime::Now() + kLong;
   while (*reads_ == 0 && SteadyTime::Now() < end) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(*reads_, 1);
@@ -61,27 +61,14 @@ TEST_F(SnapshotLoaderTest, ItIsReadAtItsTimeThoughNobodyWaitsYet) {
 TEST_F(SnapshotLoaderTest, WhatWasReadBeforeItWasWishedForIsReadAnew) {
   LetGo();
   SnapshotLoader loader = Loader();
-  EXPECT_TRUE(absl::IsDataLoss(
-      loader.Begin(SteadyTime::InfiniteFuture()).Wait(SteadyTime::Now() + kLong).status()));
-  EXPECT_TRUE(absl::IsDataLoss(
-      loader.Begin(SteadyTime::InfiniteFuture()).Wait(SteadyTime::Now() + kLong).status()));
+  EXPECT_TRUE(absl::IsDataLoss(loader.Get(SteadyTime::Now() + kLong).status()));
+  EXPECT_TRUE(absl::IsDataLoss(loader.Get(SteadyTime::Now() + kLong).status()));
   EXPECT_EQ(*reads_, 2);
-}
-
-TEST_F(SnapshotLoaderTest, WhatNobodyWaitsForIsNotRead) {
-  LetGo();
-  SnapshotLoader loader = Loader();
-  { const SnapshotLoader::Read gone = loader.Begin(SteadyTime::Now() + absl::Milliseconds(20)); }
-  absl::SleepFor(absl::Milliseconds(40));
-  EXPECT_EQ(*reads_, 0);
 }
 
 TEST_F(SnapshotLoaderTest, ItsEndDoesNotWaitForAReadThatHangs) {
   auto loader = std::make_unique<SnapshotLoader>("/nonexistent", Open());
-  {
-    SnapshotLoader::Read read = loader->Begin(SteadyTime::Now());
-    EXPECT_FALSE(read.Wait(SteadyTime::Now() + absl::Milliseconds(5)).ok());
-  }
+  EXPECT_FALSE(loader->Get(SteadyTime::Now() + absl::Milliseconds(5)).ok());
   loader.reset();
   EXPECT_LE(*reads_, 1);
 }

@@ -22,21 +22,16 @@ void AddCount(const char* name, const std::atomic<uint64_t>& count, char* list, 
            count.load(std::memory_order_relaxed));
 }
 
-// Puts the process id in the place of "%p".
-void ExpandPath(const char* pattern, char* path, size_t size) {
-  const char* place = strstr(pattern, "%p");
-  if (place == nullptr) {
-    snprintf(path, size, "%s", pattern);
-    return;
-  }
-  snprintf(path, size, "%.*s%d%s", static_cast<int>(place - pattern), pattern,
-           static_cast<int>(getpid()), place + 2);
-}
-
-// One write, so that the lines of several processes stay whole.
+// One write, so that the lines of several processes stay whole. "%p" in the path is the process id.
 void Append(const char* pattern, const char* line, size_t size) {
   char path[4096];
-  ExpandPath(pattern, path, sizeof path);
+  const char* place = strstr(pattern, "%p");
+  if (place == nullptr) {
+    snprintf(path, sizeof path, "%s", pattern);
+  } else {
+    snprintf(path, sizeof path, "%.*s%d%s", static_cast<int>(place - pattern), pattern,
+             static_cast<int>(getpid()), place + 2);
+  }
   const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) {
     return;

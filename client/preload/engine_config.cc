@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "client/preload/counters.h"
@@ -31,8 +32,8 @@ bool Finalise(cudnnBackendDescriptor_t descriptor, std::initializer_list<Setting
 // A finalised descriptor, which is the caller's; null if cuDNN refuses it.
 cudnnBackendDescriptor_t Make(cudnnBackendDescriptorType_t type,
                               std::initializer_list<Setting> settings) {
-  Descriptor made(type);
-  return made && Finalise(made.get(), settings) ? made.Release() : nullptr;
+  Descriptors made(type);
+  return made.count() > 0 && Finalise(made[0], settings) ? made.Release() : nullptr;
 }
 
 cudnnBackendDescriptor_t MakeChoice(const snapshot::SnapshotKnob& knob) {
@@ -70,49 +71,33 @@ uint32_t ReadMask(cudnnBackendDescriptor_t engine, cudnnBackendAttributeName_t n
   return mask;
 }
 
-// Inserts in the order of types.
-void Insert(const snapshot::SnapshotKnob& knob, ConfigFacts* facts) {
-  int at = facts->knob_count++;
-  for (; at > 0 && facts->knobs[at - 1].type > knob.type; --at) {
-    facts->knobs[at] = facts->knobs[at - 1];
-  }
-  facts->knobs[at] = knob;
-}
-
 // cuDNN tells no count of knob choices; there is at most one for each knob of
 // the engine.
 bool ReadKnobs(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t engine,
                ConfigFacts* facts) {
   const int64_t most =
       Get(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
-  if (most < 0 || most > kMaxKnobs) {
+  if (most < 0 || most > snapshot::kMaxDatagramKnobs) {
     return false;
   }
-  if (most == 0) {
-    return true;
-  }
   Descriptors choices(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, static_cast<int>(most));
-  const int64_t got = choices.count() == most
+  const int64_t got = most == 0 ? 0
+                      : choices.count() == most
                           ? Get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, most, choices.data())
                           : -1;
   for (int i = 0; i < got; ++i) {
     cudnnBackendKnobType_t type = {};
-    snapshot::SnapshotKnob knob = {};
+    auto& knob = facts->knobs[facts->knob_count++];
     if (Get(choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) != 1 ||
         Get(choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &knob.value) != 1) {
       return false;
     }
     knob.type = static_cast<int32_t>(type);
-    Insert(knob, facts);
   }
+  std::sort(facts->knobs, facts->knobs + facts->knob_count,
+            [](const auto& a, const auto& b) { return a.type < b.type; });
   return got >= 0;
-}
-
-void Destroy(EngineSet* set) {
-  while (set->count > 0) {
-    real_cudnn.Destroy(set->made[--set->count]);
-  }
 }
 
 }  // namespace
@@ -128,47 +113,42 @@ int64_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t nam
 }
 
 bool MakeEngineSet(const HeuristicsShadow& query, const snapshot::SnapshotCandidate& candidate,
-                   const snapshot::SnapshotKnob* knobs, EngineSet* set) {
-  const int wanted = 1 + candidate.knob_count;
-  set->count = 0;
-  while (wanted <= kMaxKnobs + 1 && set->count < wanted) {
-    cudnnBackendDescriptor_t made =
-        set->count == 0 ? MakeEngine(query, candidate.number) : MakeChoice(knobs[set->count - 1]);
-    if (made == nullptr) {
-      break;
-    }
-    set->made[set->count++] = made;
+                   const snapshot::SnapshotKnob* knobs, Descriptors* set) {
+  bool made =
+      candidate.knob_count < Descriptors::kMost && set->Add(MakeEngine(query, candidate.number));
+  for (int i = 0; made && i < candidate.knob_count; ++i) {
+    made = set->Add(MakeChoice(knobs[i]));
   }
-  const Descriptor config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  if (set->count == wanted && config && FillConfig(*set, config.get())) {
+  const Descriptors config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  if (made && config.count() > 0 && FillConfig(*set, config[0])) {
     return true;
   }
-  Destroy(set);
+  set->Clear();
   return false;
 }
 
-bool FillConfig(const EngineSet& set, cudnnBackendDescriptor_t config) {
-  return Finalise(config,
-                  {{CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, set.made},
-                   {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, set.count - 1,
-                    set.made + 1}});
+bool FillConfig(const Descriptors& set, cudnnBackendDescriptor_t config) {
+  return Finalise(
+      config, {{CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, set.data()},
+               {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, set.count() - 1,
+                set.data() + 1}});
 }
 
 bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts) {
   facts->knob_count = 0;
-  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  if (!engine ||
-      Get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-          engine.address()) != 1 ||
-      Get(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
-          &facts->engine_index) != 1) {
+  Descriptors engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  if (engine.count() == 0 ||
+      Get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, engine.data()) !=
+          1 ||
+      Get(engine[0], CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &facts->engine_index) !=
+          1) {
     return false;
   }
   facts->numerical_notes = ReadMask<cudnnBackendNumericalNote_t>(
-      engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
+      engine[0], CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
   facts->behavior_notes = ReadMask<cudnnBackendBehaviorNote_t>(
-      engine.get(), CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
-  return !with_knobs || ReadKnobs(config, engine.get(), facts);
+      engine[0], CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
+  return !with_knobs || ReadKnobs(config, engine[0], facts);
 }
 
 int ListConfigs(cudnnBackendDescriptor_t heuristics, Descriptors* configs) {
@@ -192,7 +172,7 @@ cudnnBackendDescriptor_t MakeQuery(const HeuristicsShadow& query, cudnnBackendHe
 
 int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config) {
   Count(Counter::kPlansOwn);
-  const Descriptor plan(
+  const Descriptors plan(
       Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
            {{CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config},
             {CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, query.has_device,
@@ -200,8 +180,8 @@ int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t conf
             {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, !query.has_device,
              &query.graph.handle}}));
   int64_t bytes = -1;
-  return plan && Get(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                     &bytes) == 1
+  return plan.count() > 0 && Get(plan[0], CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                 CUDNN_TYPE_INT64, 1, &bytes) == 1
              ? bytes
              : -1;
 }
@@ -220,7 +200,7 @@ void Release(Served* served) {
     return;
   }
   for (int i = 0; i < served->count; ++i) {
-    Destroy(&served->sets[i]);
+    served->sets[i].Clear();
   }
   if (served->other != nullptr) {
     real_cudnn.Destroy(served->other);

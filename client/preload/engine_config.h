@@ -6,61 +6,46 @@
 
 #include "client/preload/real_cudnn.h"
 #include "client/preload/shadow.h"
+#include "db/snapshot/datagram.h"
 #include "db/snapshot/snapshot.h"
 
 namespace convtune::preload {
 
-// Owns a descriptor, unless it could not be made.
-class Descriptor {
- public:
-  explicit Descriptor(cudnnBackendDescriptor_t raw) : raw_(raw) {}
-  explicit Descriptor(cudnnBackendDescriptorType_t type) {
-    if (real_cudnn.Create(type, &raw_) != CUDNN_STATUS_SUCCESS) {
-      raw_ = nullptr;
-    }
-  }
-  ~Descriptor() {
-    if (raw_ != nullptr) {
-      real_cudnn.Destroy(raw_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  explicit operator bool() const { return raw_ != nullptr; }
-  cudnnBackendDescriptor_t get() const { return raw_; }
-  cudnnBackendDescriptor_t* address() { return &raw_; }
-  cudnnBackendDescriptor_t Release() {
-    cudnnBackendDescriptor_t raw = raw_;
-    raw_ = nullptr;
-    return raw;
-  }
-
- private:
-  cudnnBackendDescriptor_t raw_ = nullptr;
-};
-
-// Owns `most` descriptors of a type, at most kMost; fewer if cuDNN makes no more.
+// Owns descriptors, at most kMost. Of zeros it has none.
 class Descriptors {
  public:
   static constexpr int kMost = 128;
 
-  Descriptors(cudnnBackendDescriptorType_t type, int most) {
+  // `most` of a type; fewer if cuDNN makes no more.
+  explicit Descriptors(cudnnBackendDescriptorType_t type, int most = 1) {
     while (count_ < most && real_cudnn.Create(type, &raw_[count_]) == CUDNN_STATUS_SUCCESS) {
       ++count_;
     }
   }
-  ~Descriptors() {
-    while (count_ > 0) {
-      real_cudnn.Destroy(raw_[--count_]);
-    }
-  }
+  // The one that was made, unless it is null.
+  explicit Descriptors(cudnnBackendDescriptor_t made) { Add(made); }
+  ~Descriptors() { Clear(); }
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
 
   int count() const { return count_; }
   cudnnBackendDescriptor_t operator[](int i) const { return raw_[i]; }
+  const cudnnBackendDescriptor_t* data() const { return raw_; }
   cudnnBackendDescriptor_t* data() { return raw_; }
+
+  // Takes it over. False if it is null.
+  bool Add(cudnnBackendDescriptor_t made) {
+    raw_[count_] = made;
+    count_ += made != nullptr ? 1 : 0;
+    return made != nullptr;
+  }
+  // Gives up the last one.
+  cudnnBackendDescriptor_t Release() { return raw_[--count_]; }
+  void Clear() {
+    while (count_ > 0) {
+      real_cudnn.Destroy(Release());
+    }
+  }
 
  private:
   cudnnBackendDescriptor_t raw_[kMost];
@@ -71,21 +56,13 @@ class Descriptors {
 int64_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
             cudnnBackendAttributeType_t type, int64_t count, void* values);
 
-constexpr int kMaxKnobs = 64;
-
-// An engine and its knob choices, finalised. Owns its descriptors.
-struct EngineSet {
-  int count;
-  cudnnBackendDescriptor_t made[1 + kMaxKnobs];  // the engine first
-};
-
-// Makes the candidate's engine and choices for the graph of a query. False, and
-// nothing is left, if cuDNN refuses one or a config of them.
+// Makes the candidate's engine and, behind it, its knob choices for the graph of a query. False,
+// and nothing is left, if cuDNN refuses one or a config of them.
 bool MakeEngineSet(const HeuristicsShadow& query, const snapshot::SnapshotCandidate& candidate,
-                   const snapshot::SnapshotKnob* knobs, EngineSet* set);
+                   const snapshot::SnapshotKnob* knobs, Descriptors* set);
 
 // Makes a created, not yet finalised engine config descriptor that of the set.
-bool FillConfig(const EngineSet& set, cudnnBackendDescriptor_t config);
+bool FillConfig(const Descriptors& set, cudnnBackendDescriptor_t config);
 
 constexpr int kMaxServed = 3;
 
@@ -102,19 +79,13 @@ struct Served {
   // A query of another mode whose list `places` are of; owned. Null: the
   // descriptor's own.
   cudnnBackendDescriptor_t other;
-  EngineSet sets[kMaxServed];
+  Descriptors sets[kMaxServed];  // see MakeEngineSet
 };
 
 void Release(Served* served);
 
-// The facts about an engine config or a plan.
-struct ConfigFacts {
-  int64_t engine_index;
-  uint32_t numerical_notes;
-  uint32_t behavior_notes;
-  int knob_count;
-  snapshot::SnapshotKnob knobs[kMaxKnobs];  // ordered by type
-};
+// The facts about an engine config, as the daemon is told of them. The knobs only if asked for.
+using ConfigFacts = snapshot::ObservedPlanDatagram;
 bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts);
 
 // Fills `configs`, which are engine configs, with the first ones of a finalised query's own list.

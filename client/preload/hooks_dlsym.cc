@@ -49,8 +49,8 @@ __attribute__((visibility("hidden"))) convtune::preload::Dlsym convtune_real_dls
 // The hook that `caller` gets in the place of cuDNN's function; null: dlsym is to go on. RTLD_NEXT
 // and RTLD_DEFAULT find what is preloaded by themselves. Before the name is known to be one of
 // cuDNN's nothing is called that another library may have replaced by what calls dlsym.
-__attribute__((visibility("hidden"))) void* convtune_replacement(void* handle, const char* name,
-                                                                 const void* caller) {
+__attribute__((visibility("hidden"), no_sanitize("address", "undefined"))) void*
+convtune_replacement(void* handle, const char* name, const void* caller) {
   using namespace convtune::preload;  // NOLINT(google-build-using-namespace)
   // Threads that are the first at a time write the same address.
   __atomic_store_n(&convtune_real_dlsym, RealDlsym(), __ATOMIC_RELAXED);

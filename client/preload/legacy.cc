@@ -159,15 +159,6 @@ bool LegacyStock(const LegacyCall& call, const Problem& problem, const LegacyRes
   return false;
 }
 
-bool Has(const LegacyResult* results, int count, const LegacyResult& wanted) {
-  for (int i = 0; i < count; ++i) {
-    if (results[i].algo == wanted.algo && results[i].mathType == wanted.mathType) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // The stored algorithms that the call allows. Returns how many; `reason` says
 // why where there are none.
 int Choose(const State& state, const LegacyCall& call, const Problem& problem, cudnnMathType_t math,
@@ -217,7 +208,10 @@ int Choose(const State& state, const LegacyCall& call, const Problem& problem, c
 // behind what was: some programs take the smallest time.
 int AppendOwn(const LegacyCall& call, const LegacyResult* own, int own_count, int count) {
   for (int i = 0; i < own_count && count < call.requested; ++i) {
-    if (Has(call.results, count, own[i]) || own[i].memory > call.workspace_limit) {
+    const bool given = std::any_of(call.results, call.results + count, [&](const auto& result) {
+      return result.algo == own[i].algo && result.mathType == own[i].mathType;
+    });
+    if (given || own[i].memory > call.workspace_limit) {
       continue;
     }
     call.results[count] = own[i];

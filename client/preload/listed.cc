@@ -121,7 +121,7 @@ const WithinLimit& Within(Bounds bounds, const HeuristicsShadow& query, int mode
 
 // Cuts what the query gives to its stored configs and these, which are of its own list or, where
 // it is not null, of that of `other`, which is taken over.
-void Cut(const WithinLimit& own, const WithinLimit& within, Descriptor* other,
+void Cut(const WithinLimit& own, const WithinLimit& within, Descriptors* other,
          HeuristicsShadow* query) {
   if (query->served == nullptr) {
     query->served = static_cast<Served*>(calloc(1, sizeof(Served)));
@@ -205,11 +205,11 @@ void LimitList(const Settings& settings, HeuristicsShadow* query) {
     if (mode == query->mode) {
       continue;
     }
-    Descriptor other(MakeQuery(*query, mode));
-    if (!other) {
+    Descriptors other(MakeQuery(*query, mode));
+    if (other.count() == 0) {
       continue;
     }
-    const WithinLimit& within = Within(bounds, *query, mode, other.get(), &room);
+    const WithinLimit& within = Within(bounds, *query, mode, other[0], &room);
     if (within.count > 0) {
       Cut(own, within, &other, query);
       return;

@@ -117,41 +117,21 @@ bool Tell(const Problem& problem, snapshot::DatagramKind kind, Datagram* datagra
 constexpr uint64_t kSearched = 3;
 constexpr uint64_t kSettled = 16;
 
-bool Read(cudnnBackendDescriptor_t plan, snapshot::ObservedPlanDatagram* datagram) {
-  Descriptor config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  ConfigFacts facts;
-  const bool read = config &&
-                    Get(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, config.address()) == 1 &&
-                    ReadConfig(config.get(), true, &facts) &&
-                    facts.knob_count <= static_cast<int>(snapshot::kMaxDatagramKnobs) &&
-                    Get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                        &datagram->workspace_bytes) == 1;
-  if (read) {
-    datagram->engine_index = facts.engine_index;
-    datagram->numerical_notes = facts.numerical_notes;
-    datagram->behavior_notes = facts.behavior_notes;
-    datagram->knob_count = static_cast<uint32_t>(facts.knob_count);
-    for (int i = 0; i < facts.knob_count; ++i) {
-      datagram->knobs[i] = {facts.knobs[i].type, 0, facts.knobs[i].value};
-    }
-  }
-  return read;
-}
-
 // Called by one execution of a plan, at most twice.
 void Describe(cudnnBackendDescriptor_t descriptor, PlanShadow* plan) {
   if (plan->facts.load(std::memory_order_acquire) != nullptr) {
     return;
   }
-  auto* facts =
-      static_cast<snapshot::ObservedPlanDatagram*>(calloc(1, sizeof(*plan->facts.load())));
-  if (facts == nullptr || !Read(descriptor, facts)) {
-    free(facts);
-    return;
-  }
-  snapshot::ObservedPlanDatagram* none = nullptr;
-  if (!plan->facts.compare_exchange_strong(none, facts, std::memory_order_acq_rel)) {
+  auto* facts = static_cast<ConfigFacts*>(calloc(1, sizeof(ConfigFacts)));
+  Descriptors config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  const bool read = facts != nullptr && config.count() > 0 &&
+                    Get(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, config.data()) == 1 &&
+                    ReadConfig(config[0], true, facts) &&
+                    Get(descriptor, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                        &facts->workspace_bytes) == 1;
+  ConfigFacts* none = nullptr;
+  if (!read || !plan->facts.compare_exchange_strong(none, facts, std::memory_order_acq_rel)) {
     free(facts);
   }
 }

@@ -4,8 +4,6 @@
 #include <link.h>
 #include <string.h>
 
-#include <atomic>
-
 #include "client/preload/once.h"
 
 namespace convtune::preload {
@@ -54,9 +52,10 @@ void* FindNothing(void* /*handle*/, const char* /*name*/) { return nullptr; }
 
 }  // namespace
 
-Dlsym RealDlsym() {
-  static constinit std::atomic<Dlsym> known{nullptr};
-  Dlsym real = known.load(std::memory_order_acquire);
+// A sanitizer's runtime looks its functions up before it can be called.
+__attribute__((no_sanitize("address", "undefined"))) Dlsym RealDlsym() {
+  static Dlsym known = nullptr;
+  Dlsym real = __atomic_load_n(&known, __ATOMIC_ACQUIRE);
   if (real != nullptr) {
     return real;
   }
@@ -72,7 +71,7 @@ Dlsym RealDlsym() {
   if (void* next = real(RTLD_NEXT, "dlsym"); next != nullptr) {
     real = reinterpret_cast<Dlsym>(next);
   }
-  known.store(real, std::memory_order_release);
+  __atomic_store_n(&known, real, __ATOMIC_RELEASE);
   return real;
 }
 

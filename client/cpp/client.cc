@@ -86,25 +86,6 @@ std::string PathOf(const google::protobuf::Descriptor& request) {
   return "";
 }
 
-// Connects at the first call.
-absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Address& address,
-                                                           const TlsFiles& tls) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestReconnectMs);
-  arguments.SetUserAgentPrefix("convtune/" CONVTUNE_VERSION);
-  if (address.unix_socket) {
-    return grpc::CreateCustomChannel(address.ToText(), grpc::InsecureChannelCredentials(),
-                                     arguments);
-  }
-  grpc::SslCredentialsOptions options;
-  ASSIGN_OR_RETURN(options.pem_root_certs, ReadPem("tls_ca", tls.ca));
-  ASSIGN_OR_RETURN(options.pem_cert_chain, ReadPem("tls_cert", tls.cert));
-  ASSIGN_OR_RETURN(options.pem_private_key, ReadPem("tls_key", tls.key));
-  return grpc::CreateCustomChannel(address.target, grpc::SslCredentials(options), arguments);
-}
-
 }  // namespace
 
 absl::StatusOr<Address> Address::Parse(const std::string& text, const std::string& field) {
@@ -177,8 +158,22 @@ bool IsFromDaemon(const absl::Status& status) {
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(const Options& options) {
-  ASSIGN_OR_RETURN(auto channel, OpenChannel(options.address, options.tls));
-  return std::unique_ptr<Client>(new Client(options, std::move(channel)));
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestReconnectMs);
+  arguments.SetUserAgentPrefix("convtune/" CONVTUNE_VERSION);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (!options.address.unix_socket) {
+    grpc::SslCredentialsOptions pem;
+    ASSIGN_OR_RETURN(pem.pem_root_certs, ReadPem("tls_ca", options.tls.ca));
+    ASSIGN_OR_RETURN(pem.pem_cert_chain, ReadPem("tls_cert", options.tls.cert));
+    ASSIGN_OR_RETURN(pem.pem_private_key, ReadPem("tls_key", options.tls.key));
+    credentials = grpc::SslCredentials(pem);
+  }
+  // It connects at the first call.
+  return std::unique_ptr<Client>(new Client(
+      options, grpc::CreateCustomChannel(options.address.ToText(), credentials, arguments)));
 }
 
 absl::Status Client::CallMethod(const google::protobuf::Message& request, absl::Duration timeout,

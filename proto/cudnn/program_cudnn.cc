@@ -155,9 +155,6 @@ constexpr char kPrecompiled[] = "libcudnn_engines_precompiled";
 // hold up who asks.
 constexpr absl::Duration kLimit = absl::Seconds(10);
 
-// Behind the name of what does not link cuDNN.
-constexpr char kIfItOpens[] = ", if it opens cuDNN,";
-
 // Says, a line each, which files of the packages load cuDNN, and which wheel brought one. Imports
 // none of them.
 constexpr char kAskPython[] = R"(
@@ -229,24 +226,6 @@ absl::StatusOr<std::map<std::string, std::string>> AskLoader(const std::string& 
   return found;
 }
 
-// The libcudnn.so.9, or an older one, that a file loads.
-struct FoundLibrary {
-  std::string path;     // empty: the loader finds none
-  bool linked = false;  // it comes with the file; else it is what the file would open
-};
-
-absl::StatusOr<FoundLibrary> FindLibrary(const std::string& file, const Variables& variables) {
-  ASSIGN_OR_RETURN(auto loaded, AskLoader(file, {}, variables));
-  const bool linked = loaded.count(kLibrary) > 0;
-  for (const auto& [name, path] : loaded) {
-    if (!linked && absl::StartsWith(name, kAnyLibrary)) return FoundLibrary{path, true};
-  }
-  if (!linked) {
-    ASSIGN_OR_RETURN(loaded, AskLoader(file, {kLibrary}, variables));
-  }
-  return FoundLibrary{loaded[kLibrary], linked};
-}
-
 // "9.20.0" as ".so.9.20.0", ".so.9.20", ".so.9", ".so", as cuDNN tries them in turn.
 std::vector<std::string> Endings(const std::string& version) {
   std::vector<std::string> endings;
@@ -291,15 +270,16 @@ absl::Status AddLibraries(const std::string& file, const Variables& variables, L
 
 // Of `path`, a libcudnn.so; empty: the loader finds none.
 absl::StatusOr<LoadedCudnn> LookAt(const std::string& by, const std::string& path,
-                                   const std::string& mend, const Variables& variables = {}) {
-  LoadedCudnn cudnn{by, "", "", {}, mend};
+                                   const Variables& variables = {}) {
+  LoadedCudnn cudnn;
+  cudnn.by = by;
   if (path.empty()) return cudnn;
   cudnn.folder = FolderOf(path);
   if (const std::string name = fs::path(path).filename(); name != kLibrary) {
     cudnn.version = std::string(absl::StripPrefix(name, kAnyLibrary));
     return cudnn;
   }
-  cudnn.version = VersionInFile(absl::StrCat(cudnn.folder, "/", kGraph, ".so.9"));
+  cudnn.version = VersionOf(path);
   RETURN_IF_ERROR(AddLibraries(Canonical(path), variables, &cudnn));
   const auto graph = absl::c_find_if(
       cudnn.libraries, [](const SubLibrary& library) { return library.name == kGraph; });
@@ -307,6 +287,22 @@ absl::StatusOr<LoadedCudnn> LookAt(const std::string& by, const std::string& pat
     const std::string file = graph->path;  // its place in the list may change
     RETURN_IF_ERROR(AddLibraries(file, variables, &cudnn));
   }
+  return cudnn;
+}
+
+// The libcudnn.so.9, or an older one, that a file links, else what it would get if it opened one.
+absl::StatusOr<LoadedCudnn> LookAtFile(const std::string& by, const std::string& file,
+                                       const Variables& variables) {
+  ASSIGN_OR_RETURN(auto loaded, AskLoader(file, {}, variables));
+  const auto linked = std::find_if(loaded.begin(), loaded.end(), [&loaded](const auto& library) {
+    return loaded.count(kLibrary) > 0 ? library.first == kLibrary
+                                      : absl::StartsWith(library.first, kAnyLibrary);
+  });
+  if (linked != loaded.end()) return LookAt(by, linked->second, variables);
+  ASSIGN_OR_RETURN(loaded, AskLoader(file, {kLibrary}, variables));
+  ASSIGN_OR_RETURN(LoadedCudnn cudnn,
+                   LookAt(absl::StrCat(by, ", if it opens cuDNN,"), loaded[kLibrary], variables));
+  cudnn.linked = false;
   return cudnn;
 }
 
@@ -379,11 +375,10 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python,
   }
   std::vector<LoadedCudnn> found;
   for (const auto& [package, file] : packages) {
-    ASSIGN_OR_RETURN(const FoundLibrary library, FindLibrary(file, variables));
-    const bool of_wheel = !wheel.empty() && FolderOf(library.path) == FolderOf(wheel);
     ASSIGN_OR_RETURN(LoadedCudnn cudnn,
-                     LookAt(absl::StrCat(python, "'s ", package, library.linked ? "" : kIfItOpens),
-                            library.path, of_wheel ? mend : "", variables));
+                     LookAtFile(absl::StrCat(python, "'s ", package), file, variables));
+    if (!wheel.empty() && cudnn.folder == FolderOf(wheel)) cudnn.mend = mend;
+    cudnn.linked = true;  // the package is built for cuDNN
     found.push_back(std::move(cudnn));
   }
   // No package finds this one by itself: they get it once a program has loaded it.
@@ -394,7 +389,8 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindInPython(const std::string& python,
         LoadedCudnn cudnn,
         LookAt(absl::StrCat(python,
                             "'s wheel, if a program opens it (onnxruntime.preload_dlls() does),"),
-               wheel, mend));
+               wheel));
+    cudnn.mend = mend;
     found.push_back(std::move(cudnn));
   }
   return found;
@@ -406,8 +402,8 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindAll(const std::string& program,
   std::error_code error;
   std::vector<LoadedCudnn> found(1);
   if (fs::is_directory(file, error)) {
-    ASSIGN_OR_RETURN(found[0], LookAt(absl::StrCat("who opens ", LibraryIn(file)), LibraryIn(file),
-                                      "", variables));
+    ASSIGN_OR_RETURN(
+        found[0], LookAt(absl::StrCat("who opens ", LibraryIn(file)), LibraryIn(file), variables));
     return found;
   }
   // A Python may be a script that starts another, as pyenv's are.
@@ -418,10 +414,7 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindAll(const std::string& program,
     ASSIGN_OR_RETURN(file, FindFile(interpreter));
   }
   if (is_python()) return FindInPython(file, variables);
-  ASSIGN_OR_RETURN(const FoundLibrary library, FindLibrary(file, variables));
-  ASSIGN_OR_RETURN(found[0], LookAt(absl::StrCat(file, library.linked ? "" : kIfItOpens),
-                                    library.path, "", variables));
-  found[0].linked = library.linked;
+  ASSIGN_OR_RETURN(found[0], LookAtFile(file, file, variables));
   return found;
 }
 
@@ -551,9 +544,10 @@ absl::StatusOr<CudnnToLoad> FindCudnnToLoad(const std::string& option, const std
     folders.emplace_back(more);
   }
   CudnnToLoad to_load{own.folder, absl::StrJoin(folders, ":"), own.version};
-  const absl::StatusOr<LoadedCudnn> loaded =
-      LookAt(own.by, LibraryIn(own.folder), own.mend, {{"LD_LIBRARY_PATH", to_load.library_path}});
+  absl::StatusOr<LoadedCudnn> loaded =
+      LookAt(own.by, LibraryIn(own.folder), {{"LD_LIBRARY_PATH", to_load.library_path}});
   if (!loaded.ok()) return Of(option, loaded.status());
+  loaded->mend = own.mend;
   const CudnnExamination examined = ExamineCudnn(*loaded);
   if (examined.state == CudnnState::kMixed || examined.state == CudnnState::kIncomplete) {
     return absl::FailedPreconditionError(absl::StrCat(

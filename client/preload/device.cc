@@ -6,6 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
+
 #include "client/preload/once.h"
 #include "client/preload/real_cudnn.h"
 
@@ -96,55 +99,34 @@ bool Remembered(int device, snapshot::EnvironmentKey* environment) {
   return known->identified;
 }
 
-// A place in a text whose end is known.
-struct Text {
-  const char* at;
-  const char* end;
+void SkipBlanks(std::string_view* text) {
+  text->remove_prefix(std::min(text->find_first_not_of(" \t\n\r"), text->size()));
+}
 
-  void SkipBlanks() {
-    while (at < end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) {
-      ++at;
-    }
-  }
-};
-
-// Stands behind `"name" :`. False if the name is there twice or not at all.
-bool FindMember(const char* json, size_t size, const char* name, Text* value) {
-  const size_t length = strlen(name);
+// What stands behind `"name":`; empty if the name is there twice or not at all. `name` has its
+// quotes.
+std::string_view Member(std::string_view json, std::string_view name) {
+  std::string_view value;
   int found = 0;
-  for (size_t i = 0; i + length + 2 < size; ++i) {
-    if (json[i] != '"' || memcmp(json + i + 1, name, length) != 0 || json[i + 1 + length] != '"') {
-      continue;
-    }
-    Text text = {json + i + length + 2, json + size};
-    text.SkipBlanks();
-    if (text.at < text.end && *text.at == ':') {
-      ++text.at;
-      text.SkipBlanks();
-      *value = text;
+  for (size_t at = json.find(name); at != json.npos; at = json.find(name, at + 1)) {
+    std::string_view text = json;
+    text.remove_prefix(at + name.size());
+    SkipBlanks(&text);
+    if (text.starts_with(':')) {
+      text.remove_prefix(1);
+      SkipBlanks(&text);
+      value = text;
       ++found;
     }
   }
-  return found == 1;
+  return found == 1 ? value : std::string_view();
 }
 
-bool ReadNumber(const char* json, size_t size, const char* name, uint32_t most, uint32_t* value) {
-  Text text = {};
-  if (!FindMember(json, size, name, &text)) {
-    return false;
-  }
-  uint64_t number = 0;
-  int digits = 0;
-  for (; text.at < text.end && *text.at >= '0' && *text.at <= '9' && digits < 10; ++text.at) {
-    number = number * 10 + static_cast<uint64_t>(*text.at - '0');
-    ++digits;
-  }
-  if (digits == 0 || number > most ||
-      (text.at < text.end && (*text.at == '.' || *text.at == 'e' || *text.at == 'E'))) {
-    return false;
-  }
-  *value = static_cast<uint32_t>(number);
-  return true;
+// Reads a whole number.
+bool ReadNumber(std::string_view text, uint32_t most, uint32_t* value) {
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), *value);
+  return error == std::errc() && *value <= most &&
+         (end == text.end() || (*end != '.' && *end != 'e' && *end != 'E'));
 }
 
 }  // namespace
@@ -166,25 +148,22 @@ bool EnvironmentOfDevice(int ordinal, snapshot::EnvironmentKey* environment) {
   return GetDevice(&device, ordinal) == 0 && Remembered(device, environment);
 }
 
-bool EnvironmentOfProperties(const char* json, size_t size, snapshot::EnvironmentKey* environment) {
+bool EnvironmentOfProperties(std::string_view json, snapshot::EnvironmentKey* environment) {
   *environment = {};
   environment->profile = 1;
   uint32_t version = 0;
-  Text name = {};
-  if (!ReadNumber(json, size, "deviceVer", 25599, &version) ||
-      !ReadNumber(json, size, "multiProcessorCount", 100000, &environment->sm_count) ||
-      !FindMember(json, size, "deviceName", &name) || name.at >= name.end || *name.at != '"') {
+  std::string_view name = Member(json, "\"deviceName\"");
+  if (!ReadNumber(Member(json, "\"deviceVer\""), 25599, &version) ||
+      !ReadNumber(Member(json, "\"multiProcessorCount\""), 100000, &environment->sm_count) ||
+      !name.starts_with('"')) {
     return false;
   }
   environment->cc_major = static_cast<uint8_t>(version / 100);
   environment->cc_minor = static_cast<uint8_t>(version % 100 / 10);
-  const char* begin = ++name.at;
-  while (name.at < name.end && *name.at != '"' && *name.at != '\\') {
-    ++name.at;
-  }
-  return name.at < name.end && *name.at == '"' &&
-         snapshot::SetModelSlug(begin, static_cast<size_t>(name.at - begin), environment) &&
-         SetLibrary(environment);
+  name.remove_prefix(1);
+  const size_t end = name.find_first_of("\"\\");
+  return end != name.npos && name[end] == '"' &&
+         snapshot::SetModelSlug(name.data(), end, environment) && SetLibrary(environment);
 }
 
 }  // namespace convtune::preload

@@ -1,7 +1,7 @@
 // Finds the environment that a convolution runs in.
 #pragma once
 
-#include <stddef.h>
+#include <string_view>
 
 #include "db/snapshot/environment_key.h"
 
@@ -21,6 +21,6 @@ bool IsCapturing(void* stream);
 
 // Of a device-properties JSON text, as cuDNN takes it. False unless it has one
 // deviceName, deviceVer and multiProcessorCount each, without escapes.
-bool EnvironmentOfProperties(const char* json, size_t size, snapshot::EnvironmentKey* environment);
+bool EnvironmentOfProperties(std::string_view json, snapshot::EnvironmentKey* environment);
 
 }  // namespace convtune::preload

@@ -1,6 +1,8 @@
 // The key of the problem that a graph is.
 #include <string.h>
 
+#include <algorithm>
+
 #include "client/preload/shadow.h"
 
 namespace convtune::preload {
@@ -47,27 +49,18 @@ bool IsChannels(const TensorShadow& tensor, int64_t channels, int rank) {
   return SameDims(tensor, dims, rank);
 }
 
-// The smallest alignment of the tensors in memory; 0 if one cannot be.
-class Alignment {
- public:
-  void Add(const TensorShadow& tensor) {
-    if (tensor.is_virtual) {
-      return;
-    }
-    const int64_t bytes = tensor.alignment;
-    const bool good = bytes > 0 && (bytes & (bytes - 1)) == 0;
-    smallest_ = !good ? 0 : bytes < smallest_ ? bytes : smallest_;
+// Lowers the alignment to that of a tensor in memory; to 0 where that cannot be one.
+void Align(const TensorShadow& tensor, uint16_t* alignment) {
+  const int64_t bytes = tensor.alignment;
+  const bool good = bytes > 0 && (bytes & (bytes - 1)) == 0;
+  if (!tensor.is_virtual) {
+    *alignment = good ? static_cast<uint16_t>(std::min<int64_t>(bytes, *alignment)) : 0;
   }
-  uint16_t bytes() const { return static_cast<uint16_t>(smallest_); }
-
- private:
-  int64_t smallest_ = 256;
-};
+}
 
 // The operations behind the convolution: their kinds, and that each takes what
 // the one before it gave.
-bool ReadEpilogue(const OperationShadow* const* operations, int count, ProblemKey* key,
-                  Alignment* alignment) {
+bool ReadEpilogue(const OperationShadow* const* operations, int count, ProblemKey* key) {
   const OperationShadow& conv = *operations[0];
   const int rank = conv.x.rank;
   const TensorShadow* value = &conv.y;
@@ -97,7 +90,7 @@ bool ReadEpilogue(const OperationShadow* const* operations, int count, ProblemKe
       if (!fits) {
         return false;
       }
-      alignment->Add(op.b);
+      Align(op.b, &key->alignment);
     } else {
       return false;
     }
@@ -150,18 +143,17 @@ bool MakeKey(const OperationShadow* const* operations, int count, ProblemKey* ke
   key->data_type = ModelType(inputs[kind][0]->type);
   key->output_type = ModelType(outputs[kind]->type);
 
-  Alignment alignment;
-  alignment.Add(conv.x);
-  alignment.Add(conv.w);
-  alignment.Add(last.y);
+  key->alignment = 256;
+  Align(conv.x, &key->alignment);
+  Align(conv.w, &key->alignment);
+  Align(last.y, &key->alignment);
   if (count > 1) {
     key->intermediate_type = ModelType(conv.y.type);
     if (conv.convolution != 1 || key->intermediate_type == 0 ||
-        !ReadEpilogue(operations, count, key, &alignment)) {
+        !ReadEpilogue(operations, count, key)) {
       return false;
     }
   }
-  key->alignment = alignment.bytes();
   int64_t y_dims[snapshot::kMaxRank] = {};
   return key->data_type != 0 && key->output_type != 0 && key->compute_type != 0 &&
          key->alignment != 0 && snapshot::OutputDims(*key, y_dims) &&

@@ -81,16 +81,22 @@ void Free(Record* record) {
   free(record);
 }
 
-// Takes the record out of its bucket, whose lock is held.
-Record* TakeOut(Bucket* bucket, cudnnBackendDescriptor_t descriptor) {
-  for (Record** link = &bucket->chain; *link != nullptr; link = &(*link)->next) {
-    if ((*link)->descriptor == descriptor) {
-      Record* found = *link;
-      *link = found->next;
-      return found;
-    }
+// The link to the record in its bucket, whose lock is held; one that is null if there is none.
+Record** LinkTo(Bucket* bucket, cudnnBackendDescriptor_t descriptor) {
+  Record** link = &bucket->chain;
+  while (*link != nullptr && (*link)->descriptor != descriptor) {
+    link = &(*link)->next;
   }
-  return nullptr;
+  return link;
+}
+
+Record* TakeOut(Bucket* bucket, cudnnBackendDescriptor_t descriptor) {
+  Record** link = LinkTo(bucket, descriptor);
+  Record* found = *link;
+  if (found != nullptr) {
+    *link = found->next;
+  }
+  return found;
 }
 
 }  // namespace
@@ -120,12 +126,7 @@ void Remember(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t 
 Record* FindRecord(cudnnBackendDescriptor_t descriptor) {
   Bucket* bucket = BucketOf(descriptor);
   const LockedBucket locked(bucket);
-  for (Record* record = bucket->chain; record != nullptr; record = record->next) {
-    if (record->descriptor == descriptor) {
-      return record;
-    }
-  }
-  return nullptr;
+  return *LinkTo(bucket, descriptor);
 }
 
 void Forget(cudnnBackendDescriptor_t descriptor) {

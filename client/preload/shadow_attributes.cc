@@ -239,8 +239,8 @@ void Note(const Attribute& a, DeviceShadow* device) {
   device->known = false;
   if (a.name == CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION && a.type == CUDNN_TYPE_CHAR &&
       a.count > 0 && a.values != nullptr) {
-    device->known = EnvironmentOfProperties(static_cast<const char*>(a.values),
-                                            static_cast<size_t>(a.count), &device->environment);
+    device->known = EnvironmentOfProperties(
+        {static_cast<const char*>(a.values), static_cast<size_t>(a.count)}, &device->environment);
   } else if (a.name == CUDNN_ATTR_DEVICEPROP_HANDLE) {
     device->known = CurrentEnvironment(&device->environment);
   } else if (a.name == CUDNN_ATTR_DEVICEPROP_DEVICE_ID && a.One(CUDNN_TYPE_INT32, &ordinal)) {

@@ -119,8 +119,10 @@ TEST(MakeKey, TheSmallestAlignmentOfTheTensorsInMemoryCounts) {
   graph.operations[2].b.alignment = 2;
   ASSERT_TRUE(graph.Key(&key));
   EXPECT_EQ(key.alignment, 2);
-  graph.operations[0].x.alignment = 3;
-  EXPECT_FALSE(graph.Key(&key));
+  for (const int64_t bytes : {0, -4, 3, 300}) {
+    graph.operations[0].x.alignment = bytes;
+    EXPECT_FALSE(graph.Key(&key)) << bytes;
+  }
 }
 
 TEST(MakeKey, RefusesWhatTheKeyCannotSay) {

@@ -48,19 +48,36 @@ void Fill(const TimeSummary& time, v1::TimeSummary* record) {
   record->set_sample_count(time.sample_count);
 }
 
+// ParseCandidateId can read the text form of what is taken.
 absl::Status ReadId(const v1::Candidate& record, CandidateId* id) {
-  if (const std::optional<Violation> broken = CheckId(record)) return ViolationError(*broken);
   if (record.has_legacy_algorithm()) {
     const v1::LegacyAlgorithm& legacy = record.legacy_algorithm();
+    if (legacy.algorithm() < 0 || legacy.math_type() < 0) {
+      return Refuse("legacy_algorithm", "must have numbers of at least 0");
+    }
     *id = LegacyAlgorithm{legacy.algorithm(), legacy.math_type()};
     return absl::OkStatus();
   }
+  if (!record.has_engine_config()) {
+    return Refuse("kind", "must be an engine config or a legacy algorithm");
+  }
   const v1::EngineConfig& proto = record.engine_config();
+  const auto& types = proto.knob_types();
+  if (proto.engine_index() < 0) {
+    return Refuse("engine_config.engine_index", "must be at least 0");
+  }
+  if (types.size() != proto.knob_values_size() ||
+      std::adjacent_find(types.begin(), types.end(), std::greater_equal<>()) != types.end()) {
+    return Refuse("engine_config.knob_types", "must be in order, each once and with a value");
+  }
+  if (types.size() > kMaxKnobs || (!types.empty() && types.Get(0) < 0)) {
+    return Refuse("engine_config.knob_types", "must be at most 100 numbers of at least 0");
+  }
   EngineConfig config;
   config.engine_index = proto.engine_index();
-  config.knobs.reserve(static_cast<size_t>(proto.knob_types_size()));
-  for (int i = 0; i < proto.knob_types_size(); ++i) {
-    config.knobs.emplace_back(proto.knob_types(i), proto.knob_values(i));
+  config.knobs.reserve(static_cast<size_t>(types.size()));
+  for (int i = 0; i < types.size(); ++i) {
+    config.knobs.emplace_back(types.Get(i), proto.knob_values(i));
   }
   *id = std::move(config);
   return absl::OkStatus();
@@ -149,30 +166,6 @@ SelfCheck FromProto(const v1::SelfCheck& proto) {
 std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto) {
   if (!proto.known()) return proto.failed().empty() ? std::make_optional(0U) : std::nullopt;
   return MaskOfFailed({proto.failed().begin(), proto.failed().end()});
-}
-
-std::optional<Violation> CheckId(const v1::Candidate& record) {
-  if (record.has_legacy_algorithm()) {
-    const v1::LegacyAlgorithm& legacy = record.legacy_algorithm();
-    if (legacy.algorithm() >= 0 && legacy.math_type() >= 0) return std::nullopt;
-    return Violation{"legacy_algorithm", "must have numbers of at least 0"};
-  }
-  if (!record.has_engine_config()) {
-    return Violation{"kind", "must be an engine config or a legacy algorithm"};
-  }
-  const v1::EngineConfig& config = record.engine_config();
-  const auto& types = config.knob_types();
-  if (config.engine_index() < 0) {
-    return Violation{"engine_config.engine_index", "must be at least 0"};
-  }
-  if (types.size() != config.knob_values_size() ||
-      std::adjacent_find(types.begin(), types.end(), std::greater_equal<>()) != types.end()) {
-    return Violation{"engine_config.knob_types", "must be in order, each once and with a value"};
-  }
-  if (types.size() > kMaxKnobs || (!types.empty() && types.Get(0) < 0)) {
-    return Violation{"engine_config.knob_types", "must be at most 100 numbers of at least 0"};
-  }
-  return std::nullopt;
 }
 
 void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) {

@@ -35,10 +35,6 @@ SelfCheck FromProto(const v1::SelfCheck& proto);
 // nullopt: no self-check gives that.
 std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto);
 
-// The rule that a candidate's engine config or legacy algorithm breaks; nullopt:
-// none, and ParseCandidateId can read its text form.
-std::optional<Violation> CheckId(const v1::Candidate& record);
-
 // All but the fields that are output only. `record` is empty; it may live on an
 // arena. Reals become binary32.
 void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record);
@@ -53,7 +49,7 @@ void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record);
 
 // The reverse. INVALID_ARGUMENT naming the field, with the struct in any state, if an
 // enumeration's number or an instrument is not known, a note or a reason is there twice,
-// or a candidate breaks CheckId. Other numbers and rules between fields are not judged.
+// or ParseCandidateId could not read a candidate's text form. Other numbers and rules between fields are not judged.
 absl::Status Read(const v1::Candidate& record, Candidate* candidate);
 absl::Status Read(const v1::Conditions& record, Conditions* conditions);
 absl::Status Read(const v1::Tuning& record, Tuning* tuning);

@@ -32,14 +32,11 @@ std::string TokenName(std::string_view text) {
   return equals == std::string_view::npos ? "text" : std::string(Strip(token.substr(0, equals)));
 }
 
-// A text with its brackets taken out: pieces[i], then the sizes of brackets[i],
+// A text with its brackets taken out: pieces[i], then the sizes in brackets[i],
 // and the last piece.
 struct OpenText {
-  struct Bracket {
-    std::vector<int64_t> sizes;  // empty: those of the bracket before
-  };
   std::vector<std::string_view> pieces;
-  std::vector<Bracket> brackets;
+  std::vector<std::vector<int64_t>> brackets;  // an empty one: the sizes of the bracket before
 };
 
 absl::StatusOr<OpenText> TakeApart(std::string_view text) {
@@ -74,7 +71,7 @@ absl::StatusOr<OpenText> TakeApart(std::string_view text) {
     if (count > kMaxExpansions) {
       return refuse(Concat("must stand for at most ", kMaxExpansions, " problems"));
     }
-    open.brackets.push_back({*std::move(sizes)});
+    open.brackets.push_back(*std::move(sizes));
   }
 }
 
@@ -87,7 +84,7 @@ void Fill(const OpenText& open, size_t next, int64_t before, const std::string& 
     return;
   }
   const std::vector<int64_t> same = {before};
-  const std::vector<int64_t>& sizes = open.brackets[next].sizes;
+  const std::vector<int64_t>& sizes = open.brackets[next];
   for (const int64_t size : sizes.empty() ? same : sizes) {
     Fill(open, next + 1, size, Concat(so_far, size), texts);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,15 +18,9 @@ namespace {
 
 using SnapshotPtr = std::shared_ptr<const SnapshotAnswers>;
 
-// A file that was put in another one's place has another inode, even where the
-// clock of the file system has not moved on. All 0: there is none.
-struct FileIdentity {
-  std::string path;
-  ino_t inode = 0;
-  int64_t seconds = 0;
-  int64_t nanoseconds = 0;
-  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
-};
+// Path, inode and time of the last change: a file that was put in another one's place has another
+// inode, even where the clock of the file system has not moved on. Empty: there is no file.
+using FileIdentity = std::tuple<std::string, ino_t, int64_t, int64_t>;
 
 FileIdentity IdentityOf(const std::string& path) {
   struct stat info = {};

@@ -49,7 +49,8 @@ void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record);
 
 // The reverse. INVALID_ARGUMENT naming the field, with the struct in any state, if an
 // enumeration's number or an instrument is not known, a note or a reason is there twice,
-// or ParseCandidateId could not read a candidate's text form. Other numbers and rules between fields are not judged.
+// or ParseCandidateId could not read a candidate's text form. Other numbers and rules between
+// fields are not judged.
 absl::Status Read(const v1::Candidate& record, Candidate* candidate);
 absl::Status Read(const v1::Conditions& record, Conditions* conditions);
 absl::Status Read(const v1::Tuning& record, Tuning* tuning);

@@ -108,7 +108,7 @@ void SkipBlanks(std::string_view* text) {
 std::string_view Member(std::string_view json, std::string_view name) {
   std::string_view value;
   int found = 0;
-  for (size_t at = json.find(name); at != json.npos; at = json.find(name, at + 1)) {
+  for (size_t at = json.find(name); at != std::string_view::npos; at = json.find(name, at + 1)) {
     std::string_view text = json;
     text.remove_prefix(at + name.size());
     SkipBlanks(&text);
@@ -162,7 +162,7 @@ bool EnvironmentOfProperties(std::string_view json, snapshot::EnvironmentKey* en
   environment->cc_minor = static_cast<uint8_t>(version % 100 / 10);
   name.remove_prefix(1);
   const size_t end = name.find_first_of("\"\\");
-  return end != name.npos && name[end] == '"' &&
+  return end != std::string_view::npos && name[end] == '"' &&
          snapshot::SetModelSlug(name.data(), end, environment) && SetLibrary(environment);
 }
 

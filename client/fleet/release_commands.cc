@@ -139,7 +139,7 @@ void SayBanned(cli::app::Context& context, const Bans& bans,
 absl::StatusOr<cli::app::ExitCode> PrintMade(cli::app::Context& context,
                                              db::postgres::Connection& postgres,
                                              const db::fleet::FleetRelease& made,
-                                             const WaitArgs& wait = {}) {
+                                             const WaitArgs& wait) {
   std::string share;
   if (made.release.state == ReleaseState::kCanary) {
     share =
@@ -200,9 +200,9 @@ class FleetReleaseCommand final : public FleetCommand {
     for (CLI::App* const verb : {promote_, rollback_, withdraw_}) {
       decision_.Register(*verb);
       decision_.RegisterSign(*verb);
+      wait_.Register(*verb);
     }
     for (CLI::App* const verb : {promote_, rollback_}) {
-      wait_.Register(*verb);
       verb->add_option("--from", served_,
                        "the release, or canary, that you looked at; refused where the fleet serves "
                        "another since. Default: that served when the command begins")
@@ -372,7 +372,7 @@ class FleetReleaseCommand final : public FleetCommand {
       context.Say(absl::StrCat("pin ", pin.pin_id, " of ", pin.problem_text,
                                " has no effect where the node has no tuning of its own"));
     }
-    return PrintMade(context, *postgres, made);
+    return PrintMade(context, *postgres, made, wait_);
   }
 
   absl::StatusOr<cli::app::ExitCode> Sign(cli::app::Context& context) const {

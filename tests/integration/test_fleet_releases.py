@@ -481,6 +481,14 @@ def test_a_decision_that_was_made_while_a_node_is_away_says_who_has_not_heeded_i
     assert "NOT HEEDED BY" not in fleet.cli.ok("release", "list").out
     fleet.agent(second.node, second)
     wait_until(lambda: fleet.cli.ok("release", "list", "--json").json()[0]["heeded"] == 2, 20, "the rollback on the node that was away")
+    # A withdrawal is heeded as a release is.
+    gone = withdraw(fleet, numbered(0), "--wait", "20s")
+    assert gone.code == 0 and gone.json()["heeded"] == 2, gone
+    agent = fleet.agents[-1]
+    agent.kill()
+    fleet.promote("again", "--all")
+    late = withdraw(fleet, "--every-problem", "--wait", "2s")
+    assert late.code == 5 and f"--wait: after 2s, not heeded by {second.node}; the decision stands" in late.err, late
 
 
 def test_a_first_canary_that_is_rolled_back_is_taken_from_its_nodes(fleet, nodes):

@@ -169,6 +169,7 @@ class AgentCommand final : public FleetCommand {
       return std::move(anew.conninfo);
     };
     options.postgres.stop = options.stop;
+    options.postgres.say = nullptr;  // all agents that one lock holds up would ask at once
     options.postgres.connect_timeout = kAgentConnectTimeout;
     options.postgres.idle_timeout =
         std::max(options.postgres.statement_timeout, kAgentIdleRefreshes * options.refresh);

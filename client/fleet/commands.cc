@@ -156,6 +156,7 @@ absl::StatusOr<db::postgres::Connection::Options> PostgresFlags::Resolve() const
   db::postgres::Connection::Options options;
   options.schema = schema;
   options.conninfo = conninfo;
+  options.say = [](const std::string& words) { std::cerr << words << '\n'; };
   ASSIGN_OR_RETURN(options.statement_timeout,
                    cli::output::ParseTime("--postgres-timeout", timeout));
   if (options.statement_timeout < absl::Seconds(1) || options.statement_timeout > absl::Hours(24)) {
@@ -334,6 +335,7 @@ void SayDeviating(cli::app::Context& context,
 absl::Status PoolEverything(cli::app::Context& context, db::postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const bool may_pool, db::fleet::MayPool(postgres));
   db::fleet::FleetNames names(&postgres);
+  if (may_pool) RETURN_IF_ERROR(db::fleet::QueueUnpooled(postgres));
   // What is pooled tells who deviates, and that what is pooled.
   bool settled = !may_pool;
   for (int pass = 0; !settled && pass < kMostPasses; ++pass) {

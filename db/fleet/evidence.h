@@ -119,6 +119,9 @@ absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& n
 // Queues the keys that were pooled while other nodes than these deviated.
 absl::Status QueueForDeviations(postgres::Connection& postgres,
                                 const std::vector<NodeDeviation>& deviating);
+// Queues the keys with evidence that counts and nothing pooled: who reads what is pooled would not
+// see that it is gone.
+absl::Status QueueUnpooled(postgres::Connection& postgres);
 // Keys that are queued, those that somebody is at included.
 absl::StatusOr<int64_t> CountPoolQueue(postgres::Connection& postgres);
 

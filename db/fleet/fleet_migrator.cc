@@ -65,6 +65,17 @@ absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,
 // upgraded before the database. From 2 on decisions have digests.
 constexpr int kOldestUsable = 2;
 
+// nextval never goes back, whoever else takes numbers meanwhile.
+constexpr char kMoveSequencesOn[] = R"(
+DO $$ DECLARE move text; BEGIN
+  FOR move IN SELECT format('SELECT COUNT(nextval(%1$L)) FROM %1$s, generate_series(last_value + '
+    'is_called::int, (SELECT MAX(%2$I) FROM %3$s))', pg_get_serial_sequence(c.oid::regclass::text,
+    a.attname), a.attname, c.oid::regclass) FROM pg_class c JOIN pg_attribute a ON a.attrelid =
+    c.oid WHERE c.relnamespace = current_schema()::regnamespace AND a.attidentity <> '' LOOP
+    EXECUTE move;
+  END LOOP;
+END $$)";
+
 // OK if programs of this version can use a database of that later one.
 absl::Status CheckNewer(postgres::Connection& postgres, int version) {
   const int known = sqlite::LatestVersion(AllFleetMigrations());
@@ -154,6 +165,7 @@ absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres) {
     }
     RETURN_IF_ERROR(transaction.Commit());
   }
+  RETURN_IF_ERROR(postgres.Execute(kMoveSequencesOn));
   return applied;
 }
 

@@ -25,7 +25,8 @@ absl::Status CheckFleetSchema(postgres::Connection& postgres);
 
 // Makes the schema if need be and applies what the database lacks, each
 // migration in a transaction of its own; who migrates at the same time waits.
-// Returns how many were applied. FAILED_PRECONDITION: it is newer, or
+// Moves on the sequences that a partial restore left behind their tables. Returns how many were
+// applied. FAILED_PRECONDITION: it is newer, or
 // of a build before 0.1.0.
 absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres);
 

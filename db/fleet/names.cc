@@ -56,8 +56,8 @@ absl::StatusOr<int64_t> FleetNames::Environment(const convtune::Environment& env
                    Read({text}, kEnvironments, &environments_));
   if (!unknown.empty()) {
     RETURN_IF_ERROR(postgres_->Execute(
-        "INSERT INTO environments (text, name, gpu_model) VALUES ($1, $2, $3) ON CONFLICT DO "
-        "NOTHING",
+        "INSERT INTO environments (text, name, gpu_model) VALUES ($1, $2, $3) ON CONFLICT "
+        "(text) DO NOTHING",
         {text, environment.Name(), environment.gpu_model}));
     RETURN_IF_ERROR(Read(unknown, kEnvironments, &environments_).status());
   }
@@ -69,7 +69,8 @@ absl::Status FleetNames::AddProblems(const std::vector<std::string>& texts) {
   if (unknown.empty()) return absl::OkStatus();
   for (const std::string& text : unknown) RETURN_IF_ERROR(ConvProblem::Parse(text).status());
   RETURN_IF_ERROR(postgres_->Execute(
-      "INSERT INTO problems (text) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING", {unknown}));
+      "INSERT INTO problems (text) SELECT unnest($1::text[]) ON CONFLICT (text) DO NOTHING",
+      {unknown}));
   return Read(unknown, kProblems, &problems_).status();
 }
 

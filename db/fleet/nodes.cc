@@ -216,9 +216,11 @@ absl::Status DistrustNode(postgres::Connection& postgres, const std::string& nam
   RETURN_IF_ERROR(postgres.Execute(kReleaseLock));
   ASSIGN_OR_RETURN(
       const int64_t made,
-      postgres.Change("INSERT INTO distrusts (node, author, reason) SELECT $1, $2, $3 WHERE EXISTS "
-                      "(SELECT 1 FROM nodes WHERE name = $1) ON CONFLICT DO NOTHING",
-                      {name, author, reason}));
+      postgres.Change(
+          "INSERT INTO distrusts (node, author, reason) SELECT $1, $2, $3 WHERE EXISTS "
+          "(SELECT 1 FROM nodes WHERE name = $1) ON CONFLICT (node) WHERE end_time IS NULL "
+          "DO NOTHING",
+          {name, author, reason}));
   if (made == 0) {
     ASSIGN_OR_RETURN(
         const bool there,

@@ -173,6 +173,17 @@ absl::Status QueueForDeviations(postgres::Connection& postgres,
       {environments, nodes});
 }
 
+absl::Status QueueUnpooled(postgres::Connection& postgres) {
+  // What is queued may be held by somebody, who would be waited for.
+  return postgres.Execute(absl::StrCat(
+      "SELECT queue_pooling(array_agg(environment_id), array_agg(problem_id)) FROM evidence e JOIN "
+      "nodes n USING (node_id) WHERE current AND ",
+      kTrusted,
+      " AND NOT EXISTS (SELECT 1 FROM pooled p WHERE p.environment_id = e.environment_id AND "
+      "p.problem_id = e.problem_id) AND NOT EXISTS (SELECT 1 FROM pool_queue q WHERE "
+      "q.environment_id = e.environment_id AND q.problem_id = e.problem_id)"));
+}
+
 absl::StatusOr<std::vector<NodeDeviation>> ListDeviating(postgres::Connection& postgres) {
   // Where no two agree nobody knows which one is wrong. That does not ask `agreeing`, which has not
   // those that are left out: they would deviate no more, and count again.

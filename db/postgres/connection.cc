@@ -24,6 +24,10 @@ constexpr Oid kByteaOid = 17;  // pg_type.oid of bytea
 // A timestamptz; Connect sets the time zone and the style.
 constexpr char kTimeFormat[] = "%Y-%m-%d %H:%M:%E*S%Ez";
 
+constexpr char kInTransactionMode[] =
+    "PostgreSQL: the pooler in between gives each transaction another connection of the server "
+    "(pgbouncer: pool_mode=transaction): use session mode, or connect to the server itself";
+
 // The shortest text that reads back as the same number.
 std::string RealText(double value) {
   char buffer[40];
@@ -60,7 +64,7 @@ std::vector<const char*> TextsOf(const Params& params) {
 absl::StatusCode CodeOf(const std::string& state) {
   if (state == "40001" || state == "40P01") return absl::StatusCode::kAborted;
   if (state == "23505") return absl::StatusCode::kAlreadyExists;
-  if (state == "57014") return absl::StatusCode::kDeadlineExceeded;
+  if (state == "57014" || state == "55P03") return absl::StatusCode::kDeadlineExceeded;
   if (state == "42P01" || state == "3F000" || state == "42703") {
     return absl::StatusCode::kFailedPrecondition;
   }
@@ -183,6 +187,26 @@ int64_t Result::changed() const {
 void Connection::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(const Options& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Connection> postgres, Open(options));
+  // A pooler tells its clients numbers of its own. Between two statements of one client it gives
+  // what that had to another, or gives it something else, unless it is in session mode.
+  if (PQbackendPID(postgres->connection_.get()) == postgres->process_) return postgres;
+  const auto beside = postgres->OpenBeside();
+  ASSIGN_OR_RETURN(const int now, postgres->QueryValue<int>("SELECT pg_backend_pid()"));
+  if (now != postgres->process_ || (beside.ok() && (*beside)->process_ == now)) {
+    return absl::FailedPreconditionError(kInTransactionMode);
+  }
+  return postgres;
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenBeside() const {
+  Options options = options_;
+  options.connect_timeout = options.statement_timeout = absl::ZeroDuration();  // the least
+  options.say = nullptr;
+  return Open(options);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const Options& options) {
   if (!IsName(options.schema)) {
     return absl::InvalidArgumentError(
         absl::StrCat("schema: must be ", kNameRule, ", is \"", options.schema, "\""));
@@ -209,29 +233,66 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(const Options& o
   if (PQsetnonblocking(postgres->connection_.get(), 1) != 0) return postgres->Error(nullptr);
   // The server, too, gives up a client that it cannot hear, and its locks with it. Cells read
   // times and bytes in one form, whatever the server, the role or the string prefers.
-  RETURN_IF_ERROR(postgres->Execute(
+  const std::string session =
       absl::StrCat("SET search_path TO ", options.schema, "; SET statement_timeout TO ",
-                   absl::ToInt64Milliseconds(options.statement_timeout),
+                   absl::ToInt64Milliseconds(options.statement_timeout), "; SET lock_timeout TO ",
+                   absl::ToInt64Milliseconds(options.statement_timeout / 2),
                    "; SET idle_in_transaction_session_timeout TO ",
                    absl::ToInt64Milliseconds(2 * options.statement_timeout),
                    "; SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO, YMD'; SET bytea_output TO "
                    "'hex'; SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; "
                    "SET tcp_keepalives_count TO 3; SELECT set_config(name, '",
                    absl::ToInt64Milliseconds(options.idle_timeout),
-                   "', false) FROM pg_settings WHERE name = 'idle_session_timeout'")));
+                   "', false) FROM pg_settings WHERE name = 'idle_session_timeout'; "
+                   "SELECT pg_backend_pid()");
+  ASSIGN_OR_RETURN(const Result process, postgres->Finish(PQsendQuery(postgres->connection_.get(),
+                                                                      session.c_str()) == 1));
+  postgres->process_ = process[0][0];
   return postgres;
 }
 
+std::string Connection::WaitsFor() const {
+  const auto beside = OpenBeside();
+  if (!beside.ok()) return "for the server, which takes no second connection either";
+  const absl::StatusOr<Result> rows = (*beside)->Query(
+      "SELECT concat('for a lock (', (SELECT string_agg(COALESCE(relation::regclass::text, "
+      "locktype), ', ') FROM pg_locks WHERE pid = $1 AND NOT granted), ') of ', "
+      "string_agg(concat('process ', p, ' (', concat_ws(', ', usename, application_name, state), "
+      "')'), ' and of ')) FROM unnest(pg_blocking_pids($1)) AS p LEFT JOIN pg_stat_activity ON pid "
+      "= p HAVING COUNT(*) > 0",
+      {process_});
+  return rows.ok() && !rows->empty() ? std::string((*rows)[0][0]) : "";
+}
+
 absl::Status Connection::Error(const pg_result* result) const {
-  const char* const state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  const auto field = [result](int code) -> std::string {
+    const char* const text = PQresultErrorField(result, code);
+    return text != nullptr ? text : "";
+  };
+  const std::string state = field(PG_DIAG_SQLSTATE);
+  // A statement that this connection prepared is not there, or another client's is.
+  if (state == "26000" || state == "42P05") {
+    return absl::FailedPreconditionError(kInTransactionMode);
+  }
   std::string message = Clean(PQresultErrorMessage(result));
   if (message.empty()) message = Clean(PQerrorMessage(connection_.get()));
-  absl::StatusCode code = state != nullptr ? CodeOf(state) : absl::StatusCode::kInternal;
+  absl::StatusCode code = CodeOf(state);
   if (!ok()) code = absl::StatusCode::kUnavailable;
   if (code == absl::StatusCode::kFailedPrecondition) {
     absl::StrAppend(&message, " (has `convtune-fleet migrate` been run?)");
   }
   if (code == absl::StatusCode::kPermissionDenied) absl::StrAppend(&message, kHowToGrant);
+  if (state == "55P03") {
+    message = absl::StrCat("gave up waiting ", waits_for_.empty() ? "for a lock" : waits_for_,
+                           " after ", absl::FormatDuration(options_.statement_timeout / 2));
+  }
+  // Of primary keys only those with a sequence are written without a look at what is there.
+  if (const std::string table = field(PG_DIAG_TABLE_NAME);
+      state == "23505" && field(PG_DIAG_CONSTRAINT_NAME) == table + "_pkey") {
+    absl::StrAppend(&message, " (the sequence of ", table,
+                    " stands behind its rows, as after a partial restore: `convtune-fleet "
+                    "migrate` moves it on)");
+  }
   return absl::Status(code, absl::StrCat("PostgreSQL: ", message));
 }
 
@@ -241,9 +302,15 @@ absl::Status Connection::Usable() const {
 }
 
 absl::Status Connection::WaitForSocket(int events, Clock::time_point deadline) {
+  Clock::time_point ask = Clock::now() + absl::ToChronoMilliseconds(kSayAfter);
   while (true) {
     const Clock::time_point now = Clock::now();
-    if (stop_deadline_ == Clock::time_point::max() && stop_()) {
+    if (now >= ask && options_.say != nullptr) {
+      ask = Clock::time_point::max();
+      waits_for_ = WaitsFor();
+      if (!waits_for_.empty()) options_.say(absl::StrCat("PostgreSQL: waits ", waits_for_));
+    }
+    if (stop_deadline_ == Clock::time_point::max() && options_.stop()) {
       stop_deadline_ = now + absl::ToChronoMilliseconds(kStopGrace);
     }
     const Clock::time_point end = std::min(deadline, stop_deadline_);
@@ -276,6 +343,7 @@ absl::Status Connection::Await(Clock::time_point deadline) {
 absl::StatusOr<Result> Connection::Finish(bool sent) {
   if (!sent) return Error(nullptr);
   const Clock::time_point deadline = Clock::now() + answer_timeout_;
+  waits_for_.clear();
   absl::StatusOr<Result> last = absl::InternalError("PostgreSQL: no result");
   absl::Status failed;
   while (true) {

@@ -149,8 +149,11 @@ class Result {
 // answer, or the connection is gone (ok() is then false, and stays so); ABORTED a
 // serialization failure or a deadlock, to be tried again; PERMISSION_DENIED;
 // ALREADY_EXISTS a unique key; RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED the
-// statement's timeout; FAILED_PRECONDITION the tables are not there; INTERNAL
+// time-out of a statement, or of its lock; FAILED_PRECONDITION the tables are not there; INTERNAL
 // anything else.
+//
+// Statements rely on what the connection set, prepared, locked and listens to before, so a pooler
+// in between must keep it on one of the server's: FAILED_PRECONDITION says "use session mode".
 class Connection {
  public:
   struct Options {
@@ -162,7 +165,7 @@ class Connection {
     // For each address that the string names; 2 s at least.
     absl::Duration connect_timeout = absl::Seconds(5);
     // The server ends a statement that takes longer. The connection is given up
-    // where nothing is heard of it for kAnswerGrace more.
+    // where nothing is heard of it for kAnswerGrace more. Half of it is the time for a lock.
     absl::Duration statement_timeout = absl::Seconds(60);
     // The server ends a connection that asks for nothing for so long, and with it
     // the locks of a client that it can no longer hear. Zero: never.
@@ -170,11 +173,15 @@ class Connection {
     // Asked ten times a second while the server is waited for. Once it is true,
     // all that is asked from then on has kStopGrace together.
     std::function<bool()> stop = [] { return false; };
+    // Told in a line what a statement waits for that has no answer after kSayAfter: a second
+    // connection is asked whose lock it is, for up to 7 s. nullptr: nobody is asked.
+    std::function<void(const std::string&)> say = nullptr;
     std::string application = "convtune-fleet";
   };
 
   static constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
   static constexpr absl::Duration kStopGrace = absl::Seconds(3);
+  static constexpr absl::Duration kSayAfter = absl::Seconds(2);
 
   // INVALID_ARGUMENT names what is wrong with the options. Over TCP, where the
   // string does not say, sslmode is verify-full.
@@ -211,7 +218,7 @@ class Connection {
   bool ok() const;
   // Waits for a notification of LISTEN, at most so long. True if one came.
   absl::StatusOr<bool> WaitForNotification(absl::Duration timeout);
-  const std::string& schema() const { return schema_; }
+  const std::string& schema() const { return options_.schema; }
 
  private:
   using Clock = std::chrono::steady_clock;  // never set back
@@ -220,9 +227,13 @@ class Connection {
   };
   Connection(pg_conn* connection, const Options& options)
       : connection_(connection),
-        schema_(options.schema),
-        answer_timeout_(absl::ToChronoMilliseconds(options.statement_timeout + kAnswerGrace)),
-        stop_(options.stop) {}
+        options_(options),
+        answer_timeout_(absl::ToChronoMilliseconds(options.statement_timeout + kAnswerGrace)) {}
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(const Options& options);
+  // A second connection, for a short question about this one.
+  absl::StatusOr<std::unique_ptr<Connection>> OpenBeside() const;
+  // Whom the statement waits for; empty: nobody.
+  std::string WaitsFor() const;
   absl::Status Error(const pg_result* result) const;
   // UNAVAILABLE where the connection was lost before.
   absl::Status Usable() const;
@@ -233,9 +244,10 @@ class Connection {
   absl::Status WaitForSocket(int events, Clock::time_point deadline);
 
   const std::unique_ptr<pg_conn, Close> connection_;
-  const std::string schema_;
+  const Options options_;
   const std::chrono::milliseconds answer_timeout_;
-  const std::function<bool()> stop_;
+  int process_ = 0;        // of the server, when it was connected
+  std::string waits_for_;  // what was said of the last statement
   Clock::time_point stop_deadline_ = Clock::time_point::max();
   bool lost_ = false;  // given up; libpq does not know it
   std::set<std::string, std::less<>> prepared_;

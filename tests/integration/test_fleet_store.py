@@ -4,13 +4,19 @@ import json
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import uuid
 
+import pytest
+
 from conftest import REPO, program
 from harness import postgres
+from harness.daemon import wait_until
 from harness.postgres import psql
+from harness.problems import numbered
+from test_fleet_sharing import tune
 
 
 def test_the_store_does_what_its_unit_test_says(postgres_server, fleet):
@@ -113,3 +119,100 @@ def test_over_tcp_the_server_must_prove_who_it_is(fleet):
 def test_a_server_that_is_not_there_is_out_of_reach(fleet):
     done = subprocess.run([fleet.binary, "status", "--postgres", "host=/nonexistent"], capture_output=True, text=True)
     assert done.returncode == 4, done
+
+
+@pytest.fixture
+def pooler(postgres_server):
+    """pooler(mode) starts PgBouncer before the server."""
+    if shutil.which("pgbouncer") is None:
+        pytest.skip("PgBouncer is not installed (deploy/install-deps --tests brings it)")
+    made = []
+
+    def start(mode):
+        made.append(postgres.Pooler(postgres_server, mode))
+        wait_until(lambda: (made[-1].folder / ".s.PGSQL.5432").exists(), 20, "PgBouncer's socket")
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def test_a_pooler_must_be_in_session_mode(fleet, pooler):
+    """In transaction mode a command works while nobody else is there, and fails with some raw error beside others."""
+    session = pooler("session").conninfo(fleet.conninfo)
+    assert fleet.cli.ok("status", "--postgres", session).out.startswith("0 nodes; fleet release 0")
+    pooled = pooler("transaction").conninfo(fleet.conninfo)
+    for others in range(4):  # that the pooler has connections of the server for
+        clients = [postgres.Session(pooled) for _ in range(others)]
+        for client in clients:
+            client("BEGIN;")
+        for client in clients:
+            client("COMMIT;")
+        for verb in (["migrate"], ["status"]):
+            refused = fleet.cli(*verb, "--postgres", pooled)
+            assert refused.code == 1 and "(pgbouncer: pool_mode=transaction): use session mode" in refused.err, (others, refused)
+        for client in clients:
+            client.close()
+
+
+def test_a_sequence_that_stands_behind_its_table_is_named_and_moved_on(fleet):
+    """As after a restore of some tables. A number that is there must not read as a text that is there."""
+    fleet.sql("INSERT INTO nodes (name) SELECT 'n' || n FROM generate_series(1, 5) n; ALTER TABLE nodes ALTER node_id RESTART;"
+              "INSERT INTO distrusts (node, author, reason) VALUES ('n1', '', ''); ALTER TABLE distrusts ALTER distrust_id RESTART")  # fmt: skip
+    distrust = ("node", "distrust", "n2", "--reason", "x")
+    refused = fleet.cli(*distrust)
+    assert refused.code == 1 and "the sequence of distrusts stands behind its rows" in refused.err, refused
+    assert "`convtune-fleet migrate` moves it on" in refused.err
+    fleet.cli.ok("migrate")
+    # Once: a number that is free is not left out.
+    fleet.cli.ok("migrate")
+    assert fleet.number("INSERT INTO nodes (name) VALUES ('n6') RETURNING node_id") == 6
+    fleet.cli.ok(*distrust)
+    assert fleet.number("SELECT MAX(distrust_id) FROM distrusts") == 2
+
+
+def test_an_agent_names_the_sequence_that_keeps_it_from_delivering(fleet, nodes):
+    daemon, = nodes(1, agents=False)
+    tune(daemon, numbered(0))
+    fleet.sql(f"INSERT INTO problems (text) VALUES ('{numbered(7)}'); ALTER TABLE problems ALTER problem_id RESTART")
+    agent = fleet.agent(daemon.node, daemon)
+    wait_until(lambda: "the sequence of problems stands behind its rows" in agent.log(), 20, "a line in the log")
+    fleet.cli.ok("migrate")
+    fleet.wait_delivered(1)
+
+
+def test_whoever_waits_for_a_lock_says_whose_it_is(fleet, nodes):
+    daemon, = nodes(1, agent_args=("--postgres-timeout", "8s"))
+    wait_until(lambda: "connected as" in daemon.agent.log(), 20, "a connection")
+    holder = postgres.Session(fleet.conninfo)
+    process, = holder("BEGIN; LOCK TABLE nodes; SELECT pg_backend_pid();")
+    says = f"waits for a lock (nodes) of process {process} (postgres, psql, idle in transaction)"
+    refused = fleet.cli("status", "--postgres-timeout", "8s")
+    assert refused.code == 1 and refused.err.startswith(f"PostgreSQL: {says}\n"), refused
+    assert refused.err.splitlines()[1:] == [f"error: PostgreSQL: gave up {says.replace('waits', 'waiting')} after 4s"], refused
+    wait_until(lambda: "PostgreSQL: gave up waiting for a lock after 4s" in daemon.agent.log(), 30, "a line in the agent's log")
+    holder("ROLLBACK;")
+    # A statement that takes long, and waits for nobody, is no news.
+    assert fleet.cli.ok("status").err == ""
+    holder.close()
+
+
+def test_what_was_pooled_and_is_gone_is_pooled_again(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0), numbered(1))
+    fleet.wait_delivered(2)
+    pooled = fleet.sql("SELECT problem_id, winner, digest FROM pooled ORDER BY 1")
+    fleet.sql("DELETE FROM pooled WHERE problem_id = (SELECT MIN(problem_id) FROM pooled)")
+    assert fleet.cli.ok("release", "diff", "--json").json()["change_count"] == 2
+    assert fleet.sql("SELECT problem_id, winner, digest FROM pooled ORDER BY 1") == pooled
+    # What counts for nothing is not pooled each time.
+    fleet.cli.ok("node", "distrust", daemon.node, "--reason", "x")
+    fleet.cli.ok("release", "diff")
+    assert fleet.number("SELECT COUNT(*) FROM pooled") == 0
+    fleet.sql("CREATE TABLE seen (); CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO convtune.seen "
+              "DEFAULT VALUES; RETURN NEW; END $$; CREATE TRIGGER see BEFORE INSERT ON pool_queue FOR EACH ROW EXECUTE FUNCTION see()")  # fmt: skip
+    fleet.cli.ok("release", "diff")
+    assert fleet.number("SELECT COUNT(*) FROM seen") == 0
+    fleet.cli.ok("node", "trust", daemon.node)
+    assert fleet.number("SELECT COUNT(*) FROM seen") == 2

@@ -42,11 +42,11 @@ class Server:
     def __init__(self, settings=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ct-pg-"))
         self._settings = "".join(f" -c {setting}" for setting in settings)
-        self._as_user = []
+        self.as_user = []
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(self.folder, user.pw_uid, user.pw_gid)
-            self._as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+            self.as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         self.folder.chmod(0o755)
         self._databases = 0
         self._run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
@@ -58,7 +58,7 @@ class Server:
 
     def _run(self, name, *args):
         done = subprocess.run(
-            [*self._as_user, str(programs() / name), *map(str, args)], stdin=subprocess.DEVNULL,
+            [*self.as_user, str(programs() / name), *map(str, args)], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", env={**os.environ, "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
         assert done.returncode == 0, done.stdout.decode()
@@ -67,7 +67,7 @@ class Server:
         options = f"-k {self.folder} -c listen_addresses='' -c fsync=off -c max_connections=200" + self._settings
         # pg_ctl's server keeps its output open: to a file, not to our pipe.
         done = subprocess.run(
-            [*self._as_user, str(programs() / "pg_ctl"), "-D", str(self.data), "-w", "-t", "60", "-o", options,
+            [*self.as_user, str(programs() / "pg_ctl"), "-D", str(self.data), "-w", "-t", "60", "-o", options,
              "-l", str(self.folder / "log"), "start"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
         )  # fmt: skip
@@ -91,7 +91,7 @@ class Server:
                 os.kill(pid, signal.SIGCONT)
 
     def close(self):
-        subprocess.run([*self._as_user, str(programs() / "pg_ctl"), "-D", str(self.data), "-m", "immediate", "stop"],
+        subprocess.run([*self.as_user, str(programs() / "pg_ctl"), "-D", str(self.data), "-m", "immediate", "stop"],
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -155,6 +155,34 @@ class Proxy:
         for thread in self._threads:
             thread.join(10)
         self._listener.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Pooler:
+    """PgBouncer before a server; a client has its name in a connection string in place of the server's."""
+
+    def __init__(self, server, mode):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ct-pb-"))
+        (self.folder / "users").write_text('"postgres" ""\n')
+        (self.folder / "ini").write_text(
+            f"[databases]\n* = host={server.folder}\n[pgbouncer]\nlisten_addr =\nlisten_port = 5432\nauth_type = trust\n"
+            f"unix_socket_dir = {self.folder}\nauth_file = {self.folder}/users\npool_mode = {mode}\nserver_round_robin = 1\n"
+        )  # fmt: skip
+        if os.geteuid() == 0:
+            user = pwd.getpwnam("postgres")
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self.folder.chmod(0o755)
+        self._process = subprocess.Popen(
+            [*server.as_user, shutil.which("pgbouncer"), "-q", str(self.folder / "ini")],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+        )  # fmt: skip
+
+    def conninfo(self, conninfo):
+        return " ".join([f"host={self.folder}", *(w for w in conninfo.split() if not w.startswith("host="))])
+
+    def close(self):
+        self._process.terminate()
+        self._process.wait(10)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -268,6 +268,11 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
                      db::fleet::ListFleetBans(*postgres));
     const Bans bans = db::fleet::HeededBans(listed);
+    const absl::Status whole = db::fleet::CheckServed(*postgres, db::fleet::NewestServed(served));
+    if (!whole.ok() && !absl::IsDataLoss(whole)) return whole;
+    // Nobody should decide by this.
+    const cli::app::ExitCode done =
+        whole.ok() ? cli::app::ExitCode::kDone : FailFleet(context, whole);
     const auto fields_of = [&bans](const db::fleet::FleetChange& change) {
       return ChangeFields(change, bans);
     };
@@ -284,9 +289,10 @@ class FleetReleaseCommand final : public FleetCommand {
          {"held_back_count", diff.held_count},
          {"changes", cli::output::JsonRows(taken, fields_of)},
          {"held_back", cli::output::JsonRows(std::vector(held, diff.changes.end()), fields_of)},
-         {"deviating", cli::output::JsonRows(deviating, DeviationFields)}});
+         {"deviating", cli::output::JsonRows(deviating, DeviationFields)},
+         {"damaged", std::string(whole.message())}});
     context.PrintRows(diff.changes, fields_of);
-    if (context.format() == cli::app::Format::kJson) return cli::app::ExitCode::kDone;
+    if (context.format() == cli::app::Format::kJson) return done;
     const std::string left = db::fleet::LeftOut(diff, scope_);
     context.Say(absl::StrCat(diff.change_count, " changes", left.empty() ? "" : ", and ", left));
     SayDeviating(context, deviating);
@@ -295,7 +301,7 @@ class FleetReleaseCommand final : public FleetCommand {
                                "` is refused where somebody decides before"));
     }
     SayBanned(context, bans, taken);
-    return cli::app::ExitCode::kDone;
+    return done;
   }
 
   absl::StatusOr<cli::app::ExitCode> Promote(cli::app::Context& context) const {

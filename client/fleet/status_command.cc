@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ostream>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,6 +10,7 @@
 #include "db/fleet/nodes.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/text.h"
 
 namespace convtune::fleet {
 namespace {
@@ -21,12 +23,27 @@ std::string ReleaseOf(const db::fleet::NodeStatus& node) {
   return text;
 }
 
+// A row is for 120 columns. Names of machines differ at their beginning, or at their end.
+std::string ShortName(const std::string& name) {
+  constexpr size_t kBegin = 17, kEnd = 14;
+  if (cli::output::DisplayWidth(name) <= static_cast<int>(kBegin + kEnd + 3)) return name;
+  size_t end = name.size() - kEnd;
+  while ((static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) ++end;  // inside of a character
+  return absl::StrCat(std::string(CutUtf8(name, kBegin)), "...", name.substr(end));
+}
+
+std::string ModelsOf(const db::fleet::NodeStatus& node) {
+  std::set<std::string> models;
+  for (const std::string& device : node.devices) models.insert(device.substr(0, device.find(',')));
+  return absl::StrJoin(models, " ");
+}
+
 cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
   const auto age = [](absl::Duration time, const std::string& shown) {
     return cli::output::Value(absl::ToDoubleSeconds(time)).Shown(shown);
   };
   const absl::Duration offset = absl::AbsDuration(node.clock_offset);
-  return {{"name", "NODE", node.name},
+  return {{"name", "NODE", cli::output::Value(node.name).Shown(ShortName)},
           {"state", "STATE",
            cli::output::Value(node.living ? "living" : "silent")
                .Shown(absl::StrCat(node.living ? "living" : "silent",
@@ -49,21 +66,19 @@ cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
                ? "ok"
                : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
                               cli::output::FormatAge(offset))},
-          {"", "VERSION", absl::StrCat(node.last.daemon_version, "/", node.last.agent_version)},
+          {"", "VERSION",
+           node.last.daemon_version == node.last.agent_version
+               ? node.last.agent_version
+               : absl::StrCat(node.last.daemon_version, "/", node.last.agent_version)},
           {"agent_version", "", node.last.agent_version},
           {"daemon_version", "", node.last.daemon_version},
-          {"devices", "DEVICES", node.devices},
+          {"devices", "DEVICES", cli::output::Value(node.devices).Shown(ModelsOf(node))},
           {"unapplied_pins", "", node.last.unapplied_pins},
           {"pin_error", "", node.last.pin_error},
           {"unapplied_bans", "", node.last.unapplied_bans},
           {"ban_error", "", node.last.ban_error},
           {"release_error", "", node.last.release_error},
-          {"last_error", "", node.last.last_error},
-          {"", "ERROR",
-           !node.last.last_error.empty()      ? node.last.last_error
-           : !node.last.release_error.empty() ? node.last.release_error
-           : !node.last.ban_error.empty()     ? node.last.ban_error
-                                              : node.last.pin_error}};
+          {"last_error", "", node.last.last_error}};
 }
 
 cli::output::Json HeedingJson(const db::fleet::Heeding& heeding) {
@@ -88,6 +103,8 @@ class StatusCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting, db::fleet::DiffPooled(*postgres, {}, 1));
     ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeDeviation> deviating,
                      db::fleet::ListDeviating(*postgres));
+    const absl::Status whole = db::fleet::CheckServed(*postgres, db::fleet::NewestServed(served));
+    if (!whole.ok() && !absl::IsDataLoss(whole)) return whole;
     const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
     ASSIGN_OR_RETURN(auto releases, db::fleet::ReadReleaseHeeding(*postgres));
     ASSIGN_OR_RETURN(const auto bans, db::fleet::ReadBanHeeding(*postgres));
@@ -114,6 +131,7 @@ class StatusCommand final : public FleetCommand {
                        {"lesser_evidence_changes", waiting.lesser_count},
                        {"held_back_changes", waiting.held_count},
                        {"deviating", cli::output::JsonRows(deviating, DeviationFields)},
+                       {"damaged", std::string(whole.message())},
                        {"environments", counts.environments},
                        {"problems", counts.problems},
                        {"evidence", counts.evidence},
@@ -130,7 +148,9 @@ class StatusCommand final : public FleetCommand {
                        {"nodes", cli::output::JsonRows(nodes, NodeFields)}});
     context.PrintRows(nodes, NodeFields);
     SayDeviating(context, deviating);
+    if (!whole.ok()) context.Say(absl::StrCat("damaged: ", std::string(whole.message())));
     if (context.format() != cli::app::Format::kTable) return cli::app::ExitCode::kDone;
+    std::ostream& out = context.io().out;
     int64_t refusing = 0;
     int64_t without_pin = 0;
     int64_t without_ban = 0;
@@ -140,8 +160,11 @@ class StatusCommand final : public FleetCommand {
       without_pin += node.last.unapplied_pins > 0 ? 1 : 0;
       without_ban += node.last.unapplied_bans > 0 ? 1 : 0;
       silent += node.living ? 0 : 1;
+      for (const std::string* const error : {&node.last.last_error, &node.last.release_error,
+                                             &node.last.ban_error, &node.last.pin_error}) {
+        if (!error->empty()) out << "error of " << node.name << ": " << *error << '\n';
+      }
     }
-    std::ostream& out = context.io().out;
     out << nodes.size() << " nodes";
     if (silent > 0) out << ", " << silent << " silent";
     const auto heeded_by = [&releases](int64_t release) {

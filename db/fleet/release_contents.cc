@@ -54,6 +54,18 @@ absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t rele
   return content;
 }
 
+// Rows for CheckedReleases::Take: what release $3 has of these keys (environment and problem).
+std::string ChoicesSql(const std::string& keys) {
+  return absl::StrCat(
+      "SELECT environment_id, e.text, q.text, s.release_number, s.digest, p.payload FROM ", keys,
+      " AS k(environment_id, problem_id) LEFT JOIN LATERAL (SELECT c.release_number, c.digest FROM "
+      "release_choices c JOIN releases r USING (release_number) WHERE c.environment_id = "
+      "k.environment_id AND c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = "
+      "1 OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s ON true JOIN "
+      "environments e USING (environment_id) JOIN problems q USING (problem_id) LEFT JOIN "
+      "pooled_payloads p USING (digest)");
+}
+
 bool HasDigest(const std::string& payload, const std::string& digest) {
   bundle::Sha256 sha256;
   sha256.Update(payload);
@@ -168,19 +180,9 @@ absl::Status ReadReleaseChanges(
         of_environment.push_back(keys[row][0]);
         of_problem.push_back(keys[row][1]);
       }
-      ASSIGN_OR_RETURN(
-          const postgres::Result rows,
-          postgres.Query("SELECT k.environment_id, e.text, q.text, s.release_number, s.digest, "
-                         "p.payload FROM unnest($1::integer[], $2::integer[]) AS "
-                         "k(environment_id, problem_id) LEFT JOIN LATERAL (SELECT "
-                         "c.release_number, c.digest FROM release_choices c JOIN releases r USING "
-                         "(release_number) WHERE c.environment_id = k.environment_id AND "
-                         "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
-                         "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
-                         "ON true JOIN environments e ON e.environment_id = k.environment_id "
-                         "JOIN problems q ON q.problem_id = k.problem_id "
-                         "LEFT JOIN pooled_payloads p USING (digest)",
-                         {of_environment, of_problem, to}));
+      ASSIGN_OR_RETURN(const postgres::Result rows,
+                       postgres.Query(ChoicesSql("unnest($1::integer[], $2::integer[])"),
+                                      {of_environment, of_problem, to}));
       ASSIGN_OR_RETURN(std::vector<ReleasedTuning> tunings, checked.Take(postgres, rows));
       if (give) RETURN_IF_ERROR(page(std::move(tunings)));
     }
@@ -197,15 +199,9 @@ absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
     const std::vector<std::string>& problems, int64_t release) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT e.environment_id, e.text, k.text, s.release_number, s.digest, "
-                     "p.payload FROM problems k CROSS JOIN LATERAL "
-                     "(SELECT c.release_number, c.digest FROM release_choices c JOIN releases r "
-                     "USING (release_number) WHERE c.environment_id = $1 AND "
-                     "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
-                     "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
-                     "JOIN environments e ON e.environment_id = $1 "
-                     "LEFT JOIN pooled_payloads p USING (digest) WHERE k.text = ANY($2::text[]) "
-                     "AND s.digest IS NOT NULL",
+      postgres.Query(absl::StrCat(ChoicesSql("(SELECT $1::integer, problem_id FROM problems WHERE "
+                                             "text = ANY($2::text[]))"),
+                                  " WHERE s.digest IS NOT NULL"),
                      {environment_id, problems, release}));
   return checked.Take(postgres, rows);
 }

@@ -309,6 +309,26 @@ absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres
                      "(SELECT MAX(release_number) FROM releases WHERE state = 1)");
 }
 
+absl::Status CheckServed(postgres::Connection& postgres, int64_t newest, bool also_empty) {
+  ASSIGN_OR_RETURN(const postgres::Result numbers,
+                   postgres.Query(absl::StrCat("SELECT release_number FROM ", ServedIn("$1"),
+                                               " s UNION SELECT release_number FROM releases WHERE "
+                                               "$2 AND release_number = $1 ORDER BY 1"),
+                                  {newest, also_empty}));
+  CheckedReleases checked;
+  std::string damage;
+  for (const int64_t number : numbers.Column<int64_t>()) {
+    const absl::Status status = checked.Check(postgres, number);
+    if (!status.ok() && !absl::IsDataLoss(status)) return status;
+    if (!status.ok()) absl::StrAppend(&damage, std::string(status.message()), "; ");
+  }
+  if (damage.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      damage,
+      "restore its rows; or `release rollback` a canary, else `release withdraw --every-problem` "
+      "in each environment that is served, then `release promote --all`"));
+}
+
 absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const FleetDecision& decision, int canary_permille,
                                                  const PromotionScope& scope,
@@ -318,8 +338,8 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
   ASSIGN_OR_RETURN(
       const Release release,
       deciding.history.Promote(deciding.decision, canary_permille, /*has_changes=*/true));
-  // Its new digest vouches for what it holds.
-  if (ran) RETURN_IF_ERROR(CheckedReleases().Check(postgres, release.number));
+  // A canary's new digest vouches for what it holds. On a release without a row nothing rests.
+  RETURN_IF_ERROR(CheckServed(postgres, NewestServed(deciding.history), /*also_empty=*/ran));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   if (!ran) RETURN_IF_ERROR(WriteChanges(postgres, deciding, release, scope));
   int64_t silent = 0;
@@ -381,15 +401,8 @@ absl::StatusOr<FleetRelease> RollBackFleetRelease(postgres::Connection& postgres
   ASSIGN_OR_RETURN(const Release release, decided);
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   if (history.canary() != nullptr) return Finish(postgres, release.number, deciding);
-  // The new release's digest vouches for the choices that come from these.
-  ASSIGN_OR_RETURN(const postgres::Result sources,
-                   postgres.Query("SELECT release_number FROM releases WHERE state = 1 AND "
-                                  "release_number <= $1 ORDER BY release_number",
-                                  {release.restores}));
-  CheckedReleases checked;
-  for (const int64_t source : sources.Column<int64_t>()) {
-    RETURN_IF_ERROR(checked.Check(postgres, source));
-  }
+  // The new release's digest vouches for the choices that come from there.
+  RETURN_IF_ERROR(CheckServed(postgres, release.restores));
   const std::string both = absl::StrCat(Served(), ", now AS ", ServedIn("$2"));
   ASSIGN_OR_RETURN(
       const postgres::Result counts,

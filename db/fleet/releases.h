@@ -122,7 +122,7 @@ struct SeenRelease {
 // A canary's nodes are drawn here, among the living ones of each environment that it changes.
 // FAILED_PRECONDITION: there is nothing to promote, `from` is not what is served now, the canary
 // is signed and the decision is not, or all nodes of an environment that it changes are silent.
-// DATA_LOSS: the canary is not what was decided.
+// DATA_LOSS: the canary, or what is served, is not what was decided; see CheckServed.
 absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
                                                  const FleetDecision& decision, int canary_permille,
                                                  const PromotionScope& scope,
@@ -160,6 +160,9 @@ absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const Promo
                                      int64_t limit);
 absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int64_t from,
                                             int64_t to, int64_t limit);
+// DATA_LOSS says which releases that the choices of `newest` come from, and with `also_empty` that
+// one itself, are not what was decided, and what to do: nodes that read them refuse `newest`.
+absl::Status CheckServed(postgres::Connection& postgres, int64_t newest, bool also_empty = true);
 // Of the releases, those that are served: promoted() and canary() of the fleet.
 absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres);
 // Whether the node of that name was drawn for the canary.

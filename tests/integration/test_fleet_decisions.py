@@ -1,5 +1,6 @@
 """A decision that is not what somebody decided is refused by every node, and what the node served before stays."""
 
+import json
 import signal
 import subprocess
 
@@ -145,6 +146,52 @@ def test_a_release_that_was_changed_is_not_brought_back(fleet, nodes):
     refused = fleet.cli("release", "rollback", "1", "--reason", "x")
     assert refused.code == 1 and f"release 1: {CHANGED}" in refused.err, refused
     assert [r["release"] for r in fleet.cli.ok("release", "list", "--json").json()] == [3, 2, 1]
+
+
+def test_a_release_whose_choices_were_deleted_is_named_before_anything_is_decided_on_it(fleet, nodes):
+    """Agents that are there read it no more, so none of them would say it."""
+    first, = released(fleet, nodes, count=1)
+    tune(first, numbered(1), numbered(2))
+    fleet.wait_delivered(3)
+    fleet.wait_release(fleet.promote("second")["release"], [first.node])
+    assert fleet.status()["damaged"] == ""
+    gone = f"problem_id = (SELECT problem_id FROM problems WHERE text = '{numbered(1)}')"
+    fleet.sql(f"CREATE TABLE kept AS SELECT * FROM release_choices WHERE {gone}; DELETE FROM release_choices WHERE {gone}")
+    mends = ("restore its rows; or `release rollback` a canary, else `release withdraw --every-problem` in each environment "
+             "that is served, then `release promote --all`")  # fmt: skip
+    why = f"release 2: {CHANGED}; {mends}"
+    assert fleet.status()["damaged"] == why
+    assert fleet.cli.ok("status").err == f"damaged: {why}\n"
+    looked = fleet.cli("release", "diff")
+    assert looked.code == 1 and looked.err.startswith(f"error: {why}\n"), looked
+    looked = fleet.cli("release", "diff", "0", "2", "--json")
+    assert looked.code == 1 and json.loads(looked.out)["damaged"] == why, looked
+    refused = fleet.cli("release", "promote", "--reason", "x")
+    assert refused.code == 1 and refused.err == f"error: {why}\n", refused
+    assert fleet.number("SELECT MAX(release_number) FROM releases") == 2
+    # What it says to do mends it, either way.
+    fleet.sql("INSERT INTO release_choices SELECT * FROM kept")
+    assert fleet.status()["damaged"] == "" and fleet.cli.ok("release", "diff").err == "0 changes\n"
+    fleet.sql(f"DELETE FROM release_choices WHERE {gone}; DROP TABLE kept")
+    fleet.cli.ok("release", "withdraw", "--every-problem", "--environment", environment_of(fleet), "--reason", "x")
+    fleet.promote("anew", "--all")
+    assert fleet.status()["damaged"] == ""
+    rebuilt, = nodes(1, first=1)
+    fleet.wait_release(4, [rebuilt.node])
+    assert None not in winners(rebuilt, [numbered(n) for n in range(3)])
+    # Of a release without a row nothing is left to rest on.
+    fleet.sql("DELETE FROM release_choices WHERE release_number = 4")
+    assert fleet.status()["damaged"].startswith(f"release 4: {CHANGED}; ")
+    fleet.promote("again", "--all")
+    assert fleet.status()["damaged"] == ""
+    # A canary is ended.
+    tune(first, numbered(3))
+    fleet.wait_delivered(4)
+    fleet.promote("try", "--canary", "99%")
+    fleet.sql("DELETE FROM release_choices WHERE release_number = 6")
+    assert fleet.status()["damaged"] == f"release 6: {CHANGED}; {mends}"
+    fleet.rollback()
+    assert fleet.status()["damaged"] == ""
 
 
 def test_a_pin_that_was_moved_to_another_problem_stays_where_it_was(fleet, nodes):

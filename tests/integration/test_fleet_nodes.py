@@ -123,3 +123,19 @@ def test_status_warns_of_a_database_that_takes_no_writes(fleet, nodes):
     finally:
         fleet.sql(f'BEGIN READ WRITE; ALTER DATABASE "{name}" RESET default_transaction_read_only; COMMIT')
     assert "takes no writes" not in fleet.cli.ok("status").err
+
+
+def test_a_row_of_the_status_fits_120_columns_and_errors_are_whole_below(fleet, nodes):
+    daemon, = nodes(1)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM node_devices") == 1, 20, "a heartbeat")
+    daemon.agent.stop()
+    name = "gpu-wörker-pool-0123456789abcdef-" + "x" * 120 + ".eu-central-1.compute.internal"
+    error, ban_error = "PostgreSQL: " + "it does not answer, " * 12, "fleet ban 1: " + "no " * 60
+    fleet.sql(f"UPDATE nodes SET name = '{name}', last_error = '{error}', ban_error = '{ban_error}', release_number = 12345, release_missing = 99, "
+              "outbox_depth = 200000, outbox_lag_seconds = 86400, tuning_count = 1000000, outbox_dropped = 100000")  # fmt: skip
+    heading, row, *below = fleet.cli.ok("status").out.splitlines()
+    assert len(row) <= 120 and len(heading) <= 120, row
+    assert row.startswith("gpu-wörker-pool-...mpute.internal  living  ") and row.split()[-2:] == ["0.1.0", "nvidia-h200"], row
+    assert below[:2] == [f"error of {name}: {error}", f"error of {name}: {ban_error}"]
+    node = fleet.node(name)
+    assert (node["last_error"], node["devices"][0].split(",")[0]) == (error, "nvidia-h200") and len(node["devices"][0]) > 20

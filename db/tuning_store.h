@@ -30,6 +30,29 @@ struct StoredTuning {
   std::function<absl::StatusOr<Tuning>()> decode;
 };
 
+// An OutboxId identifies a delivery. Sequences grow within an epoch; each start of the daemon
+// has an epoch of its own, at random, so that no pair ever stands for two
+// contents, whatever backup the daemon was restored from.
+struct OutboxId {
+  int64_t epoch = 0;
+  int64_t sequence = 0;
+  friend bool operator==(const OutboxId&, const OutboxId&) = default;
+};
+
+struct OutboxEntry {
+  OutboxId id;
+  Tuning tuning;  // without samples
+  Environment environment;
+};
+
+struct OutboxPage {
+  std::vector<OutboxEntry> entries;  // in the order in which they were written
+  // Rows of this page that stand for nothing (any more): their tuning was
+  // deleted, or is damaged. To be acknowledged with the rest.
+  std::vector<OutboxId> void_ids;
+  bool more = false;
+};
+
 // Gives one after the other, then nothing; an error ends it.
 using TuningSource = std::function<absl::StatusOr<std::optional<TuningRecord>>()>;
 

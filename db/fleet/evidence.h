@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/fleet/names.h"
-#include "db/outbox_store.h"
 #include "db/postgres/connection.h"
+#include "db/tuning_store.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::fleet {

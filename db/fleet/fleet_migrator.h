@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/postgres/connection.h"
-#include "db/sqlite/migrator.h"
+#include "db/sqlite/database_file.h"
 
 namespace convtune::db::fleet {
 

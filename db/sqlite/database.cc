@@ -2,11 +2,15 @@
 
 #include <sqlite3.h>
 
+#include <array>
+#include <bit>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/tuning/digest.h"
 
 namespace convtune::db::sqlite {
 namespace {
@@ -64,7 +68,125 @@ std::string ImmutableUri(const std::string& path) {
   return uri + "?immutable=1";
 }
 
+// What a row's checksum is of: each value with a tag for its type and, where the type does not
+// give it, a length, so that no two rows encode alike.
+void RowChecksum(sqlite3_context* context, int count, sqlite3_value** values) {
+  thread_local std::string bytes;  // one row after another needs memory once
+  bytes.clear();
+  // A tag, then 8 bytes, then those whose number they are.
+  const auto add = [](char tag, uint64_t bits, const void* content = nullptr) {
+    std::array<char, 9> head = {tag};
+    for (size_t i = 0; i < 8; ++i) head[1 + i] = static_cast<char>(bits >> (8 * i));
+    bytes.append(head.data(), head.size());
+    if (content != nullptr) bytes.append(static_cast<const char*>(content), bits);
+  };
+  for (sqlite3_value* const value : std::span(values, static_cast<size_t>(count))) {
+    const auto size = [value] { return static_cast<uint64_t>(sqlite3_value_bytes(value)); };
+    switch (sqlite3_value_type(value)) {
+      case SQLITE_INTEGER:
+        add('i', static_cast<uint64_t>(sqlite3_value_int64(value)));
+        break;
+      case SQLITE_FLOAT:  // -0.0 reads back as 0.0
+        add('r', std::bit_cast<uint64_t>(sqlite3_value_double(value) + 0.0));
+        break;
+      case SQLITE_TEXT:
+        add('t', size(), sqlite3_value_text(value));
+        break;
+      case SQLITE_BLOB:
+        add('b', size(), sqlite3_value_blob(value));
+        break;
+      default:
+        bytes.push_back('n');
+    }
+  }
+  sqlite3_result_int64(context, static_cast<int64_t>(Checksum64(bytes)));
+}
+
 }  // namespace
+
+void Statement::GiveBack::operator()(sqlite3_stmt* statement) const {
+  database->TakeBack(statement);
+}
+
+void Statement::BindValue(int index, const Value& value) {
+  sqlite3_stmt* const statement = statement_.get();
+  const auto bind = [&](const auto& bound) {
+    using T = std::decay_t<decltype(bound)>;
+    if constexpr (std::is_same_v<T, int64_t>) {
+      return sqlite3_bind_int64(statement, index, bound);
+    } else if constexpr (std::is_same_v<T, double>) {
+      return sqlite3_bind_double(statement, index, bound);
+    } else if constexpr (std::is_same_v<T, std::string_view>) {
+      // A null pointer would bind NULL instead of the empty text.
+      return sqlite3_bind_text64(statement, index, bound.empty() ? "" : bound.data(), bound.size(),
+                                 SQLITE_TRANSIENT, SQLITE_UTF8);
+    } else if constexpr (std::is_same_v<T, sqlite::Blob>) {
+      return sqlite3_bind_blob64(statement, index, bound.bytes.empty() ? "" : bound.bytes.data(),
+                                 bound.bytes.size(), SQLITE_TRANSIENT);
+    } else {
+      return sqlite3_bind_null(statement, index);
+    }
+  };
+  const int rc = std::visit(bind, value);
+  if (rc != SQLITE_OK && bind_error_ == SQLITE_OK) bind_error_ = rc;
+}
+
+absl::StatusOr<bool> Statement::Step() {
+  if (bind_error_ != SQLITE_OK) {
+    return database_->Error(bind_error_, "binding a value");
+  }
+  const int rc = sqlite3_step(statement_.get());
+  if (rc == SQLITE_ROW) {
+    return true;
+  }
+  if (rc == SQLITE_DONE) {
+    return false;
+  }
+  absl::Status error = database_->Error(rc, sqlite3_sql(statement_.get()));
+  sqlite3_reset(statement_.get());
+  return error;
+}
+
+absl::Status Statement::Run() {
+  bool row = true;
+  while (row) {
+    ASSIGN_OR_RETURN(row, Step());
+  }
+  Reset();
+  return absl::OkStatus();
+}
+
+void Statement::Reset() {
+  // Repeats the error of the last step, which Step has reported already.
+  sqlite3_reset(statement_.get());
+  bind_error_ = SQLITE_OK;
+}
+
+bool Statement::IsNull(int column) const {
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
+
+int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+
+double Statement::Real(int column) const { return sqlite3_column_double(statement_.get(), column); }
+
+std::string_view Statement::Text(int column) const {
+  const auto* text = sqlite3_column_text(statement_.get(), column);
+  if (text == nullptr) {
+    return {};
+  }
+  return {reinterpret_cast<const char*>(text),
+          static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+std::string_view Statement::Blob(int column) const {
+  const void* blob = sqlite3_column_blob(statement_.get(), column);
+  if (blob == nullptr) {
+    return {};
+  }
+  return {static_cast<const char*>(blob),
+          static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
 
 void Database::CloseHandle::operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
 
@@ -93,6 +215,9 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(Options options) {
   }
   sqlite3_busy_timeout(handle, static_cast<int>(absl::ToInt64Milliseconds(opened.busy_timeout)));
   sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  sqlite3_create_function(handle, "row_checksum", -1,
+                          SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
+                          &RowChecksum, nullptr, nullptr);
   RETURN_IF_ERROR(database->Execute(kConnectionPragmas));
   // After wal_autocheckpoint, which shares its hook and would remove it.
   sqlite3_wal_hook(handle, &Database::OnCommit, database.get());

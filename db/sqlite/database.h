@@ -6,19 +6,83 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "db/sqlite/statement.h"
 #include "proto/base/status_macros.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
 
 namespace convtune::db::sqlite {
+
+class Database;
+
+struct Blob {
+  std::string_view bytes;
+};
+
+// A value of one of SQLite's types; nullptr: NULL.
+using Value = std::variant<std::nullptr_t, int64_t, double, std::string_view, Blob>;
+
+// A prepared statement, which goes back to its Database for the next one with
+// the same text. Not thread-safe; must not outlive its Database.
+class Statement {
+ public:
+  Statement(Statement&&) = default;
+  Statement& operator=(Statement&&) = default;
+
+  // `index` counts from 1. A value that cannot be bound (out of memory, too
+  // long) makes the next Step fail. Text and blobs are copied. SQLite has no NaN: it is bound as
+  // NULL.
+  void BindValue(int index, const Value& value);
+  // Binds integers and texts from the first on.
+  template <typename... Values>
+  Statement& Bind(const Values&... values) {
+    int index = 0;
+    (BindOne(++index, values), ...);
+    return *this;
+  }
+
+  // True: there is a row. False: the end. Errors as Database::Error().
+  absl::StatusOr<bool> Step();
+  // Steps to the end and resets, ready for the next values.
+  absl::Status Run();
+  void Reset();
+  // `column` counts from 0, after Step() gave a row. Views are valid until the
+  // next Step or Reset.
+  bool IsNull(int column) const;
+  int64_t Int(int column) const;
+  double Real(int column) const;
+  std::string_view Text(int column) const;
+  std::string_view Blob(int column) const;
+
+ private:
+  friend class Database;
+  struct GiveBack {
+    const Database* database;
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  Statement(const Database* database, sqlite3_stmt* statement)
+      : database_(database), statement_(statement, GiveBack{database}) {}
+  template <typename Value>
+  void BindOne(int index, const Value& value) {
+    if constexpr (std::is_integral_v<Value> || std::is_enum_v<Value>) {
+      BindValue(index, static_cast<int64_t>(value));
+    } else {
+      BindValue(index, std::string_view(value));
+    }
+  }
+
+  const Database* database_;
+  std::unique_ptr<sqlite3_stmt, GiveBack> statement_;
+  int bind_error_ = 0;
+};
 
 // Not thread-safe: one thread at a time.
 //
@@ -46,7 +110,8 @@ class Database {
 
   // Durable (synchronous=FULL), foreign keys on, untrusted schema, no memory
   // map, no checkpoint but Checkpoint(): neither at commit nor at close.
-  // Changes nothing in the file; reads nothing of it either.
+  // Changes nothing in the file; reads nothing of it either. SQL has the function
+  // row_checksum(TABLE, COLUMN...), the checksum of a row as README.md has it.
   static absl::StatusOr<std::unique_ptr<Database>> Open(Options options);
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -68,6 +133,17 @@ class Database {
   // Compiling takes several times as long as running a short statement: those
   // with the same text use one that was compiled before, if it is free.
   absl::StatusOr<Statement> Prepare(std::string_view sql) const;
+  // Calls `visit(const Statement&)` at each row of one with these values.
+  template <typename Visit, typename... Values>
+  absl::Status ForEachRow(std::string_view sql, const Visit& visit, const Values&... values) const {
+    ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+    statement.Bind(values...);
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, statement.Step());
+      if (!more) return absl::OkStatus();
+      visit(statement);
+    }
+  }
   // The first column of the first row; NOT_FOUND without one.
   template <typename... Values>
   absl::StatusOr<int64_t> QueryInt(std::string_view sql, const Values&... values) const {

@@ -1,6 +1,7 @@
 #include "db/sqlite/database_file.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "db/sqlite/file_util.h"
+#include "absl/cleanup/cleanup.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -19,6 +20,32 @@ namespace convtune::db::sqlite {
 namespace {
 
 constexpr std::array<const char*, 3> kSuffixes = {"", "-wal", "-shm"};
+
+// Fails with ALREADY_EXISTS rather than replace `to`.
+absl::Status RenameNoReplace(const std::string& from, const std::string& to) {
+  int rc = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+  if (rc != 0 && (errno == EINVAL || errno == ENOSYS)) {
+    // The file system cannot refuse by itself.
+    if (access(to.c_str(), F_OK) == 0) {
+      errno = EEXIST;
+    } else {
+      rc = rename(from.c_str(), to.c_str());
+    }
+  }
+  if (rc == 0) {
+    return absl::OkStatus();
+  }
+  if (errno == EEXIST) {
+    return absl::AlreadyExistsError(Concat(to, ": exists already"));
+  }
+  return FileError(from, "renaming");
+}
+
+absl::Status SyncFile(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return FileError(path, "opening");
+  return fsync(fd.get()) == 0 ? absl::OkStatus() : FileError(path, "fsync");
+}
 
 // An empty file is as good as none.
 enum class FileKind { kAbsent, kNotADatabase, kForeign, kOurs };
@@ -55,6 +82,24 @@ absl::StatusOr<FileKind> InspectFile(const std::string& path) {
   }
   return application_id == static_cast<uint32_t>(Database::kApplicationId) ? FileKind::kOurs
                                                                            : FileKind::kForeign;
+}
+
+// FAILED_PRECONDITION if the file is newer than `migrations` and its compatible version says that
+// this program cannot use it.
+absl::Status CheckVersion(const Database& database, std::span<const Migration> migrations) {
+  const int known = LatestVersion(migrations);
+  ASSIGN_OR_RETURN(const int64_t version, database.UserVersion());
+  if (version <= known) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const int64_t compatible,
+                   database.QueryInt("SELECT value FROM meta WHERE key = 'compatible_version'"));
+  if (compatible <= known) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(Concat(
+      database.path(), ": has schema version ", version, " and needs a program that knows version ",
+      compatible, "; this one knows version ", known, "; the file was left as it is"));
 }
 
 absl::Status CheckUnlessClean(const Database& database) {
@@ -112,8 +157,8 @@ absl::StatusOr<DatabaseFile> OpenForReading(const DatabaseFileOptions& options) 
   const std::string& path = options.path;
   DatabaseFile file;
   // Without a log to read, nothing need be created beside the file.
-  file.reader_access = FileSize(path + "-wal").value_or(0) == 0 ? Database::Access::kImmutable
-                                                                : Database::Access::kReadOnly;
+  file.reader_access =
+      BytesOf(path + "-wal") == 0 ? Database::Access::kImmutable : Database::Access::kReadOnly;
   ASSIGN_OR_RETURN(file.reader, Database::Open({.path = path, .access = file.reader_access}));
   RETURN_IF_ERROR(CheckVersion(*file.reader, options.migrations));
   ASSIGN_OR_RETURN(const int64_t version, file.reader->UserVersion());
@@ -171,7 +216,7 @@ absl::StatusOr<std::unique_ptr<Database>> OpenOrReplace(const DatabaseFileOption
     RETURN_IF_ERROR(PutAside(options, "it is no SQLite file"));
   } else if (kind == FileKind::kOurs && !options.damage.empty()) {
     RETURN_IF_ERROR(PutAside(options, options.damage));
-  } else if (kind == FileKind::kAbsent && FileSize(options.path + "-wal").value_or(0) > 0) {
+  } else if (kind == FileKind::kAbsent && BytesOf(options.path + "-wal") > 0) {
     // SQLite would delete a log without its file.
     RETURN_IF_ERROR(PutAside(options, "there is a log without its file"));
   }
@@ -226,35 +271,48 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
 absl::Status CopyDatabaseFile(
     const Database& database, const std::string& path,
     const std::function<absl::Status(const std::string& partial)>& check) {
-  if (FileSize(path).has_value()) return absl::AlreadyExistsError(Concat(path, ": exists already"));
+  if (MarkOf(path).has_value()) return absl::AlreadyExistsError(Concat(path, ": exists already"));
   struct stat of_database {};
   if (stat(database.path().c_str(), &of_database) != 0) {
     return FileError(database.path(), "reading");
   }
-  TemporaryFile partial(Concat(path, ".partial-", getpid()));
-  const TemporaryFile journal(partial.path() + "-journal");  // SQLite's, where it fails
+  const std::string partial = Concat(path, ".partial-", getpid());
+  const absl::Cleanup remove = [&partial] {
+    unlink(partial.c_str());
+    unlink((partial + "-journal").c_str());  // SQLite's, where it fails
+  };
   // What a copy that was killed left behind under the same process id.
-  unlink(partial.path().c_str());
+  unlink(partial.c_str());
   // SQLite would make it as the umask has it; an empty file it takes.
   {
-    const UniqueFd fd(open(partial.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!fd.valid()) return FileError(partial.path(), "making");
+    const UniqueFd fd(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd.valid()) return FileError(partial, "making");
     if (fchmod(fd.get(), of_database.st_mode & 0777) != 0) {
-      return FileError(partial.path(), "chmod");
+      return FileError(partial, "chmod");
     }
   }
   ASSIGN_OR_RETURN(Statement statement, database.Prepare("VACUUM INTO ?"));
-  statement.Bind(partial.path());
+  statement.Bind(partial);
   RETURN_IF_ERROR(statement.Run());
-  RETURN_IF_ERROR(SyncFile(partial.path()));
-  if (check) RETURN_IF_ERROR(check(partial.path()));
-  RETURN_IF_ERROR(RenameNoReplace(partial.path(), path));
-  partial.Keep();
+  RETURN_IF_ERROR(SyncFile(partial));
+  if (check) RETURN_IF_ERROR(check(partial));
+  RETURN_IF_ERROR(RenameNoReplace(partial, path));
   return SyncFolderOf(path);
 }
 
-absl::Status SetCleanShutdown(Database& database, bool clean) {
-  return database.Run("UPDATE meta SET value = ? WHERE key = 'clean_shutdown'", clean ? 1 : 0);
+absl::Status Migrate(Database& database, std::span<const Migration> migrations) {
+  ASSIGN_OR_RETURN(const int64_t version, database.UserVersion());
+  for (const Migration& migration : migrations) {
+    if (migration.version <= version) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
+    RETURN_IF_ERROR(database.Execute(migration.sql));
+    if (migration.step != nullptr) RETURN_IF_ERROR(migration.step(database));
+    RETURN_IF_ERROR(database.SetUserVersion(migration.version));
+    RETURN_IF_ERROR(transaction.Commit());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace convtune::db::sqlite

@@ -10,10 +10,30 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
-#include "db/sqlite/migrator.h"
 #include "proto/base/clock.h"
 
 namespace convtune::db::sqlite {
+
+struct Migration {
+  int version;       // the schema version that it leads to
+  const char* name;  // of its file
+  const char* sql;
+  // Runs behind the SQL in its transaction, for what SQL cannot do, such as
+  // checksums of rows that change; null: nothing.
+  absl::Status (*step)(Database&) = nullptr;
+};
+
+// In order, from version 1 without a gap. Made from db/sqlite/migrations/*.sql.
+std::span<const Migration> AllMigrations();
+
+// The version that the last one leads to.
+inline int LatestVersion(std::span<const Migration> migrations) {
+  return migrations.empty() ? 0 : migrations.back().version;
+}
+
+// Applies what the file lacks, each migration in a transaction of its own together with its
+// version number. Forward only. REQUIRES: the file is not newer; no transaction is open.
+absl::Status Migrate(Database& database, std::span<const Migration> migrations);
 
 struct DatabaseFileOptions {
   std::string path;
@@ -56,8 +76,5 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
 absl::Status CopyDatabaseFile(
     const Database& database, const std::string& path,
     const std::function<absl::Status(const std::string& partial)>& check = nullptr);
-
-// Records in a transaction of the caller whether the file was left in order.
-absl::Status SetCleanShutdown(Database& database, bool clean);
 
 }  // namespace convtune::db::sqlite

@@ -29,7 +29,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/sqlite/database.h"
-#include "db/sqlite/statement.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/tuning/ban.h"
@@ -48,35 +47,11 @@ struct Table {
 
   std::string_view name;
   std::vector<std::string_view> columns;  // without `checksum`
-  std::string insert;                     // "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?)"
+  std::string insert;                     // INSERT of all columns, which are the parameters
   std::string put;                        // the same, replacing what the key's row had
-  std::string list;                       // "t.a, t.b, t.checksum": what ReadRow reads
+  // What ReadRow reads: the columns, and whether the checksum is theirs.
+  std::string list;
   int width() const { return static_cast<int>(columns.size()) + 1; }
-};
-
-// Whether the checksum of the row at which `statement` stands is that of its values. Its
-// columns from `first` are the table's list.
-bool ChecksumMatches(const Table& table, const Statement& statement, int first = 0);
-
-// A RowEncoding is what a row's checksum is of: the table's name and every other column,
-// each with a tag for its type and, where the type does not give it, a length, so that no
-// two rows encode alike.
-//
-// Values are added in column order. Takes over the memory of the thread's last one. Not
-// thread-safe.
-class RowEncoding {
- public:
-  explicit RowEncoding(std::string_view table);
-  ~RowEncoding();
-  RowEncoding(const RowEncoding&) = delete;
-  RowEncoding& operator=(const RowEncoding&) = delete;
-  // -0.0 reads back as 0.0 and is encoded so.
-  void Add(const Value& value);
-  // As SQLite's signed integer.
-  int64_t Checksum() const;
-
- private:
-  std::string bytes_;
 };
 
 // Collects the columns' names.
@@ -89,8 +64,7 @@ struct ColumnNames {
 // Binds fields. Not thread-safe.
 class FieldWriter {
  public:
-  FieldWriter(std::string_view table, Statement* statement)
-      : statement_(*statement), encoding_(table) {}
+  explicit FieldWriter(Statement* statement) : statement_(*statement) {}
 
   template <typename T>
   void operator()(std::string_view /*name*/, const T& value) {
@@ -105,17 +79,9 @@ class FieldWriter {
     (*this)(name, value);
   }
   void Blob(std::string_view /*name*/, const std::string& value) { Add(sqlite::Blob{value}); }
-  // Binds the checksum and runs the statement.
-  absl::Status Run() {
-    statement_.BindValue(++index_, encoding_.Checksum());
-    return statement_.Run();
-  }
 
  private:
-  void Add(const Value& value) {
-    statement_.BindValue(++index_, value);
-    encoding_.Add(value);
-  }
+  void Add(const Value& value) { statement_.BindValue(++index_, value); }
   void Put(double value) { Add(value); }
   void Put(const std::string& value) { Add(std::string_view(value)); }
   void Put(absl::Time value) { Add(absl::ToUnixMicros(value)); }
@@ -125,15 +91,13 @@ class FieldWriter {
   }
   void Put(const CandidateId& value) { Put(ToText(value)); }
   void Put(const std::optional<CandidateId>& value) { Put(value ? ToText(*value) : ""); }
-  void Put(const CandidatePattern& value) { Put(value.ToText()); }
-  void Put(const CudnnRange& value) { Put(value.ToText()); }
+  void Put(const auto& value) { Put(value.ToText()); }
   template <typename E>
   void Put(const std::optional<E>& value) {
     Add(value ? static_cast<int64_t>(*value) : 0);
   }
 
   Statement& statement_;
-  RowEncoding encoding_;
   int index_ = 0;
 };
 
@@ -178,14 +142,23 @@ class FieldReader {
     *value = absl::Microseconds(statement_.Int(next_++));
   }
   void Get(std::string_view /*name*/, std::optional<absl::Time>* value) {
-    const Value stored = statement_.At(next_);
-    if (stored != Value(nullptr)) value->emplace(absl::FromUnixMicros(statement_.Int(next_)));
+    if (!statement_.IsNull(next_)) *value = absl::FromUnixMicros(statement_.Int(next_));
     ++next_;
   }
-  void Get(std::string_view name, CandidateId* value);
-  void Get(std::string_view name, std::optional<CandidateId>* value);
-  void Get(std::string_view name, CandidatePattern* value);
-  void Get(std::string_view name, CudnnRange* value);
+  void Get(std::string_view name, CandidateId* value) {
+    Take(name, ParseCandidateId(statement_.Text(next_++)), value);
+  }
+  void Get(std::string_view name, std::optional<CandidateId>* value) {
+    if (statement_.Text(next_).empty()) {
+      ++next_;
+    } else {
+      Get(name, &value->emplace());
+    }
+  }
+  template <typename T>
+  void Get(std::string_view name, T* value) {
+    Take(name, T::Parse(statement_.Text(next_++)), value);
+  }
   template <typename T>
   void Take(std::string_view name, absl::StatusOr<T> parsed, T* value) {
     if (parsed.ok()) {
@@ -194,7 +167,9 @@ class FieldReader {
       Refuse(name, std::string(parsed.status().message()));
     }
   }
-  void Refuse(std::string_view name, const std::string& why);
+  void Refuse(std::string_view name, const std::string& why) {
+    if (problem_.empty()) problem_ = Concat(name, ": ", why);
+  }
 
   const Statement& statement_;
   int next_;
@@ -223,11 +198,10 @@ absl::Status Damaged(const Row& row, std::string_view what) {
 // program.
 template <typename Row>
 absl::StatusOr<Row> ReadRow(const Statement& statement, int first = 0) {
-  // First, since reading a column as another type than it has changes what SQLite says of it.
-  const bool sound = ChecksumMatches(TableOf<Row>(), statement, first);
   Row row;
   FieldReader reader(statement, first);
   Row::Visit(row, reader);
+  const bool sound = statement.Int(first + TableOf<Row>().width() - 1) != 0;
   if (!sound) return Damaged(row, kBadChecksum);
   if (!reader.problem().empty()) return Damaged(row, reader.problem());
   return row;
@@ -238,16 +212,17 @@ template <typename Row, typename Take, typename... Values>
 absl::Status ReadRows(const Database& database, std::string_view rest,
                       const CorruptRowSink& corrupt, const Take& take, const Values&... values) {
   const Table& table = TableOf<Row>();
-  ASSIGN_OR_RETURN(Statement statement, database.Prepare(Concat("SELECT ", table.list, " FROM ",
-                                                                table.name, " ", rest)));
-  return statement.Bind(values...).ForEachRow([&] {
-    absl::StatusOr<Row> row = ReadRow<Row>(statement);
-    if (row.ok()) {
-      take(*std::move(row));
-    } else {
-      corrupt(std::string(row.status().message()));
-    }
-  });
+  return database.ForEachRow(
+      Concat("SELECT ", table.list, " FROM ", table.name, " ", rest),
+      [&](const Statement& statement) {
+        absl::StatusOr<Row> row = ReadRow<Row>(statement);
+        if (row.ok()) {
+          take(*std::move(row));
+        } else {
+          corrupt(std::string(row.status().message()));
+        }
+      },
+      values...);
 }
 
 // Values of the table's rows in the order of its key.
@@ -263,9 +238,9 @@ auto ReadValues(const Database& database, const CorruptRowSink& corrupt)
 // Into a statement of the table's `insert` or `put`.
 template <typename Row>
 absl::Status WriteRow(const Row& row, Statement* statement) {
-  FieldWriter writer(Row::kTable, statement);
+  FieldWriter writer(statement);
   Row::Visit(row, writer);
-  return writer.Run();
+  return statement->Run();
 }
 
 // INTERNAL if there is a row with its key, which then stays.

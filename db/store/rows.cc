@@ -1,23 +1,19 @@
 #include "db/store/rows.h"
 
-#include <utility>
+#include <algorithm>
+#include <cmath>
 
-#include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/convert/record_arena.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/violation.h"
 
 namespace convtune::db::store {
+namespace {
 
 using sqlite::Damaged;
+using sqlite::ReadRow;
 using sqlite::TableOf;
-
-std::vector<const sqlite::Table*> ChecksummedTables() {
-  return {&TableOf<EnvironmentRow>(), &TableOf<TuningRow>(), &TableOf<SamplesRow>(),
-          &TableOf<PinRow>(),         &TableOf<BanRow>(),    &TableOf<QuarantineRow>(),
-          &TableOf<ReleaseRow>(),     &TableOf<ChoiceRow>(), &TableOf<WantedRow>(),
-          &TableOf<OutboxRow>()};
-}
 
 TuningRow ToRow(const Tuning& tuning, int64_t id, int64_t environment_id) {
   v1::Tuning* const record = RecordArena::OfThread().New();
@@ -28,6 +24,93 @@ TuningRow ToRow(const Tuning& tuning, int64_t id, int64_t environment_id) {
           tuning.origin,
           tuning.tune_time,
           record->SerializeAsString()};
+}
+
+StoredTuning ToStored(TuningRow row, const std::string& environment_text) {
+  StoredTuning stored;
+  stored.key = {row.problem_text, environment_text};
+  stored.decode = [row = std::move(row), environment_text]() -> absl::StatusOr<Tuning> {
+    ASSIGN_OR_RETURN(Tuning tuning, ToTuning(row));
+    tuning.key.environment_text = environment_text;
+    return tuning;
+  };
+  return stored;
+}
+
+// Tunings whose environment is damaged: none of `environments`.
+absl::Status TellOfLostEnvironments(const sqlite::Database& database,
+                                    const std::map<int64_t, std::string>& environments,
+                                    const sqlite::CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(const int64_t rows, database.QueryInt("SELECT COUNT(*) FROM environments"));
+  if (rows == static_cast<int64_t>(environments.size())) return absl::OkStatus();
+  return database.ForEachRow(
+      "SELECT environment_id, tuning_id, problem_text FROM tunings "
+      "JOIN environments USING (environment_id)",
+      [&](const sqlite::Statement& row) {
+        if (environments.contains(row.Int(0))) return;
+        corrupt(Concat("tunings row (tuning ", row.Int(1), ", ", row.Text(2),
+                       "): its environment is damaged"));
+      });
+}
+
+// nullopt: there is no such environment.
+absl::StatusOr<std::optional<int64_t>> FindSound(const sqlite::Database& database,
+                                                 const std::string& text,
+                                                 SoundEnvironments* known) {
+  if (const auto found = known->find(text); found != known->end()) return found->second;
+  std::optional<int64_t> id;
+  absl::Status damage;
+  RETURN_IF_ERROR(sqlite::ReadRows<EnvironmentRow>(
+      database, "WHERE text = ?",
+      [&](const std::string& what) { damage = absl::DataLossError(what); },
+      [&](const EnvironmentRow& row) {
+        id = row.id;
+        if (row.text != text) damage = Damaged(row, kWrongRow);
+      },
+      text));
+  RETURN_IF_ERROR(damage);
+  if (id.has_value()) known->emplace(text, *id);
+  return id;
+}
+
+absl::Status CheckNumbers(const Tuning& tuning) {
+  for (size_t i = 0; i < tuning.candidates.size(); ++i) {
+    const Candidate& candidate = tuning.candidates[i];
+    const struct {
+      const char* field;
+      double value;
+    } numbers[] = {{"median_us", candidate.median_us},
+                   {"q1_us", candidate.q1_us},
+                   {"q3_us", candidate.q3_us},
+                   {"low_us", candidate.low_us},
+                   {"high_us", candidate.high_us},
+                   {"host_us", candidate.host_us},
+                   {"sm_clock_mhz", candidate.sm_clock_mhz},
+                   {"error", candidate.error.value_or(0)},
+                   {"find_us", candidate.find_us}};
+    for (const auto& number : numbers) {
+      if (!std::isfinite(static_cast<float>(number.value))) {
+        return absl::InvalidArgumentError(
+            Concat("candidates[", i, "].", number.field, ": must be a finite number"));
+      }
+    }
+    for (const TimeSummary& time : candidate.other_times) {
+      if (!std::isfinite(static_cast<float>(time.median_us + time.low_us + time.high_us))) {
+        return absl::InvalidArgumentError(
+            Concat("candidates[", i, "].other_times: must be finite numbers"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<const sqlite::Table*> ChecksummedTables() {
+  return {&TableOf<EnvironmentRow>(), &TableOf<TuningRow>(), &TableOf<SamplesRow>(),
+          &TableOf<PinRow>(),         &TableOf<BanRow>(),    &TableOf<QuarantineRow>(),
+          &TableOf<ReleaseRow>(),     &TableOf<ChoiceRow>(), &TableOf<WantedRow>(),
+          &TableOf<OutboxRow>()};
 }
 
 absl::StatusOr<Tuning> ToTuning(const TuningRow& row) {
@@ -83,6 +166,161 @@ absl::StatusOr<int64_t> AddToMeta(const sqlite::Database& database, std::string_
   ASSIGN_OR_RETURN(const int64_t value, GetMeta(database, name));
   RETURN_IF_ERROR(SetMeta(database, name, value + amount));
   return value + amount;
+}
+
+absl::StatusOr<int64_t> Environments::Of(const std::string& text, const Environment* environment) {
+  Known& known = known_[text];
+  if (known.id != 0 && (environment == nullptr || known.environment == *environment)) {
+    return known.id;
+  }
+  if (environment != nullptr && environment->ToText() != text) {
+    return absl::InvalidArgumentError(
+        Concat("environment: must be the key's, ", text, ", is ", environment->ToText()));
+  }
+  ASSIGN_OR_RETURN(known.id, FindOrMake(text, environment));
+  if (environment != nullptr) known.environment = *environment;
+  return known.id;
+}
+
+absl::StatusOr<int64_t> Environments::FindOrMake(const std::string& text,
+                                                 const Environment* environment) {
+  EnvironmentRow row;
+  {
+    ASSIGN_OR_RETURN(sqlite::Statement statement,
+                     database_->Prepare(Concat("SELECT ", TableOf<EnvironmentRow>().list,
+                                               " FROM environments WHERE text = ?")));
+    statement.Bind(text);
+    ASSIGN_OR_RETURN(const bool found, statement.Step());
+    if (found) {
+      row.id = statement.Int(0);
+      const absl::StatusOr<EnvironmentRow> stored = ReadRow<EnvironmentRow>(statement);
+      if (stored.ok() && stored->text != text) return Damaged(*stored, kWrongRow);
+      // One that is the same is left alone: SQLite looks at every tuning that refers to a row
+      // whose key an upsert names.
+      if (environment == nullptr || (stored.ok() && stored->environment == *environment)) {
+        return row.id;
+      }
+    }
+  }
+  if (row.id == 0) {
+    // Rows number themselves before they are written, since the number is part of the checksum.
+    ASSIGN_OR_RETURN(row.id, database_->QueryInt("SELECT COALESCE(MAX(environment_id), 0) + 1 "
+                                                 "FROM environments"));
+  }
+  row.text = text;
+  if (environment != nullptr) {
+    row.environment = *environment;
+  } else {
+    ASSIGN_OR_RETURN(row.environment, Environment::Parse(text));
+  }
+  row.name = row.environment.Name();
+  RETURN_IF_ERROR(sqlite::PutRow(*database_, row));
+  return row.id;
+}
+
+absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(
+    const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt) {
+  std::map<int64_t, std::string> texts;
+  RETURN_IF_ERROR(sqlite::ReadRows<EnvironmentRow>(database, "", corrupt, [&](EnvironmentRow row) {
+    texts.emplace(row.id, std::move(row.text));
+  }));
+  return texts;
+}
+
+absl::StatusOr<std::vector<Environment>> ReadEnvironmentsInUse(
+    const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt) {
+  std::string in_use;
+  for (const char* table : {"tunings", "pins", "quarantine", "choices", "wanted"}) {
+    AppendTo(&in_use, in_use.empty() ? "WHERE " : " OR ", "EXISTS (SELECT 1 FROM ", table,
+             " t WHERE t.environment_id = environments.environment_id)");
+  }
+  std::vector<Environment> environments;
+  RETURN_IF_ERROR(sqlite::ReadRows<EnvironmentRow>(
+      database, in_use + " ORDER BY text", corrupt,
+      [&](EnvironmentRow row) { environments.push_back(std::move(row.environment)); }));
+  return environments;
+}
+
+absl::StatusOr<Tuning> ReadStoredTuning(const sqlite::Database& database, const TuningKey& key,
+                                        SoundEnvironments* known) {
+  ASSIGN_OR_RETURN(const std::optional<int64_t> environment,
+                   FindSound(database, key.environment_text, known));
+  // All of it in one statement: it sees one state of the file by itself.
+  static const std::string* const sql =
+      new std::string(Concat("SELECT ", TableOf<TuningRow>().list, ", ", TableOf<SamplesRow>().list,
+                             " FROM tunings LEFT JOIN tuning_samples USING (tuning_id) "
+                             "WHERE tunings.environment_id = ? AND tunings.problem_text = ?"));
+  ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare(*sql));
+  bool found = false;
+  if (environment.has_value()) {
+    statement.Bind(*environment, key.problem_text);
+    ASSIGN_OR_RETURN(found, statement.Step());
+  }
+  if (!found) {
+    return MissingError({"tuning", key.problem_text},
+                        Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
+  }
+  const int after_tuning = TableOf<TuningRow>().width();
+  ASSIGN_OR_RETURN(const TuningRow row, ReadRow<TuningRow>(statement));
+  if (row.environment_id != *environment || row.problem_text != key.problem_text) {
+    return Damaged(row, kWrongRow);
+  }
+  ASSIGN_OR_RETURN(Tuning tuning, ToTuning(row));
+  tuning.key.environment_text = key.environment_text;
+  if (!statement.IsNull(after_tuning)) {
+    ASSIGN_OR_RETURN(const SamplesRow samples, ReadRow<SamplesRow>(statement, after_tuning));
+    RETURN_IF_ERROR(GetSamples(samples, &tuning.candidates));
+  }
+  return tuning;
+}
+
+absl::Status ForEachStoredTuning(sqlite::Database& database,
+                                 const std::function<bool(StoredTuning)>& visit,
+                                 const sqlite::CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
+  ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(database, corrupt));
+  std::vector<std::pair<std::string, int64_t>> by_text;
+  for (const auto& [id, text] : environments) by_text.emplace_back(text, id);
+  std::sort(by_text.begin(), by_text.end());
+  // One after the other, in the order of an index: nothing is sorted.
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat("SELECT ", TableOf<TuningRow>().list,
+                                           " FROM tunings WHERE environment_id = ? "
+                                           "ORDER BY problem_text")));
+  bool wanted = true;
+  for (const auto& [text, id] : by_text) {
+    statement.Bind(id);
+    while (wanted) {
+      ASSIGN_OR_RETURN(const bool more, statement.Step());
+      if (!more) break;
+      absl::StatusOr<TuningRow> row = ReadRow<TuningRow>(statement);
+      if (row.ok() && row->environment_id != id) row = Damaged(*row, kWrongRow);
+      if (row.ok()) {
+        wanted = visit(ToStored(*std::move(row), text));
+      } else {
+        corrupt(std::string(row.status().message()));
+      }
+    }
+    if (!wanted) return absl::OkStatus();
+    statement.Reset();
+  }
+  return TellOfLostEnvironments(database, environments, corrupt);
+}
+
+absl::StatusOr<int64_t> StoreTuning(sqlite::Database& database, Environments* environments,
+                                    const Tuning& tuning, const Environment& environment) {
+  RETURN_IF_ERROR(CheckNumbers(tuning));
+  ASSIGN_OR_RETURN(const int64_t environment_id,
+                   environments->Of(tuning.key.environment_text, environment));
+  // Rows number themselves before they are written, since the number is part of the checksum.
+  ASSIGN_OR_RETURN(const int64_t id,
+                   database.QueryInt("SELECT COALESCE(MAX(tuning_id), 0) + 1 FROM tunings"));
+  RETURN_IF_ERROR(database.Run("DELETE FROM tunings WHERE environment_id = ? AND problem_text = ?",
+                               environment_id, tuning.key.problem_text));
+  RETURN_IF_ERROR(sqlite::InsertRow(database, ToRow(tuning, id, environment_id)));
+  const SamplesRow samples = ToSamplesRow(id, tuning.candidates);
+  if (samples.candidate_count > 0) RETURN_IF_ERROR(sqlite::InsertRow(database, samples));
+  return environment_id;
 }
 
 }  // namespace convtune::db::store

@@ -1,16 +1,21 @@
-// The rows of the daemon's tables; see sqlite/row_table.h.
+// The rows of the daemon's tables (see sqlite/row_table.h), and functions that read and write them.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
 #include "db/sqlite/row_table.h"
+#include "db/tuning_store.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/release/release.h"
 #include "proto/model/tuning/ban.h"
@@ -235,13 +240,12 @@ struct OutboxRow {
 // Every table whose rows have checksums.
 std::vector<const sqlite::Table*> ChecksummedTables();
 
-TuningRow ToRow(const Tuning& tuning, int64_t id, int64_t environment_id);
-// Without key.environment_text and samples. On any thread.
-absl::StatusOr<Tuning> ToTuning(const TuningRow& row);
 // The candidates' samples; candidate_count is 0 if they have none.
 SamplesRow ToSamplesRow(int64_t tuning_id, const std::vector<Candidate>& candidates);
 // Into the candidates of their tuning. DATA_LOSS if there are fewer.
 absl::Status GetSamples(const SamplesRow& row, std::vector<Candidate>* candidates);
+// Without key.environment_text and samples. On any thread.
+absl::StatusOr<Tuning> ToTuning(const TuningRow& row);
 
 // Of the meta table: numbers about the file, by name. DATA_LOSS without a row of that name.
 absl::StatusOr<int64_t> GetMeta(const sqlite::Database& database, std::string_view name);
@@ -249,5 +253,92 @@ absl::Status SetMeta(const sqlite::Database& database, std::string_view name, in
 // Returns the sum.
 absl::StatusOr<int64_t> AddToMeta(const sqlite::Database& database, std::string_view name,
                                   int64_t amount);
+
+// Environments gives the ids of environments' rows, which it makes as needed. It lives inside one
+// transaction of the caller, who rolls it back on any error. What it remembers
+// holds as long. DATA_LOSS: a text leads to the row of another environment, which must not
+// be replaced. Not thread-safe; must not outlive the database.
+class Environments {
+ public:
+  explicit Environments(sqlite::Database* database) : database_(database) {}
+
+  // Whether the row is sound or not. One that is made from the text has the model's short
+  // form until a tuning brings the full name. INVALID_ARGUMENT if it is no environment.
+  absl::StatusOr<int64_t> Of(const std::string& text) { return Of(text, nullptr); }
+  // Makes the row say what `environment` says, which also mends a damaged one.
+  // INVALID_ARGUMENT if the text is another environment's.
+  absl::StatusOr<int64_t> Of(const std::string& text, const Environment& environment) {
+    return Of(text, &environment);
+  }
+
+ private:
+  struct Known {
+    int64_t id = 0;
+    std::optional<Environment> environment;  // that the row has, if that was compared
+  };
+
+  absl::StatusOr<int64_t> Of(const std::string& text, const Environment* environment);
+  absl::StatusOr<int64_t> FindOrMake(const std::string& text, const Environment* environment);
+
+  sqlite::Database* const database_;
+  std::map<std::string, Known> known_;  // by text
+};
+
+// Texts of the environments by id; damaged ones are left out.
+absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(
+    const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt);
+// Values of the rows of a table whose key begins with an environment, in the order of the
+// environments' texts and the rest of the key. In one read transaction.
+template <typename Row>
+auto ReadKeyed(sqlite::Database& database, const sqlite::CorruptRowSink& corrupt)
+    -> absl::StatusOr<std::vector<decltype(Row::value)>> {
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
+  ASSIGN_OR_RETURN(const auto texts, ReadEnvironmentTexts(database, corrupt));
+  std::vector<decltype(Row::value)> values;
+  const std::string order =
+      Concat("JOIN environments USING (environment_id) ORDER BY environments.text, ", Row::kKey);
+  RETURN_IF_ERROR(sqlite::ReadRows<Row>(database, order, corrupt, [&](Row row) {
+    const auto text = texts.find(row.environment_id);
+    if (text == texts.end()) {
+      return corrupt(std::string(sqlite::Damaged(row, "its environment is damaged").message()));
+    }
+    row.value.key.environment_text = text->second;
+    values.push_back(std::move(row.value));
+  }));
+  return values;
+}
+
+// Deletes the key's row of such a table; returns how many there were.
+template <typename Row>
+absl::StatusOr<int64_t> EraseKeyed(const sqlite::Database& database, const TuningKey& key) {
+  RETURN_IF_ERROR(database.Run(Concat("DELETE FROM ", Row::kTable,
+                                      " WHERE problem_text = ? AND environment_id IN "
+                                      "(SELECT environment_id FROM environments WHERE text = ?)"),
+                               key.problem_text, key.environment_text));
+  return database.Changes();
+}
+
+// Those that any row refers to.
+absl::StatusOr<std::vector<Environment>> ReadEnvironmentsInUse(
+    const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt);
+
+// Ids of the environments whose rows were sound, by text: rows stay, and keep their numbers.
+using SoundEnvironments = std::map<std::string, int64_t>;
+
+// Reads the key's tuning with its samples. NOT_FOUND if the database has no such tuning;
+// DATA_LOSS if a row of the tuning, of its candidates or of its samples is damaged.
+absl::StatusOr<Tuning> ReadStoredTuning(const sqlite::Database& database, const TuningKey& key,
+                                        SoundEnvironments* known);
+
+// As TuningStore::ForEachStored, in one read transaction.
+absl::Status ForEachStoredTuning(sqlite::Database& database,
+                                 const std::function<bool(StoredTuning)>& visit,
+                                 const sqlite::CorruptRowSink& corrupt);
+
+// In a transaction of the caller, who rolls it back on any error: stores the tuning in place of
+// what its key had. Returns the id of the environment's row. INVALID_ARGUMENT, naming the field, if
+// `environment` is not the key's, or a number is NaN or infinite.
+absl::StatusOr<int64_t> StoreTuning(sqlite::Database& database, Environments* environments,
+                                    const Tuning& tuning, const Environment& environment);
 
 }  // namespace convtune::db::store

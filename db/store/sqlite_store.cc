@@ -4,19 +4,21 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <utility>
 
-#include "db/sqlite/file_util.h"
-#include "db/store/environments.h"
-#include "db/store/maintenance.h"
 #include "db/store/rows.h"
 #include "proto/base/strings.h"
 #include "proto/model/violation.h"
 
 namespace convtune::db::store {
 namespace {
+
+using sqlite::ReadRow;
+using sqlite::TableOf;
 
 // 4 MiB of pages: enough to write a page that changes often only once, little
 // enough to keep reading fast.
@@ -30,6 +32,20 @@ constexpr int64_t kCacheBytes = 2'000 << 10;
 constexpr absl::Duration kThinningDelay = absl::Hours(1);  // so that a start stays quick
 constexpr absl::Duration kThinningPeriod = absl::Hours(24);
 
+constexpr int kMostFindings = 100;
+// Tunings that lose their samples in one transaction.
+constexpr int kCapBatch = 16;
+// Candidates from this place in the ranking on lose their samples when their tuning gets old.
+constexpr int kCandidatesThatKeepSamples = 3;
+
+// Of the meta table.
+constexpr char kSequence[] = "outbox_sequence";
+constexpr char kDepth[] = "outbox_depth";
+constexpr char kDropped[] = "outbox_dropped";
+constexpr char kSuperseded[] = "outbox_superseded";
+constexpr char kFleetRelease[] = "fleet_release";
+constexpr char kAcknowledgedEpoch[] = "outbox_acknowledged_epoch";
+
 absl::Status Closed(const std::string& path) {
   return absl::FailedPreconditionError(Concat(path, ": the store is closed"));
 }
@@ -39,6 +55,241 @@ absl::Status Closed(const std::string& path) {
 bool IsReadOnly(const std::string& directory, const std::string& path) {
   return access(directory.c_str(), W_OK) != 0 ||
          (access(path.c_str(), F_OK) == 0 && access(path.c_str(), W_OK) != 0);
+}
+
+// Structure, foreign keys, the checksum of every row, and that each record is one of this
+// version, in one read transaction.
+absl::StatusOr<v1::CheckDatabaseResponse> CheckDatabase(sqlite::Database& database) {
+  v1::CheckDatabaseResponse check;
+  const auto find = [&check](const auto& finding) {
+    if (check.findings_size() < kMostFindings) check.add_findings(std::string(finding));
+  };
+  const absl::Status status = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const sqlite::Transaction transaction,
+                     sqlite::Transaction::BeginRead(database));
+    RETURN_IF_ERROR(database.ForEachRow(Concat("PRAGMA integrity_check(", kMostFindings, ")"),
+                                        [&](const sqlite::Statement& row) {
+                                          if (row.Text(0) != "ok") find(row.Text(0));
+                                        }));
+    RETURN_IF_ERROR(
+        database.ForEachRow("PRAGMA foreign_key_check", [&](const sqlite::Statement& row) {
+          find(Concat(row.Text(0), " row ", row.Int(1), ": no row of ", row.Text(2),
+                      " that it refers to"));
+        }));
+    for (const sqlite::Table* table : ChecksummedTables()) {
+      RETURN_IF_ERROR(database.ForEachRow(
+          Concat("SELECT ", table->list, " FROM ", table->name), [&](const sqlite::Statement& row) {
+            check.set_rows_checked(check.rows_checked() + 1);
+            if (row.Int(table->width() - 1) != 0) return;
+            find(Concat(table->name, " row (", table->columns[0], " ", row.Text(0), ", ",
+                        table->columns[1], " ", row.Text(1), "): ", sqlite::kBadChecksum));
+          }));
+    }
+    return database.ForEachRow(
+        Concat("SELECT ", TableOf<TuningRow>().list, ", ", TableOf<SamplesRow>().list,
+               " FROM tunings LEFT JOIN tuning_samples USING (tuning_id)"),
+        [&](const sqlite::Statement& statement) {
+          const absl::StatusOr<TuningRow> row = ReadRow<TuningRow>(statement);
+          // It was told of above.
+          if (!row.ok()) return;
+          absl::StatusOr<Tuning> tuning = ToTuning(*row);
+          const auto samples = ReadRow<SamplesRow>(statement, TableOf<TuningRow>().width());
+          absl::Status read = tuning.status();
+          if (read.ok() && samples.ok()) read = GetSamples(*samples, &tuning->candidates);
+          if (!read.ok()) find(read.message());
+        });
+  }();
+  // The damage that the check looks for may also stop it.
+  if (!status.ok() && !absl::IsDataLoss(status)) return status;
+  if (!status.ok()) find(status.message());
+  check.set_ok(check.findings().empty());
+  return check;
+}
+
+absl::Status CheckCopy(const std::string& path, const std::function<bool()>& stopped) {
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<sqlite::Database> copy,
+      sqlite::Database::Open({.path = path, .access = sqlite::Database::Access::kImmutable}));
+  copy->InterruptWhen(stopped);
+  ASSIGN_OR_RETURN(const v1::CheckDatabaseResponse check, CheckDatabase(*copy));
+  if (check.ok()) return absl::OkStatus();
+  return absl::DataLossError(Concat("a copy of the database is not kept, for it is damaged (",
+                                    check.findings_size(), " findings): ", check.findings(0)));
+}
+
+// In a transaction of the caller: drops the samples that retention lets go of
+// tunings measured before `before`. Returns the number of candidates.
+absl::StatusOr<int64_t> ThinSamples(sqlite::Database& database, absl::Time before) {
+  std::vector<int64_t> ids;
+  RETURN_IF_ERROR(database.ForEachRow(
+      "SELECT s.tuning_id FROM tuning_samples s JOIN tunings t USING (tuning_id) "
+      "WHERE t.tune_time_us < ? AND s.candidate_count > ?",
+      [&](const sqlite::Statement& row) { ids.push_back(row.Int(0)); }, absl::ToUnixMicros(before),
+      kCandidatesThatKeepSamples));
+  int64_t thinned = 0;
+  for (const int64_t id : ids) {
+    std::vector<Candidate> candidates;
+    // Damaged ones are for the check to report.
+    RETURN_IF_ERROR(sqlite::ReadRows<SamplesRow>(
+        database, "WHERE tuning_id = ?", [](const std::string&) {},
+        [&](const SamplesRow& row) {
+          candidates.resize(row.candidate_count);
+          if (!GetSamples(row, &candidates).ok()) candidates.clear();
+        },
+        id));
+    if (candidates.empty()) continue;
+    for (size_t i = kCandidatesThatKeepSamples; i < candidates.size(); ++i) {
+      thinned += candidates[i].samples_ns.empty() ? 0 : 1;
+      candidates[i].samples_ns.clear();
+    }
+    const SamplesRow thin = ToSamplesRow(id, candidates);
+    RETURN_IF_ERROR(thin.candidate_count > 0
+                        ? sqlite::PutRow(database, thin)
+                        : database.Run("DELETE FROM tuning_samples WHERE tuning_id = ?", id));
+  }
+  return thinned;
+}
+
+// Takes free pages off the file's end; the file shrinks at the next checkpoint.
+absl::Status ReleaseFreePages(sqlite::Database& database) {
+  return database.Execute("PRAGMA incremental_vacuum");
+}
+
+// In transactions of its own: while the file holds more than `max_bytes`,
+// drops the samples of the oldest tunings until it holds a tenth less, or no
+// samples are left.
+absl::Status EnforceSizeCap(sqlite::Database& database, int64_t max_bytes) {
+  ASSIGN_OR_RETURN(int64_t used, database.UsedBytes());
+  if (used <= max_bytes) {
+    return absl::OkStatus();
+  }
+  int64_t dropped = 0;
+  while (used > max_bytes - max_bytes / 10) {
+    ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(database));
+    RETURN_IF_ERROR(database.Run(
+        "DELETE FROM tuning_samples WHERE tuning_id IN (SELECT tuning_id FROM tunings t WHERE "
+        "EXISTS (SELECT 1 FROM tuning_samples s WHERE s.tuning_id = t.tuning_id) "
+        "ORDER BY t.tune_time_us LIMIT ?)",
+        kCapBatch));
+    const int64_t rows = database.Changes();
+    RETURN_IF_ERROR(transaction.Commit());
+    if (rows == 0) {
+      break;
+    }
+    dropped += rows;
+    ASSIGN_OR_RETURN(used, database.UsedBytes());
+  }
+  return dropped > 0 ? ReleaseFreePages(database) : absl::OkStatus();
+}
+
+// Rows of the nearest release up to ?1 that has the problem.
+constexpr char kEffective[] =
+    "choices.release_number = (SELECT MAX(r.release_number) FROM choices r WHERE "
+    "r.environment_id = choices.environment_id AND r.problem_text = choices.problem_text AND "
+    "r.release_number <= ?1)";
+
+// Puts the rows of one portfolio together.
+class Assembly {
+ public:
+  explicit Assembly(const ChoiceRow& first)
+      : environment_id_(first.environment_id), expected_(first.choice_count) {
+    portfolio_.key.problem_text = first.problem_text;
+    portfolio_.evidence = first.evidence;
+    portfolio_.release = first.release_number;
+  }
+
+  bool Holds(const ChoiceRow& row) const {
+    return row.environment_id == environment_id_ && row.problem_text == portfolio_.key.problem_text;
+  }
+  void Add(const ChoiceRow& row) {
+    if (row.choice_count == 0) return;
+    in_order_ = in_order_ && row.place == static_cast<int64_t>(portfolio_.choices.size()) &&
+                row.choice_count == expected_ && row.candidate.has_value();
+    Candidate& candidate = portfolio_.choices.emplace_back(row.choice).candidate;
+    candidate.id = row.candidate.value_or(CandidateId());
+    candidate.status =
+        candidate.median_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
+  }
+  int64_t environment_id() const { return environment_id_; }
+  // DATA_LOSS if a row is damaged or missing.
+  absl::StatusOr<Portfolio> Take(const std::string& environment_text) {
+    if (!in_order_ || static_cast<int64_t>(portfolio_.choices.size()) != expected_) {
+      return absl::DataLossError(
+          Concat("choices rows (", portfolio_.key.problem_text, "): a choice is missing"));
+    }
+    portfolio_.key.environment_text = environment_text;
+    return std::move(portfolio_);
+  }
+
+ private:
+  const int64_t environment_id_;
+  const int64_t expected_;
+  bool in_order_ = true;
+  Portfolio portfolio_;
+};
+
+// Replaces what the release had for the same problems, in a transaction of the caller.
+// INVALID_ARGUMENT, naming the field, if a number is NaN or infinite.
+absl::Status StorePortfolios(sqlite::Database& database, int64_t release,
+                             const std::vector<Portfolio>& portfolios) {
+  ASSIGN_OR_RETURN(sqlite::Statement erase,
+                   database.Prepare("DELETE FROM choices WHERE environment_id = ? AND "
+                                    "problem_text = ? AND release_number = ?"));
+  ASSIGN_OR_RETURN(sqlite::Statement insert, database.Prepare(TableOf<ChoiceRow>().insert));
+  Environments environments(&database);
+  for (const Portfolio& portfolio : portfolios) {
+    ChoiceRow row;
+    ASSIGN_OR_RETURN(row.environment_id, environments.Of(portfolio.key.environment_text));
+    row.problem_text = portfolio.key.problem_text;
+    row.release_number = release;
+    row.choice_count = static_cast<int64_t>(portfolio.choices.size());
+    row.evidence = portfolio.evidence;
+    RETURN_IF_ERROR(erase.Bind(row.environment_id, row.problem_text, release).Run());
+    if (portfolio.choices.empty()) RETURN_IF_ERROR(sqlite::WriteRow(row, &insert));
+    for (const Choice& choice : portfolio.choices) {
+      if (!std::isfinite(choice.candidate.median_us)) {
+        return absl::InvalidArgumentError(
+            Concat("choices[", row.place, "].median_us: must be a finite number"));
+      }
+      row.choice = choice;
+      row.candidate = choice.candidate.id;
+      if (!choice.candidate.timed()) row.choice.candidate.median_us = 0;
+      RETURN_IF_ERROR(sqlite::WriteRow(row, &insert));
+      ++row.place;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// DATA_LOSS if a row of it is damaged.
+absl::StatusOr<Portfolio> ReadPortfolio(sqlite::Database& database, const TuningKey& key,
+                                        int64_t release) {
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat(
+                       "SELECT ", TableOf<ChoiceRow>().list, ", ", TableOf<EnvironmentRow>().list,
+                       " FROM choices JOIN environments USING (environment_id) "
+                       "WHERE environments.text = ?2 AND choices.problem_text = ?3 AND ",
+                       kEffective, " ORDER BY choices.place")));
+  statement.Bind(release, key.environment_text, key.problem_text);
+  std::optional<Assembly> assembly;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) break;
+    ASSIGN_OR_RETURN(const ChoiceRow row, ReadRow<ChoiceRow>(statement));
+    if (row.problem_text != key.problem_text) return sqlite::Damaged(row, kWrongRow);
+    if (!assembly) {
+      ASSIGN_OR_RETURN(const EnvironmentRow environment,
+                       ReadRow<EnvironmentRow>(statement, TableOf<ChoiceRow>().width()));
+      if (environment.text != key.environment_text) return sqlite::Damaged(environment, kWrongRow);
+      assembly.emplace(row);
+    }
+    assembly->Add(row);
+  }
+  if (!assembly) {
+    return absl::NotFoundError(Concat("no choice for ", key.problem_text, " in ",
+                                      key.environment_text, " up to release ", release));
+  }
+  return assembly->Take(key.environment_text);
 }
 
 }  // namespace
@@ -104,7 +355,7 @@ absl::Status SqliteStore::Close() {
   }
   absl::Status status = [&writer, clean]() -> absl::Status {
     ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer));
-    RETURN_IF_ERROR(sqlite::SetCleanShutdown(*writer, clean));
+    RETURN_IF_ERROR(SetMeta(*writer, "clean_shutdown", clean ? 1 : 0));
     RETURN_IF_ERROR(transaction.Commit());
     RETURN_IF_ERROR(writer->CheckpointTruncate());
     return writer->CloseAndRemoveLog();
@@ -138,9 +389,7 @@ absl::Status SqliteStore::CheckReadable() const {
 
 absl::Status SqliteStore::CommitMutation(const Mutation& mutation) {
   ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer_));
-  if (!marked_unclean_) {
-    RETURN_IF_ERROR(sqlite::SetCleanShutdown(*writer_, false));
-  }
+  if (!marked_unclean_) RETURN_IF_ERROR(SetMeta(*writer_, "clean_shutdown", 0));
   RETURN_IF_ERROR(mutation(*writer_));
   RETURN_IF_ERROR(transaction.Commit());
   marked_unclean_ = true;
@@ -344,8 +593,23 @@ absl::StatusOr<v1::CheckDatabaseResponse> SqliteStore::Check() {
 
 absl::StatusOr<int64_t> SqliteStore::Backup(const std::string& path,
                                             const std::function<bool()>& stopped) {
+  if (!path.starts_with("/") || path.ends_with("/")) {
+    return ViolationError(
+        {"path", Concat("must be the absolute path of a file, is \"", path, "\"")});
+  }
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  if (access(folder.c_str(), X_OK) != 0) {
+    return ViolationError({"path", Concat("must be in a folder that exists, is \"", path, "\"")});
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
-  return BackupDatabase(*database, path, stopped);
+  database->InterruptWhen(stopped);
+  const absl::Status copied = sqlite::CopyDatabaseFile(
+      *database, path, [&](const std::string& partial) { return CheckCopy(partial, stopped); });
+  if (absl::IsAlreadyExists(copied)) {
+    return absl::AlreadyExistsError(Concat("path: must not exist, but \"", path, "\" does"));
+  }
+  RETURN_IF_ERROR(copied);
+  return BytesOf(path);
 }
 
 absl::StatusOr<v1::CompactDatabaseResponse> SqliteStore::Compact() {
@@ -374,10 +638,268 @@ bool SqliteStore::InPlace() const {
   return !opened_ || (found && found->IsSameFile(*opened_));
 }
 
-int64_t SqliteStore::SizeBytes() {
-  return sqlite::FileSize(path_).value_or(0) + sqlite::FileSize(path_ + "-wal").value_or(0);
-}
+int64_t SqliteStore::SizeBytes() { return BytesOf(path_) + BytesOf(path_ + "-wal"); }
 
 int SqliteStore::SchemaVersion() { return schema_version_; }
+
+absl::StatusOr<std::vector<Release>> SqliteStore::ListReleases() {
+  return Read([this](sqlite::Database& database) {
+    return sqlite::ReadValues<ReleaseRow>(database, options_.notice);
+  });
+}
+
+absl::Status SqliteStore::PutRelease(const Release& release,
+                                     const std::vector<Portfolio>& portfolios) {
+  return Write([&](sqlite::Database& database) -> absl::Status {
+    RETURN_IF_ERROR(sqlite::PutRow(database, ReleaseRow{release}));
+    if (release.state == ReleaseState::kRolledBack) {
+      RETURN_IF_ERROR(database.Run("DELETE FROM choices WHERE release_number = ?", release.number));
+    }
+    return StorePortfolios(database, release.number, portfolios);
+  });
+}
+
+absl::StatusOr<Portfolio> SqliteStore::GetPortfolio(const TuningKey& key, int64_t release) {
+  return Read([&](sqlite::Database& database) { return ReadPortfolio(database, key, release); });
+}
+
+absl::Status SqliteStore::ForEachPortfolio(const std::string& environment_text, int64_t release,
+                                           const std::function<void(Portfolio)>& visit,
+                                           const std::function<void(const std::string&)>& corrupt) {
+  // It reads long: look-ups of tunings are not to wait for it.
+  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction,
+                   sqlite::Transaction::BeginRead(*database));
+  ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(*database, corrupt));
+  std::optional<Assembly> assembly;
+  const auto finish = [&] {
+    if (!assembly) return;
+    const auto environment = environments.find(assembly->environment_id());
+    // A damaged environment was reported already.
+    if (environment != environments.end()) {
+      absl::StatusOr<Portfolio> portfolio = assembly->Take(environment->second);
+      if (portfolio.ok()) {
+        visit(*std::move(portfolio));
+      } else {
+        corrupt(std::string(portfolio.status().message()));
+      }
+    }
+    assembly.reset();
+  };
+  // Whose a damaged row is cannot be trusted; what it was a part of is found incomplete by its
+  // count.
+  RETURN_IF_ERROR(sqlite::ReadRows<ChoiceRow>(
+      *database,
+      Concat("JOIN environments USING (environment_id) WHERE (?2 = '' OR environments.text = ?2) "
+             "AND ",
+             kEffective, " ORDER BY environments.text, choices.problem_text, choices.place"),
+      corrupt,
+      [&](const ChoiceRow& row) {
+        if (assembly && !assembly->Holds(row)) finish();
+        if (!assembly) assembly.emplace(row);
+        assembly->Add(row);
+      },
+      release, environment_text));
+  finish();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> SqliteStore::ThinPortfolios(int64_t oldest) {
+  return WriteAndCount([oldest](sqlite::Database& database) -> absl::StatusOr<int64_t> {
+    RETURN_IF_ERROR(
+        database.Run("DELETE FROM choices AS c WHERE c.release_number < ?1 AND "
+                     "EXISTS (SELECT 1 FROM choices n WHERE "
+                     "n.environment_id = c.environment_id AND "
+                     "n.problem_text = c.problem_text AND "
+                     "n.release_number > c.release_number AND "
+                     "n.release_number <= ?1)",
+                     oldest));
+    return database.Changes();
+  });
+}
+
+absl::Status SqliteStore::CheckServed() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+  for (const sqlite::Table* table : ChecksummedTables()) {
+    // Most of the file, and nothing that is served rests on it.
+    if (table->name == SamplesRow::kTable) continue;
+    const absl::Status sound = database->QuickCheck(table->name);
+    if (absl::IsDataLoss(sound)) {
+      MutexLock lock(write_mutex_);
+      damaged_ = true;
+    }
+    RETURN_IF_ERROR(sound);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> SqliteStore::CarriesOver() {
+  return Read([](sqlite::Database& database) -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(const int64_t carries_over, GetMeta(database, "carry_over"));
+    return carries_over != 0;
+  });
+}
+
+absl::Status SqliteStore::SetCarryOver(bool carry_over) {
+  return Write([carry_over](sqlite::Database& database) {
+    return SetMeta(database, "carry_over", carry_over ? 1 : 0);
+  });
+}
+
+absl::Status SqliteStore::UpdateWanted(const std::vector<WantedProblem>& put,
+                                       const std::vector<TuningKey>& drop) {
+  return Write([&](sqlite::Database& database) -> absl::Status {
+    Environments environments(&database);
+    for (const WantedProblem& wanted : put) {
+      ASSIGN_OR_RETURN(const int64_t id, environments.Of(wanted.key.environment_text));
+      RETURN_IF_ERROR(sqlite::PutRow(database, WantedRow{id, wanted}));
+    }
+    for (const TuningKey& key : drop) {
+      RETURN_IF_ERROR(EraseKeyed<WantedRow>(database, key).status());
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::vector<WantedProblem>> SqliteStore::ListWanted() {
+  return Read([this](sqlite::Database& database) {
+    return ReadKeyed<WantedRow>(database, options_.notice);
+  });
+}
+
+int64_t SqliteStore::NewEpoch() {
+  std::random_device device;
+  const uint64_t bits = (static_cast<uint64_t>(device()) << 32) | device();
+  return static_cast<int64_t>(bits >> 1) | 1;  // positive, never 0
+}
+
+absl::Status SqliteStore::Enqueue(sqlite::Database& database, int64_t environment_id,
+                                  const std::string& problem_text) const {
+  RETURN_IF_ERROR(database.Run("DELETE FROM outbox WHERE environment_id = ? AND problem_text = ?",
+                               environment_id, problem_text));
+  const int64_t replaced = database.Changes();
+  if (replaced > 0) RETURN_IF_ERROR(AddToMeta(database, kSuperseded, replaced).status());
+  ASSIGN_OR_RETURN(const int64_t sequence, AddToMeta(database, kSequence, 1));
+  RETURN_IF_ERROR(
+      sqlite::InsertRow(database, OutboxRow{sequence, epoch_, environment_id, problem_text}));
+  ASSIGN_OR_RETURN(const int64_t depth, AddToMeta(database, kDepth, 1 - replaced));
+  if (depth <= options_.outbox_limit) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      database.Run("DELETE FROM outbox WHERE sequence = (SELECT MIN(sequence) FROM outbox)"));
+  RETURN_IF_ERROR(AddToMeta(database, kDropped, 1).status());
+  return AddToMeta(database, kDepth, -1).status();
+}
+
+absl::StatusOr<OutboxPage> SqliteStore::ReadOutbox(size_t limit) {
+  return Read([&](sqlite::Database& database) -> absl::StatusOr<OutboxPage> {
+    const sqlite::Table& table = TableOf<OutboxRow>();
+    ASSIGN_OR_RETURN(
+        sqlite::Statement statement,
+        database.Prepare(Concat("SELECT ", table.list, ", ", TableOf<EnvironmentRow>().list,
+                                " FROM outbox LEFT JOIN environments USING (environment_id) "
+                                "ORDER BY outbox.sequence LIMIT ?")));
+    statement.Bind(limit + 1);
+    OutboxPage page;
+    SoundEnvironments known;
+    while (true) {
+      ASSIGN_OR_RETURN(page.more, statement.Step());
+      if (!page.more || page.entries.size() + page.void_ids.size() == limit) return page;
+      const OutboxId id{statement.Int(1), statement.Int(0)};
+      const absl::StatusOr<OutboxRow> row = ReadRow<OutboxRow>(statement);
+      absl::StatusOr<EnvironmentRow> environment =
+          ReadRow<EnvironmentRow>(statement, table.width());
+      absl::StatusOr<Tuning> tuning = [&]() -> absl::StatusOr<Tuning> {
+        RETURN_IF_ERROR(row.status());
+        RETURN_IF_ERROR(environment.status());
+        return ReadStoredTuning(database, {row->problem_text, environment->text}, &known);
+      }();
+      if (tuning.ok() && tuning->origin != Origin::kImported) {
+        for (Candidate& candidate : tuning->candidates) candidate.samples_ns.clear();
+        page.entries.push_back({id, *std::move(tuning), std::move(environment->environment)});
+        continue;
+      }
+      if (absl::IsDataLoss(tuning.status())) {
+        options_.notice(Concat("not delivered to the fleet, since its row is damaged: ",
+                               row.ok() ? row->problem_text + ": " : "",
+                               tuning.status().message()));
+      } else if (!tuning.ok() && !absl::IsNotFound(tuning.status())) {
+        return tuning.status();
+      }
+      page.void_ids.push_back(id);
+    }
+  });
+}
+
+absl::Status SqliteStore::AckOutbox(const std::vector<OutboxId>& ids) {
+  return Write([&](sqlite::Database& database) -> absl::Status {
+    int64_t erased = 0;
+    OutboxId last;
+    for (const OutboxId& id : ids) {
+      RETURN_IF_ERROR(database.Run("DELETE FROM outbox WHERE sequence = ? AND epoch = ?",
+                                   id.sequence, id.epoch));
+      if (database.Changes() == 0) continue;
+      ++erased;
+      if (id.sequence > last.sequence) last = id;
+    }
+    if (erased == 0) return absl::OkStatus();
+    RETURN_IF_ERROR(SetMeta(database, kAcknowledgedEpoch, last.epoch));
+    return AddToMeta(database, kDepth, -erased).status();
+  });
+}
+
+absl::StatusOr<int64_t> SqliteStore::RequeueOutbox(bool include_fleet) {
+  return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
+    std::vector<std::pair<int64_t, std::string>> keys;
+    RETURN_IF_ERROR(database.ForEachRow(
+        "SELECT t.environment_id, t.problem_text FROM tunings t WHERE t.origin IN (?, ?) AND "
+        "NOT EXISTS (SELECT 1 FROM outbox o WHERE o.environment_id = t.environment_id AND "
+        "o.problem_text = t.problem_text) ORDER BY t.tuning_id",
+        [&](const sqlite::Statement& row) { keys.emplace_back(row.Int(0), row.Text(1)); },
+        Origin::kLocal, include_fleet ? Origin::kFleet : Origin::kLocal));
+    for (const auto& [environment_id, problem] : keys) {
+      RETURN_IF_ERROR(Enqueue(database, environment_id, problem));
+    }
+    return static_cast<int64_t>(keys.size());
+  });
+}
+
+absl::StatusOr<bool> SqliteStore::IsInOutbox(const TuningKey& key) {
+  return Read([&](sqlite::Database& database) -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(
+        const int64_t rows,
+        database.QueryInt("SELECT COUNT(*) FROM outbox WHERE problem_text = ? AND environment_id = "
+                          "(SELECT environment_id FROM environments WHERE text = ?)",
+                          key.problem_text, key.environment_text));
+    return rows > 0;
+  });
+}
+
+absl::StatusOr<v1::FleetState> SqliteStore::GetOutboxStatus() {
+  return Read([this](sqlite::Database& database) -> absl::StatusOr<v1::FleetState> {
+    ASSIGN_OR_RETURN(const int64_t sequence, GetMeta(database, kSequence));
+    ASSIGN_OR_RETURN(const int64_t depth, GetMeta(database, kDepth));
+    ASSIGN_OR_RETURN(const int64_t dropped, GetMeta(database, kDropped));
+    ASSIGN_OR_RETURN(const int64_t superseded, GetMeta(database, kSuperseded));
+    ASSIGN_OR_RETURN(const int64_t release, GetMeta(database, kFleetRelease));
+    // Not there before the first acknowledgement.
+    ASSIGN_OR_RETURN(const int64_t acknowledged,
+                     database.QueryInt("SELECT COALESCE(MAX(value), 0) FROM meta WHERE key = ?",
+                                       kAcknowledgedEpoch));
+    v1::FleetState state;
+    state.set_epoch(epoch_);
+    state.set_last_sequence(sequence);
+    state.set_outbox_depth(depth);
+    state.set_outbox_dropped(dropped);
+    state.set_outbox_superseded(superseded);
+    state.set_release(release);
+    state.set_acknowledged_epoch(acknowledged);
+    return state;
+  });
+}
+
+absl::Status SqliteStore::SetFleetRelease(int64_t release) {
+  return Write(
+      [release](sqlite::Database& database) { return SetMeta(database, kFleetRelease, release); });
+}
 
 }  // namespace convtune::db::store

@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "db/outbox_store.h"
+#include "convtune/v1/fleet_service.pb.h"
 #include "db/release_store.h"
 #include "db/sqlite/database_file.h"
-#include "db/sqlite/local_disk.h"
-#include "db/sqlite/lock_file.h"
-#include "db/store/tunings.h"
+#include "db/sqlite/state_folder.h"
+#include "db/store/rows.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -28,7 +27,7 @@ namespace convtune::db::store {
 // and see the last commit. Beside what TuningStore says, methods give
 // DATA_LOSS where the file or a row is damaged, UNAVAILABLE for a mutation of
 // a read-only store, and FAILED_PRECONDITION after Close().
-class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore {
+class SqliteStore : public TuningStore, public ReleaseStore {
  public:
   struct Options {
     // Made, with mode 0750, if it does not exist; its parent must.
@@ -105,12 +104,22 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
                             const std::vector<TuningKey>& drop) override;
   absl::StatusOr<std::vector<WantedProblem>> ListWanted() override;
 
-  absl::StatusOr<OutboxPage> ReadOutbox(size_t limit) override;
-  absl::Status AckOutbox(const std::vector<OutboxId>& ids) override;
-  absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet) override;
-  absl::StatusOr<bool> IsInOutbox(const TuningKey& key) override;
-  absl::StatusOr<v1::FleetState> GetOutboxStatus() override;
-  absl::Status SetFleetRelease(int64_t release) override;
+  // The outbox has the tunings that wait for the fleet, and the node's place in the fleet's
+  // releases. Its rows come into being in PutTuning and PutTunings, in the transaction of the
+  // tuning itself, for tunings of origin LOCAL.
+
+  // The oldest `limit` rows.
+  absl::StatusOr<OutboxPage> ReadOutbox(size_t limit);
+  // Drops these rows; those that are not there (any more) are ignored.
+  absl::Status AckOutbox(const std::vector<OutboxId>& ids);
+  // Puts every tuning of origin LOCAL in, which is not in already, and, for a fleet
+  // that lost them, of origin FLEET. Returns how many.
+  absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet);
+  // True if the key's tuning waits.
+  absl::StatusOr<bool> IsInOutbox(const TuningKey& key);
+  // Without `agent_silence`.
+  absl::StatusOr<v1::FleetState> GetOutboxStatus();
+  absl::Status SetFleetRelease(int64_t release);
 
   // True if mutations are refused until the next Open().
   bool read_only() const { return read_only_; }

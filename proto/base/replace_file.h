@@ -41,5 +41,7 @@ struct FileMark {
 
 // Nullopt if there is no such file, or it cannot be asked.
 std::optional<FileMark> MarkOf(const std::string& path);
+// The same for its bytes, with 0.
+inline int64_t BytesOf(const std::string& path) { return MarkOf(path).value_or(FileMark()).bytes; }
 
 }  // namespace convtune

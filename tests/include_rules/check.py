@@ -39,9 +39,9 @@ MAY_INCLUDE = {
     "db/bundle": ["proto"],
     "db/snapshot": ["proto"],
     "db/sqlite": ["proto"],
-    "db/store": ["proto", "db/sqlite", "db/tuning_store.h", "db/release_store.h", "db/outbox_store.h"],
+    "db/store": ["proto", "db/sqlite", "db/tuning_store.h", "db/release_store.h"],
     "db/postgres": ["proto"],
-    "db/fleet": ["proto", "db/bundle", "db/postgres", "db/outbox_store.h", "db/sqlite/migrator.h"],
+    "db/fleet": ["proto", "db/bundle", "db/postgres", "db/tuning_store.h", "db/sqlite/database_file.h"],
     # The tuner's folders, lowest first.
     "server/decision": ["proto"],
     "server/jobs": ["proto"],

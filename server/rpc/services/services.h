@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "db/outbox_store.h"
 #include "db/store/backups.h"
-#include "db/tuning_store.h"
+#include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
 #include "server/release/release_manager.h"
 #include "server/tuner/tuner.h"
@@ -37,7 +36,7 @@ struct MetricsInfo {
 struct ServiceOptions {
   tuner::Tuner* tuner = nullptr;
   db::TuningStore* store = nullptr;
-  db::OutboxStore* outbox = nullptr;            // without it there is no FleetService
+  db::store::SqliteStore* outbox = nullptr;     // without it there is no FleetService
   release::ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
   const Clock* clock = nullptr;
   db::store::Backups* backups = nullptr;

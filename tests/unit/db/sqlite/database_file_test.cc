@@ -3,7 +3,6 @@
 
 #include <filesystem>
 
-#include "db/sqlite/migrator.h"
 #include "tests/unit/db/sample_releases.h"
 #include "tests/unit/db/store/store_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "db/sqlite/local_disk.h"
+#include "db/sqlite/state_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

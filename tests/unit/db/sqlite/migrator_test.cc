@@ -1,4 +1,4 @@
-#include "db/sqlite/migrator.h"
+#include "db/sqlite/database_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,55 +2,59 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <set>
 
 namespace convtune::db::sqlite {
 namespace {
 
-int64_t ChecksumOf(const std::string& table, const std::function<void(RowEncoding&)>& add) {
-  RowEncoding encoding(table);
-  add(encoding);
-  return encoding.Checksum();
+// Of a row with these columns, as SQL writes them.
+int64_t ChecksumOf(const std::string& columns) {
+  const auto database = Database::Open({.path = ":memory:"});
+  EXPECT_TRUE(database.ok()) << database.status();
+  const auto checksum = (*database)->QueryInt("SELECT row_checksum(" + columns + ")");
+  EXPECT_TRUE(checksum.ok()) << checksum.status();
+  return checksum.value_or(0);
 }
 
-TEST(RowEncodingTest, RowsThatDifferEncodeDifferently) {
-  const std::set<int64_t> checksums = {
-      ChecksumOf("t", [](RowEncoding&) {}),
-      ChecksumOf("u", [](RowEncoding&) {}),
-      ChecksumOf("t", [](RowEncoding& row) { row.Add(int64_t{0}); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Add(0.0); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Add(nullptr); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Add(std::string_view("")); }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Add(Blob{""}); }),
-      ChecksumOf("t",
-                 [](RowEncoding& row) {
-                   row.Add(std::string_view("ab")), row.Add(std::string_view("c"));
-                 }),
-      ChecksumOf("t",
-                 [](RowEncoding& row) {
-                   row.Add(std::string_view("a")), row.Add(std::string_view("bc"));
-                 }),
-      ChecksumOf("t", [](RowEncoding& row) { row.Add(std::string_view("abc")); })};
+TEST(RowChecksumTest, RowsThatDifferEncodeDifferently) {
+  std::set<int64_t> checksums;
+  for (const char* columns : {"'t'", "'u'", "'t', 0", "'t', 0.0", "'t', NULL", "'t', ''",
+                              "'t', x''", "'t', 'ab', 'c'", "'t', 'a', 'bc'", "'t', 'abc'"}) {
+    checksums.insert(ChecksumOf(columns));
+  }
   EXPECT_EQ(checksums.size(), 10U);
 }
 
-TEST(RowEncodingTest, NegativeZeroEncodesAsItReadsBack) {
-  EXPECT_EQ(ChecksumOf("t", [](RowEncoding& row) { row.Add(-0.0); }),
-            ChecksumOf("t", [](RowEncoding& row) { row.Add(0.0); }));
+// As rows that were written earlier have it.
+TEST(RowChecksumTest, IsThatOfTheEncoding) {
+  const std::string encoding(
+      "t\1\0\0\0\0\0\0\0t"
+      "i\xfe\xff\xff\xff\xff\xff\xff\xff"
+      "r\0\0\0\0\0\0\xf8\x3f"
+      "b\2\0\0\0\0\0\0\0\0\xff"
+      "n",
+      39);
+  EXPECT_EQ(ChecksumOf("'t', -2, 1.5, x'00ff', NULL"), static_cast<int64_t>(Checksum64(encoding)));
+}
+
+TEST(RowChecksumTest, NegativeZeroEncodesAsItReadsBack) {
+  EXPECT_EQ(ChecksumOf("'t', -0.0"), ChecksumOf("'t', 0.0"));
 }
 
 TEST(TableTest, WritesItsSql) {
   const Table table("t", "a", {"a", "b"});
-  EXPECT_EQ(table.insert, "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?)");
+  EXPECT_EQ(table.insert,
+            "INSERT INTO t (a, b, checksum) VALUES (?1, ?2, row_checksum('t', ?1, ?2))");
   EXPECT_EQ(table.put,
-            "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?) ON CONFLICT (a) DO UPDATE SET "
+            "INSERT INTO t (a, b, checksum) VALUES (?1, ?2, row_checksum('t', ?1, ?2)) ON CONFLICT "
+            "(a) DO UPDATE SET "
             "b = excluded.b, checksum = excluded.checksum");
   EXPECT_EQ(Table("t", "a, b", {"a", "b"}).put,
-            "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?) ON CONFLICT (a, b) DO UPDATE SET "
+            "INSERT INTO t (a, b, checksum) VALUES (?1, ?2, row_checksum('t', ?1, ?2)) ON CONFLICT "
+            "(a, b) DO UPDATE SET "
             "checksum = excluded.checksum");
-  EXPECT_EQ(table.list, "t.a, t.b, t.checksum");
+  EXPECT_EQ(table.list, "t.a, t.b, t.checksum IS row_checksum('t', t.a, t.b)");
 }
 
 // A field of every kind.

@@ -1,4 +1,4 @@
-#include "db/outbox_store.h"
+#include "db/tuning_store.h"
 
 #include "tests/unit/db/store/store_fixture.h"
 

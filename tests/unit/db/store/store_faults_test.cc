@@ -14,7 +14,7 @@
 #include <tuple>
 
 #include "absl/strings/match.h"
-#include "db/sqlite/migrator.h"
+#include "db/sqlite/database_file.h"
 #include "tests/unit/db/for_each_tuning.h"
 #include "tests/unit/db/store/faulty_sqlite.h"
 #include "tests/unit/db/store/store_fixture.h"

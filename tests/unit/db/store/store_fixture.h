@@ -11,7 +11,6 @@
 
 #include "db/sqlite/database.h"
 #include "db/sqlite/database_file.h"
-#include "db/sqlite/migrator.h"
 #include "db/store/sqlite_store.h"
 #include "tests/unit/db/for_each_tuning.h"
 #include "tests/unit/db/sample_tunings.h"

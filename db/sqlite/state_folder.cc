@@ -1,15 +1,22 @@
-#include "db/sqlite/local_disk.h"
+#include "db/sqlite/state_folder.h"
 
+#include <fcntl.h>
 #include <mntent.h>
+#include <sys/file.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/strings.h"
 
@@ -68,6 +75,44 @@ std::string MountType(const std::string& path) {
   return type;
 }
 
+constexpr int kAttempts = 11;
+constexpr absl::Duration kBetweenAttempts = absl::Milliseconds(50);
+
+std::string ReadHolder(int fd) {
+  std::array<char, 32> buffer{};
+  const ssize_t size = pread(fd, buffer.data(), buffer.size(), 0);
+  const std::string_view text = Strip(std::string_view(buffer.data(), size > 0 ? size : 0));
+  return text.empty() ? "unknown" : std::string(text);
+}
+
+// The lock holds without the number, which only helps people: a full disk must
+// not keep the daemon from starting.
+void WriteHolder(int fd) {
+  const std::string pid = Concat(getpid(), "\n");
+  if (ftruncate(fd, 0) == 0) {
+    const ssize_t written = pwrite(fd, pid.data(), pid.size(), 0);
+    static_cast<void>(written);
+  }
+}
+
+absl::StatusOr<UniqueFd> Lock(const std::string& path, UniqueFd fd, int operation) {
+  for (int attempt = 1; flock(fd.get(), operation | LOCK_NB) != 0; ++attempt) {
+    if (errno == EINTR) {
+      continue;
+    }
+    if (errno != EWOULDBLOCK) {
+      return FileError(path, "locking");
+    }
+    if (attempt == kAttempts) {
+      return absl::FailedPreconditionError(
+          Concat(path, ": another daemon, process ", ReadHolder(fd.get()),
+                 ", uses this state directory; stop it or choose another directory"));
+    }
+    absl::SleepFor(kBetweenAttempts);
+  }
+  return fd;
+}
+
 }  // namespace
 
 absl::StatusOr<FileSystemInfo> ProbeFileSystem(const std::string& path) {
@@ -90,6 +135,21 @@ absl::Status CheckLocalDisk(const std::string& path, const FileSystemInfo& info)
     return Refusal(path, info.type_name.empty() ? "FUSE" : std::string_view(info.type_name));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!fd.valid()) return FileError(path, "opening");
+  absl::StatusOr<UniqueFd> lock = Lock(path, std::move(fd), LOCK_EX);
+  if (lock.ok()) WriteHolder(lock->get());
+  return lock;
+}
+
+absl::StatusOr<UniqueFd> ShareLockFile(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.valid()) return Lock(path, std::move(fd), LOCK_SH);
+  if (errno == ENOENT) return UniqueFd();
+  return FileError(path, "opening");
 }
 
 }  // namespace convtune::db::sqlite

@@ -1,12 +1,31 @@
-// Functions that keep two daemons from one state directory.
+// Functions that keep a database off network file systems, and two daemons from one state
+// directory.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/base/unique_fd.h"
 
 namespace convtune::db::sqlite {
+
+struct FileSystemInfo {
+  int64_t magic = 0;      // statfs's f_type
+  std::string type_name;  // as in /proc/self/mounts, "fuse.sshfs"; may be empty
+};
+
+using FileSystemProbe = std::function<absl::StatusOr<FileSystemInfo>(const std::string& path)>;
+
+// Asks the system. UNAVAILABLE if it does not tell.
+absl::StatusOr<FileSystemInfo> ProbeFileSystem(const std::string& path);
+
+// FAILED_PRECONDITION if `path` is on a network file system, or on one of FUSE that is not known to
+// be local. SQLite's write-ahead log needs working locks and shared memory, which they do not give:
+// a database there gets damaged.
+absl::Status CheckLocalDisk(const std::string& path, const FileSystemInfo& info);
 
 // The lock is on a file of its own, since closing any descriptor of a database file drops the
 // locks that SQLite holds on it. The kernel releases it when the descriptor is closed, and so when

@@ -1,11 +1,22 @@
+{{- /* A list or map of the values where it has something in it: its indentation, and the value. */ -}}
+{{- define "convtune.more" -}}
+{{- with index . 1 }}{{ toYaml . | nindent (index $ 0) }}{{ end }}
+{{- end }}
+
+{{- /* The same as a field: its indentation, its name, and the value. */ -}}
+{{- define "convtune.field" -}}
+{{- with index . 2 }}{{ printf "%s:%s" (index $ 1) (toYaml . | nindent 2) | nindent (index $ 0) }}{{ end }}
+{{- end }}
+
 {{- define "convtune.fullname" -}}
 {{ .Values.fullnameOverride | default .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
 {{- /* A digest says which image exactly; a tag may move. */ -}}
 {{- define "convtune.image" -}}
-{{ .Values.image.repository }}
+image: {{ .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 
 {{- define "convtune.labels" -}}
@@ -25,27 +36,19 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 name: {{ include "convtune.fullname" . }}
 labels:
   {{- include "convtune.labels" . | nindent 2 }}
-{{- with .Values.annotations }}
-annotations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "convtune.field" (list 0 "annotations" .Values.annotations) }}
 {{- end }}
 
 {{- /* And of its pods. Another list of problems makes new serving pods, which tune what is new. */ -}}
 {{- define "convtune.podMetadata" -}}
 labels:
   {{- include "convtune.labels" . | nindent 2 }}
-  {{- with .Values.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "convtune.more" (list 2 .Values.podLabels) }}
 {{- $annotations := deepCopy .Values.podAnnotations }}
 {{- if and (eq .Values.mode "serving") (not .Values.snapshot.address) }}
 {{- $_ := set $annotations "checksum/problems" (sha256sum .Values.problems) }}
 {{- end }}
-{{- with $annotations }}
-annotations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "convtune.field" (list 0 "annotations" $annotations) }}
 {{- end }}
 
 {{- /* Every pod has the restricted profile, and runs as the chart's user. */ -}}
@@ -60,10 +63,7 @@ automountServiceAccountToken: false
 {{- if eq (toString $mode.gpus) "all" }}
 {{- $class = $class | default $mode.runtimeClassName }}
 {{- end }}
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "convtune.field" (list 0 "imagePullSecrets" .Values.imagePullSecrets) }}
 {{- range $key := list "serviceAccountName" "priorityClassName" "terminationGracePeriodSeconds" }}
 {{- with index $.Values $key }}
 {{ $key }}: {{ . }}
@@ -72,15 +72,9 @@ imagePullSecrets:
 {{- with $class }}
 runtimeClassName: {{ . }}
 {{- end }}
-{{- with .Values.nodeSelector | default $mode.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "convtune.field" (list 0 "nodeSelector" (.Values.nodeSelector | default $mode.nodeSelector)) }}
 {{- range $key := list "affinity" "topologySpreadConstraints" "tolerations" }}
-{{- with index $.Values $key }}
-{{ $key }}:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "convtune.field" (list 0 $key (index $.Values $key)) }}
 {{- end }}
 {{- if eq .Values.mode "job" }}
 restartPolicy: Never
@@ -108,8 +102,7 @@ capabilities: {drop: [ALL]}
 {{- /* Tunes what is missing in this pod's GPU, and ends. */ -}}
 {{- define "convtune.once" -}}
 - name: convtune
-  image: {{ include "convtune.image" . }}
-  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  {{- include "convtune.image" . | nindent 2 }}
   # Also where the image is the server's own, with the wheel.
   command: [convtuned]
   args:
@@ -120,14 +113,10 @@ capabilities: {drop: [ALL]}
     {{- if .Values.base }}
     - --base={{ .Values.base }}
     {{- end }}
-    {{- with .Values.extraArgs }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "convtune.more" (list 4 .Values.extraArgs) }}
   env:
     {{- include "convtune.nodeName" . | nindent 4 }}
-    {{- with .Values.extraEnv }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "convtune.more" (list 4 .Values.extraEnv) }}
   resources:
     requests:
       {{- toYaml .Values.resources.requests | nindent 6 }}
@@ -140,9 +129,7 @@ capabilities: {drop: [ALL]}
     - {name: state, mountPath: /var/lib/convtune}
     - {name: problems, mountPath: /etc/convtune, readOnly: true}
     - {name: tmp, mountPath: /tmp}
-    {{- with .Values.extraVolumeMounts }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "convtune.more" (list 4 .Values.extraVolumeMounts) }}
 {{- end }}
 
 {{- /* The node is what stays when a pod is replaced: results and reports name it. */ -}}
@@ -154,8 +141,7 @@ capabilities: {drop: [ALL]}
 {{- /* A container that brings the snapshot of the daemon at snapshot.address; called with its name and command. */ -}}
 {{- define "convtune.fetch" -}}
 - name: {{ .name }}
-  image: {{ include "convtune.image" .root }}
-  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  {{- include "convtune.image" .root | nindent 2 }}
   command:
     {{- toYaml .command | nindent 4 }}
   env:

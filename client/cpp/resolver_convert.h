@@ -7,7 +7,7 @@
 #include "client/cpp/include/convtune/resolver.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/environment.h"
-#include "proto/model/tuning/constraints.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::client {
 

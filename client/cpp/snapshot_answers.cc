@@ -7,7 +7,7 @@
 #include "client/cpp/resolver_convert.h"
 #include "db/snapshot/key_convert.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/tuning/constraints.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::client {
 namespace {

@@ -14,8 +14,8 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/environment.h"
 #include "proto/model/text.h"
-#include "proto/model/tuning/digest.h"
 #include "proto/monitoring/log.h"
 
 namespace convtune::fleet {

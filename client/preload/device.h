@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "db/snapshot/environment_key.h"
+#include "db/snapshot/keys.h"
 
 namespace convtune::preload {
 

@@ -10,7 +10,6 @@
 #include "client/preload/problems.h"
 #include "client/preload/serve.h"
 #include "client/preload/state.h"
-#include "proto/model/tuning/errata_rules.h"
 #include "proto/model/tuning/note_rules.h"
 
 namespace convtune::preload {

@@ -12,8 +12,7 @@
 #include <atomic>
 
 #include "db/snapshot/datagram.h"
-#include "db/snapshot/environment_key.h"
-#include "db/snapshot/problem_key.h"
+#include "db/snapshot/keys.h"
 
 namespace convtune::preload {
 

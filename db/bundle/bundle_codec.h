@@ -1,7 +1,11 @@
-// Tunings and environments to and from a bundle's rows, with every rule that a row has to keep.
+// The framing of a bundle's records (README.md), and tunings and environments to and from its rows,
+// with every rule that a row has to keep.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,6 +16,27 @@
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::bundle {
+
+inline constexpr std::string_view kBundleMagic = "CVTNBNDL";
+inline constexpr int kBundleVersion = 1;
+
+// A record's kind is part of its frame.
+enum class BundleRecordKind : uint32_t {
+  kHeader = 1,       // v1.BundleHeader
+  kEnvironment = 2,  // v1.BundleEnvironment
+  kTuning = 3,       // v1.Tuning
+  kTrailer = 4,      // v1.BundleTrailer
+};
+
+// Before the message: its length and its kind, 4 bytes each; behind it: 8 bytes
+// of checksum. All numbers are little-endian.
+inline constexpr size_t kBundleFrameHead = 8;
+inline constexpr size_t kBundleChecksum = 8;
+
+// No record is longer, so that a damaged length costs no more memory.
+inline constexpr size_t kMaxBundleRecord = 16 << 20;
+inline constexpr int kMaxBundleEnvironments = 100'000;
+inline constexpr int kMaxBundleCandidates = 100'000;  // of one tuning
 
 // A bundle's environment, with the place of its measurements. Value type.
 struct BundleEnvironmentRow {

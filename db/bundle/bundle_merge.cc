@@ -1,12 +1,17 @@
 #include "db/bundle/bundle_merge.h"
 
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/wrappers.pb.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::db::bundle {
@@ -52,6 +57,14 @@ class Input {
   BundleEntry entry_;
   std::optional<Tuning> tuning_;
 };
+
+absl::StatusOr<std::string> Json(const google::protobuf::Message& message) {
+  std::string json;
+  if (!google::protobuf::util::MessageToJsonString(message, &json).ok()) {
+    return absl::InternalError("a record has no JSON form");
+  }
+  return json;
+}
 
 }  // namespace
 
@@ -113,6 +126,37 @@ std::string RefusalText(const BundleEntry& entry, const absl::Status& refusal) {
   const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(entry.row->problem_text());
   const std::string named = problem.ok() ? Concat(", ", problem->ToText()) : "";
   return Concat("byte ", entry.offset, named, ": ", refusal.message());
+}
+
+absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string>& trusted,
+                             const std::function<absl::Status(const std::string&)>& sink) {
+  std::set<int> said;
+  BundleEntry entry;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
+    if (!more) break;
+    const BundleEnvironmentRow& place = *entry.environment;
+    if (said.insert(entry.row->environment_number()).second) {
+      v1::BundleEnvironment proto = ToBundleEnvironment(0, place.environment, place.provenance);
+      proto.set_text(place.text);
+      ASSIGN_OR_RETURN(const std::string json, Json(proto));
+      RETURN_IF_ERROR(sink(Concat(kBundleJson, json, "}\n")));
+    }
+    google::protobuf::StringValue text;
+    text.set_value(place.text);
+    ASSIGN_OR_RETURN(const std::string environment, Json(text));
+    entry.row->clear_environment_number();
+    for (v1::Candidate& candidate : *entry.row->mutable_candidates()) {
+      Candidate read;
+      if (!Read(candidate, &read).ok()) continue;
+      candidate.set_text(ToText(read.id));
+      candidate.set_deterministic(read.deterministic());
+      candidate.clear_kind();
+    }
+    ASSIGN_OR_RETURN(const std::string tuning, Json(*entry.row));
+    RETURN_IF_ERROR(sink(Concat("{\"environment\":", environment, ",\"tuning\":", tuning, "}\n")));
+  }
+  return CheckBundleSignature(reader->trailer(), trusted, reader->name());
 }
 
 }  // namespace convtune::db::bundle

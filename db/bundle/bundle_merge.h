@@ -1,8 +1,10 @@
-// MergeBundles makes one bundle of several.
+// MergeBundles makes one bundle of several; WriteBundleJson writes one as JSON lines, for people
+// and for diff.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,5 +56,16 @@ class RefusalCounts {
 // Says which row was refused and why: "byte N, problem: field: rule". A row whose problem cannot
 // be read is named by its byte alone.
 std::string RefusalText(const BundleEntry& entry, const absl::Status& refusal);
+
+// The beginning of every such file.
+inline constexpr std::string_view kBundleJson = "{\"place\":";
+
+// One line for each tuning, in the order of the bundle, with the text of its
+// environment in place of a number: {"environment": TEXT, "tuning": Tuning
+// in protobuf's JSON form}. Before the first one of an environment and place:
+// {"place": BundleEnvironment}. Reads `reader` to its end and checks the
+// signature as ReadWholeBundle; `sink` takes lines with their "\n".
+absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string>& trusted,
+                             const std::function<absl::Status(const std::string&)>& sink);
 
 }  // namespace convtune::db::bundle

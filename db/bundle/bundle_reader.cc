@@ -13,7 +13,7 @@
 #include "google/protobuf/wire_format_lite.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
-#include "proto/model/tuning/digest.h"
+#include "proto/model/environment.h"
 
 namespace convtune::db::bundle {
 namespace {

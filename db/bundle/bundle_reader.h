@@ -15,7 +15,6 @@
 #include "absl/status/statusor.h"
 #include "convtune/v1/bundle.pb.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_signature.h"
 #include "proto/base/unique_fd.h"
 #include "proto/convert/record_arena.h"

@@ -8,7 +8,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/convert/record_arena.h"
-#include "proto/model/tuning/digest.h"
+#include "proto/model/environment.h"
 
 namespace convtune::db::bundle {
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "convtune/v1/bundle.pb.h"
-#include "db/bundle/bundle_format.h"
+#include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_signature.h"
 #include "google/protobuf/message.h"
 #include "proto/model/tuning/tuning.h"

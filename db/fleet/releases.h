@@ -18,7 +18,7 @@
 #include "db/fleet/names.h"
 #include "db/postgres/connection.h"
 #include "proto/model/enums.h"
-#include "proto/model/release/release_history.h"
+#include "proto/model/release/release.h"
 
 namespace convtune::db::fleet {
 

@@ -1,5 +1,5 @@
 // Datagrams from an interposed program to the daemon, by a unix socket beside
-// the snapshot, fire and forget. Freestanding, like problem_key.h. The structs are the
+// the snapshot, fire and forget. Freestanding, like keys.h. The structs are the
 // format, field by field; README.md has the rules.
 #pragma once
 
@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "db/snapshot/environment_key.h"
-#include "db/snapshot/problem_key.h"
+#include "db/snapshot/keys.h"
 
 namespace convtune::snapshot {
 

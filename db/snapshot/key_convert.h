@@ -2,8 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "db/snapshot/environment_key.h"
-#include "db/snapshot/problem_key.h"
+#include "db/snapshot/keys.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"

@@ -1,5 +1,5 @@
 // The snapshot: the choices that unmodified programs are served, in one
-// immutable file. Byte layout and reader. Freestanding, like problem_key.h. The structs
+// immutable file. Byte layout and reader. Freestanding, like keys.h. The structs
 // are the format, field by field; README.md has the rules.
 #pragma once
 
@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "db/snapshot/environment_key.h"
-#include "db/snapshot/problem_key.h"
+#include "db/snapshot/keys.h"
 #include "proto/model/tuning/note_rules.h"
 
 namespace convtune::snapshot {
@@ -127,21 +126,13 @@ enum class SnapshotError {
 };
 
 inline const char* Describe(SnapshotError error) {
-  switch (error) {
-    case SnapshotError::kNone:
-      return "valid";
-    case SnapshotError::kTooShort:
-      return "too short";
-    case SnapshotError::kMagic:
-      return "not a snapshot";
-    case SnapshotError::kVersion:
-      return "of another format version";
-    case SnapshotError::kChecksum:
-      return "checksum does not match";
-    case SnapshotError::kLayout:
-      return "malformed";
-  }
-  return "unknown";
+  constexpr const char* kWords[] = {"valid",
+                                    "too short",
+                                    "not a snapshot",
+                                    "of another format version",
+                                    "checksum does not match",
+                                    "malformed"};
+  return kWords[static_cast<int>(error)];
 }
 
 // True if a candidate can take the place of the stock choice unasked: it keeps the numerics

@@ -2,7 +2,6 @@
 
 #include <sqlite3.h>
 
-#include <array>
 #include <bit>
 #include <span>
 #include <utility>
@@ -10,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
-#include "proto/model/tuning/digest.h"
+#include "proto/model/environment.h"
 
 namespace convtune::db::sqlite {
 namespace {
@@ -75,9 +74,8 @@ void RowChecksum(sqlite3_context* context, int count, sqlite3_value** values) {
   bytes.clear();
   // A tag, then 8 bytes, then those whose number they are.
   const auto add = [](char tag, uint64_t bits, const void* content = nullptr) {
-    std::array<char, 9> head = {tag};
-    for (size_t i = 0; i < 8; ++i) head[1 + i] = static_cast<char>(bits >> (8 * i));
-    bytes.append(head.data(), head.size());
+    bytes.push_back(tag);
+    AppendLittleEndian(bits, 8, &bytes);
     if (content != nullptr) bytes.append(static_cast<const char*>(content), bits);
   };
   for (sqlite3_value* const value : std::span(values, static_cast<size_t>(count))) {
@@ -387,19 +385,10 @@ absl::StatusOr<Transaction> Transaction::BeginRead(Database& database) {
   return Transaction(&database);
 }
 
-Transaction::Transaction(Transaction&& other) noexcept
-    : database_(std::exchange(other.database_, nullptr)) {}
-
-Transaction::~Transaction() {
-  if (database_ != nullptr) {
-    database_->RollBack();
-  }
-}
-
 absl::Status Transaction::Commit() {
   // A refused COMMIT leaves the transaction open; the destructor ends it.
   RETURN_IF_ERROR(database_->Run("COMMIT"));
-  database_ = nullptr;
+  static_cast<void>(database_.release());
   return absl::OkStatus();
 }
 

@@ -217,17 +217,17 @@ class Transaction {
   static absl::StatusOr<Transaction> Begin(Database& database);
   // Every statement reads one state of the file. There is nothing to commit.
   static absl::StatusOr<Transaction> BeginRead(Database& database);
-  Transaction(Transaction&& other) noexcept;
-  Transaction& operator=(Transaction&&) = delete;
-  ~Transaction();
 
   // OK: durable. Otherwise everything was rolled back.
   absl::Status Commit();
 
  private:
+  struct RollBack {
+    void operator()(Database* database) const { database->RollBack(); }
+  };
   explicit Transaction(Database* database) : database_(database) {}
 
-  Database* database_;  // null: over
+  std::unique_ptr<Database, RollBack> database_;  // null: over
 };
 
 }  // namespace convtune::db::sqlite

@@ -58,47 +58,36 @@ absl::StatusOr<std::optional<int64_t>> FindSound(const sqlite::Database& databas
                                                  const std::string& text,
                                                  SoundEnvironments* known) {
   if (const auto found = known->find(text); found != known->end()) return found->second;
-  std::optional<int64_t> id;
-  absl::Status damage;
-  RETURN_IF_ERROR(sqlite::ReadRows<EnvironmentRow>(
-      database, "WHERE text = ?",
-      [&](const std::string& what) { damage = absl::DataLossError(what); },
-      [&](const EnvironmentRow& row) {
-        id = row.id;
-        if (row.text != text) damage = Damaged(row, kWrongRow);
-      },
-      text));
-  RETURN_IF_ERROR(damage);
-  if (id.has_value()) known->emplace(text, *id);
-  return id;
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat("SELECT ", TableOf<EnvironmentRow>().list,
+                                           " FROM environments WHERE text = ?")));
+  ASSIGN_OR_RETURN(const bool found, statement.Bind(text).Step());
+  if (!found) return std::nullopt;
+  ASSIGN_OR_RETURN(const EnvironmentRow row, ReadRow<EnvironmentRow>(statement));
+  if (row.text != text) return Damaged(row, kWrongRow);
+  known->emplace(text, row.id);
+  return row.id;
 }
 
 absl::Status CheckNumbers(const Tuning& tuning) {
   for (size_t i = 0; i < tuning.candidates.size(); ++i) {
-    const Candidate& candidate = tuning.candidates[i];
-    const struct {
-      const char* field;
-      double value;
-    } numbers[] = {{"median_us", candidate.median_us},
-                   {"q1_us", candidate.q1_us},
-                   {"q3_us", candidate.q3_us},
-                   {"low_us", candidate.low_us},
-                   {"high_us", candidate.high_us},
-                   {"host_us", candidate.host_us},
-                   {"sm_clock_mhz", candidate.sm_clock_mhz},
-                   {"error", candidate.error.value_or(0)},
-                   {"find_us", candidate.find_us}};
-    for (const auto& number : numbers) {
-      if (!std::isfinite(static_cast<float>(number.value))) {
-        return absl::InvalidArgumentError(
-            Concat("candidates[", i, "].", number.field, ": must be a finite number"));
-      }
+    const Candidate& c = tuning.candidates[i];
+    std::vector<std::pair<const char*, double>> numbers = {{"median_us", c.median_us},
+                                                           {"q1_us", c.q1_us},
+                                                           {"q3_us", c.q3_us},
+                                                           {"low_us", c.low_us},
+                                                           {"high_us", c.high_us},
+                                                           {"host_us", c.host_us},
+                                                           {"sm_clock_mhz", c.sm_clock_mhz},
+                                                           {"error", c.error.value_or(0)},
+                                                           {"find_us", c.find_us}};
+    for (const TimeSummary& time : c.other_times) {
+      numbers.emplace_back("other_times", time.median_us + time.low_us + time.high_us);
     }
-    for (const TimeSummary& time : candidate.other_times) {
-      if (!std::isfinite(static_cast<float>(time.median_us + time.low_us + time.high_us))) {
-        return absl::InvalidArgumentError(
-            Concat("candidates[", i, "].other_times: must be finite numbers"));
-      }
+    for (const auto& [field, value] : numbers) {
+      if (std::isfinite(static_cast<float>(value))) continue;
+      return absl::InvalidArgumentError(
+          Concat("candidates[", i, "].", field, ": must be a finite number"));
     }
   }
   return absl::OkStatus();

@@ -31,22 +31,19 @@ foreach(site ${cudnn_site_packages})
   endif()
 endforeach()
 
-if(CONVTUNE_CUDA)
-  find_path(CUDNN_INCLUDE_DIR cudnn.h PATHS ${cudnn_wheels} PATH_SUFFIXES include NO_DEFAULT_PATH)
+if(NOT CONVTUNE_CUDA)
+  find_path(CUDNN_INCLUDE_DIR cudnn.h
+    HINTS ${CUDNN_ROOT} ENV CUDNN_ROOT /usr/local/cuda PATH_SUFFIXES include)
   find_path(CUDART_INCLUDE_DIR cuda_runtime_api.h
-    PATHS ${cuda_wheels} PATH_SUFFIXES include NO_DEFAULT_PATH)
-  if(NOT CUDNN_INCLUDE_DIR OR NOT CUDART_INCLUDE_DIR)
-    message(FATAL_ERROR "CONVTUNE_CUDA=${CONVTUNE_CUDA}: ${cudnn_venv} has no wheels of cuDNN for it: "
-      "run CONVTUNE_CUDA_FROM=${cudnn_wheels_name} deploy/install-deps")
-  endif()
+    HINTS ${CUDA_ROOT} ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
 endif()
-find_path(CUDNN_INCLUDE_DIR cudnn.h
-  HINTS ${CUDNN_ROOT} ENV CUDNN_ROOT /usr/local/cuda PATH_SUFFIXES include)
 find_path(CUDNN_INCLUDE_DIR cudnn.h PATHS ${cudnn_wheels} PATH_SUFFIXES include NO_DEFAULT_PATH)
 find_path(CUDART_INCLUDE_DIR cuda_runtime_api.h
-  HINTS ${CUDA_ROOT} ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
-find_path(CUDART_INCLUDE_DIR cuda_runtime_api.h
   PATHS ${cuda_wheels} PATH_SUFFIXES include NO_DEFAULT_PATH)
+if(CONVTUNE_CUDA AND NOT (CUDNN_INCLUDE_DIR AND CUDART_INCLUDE_DIR))
+  message(FATAL_ERROR "CONVTUNE_CUDA=${CONVTUNE_CUDA}: ${cudnn_venv} has no wheels of cuDNN for it: "
+    "run CONVTUNE_CUDA_FROM=${cudnn_wheels_name} deploy/install-deps")
+endif()
 
 # The library beside the headers, so that the two are of one version; wheels
 # have no libcudnn.so without a number.

@@ -1,8 +1,12 @@
-// Default paths of the daemon's socket, database and snapshot.
+// Default paths of the daemon's socket, database and snapshot, and of what is installed beside the
+// running program.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
+
+#include "absl/status/statusor.h"
 
 namespace convtune {
 
@@ -38,5 +42,16 @@ std::string DefaultStateDir();
 // True if `path` is a directory, not a link, that belongs to this user and that
 // nobody else can write to.
 bool IsPrivateDirectory(const std::string& path);
+
+// convtune-worker beside the running program.
+std::string DefaultWorkerPath();
+
+// The file of a device profile: `name_or_file` itself if it is a file, else
+// NAME.json in share/convtune/profiles beside the program's folder, else in the
+// source tree that it was built from. A "profile:" before the name is ignored.
+// NOT_FOUND names the folders.
+absl::StatusOr<std::string> FindProfile(const std::string& name_or_file);
+// The names that FindProfile finds without a file, sorted; empty if there is no such folder.
+std::set<std::string> ProfileNames();
 
 }  // namespace convtune

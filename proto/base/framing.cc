@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 
 namespace convtune {
 namespace {
@@ -82,9 +83,7 @@ absl::Status WriteFrame(int fd, std::string_view message) {
   }
   std::string frame;
   frame.reserve(kHeaderBytes + message.size());
-  for (size_t i = 0; i < kHeaderBytes; ++i) {
-    frame.push_back(static_cast<char>(message.size() >> (8 * i)));
-  }
+  AppendLittleEndian(message.size(), kHeaderBytes, &frame);
   frame.append(message);
   std::string_view left = frame;
   while (!left.empty()) {
@@ -105,10 +104,7 @@ absl::StatusOr<std::string> ReadFrame(int fd, SteadyTime deadline) {
   std::string header;
   RETURN_IF_ERROR(ReadBytes(fd, kHeaderBytes, deadline, &header));
   if (header.empty()) return absl::OutOfRangeError("the peer closed the connection");
-  size_t length = 0;
-  for (size_t i = 0; i < header.size(); ++i) {
-    length |= size_t{static_cast<unsigned char>(header[i])} << (8 * i);
-  }
+  const size_t length = ReadLittleEndian(header.data(), static_cast<int>(header.size()));
   if (header.size() == kHeaderBytes && length > kMaxFrameBytes) {
     return absl::DataLossError(
         absl::StrCat("message of ", length, " bytes announced; the limit is ", kMaxFrameBytes));

@@ -17,12 +17,10 @@
 #endif
 
 #undef GUARDED_BY
-#undef PT_GUARDED_BY
 #undef NO_THREAD_SAFETY_ANALYSIS
 #define CAPABILITY(x) CONVTUNE_TSA(capability(x))
 #define SCOPED_CAPABILITY CONVTUNE_TSA(scoped_lockable)
 #define GUARDED_BY(x) CONVTUNE_TSA(guarded_by(x))
-#define PT_GUARDED_BY(x) CONVTUNE_TSA(pt_guarded_by(x))
 #define REQUIRES(...) CONVTUNE_TSA(requires_capability(__VA_ARGS__))
 #define ACQUIRE(...) CONVTUNE_TSA(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) CONVTUNE_TSA(release_capability(__VA_ARGS__))

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -74,6 +75,17 @@ inline std::string LowerCase(std::string_view text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return lower;
+}
+
+// The low `bytes` bytes of a number, the lowest first.
+inline void AppendLittleEndian(uint64_t value, int bytes, std::string* out) {
+  for (int i = 0; i < bytes; ++i) out->push_back(static_cast<char>(value >> (8 * i)));
+}
+
+inline uint64_t ReadLittleEndian(const char* data, int bytes) {
+  uint64_t value = 0;
+  for (int i = bytes; i-- > 0;) value = value << 8 | static_cast<unsigned char>(data[i]);
+  return value;
 }
 
 }  // namespace convtune

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "convtune/v1/record.pb.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "proto/model/tuning/tuning.h"
 #include "proto/model/violation.h"
 
@@ -27,7 +27,7 @@ absl::Duration FromProto(const google::protobuf::Duration& proto);
 v1::Provenance ToProto(const Provenance& provenance);
 Provenance FromProto(const v1::Provenance& proto);
 
-// Of a mask of self_check.h; without details.
+// Of a mask of SelfCheckBit; without details.
 v1::SelfCheck SelfCheckToProto(uint32_t mask);
 v1::SelfCheck ToProto(const SelfCheck& check);
 // One that no self-check gives counts as not run.

@@ -1,5 +1,8 @@
 #include "proto/model/environment.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -8,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "convtune/v1/record.pb.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -227,5 +231,15 @@ std::string Provenance::CudaText() const {
   if (!nvrtc_build.empty()) AppendTo(&text, ",nvrtc=", nvrtc_build);
   return text;
 }
+
+std::string TuningDigest::ToString() const { return absl::StrFormat("v1:%016x%016x", high, low); }
+
+TuningDigest TuningKey::Digest() const {
+  const std::string bytes = Concat("convtune.key.v1\n", problem_text, "\n", environment_text);
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
+uint64_t Checksum64(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 }  // namespace convtune

@@ -1,10 +1,13 @@
-// An Environment is the GPU model and library for which measurements hold.
+// An Environment is the GPU model and library for which measurements hold, and a TuningKey a
+// problem in one.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -87,5 +90,37 @@ struct Provenance {
   std::string CudaText() const;
   friend bool operator==(const Provenance&, const Provenance&) = default;
 };
+
+// 128 bits of XXH3 over "convtune.key.v1\n" + problem text + "\n" + environment text.
+struct TuningDigest {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  friend auto operator<=>(const TuningDigest&, const TuningDigest&) = default;
+
+  // "v1:" and 32 hex digits.
+  std::string ToString() const;
+
+  template <typename H>
+  friend H AbslHashValue(H h, const TuningDigest& d) {
+    return H::combine(std::move(h), d.high, d.low);
+  }
+};
+
+// A TuningKey identifies a tuning by its problem and its environment. Equality and order
+// (by environment, then by problem) compare the texts, never the digest. Value type.
+struct TuningKey {
+  std::string problem_text;      // canonical
+  std::string environment_text;  // Environment::ToText()
+
+  TuningDigest Digest() const;
+  friend bool operator==(const TuningKey&, const TuningKey&) = default;
+  friend bool operator<(const TuningKey& a, const TuningKey& b) {
+    return std::tie(a.environment_text, a.problem_text) <
+           std::tie(b.environment_text, b.problem_text);
+  }
+};
+
+// 64-bit checksum of bytes (XXH3, https://xxhash.com, whose output is fixed since 0.8.0).
+uint64_t Checksum64(std::string_view bytes);
 
 }  // namespace convtune

@@ -79,17 +79,9 @@ class LogFormatter final : public spdlog::formatter {
 };
 
 spdlog::level::level_enum ToSpdlog(Level level) {
-  switch (level) {
-    case Level::kDebug:
-      return spdlog::level::debug;
-    case Level::kInfo:
-      return spdlog::level::info;
-    case Level::kWarn:
-      return spdlog::level::warn;
-    case Level::kError:
-      break;
-  }
-  return spdlog::level::err;
+  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                   spdlog::level::warn, spdlog::level::err};
+  return kLevels[static_cast<int>(level)];
 }
 
 }  // namespace

@@ -22,7 +22,7 @@
 #include "db/store/backups.h"
 #include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
-#include "proto/base/program_paths.h"
+#include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
 #include "proto/model/tuning/ban.h"

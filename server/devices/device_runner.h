@@ -21,7 +21,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/histogram.h"
 #include "proto/base/mutex.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "server/commit/committer.h"
 #include "server/devices/gpu_health.h"
 #include "server/devices/gpu_turn.h"

@@ -6,9 +6,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/model/enums.h"
+#include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
-#include "proto/model/tuning/constraints.h"
-#include "proto/model/tuning/digest.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::jobs {
 

@@ -6,7 +6,7 @@
 #include "absl/time/time.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/problem/conv_problem.h"
-#include "proto/model/tuning/constraints.h"
+#include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::lookup {

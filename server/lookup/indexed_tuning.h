@@ -11,7 +11,6 @@
 
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/candidate.h"
-#include "proto/model/tuning/constraints.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::lookup {

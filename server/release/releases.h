@@ -17,7 +17,7 @@
 #include "db/release_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
-#include "proto/model/release/release_history.h"
+#include "proto/model/release/release.h"
 #include "server/lookup/tuning_index.h"
 
 namespace convtune::release {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "proto/base/mutex.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "server/supervisor/device.h"
 
 namespace convtune::supervisor {

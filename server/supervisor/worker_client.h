@@ -17,7 +17,7 @@
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/cancel_token.h"
 #include "proto/base/clock.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "server/supervisor/self_check_cache.h"
 #include "server/supervisor/worker_process.h"
 

@@ -17,7 +17,6 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/conditions.h"
-#include "proto/model/tuning/self_check.h"
 
 namespace convtune::worker {
 

@@ -48,7 +48,7 @@ struct FakeScript {
   int unblocked_from =
       -1;  // round from which the blocking kernel gives up, on which all take 1 ms; -1: none
   int unblocked_index = -1;  // the only candidate that unblocked_from is true of; -1: of all
-  int64_t self_check = -1;  // mask of what fails (proto/model/tuning/self_check.h); -1: none is run
+  int64_t self_check = -1;  // mask of what fails (proto/model/tuning/conditions.h); -1: none is run
   int retried_runs = 0;     // that its conditions say
   std::string unblocked;    // the same
   std::string instrument;   // that the self-check names as failed besides; empty: none

@@ -17,8 +17,8 @@
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
-#include "proto/model/tuning/digest.h"
 
 namespace convtune {
 namespace {

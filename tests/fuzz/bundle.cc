@@ -8,15 +8,15 @@
 
 #include "absl/time/time.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_format.h"
-#include "db/bundle/bundle_json.h"
+#include "db/bundle/bundle_merge.h"
 #include "db/bundle/bundle_reader.h"
-#include "proto/model/tuning/digest.h"
+#include "proto/base/strings.h"
+#include "proto/model/environment.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
 
-using convtune::db::bundle::AppendLittleEndian;
+using convtune::AppendLittleEndian;
 using convtune::fuzz::Require;
 
 void AddRecord(convtune::db::bundle::BundleRecordKind kind, std::string_view message,
@@ -39,9 +39,8 @@ std::string Sealed(std::string_view input) {
   AddRecord(convtune::db::bundle::BundleRecordKind::kHeader, header.SerializeAsString(), &file);
   while (input.size() >= 3) {
     const auto kind = static_cast<convtune::db::bundle::BundleRecordKind>(input[0] % 5);
-    const size_t length =
-        std::min(static_cast<size_t>(convtune::db::bundle::ReadLittleEndian(input.data() + 1, 2)),
-                 input.size() - 3);
+    const size_t length = std::min(
+        static_cast<size_t>(convtune::ReadLittleEndian(input.data() + 1, 2)), input.size() - 3);
     AddRecord(kind, input.substr(3, length), &file);
     if (kind == convtune::db::bundle::BundleRecordKind::kEnvironment) {
       trailer.set_environment_count(trailer.environment_count() + 1);

@@ -19,8 +19,6 @@
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_format.h"
-#include "db/bundle/bundle_json.h"
 #include "db/bundle/bundle_merge.h"
 #include "db/bundle/bundle_reader.h"
 #include "db/bundle/bundle_writer.h"

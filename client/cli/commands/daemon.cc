@@ -19,7 +19,7 @@
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
-#include "proto/model/tuning/digest.h"
+#include "proto/model/environment.h"
 
 namespace convtune::cli::commands {
 namespace {

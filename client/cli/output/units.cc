@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/base/duration.h"
+#include "proto/base/clock.h"
 #include "proto/model/enums.h"
 
 namespace convtune::cli::output {

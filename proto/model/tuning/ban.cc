@@ -9,7 +9,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/text.h"
-#include "proto/model/tuning/errata_rules.h"
+#include "proto/model/tuning/note_rules.h"
 #include "proto/model/violation.h"
 
 namespace convtune {

@@ -17,7 +17,6 @@
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
-#include "proto/model/tuning/digest.h"
 
 namespace convtune {
 
@@ -107,7 +106,7 @@ class Bans {
   std::vector<Shared> bans_;
 };
 
-// The bans that come with convtune, "shipped/1" and so on, of the errata of errata_rules.h. Each
+// The bans that come with convtune, "shipped/1" and so on, of the errata of note_rules.h. Each
 // reason names where the fault is described.
 std::vector<Ban> ShippedBans();
 

@@ -12,7 +12,6 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/conditions.h"
-#include "proto/model/tuning/digest.h"
 
 namespace convtune {
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/repeated_field.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/tuning/digest.h"
+#include "proto/model/environment.h"
 
 namespace convtune::rpc::messages {
 

@@ -9,7 +9,7 @@
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "server/lookup/indexed_tuning.h"
 
 namespace convtune::rpc::messages {

@@ -12,7 +12,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_merge.h"
 #include "db/bundle/bundle_reader.h"
 #include "proto/base/replace_file.h"

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "server/worker/backend.h"
 #include "server/worker/timing/timed_stream.h"
 #include "server/worker/timing/timer.h"

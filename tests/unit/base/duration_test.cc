@@ -1,4 +1,4 @@
-#include "proto/base/duration.h"
+#include "proto/base/clock.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "proto/base/program_paths.h"
+#include "proto/base/default_paths.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

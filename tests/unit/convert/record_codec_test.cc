@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "tests/unit/db/sample_tunings.h"
 
 namespace convtune {

@@ -1,7 +1,7 @@
 // Results that are checked before candidates are timed.
 #include "gmock/gmock.h"
 #include "proto/base/clock.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune::tuner {

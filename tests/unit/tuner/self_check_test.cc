@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "proto/base/clock.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune::tuner {

@@ -15,7 +15,7 @@
 #include "client/cli/output/units.h"
 #include "client/report/report.h"
 #include "proto/base/clock.h"
-#include "proto/base/program_paths.h"
+#include "proto/base/default_paths.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli::commands::upgrade {

@@ -14,7 +14,7 @@
 #include "client/cli/commands/upgrade/upgrade_changes.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
-#include "proto/base/program_paths.h"
+#include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::upgrade {

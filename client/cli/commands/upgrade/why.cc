@@ -17,7 +17,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
-#include "proto/base/program_paths.h"
+#include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 

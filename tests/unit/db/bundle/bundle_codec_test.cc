@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "proto/convert/record_codec.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/conditions.h"
 #include "proto/model/violation.h"
 #include "tests/unit/db/bundle/bundle_files.h"
 

@@ -3,7 +3,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "db/bundle/bundle_json.h"
+#include "db/bundle/bundle_merge.h"
+#include "proto/base/strings.h"
 #include "tests/unit/db/bundle/bundle_files.h"
 
 namespace convtune::db::bundle {

@@ -34,7 +34,7 @@ TEST(RowChecksumTest, IsThatOfTheEncoding) {
       "r\0\0\0\0\0\0\xf8\x3f"
       "b\2\0\0\0\0\0\0\0\0\xff"
       "n",
-      39);
+      40);
   EXPECT_EQ(ChecksumOf("'t', -2, 1.5, x'00ff', NULL"), static_cast<int64_t>(Checksum64(encoding)));
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "proto/base/strings.h"
-#include "proto/model/tuning/digest.h"
+#include "proto/model/environment.h"
 #include "tests/unit/model/problem/random_problem.h"
 
 namespace convtune {

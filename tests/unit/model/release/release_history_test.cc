@@ -1,4 +1,4 @@
-#include "proto/model/release/release_history.h"
+#include "proto/model/release/release.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

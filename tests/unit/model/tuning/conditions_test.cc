@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/model/tuning/self_check.h"
-
 namespace convtune {
 namespace {
 

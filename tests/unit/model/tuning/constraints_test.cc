@@ -1,4 +1,4 @@
-#include "proto/model/tuning/constraints.h"
+#include "proto/model/tuning/candidate.h"
 
 #include <gtest/gtest.h>
 

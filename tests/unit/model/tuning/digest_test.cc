@@ -1,8 +1,8 @@
-#include "proto/model/tuning/digest.h"
+#include "proto/model/environment.h"
 
 #include <gtest/gtest.h>
 
-#include "proto/model/environment.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune {
 namespace {

@@ -1,5 +1,5 @@
-// The binary whole-key of a convolution problem, as snapshots and datagrams
-// carry it. Freestanding: no library but libc, no exceptions, no allocation, so
+// The binary whole-keys of a convolution problem and of an environment, as snapshots and datagrams
+// carry them. Freestanding: no library but libc, no exceptions, no allocation, so
 // that the daemon and the interposer share it. The bytes are persisted: a
 // change is a new format version (see README.md).
 #pragma once
@@ -134,6 +134,57 @@ inline bool Canonicalize(ProblemKey* key) {
       {{key->x_dims, key->x_strides}, {key->w_dims, key->w_strides}, {y_dims, key->y_strides}},
       rank);
   return true;
+}
+
+constexpr size_t kMaxModelSlug = 63;
+
+// See proto/model/environment.h.
+struct EnvironmentKey {
+  uint8_t profile;  // 1: a device-properties profile, not a GPU
+  uint8_t library;  // 0 unknown, 1 full, 2 graph_jit_only
+  uint8_t cc_major;
+  uint8_t cc_minor;
+  uint32_t sm_count;
+  uint32_t cudnn_version;             // as cudnnGetVersion gives it: 91900
+  uint32_t reserved;                  // 0
+  char gpu_model[kMaxModelSlug + 1];  // slug, padded with 0
+  char mig_profile[32];               // padded with 0; empty without MIG
+};
+static_assert(sizeof(EnvironmentKey) == 112 && offsetof(EnvironmentKey, gpu_model) == 16 &&
+              offsetof(EnvironmentKey, mig_profile) == 80);
+
+inline bool operator==(const EnvironmentKey& a, const EnvironmentKey& b) {
+  return memcmp(&a, &b, sizeof a) == 0;
+}
+
+// Writes the slug of a GPU's name: lower case, runs of anything but letters and
+// digits one '-', none at the ends. False if it is empty or too long.
+inline bool SetModelSlug(const char* name, size_t length, EnvironmentKey* key) {
+  memset(key->gpu_model, 0, sizeof key->gpu_model);
+  size_t size = 0;
+  bool gap = false;
+  for (size_t i = 0; i < length; ++i) {
+    char c = name[i];
+    if (c >= 'A' && c <= 'Z') {
+      c = static_cast<char>(c - 'A' + 'a');
+    }
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      if (gap && size > 0) {
+        if (size >= kMaxModelSlug) {
+          return false;
+        }
+        key->gpu_model[size++] = '-';
+      }
+      gap = false;
+      if (size >= kMaxModelSlug) {
+        return false;
+      }
+      key->gpu_model[size++] = c;
+    } else {
+      gap = true;
+    }
+  }
+  return size > 0;
 }
 
 }  // namespace convtune::snapshot

@@ -24,7 +24,8 @@ int main(int argc, char** argv) {
   program.fail = fleet::FailFleet;
   try {
     cli::output::Io io = cli::output::TerminalIo();
-    return static_cast<int>(cli::app::RunProgram(program, {argv + 1, argv + argc}, io));
+    return cli::output::EndOutput(
+        static_cast<int>(cli::app::RunProgram(program, {argv + 1, argv + argc}, io)));
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << '\n';
     return static_cast<int>(cli::app::ExitCode::kFailed);

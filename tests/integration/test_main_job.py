@@ -1,6 +1,7 @@
 """The main job, end to end, with real cuDNN and the H200 profile."""
 
 import json
+import pathlib
 import re
 import shutil
 import sqlite3
@@ -253,9 +254,10 @@ def test_data_on_stdout_and_words_on_stderr(warm, cli):
 
 
 def test_a_full_disk_behind_the_output_is_said(convtune):
-    for arguments in (["--help"], ["tune", "--help"]):  # less and more than a buffer
+    fleet = pathlib.Path(convtune).with_name("convtune-fleet")
+    for arguments in ([convtune, "--help"], [convtune, "tune", "--help"], [fleet, "--help"]):  # less and more than a buffer
         with open("/dev/full", "w") as full:
-            done = subprocess.run([convtune, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True)
         assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n"), arguments
 
 

@@ -3,7 +3,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 
 namespace convtune::cli::output {
@@ -31,6 +33,16 @@ Io TerminalIo() {
             if (value == nullptr) return std::nullopt;
             return value;
           }};
+}
+
+int EndOutput(int code) {
+  errno = 0;
+  std::cout.flush();
+  if (std::cout) return code;
+  // Where an earlier write failed, one byte more says why.
+  if (errno == 0 && write(STDOUT_FILENO, "\n", 1) == 1) errno = EIO;
+  std::cerr << "error: standard output: " << std::strerror(errno) << "\n";
+  return 1;
 }
 
 bool WantsColor(const Io& io, bool terminal) {

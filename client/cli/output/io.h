@@ -22,6 +22,10 @@ struct Io {
 // The program's own standard streams and environment.
 Io TerminalIo();
 
+// Writes what std::cout still holds. Gives `code`, or else 1 and says on std::cerr why the data
+// could not be written: a full disk must not pass for the end of a report.
+int EndOutput(int code);
+
 // True if `terminal` is one on which colour is wanted: NO_COLOR is unset or
 // empty (https://no-color.org), and TERM is not "dumb".
 bool WantsColor(const Io& io, bool terminal);

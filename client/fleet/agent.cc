@@ -705,8 +705,10 @@ absl::Status Agent::FollowPins() {
       const bool same = held.fleet_pin() == pin.pin_id && held.candidate() == pin.candidate &&
                         held.reason() == reason;
       if (same) {
-        ASSIGN_OR_RETURN(const std::string why, WhyVoid(*place, pin));
-        if (!why.empty()) count_unapplied(pin, why);
+        // A tuning that cannot be read keeps no other pin from being made or ended.
+        const absl::StatusOr<std::string> why = WhyVoid(*place, pin);
+        status.Update(why.status());
+        if (why.ok() && !why->empty()) count_unapplied(pin, *why);
         kept.erase(found);
         continue;
       }
@@ -784,8 +786,9 @@ absl::Status Agent::FollowBans() {
       heartbeat_.ban_error = absl::StrCat(ban.Name(), ": ", why);
     }
   };
-  taken_bans_.clear();
+  std::vector<int64_t> taken;
   for (const db::fleet::FleetBan& one : bans) {
+    // What was taken before still is.
     if (options_.stop()) return status;
     if (!one.error.empty()) {
       count_unapplied(one.ban, one.error);
@@ -795,7 +798,7 @@ absl::Status Agent::FollowBans() {
     // A ban of this daemon's own with that rule does as well, for as long as it is there.
     const bool has_rule = std::any_of(kept.begin(), kept.end(),
                                       [&one](const Ban& ban) { return ban.HasRuleOf(one.ban); });
-    if (has_rule) taken_bans_.push_back(one.ban.fleet_ban);
+    if (has_rule) taken.push_back(one.ban.fleet_ban);
     if (has_rule) continue;
     v1::CreateBanRequest request;
     *request.mutable_ban() = ToProto(one.ban);
@@ -807,7 +810,7 @@ absl::Status Agent::FollowBans() {
     const absl::Status made = daemon_->Call<v1::CreateBanResponse>(request, kBanTimeout).status();
     if (made.ok()) held_bans_.insert(one.ban.fleet_ban);
     if (made.ok() || absl::IsAlreadyExists(made)) {
-      taken_bans_.push_back(one.ban.fleet_ban);
+      taken.push_back(one.ban.fleet_ban);
       continue;
     }
     if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
@@ -816,6 +819,7 @@ absl::Status Agent::FollowBans() {
       count_unapplied(one.ban, std::string(made.message()));
     }
   }
+  taken_bans_ = std::move(taken);
   return status;
 }
 

@@ -318,7 +318,7 @@ absl::Status CheckServed(postgres::Connection& postgres, int64_t newest, bool al
   CheckedReleases checked;
   std::string damage;
   for (const int64_t number : numbers.Column<int64_t>()) {
-    const absl::Status status = checked.Check(postgres, number);
+    absl::Status status = checked.Check(postgres, number);
     if (!status.ok() && !absl::IsDataLoss(status)) return status;
     if (!status.ok()) absl::StrAppend(&damage, std::string(status.message()), "; ");
   }

@@ -356,7 +356,7 @@ def test_a_node_heeds_only_what_its_daemon_has_published(fleet, released):
         (ban,) = fleet.cli.ok("ban", "list", "--json").json()["bans"]
         assert (ban["heeded"], ban["concerned"], ban["missing"]) == (1, 2, [second.node])
         assert fleet.node(second.node)["release"] == 1 and fleet.status()["promoted_heeding"]["heeded"] == 1
-        (row,) = [row for row in fleet.cli.ok("status").out.splitlines() if row.startswith(second.node)]
+        (row,) = [row for row in fleet.cli.ok("status").out.splitlines() if row.startswith(f"error of {second.node}: ")]
         assert "the snapshot is not up to date: " in row and "Not a directory" in row, row
         # A new agent does not know what was published, and does not say more than the one before.
         second.agent.kill()

@@ -1,7 +1,9 @@
 """One choice everywhere, changed on purpose."""
 
+import contextlib
 import re
 import signal
+import sqlite3
 import subprocess
 
 import pytest
@@ -197,13 +199,19 @@ def test_nothing_is_promoted_where_nothing_changed(fleet, nodes):
     assert fleet.number("SELECT COUNT(*) FROM releases") == 1
 
 
-@pytest.mark.ci
-def test_a_pin_overrides_until_it_ends(fleet, nodes):
+def two_nodes_that_serve(fleet, nodes):
+    """The daemons, and the winner of numbered(0) that a release gave both."""
     daemons = nodes(2)
     tune(daemons[0], numbered(0))
     fleet.wait_delivered(1)
     fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
     winner, = winners(daemons[0], [numbered(0)])
+    return daemons, winner
+
+
+@pytest.mark.ci
+def test_a_pin_overrides_until_it_ends(fleet, nodes):
+    daemons, winner = two_nodes_that_serve(fleet, nodes)
     others = fleet.sql(f"SELECT c FROM pooled, unnest(candidates) c WHERE c <> '{winner}' ORDER BY c")
     environment, = fleet.sql("SELECT text FROM environments")
     fleet.cli.ok("pin", numbered(0), others[0][0], "--environment", environment[0], "--reason", "a bug")
@@ -281,11 +289,7 @@ def test_status_counts_the_nodes_that_could_not_apply_a_pin(fleet, nodes):
 
 
 def test_a_pin_that_a_later_ban_or_withdrawal_voids_counts_as_not_applied(fleet, nodes):
-    daemons = nodes(2)
-    tune(daemons[0], numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
-    winner, = winners(daemons[0], [numbered(0)])
+    daemons, winner = two_nodes_that_serve(fleet, nodes)
     ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
     other = next(c for (c,) in ran if c.startswith("graph:") and engine(c) != engine(winner))
     environment, = fleet.sql("SELECT text FROM environments")[0]
@@ -307,6 +311,28 @@ def test_a_pin_that_a_later_ban_or_withdrawal_voids_counts_as_not_applied(fleet,
     gone = withdraw(fleet, numbered(0))
     assert f"pin 1 of {numbered(0)} has no effect where the node has no tuning of its own\n" in gone.err, gone
     wait_unapplied(1, "pin 1: the problem has no tuning here")
+
+
+def test_a_tuning_that_cannot_be_read_keeps_no_other_pin_in_force(fleet, nodes):
+    daemon, = nodes(1)
+    damaged, other = numbered(0), numbered(1)
+    tune(daemon, damaged, other)
+    fleet.wait_delivered(2)
+    fleet.wait_release(fleet.promote()["release"], [daemon.node])
+    environment, = fleet.sql("SELECT text FROM environments")[0]
+    before = winners(daemon, [other])
+    for problem in (damaged, other):
+        (won,) = winners(daemon, [problem])
+        candidates = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
+        another = next(c for (c,) in candidates if c != won)
+        fleet.cli.ok("pin", problem, another, "--environment", environment, "--reason", "x")
+    wait_until(lambda: winners(daemon, [other]) != before, 20, "the pins")
+    with contextlib.closing(sqlite3.connect(daemon.state_dir / "convtune.db")) as database, database:
+        changed = database.execute("UPDATE tunings SET checksum = checksum - 1 WHERE problem_text = ?", [damaged])
+        assert changed.rowcount == 1
+    fleet.cli.ok("unpin", other, "--environment", environment)
+    wait_until(lambda: winners(daemon, [other]) == before, 20, "the end of the other pin")
+    wait_until(lambda: "the checksum does not match" in fleet.node(daemon.node)["last_error"], 20, "the damage")
 
 
 def withdraw(fleet, *args):

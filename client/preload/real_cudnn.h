@@ -11,9 +11,9 @@ namespace convtune::preload {
 inline constexpr char kMainLibrary[] = "libcudnn.so.9";
 inline constexpr char kGraphLibrary[] = "libcudnn_graph.so.9";
 
-// A function by name, of the library `first`, or of one of cuDNN's where the program did not
-// load that; null if there is none. RTLD_NEXT is no use: a library that was loaded RTLD_LOCAL is
-// not in its scope. Thread-safe.
+// Gives the function `name` of the library `first`, or of another of cuDNN's libraries where the
+// program did not load `first`; null if no loaded library has that function. RTLD_NEXT is no use: a
+// library that was loaded RTLD_LOCAL is not in its scope. Thread-safe.
 void* RealSymbol(const char* name, const char* first);
 
 // A Function is one of cuDNN's, or of another library, looked up until it is found. Constant:
@@ -25,7 +25,8 @@ class Function<Result (*)(Args...)> {
  public:
   constexpr Function(const char* name, const char* first) : name_(name), first_(first) {}
 
-  // Without such a function an error; the version 0.
+  // Calls the function. Where no library has it: CUDNN_STATUS_NOT_INITIALIZED, and 0 of a function
+  // that gives a version.
   Result operator()(Args... args) const {
     const Pointer real = Get();
     if (real != nullptr) {
@@ -33,7 +34,7 @@ class Function<Result (*)(Args...)> {
     }
     return static_cast<Result>(std::is_same_v<Result, size_t> ? 0 : CUDNN_STATUS_NOT_INITIALIZED);
   }
-  // Null if there is none.
+  // Null while no loaded library has the function.
   auto Get() const {
     Pointer real = real_.load(std::memory_order_acquire);
     if (real == nullptr) {

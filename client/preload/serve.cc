@@ -26,8 +26,8 @@ bool IsPlain(const snapshot::SnapshotCandidate& candidate) {
 }
 
 // Prepares the stored candidates that may be given until the list has `most`; with `plain` those
-// without numerical notes alone. Returns the last one; null if there is none, where `reason` says
-// so if cuDNN refused one.
+// without numerical notes alone. Returns the last candidate that it prepared; null if it prepared
+// none, and then `reason` says whether cuDNN refused one.
 const snapshot::SnapshotCandidate* AppendStored(const State& state, const HeuristicsShadow& query,
                                                 const snapshot::StockChoice& stock, bool plain,
                                                 int most, Served* served,

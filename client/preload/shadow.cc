@@ -81,7 +81,8 @@ void Free(Record* record) {
   free(record);
 }
 
-// The link to the record in its bucket, whose lock is held; one that is null if there is none.
+// Gives the link to the descriptor's record in its bucket; the link is null where the bucket has no
+// such record. The caller holds the bucket's lock.
 Record** LinkTo(Bucket* bucket, cudnnBackendDescriptor_t descriptor) {
   Record** link = &bucket->chain;
   while (*link != nullptr && (*link)->descriptor != descriptor) {

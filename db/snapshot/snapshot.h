@@ -155,7 +155,7 @@ class SnapshotView {
   const SnapshotSection& section(uint32_t i) const {
     return At<SnapshotSection>(header().sections_offset)[i];
   }
-  // Null if there is none.
+  // Null if the snapshot has no section of this environment and channel.
   const SnapshotSection* FindSection(const EnvironmentKey& environment, Channel channel) const {
     for (uint32_t i = 0; i < section_count(); ++i) {
       if (section(i).channel == static_cast<uint32_t>(channel) &&

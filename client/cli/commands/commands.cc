@@ -281,7 +281,7 @@ app::ExitCode AwaitPublished(app::Context& context) {
     if (!published.ok()) return context.Fail(published.status());
     const std::string& error = published->error();
     if (error.empty() && !published->pending()) return app::ExitCode::kDone;
-    // An error may be of before, and goes with the publication that comes now.
+    // The error may be that of an earlier publication; a publication that succeeds clears it.
     if (SteadyTime::Now() - start >= (error.empty() ? kMostPublishing : kMostFailing)) {
       context.SayError(absl::StrCat("it is kept, but what programs are served lacks it: ",
                                     error.empty() ? "the daemon is still publishing" : error));

@@ -80,7 +80,7 @@ class Module {
   static absl::StatusOr<Module> Parse(std::string_view text);
 
   const std::vector<Kernel>& kernels() const { return kernels_; }
-  // Null if there is none of this name.
+  // Null if the module has no kernel of this name.
   const Kernel* Find(std::string_view name) const;
 
  private:

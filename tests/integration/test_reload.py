@@ -108,6 +108,21 @@ def test_a_certificate_that_begins_a_moment_later_is_taken_then(daemons, tmp_pat
     assert daemon.log().count("the TLS files have changed, and the ones before stay") == 1
 
 
+def test_tls_files_that_are_gone_are_said_once_and_serving_goes_on(daemons, tmp_path):
+    """As when the volume that holds them is unmounted."""
+    certificates = Certificates(tmp_path)
+    daemon = daemons("--devices", "none", "--listen", "localhost:0", *certificates.server_flags()).start()
+    (port,) = re.findall(r"listening on localhost:(\d+)", daemon.log())
+    credentials = certificates.credentials("client")
+    for name in ("server.pem", "server.key", "ca.pem"):
+        certificates.path(name).unlink()
+    for _ in range(3):
+        time.sleep(1.1)  # it is looked at once a second
+        with Client(f"localhost:{port}", credentials=credentials) as client:
+            assert client.info().pid == daemon.pid
+    assert daemon.log().count("the TLS files have changed, and the ones before stay: --tls-cert: cannot read") == 1
+
+
 def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, tmp_path):
     """The certificates are exchanged for another authority's, and the connection string for another."""
     certificates, others = Certificates(tmp_path), tmp_path / "others"

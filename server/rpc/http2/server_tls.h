@@ -75,8 +75,9 @@ class ServerTls {
   Mutex mutex_;
   TlsTexts texts_ GUARDED_BY(mutex_);
   bool fetched_ GUARDED_BY(mutex_) = false;
-  FileMarks marks_ GUARDED_BY(mutex_);          // of the files that are used
-  FileMarks refused_marks_ GUARDED_BY(mutex_);  // of those that were refused last
+  FileMarks marks_ GUARDED_BY(mutex_);  // of the files that are used
+  // Of those that were refused last. Files that are gone have marks too: none.
+  std::optional<FileMarks> refused_marks_ GUARDED_BY(mutex_);
   SteadyTime next_look_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();
 };
 

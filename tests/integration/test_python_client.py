@@ -101,6 +101,39 @@ def test_a_daemon_that_does_not_know_a_field_is_noticed(ct, short_dir):
     server.stop(None)
 
 
+def test_what_a_reply_leaves_out_is_asked_for_again_unless_it_leaves_out_all(ct, short_dir):
+    from convtune.v1 import tuning_service_pb2, tuning_service_pb2_grpc
+
+    asked, answered = [], [1]
+
+    class Daemon(tuning_service_pb2_grpc.TuningServiceServicer):
+        def BatchGet(self, request, context):
+            asked.append(len(request.problems))
+            if len(asked) > 50:
+                context.abort(grpc.StatusCode.INTERNAL, "asked too often")
+            texts = [problem.text for problem in request.problems][: answered[0]]
+            results = [{"problem_text": text, "answer": {}} for text in texts]
+            return tuning_service_pb2.BatchGetResponse(results=results, unanswered_count=asked[-1] - len(results))
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    tuning_service_pb2_grpc.add_TuningServiceServicer_to_server(Daemon(), server)
+    server.add_insecure_port(f"unix:{short_dir}/s")
+    server.start()
+    with ct.Client(f"unix:{short_dir}/s") as client:
+        for call in client.get, client.resolve:
+            asked.clear()
+            assert [r.problem for r in call(PROBLEMS[:3])] == PROBLEMS[:3]
+            assert asked == [3, 2, 1]
+        answered[0] = 0
+        asked.clear()
+        results = client.resolve(PROBLEMS[:2])
+        assert [(r.miss, r.message) for r in results] == [("refused", "the daemon gave 0 results for 2 problems")] * 2
+        with pytest.raises(ct.ConvtuneError, match="^the daemon gave 0 results for 2 problems"):
+            client.get(PROBLEMS[:2])
+        assert asked == [2, 2]
+    server.stop(None)
+
+
 def test_a_refused_problem_names_field_and_rule_and_the_others_are_answered(ct, fake_daemon):
     client = ct.Client(fake_daemon().start().address, timeout=60)
     client.tune(PROBLEMS[:2])

@@ -110,8 +110,12 @@ class ClientBase:
             timeout = self._timeout  # the others are back when the worker is done
         deadline = None if timeout is None else time.monotonic() + timeout
         program = self.program()
-        parts = messages.split(messages.texts(problems))
-        return [result for part in parts for result in await self._get_part(part, program, ask, deadline)]
+        results: list[Result] = []
+        for part in messages.split(messages.texts(problems)):
+            end = len(results) + len(part)
+            while len(results) < end:
+                results += await self._get_part(part[len(results) - end :], program, ask, deadline)
+        return results
 
     async def _get_part(
         self,
@@ -121,6 +125,7 @@ class ClientBase:
         deadline: float | None,
         enough: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Result]:
+        """Of the first problems, at least of one."""
         request = messages.batch_get(self.environment, program, part, ask)
         return messages.results(await self._call("BatchGet", request, deadline, enough), request)
 
@@ -246,7 +251,8 @@ class ClientBase:
 async def _each_by_itself(
     problems: Iterable[Problem | str], ask: Callable[[list[str]], Awaitable[list[Result]]]
 ) -> list[Result]:
-    """The results of `ask`; problems that it refuses are misses, and the others are asked again."""
+    """The results of `ask`, which is asked again for what it leaves out; problems that it refuses are misses, and the
+    others are asked again."""
     results: list[Result] = []
     for part in messages.split(messages.texts(problems)):
         found = {

@@ -124,10 +124,14 @@ def environment(message: Any) -> Environment:
 
 
 def results(response: Any, request: Any) -> list[Result]:
-    """ConvtuneError where the daemon, which knows fields below 10, does not know what was asked for."""
+    """Of the first problems, at least of one: the daemon leaves out what would make its reply too long. ConvtuneError
+    where the daemon, which knows fields below 10, does not know what was asked for."""
     for field, _ in request.ListFields():
         if field.number >= 10 and field.number not in response.known_fields:
             raise ConvtuneError("UNIMPLEMENTED", f"{field.name}: the daemon is too old to know it")
+    gave, wanted = len(response.results), len(request.problems)
+    if not 0 < gave <= wanted:
+        raise ConvtuneError("INTERNAL", f"the daemon gave {gave} results for {wanted} problems")
     asked = environment(response.environment)
     return [_result(message, asked) for message in response.results]
 

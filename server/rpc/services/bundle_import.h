@@ -19,7 +19,7 @@ namespace convtune::rpc::services {
 // directory, which goes with the object.
 class BundleImport {
  public:
-  // UNAVAILABLE: the state directory cannot be written.
+  // UNAVAILABLE or RESOURCE_EXHAUSTED: the state directory cannot be written.
   static absl::StatusOr<std::unique_ptr<BundleImport>> Create(const ServiceOptions& options);
   ~BundleImport();
   BundleImport(const BundleImport&) = delete;

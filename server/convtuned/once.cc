@@ -26,7 +26,7 @@ absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
       std::move(request),
       [outcome](absl::StatusOr<lookup::LookupResponse> r) { outcome->set_value(std::move(r)); });
   while (response.wait_for(kPollInterval) != std::future_status::ready) {
-    if (signals->stopped()) tuner->CancelLookup(token);
+    if (signals->stopped()) tuner->EndLookup(token, /*keep_work=*/false);
   }
   return response.get();
 }

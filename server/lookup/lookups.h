@@ -44,11 +44,10 @@ class Lookups {
   Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job,
           KeepWorkFunction keep_work);
 
-  // See Tuner::Lookup, Tuner::CancelLookup and Tuner::AbandonLookup.
+  // See Tuner::Lookup and Tuner::EndLookup.
   uint64_t Start(LookupRequest request, const ResolvedEnvironment& environment,
                  LookupCallback done);
-  void Cancel(uint64_t token) { End(token, false); }
-  void Abandon(uint64_t token) { End(token, true); }
+  void End(uint64_t token, bool keep_work);
 
   void CountHits(int64_t count) {
     problems_ += count;
@@ -96,7 +95,6 @@ class Lookups {
   void OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
                    const jobs::WorkResult& result);
   void Complete(const std::shared_ptr<Pending>& pending);
-  void End(uint64_t token, bool keep_work);
   // Calls back with the rows as they are.
   void Reply(Pending* pending);
 

@@ -125,8 +125,7 @@ class TunerImpl final : public Tuner {
     return lookups_.Start(std::move(request), *environment, std::move(done));
   }
 
-  void CancelLookup(uint64_t token) override { lookups_.Cancel(token); }
-  void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
+  void EndLookup(uint64_t token, bool keep_work) override { lookups_.End(token, keep_work); }
   void CountHits(int64_t count) override { lookups_.CountHits(count); }
   uint64_t EnvironmentsVersion() const override {
     return index_.counts_version() + stored_version_;
@@ -192,19 +191,18 @@ class TunerImpl final : public Tuner {
   }
 
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
-                                        const std::vector<ConvProblem>& problems) override {
-    ASSIGN_OR_RETURN(const std::vector<TuningKey> keys, KeysOf(environment, problems));
-    // Whoever deletes a problem wants it found out anew.
+                                        const std::vector<ConvProblem>& problems,
+                                        bool only_from_fleet) override {
+    std::vector<TuningKey> keys;
+    for (const ConvProblem& problem : problems) {
+      ASSIGN_OR_RETURN(keys.emplace_back(), KeyOf(environment, problem));
+    }
+    // Whoever deletes a problem wants it found out anew; the fleet does not.
     for (const TuningKey& key : keys) {
+      if (only_from_fleet) break;
       RETURN_IF_ERROR(committer_.LiftQuarantine(key, [](const QuarantineEntry&) { return true; }));
     }
-    return committer_.Delete(keys);
-  }
-
-  absl::StatusOr<int64_t> WithdrawFleetTunings(const std::string& environment,
-                                               const std::vector<ConvProblem>& problems) override {
-    ASSIGN_OR_RETURN(const std::vector<TuningKey> keys, KeysOf(environment, problems));
-    return committer_.Delete(keys, /*fleets_alone=*/true);
+    return committer_.Delete(keys, only_from_fleet);
   }
 
   absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) override {
@@ -526,16 +524,6 @@ class TunerImpl final : public Tuner {
     return TuningKey{problem.ToText(), resolved.text};
   }
 
-  absl::StatusOr<std::vector<TuningKey>> KeysOf(const std::string& environment,
-                                                const std::vector<ConvProblem>& problems) const {
-    std::vector<TuningKey> keys;
-    for (const ConvProblem& problem : problems) {
-      ASSIGN_OR_RETURN(TuningKey key, KeyOf(environment, problem));
-      keys.push_back(std::move(key));
-    }
-    return keys;
-  }
-
   // Submits the work for the job of that name. Returns false where the queue adds nothing; see
   // TuningQueue::Submit.
   bool SubmitFor(const std::string& job, jobs::TuningQueue* queue, const jobs::WorkSpec& spec,
@@ -587,7 +575,7 @@ class TunerImpl final : public Tuner {
     return jobs_.Get(name).value_or(created.job);
   }
 
-  // See AbandonLookup. The work is queued, and stays so while this runs.
+  // See EndLookup. The work is queued, and stays so while this runs.
   void KeepWork(const lookup::ResolvedEnvironment& environment,
                 const std::vector<jobs::WorkSpec>& work) {
     for (const jobs::WorkSpec& spec : work) {

@@ -87,19 +87,19 @@ class Tuner {
   virtual ~Tuner() = default;
 
   // Answers every problem, once; see BatchGet. The callback is called before
-  // Lookup returns if nobody needs to wait. Returns a token for CancelLookup.
+  // Lookup returns if nobody needs to wait. Returns a token for EndLookup.
   // Errors: NOT_FOUND (environment), INVALID_ARGUMENT (environment left out
   // where there are several), UNAVAILABLE (draining), FAILED_PRECONDITION (no
   // environment at all).
   virtual uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) = 0;
   // The caller went away: calls back with CANCELLED if it still waits, and
   // drops queued work that nobody else wants. Unknown tokens are ignored.
-  virtual void CancelLookup(uint64_t token) = 0;
-  // The caller's time is up: as CancelLookup, but the work stays queued behind
+  //
+  // `keep_work`: the caller's time is up. The work stays queued behind
   // all callers' work, as the job of abandoned look-ups, which can be seen and
   // cancelled like any other. Of one environment at most JobTable::kMaxAbandoned
   // problems stay; those that are not begun within ten minutes are dropped.
-  virtual void AbandonLookup(uint64_t token) = 0;
+  virtual void EndLookup(uint64_t token, bool keep_work) = 0;
   // Counts problems whose answers were given again without Lookup.
   virtual void CountHits(int64_t) {}
   // Changes whenever ListEnvironments or ResolveEnvironment may say something
@@ -129,11 +129,11 @@ class Tuner {
                                                          int page_size, const TuningKey& after,
                                                          const std::string& text_filter) = 0;
   // Also lifts the quarantine of the problems' candidates: they are tried again.
+  // `only_from_fleet`: deletes those that came from the fleet, and nothing else; see
+  // Committer::Delete.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
-                                                const std::vector<ConvProblem>& problems) = 0;
-  // Deletes those that came from the fleet; see Committer::Delete.
-  virtual absl::StatusOr<int64_t> WithdrawFleetTunings(
-      const std::string& environment, const std::vector<ConvProblem>& problems) = 0;
+                                                const std::vector<ConvProblem>& problems,
+                                                bool only_from_fleet) = 0;
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon
   // drains.
   virtual absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) = 0;

@@ -95,18 +95,6 @@ Constraints ReadConstraints(const v1::Constraints& in, FieldChecker* check) {
   return out;
 }
 
-template <typename Request>
-std::optional<OneProblemArgs> ValidateProblem(const Request& request,
-                                              std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.EnvironmentName(request.environment());
-  std::optional<ConvProblem> problem = check.Problem(request.has_problem(), request.problem());
-  if (!check.ok()) {
-    return std::nullopt;
-  }
-  return OneProblemArgs{request.environment(), *std::move(problem), 0};
-}
-
 // The next two are of requests that are taken as they are.
 void CheckText(const std::string& field, const std::string& value, FieldChecker* check) {
   int64_t number = 0;
@@ -142,6 +130,7 @@ void CheckNumber(const std::string& field, int64_t value, FieldChecker* check) {
   }
   check->Require(field != "page_size" || value >= 0, field,
                  absl::StrCat("must not be negative, is ", value));
+  check->Require(field != "fleet_pin" || value >= 0, field, "must not be negative");
 }
 
 }  // namespace
@@ -198,12 +187,12 @@ void FieldChecker::Duration(std::string_view field, const google::protobuf::Dura
   *out = duration;
 }
 
-std::optional<ConvProblem> FieldChecker::Problem(bool present, const v1::ProblemSpec& spec) {
-  if (!present) {
-    Add("problem", "is required");
-    return std::nullopt;
-  }
-  return ProblemFromProto(spec, "problem", violations_);
+std::vector<ConvProblem> FieldChecker::Problem(bool present, const v1::ProblemSpec& spec) {
+  Require(present, "problem", "is required");
+  if (!present) return {};
+  std::optional<ConvProblem> problem = ProblemFromProto(spec, "problem", violations_);
+  if (!problem.has_value()) return {};
+  return {*std::move(problem)};
 }
 
 std::vector<ConvProblem> FieldChecker::Problems(
@@ -236,7 +225,7 @@ int PageSizeOf(int page_size) {
 std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
                                               std::vector<Violation>* violations) {
   FieldChecker check(violations);
-  std::vector<ConvProblem> problems = check.Problems(request.problems());
+  std::vector<ConvProblem> problems = check.ProblemsOf(request);
   std::optional<lookup::LookupRequest> out = ValidateWithoutProblems(request, violations);
   if (!check.ok()) return std::nullopt;
   out->problems = std::move(problems);
@@ -271,7 +260,7 @@ std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& reque
   check.EnvironmentName(request.environment());
   out.environment = request.environment();
   out.program = check.Program(request.program());
-  out.problems = check.Problems(request.problems());
+  out.problems = check.ProblemsOf(request);
   out.demand.options = ReadOptions(request.options(), &check);
   if (request.force()) out.demand.max_age = absl::ZeroDuration();
   check.Enum<jobs::Priority>("priority", request.priority(), &out.priority);
@@ -279,52 +268,6 @@ std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& reque
   check.NoControls("request_id", request.request_id());
   out.request_id = request.request_id();
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
-std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
-                                       std::vector<Violation>* violations) {
-  return ValidateProblem(request, violations);
-}
-
-std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
-                                       std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.Require(request.fleet_pin() >= 0, "fleet_pin", "must not be negative");
-  std::optional<OneProblemArgs> args = ValidateProblem(request, violations);
-  if (!check.ok()) return std::nullopt;
-  args->fleet_pin = request.fleet_pin();
-  return args;
-}
-
-std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
-                                         std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  DeleteTuningArgs out;
-  check.EnvironmentName(request.environment());
-  out.environment = request.environment();
-  out.problems = check.Problems(request.problems());
-  out.only_from_fleet = request.only_from_fleet();
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
-std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.EnvironmentName(request.environment());
-  std::optional<ConvProblem> problem = check.Problem(request.has_problem(), request.problem());
-  CandidatePattern candidate;
-  check.Parsed("candidate", &CandidatePattern::Parse, request.candidate(), 1, &candidate);
-  check.Reason("reason", request.reason());
-  std::optional<absl::Duration> ttl;
-  if (request.has_ttl()) {
-    check.Duration("ttl", request.ttl(), kMinTtl, kMaxTtl, &ttl.emplace());
-  }
-  check.Require(request.fleet_pin() >= 0, "fleet_pin", "must not be negative");
-  if (!check.ok()) {
-    return std::nullopt;
-  }
-  return PinArgs{
-      request.environment(), *std::move(problem), std::move(candidate), request.reason(), ttl,
-      request.fleet_pin()};
 }
 
 std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
@@ -400,6 +343,14 @@ void CheckRules(const google::protobuf::Message& request, FieldChecker* check) {
       CheckNumber(field->name(), values.GetInt64(request, field), check);
     }
   }
+}
+
+void CheckRules(const v1::PinRequest& request, FieldChecker* check) {
+  CheckRules(static_cast<const google::protobuf::Message&>(request), check);
+  CandidatePattern candidate;
+  check->Parsed("candidate", &CandidatePattern::Parse, request.candidate(), 1, &candidate);
+  absl::Duration ttl;
+  if (request.has_ttl()) check->Duration("ttl", request.ttl(), kMinTtl, kMaxTtl, &ttl);
 }
 
 void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check) {

@@ -42,9 +42,17 @@ class FieldChecker : public FieldRules {
   // Sets `*out` where the value is valid.
   void Duration(std::string_view field, const google::protobuf::Duration& value, absl::Duration low,
                 absl::Duration high, absl::Duration* out);
-  // Field "problem".
-  std::optional<ConvProblem> Problem(bool present, const v1::ProblemSpec& spec);
-  // Field "problems": the valid ones among them.
+  // The valid ones of field "problem" or "problems".
+  std::vector<ConvProblem> ProblemsOf(const auto& request) {
+    if constexpr (requires { request.problem(); }) {
+      return Problem(request.has_problem(), request.problem());
+    } else {
+      return Problems(request.problems());
+    }
+  }
+
+ private:
+  std::vector<ConvProblem> Problem(bool present, const v1::ProblemSpec& spec);
   std::vector<ConvProblem> Problems(
       const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs);
 };
@@ -58,25 +66,11 @@ inline size_t RowsOf(int max_rows, int by_default = kDefaultRows) {
   return static_cast<size_t>(max_rows == 0 ? by_default : max_rows);
 }
 
-struct OneProblemArgs {
-  std::string environment;
-  ConvProblem problem;
-  int64_t fleet_pin = 0;  // of Unpin
-};
-
-struct DeleteTuningArgs {
-  std::string environment;
+// A request with the problems that its field `problem` or `problems` names.
+template <typename Request>
+struct WithProblems {
+  Request request;
   std::vector<ConvProblem> problems;
-  bool only_from_fleet = false;
-};
-
-struct PinArgs {
-  std::string environment;
-  ConvProblem problem;
-  CandidatePattern candidate;
-  std::string reason;
-  std::optional<absl::Duration> ttl;
-  int64_t fleet_pin = 0;
 };
 
 struct CreateBanArgs {
@@ -103,13 +97,6 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
                                                              std::vector<Violation>* violations);
 std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& request,
                                          std::vector<Violation>* violations);
-std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
-                                       std::vector<Violation>* violations);
-std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
-                                       std::vector<Violation>* violations);
-std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
-                                         std::vector<Violation>* violations);
-std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Violation>* violations);
 std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
                                       std::vector<Violation>* violations);
 std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
@@ -117,15 +104,23 @@ std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
 std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
                                          std::vector<Violation>* violations);
 
-// Requests that are taken as they are: a field has the same rules in all of them.
+// Requests that are taken as they are, but for their problems: a field has the same rules in all of
+// them.
 void CheckRules(const google::protobuf::Message& request, FieldChecker* check);
 void CheckRules(const v1::AckOutboxRequest& request, FieldChecker* check);
+void CheckRules(const v1::PinRequest& request, FieldChecker* check);
 
 template <typename Request>
-std::optional<Request> Validate(const Request& request, std::vector<Violation>* violations) {
+auto Validate(const Request& request, std::vector<Violation>* violations) {
   FieldChecker check(violations);
   CheckRules(request, &check);
-  return check.ok() ? std::make_optional(request) : std::nullopt;
+  if constexpr (
+      requires { request.problem(); } || requires { request.problems(); }) {
+    WithProblems<Request> args{request, check.ProblemsOf(request)};
+    return check.ok() ? std::make_optional(std::move(args)) : std::nullopt;
+  } else {
+    return check.ok() ? std::make_optional(request) : std::nullopt;
+  }
 }
 
 }  // namespace convtune::rpc::messages

@@ -139,11 +139,7 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
       MutexLock lock(mutex_);
       token = token_;
     }
-    if (is_late) {
-      tuner_->AbandonLookup(token);
-    } else {
-      tuner_->CancelLookup(token);
-    }
+    tuner_->EndLookup(token, /*keep_work=*/is_late);
   }
 
   void OnDone() override { self_ = nullptr; }

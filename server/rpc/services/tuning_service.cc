@@ -157,8 +157,10 @@ class TuningService final : public RawService {
 
     Unary<v1::GetTuningRequest>(
         "GetTuning", &disk_,
-        [this](const messages::OneProblemArgs& args) -> absl::StatusOr<v1::Tuning> {
-          ASSIGN_OR_RETURN(const Tuning tuning, tuner_->GetTuning(args.environment, args.problem));
+        [this](const messages::WithProblems<v1::GetTuningRequest>& args)
+            -> absl::StatusOr<v1::Tuning> {
+          ASSIGN_OR_RETURN(const Tuning tuning,
+                           tuner_->GetTuning(args.request.environment(), args.problems[0]));
           v1::Tuning reply = messages::ToProto(
               tuning,
               messages::FindEnvironment(tuner_->ListEnvironments(), tuning.key.environment_text));
@@ -195,29 +197,37 @@ class TuningService final : public RawService {
 
     Unary<v1::DeleteTuningRequest>(
         "DeleteTuning", &disk_,
-        [this](const messages::DeleteTuningArgs& args) -> absl::StatusOr<v1::DeleteTuningResponse> {
+        [this](const messages::WithProblems<v1::DeleteTuningRequest>& args)
+            -> absl::StatusOr<v1::DeleteTuningResponse> {
           ASSIGN_OR_RETURN(const int64_t deleted,
-                           args.only_from_fleet
-                               ? tuner_->WithdrawFleetTunings(args.environment, args.problems)
-                               : tuner_->DeleteTunings(args.environment, args.problems));
+                           tuner_->DeleteTunings(args.request.environment(), args.problems,
+                                                 args.request.only_from_fleet()));
           v1::DeleteTuningResponse reply;
           reply.set_deleted_count(static_cast<int>(deleted));
           return reply;
         },
-        &NothingBefore<messages::DeleteTuningArgs>);
+        &NothingBefore<messages::WithProblems<v1::DeleteTuningRequest>>);
 
-    const auto pin = [this](const auto& args) { return FindPin(args.environment, args.problem); };
+    const auto pin = [this](const auto& args) {
+      return FindPin(args.request.environment(), args.problems[0]);
+    };
     Unary<v1::PinRequest>(
         "Pin", &disk_,
-        [this](const messages::PinArgs& args) {
-          return ReplyOf(tuner_->PutPin(args.environment, args.problem, args.candidate, args.reason,
-                                        args.ttl, args.fleet_pin));
+        [this](const messages::WithProblems<v1::PinRequest>& args) {
+          const v1::PinRequest& request = args.request;
+          return ReplyOf(tuner_->PutPin(
+              request.environment(), args.problems[0],
+              *CandidatePattern::Parse(request.candidate()), request.reason(),
+              request.has_ttl() ? std::optional(FromProto(request.ttl())) : std::nullopt,
+              request.fleet_pin()));
         },
         pin);
     Unary<v1::UnpinRequest>(
         "Unpin", &disk_,
-        [this](const messages::OneProblemArgs& args) -> absl::StatusOr<v1::UnpinResponse> {
-          RETURN_IF_ERROR(tuner_->DeletePin(args.environment, args.problem, args.fleet_pin));
+        [this](const messages::WithProblems<v1::UnpinRequest>& args)
+            -> absl::StatusOr<v1::UnpinResponse> {
+          RETURN_IF_ERROR(tuner_->DeletePin(args.request.environment(), args.problems[0],
+                                            args.request.fleet_pin()));
           return v1::UnpinResponse();
         },
         pin);

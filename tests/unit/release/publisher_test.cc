@@ -138,7 +138,7 @@ TEST_F(PublisherTest, ADeletedTuningIsServedNoMore) {
   Start("");
   Tune({Problem(1)});
   WaitForChoice(1);
-  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(1)}).ok());
+  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(1)}, /*only_from_fleet=*/false).ok());
   EXPECT_TRUE(Eventually([&] { return Served(1).empty(); }));
 }
 
@@ -235,7 +235,7 @@ TEST_F(PublisherTest, ANewDatabaseKeepsTheChoicesOfTheLastSnapshotThatItLacks) {
   EXPECT_TRUE(Eventually([&] { return Status().choice_count() == 3; }));
   EXPECT_EQ(Served(1), before);
   // A deletion is no damage, even while something is carried over.
-  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(3)}).ok());
+  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(3)}, /*only_from_fleet=*/false).ok());
   EXPECT_TRUE(Eventually([&] { return Served(3).empty(); }));
   EXPECT_EQ(Served(1), before);
   tuner_.reset();

@@ -86,26 +86,20 @@ class FakeTuner : public tuner::Tuner {
     return token;
   }
 
-  void CancelLookup(uint64_t token) override {
+  void EndLookup(uint64_t token, bool keep_work) override {
     std::optional<lookup::LookupCallback> done;
     {
       MutexLock lock(mutex_);
-      ++abandoned_;
+      ++(keep_work ? left_ : abandoned_);
       const auto found = waiting_.find(token);
       if (found != waiting_.end()) {
-        done = std::move(found->second.second);
+        if (!keep_work) done = std::move(found->second.second);
         waiting_.erase(found);
       }
     }
     if (done.has_value()) {
       (*done)(absl::CancelledError("the caller went away"));
     }
-  }
-
-  void AbandonLookup(uint64_t token) override {
-    MutexLock lock(mutex_);
-    ++left_;
-    waiting_.erase(token);
   }
   int left() {
     MutexLock lock(mutex_);
@@ -232,16 +226,12 @@ class FakeTuner : public tuner::Tuner {
     }
     return page;
   }
-  absl::StatusOr<int64_t> DeleteTunings(const std::string&,
-                                        const std::vector<ConvProblem>& problems) override {
-    if (!failure.ok()) return failure;
-    return static_cast<int64_t>(problems.size());
-  }
   // As if the first of them came from the fleet.
-  absl::StatusOr<int64_t> WithdrawFleetTunings(const std::string&,
-                                               const std::vector<ConvProblem>&) override {
+  absl::StatusOr<int64_t> DeleteTunings(const std::string&,
+                                        const std::vector<ConvProblem>& problems,
+                                        bool only_from_fleet) override {
     if (!failure.ok()) return failure;
-    return 1;
+    return only_from_fleet ? 1 : static_cast<int64_t>(problems.size());
   }
   absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) override {
     if (!failure.ok()) return failure;

@@ -147,9 +147,9 @@ TEST_F(LateFaultTest, DeletingATuningLiftsTheQuarantineOfItsCandidates) {
   Start(absl::StrCat("fault=segv;index=2;problem=", Problem(1).ToText()));
   Tune({Problem(1)});
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
-  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(2)}).ok());
+  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(2)}, /*only_from_fleet=*/false).ok());
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
-  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(1)}).ok());
+  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(1)}, /*only_from_fleet=*/false).ok());
   EXPECT_TRUE(store_.ListQuarantine()->empty());
   EXPECT_EQ(tuner_->Stats().quarantined, 0);
   Tune({Problem(1)});
@@ -160,7 +160,7 @@ TEST_F(LateFaultTest, AWithdrawalOfTheFleetTakesItsTuningAloneAndKeepsTheQuarant
   Start(absl::StrCat("fault=segv;index=2;problem=", Problem(1).ToText()));
   Tune({Problem(1)});
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
-  EXPECT_EQ(*tuner_->WithdrawFleetTunings("", {Problem(1), Problem(2)}), 0);
+  EXPECT_EQ(*tuner_->DeleteTunings("", {Problem(1), Problem(2)}, /*only_from_fleet=*/true), 0);
   Tuning of_fleet = *tuner_->GetTuning("", Problem(1));
   bool given = false;
   const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
@@ -170,7 +170,7 @@ TEST_F(LateFaultTest, AWithdrawalOfTheFleetTakesItsTuningAloneAndKeepsTheQuarant
   };
   const auto none_waits = [](const TuningKey&) { return absl::StatusOr<bool>(false); };
   ASSERT_EQ(tuner_->ApplyFleetTunings(next, none_waits)->taken_count(), 1);
-  EXPECT_EQ(*tuner_->WithdrawFleetTunings("", {Problem(1), Problem(2)}), 1);
+  EXPECT_EQ(*tuner_->DeleteTunings("", {Problem(1), Problem(2)}, /*only_from_fleet=*/true), 1);
   EXPECT_TRUE(absl::IsNotFound(tuner_->GetTuning("", Problem(1)).status()));
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
 }

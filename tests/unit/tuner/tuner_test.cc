@@ -251,7 +251,7 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
                        promise.set_value(response.status());
                      });
   EXPECT_EQ(tuner_->Stats().info.waiting_callers(), 1);
-  tuner_->CancelLookup(token);
+  tuner_->EndLookup(token, /*keep_work=*/false);
   EXPECT_TRUE(absl::IsCancelled(promise.get_future().get()));
   EXPECT_EQ(tuner_->Stats().info.waiting_callers(), 0);
   EXPECT_EQ(tuner_->Stats().info.queue_depth(), 0);
@@ -263,8 +263,9 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
 TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   Start("candidates=4;prepare_delay_ms=40");
   const auto leave = [this](int n) {
-    tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(n)}, jobs::OnMiss::kTune),
-                                         [](const absl::StatusOr<lookup::LookupResponse>&) {}));
+    tuner_->EndLookup(tuner_->Lookup(Request({Problem(n)}, jobs::OnMiss::kTune),
+                                     [](const absl::StatusOr<lookup::LookupResponse>&) {}),
+                      /*keep_work=*/true);
   };
   for (int n = 1; n <= 30; ++n) leave(n);
   leave(30);  // it is kept already
@@ -282,8 +283,9 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
 
 TEST_F(TunerTest, WorkThatIsLeftIsDone) {
   Start("candidates=4;prepare_delay_ms=40");
-  tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),
-                                       [](const absl::StatusOr<lookup::LookupResponse>&) {}));
+  tuner_->EndLookup(tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),
+                                   [](const absl::StatusOr<lookup::LookupResponse>&) {}),
+                    /*keep_work=*/true);
   const v1::TuningJob job = WaitFor(tuner_->ListJobs(1, "").value().jobs.at(0).name());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kNone).has_answer());
@@ -508,7 +510,8 @@ TEST_F(TunerTest, PinNeedsATuningThatListsTheCandidate) {
 TEST_F(TunerTest, DeletedTuningIsAMissAgain) {
   Start("");
   Tune({Problem(1)});
-  EXPECT_EQ(tuner_->DeleteTunings("", {Problem(1), Problem(2)}).value(), 1);
+  EXPECT_EQ(tuner_->DeleteTunings("", {Problem(1), Problem(2)}, /*only_from_fleet=*/false).value(),
+            1);
   EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kNone).has_miss());
 }
 

@@ -291,7 +291,7 @@ TEST_F(BatchGetHandlerTest, ADeletedTuningIsNoLongerAnswered) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   AskKept(Problem(1));
-  ASSERT_EQ(tuner_->DeleteTunings("", {Problem(1)}).value(), 1);
+  ASSERT_EQ(tuner_->DeleteTunings("", {Problem(1)}, /*only_from_fleet=*/false).value(), 1);
   EXPECT_TRUE(Ask(Problem(1)).row().has_miss());
 }
 
@@ -321,7 +321,7 @@ TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   const ConvProblem problem =
       ConvProblem::Parse(db::bundle::ValidTuning(1).key.problem_text).value();
   EXPECT_EQ(AskKept(problem).row().answer().origin(), v1::ORIGIN_LOCAL);
-  ASSERT_TRUE(tuner_->DeleteTunings("", {problem}).ok());
+  ASSERT_TRUE(tuner_->DeleteTunings("", {problem}, /*only_from_fleet=*/false).ok());
   EXPECT_EQ(Ask(problem).row().answer().origin(), v1::ORIGIN_IMPORTED);
   tuner_->Drain(SteadyTime::Now());
   tuner_ = nullptr;

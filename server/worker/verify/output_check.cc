@@ -19,9 +19,7 @@ absl::StatusOr<OutputCheck> OutputCheck::Create(const ConvProblem& problem,
   for (const ReferenceElement& element : check.reference_) {
     offsets.push_back(static_cast<uint64_t>(element.offset * SizeOf(check.type_)));
   }
-  int64_t elements = 1;
-  for (const int64_t dim : OutputDims(problem)) elements *= dim;
-  if (output_elements == elements && NonfiniteMask(check.type_) != 0) {
+  if (output_elements == ElementCount(OutputDims(problem)) && NonfiniteMask(check.type_) != 0) {
     check.scanned_elements_ = output_elements;
   }
   const auto offset_bytes = static_cast<int64_t>(offsets.size() * sizeof(uint64_t));

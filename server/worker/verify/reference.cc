@@ -41,11 +41,6 @@ struct Shape {
   Triple pad, stride, dilation;
 };
 
-// The filter's memory coordinate of tap t: convolution mode flips the filter.
-int64_t TapOf(const ConvProblem& problem, int64_t size, int64_t t) {
-  return problem.mode() == ConvolutionMode::kConvolution ? size - 1 - t : t;
-}
-
 // A pair of offsets of which a product is made, and whose sum is taken along
 // one dimension.
 class Accumulator {
@@ -82,88 +77,81 @@ class Accumulator {
   double magnitude_ = 0;
 };
 
-int64_t Dot(const Triple& a, const Triple& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+// Coordinates of x, w and y, along one dimension, whose elements are in a product together.
+struct Meeting {
+  int64_t x, w, y;
+};
 
-template <typename Visit>
-void ForEach(const Triple& size, const Visit& visit) {
-  Triple at;
-  for (at[0] = 0; at[0] < size[0]; ++at[0]) {
-    for (at[1] = 0; at[1] < size[1]; ++at[1]) {
-      for (at[2] = 0; at[2] < size[2]; ++at[2]) visit(at);
-    }
+// Those along dimension `d` for the elements of the output with this coordinate.
+std::vector<Meeting> MeetingsOf(const ConvProblem& problem, const Shape& s, size_t d,
+                                int64_t coordinate) {
+  const Operation operation = problem.operation();
+  const bool of_filter = operation == Operation::kBwdFilter;
+  std::vector<Meeting> meetings;
+  for (int64_t i = 0; i < (of_filter ? s.y : s.w)[d]; ++i) {
+    const int64_t w = of_filter ? coordinate : i;
+    // Convolution mode flips the filter.
+    const int64_t tap = problem.mode() == ConvolutionMode::kConvolution ? s.w[d] - 1 - w : w;
+    const int64_t shift = tap * s.dilation[d] - s.pad[d];
+    const int64_t y = of_filter                      ? i
+                      : operation == Operation::kFwd ? coordinate
+                                                     : (coordinate - shift) / s.stride[d];
+    const int64_t x = y * s.stride[d] + shift;
+    // With strides, not every element of x meets every tap.
+    if (operation == Operation::kBwdData && x != coordinate) continue;
+    if (x >= 0 && x < s.x[d] && y >= 0 && y < s.y[d]) meetings.push_back({x, w, y});
   }
+  return meetings;
 }
 
-// y[n,k,o]: over taps, the channels of k's group.
-void Forward(const ConvProblem& p, const Shape& s, int64_t n, int64_t k, const Triple& o,
-             Accumulator* sum) {
-  const int64_t channels = p.w_dims()[1];
-  const int64_t group = k / (p.w_dims()[0] / p.groups());
-  ForEach(s.w, [&](const Triple& t) {
-    Triple at, tap;
-    for (size_t d = 0; d < kSpatial; ++d) {
-      at[d] = o[d] * s.stride[d] - s.pad[d] + t[d] * s.dilation[d];
-      if (at[d] < 0 || at[d] >= s.x[d]) return;
-      tap[d] = TapOf(p, s.w[d], t[d]);
-    }
-    sum->Add(n * p.x_strides()[0] + group * channels * p.x_strides()[1] + Dot(at, s.x_strides),
-             p.x_strides()[1], k * p.w_strides()[0] + Dot(tap, s.w_strides), p.w_strides()[1],
-             channels);
-  });
-}
-
-// dx[n,c,i]: over taps, the filters of c's group.
-void BackwardData(const ConvProblem& p, const Shape& s, int64_t n, int64_t c, const Triple& i,
-                  Accumulator* sum) {
+// The sum of all products of the element at these coordinates.
+Accumulator SumOf(const ConvProblem& p, const ReferenceInputs& inputs,
+                  const std::vector<int64_t>& coordinates) {
+  using enum cudnn::TensorRole;
+  const Shape s(p);
+  const Triple position = Shape::Behind(coordinates, 2, 0);
+  std::array<std::vector<Meeting>, kSpatial> meetings;
+  for (size_t d = 0; d < kSpatial; ++d) meetings[d] = MeetingsOf(p, s, d, position[d]);
+  const bool of_data = p.operation() == Operation::kBwdData;
+  const bool of_filter = p.operation() == Operation::kBwdFilter;
+  // Those of a group, and the first of each in the sum.
   const int64_t channels = p.w_dims()[1];
   const int64_t filters = p.w_dims()[0] / p.groups();
-  const int64_t first = c / channels * filters;
-  ForEach(s.w, [&](const Triple& t) {
-    Triple at, tap;
-    for (size_t d = 0; d < kSpatial; ++d) {
-      const int64_t scaled = i[d] + s.pad[d] - t[d] * s.dilation[d];
-      if (scaled < 0 || scaled % s.stride[d] != 0) return;
-      at[d] = scaled / s.stride[d];
-      if (at[d] >= s.y[d]) return;
-      tap[d] = TapOf(p, s.w[d], t[d]);
-    }
-    sum->Add(n * p.y_strides()[0] + first * p.y_strides()[1] + Dot(at, s.y_strides),
-             p.y_strides()[1],
-             first * p.w_strides()[0] + c % channels * p.w_strides()[1] + Dot(tap, s.w_strides),
-             p.w_strides()[0], filters);
-  });
-}
-
-// dw[k,c,tap]: over all positions in all images.
-void BackwardFilter(const ConvProblem& p, const Shape& s, int64_t k, int64_t c, const Triple& tap,
-                    Accumulator* sum) {
-  const int64_t group = k / (p.w_dims()[0] / p.groups());
-  const int64_t channel = group * p.w_dims()[1] + c;
-  Triple first, count;
-  Triple at;  // of x, for the first position
-  for (size_t d = 0; d < kSpatial; ++d) {
-    const int64_t begin = TapOf(p, s.w[d], tap[d]) * s.dilation[d] - s.pad[d];
-    first[d] = begin < 0 ? (-begin + s.stride[d] - 1) / s.stride[d] : 0;
-    const int64_t room = s.x[d] - 1 - begin;
-    const int64_t end = room < 0 ? 0 : std::min(s.y[d], room / s.stride[d] + 1);
-    count[d] = end - first[d];
-    if (count[d] <= 0) return;
-    at[d] = begin + first[d] * s.stride[d];
-  }
-  const Triple rows = {count[0], count[1], 1};
-  for (int64_t n = 0; n < p.x_dims()[0]; ++n) {
-    ForEach(rows, [&](const Triple& row) {
-      Triple x_at, y_at;
-      for (size_t d = 0; d < kSpatial; ++d) {
-        x_at[d] = at[d] + row[d] * s.stride[d];
-        y_at[d] = first[d] + row[d];
+  const int64_t group =
+      of_data ? coordinates[1] / channels : coordinates[of_filter ? 0 : 1] / filters;
+  const int64_t k = of_data ? group * filters : coordinates[of_filter ? 0 : 1];
+  const int64_t c = of_data ? coordinates[1] % channels : of_filter ? coordinates[1] : 0;
+  const int64_t images = of_filter ? p.x_dims()[0] : 1;
+  Accumulator sum(inputs.at(of_data ? kY : kX), inputs.at(of_filter ? kY : kW));
+  for (int64_t n = of_filter ? 0 : coordinates[0], end = n + images; n < end; ++n) {
+    for (const Meeting& first : meetings[0]) {
+      for (const Meeting& second : meetings[1]) {
+        for (const Meeting& third : meetings[2]) {
+          const auto offset = [&](const Triple& strides, int64_t Meeting::*at) {
+            return first.*at * strides[0] + second.*at * strides[1] + third.*at * strides[2];
+          };
+          const int64_t x = n * p.x_strides()[0] + (group * channels + c) * p.x_strides()[1] +
+                            offset(s.x_strides, &Meeting::x);
+          const int64_t w =
+              k * p.w_strides()[0] + c * p.w_strides()[1] + offset(s.w_strides, &Meeting::w);
+          const int64_t y =
+              n * p.y_strides()[0] + k * p.y_strides()[1] + offset(s.y_strides, &Meeting::y);
+          if (of_filter) {
+            // All of the row at once.
+            sum.Add(x, s.stride[2] * s.x_strides[2], y, s.y_strides[2],
+                    static_cast<int64_t>(meetings[2].size()));
+            break;
+          }
+          if (of_data) {
+            sum.Add(y, p.y_strides()[1], w, p.w_strides()[0], filters);
+          } else {
+            sum.Add(x, p.x_strides()[1], w, p.w_strides()[1], channels);
+          }
+        }
       }
-      sum->Add(n * p.x_strides()[0] + channel * p.x_strides()[1] + Dot(x_at, s.x_strides),
-               s.stride[2] * s.x_strides[2],
-               n * p.y_strides()[0] + k * p.y_strides()[1] + Dot(y_at, s.y_strides), s.y_strides[2],
-               count[2]);
-    });
+    }
   }
+  return sum;
 }
 
 // Of what x, w and y have, that of the one that the operation writes.
@@ -224,22 +212,8 @@ std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int
 
 ReferenceElement ComputeElement(const ConvProblem& problem, const ReferenceInputs& inputs,
                                 const std::vector<int64_t>& coordinates) {
-  const Shape shape(problem);
-  const Triple position = Shape::Behind(coordinates, 2, 0);
   const Operation operation = problem.operation();
-  Accumulator sum(operation == Operation::kBwdData ? inputs.y : inputs.x,
-                  operation == Operation::kBwdFilter ? inputs.y : inputs.w);
-  switch (operation) {
-    case Operation::kFwd:
-      Forward(problem, shape, coordinates[0], coordinates[1], position, &sum);
-      break;
-    case Operation::kBwdData:
-      BackwardData(problem, shape, coordinates[0], coordinates[1], position, &sum);
-      break;
-    case Operation::kBwdFilter:
-      BackwardFilter(problem, shape, coordinates[0], coordinates[1], position, &sum);
-      break;
-  }
+  const Accumulator sum = SumOf(problem, inputs, coordinates);
   ReferenceElement element;
   const std::vector<int64_t>& strides =
       OfOutput(operation, problem.x_strides(), problem.w_strides(), problem.y_strides());
@@ -251,8 +225,9 @@ ReferenceElement ComputeElement(const ConvProblem& problem, const ReferenceInput
       element.value = std::max(element.value, 0.0);
       continue;
     }
-    const double other = op == EpilogueOp::kAdd ? At(inputs.residual, element.offset)
-                                                : At(inputs.bias, coordinates[1]);
+    const double other = op == EpilogueOp::kAdd
+                             ? At(inputs.at(cudnn::TensorRole::kResidual), element.offset)
+                             : At(inputs.at(cudnn::TensorRole::kBias), coordinates[1]);
     element.value += other;
     element.magnitude += std::abs(other);
   }

@@ -2,24 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "proto/model/problem/conv_problem.h"
+#include "server/worker/cudnn/graph_builder.h"
 
 namespace convtune::worker::verify {
 
 // The values of a tensor in memory order; they repeat where memory is longer.
 using TensorValues = std::vector<double>;
 
-// Inputs of a problem; those that it does not read are empty. x, w and y name
-// the forward tensors, so y is the gradient that the backward operations read.
-struct ReferenceInputs {
-  TensorValues x;
-  TensorValues w;
-  TensorValues y;
-  TensorValues residual;  // laid out as y
-  TensorValues bias;      // one for each output channel
-};
+// Inputs of a problem, as far as it reads them. x, w and y name the forward tensors, so y is the
+// gradient that the backward operations read. The residual is laid out as y; the bias has one value
+// for each output channel.
+using ReferenceInputs = std::map<cudnn::TensorRole, TensorValues>;
 
 struct ReferenceElement {
   int64_t offset = 0;    // in the output's memory, in elements
@@ -43,7 +40,7 @@ std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int
 // The output at `coordinates`, rounded nowhere. Products are summed in double
 // precision (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
 // section 4.2: an error of n times 1.1e-16 at most of the magnitude).
-// REQUIRES: inputs that the problem reads are not empty.
+// REQUIRES: inputs that the problem reads are there.
 ReferenceElement ComputeElement(const ConvProblem& problem, const ReferenceInputs& inputs,
                                 const std::vector<int64_t>& coordinates);
 

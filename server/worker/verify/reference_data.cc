@@ -38,14 +38,6 @@ double IntegerScale(const ConvProblem& problem, cudnn::TensorRole role) {
   return IntegerScaleOf(deviation * std::sqrt(2 / products));
 }
 
-TensorValues* PlaceOf(cudnn::TensorRole role, ReferenceInputs* inputs) {
-  using enum cudnn::TensorRole;
-  if (role == kX) return &inputs->x;
-  if (role == kW) return &inputs->w;
-  if (role == kY) return &inputs->y;
-  return role == kResidual ? &inputs->residual : &inputs->bias;
-}
-
 // Calls work(i) for each i below `count`, several at a time. Where the system
 // gives no more threads, fewer do it.
 void SpreadOver(int threads, size_t count, const std::function<void(size_t i)>& work) {
@@ -75,7 +67,9 @@ ReferenceData::ReferenceData(const ConvProblem& problem,
                              InputValues inputs)
     : problem_(problem), threads_(threads), input_values_(inputs) {
   for (const cudnn::GraphTensor& tensor : tensors) {
-    if (!tensor.output) inputs_.push_back({tensor, ""});
+    if (tensor.output) continue;
+    inputs_.push_back({tensor, ""});
+    values_[tensor.role];  // so that threads only find it
   }
   // Where the system gives no thread, whoever waits for it does it.
   constexpr auto kIfPossible = std::launch::async | std::launch::deferred;
@@ -112,7 +106,7 @@ void ReferenceData::MakeReference() {
   SpreadOver(threads_, elements.size(), [&](size_t i) {
     if (!stop_) reference_[i] = ComputeElement(problem_, values_, elements[i]);
   });
-  values_ = ReferenceInputs();
+  values_.clear();
 }
 
 void ReferenceData::MakeInput(Input* input) {
@@ -123,7 +117,7 @@ void ReferenceData::MakeInput(Input* input) {
       input_values_ == InputValues::kSmallIntegers ? TensorContent::kSmallIntegers
                                                    : ContentOf(tensor.role),
       kInputSeed + static_cast<uint64_t>(tensor.uid), IntegerScale(problem_, tensor.role));
-  *PlaceOf(tensor.role, &values_) = DecodeElements(tensor.type, input->block);
+  values_.at(tensor.role) = DecodeElements(tensor.type, input->block);
 }
 
 }  // namespace convtune::worker::verify

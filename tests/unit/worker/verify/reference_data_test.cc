@@ -45,9 +45,10 @@ TEST(HostWorkTest, TheReferenceIsThatOfTheInputs) {
   const ConvProblem problem = Problem("fwd,x=1x8x6x6,w=4x8x3x3,pad=1,f16");
   ReferenceData work(problem, TensorsOf(problem), 4);
   ReferenceInputs inputs;
-  inputs.x = DecodeElements(DataType::kF16, work.Block(kX));
-  inputs.w = DecodeElements(DataType::kF16, work.Block(kW));
-  ASSERT_EQ(inputs.x.size(), 8U * 36U);
+  using cudnn::TensorRole;
+  inputs[TensorRole::kX] = DecodeElements(DataType::kF16, work.Block(kX));
+  inputs[TensorRole::kW] = DecodeElements(DataType::kF16, work.Block(kW));
+  ASSERT_EQ(inputs[TensorRole::kX].size(), 8U * 36U);
   std::map<int64_t, double> expected;
   for (const auto& at : ChooseElements(problem, int64_t{1} << 40, 1)) {
     const ReferenceElement element = ComputeElement(problem, inputs, at);

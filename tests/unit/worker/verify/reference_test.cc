@@ -28,7 +28,12 @@ TensorValues Pattern(int a, int b) {
 }
 
 ReferenceInputs Patterns() {
-  return {Pattern(7, 3), Pattern(5, 1), Pattern(11, 6), Pattern(3, 2), Pattern(13, 4)};
+  using enum cudnn::TensorRole;
+  return {{kX, Pattern(7, 3)},
+          {kW, Pattern(5, 1)},
+          {kY, Pattern(11, 6)},
+          {kResidual, Pattern(3, 2)},
+          {kBias, Pattern(13, 4)}};
 }
 
 // Every element, in the order of the coordinates.
@@ -60,9 +65,9 @@ TEST(ReferenceTest, GivesWhatNumpyGives) {
 TEST(ReferenceTest, MagnitudeIsTheSumOfTheProductsWithoutTheirSigns) {
   const ConvProblem problem = Problem("fwd,x=1x2x1x1,w=1x2x1x1,epilogue=bias+relu");
   ReferenceInputs inputs;
-  inputs.x = {2, 3};
-  inputs.w = {5, -7};
-  inputs.bias = {-4};
+  inputs[cudnn::TensorRole::kX] = {2, 3};
+  inputs[cudnn::TensorRole::kW] = {5, -7};
+  inputs[cudnn::TensorRole::kBias] = {-4};
   const ReferenceElement element = ComputeElement(problem, inputs, {0, 0, 0, 0});
   EXPECT_EQ(element.value, 0);  // 10 - 21 - 4, cut
   EXPECT_EQ(element.magnitude, 35);

@@ -36,51 +36,13 @@ double MemoryBytesPerSecond(int ordinal) {
 constexpr DataType kPlantedType = DataType::kF16;
 constexpr int64_t kFaultyElement = 77;
 
-// The steps of the self-check on a GPU.
-class GpuSelfCheckDevice : public verify::SelfCheckDevice {
- public:
-  // The arguments outlive it; `stream` is that of `resources`.
-  GpuSelfCheckDevice(const GpuResources& resources, timing::TimedStream* stream,
-                     int64_t flush_bytes, double memory_bytes_per_second)
-      : resources_(resources),
-        stream_(stream),
-        flush_bytes_(flush_bytes),
-        memory_bytes_per_second_(memory_bytes_per_second) {}
-
-  timing::TimedStream* stream() override { return stream_; }
-  absl::StatusOr<timing::MemorySpan> Memory() override;
-  int64_t flush_bytes() const override { return flush_bytes_; }
-  double memory_bytes_per_second() const override { return memory_bytes_per_second_; }
-  absl::StatusOr<worker::v1::Checked> Look(verify::PlantedFault fault) override;
-  absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() override;
-
- private:
-  const GpuResources resources_;
-  timing::TimedStream* const stream_;
-  const int64_t flush_bytes_;
-  const double memory_bytes_per_second_;
-  std::optional<device::DeviceBuffer> memory_;
-};
-
-absl::StatusOr<timing::MemorySpan> GpuSelfCheckDevice::Memory() {
-  if (!memory_.has_value()) {
-    // A flush reads twice the L2 cache.
-    ASSIGN_OR_RETURN(device::DeviceBuffer buffer,
-                     device::DeviceBuffer::Allocate(verify::CacheBytes(flush_bytes_ / 2)));
-    RETURN_IF_ERROR(cudnn::ToStatus(
-        cudaMemsetAsync(buffer.data(), 0, static_cast<size_t>(buffer.bytes()), resources_.stream),
-        "clear memory"));
-    memory_ = std::move(buffer);
-  }
-  return timing::MemorySpan{memory_->data(), memory_->bytes()};
-}
-
-absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
+// The last steps of the self-check; see SelfCheckDevice.
+absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture(const GpuResources& resources) {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(verify::kKnownProblem));
   ASSIGN_OR_RETURN(const int64_t free_bytes, device::FreeDeviceMemory());
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GpuProblem> known,
-      GpuProblem::Create(problem, resources_, free_bytes / 2, verify::InputValues::kSmallIntegers));
+      GpuProblem::Create(problem, resources, free_bytes / 2, verify::InputValues::kSmallIntegers));
   ListingOptions options;
   options.depth = worker::v1::LISTING_FIRST_CONFIGS;
   std::vector<CandidateId> ids;
@@ -106,10 +68,10 @@ absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::RunAfterSpoiltCapture() 
   return known->Check(*stock);
 }
 
-absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::Look(verify::PlantedFault fault) {
+absl::StatusOr<worker::v1::Checked> LookAt(verify::PlantedFault fault,
+                                           const GpuResources& resources) {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(verify::kKnownProblem));
-  int64_t elements = 1;
-  for (const int64_t dim : problem.y_dims()) elements *= dim;
+  const int64_t elements = ElementCount(problem.y_dims());
   const std::string right = verify::RandomTensorBytes(
       kPlantedType, elements, verify::TensorContent::kSmallIntegers, /*seed=*/1);
   const std::vector<double> values = verify::DecodeElements(kPlantedType, right);
@@ -120,12 +82,12 @@ absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::Look(verify::PlantedFaul
   }
   ASSIGN_OR_RETURN(verify::OutputCheck check,
                    verify::OutputCheck::Create(problem, std::move(reference), elements,
-                                               resources_.kernels, resources_.stream));
+                                               resources.kernels, resources.stream));
   ASSIGN_OR_RETURN(const device::GuardedBuffer output,
                    device::GuardedBuffer::Allocate(static_cast<int64_t>(right.size())));
-  RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
+  RETURN_IF_ERROR(output.Prepare(output.bytes(), resources.stream));
   const auto put = [&](int64_t at, std::string_view bytes) {
-    return device::Upload(bytes, static_cast<char*>(output.data()) + at, resources_.stream);
+    return device::Upload(bytes, static_cast<char*>(output.data()) + at, resources.stream);
   };
   RETURN_IF_ERROR(put(0, right));
   const int64_t offset = kFaultyElement * SizeOf(kPlantedType);
@@ -149,7 +111,7 @@ absl::StatusOr<worker::v1::Checked> GpuSelfCheckDevice::Look(verify::PlantedFaul
   ASSIGN_OR_RETURN(const verify::Comparison compared, check.Look(output.data()));
   look.set_nonfinite(compared.nonfinite);
   look.set_error(compared.error.value_or(0));
-  ASSIGN_OR_RETURN(*look.mutable_out_of_bounds(), output.Damage(output.bytes(), resources_.stream));
+  ASSIGN_OR_RETURN(*look.mutable_out_of_bounds(), output.Damage(output.bytes(), resources.stream));
   return look;
 }
 
@@ -203,8 +165,26 @@ absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
     Recover();
     return on_step(step);
   };
-  GpuSelfCheckDevice card(resources(), timed_stream_.get(), flush_bytes_, memory_bytes_per_second_);
-  absl::StatusOr<SelfCheck> check = verify::RunSelfCheck(lost_steps, recover_and_name, &card);
+  verify::SelfCheckDevice card;
+  card.stream = timed_stream_.get();
+  std::optional<device::DeviceBuffer> memory;
+  card.memory = [&]() -> absl::StatusOr<timing::MemorySpan> {
+    if (!memory.has_value()) {
+      // A flush reads twice the L2 cache.
+      ASSIGN_OR_RETURN(device::DeviceBuffer buffer,
+                       device::DeviceBuffer::Allocate(verify::CacheBytes(flush_bytes_ / 2)));
+      RETURN_IF_ERROR(cudnn::ToStatus(
+          cudaMemsetAsync(buffer.data(), 0, static_cast<size_t>(buffer.bytes()), stream_.get()),
+          "clear memory"));
+      memory = std::move(buffer);
+    }
+    return timing::MemorySpan{memory->data(), memory->bytes()};
+  };
+  card.flush_bytes = flush_bytes_;
+  card.memory_bytes_per_second = memory_bytes_per_second_;
+  card.look = [this](verify::PlantedFault fault) { return LookAt(fault, resources()); };
+  card.run_after_spoilt_capture = [this] { return RunAfterSpoiltCapture(resources()); };
+  absl::StatusOr<SelfCheck> check = verify::RunSelfCheck(lost_steps, recover_and_name, card);
   Recover();
   return check;
 }

@@ -58,9 +58,9 @@ struct Finding {
 };
 
 // Reads memory behind a blocking kernel that is released after a while.
-absl::StatusOr<Finding> TryBlockingKernel(SelfCheckDevice* card) {
-  timing::TimedStream& stream = *card->stream();
-  ASSIGN_OR_RETURN(const timing::MemorySpan memory, card->Memory());
+absl::StatusOr<Finding> TryBlockingKernel(const SelfCheckDevice& card) {
+  timing::TimedStream& stream = *card.stream;
+  ASSIGN_OR_RETURN(const timing::MemorySpan memory, card.memory());
   RETURN_IF_ERROR(stream.Synchronize());
   RETURN_IF_ERROR(stream.Block(kBlockTimeout));
   const SteadyClock::time_point queued = SteadyClock::now();
@@ -125,20 +125,20 @@ absl::StatusOr<Sighting> SeeStamp(int slot, timing::TimedStream* stream) {
 }
 
 // Keeps the GPU at work until its clocks are up.
-absl::Status RaiseClocks(SelfCheckDevice* card) {
-  ASSIGN_OR_RETURN(const timing::MemorySpan memory, card->Memory());
+absl::Status RaiseClocks(const SelfCheckDevice& card) {
+  ASSIGN_OR_RETURN(const timing::MemorySpan memory, card.memory());
   const SteadyClock::time_point start = SteadyClock::now();
   while (MicrosSince(start) < Micros(kWarmUp)) {
     for (int i = 0; i < kReadsAtOnce; ++i) {
-      RETURN_IF_ERROR(card->stream()->Read(memory.data, memory.bytes));
+      RETURN_IF_ERROR(card.stream->Read(memory.data, memory.bytes));
     }
-    RETURN_IF_ERROR(card->stream()->Synchronize());
+    RETURN_IF_ERROR(card.stream->Synchronize());
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Finding> TryClock(SelfCheckDevice* card) {
-  timing::TimedStream* const stream = card->stream();
+absl::StatusOr<Finding> TryClock(const SelfCheckDevice& card) {
+  timing::TimedStream* const stream = card.stream;
   RETURN_IF_ERROR(RaiseClocks(card));
   ASSIGN_OR_RETURN(const double short_us, TimeDelay(kShortDelay, stream));
   ASSIGN_OR_RETURN(const double long_us, TimeDelay(kLongDelay, stream));
@@ -183,11 +183,11 @@ absl::StatusOr<double> TimeWork(const timing::TimedWork& work, timing::Timer* ti
   return shortest;
 }
 
-absl::StatusOr<Finding> TryCaches(bool blocking_kernel, SelfCheckDevice* card) {
-  timing::TimedStream* const stream = card->stream();
-  ASSIGN_OR_RETURN(const timing::MemorySpan memory, card->Memory());
+absl::StatusOr<Finding> TryCaches(bool blocking_kernel, const SelfCheckDevice& card) {
+  timing::TimedStream* const stream = card.stream;
+  ASSIGN_OR_RETURN(const timing::MemorySpan memory, card.memory());
   timing::Timer timer(stream);
-  if (card->flush_bytes() <= 0) return absl::InternalError("the size of the L2 cache is not known");
+  if (card.flush_bytes <= 0) return absl::InternalError("the size of the L2 cache is not known");
   timing::TimedWork work;
   work.block_attempts = blocking_kernel ? timing::BlockingPolicy::kAttempts : 0;
   work.expected.gpu_us = 10;
@@ -199,12 +199,12 @@ absl::StatusOr<Finding> TryCaches(bool blocking_kernel, SelfCheckDevice* card) {
   work.cache_state = CacheState::kHot;
   work.launch = [stream](int) { return stream->Flush(0); };
   ASSIGN_OR_RETURN(const double flush_us, TimeWork(work, &timer));
-  const double memory_rate = card->memory_bytes_per_second();
-  const double flush_rate = static_cast<double>(card->flush_bytes()) / flush_us * 1e6;
+  const double memory_rate = card.memory_bytes_per_second;
+  const double flush_rate = static_cast<double>(card.flush_bytes) / flush_us * 1e6;
   Finding finding;
   finding.seen = absl::StrCat(memory.bytes, " bytes: ", Rounded(hot_us), " us hot, ",
-                              Rounded(cold_us), " us after a flush; a flush of ",
-                              card->flush_bytes(), " bytes: ", Rounded(flush_us), " us; memory of ",
+                              Rounded(cold_us), " us after a flush; a flush of ", card.flush_bytes,
+                              " bytes: ", Rounded(flush_us), " us; memory of ",
                               Rounded(memory_rate / 1e12), " TB/s");
   const double share = flush_rate / memory_rate;
   if (!(hot_us > 0 && cold_us / hot_us >= kLeastColdRatio)) {
@@ -231,11 +231,11 @@ std::string FaultOf(PlantedFault fault, const worker::v1::Checked& look) {
   return "a fault that nobody knows";
 }
 
-absl::StatusOr<Finding> TryChecker(SelfCheckDevice* card) {
+absl::StatusOr<Finding> TryChecker(const SelfCheckDevice& card) {
   Finding finding;
   for (const PlantedFault fault : {PlantedFault::kNothing, PlantedFault::kByteBehind,
                                    PlantedFault::kNan, PlantedFault::kWrongElement}) {
-    ASSIGN_OR_RETURN(const worker::v1::Checked look, card->Look(fault));
+    ASSIGN_OR_RETURN(const worker::v1::Checked look, card.look(fault));
     finding.fault = FaultOf(fault, look);
     if (!finding.fault.empty()) break;
   }
@@ -243,8 +243,8 @@ absl::StatusOr<Finding> TryChecker(SelfCheckDevice* card) {
 }
 
 // The convolution is one of small integers, whose result is right to the last bit or wrong.
-absl::StatusOr<Finding> TryCaptures(SelfCheckDevice* card) {
-  ASSIGN_OR_RETURN(const worker::v1::Checked run, card->RunAfterSpoiltCapture());
+absl::StatusOr<Finding> TryCaptures(const SelfCheckDevice& card) {
+  ASSIGN_OR_RETURN(const worker::v1::Checked run, card.run_after_spoilt_capture());
   Finding finding;
   if (!run.out_of_bounds().empty()) {
     finding.fault = absl::StrCat("wrote out of bounds: ", run.out_of_bounds());
@@ -263,7 +263,7 @@ absl::StatusOr<Finding> TryCaptures(SelfCheckDevice* card) {
 
 absl::StatusOr<SelfCheck> RunSelfCheck(uint32_t lost_steps,
                                        const std::function<absl::Status(uint32_t step)>& on_step,
-                                       SelfCheckDevice* card) {
+                                       const SelfCheckDevice& card) {
   const SteadyClock::time_point start = SteadyClock::now();
   SelfCheck check{MaskOf(SelfCheckBit::kRun), ""};
   struct Step {

@@ -1,5 +1,5 @@
 // RunSelfCheck checks the worker's own instruments (server/worker/README.md) on a
-// SelfCheckDevice. Tests put a device of their own in its place.
+// SelfCheckDevice. Tests have a device of their own.
 #pragma once
 
 #include <algorithm>
@@ -30,26 +30,21 @@ inline constexpr char kKnownProblem[] = "fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2
 // must not be found.
 enum class PlantedFault { kNothing, kByteBehind, kNan, kWrongElement };
 
-// A SelfCheckDevice is the GPU as a self-check uses it. Errors are CUDA's and cuDNN's. Not
-// thread-safe.
-class SelfCheckDevice {
- public:
-  virtual ~SelfCheckDevice() = default;
-
-  virtual timing::TimedStream* stream() = 0;
+// A SelfCheckDevice is the GPU as a self-check uses it. Errors are CUDA's and cuDNN's.
+struct SelfCheckDevice {
+  timing::TimedStream* stream = nullptr;
   // Memory of the GPU of CacheBytes().
-  virtual absl::StatusOr<timing::MemorySpan> Memory() = 0;
-  // Bytes that a flush reads; 0: it does nothing.
-  virtual int64_t flush_bytes() const = 0;
+  std::function<absl::StatusOr<timing::MemorySpan>()> memory;
+  int64_t flush_bytes = 0;  // that a flush reads; 0: it does nothing
   // The bandwidth of the GPU's memory, by its clock and width; 0: not known.
-  virtual double memory_bytes_per_second() const = 0;
+  double memory_bytes_per_second = 0;
   // Lets the check of results look at an output with a planted fault: says its error, what is
   // not finite, and what is out of bounds.
-  virtual absl::StatusOr<worker::v1::Checked> Look(PlantedFault fault) = 0;
+  std::function<absl::StatusOr<worker::v1::Checked>(PlantedFault fault)> look;
   // Makes a capture fail with a call that is forbidden in it, then runs kKnownProblem (graph
   // API) from the stream, and checks all of its output. FAILED_PRECONDITION if the capture does not
   // fail.
-  virtual absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() = 0;
+  std::function<absl::StatusOr<worker::v1::Checked>()> run_after_spoilt_capture;
 };
 
 // Tries one instrument after the other. A step that fails with an error is an
@@ -58,6 +53,6 @@ class SelfCheckDevice {
 // its bit; its error ends the self-check.
 absl::StatusOr<SelfCheck> RunSelfCheck(uint32_t lost_steps,
                                        const std::function<absl::Status(uint32_t step)>& on_step,
-                                       SelfCheckDevice* card);
+                                       const SelfCheckDevice& card);
 
 }  // namespace convtune::worker::verify

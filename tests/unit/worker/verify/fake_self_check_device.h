@@ -14,26 +14,28 @@
 
 namespace convtune::worker::verify {
 
-class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
+class FakeSelfCheckDevice : public timing::TimedStream {
  public:
-  // SelfCheckDevice.
-  timing::TimedStream* stream() override { return this; }
-  absl::StatusOr<timing::MemorySpan> Memory() override {
-    return timing::MemorySpan{nullptr, CacheBytes(flush_size / 2)};
-  }
-  int64_t flush_bytes() const override { return flush_size; }
-  double memory_bytes_per_second() const override { return memory_rate; }
-  absl::StatusOr<worker::v1::Checked> Look(PlantedFault fault) override {
-    worker::v1::Checked look;
-    if (blind_to.contains(fault)) return look;
-    if (fault == PlantedFault::kByteBehind) look.set_out_of_bounds("1 bytes behind its end");
-    look.set_nonfinite(fault == PlantedFault::kNan ? 1 : 0);
-    look.set_error(fault == PlantedFault::kWrongElement ? 0.5 : unfounded_error);
-    return look;
-  }
-  absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture() override {
-    capture_was_spoilt = true;
-    return after_capture;
+  // Call it anew after sizes and rates are changed.
+  SelfCheckDevice Device() {
+    SelfCheckDevice device;
+    device.stream = this;
+    device.memory = [this] { return timing::MemorySpan{nullptr, CacheBytes(flush_size / 2)}; };
+    device.flush_bytes = flush_size;
+    device.memory_bytes_per_second = memory_rate;
+    device.look = [this](PlantedFault fault) {
+      worker::v1::Checked look;
+      if (blind_to.contains(fault)) return look;
+      if (fault == PlantedFault::kByteBehind) look.set_out_of_bounds("1 bytes behind its end");
+      look.set_nonfinite(fault == PlantedFault::kNan ? 1 : 0);
+      look.set_error(fault == PlantedFault::kWrongElement ? 0.5 : unfounded_error);
+      return look;
+    };
+    device.run_after_spoilt_capture = [this] {
+      capture_was_spoilt = true;
+      return after_capture;
+    };
+    return device;
   }
 
   // TimedStream: what is put on the stream is done when it is waited for.

@@ -24,7 +24,7 @@ class SelfCheckTest : public testing::Test {
   }
 
   SelfCheck Checked() {
-    absl::StatusOr<SelfCheck> check = RunSelfCheck(lost_steps_, on_step_, &card_);
+    absl::StatusOr<SelfCheck> check = RunSelfCheck(lost_steps_, on_step_, card_.Device());
     EXPECT_TRUE(check.ok()) << check.status();
     return *std::move(check);
   }
@@ -208,7 +208,7 @@ TEST_F(SelfCheckTest, AStepThatAWorkerWasLostInIsLeftOutAndCountsAsFailed) {
 
 TEST_F(SelfCheckTest, ADaemonThatIsGoneEndsIt) {
   step_status_ = absl::UnavailableError("gone");
-  EXPECT_EQ(RunSelfCheck(lost_steps_, on_step_, &card_).status(), step_status_);
+  EXPECT_EQ(RunSelfCheck(lost_steps_, on_step_, card_.Device()).status(), step_status_);
   EXPECT_EQ(steps_.size(), 1U);
 }
 

@@ -21,13 +21,8 @@ namespace {
 
 // Returns the bandwidth of the GPU's memory; 0 if it is not known.
 double MemoryBytesPerSecond(int ordinal) {
-  int khz = 0;
-  int bits = 0;
-  if (cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, ordinal) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, ordinal) != cudaSuccess) {
-    cudaGetLastError();
-    return 0;
-  }
+  const int khz = device::Attribute(cudaDevAttrMemoryClockRate, ordinal).value_or(0);
+  const int bits = device::Attribute(cudaDevAttrGlobalMemoryBusWidth, ordinal).value_or(0);
   return 2.0 * khz * 1e3 * bits / 8;  // two transfers in each cycle
 }
 
@@ -137,19 +132,13 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal,
   RETURN_IF_ERROR(on_step("load the worker's kernels"));
   ASSIGN_OR_RETURN(backend->kernels_,
                    device::Kernels::Load(backend->info_.environment.sm_count, stream));
-  int l2_bytes = 0;
-  RETURN_IF_ERROR(
-      cudnn::ToStatus(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, ordinal),
-                      "ask for the size of the L2 cache"));
+  ASSIGN_OR_RETURN(const int l2_bytes, device::Attribute(cudaDevAttrL2CacheSize, ordinal));
   backend->flush_bytes_ = timing::FlushBytes(l2_bytes);
   backend->memory_bytes_per_second_ = MemoryBytesPerSecond(ordinal);
   ASSIGN_OR_RETURN(backend->timed_stream_,
                    device::CudaStream::Create(stream, backend->kernels_.get(), l2_bytes));
   backend->timer_ = std::make_unique<timing::Timer>(backend->timed_stream_.get());
-  char pci_bus_id[32] = "";
-  RETURN_IF_ERROR(cudnn::ToStatus(cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal),
-                                  "ask for the GPU's PCI address"));
-  backend->nvml_ = device::Nvml::Open(pci_bus_id);
+  backend->nvml_ = device::Nvml::Open(backend->info_.pci_bus_id);
   return backend;
 }
 

@@ -92,13 +92,10 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   sound_.reset();
   awake_ = false;
   std::set<int64_t, std::greater<>> sizes;
-  for (const CandidateId& id : ids) {
-    ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
-    sizes.insert(Aligned(prepared->workspace_bytes));
-  }
   int most_runs = 1;
   for (const CandidateId& id : ids) {
     ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
+    sizes.insert(Aligned(prepared->workspace_bytes));
     most_runs = std::max(most_runs, timing::PlanSample(prepared->expected).runs);
   }
   RETURN_IF_ERROR(MakeCopies(most_runs, sizes));

@@ -245,12 +245,7 @@ absl::StatusOr<Descriptor> MakeEngine(const OperationGraph& graph, int64_t index
   ASSIGN_OR_RETURN(Descriptor engine, Descriptor::Create(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
   engine.Set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph.descriptor());
   engine.Set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, index);
-  if (graph.sm_count_target() > 0) {
-    engine.Set(CUDNN_ATTR_ENGINE_SM_COUNT_TARGET, graph.sm_count_target());
-  }
-  if (graph.target().device_properties != nullptr) {
-    engine.Set(CUDNN_ATTR_ENGINE_DEVICEPROP, *graph.target().device_properties);
-  }
+  graph.SetDevice(CUDNN_ATTR_ENGINE_SM_COUNT_TARGET, CUDNN_ATTR_ENGINE_DEVICEPROP, &engine);
   RETURN_IF_ERROR(engine.Finalize());
   return engine;
 }

@@ -46,14 +46,20 @@ class OperationGraph {
   const Descriptor& descriptor() const { return graph_; }
   const std::vector<GraphTensor>& tensors() const { return tensors_; }
   const CudnnTarget& target() const { return target_; }
-  // 0: the whole GPU.
-  int sm_count_target() const { return sm_count_target_; }
+  // Sets what a descriptor that is made of the graph is to know of the device, by the names that
+  // its kind has for the SMs to use and for the properties of a GPU that is not there.
+  void SetDevice(cudnnBackendAttributeName_t sm_count, cudnnBackendAttributeName_t properties,
+                 Descriptor* descriptor) const {
+    if (sm_count_target_ > 0) descriptor->Set(sm_count, sm_count_target_);
+    if (target_.device_properties != nullptr)
+      descriptor->Set(properties, *target_.device_properties);
+  }
 
  private:
   OperationGraph() = default;
 
   CudnnTarget target_;
-  int sm_count_target_ = 0;
+  int sm_count_target_ = 0;        // 0: the whole GPU
   std::vector<Descriptor> parts_;  // tensors and operators that operations refer to
   std::vector<Descriptor> operations_;
   Descriptor graph_;

@@ -12,7 +12,7 @@
 #include "server/worker/cudnn/owned.h"
 #include "server/worker/device/device_memory.h"
 #include "server/worker/device/kernels.h"
-#include "server/worker/timing/timed_stream.h"
+#include "server/worker/timing/timer.h"
 
 namespace convtune::worker::device {
 

@@ -38,14 +38,14 @@ std::string UuidText(const cudaUUID_t& uuid) {
                       hex.substr(16, 4), "-", hex.substr(20));
 }
 
+}  // namespace
+
 absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, int ordinal) {
   int value = 0;
   RETURN_IF_ERROR(cudnn::ToStatus(cudaDeviceGetAttribute(&value, attribute, ordinal),
                                   absl::StrCat("attribute ", static_cast<int>(attribute))));
   return value;
 }
-
-}  // namespace
 
 absl::Status DriverStatus(cudaError_t error, int driver) {
   if (error == cudaErrorNoDevice || error == cudaErrorStubLibrary) return absl::OkStatus();
@@ -105,11 +105,7 @@ absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal) {
 DeviceInfo DescribeProfile(const DeviceProfile& profile) {
   DeviceInfo info;
   info.name = absl::StrCat("profile:", profile.name);
-  info.environment.profile = true;
-  info.environment.gpu_model = profile.device_name;
-  info.environment.cc_major = profile.cc_major;
-  info.environment.cc_minor = profile.cc_minor;
-  info.environment.sm_count = profile.sm_count;
+  info.environment = profile.environment;
   DescribeLibraries(&info);
   info.provenance.memory_bytes = profile.memory_bytes;
   return info;

@@ -28,6 +28,9 @@ absl::Status DriverStatus(cudaError_t error, int driver);
 // Number of GPUs; 0 without a driver. Errors are DriverStatus'.
 absl::StatusOr<int> CountGpus();
 
+// Errors are CUDA's.
+absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, int ordinal);
+
 // None of these creates a CUDA context. Errors are those of CountGpus, UNAVAILABLE
 // where there is no such GPU, and CUDA's.
 absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal);

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/environment.h"
 
 namespace convtune::worker::device {
 namespace {
@@ -78,16 +77,16 @@ absl::StatusOr<DeviceProfile> DeviceProfile::Parse(std::string_view json) {
     ASSIGN_OR_RETURN(profile.name, ReadString(file, "", "name"));
   }
   RETURN_IF_ERROR(UseIntegers(0, properties));
-  ASSIGN_OR_RETURN(profile.device_name, ReadString(*properties, "properties.", "deviceName"));
-  if (profile.name.empty()) {
-    profile.name = Slug(profile.device_name);
-  }
+  Environment& environment = profile.environment;
+  environment.profile = true;
+  ASSIGN_OR_RETURN(environment.gpu_model, ReadString(*properties, "properties.", "deviceName"));
+  if (profile.name.empty()) profile.name = Slug(environment.gpu_model);
   ASSIGN_OR_RETURN(const int64_t version, ReadInteger(*properties, "deviceVer", 100));
   ASSIGN_OR_RETURN(const int64_t sm_count, ReadInteger(*properties, "multiProcessorCount", 1));
   ASSIGN_OR_RETURN(profile.memory_bytes, ReadInteger(*properties, "totalGlobalMem", 1));
-  profile.cc_major = static_cast<int>(version / 100);
-  profile.cc_minor = static_cast<int>(version % 100 / 10);
-  profile.sm_count = static_cast<int>(sm_count);
+  environment.cc_major = static_cast<int>(version / 100);
+  environment.cc_minor = static_cast<int>(version % 100 / 10);
+  environment.sm_count = static_cast<int>(sm_count);
   profile.properties_json = properties->dump();
   return profile;
 }

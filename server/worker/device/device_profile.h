@@ -8,16 +8,14 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "proto/model/environment.h"
 
 namespace convtune::worker::device {
 
 // Value type.
 struct DeviceProfile {
   std::string name;         // "nvidia-h200"
-  std::string device_name;  // "NVIDIA H200"
-  int cc_major = 0;
-  int cc_minor = 0;
-  int sm_count = 0;
+  Environment environment;  // but for what is cuDNN's
   int64_t memory_bytes = 0;
   std::string properties_json;  // compact, as cuDNN takes it
 

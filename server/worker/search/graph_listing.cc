@@ -179,12 +179,8 @@ absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor());
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  if (graph.sm_count_target() > 0) {
-    heuristics.Set(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, graph.sm_count_target());
-  }
-  if (graph.target().device_properties != nullptr) {
-    heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *graph.target().device_properties);
-  }
+  graph.SetDevice(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+                  &heuristics);
   RETURN_IF_ERROR(heuristics.Finalize());
   ASSIGN_OR_RETURN(
       const std::vector<cudnn::Descriptor> configs,

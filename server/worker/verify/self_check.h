@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "proto/model/tuning/conditions.h"
 #include "server/worker/backend.h"
-#include "server/worker/timing/timed_stream.h"
 #include "server/worker/timing/timer.h"
 
 namespace convtune::worker::verify {

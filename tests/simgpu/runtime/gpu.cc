@@ -65,11 +65,11 @@ GpuProfile ReadProfile() {
       worker::device::DeviceProfile::Load(path);
   if (!loaded.ok()) Die(std::string(loaded.status().message()));
   GpuProfile profile;
-  profile.name = SimulatedName(loaded->device_name);
+  profile.name = SimulatedName(loaded->environment.gpu_model);
   profile.device_properties = loaded->properties_json;
-  profile.cc_major = loaded->cc_major;
-  profile.cc_minor = loaded->cc_minor;
-  profile.sm_count = loaded->sm_count;
+  profile.cc_major = loaded->environment.cc_major;
+  profile.cc_minor = loaded->environment.cc_minor;
+  profile.sm_count = loaded->environment.sm_count;
   profile.memory_bytes = loaded->memory_bytes;
   const nlohmann::json properties = nlohmann::json::parse(loaded->properties_json);
   const auto number = [&](const char* key) {

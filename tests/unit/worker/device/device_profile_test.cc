@@ -21,10 +21,10 @@ TEST(DeviceProfileTest, ReadsBareProperties) {
   const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
   ASSERT_TRUE(profile.ok()) << profile.status();
   EXPECT_EQ(profile->name, "nvidia-h200");
-  EXPECT_EQ(profile->device_name, "NVIDIA H200");
-  EXPECT_EQ(profile->cc_major, 9);
-  EXPECT_EQ(profile->cc_minor, 0);
-  EXPECT_EQ(profile->sm_count, 132);
+  EXPECT_EQ(profile->environment.gpu_model, "NVIDIA H200");
+  EXPECT_EQ(profile->environment.cc_major, 9);
+  EXPECT_EQ(profile->environment.cc_minor, 0);
+  EXPECT_EQ(profile->environment.sm_count, 132);
   EXPECT_EQ(profile->memory_bytes, 150000000000);
 }
 
@@ -72,8 +72,8 @@ TEST(DeviceProfileTest, ComputeCapabilityWithTwoDigits) {
   const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(
       absl::StrReplaceAll(kTestProfile, {{"\"deviceVer\":900", "\"deviceVer\":1030"}}));
   ASSERT_TRUE(profile.ok()) << profile.status();
-  EXPECT_EQ(profile->cc_major, 10);
-  EXPECT_EQ(profile->cc_minor, 3);
+  EXPECT_EQ(profile->environment.cc_major, 10);
+  EXPECT_EQ(profile->environment.cc_minor, 3);
 }
 
 TEST(DeviceProfileTest, ErrorsNameTheField) {

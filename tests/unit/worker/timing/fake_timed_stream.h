@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/worker/timing/timed_stream.h"
+#include "server/worker/timing/timer.h"
 
 namespace convtune::worker::timing {
 

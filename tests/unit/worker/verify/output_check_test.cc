@@ -1,4 +1,4 @@
-#include "server/worker/verify/comparison.h"
+#include "server/worker/verify/output_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
+#include "proto/convert/record_codec.h"
 #include "proto/monitoring/log.h"
 
 namespace convtune::convtuned {
@@ -65,11 +66,6 @@ std::string StringField(const google::protobuf::Struct& object, const char* name
   return found == object.fields().end() ? "" : found->second.string_value();
 }
 
-double NumberField(const google::protobuf::Struct& object, const char* name) {
-  const auto found = object.fields().find(name);
-  return found == object.fields().end() ? 0 : found->second.number_value();
-}
-
 std::string HostName() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
@@ -105,10 +101,15 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
 }
 
 absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line) {
+  const std::string json(line);
   google::protobuf::Struct object;
-  if (!google::protobuf::util::JsonStringToMessage(std::string(line), &object).ok()) {
+  v1::Provenance provenance;
+  google::protobuf::util::JsonParseOptions among_others;
+  among_others.ignore_unknown_fields = true;
+  if (!google::protobuf::util::JsonStringToMessage(json, &object).ok() ||
+      !google::protobuf::util::JsonStringToMessage(json, &provenance, among_others).ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the worker's answer is not a JSON object: ", std::string(line)));
+        absl::StrCat("the worker's answer is not a JSON object: ", json));
   }
   supervisor::DeviceSpec device;
   device.name = StringField(object, "name");
@@ -134,12 +135,7 @@ absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line) {
     }
     device.environment.gpu_model = model;
   }
-  device.provenance.driver_version = StringField(object, "driver_version");
-  device.provenance.cuda_version = StringField(object, "cuda_version");
-  device.provenance.cublaslt_build = StringField(object, "cublaslt_build");
-  device.provenance.nvrtc_build = StringField(object, "nvrtc_build");
-  device.provenance.gpu_uuid = StringField(object, "gpu_uuid");
-  device.provenance.memory_bytes = static_cast<int64_t>(NumberField(object, "memory_bytes"));
+  device.provenance = FromProto(provenance);
   device.pci_bus_id = StringField(object, "pci_bus_id");
   return device;
 }

@@ -20,7 +20,6 @@
 #include "server/release/datagram_socket.h"
 #include "server/release/missed_problems.h"
 #include "server/release/observation.h"
-#include "server/release/publish_options.h"
 #include "server/release/release_manager.h"
 #include "server/release/releases.h"
 

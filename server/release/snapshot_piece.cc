@@ -1,4 +1,4 @@
-#include "server/release/snapshot_piece.h"
+#include "server/release/release_manager.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -74,13 +74,6 @@ void LogFromProtobuf(google::protobuf::LogLevel severity, const char* /*file*/, 
 
 class GrpcServer final : public Server {
  public:
-  explicit GrpcServer(const Options& options)
-      : tuning_(services::NewTuningService(options)),
-        maintenance_(services::NewMaintenanceService(options)),
-        releases_(options.releases != nullptr ? services::NewReleaseService(options) : nullptr),
-        bundles_(services::NewBundleService(options)),
-        fleet_(options.outbox != nullptr ? services::NewFleetService(options) : nullptr) {}
-
   ~GrpcServer() override { Shutdown(SteadyTime::InfinitePast()); }
 
   absl::Status Start(const Options& options) {
@@ -99,11 +92,12 @@ class GrpcServer final : public Server {
       builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                                  http2::kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
     }
-    builder.RegisterService(tuning_.get());
-    builder.RegisterService(maintenance_.get());
-    if (releases_ != nullptr) builder.RegisterService(releases_.get());
-    builder.RegisterService(bundles_.get());
-    if (fleet_ != nullptr) builder.RegisterService(fleet_.get());
+    services_.push_back(services::NewTuningService(options));
+    services_.push_back(services::NewMaintenanceService(options));
+    if (options.releases != nullptr) services_.push_back(services::NewReleaseService(options));
+    services_.push_back(services::NewBundleService(options));
+    if (options.outbox != nullptr) services_.push_back(services::NewFleetService(options));
+    for (const auto& service : services_) builder.RegisterService(service.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ",
@@ -206,12 +200,8 @@ class GrpcServer final : public Server {
   }
 
   // Destroyed after the server that refers to them.
-  const std::unique_ptr<grpc::Service> tuning_;
-  const std::unique_ptr<grpc::Service> maintenance_;
-  const std::unique_ptr<grpc::Service> releases_;  // may be nullptr
-  const std::unique_ptr<grpc::Service> bundles_;
-  const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
-  std::unique_ptr<http2::ServerTls> tls_;       // null: nothing listens over TCP
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::unique_ptr<http2::ServerTls> tls_;  // null: nothing listens over TCP
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
   http2::Listener listener_{
@@ -228,7 +218,7 @@ void CaptureLibraryLogs() {
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Options& options) {
-  auto server = std::make_unique<GrpcServer>(options);
+  auto server = std::make_unique<GrpcServer>();
   RETURN_IF_ERROR(server->Start(options));
   return server;
 }

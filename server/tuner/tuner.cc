@@ -263,12 +263,12 @@ class TunerImpl final : public Tuner {
     return committer_.DeleteBan(number, fleet_ban);
   }
 
-  std::vector<ListedBan> ListBans() override {
-    const std::map<int64_t, int64_t> counts = index_.CountBanned();
-    std::vector<ListedBan> bans;
+  std::vector<v1::Ban> ListBans() override {
+    std::map<int64_t, int64_t> counts = index_.CountBanned();
+    std::vector<v1::Ban> bans;
     for (const Bans::Shared& ban : committer_.ListBans()) {
-      const auto count = counts.find(ban->number);
-      bans.push_back({*ban, count != counts.end() ? count->second : 0});
+      bans.push_back(ToProto(*ban));
+      bans.back().set_tuning_count(counts[ban->number]);
     }
     return bans;
   }

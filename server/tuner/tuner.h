@@ -29,7 +29,6 @@
 #include "server/jobs/job_table.h"
 #include "server/lookup/lookup_request.h"
 #include "server/lookup/tuning_index.h"
-#include "server/release/publish_options.h"
 #include "server/release/release_manager.h"
 #include "server/supervisor/device.h"
 
@@ -42,11 +41,6 @@ struct EnvironmentInfo {
   // it.
   std::string word;
   int64_t tuning_count = 0;
-};
-
-struct ListedBan {
-  Ban ban;
-  int64_t tuning_count = 0;  // see convtune.v1.Ban
 };
 
 struct TunerStats {
@@ -157,7 +151,7 @@ class Tuner {
                                                           bool dry_run) = 0;
   // See Committer::DeleteBan.
   virtual absl::Status DeleteBan(int64_t number, int64_t fleet_ban) = 0;
-  virtual std::vector<ListedBan> ListBans() = 0;
+  virtual std::vector<v1::Ban> ListBans() = 0;
   // Those that hold for the key.
   virtual Bans BansOf(const TuningKey& key) = 0;
 

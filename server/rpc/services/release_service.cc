@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "proto/base/status_macros.h"
-#include "server/release/snapshot_piece.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/call.h"
 #include "server/rpc/services/services.h"

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
@@ -260,8 +261,10 @@ class TuningService final : public RawService {
           return v1::DeleteBanResponse();
         },
         [this](const messages::DeleteBanArgs& args) -> std::optional<v1::Ban> {
-          for (const tuner::ListedBan& listed : tuner_->ListBans()) {
-            if (listed.ban.number == args.number) return convtune::ToProto(listed.ban);
+          for (v1::Ban& ban : tuner_->ListBans()) {
+            if (ban.name() != absl::StrCat("bans/", args.number)) continue;
+            ban.clear_tuning_count();
+            return std::move(ban);
           }
           return std::nullopt;
         });
@@ -269,11 +272,7 @@ class TuningService final : public RawService {
         "ListBans", nullptr,
         [this](const v1::ListBansRequest&) -> absl::StatusOr<v1::ListBansResponse> {
           v1::ListBansResponse reply;
-          for (const tuner::ListedBan& listed : tuner_->ListBans()) {
-            v1::Ban& ban = *reply.add_bans();
-            ban = convtune::ToProto(listed.ban);
-            ban.set_tuning_count(listed.tuning_count);
-          }
+          for (v1::Ban& ban : tuner_->ListBans()) *reply.add_bans() = std::move(ban);
           return reply;
         });
 

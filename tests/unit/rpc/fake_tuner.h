@@ -46,7 +46,7 @@ class FakeTuner : public tuner::Tuner {
   // Given by every method that can fail, if it is not OK.
   absl::Status failure;
   std::vector<Tuning> imported;
-  std::vector<tuner::ListedBan> bans;
+  std::vector<Ban> bans;           // each of 7 tunings
   int64_t unpinned_fleet_pin = 0;  // that was asked for last, as the next one
   int64_t deleted_fleet_ban = 0;
 
@@ -298,11 +298,17 @@ class FakeTuner : public tuner::Tuner {
     if (number == 3) return absl::OkStatus();
     return MissingError({"ban", absl::StrCat("bans/", number)}, "ban: there is none");
   }
-  std::vector<tuner::ListedBan> ListBans() override { return bans; }
+  std::vector<v1::Ban> ListBans() override {
+    std::vector<v1::Ban> listed;
+    for (const Ban& ban : bans) {
+      listed.push_back(ToProto(ban));
+      listed.back().set_tuning_count(7);
+    }
+    return listed;
+  }
   Bans BansOf(const TuningKey&) override {
     std::vector<Bans::Shared> all;
-    for (const tuner::ListedBan& listed : bans)
-      all.push_back(std::make_shared<const Ban>(listed.ban));
+    for (const Ban& ban : bans) all.push_back(std::make_shared<const Ban>(ban));
     return Bans(std::move(all));
   }
   absl::StatusOr<Environment> ResolveEnvironment(const std::string&,

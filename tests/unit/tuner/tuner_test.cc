@@ -636,10 +636,10 @@ TEST_F(TunerTest, ABanIsListedWhileEveryAnswerHeedsIt) {
   store.on_read = [&] { listed.push_back(tuner.ListBans().size()); };
   const auto created = tuner.CreateBan(*BansOfPattern("graph:*").all()[0], 1, /*dry_run=*/false);
   ASSERT_TRUE(created.ok()) << created.status();
-  const std::vector<ListedBan> bans = tuner.ListBans();
+  const std::vector<v1::Ban> bans = tuner.ListBans();
   ASSERT_EQ(bans.size(), 1U);
-  EXPECT_EQ(created->ban().name(), bans[0].ban.Name());
-  ASSERT_TRUE(tuner.DeleteBan(bans[0].ban.number, 0).ok());
+  EXPECT_EQ(created->ban().name(), bans[0].name());
+  ASSERT_TRUE(tuner.DeleteBan(1, 0).ok());
   EXPECT_TRUE(tuner.ListBans().empty());
   EXPECT_EQ(listed, (std::vector<size_t>{0, 1}));
   tuner_.reset();

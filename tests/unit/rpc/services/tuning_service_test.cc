@@ -298,12 +298,11 @@ TEST(Bans, CreateListDelete) {
   EXPECT_EQ(created.changes(0).after(), "graph:eng2");
   EXPECT_EQ(created.changes(0).ratio(), 1.25);
   EXPECT_TRUE(created.changes(0).pinned());
-  tuner::ListedBan listed;
-  listed.ban.number = 3;
-  listed.ban.candidate = CandidatePattern::Parse("eng34").value();
-  listed.ban.reason = "why";
-  listed.ban.fleet_ban = 5;
-  listed.tuning_count = 7;
+  Ban listed;
+  listed.number = 3;
+  listed.candidate = CandidatePattern::Parse("eng34").value();
+  listed.reason = "why";
+  listed.fleet_ban = 5;
   server.tuner.bans = {listed};
   v1::ListBansResponse bans;
   ASSERT_TRUE(Invoke(server, &Stub::ListBans, v1::ListBansRequest(), &bans).ok());

@@ -51,8 +51,9 @@ class OperationGraph {
   void SetDevice(cudnnBackendAttributeName_t sm_count, cudnnBackendAttributeName_t properties,
                  Descriptor* descriptor) const {
     if (sm_count_target_ > 0) descriptor->Set(sm_count, sm_count_target_);
-    if (target_.device_properties != nullptr)
+    if (target_.device_properties != nullptr) {
       descriptor->Set(properties, *target_.device_properties);
+    }
   }
 
  private:

@@ -34,7 +34,7 @@ struct DeliveryCounts {
 // Takes the deliveries in one transaction. Each may come again, in any order, alone or
 // with others: it is then counted as repeated. The node's current row of a problem is
 // the one of the best standing, in whatever order they come. Of equals it is one that was
-// measured here rather than relayed, then the newest; see migrations/README.md, "evidence".
+// measured here rather than relayed, then the newest; see migrations/0001_initial.sql, evidence.
 // INVALID_ARGUMENT: a tuning breaks a rule; nothing was taken.
 absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetNames& names,
                                        int64_t node_id,

@@ -39,7 +39,7 @@ struct TuningFacts {
 struct Tuning : TuningFacts {
   TuningKey key;
   Provenance provenance;
-  std::vector<Candidate> candidates;  // ranked: see RankCandidates in server/decision
+  std::vector<Candidate> candidates;  // ranked: see RankCandidates in ranking.h
   int rounds = 0;                     // of the race; 0 where nothing was timed
   Conditions conditions;
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/app/address_check.h"
-#include "client/cli/output/table.h"
+#include "client/cli/output/fields.h"
 #include "client/cpp/client.h"
 #include "proto/base/status_macros.h"
 

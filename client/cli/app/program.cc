@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/output/table.h"
+#include "client/cli/output/fields.h"
 
 namespace convtune::cli::app {
 namespace {

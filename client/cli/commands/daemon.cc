@@ -192,7 +192,7 @@ class StatsCommand final : public app::Command {
     std::ostream& out = context.io().out;
     for (const output::Field& count : counts) {
       if (count.heading.empty()) continue;
-      out << absl::StrFormat("%-17s%s\n", count.heading, count.value.ToCell().text);
+      out << absl::StrFormat("%-17s%s\n", count.heading, count.value.InTable());
     }
     if (!newest.empty()) out << "\n";
     context.PrintRows(newest, NewestFields);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/output/units.h"
 
 namespace convtune::cli::output {
@@ -84,9 +85,9 @@ Value& Value::In(Color text_color) {
   return *this;
 }
 
-Table::Cell Value::ToCell() const {
+std::string Value::InTable() const {
   const std::string& text = shown ? *shown : written;
-  return {shortener != nullptr ? shortener(text) : text, color};
+  return shortener != nullptr ? shortener(text) : text;
 }
 
 Json Value::ToJson() const {
@@ -105,6 +106,17 @@ Json JsonObject(const Members& members) {
     absl::StrAppend(out, JsonString(member.key).text, ":", member.value.ToJson().text);
   };
   return {absl::StrCat("{", absl::StrJoin(members, ",", append), "}")};
+}
+
+std::string CsvLine(const std::vector<std::string>& fields) {
+  const auto append = [](std::string* out, const std::string& field) {
+    if (field.find_first_of(",\"\r\n") == std::string::npos) {
+      out->append(field);
+    } else {
+      absl::StrAppend(out, "\"", absl::StrReplaceAll(field, {{"\"", "\"\""}}), "\"");
+    }
+  };
+  return absl::StrJoin(fields, ",", append) + "\n";
 }
 
 std::string CsvHeading(const Fields& fields) {
@@ -129,22 +141,6 @@ Json JsonRow(const Fields& fields) {
     if (IsIn(field, Only::kJson)) members.push_back({std::string(field.name), field.value});
   }
   return JsonObject(members);
-}
-
-Table TableLike(const Fields& fields) {
-  std::vector<Table::Column> columns;
-  for (const Field& field : fields) {
-    if (!field.heading.empty()) columns.push_back({std::string(field.heading), field.value.align});
-  }
-  return Table(std::move(columns));
-}
-
-void AddRow(const Fields& fields, Table* table) {
-  std::vector<Table::Cell> cells;
-  for (const Field& field : fields) {
-    if (!field.heading.empty()) cells.push_back(field.value.ToCell());
-  }
-  table->Add(std::move(cells));
 }
 
 }  // namespace convtune::cli::output

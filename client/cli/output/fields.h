@@ -1,5 +1,5 @@
 // Fields are the columns of one row with its values, each a Value. A verb lists them once, in a
-// function of the row; the printers make lines of CSV, a table or JSON of any list.
+// function of the row; the printers make lines of CSV, a Table or JSON of any list.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -12,9 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "client/cli/output/table.h"
-
 namespace convtune::cli::output {
+
+enum class Align { kLeft, kRight };
+enum class Color { kNone, kGreen, kYellow, kRed, kBold };
+
+// Text in `color`, if `enabled`.
+std::string Paint(const std::string& text, Color color, bool enabled);
+// Columns that UTF-8 text takes, counting code points.
+int DisplayWidth(const std::string& text);
 
 // A document, or a part of one, in one line. nlohmann-json writes the texts; no header includes it,
 // since it takes seconds to compile. Value type.
@@ -65,7 +71,7 @@ struct Value {
   Value& Right();
   Value& In(Color text_color);
 
-  Table::Cell ToCell() const;
+  std::string InTable() const;
   Json ToJson() const;
 
   std::string written;               // in CSV
@@ -96,18 +102,46 @@ enum class Only { kNothing, kJson, kCsv };
 
 struct Field {
   std::string_view name;     // in JSON; in CSV with "_" before what are capitals. Empty: in neither
-  std::string_view heading;  // in a table; empty: not there
+  std::string_view heading;  // in a table; empty: not there; a space: a column without a heading
   Value value;
   Only only = Only::kNothing;  // `name` is for that one alone
 };
 using Fields = std::vector<Field>;
 
+// One line of CSV (RFC 4180, but ends with "\n").
+std::string CsvLine(const std::vector<std::string>& fields);
 std::string CsvHeading(const Fields& fields);
 std::string CsvRow(const Fields& fields);
 Json JsonRow(const Fields& fields);
-// A table without rows that has their headings.
-Table TableLike(const Fields& fields);
-void AddRow(const Fields& fields, Table* table);
+
+// A Table prints rows for people: columns aligned by their widest cell, two spaces between them.
+// Value type.
+class Table {
+ public:
+  // Without rows, with the headings of `fields`.
+  explicit Table(const Fields& fields);
+
+  void Add(const Fields& fields);
+
+  // All lines, at most `width` wide (0: as wide as they are). The last column is cut to the
+  // rest, with "..."; where that is little, what does not fit is put below its row, whole.
+  std::string Render(int width, bool color) const;
+
+ private:
+  struct Cell {
+    std::string text;
+    Color color;
+    Align align;
+  };
+  using Row = std::vector<Cell>;
+
+  static std::string Line(const Row& row, size_t first, size_t end, const std::vector<int>& widths,
+                          bool color);
+  static std::string Below(const Row& row, size_t first, const std::vector<int>& widths, int width,
+                           bool color);
+
+  std::vector<Row> rows_;  // the headings first
+};
 
 template <typename Rows>
 using RowOf = std::decay_t<decltype(*std::declval<const Rows&>().begin())>;
@@ -122,8 +156,8 @@ Json JsonRows(const Rows& rows, const FieldsOf& fields_of) {
 // `example` is for the headings.
 template <typename Rows, typename FieldsOf>
 Table TableOf(const Rows& rows, const FieldsOf& fields_of, const RowOf<Rows>& example = {}) {
-  Table table = TableLike(fields_of(example));
-  for (const auto& row : rows) AddRow(fields_of(row), &table);
+  Table table(fields_of(example));
+  for (const auto& row : rows) table.Add(fields_of(row));
   return table;
 }
 

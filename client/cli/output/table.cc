@@ -1,11 +1,9 @@
-#include "client/cli/output/table.h"
+#include "client/cli/output/fields.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 
 namespace convtune::cli::output {
 namespace {
@@ -46,53 +44,6 @@ std::vector<std::string> Wrap(std::string text, int width) {
   return parts;
 }
 
-using Columns = std::vector<Table::Column>;
-using Row = std::vector<Table::Cell>;
-
-// Of the columns from `first` to before `end`.
-std::string Line(const Columns& columns, const Row& row, size_t first, size_t end,
-                 const std::vector<int>& widths, bool color) {
-  std::string line;
-  for (size_t i = first; i < end; ++i) {
-    const std::string padding(std::max(0, widths[i] - DisplayWidth(row[i].text)), ' ');
-    const std::string painted = Paint(row[i].text, row[i].color, color);
-    if (columns[i].align == Align::kRight) {
-      absl::StrAppend(&line, padding, painted);
-    } else {
-      absl::StrAppend(&line, painted, i + 1 == columns.size() ? "" : padding);
-    }
-    if (i + 1 != end) line += "  ";
-  }
-  while (!line.empty() && line.back() == ' ') line.pop_back();
-  return line;
-}
-
-// The columns from `first`, for below their row: as many to a line as fit, and
-// the last on lines of its own where it does not.
-std::string Below(const Columns& columns, const Row& row, size_t first,
-                  const std::vector<int>& widths, int width, bool color) {
-  const size_t last = columns.size() - 1;
-  const std::string indent(kIndent, ' ');
-  const int room = std::max(width - kIndent, kShortest);
-  std::string out;
-  for (size_t begin = first; begin <= last;) {
-    size_t end = begin + 1;
-    for (int used = widths[begin]; end <= last && used + 2 + widths[end] <= room; ++end) {
-      used += 2 + widths[end];
-    }
-    if (begin == last) {
-      for (const std::string& part : Wrap(row[last].text, room)) {
-        absl::StrAppend(&out, indent, Paint(part, row[last].color, color), "\n");
-      }
-    } else if (const std::string line = Line(columns, row, begin, end, widths, color);
-               !line.empty()) {
-      absl::StrAppend(&out, indent, line, "\n");
-    }
-    begin = end;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string Paint(const std::string& text, Color color, bool enabled) {
@@ -107,15 +58,71 @@ int DisplayWidth(const std::string& text) {
   }));
 }
 
+Table::Table(const Fields& fields) {
+  Row& titles = rows_.emplace_back();
+  for (const Field& field : fields) {
+    if (field.heading.empty()) continue;
+    const std::string title(field.heading == " " ? "" : field.heading);
+    titles.push_back({title, Color::kBold, field.value.align});
+  }
+}
+
+void Table::Add(const Fields& fields) {
+  Row& row = rows_.emplace_back();
+  for (const Field& field : fields) {
+    if (field.heading.empty()) continue;
+    row.push_back({field.value.InTable(), field.value.color, rows_[0][row.size()].align});
+  }
+}
+
+// Of the columns from `first` to before `end`.
+std::string Table::Line(const Row& row, size_t first, size_t end, const std::vector<int>& widths,
+                        bool color) {
+  std::string line;
+  for (size_t i = first; i < end; ++i) {
+    const std::string padding(std::max(0, widths[i] - DisplayWidth(row[i].text)), ' ');
+    const std::string painted = Paint(row[i].text, row[i].color, color);
+    if (row[i].align == Align::kRight) {
+      absl::StrAppend(&line, padding, painted);
+    } else {
+      absl::StrAppend(&line, painted, i + 1 == row.size() ? "" : padding);
+    }
+    if (i + 1 != end) line += "  ";
+  }
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line;
+}
+
+// The columns from `first`, for below their row: as many to a line as fit, and
+// the last on lines of its own where it does not.
+std::string Table::Below(const Row& row, size_t first, const std::vector<int>& widths, int width,
+                         bool color) {
+  const size_t last = row.size() - 1;
+  const std::string indent(kIndent, ' ');
+  const int room = std::max(width - kIndent, kShortest);
+  std::string out;
+  for (size_t begin = first; begin <= last;) {
+    size_t end = begin + 1;
+    for (int used = widths[begin]; end <= last && used + 2 + widths[end] <= room; ++end) {
+      used += 2 + widths[end];
+    }
+    if (begin == last) {
+      for (const std::string& part : Wrap(row[last].text, room)) {
+        absl::StrAppend(&out, indent, Paint(part, row[last].color, color), "\n");
+      }
+    } else if (const std::string line = Line(row, begin, end, widths, color); !line.empty()) {
+      absl::StrAppend(&out, indent, line, "\n");
+    }
+    begin = end;
+  }
+  return out;
+}
+
 std::string Table::Render(int width, bool color) const {
-  const size_t last = columns_.size() - 1;
-  std::vector<Cell> titles;
-  std::vector<int> widths;
-  for (size_t i = 0; i <= last; ++i) {
-    titles.emplace_back(columns_[i].title, Color::kBold);
-    int widest = DisplayWidth(columns_[i].title);
-    for (const auto& row : rows_) widest = std::max(widest, DisplayWidth(row[i].text));
-    widths.push_back(widest);
+  const size_t last = rows_[0].size() - 1;
+  std::vector<int> widths(last + 1);
+  for (const Row& row : rows_) {
+    for (size_t i = 0; i <= last; ++i) widths[i] = std::max(widths[i], DisplayWidth(row[i].text));
   }
   const int before_last =
       std::accumulate(widths.begin(), widths.end() - 1, 0) + 2 * static_cast<int>(last);
@@ -130,25 +137,12 @@ std::string Table::Render(int width, bool color) const {
     }
   }
   std::string out;
-  const auto add = [&](std::vector<Cell> row) {
+  for (Row row : rows_) {
     if (!whole && beside > last) row[last].text = Cut(row[last].text, room);
-    absl::StrAppend(&out, Line(columns_, row, 0, beside, widths, color), "\n");
-    if (beside <= last) absl::StrAppend(&out, Below(columns_, row, beside, widths, width, color));
-  };
-  add(titles);
-  for (const auto& row : rows_) add(row);
+    absl::StrAppend(&out, Line(row, 0, beside, widths, color), "\n");
+    if (beside <= last) absl::StrAppend(&out, Below(row, beside, widths, width, color));
+  }
   return out;
-}
-
-std::string CsvLine(const std::vector<std::string>& fields) {
-  const auto append = [](std::string* out, const std::string& field) {
-    if (field.find_first_of(",\"\r\n") == std::string::npos) {
-      out->append(field);
-    } else {
-      absl::StrAppend(out, "\"", absl::StrReplaceAll(field, {{"\"", "\"\""}}), "\"");
-    }
-  };
-  return absl::StrJoin(fields, ",", append) + "\n";
 }
 
 }  // namespace convtune::cli::output

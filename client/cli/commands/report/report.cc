@@ -91,39 +91,47 @@ class Tables {
  private:
   void Headline() {
     const ReportHeadline& h = report_.headline;
-    output::Table table({{"HEADLINE"}, {"", output::Align::kRight}, {""}});
-    table.Add({"tunings", absl::StrCat(h.rows),
-               absl::StrCat(h.problems, " problems, ", h.nodes, " nodes, ", h.environments,
-                            " environments; measured ", h.measured, ", incomplete ", h.incomplete,
-                            ", observed ", h.observed, ", heuristic ", h.heuristic)});
+    output::Table table(HeadlineFields("", "", ""));
+    const auto add = [&table](const char* name, const Value& number, const std::string& words) {
+      table.Add(HeadlineFields(name, number, words));
+    };
+    // "-" where there was nothing to compare.
+    const auto add_bad = [&add](const char* name, bool known, int count, const char* words) {
+      add(name,
+          Value(known ? absl::StrCat(count) : "-")
+              .In(count > 0 ? output::Color::kRed : output::Color::kNone),
+          words);
+    };
+    add("tunings", h.rows,
+        absl::StrCat(h.problems, " problems, ", h.nodes, " nodes, ", h.environments,
+                     " environments; measured ", h.measured, ", incomplete ", h.incomplete,
+                     ", observed ", h.observed, ", heuristic ", h.heuristic));
     for (const convtune::Environment& e : data_.environments()) {
       if (!e.simulated()) continue;
-      table.Add(
-          {"simulated", "-",
-           absl::StrCat(e.Name(), ": a GPU made of software, which says nothing about a card")});
+      add("simulated", "-",
+          absl::StrCat(e.Name(), ": a GPU made of software, which says nothing about a card"));
     }
-    table.Add({"coverage", output::FormatShare(h.coverage),
-               absl::StrCat(h.timed_pairs, " of ", h.pairs + h.wanted_pairs, " problems timed")});
-    table.Add({"hit ratio", output::FormatShare(h.hit_ratio),
-               h.hit_ratio ? "of look-ups since the daemon started"
-                           : "no look-ups are known; bundles do not say"});
-    table.Add(
-        {"faster than stock",
-         {TimesWord(h.gain),
-          h.gain && *h.gain > 1.005 ? output::Color::kGreen : output::Color::kNone},
-         h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
-                               " problems; stock is best in ", output::FormatShare(h.stock_is_best))
-                : "stock choice and winner were not both timed"});
-    table.Add({"search time", FormatSeconds(h.search_seconds),
-               "what the tunings took, on all nodes together"});
-    table.Add({"stale", output::FormatShare(h.stale),
-               absl::StrCat("older than ", output::FormatAge(report_.options.stale_after),
-                            ", or of a cuDNN that its GPU has left")});
-    AddBad(&table, "disagreements", IsShared(), h.disagreements,
-           "problems on which nodes differ beyond noise");
-    AddBad(&table, "regressions", !report_.upgrades.empty(), h.regressions,
-           "problems that an upgrade made slower");
-    AddBad(&table, "slow GPUs", IsCompared(), h.slow_gpus, "against others of their model");
+    add("coverage", output::FormatShare(h.coverage),
+        absl::StrCat(h.timed_pairs, " of ", h.pairs + h.wanted_pairs, " problems timed"));
+    add("hit ratio", output::FormatShare(h.hit_ratio),
+        h.hit_ratio ? "of look-ups since the daemon started"
+                    : "no look-ups are known; bundles do not say");
+    add("faster than stock",
+        Value(TimesWord(h.gain))
+            .In(h.gain && *h.gain > 1.005 ? output::Color::kGreen : output::Color::kNone),
+        h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
+                              " problems; stock is best in ", output::FormatShare(h.stock_is_best))
+               : "stock choice and winner were not both timed");
+    add("search time", FormatSeconds(h.search_seconds),
+        "what the tunings took, on all nodes together");
+    add("stale", output::FormatShare(h.stale),
+        absl::StrCat("older than ", output::FormatAge(report_.options.stale_after),
+                     ", or of a cuDNN that its GPU has left"));
+    add_bad("disagreements", IsShared(), h.disagreements,
+            "problems on which nodes differ beyond noise");
+    add_bad("regressions", !report_.upgrades.empty(), h.regressions,
+            "problems that an upgrade made slower");
+    add_bad("slow GPUs", IsCompared(), h.slow_gpus, "against others of their model");
     out_ += table.Render(width_, color_);
     if (h.rows > 0 && h.timed_pairs == 0) {
       out_ +=
@@ -132,13 +140,8 @@ class Tables {
     }
   }
 
-  // "-" where there was nothing to compare.
-  static void AddBad(output::Table* table, const std::string& name, bool known, int count,
-                     const std::string& words) {
-    table->Add({name,
-                {known ? absl::StrCat(count) : "-",
-                 count > 0 ? output::Color::kRed : output::Color::kNone},
-                words});
+  static Fields HeadlineFields(const char* name, Value number, const std::string& words) {
+    return {{"", "HEADLINE", name}, {"", " ", number.Right()}, {"", " ", words}};
   }
 
   bool IsShared() const {

@@ -1,4 +1,4 @@
-#include "client/cli/output/table.h"
+#include "client/cli/output/fields.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,19 @@
 namespace convtune::cli::output {
 namespace {
 
+Fields NoteFields(const std::string& name, const std::string& note) {
+  return {{"", "NAME", name}, {"", "NOTE", note}};
+}
+
+// One column is not in tables.
+Fields SizeFields(const std::string& name, Value size, const std::string& note) {
+  return {{"", "NAME", name}, {"size", "", 3}, {"", "SIZE", size.Right()}, {"", "NOTE", note}};
+}
+
 Table Example() {
-  Table table({{"NAME"}, {"SIZE", Align::kRight}, {"NOTE"}});
-  table.Add({"a", "1.5 KiB", "short"});
-  table.Add({"longer", {"0", Color::kRed}, "a note of some length"});
+  Table table(SizeFields("", "", ""));
+  table.Add(SizeFields("a", "1.5 KiB", "short"));
+  table.Add(SizeFields("longer", Value("0").In(Color::kRed), "a note of some length"));
   return table;
 }
 
@@ -21,9 +30,16 @@ TEST(TableTest, ColumnsAreAligned) {
             "longer        0  a note of some length\n");
 }
 
+TEST(TableTest, AColumnMayHaveNoHeading) {
+  Table table({{"", "NAME", ""}, {"", " ", ""}, {"", "NOTE", ""}});
+  table.Add({{"", "NAME", "a"}, {"", " ", "1"}, {"", "NOTE", "x"}});
+  EXPECT_EQ(table.Render(0, false), "NAME     NOTE\na     1  x\n");
+  EXPECT_EQ(table.Render(0, true).find("\x1b[1m\x1b"), std::string::npos);
+}
+
 TEST(TableTest, OnlyTheLastColumnIsCutToTheRestOfTheWidth) {
-  Table table({{"NAME"}, {"NOTE"}});
-  table.Add({"a", "a note that is longer than what is left of the line"});
+  Table table(NoteFields("", ""));
+  table.Add(NoteFields("a", "a note that is longer than what is left of the line"));
   EXPECT_EQ(table.Render(50, false),
             "NAME  NOTE\n"
             "a     a note that is longer than what is left o...\n");
@@ -51,9 +67,9 @@ TEST(TableTest, WhatDoesNotFitIsBelowItsRowAndWhole) {
 }
 
 TEST(TableTest, AnEmptyTextTakesNoLineBelow) {
-  Table table({{"NAME"}, {"NOTE"}});
-  table.Add({"a", ""});
-  table.Add({"b", "thirty columns of text, or so"});
+  Table table(NoteFields("", ""));
+  table.Add(NoteFields("a", ""));
+  table.Add(NoteFields("b", "thirty columns of text, or so"));
   EXPECT_EQ(table.Render(30, false),
             "NAME\n"
             "      NOTE\n"
@@ -64,8 +80,8 @@ TEST(TableTest, AnEmptyTextTakesNoLineBelow) {
 }
 
 TEST(TableTest, ATextWithoutSpacesIsBrokenBetweenCodePoints) {
-  Table table({{"NAME"}, {"NOTE"}});
-  table.Add({"a", "\xC3\xA4" + std::string(20, 'x')});
+  Table table(NoteFields("", ""));
+  table.Add(NoteFields("a", "\xC3\xA4" + std::string(20, 'x')));
   EXPECT_EQ(table.Render(26, false),
             "NAME\n"
             "      NOTE\n"

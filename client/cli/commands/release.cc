@@ -22,7 +22,6 @@
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
-#include "client/cpp/client.h"
 #include "convtune/v1/release_service.pb.h"
 #include "db/snapshot/snapshot_file.h"
 #include "proto/base/clock.h"
@@ -53,8 +52,7 @@ bool MayComeYet(const absl::Status& status) {
 
 // Puts the daemon's snapshot in place where it is another one than `*version` (0: none is known),
 // and says so. While it comes, no more than a piece of it is in memory.
-absl::Status Fetch(app::Context& context, client::Client& client, const std::string& folder,
-                   uint64_t* version) {
+absl::Status Fetch(app::Context& context, const std::string& folder, uint64_t* version) {
   const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
   std::unique_ptr<output::AtomicFile> file;
   int64_t size = 0;
@@ -63,7 +61,7 @@ absl::Status Fetch(app::Context& context, client::Client& client, const std::str
   while (true) {
     request.set_offset(size);
     ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece,
-                     client.Call<v1::ReadSnapshotResponse>(request));
+                     context.Call<v1::ReadSnapshotResponse>(request));
     if (piece.size_bytes() > kMaxSnapshotBytes) {
       return absl::FailedPreconditionError(absl::StrCat("the snapshot has ", piece.size_bytes(),
                                                         " bytes, more than ", kMaxSnapshotBytes));
@@ -104,10 +102,10 @@ absl::Status Fetch(app::Context& context, client::Client& client, const std::str
 // `folder` is made if need be. Tries until it has the snapshot, for at most `wait`, while the
 // daemon cannot be reached or has published nothing. With `watch` above 0 looks again at that
 // interval until SIGTERM or SIGINT, through errors, which it says.
-app::ExitCode FetchRelease(app::Context& context, client::Client& client, const std::string& folder,
-                           absl::Duration wait, absl::Duration watch) {
+app::ExitCode FetchRelease(app::Context& context, const std::string& folder, absl::Duration wait,
+                           absl::Duration watch) {
   uint64_t version = 0;
-  const auto fetch = [&] { return Fetch(context, client, folder, &version); };
+  const auto fetch = [&] { return Fetch(context, folder, &version); };
   const bool watching = watch > absl::ZeroDuration();
   if (watching) {
     // The first process of a container would ignore a signal without a handler.
@@ -266,18 +264,17 @@ class ReleaseCommand final : public app::Command {
         return absl::InvalidArgumentError("RELEASE: must be a number from 1");
       }
     }
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    if (diff_->parsed()) return Diff(context, *client);
-    if (promote_->parsed()) return Promote(context, *client, permille);
-    if (rollback_->parsed()) return RollBack(context, *client);
-    if (fetch_->parsed()) return Fetch(context, *client);
-    return List(context, *client);
+    if (diff_->parsed()) return Diff(context);
+    if (promote_->parsed()) return Promote(context, permille);
+    if (rollback_->parsed()) return RollBack(context);
+    if (fetch_->parsed()) return Fetch(context);
+    return List(context);
   }
 
  private:
-  static absl::StatusOr<app::ExitCode> List(app::Context& context, client::Client& client) {
+  static absl::StatusOr<app::ExitCode> List(app::Context& context) {
     ASSIGN_OR_RETURN(const auto list,
-                     client.CallPages<v1::ListReleasesResponse>(v1::ListReleasesRequest()));
+                     context.CallPages<v1::ListReleasesResponse>(v1::ListReleasesRequest()));
     context.PrintJson(list);
     if (context.format() == app::Format::kJson) return app::ExitCode::kDone;
     context.PrintRows(list.releases(), [&list](const v1::Release& release) {
@@ -294,10 +291,8 @@ class ReleaseCommand final : public app::Command {
   // A release has choices of all environments, and its row names none. Without an answer the list
   // stands as it is.
   static void SaySimulated(app::Context& context) {
-    const auto client = context.Connect();
-    if (!client.ok()) return;
     const auto response =
-        (*client)->CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
+        context.CallPages<v1::ListEnvironmentsResponse>(v1::ListEnvironmentsRequest());
     if (!response.ok()) return;
     for (const v1::Environment& environment : response->environments()) {
       if (!IsSimulated(environment.name()) || environment.tuning_count() == 0) continue;
@@ -313,14 +308,13 @@ class ReleaseCommand final : public app::Command {
                         held ? "; --auto-promote is held since the last rollback" : "");
   }
 
-  absl::StatusOr<app::ExitCode> Diff(app::Context& context, client::Client& client) const {
-    v1::DiffReleasesRequest request;
+  absl::StatusOr<app::ExitCode> Diff(app::Context& context) const {
+    auto request = context.NewRequest<v1::DiffReleasesRequest>();
     request.set_from(from_);
     request.set_to(to_);
-    request.set_environment(context.settings().environment);
     request.set_max_changes(10000);
     ASSIGN_OR_RETURN(const auto diff,
-                     client.CallPages<v1::DiffReleasesResponse>(request, request.max_changes()));
+                     context.CallPages<v1::DiffReleasesResponse>(request, request.max_changes()));
     context.PrintJson(diff);
     if (context.format() == app::Format::kJson) return app::ExitCode::kDone;
     context.PrintRows(diff.changes(), ChoiceChangeFields);
@@ -334,13 +328,12 @@ class ReleaseCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> Promote(app::Context& context, client::Client& client,
-                                        int permille) const {
+  absl::StatusOr<app::ExitCode> Promote(app::Context& context, int permille) const {
     v1::PromoteReleaseRequest request;
     request.set_author(input::AuthorOf(author_));
     request.set_reason(reason_.empty() ? "promoted by hand" : reason_);
     request.set_canary_permille(permille);
-    ASSIGN_OR_RETURN(const auto release, client.Call<v1::Release>(request));
+    ASSIGN_OR_RETURN(const auto release, context.Call<v1::Release>(request));
     context.PrintJson({{"release", release}});
     context.Say(release.state() == v1::RELEASE_STATE_CANARY
                     ? absl::StrCat("release ", release.number(), " is a canary for ",
@@ -349,12 +342,12 @@ class ReleaseCommand final : public app::Command {
     return AwaitPublished(context);
   }
 
-  absl::StatusOr<app::ExitCode> RollBack(app::Context& context, client::Client& client) const {
+  absl::StatusOr<app::ExitCode> RollBack(app::Context& context) const {
     v1::RollBackReleaseRequest request;
     request.set_author(input::AuthorOf(author_));
     request.set_reason(reason_.empty() ? "rolled back by hand" : reason_);
     request.set_release(to_);
-    ASSIGN_OR_RETURN(const auto release, client.Call<v1::Release>(request));
+    ASSIGN_OR_RETURN(const auto release, context.Call<v1::Release>(request));
     context.PrintJson({{"release", release}});
     context.Say(release.state() == v1::RELEASE_STATE_ROLLED_BACK
                     ? absl::StrCat("the canary, release ", release.number(), ", is rolled back")
@@ -363,14 +356,14 @@ class ReleaseCommand final : public app::Command {
     return AwaitPublished(context);
   }
 
-  absl::StatusOr<app::ExitCode> Fetch(app::Context& context, client::Client& client) const {
+  absl::StatusOr<app::ExitCode> Fetch(app::Context& context) const {
     absl::Duration wait = absl::ZeroDuration(), watch = absl::ZeroDuration();
     for (const auto& [option, text, value] :
          {std::tuple{"--wait", &wait_, &wait}, std::tuple{"--watch", &watch_, &watch}}) {
       if (text->empty()) continue;
       ASSIGN_OR_RETURN(*value, output::ParseTime(option, *text));
     }
-    return FetchRelease(context, client, folder_, wait, watch);
+    return FetchRelease(context, folder_, wait, watch);
   }
 
   CLI::App* diff_ = nullptr;
@@ -415,12 +408,10 @@ class WantedCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    v1::ListWantedRequest request;
-    request.set_environment(context.settings().environment);
+    auto request = context.NewRequest<v1::ListWantedRequest>();
     request.set_max_problems(10000);
     ASSIGN_OR_RETURN(const auto wanted,
-                     client->CallPages<v1::ListWantedResponse>(request, request.max_problems()));
+                     context.CallPages<v1::ListWantedResponse>(request, request.max_problems()));
     context.PrintJson(wanted);
     context.PrintRows(wanted.wanted(), WantedFields);
     // CSV is for `convtune warm -`.

@@ -365,7 +365,7 @@ class PinCommand final : public app::Command {
     if (reason_.empty() || reason_.size() > 500) {
       return absl::InvalidArgumentError("--reason: must have 1 to 500 characters");
     }
-    v1::PinRequest request;
+    auto request = context.NewRequest<v1::PinRequest>();
     if (ttl_) {
       ASSIGN_OR_RETURN(const auto ttl, output::ParseTime("--ttl", *ttl_));
       if (ttl < absl::Seconds(1)) {
@@ -373,12 +373,10 @@ class PinCommand final : public app::Command {
       }
       request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
     }
-    request.set_environment(context.settings().environment);
     request.mutable_problem()->set_text(problem.ToText());
     request.set_candidate(candidate_);
     request.set_reason(reason_);
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto pin, client->Call<v1::PinRecord>(request));
+    ASSIGN_OR_RETURN(const auto pin, context.Call<v1::PinRecord>(request));
     context.PrintJson({{"pin", pin}});
     const std::string until =
         pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "unpinned";
@@ -404,12 +402,10 @@ class UnpinCommand final : public app::Command {
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
-    v1::UnpinRequest request;
-    request.set_environment(context.settings().environment);
+    auto request = context.NewRequest<v1::UnpinRequest>();
     request.mutable_problem()->set_text(problem.ToText());
     request.set_fleet_pin(fleet_pin_);
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto response, client->Call<v1::UnpinResponse>(request));
+    ASSIGN_OR_RETURN(const auto response, context.Call<v1::UnpinResponse>(request));
     context.PrintJson({{"unpinned", problem.ToText()}});
     context.Say("unpinned " + input::ShortProblem(problem.ToText()));
     return AwaitPublished(context);

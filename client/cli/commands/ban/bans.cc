@@ -131,11 +131,10 @@ class BanCommand final : public app::Command {
     BanKeeper daemon;
     bool made = false;
     daemon.create = [&](const v1::Ban& ban) -> absl::StatusOr<v1::CreateBanResponse> {
-      ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
       v1::CreateBanRequest request;
       *request.mutable_ban() = ban;
       request.set_dry_run(args_.dry_run());
-      auto created = client->Call<v1::CreateBanResponse>(request, context.long_timeout());
+      auto created = context.Call<v1::CreateBanResponse>(request, context.long_timeout());
       made = made || (created.ok() && !args_.dry_run());
       return created;
     };
@@ -146,8 +145,7 @@ class BanCommand final : public app::Command {
 
  private:
   absl::StatusOr<app::ExitCode> List(app::Context& context) const {
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
-    ASSIGN_OR_RETURN(const auto list, client->Call<v1::ListBansResponse>(v1::ListBansRequest()));
+    ASSIGN_OR_RETURN(const auto list, context.Call<v1::ListBansResponse>(v1::ListBansRequest()));
     std::vector<v1::Ban> bans(list.bans().begin(), list.bans().end());
     if (as_errata_) {
       // cudnn-frontend's form lacks their conditions, and PyTorch has them in its code.
@@ -156,7 +154,8 @@ class BanCommand final : public app::Command {
       return PrintErrata(context, bans);
     }
     context.PrintJson(list);
-    PrintBans(context, bans);
+    context.PrintRows(bans, [](const v1::Ban& ban) { return BanFields(ban, TuningCounts::kYes); });
+    if (bans.empty() && context.format() != app::Format::kJson) context.Say("nothing is banned");
     return app::ExitCode::kDone;
   }
 
@@ -167,9 +166,8 @@ class BanCommand final : public app::Command {
     });
     request.set_name(is_number ? "bans/" + name_ : name_);
     request.set_fleet_ban(fleet_ban_);
-    ASSIGN_OR_RETURN(const auto client, context.Connect());
     ASSIGN_OR_RETURN(const auto deleted,
-                     client->Call<v1::DeleteBanResponse>(request, context.long_timeout()));
+                     context.Call<v1::DeleteBanResponse>(request, context.long_timeout()));
     context.PrintJson({{"deleted", request.name()}});
     context.Say("deleted " + request.name());
     return AwaitPublished(context);
@@ -186,22 +184,37 @@ class BanCommand final : public app::Command {
 }  // namespace
 
 void BanArgs::Register(CLI::App& app) {
-  app.add_option("pattern", pattern_,
+  app.add_option("pattern", *given_.mutable_candidate(),
                  "candidates to ban, such as eng47, 'eng47,k2=*' or 'legacy:*'")
       ->type_name("PATTERN");
-  app.add_option("--cudnn", cudnn_, "versions of cuDNN, such as '<9.20' or '>=9.12,<9.20'")
+  app.add_option("--cudnn", *given_.mutable_cudnn(),
+                 "versions of cuDNN, such as '<9.20' or '>=9.12,<9.20'")
       ->type_name("VERSIONS");
   app.add_option(
-         "--gpu", gpu_,
+         "--gpu", *given_.mutable_gpu(),
          "GPU model or compute capability, such as *h200 or sm_120; a profile counts as its GPU")
       ->type_name("GLOB");
-  app.add_option("--op", operation_, "operation of the problem")
+  app.add_option_function<std::string>(
+         "--op",
+         [this](const std::string& word) {
+           given_.set_operation(static_cast<v1::Operation>(*ParseOperation(word)));
+         },
+         "operation of the problem")
       ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
   app.add_option("--dtype", data_type_, "data type of the problem's inputs")->type_name("TYPE");
-  app.add_option("--layout", layout_, "layout of the problem")
+  app.add_option_function<std::string>(
+         "--layout",
+         [this](const std::string& word) {
+           given_.set_layout(word == "nchw"   ? v1::TENSOR_LAYOUT_NCHW
+                             : word == "nhwc" ? v1::TENSOR_LAYOUT_NHWC
+                                              : v1::TENSOR_LAYOUT_STRIDED);
+         },
+         "layout of the problem")
       ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
-  app.add_option("--reason", reason_, "the reason, for those who find it later")->type_name("TEXT");
-  app.add_option("--author", author_, "who decides; without it your user name")->type_name("NAME");
+  app.add_option("--reason", *given_.mutable_reason(), "the reason, for those who find it later")
+      ->type_name("TEXT");
+  app.add_option("--author", *given_.mutable_author(), "who decides; without it your user name")
+      ->type_name("NAME");
   app.add_option("--expires", expires_,
                  "end of the ban, such as 72h or 2027-01-31; without it until delete")
       ->type_name("TIME|DATE");
@@ -211,64 +224,50 @@ void BanArgs::Register(CLI::App& app) {
 }
 
 absl::StatusOr<ErrataBans> BanArgs::Read() const {
-  if (pattern_.empty() == errata_.empty()) {
+  if (given_.candidate().empty() == errata_.empty()) {
     return absl::InvalidArgumentError("ban: give a PATTERN or --errata FILE");
   }
-  if (from_errata()) return ReadFile();
   ErrataBans out;
-  ASSIGN_OR_RETURN(v1::Ban ban, ReadOne());
-  out.bans.push_back(std::move(ban));
-  return out;
-}
-
-absl::StatusOr<v1::Ban> BanArgs::ReadOne() const {
-  if (reason_.empty()) return absl::InvalidArgumentError("--reason: must be given");
-  v1::Ban ban;
-  ban.set_candidate(pattern_);
-  ban.set_cudnn(cudnn_);
-  ban.set_reason(reason_);
-  if (!operation_.empty()) {
-    ban.set_operation(static_cast<v1::Operation>(*ParseOperation(operation_)));
-  }
-  if (layout_ == "nchw") ban.set_layout(v1::TENSOR_LAYOUT_NCHW);
-  if (layout_ == "nhwc") ban.set_layout(v1::TENSOR_LAYOUT_NHWC);
-  if (layout_ == "strided") ban.set_layout(v1::TENSOR_LAYOUT_STRIDED);
-  RETURN_IF_ERROR(AddShared(&ban));
-  return ban;
-}
-
-absl::StatusOr<ErrataBans> BanArgs::ReadFile() const {
-  for (const auto& [option, value] :
-       {std::pair{"--cudnn", &cudnn_}, {"--op", &operation_}, {"--layout", &layout_}}) {
-    if (!value->empty()) {
+  if (from_errata()) {
+    for (const auto& [option, is_given] :
+         {std::pair{"--cudnn", !given_.cudnn().empty()},
+          {"--op", given_.operation() != v1::OPERATION_UNSPECIFIED},
+          {"--layout", given_.layout() != v1::TENSOR_LAYOUT_UNSPECIFIED}}) {
+      if (!is_given) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(option, ": cannot be given with --errata, whose rules say it"));
     }
+    ASSIGN_OR_RETURN(const std::string text, ReadWhole(errata_));
+    ASSIGN_OR_RETURN(out, ReadErrata(text, errata_));
+    for (v1::Ban& ban : out.bans) {
+      if (!given_.reason().empty()) {
+        ban.set_reason(absl::StrCat(ban.reason(), ": ", given_.reason()));
+      }
+      ban.set_gpu(given_.gpu());
+    }
+  } else {
+    if (given_.reason().empty()) return absl::InvalidArgumentError("--reason: must be given");
+    out.bans.push_back(given_);
   }
-  ASSIGN_OR_RETURN(const std::string text, ReadWhole(errata_));
-  ASSIGN_OR_RETURN(ErrataBans errata, ReadErrata(text, errata_));
-  for (v1::Ban& ban : errata.bans) {
-    if (!reason_.empty()) ban.set_reason(absl::StrCat(ban.reason(), ": ", reason_));
-    RETURN_IF_ERROR(AddShared(&ban));
-  }
-  return errata;
-}
-
-absl::Status BanArgs::AddShared(v1::Ban* ban) const {
-  ban->set_gpu(gpu_);
-  ban->set_author(input::AuthorOf(author_));
+  v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;
   if (!data_type_.empty()) {
     const std::optional<DataType> type = ParseLooseDataType(data_type_);
     if (!type) {
       return absl::InvalidArgumentError(
           absl::StrCat("--dtype: must be a data type such as f16, is '", data_type_, "'"));
     }
-    ban->set_data_type(static_cast<v1::DataType>(*type));
+    data_type = static_cast<v1::DataType>(*type);
   }
-  if (expires_.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const absl::Time time, ParseExpiry(expires_));
-  ban->mutable_expire_time()->set_seconds(absl::ToUnixSeconds(time));
-  return absl::OkStatus();
+  absl::Time expires = absl::InfiniteFuture();
+  if (!expires_.empty()) {
+    ASSIGN_OR_RETURN(expires, ParseExpiry(expires_));
+  }
+  for (v1::Ban& ban : out.bans) {
+    ban.set_author(input::AuthorOf(given_.author()));
+    ban.set_data_type(data_type);
+    if (!expires_.empty()) ban.mutable_expire_time()->set_seconds(absl::ToUnixSeconds(expires));
+  }
+  return out;
 }
 
 output::Fields BanFields(const v1::Ban& ban, TuningCounts counts) {
@@ -298,12 +297,8 @@ output::Fields BanFields(const v1::Ban& ban, TuningCounts counts) {
 app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeeper& keeper) {
   const absl::StatusOr<ErrataBans> asked = args.Read();
   if (!asked.ok()) return keeper.fail(asked.status());
-  for (const ErrataRemark& remark : asked->remarks) {
-    context.Say(absl::StrCat(remark.subject, ": ", remark.words));
-  }
-  for (const ErrataRemark& refused : asked->refused) {
-    context.SayError(absl::StrCat(refused.subject, " is not taken: ", refused.words));
-  }
+  for (const std::string& remark : asked->remarks) context.Say(remark);
+  for (const std::string& refused : asked->refused) context.SayError(refused);
   app::ExitCode code = asked->refused.empty() ? app::ExitCode::kDone : app::ExitCode::kFailed;
   std::vector<output::Json> documents;
   for (const v1::Ban& ban : asked->bans) {
@@ -321,23 +316,6 @@ app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeep
   }
   context.PrintJson({{"created", documents}});
   return code;
-}
-
-void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans) {
-  context.PrintRows(bans, [](const v1::Ban& ban) { return BanFields(ban, TuningCounts::kYes); });
-  if (bans.empty() && context.format() != app::Format::kJson) context.Say("nothing is banned");
-}
-
-app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans) {
-  const ErrataDocument document = WriteErrata(bans);
-  context.io().out << document.json << "\n";
-  for (const ErrataRemark& remark : document.remarks) {
-    context.Say(absl::StrCat(remark.subject, ": ", remark.words));
-  }
-  for (const ErrataRemark& left : document.left_out) {
-    context.SayError(absl::StrCat(left.subject, " is left out: ", left.words));
-  }
-  return document.left_out.empty() ? app::ExitCode::kDone : app::ExitCode::kFailed;
 }
 
 std::unique_ptr<app::Command> NewBanCommand() { return std::make_unique<BanCommand>(); }

@@ -24,31 +24,16 @@ namespace convtune::cli::commands::ban {
 // of the fleet.
 std::string NamesOf(const v1::Ban& ban);
 
-// A remark on one rule or ban that the other form cannot say in full.
-struct ErrataRemark {
-  std::string subject;  // "rule avoid_eng12", "bans/3"
-  std::string words;
-};
-
 struct ErrataBans {
   std::vector<v1::Ban> bans;  // without author; the reason names the rule
-  // Rules that are no ban of `bans`: a condition that a ban does not have was left
+  // On rules that are no ban of `bans`: a condition that a ban does not have was left
   // aside otherwise, and more would be banned.
-  std::vector<ErrataRemark> refused;
-  std::vector<ErrataRemark> remarks;  // on rules that are
+  std::vector<std::string> refused;
+  std::vector<std::string> remarks;  // on rules that a ban cannot say in full
 };
 
 // INVALID_ARGUMENT where the text is no such document. `name` is the file's, for reasons.
 absl::StatusOr<ErrataBans> ReadErrata(const std::string& text, const std::string& name);
-
-struct ErrataDocument {
-  std::string json;
-  std::vector<ErrataRemark> left_out;  // bans that no rule of `json` stands for
-  std::vector<ErrataRemark> remarks;   // on those that one does
-};
-
-// Cannot fail: bans are a daemon's or a fleet's own.
-ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans);
 
 // One rule, or those of a file of errata. Not thread-safe.
 class BanArgs {
@@ -64,13 +49,8 @@ class BanArgs {
   bool dry_run() const { return dry_run_; }
 
  private:
-  absl::StatusOr<v1::Ban> ReadOne() const;
-  absl::StatusOr<ErrataBans> ReadFile() const;
-  // The conditions that options give to rules of errata, too.
-  absl::Status AddShared(v1::Ban* ban) const;
-
-  std::string pattern_, cudnn_, gpu_, operation_, data_type_, layout_;
-  std::string reason_, author_, expires_, errata_;
+  v1::Ban given_;  // without what the next three say
+  std::string data_type_, expires_, errata_;
   bool dry_run_ = false;
 };
 
@@ -90,9 +70,8 @@ app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeep
 // that number.
 enum class TuningCounts { kNo, kYes };
 output::Fields BanFields(const v1::Ban& ban, TuningCounts counts);
-// Prints a row for each ban, or "nothing is banned".
-void PrintBans(app::Context& context, const std::vector<v1::Ban>& bans);
-// As JSON errata.
+// Prints them as JSON errata, and says which bans no rule stands for, or none in full. Cannot fail
+// otherwise: bans are a daemon's or a fleet's own.
 app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans);
 
 }  // namespace convtune::cli::commands::ban

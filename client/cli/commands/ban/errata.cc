@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -157,7 +158,7 @@ absl::StatusOr<ErrataBans> ReadErrata(const std::string& text, const std::string
   for (const Json& rule : document["rules"]) {
     std::string subject = absl::StrCat("rule ", ++place);
     if (!rule.is_object()) {
-      out.refused.push_back({subject, "must be a JSON object"});
+      out.refused.push_back(absl::StrCat(subject, " is not taken: must be a JSON object"));
       continue;
     }
     std::string id;
@@ -165,47 +166,48 @@ absl::StatusOr<ErrataBans> ReadErrata(const std::string& text, const std::string
     if (!id.empty()) absl::StrAppend(&subject, " (", id, ")");
     absl::StatusOr<v1::Ban> ban = ReadRule(rule);
     if (!ban.ok()) {
-      out.refused.push_back({subject, std::string(ban.status().message())});
+      out.refused.push_back(absl::StrCat(subject, " is not taken: ", ban.status().message()));
       continue;
     }
     ban->set_reason(absl::StrCat("errata: ", id.empty() ? absl::StrCat("rule ", place) : id));
     if (ban->operation() == v1::OPERATION_FWD) {
-      out.remarks.push_back({subject, "the ban also holds for convolutions with an epilogue"});
+      out.remarks.push_back(
+          absl::StrCat(subject, ": the ban also holds for convolutions with an epilogue"));
     }
     out.bans.push_back(*std::move(ban));
   }
   return out;
 }
 
-ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans) {
-  ErrataDocument out;
-  Json rules = Json::array();
+app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans) {
+  Json document = {{"version", 1}, {"rules", Json::array()}};
+  std::vector<std::string> remarks, left_out;
   for (const v1::Ban& ban : bans) {
+    const std::string name = NamesOf(ban);
     const absl::StatusOr<CandidatePattern> pattern = CandidatePattern::Parse(ban.candidate());
     const std::string why =
         pattern.ok() ? WhyNoRule(ban, *pattern) : "this program does not know its candidate's form";
     if (!why.empty()) {
-      out.left_out.push_back({NamesOf(ban), why});
+      left_out.push_back(absl::StrCat(name, " is left out: ", why));
       continue;
     }
     const bool any = ban.operation() == v1::OPERATION_UNSPECIFIED;
-    for (const auto& [name, value] : kOperations) {
-      if (any || ban.operation() == value) rules.push_back(RuleOf(ban, *pattern, name));
+    for (const auto& [operation, value] : kOperations) {
+      if (!any && ban.operation() != value) continue;
+      document["rules"].push_back(RuleOf(ban, *pattern, operation));
     }
     if (any || ban.operation() == v1::OPERATION_FWD) {
-      out.remarks.push_back({NamesOf(ban), "its rule does not hold for graphs with an epilogue"});
+      remarks.push_back(absl::StrCat(name, ": its rule does not hold for graphs with an epilogue"));
     }
     if (ban.has_expire_time()) {
-      out.remarks.push_back(
-          {NamesOf(ban),
-           absl::StrCat("its rule does not end at ", output::FormatTimestamp(ban.expire_time()))});
+      remarks.push_back(absl::StrCat(name, ": its rule does not end at ",
+                                     output::FormatTimestamp(ban.expire_time())));
     }
   }
-  Json document;
-  document["version"] = 1;
-  document["rules"] = std::move(rules);
-  out.json = document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  return out;
+  context.io().out << document.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  for (const std::string& remark : remarks) context.Say(remark);
+  for (const std::string& left : left_out) context.SayError(left);
+  return left_out.empty() ? app::ExitCode::kDone : app::ExitCode::kFailed;
 }
 
 }  // namespace convtune::cli::commands::ban

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/commands/run/preload.h"
+#include "client/cli/commands/run/run.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/base/clock.h"

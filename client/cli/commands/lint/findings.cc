@@ -450,9 +450,10 @@ std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const L
   return findings;
 }
 
-VariantSummary Summarize(const std::vector<ProblemRow>& rows, const LintInput& input) {
-  VariantSummary summary;
-  summary.problems = static_cast<int>(rows.size());
+output::Fields SummaryFields(const std::vector<ProblemRow>& rows, const LintInput& input) {
+  int without_candidate = 0, nondeterministic = 0, compiled = 0;
+  int64_t most_workspace = 0;
+  double on_tensor_cores = 0;
   std::set<std::string> batches, types;
   const double whole = WorkOf(rows);
   for (const ProblemRow& row : rows) {
@@ -460,19 +461,27 @@ VariantSummary Summarize(const std::vector<ProblemRow>& rows, const LintInput& i
     types.insert(std::string(Name(row.problem.data_type())));
     const auto list = ListOf(row.problem, input);
     if (!list) {
-      ++summary.without_candidate;
+      ++without_candidate;
       continue;
     }
-    if (calls::OnTensorCores(list->first()) && whole > 0) {
-      summary.on_tensor_cores += WorkOf(row) / whole;
-    }
-    if (list->deterministic() == 0) ++summary.nondeterministic;
-    if (calls::CompiledAtRunTime(list->first())) ++summary.compiled;
-    summary.most_workspace = std::max(summary.most_workspace, list->first().workspace_bytes());
+    if (calls::OnTensorCores(list->first()) && whole > 0) on_tensor_cores += WorkOf(row) / whole;
+    if (list->deterministic() == 0) ++nondeterministic;
+    if (calls::CompiledAtRunTime(list->first())) ++compiled;
+    most_workspace = std::max(most_workspace, list->first().workspace_bytes());
   }
-  summary.batch = batches.size() == 1 ? *batches.begin() : "-";
-  summary.dtype = types.size() == 1 ? *types.begin() : "-";
-  return summary;
+  // "-" where the convolutions differ in it.
+  const auto common = [](const std::set<std::string>& texts) {
+    return output::Value(texts.size() == 1 ? *texts.begin() : "-");
+  };
+  return {{"batch", "BATCH", common(batches).Right()},
+          {"dtype", "DTYPE", common(types)},
+          {"problems", "CONVOLUTIONS", rows.size()},
+          {"withoutCandidate", "WITHOUT CANDIDATE", without_candidate},
+          {"onTensorCores", "ON TENSOR CORES",
+           output::Value(on_tensor_cores).Shown(output::FormatShare(on_tensor_cores))},
+          {"nondeterministic", "NONDETERMINISTIC", nondeterministic},
+          {"compiled", "COMPILED", compiled},
+          {"mostWorkspaceBytes", "MOST WORKSPACE", output::Bytes(most_workspace)}};
 }
 
 }  // namespace convtune::cli::commands::lint

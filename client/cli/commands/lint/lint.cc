@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <ostream>
 #include <set>
 
@@ -35,24 +36,9 @@ std::optional<LintSeverity> ParseSeverity(std::string_view name) {
   return std::nullopt;
 }
 
-output::Value ShareValue(double share) {
-  return output::Value(share).Shown(output::FormatShare(share));
-}
-
 std::string RunsWords(const LintFinding& finding) {
   return absl::StrCat(finding.row.count, finding.row.count == 1 ? " run, " : " runs, ",
                       output::FormatShare(finding.share), " of the arithmetic");
-}
-
-output::Fields VariantFields(const VariantSummary& variant) {
-  return {{"batch", "BATCH", output::Value(variant.batch).Right()},
-          {"dtype", "DTYPE", variant.dtype},
-          {"problems", "CONVOLUTIONS", variant.problems},
-          {"withoutCandidate", "WITHOUT CANDIDATE", variant.without_candidate},
-          {"onTensorCores", "ON TENSOR CORES", ShareValue(variant.on_tensor_cores)},
-          {"nondeterministic", "NONDETERMINISTIC", variant.nondeterministic},
-          {"compiled", "COMPILED", variant.compiled},
-          {"mostWorkspaceBytes", "MOST WORKSPACE", output::Bytes(variant.most_workspace)}};
 }
 
 output::Fields ProofFields(const ProofLine& line) {
@@ -90,7 +76,7 @@ output::Fields KindFields(const KindSum& sum) {
           {"", "SEVERITY", output::Value(Name(sum.severity)).In(SeverityColor(sum.severity))},
           {"", "CONVOLUTIONS", sum.convolutions},
           {"", "RUNS", sum.runs},
-          {"", "ARITHMETIC", ShareValue(sum.share)}};
+          {"", "ARITHMETIC", output::Value(output::FormatShare(sum.share)).Right()}};
 }
 
 // A line for each kind and severity, in the order of the findings.
@@ -178,7 +164,7 @@ class LintCommand final : public app::Command {
     report.problems = static_cast<int>(rows.size());
     report.findings = FindingsOf(rows, input_);
     for (const auto& variant : variants) {
-      report.variants.push_back(Summarize(variant, input_));
+      report.variants.push_back(SummaryFields(variant, input_));
     }
     Print(context, report);
     return app::Worse(batch.code, Fails(report) ? app::ExitCode::kFailed : app::ExitCode::kDone);
@@ -253,7 +239,7 @@ class LintCommand final : public app::Command {
     context.PrintJson({{"environment", report.environment},
                        {"problems", report.problems},
                        {"findings", output::JsonRows(report.findings, FindingFields)},
-                       {"variants", output::JsonRows(report.variants, VariantFields)}});
+                       {"variants", output::JsonRows(report.variants, std::identity())}});
     if (context.format() == app::Format::kCsv) {
       context.PrintRows(report.findings, FindingFields, AnyFinding());
     }
@@ -316,8 +302,9 @@ std::string LintText(const LintReport& report, int width, bool color) {
     absl::StrAppend(&text, "\n", kinds.Render(width, color));
   }
   if (!report.variants.empty()) {
-    absl::StrAppend(&text, text.empty() ? "" : "\n",
-                    output::TableOf(report.variants, VariantFields).Render(width, color));
+    absl::StrAppend(
+        &text, text.empty() ? "" : "\n",
+        output::TableOf(report.variants, std::identity(), report.variants[0]).Render(width, color));
   }
   return text;
 }

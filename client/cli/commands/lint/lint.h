@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/cli/calls/answers.h"
+#include "client/cli/output/fields.h"
 #include "proto/convert/problem_list.h"
 #include "proto/model/problem/conv_problem.h"
 
@@ -63,18 +64,9 @@ std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, cons
 // the most arithmetic.
 std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const LintInput& input);
 
-// A model in one data type and batch size, beside others. Value type.
-struct VariantSummary {
-  std::string batch;  // "-" where its convolutions differ in it
-  std::string dtype;
-  int problems = 0;
-  int without_candidate = 0;
-  double on_tensor_cores = 0;  // share of the arithmetic whose first choice runs there
-  int nondeterministic = 0;    // convolutions whose candidates all are
-  int compiled = 0;            // whose first choice is compiled at run time
-  int64_t most_workspace = 0;  // of the first choices, in bytes
-};
-VariantSummary Summarize(const std::vector<ProblemRow>& rows, const LintInput& input);
+// The columns of a model in one data type and batch size, beside others: what its first choices
+// are, and the convolutions without a candidate.
+output::Fields SummaryFields(const std::vector<ProblemRow>& rows, const LintInput& input);
 
 // Value type.
 struct Form {
@@ -111,7 +103,7 @@ struct LintReport {
   std::string environment;
   int problems = 0;
   std::vector<LintFinding> findings;
-  std::vector<VariantSummary> variants;  // the model as it is first; empty: not asked for
+  std::vector<output::Fields> variants;  // the model as it is first; empty: not asked for
 
   // "23 convolutions: 0 errors, 1 warning, 2 notices".
   std::string CountWords() const;

@@ -1,8 +1,7 @@
-#include "client/cli/commands/run/preload.h"
+#include "client/cli/commands/run/run.h"
 
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
 
@@ -21,24 +20,13 @@ constexpr const char* kFolders[] = {
     "/../lib/",          "/../lib64/", "/../lib/x86_64-linux-gnu/", "/../lib/aarch64-linux-gnu/",
     "/../lib/convtune/", "/"};
 
-using google::protobuf::Struct;
-using google::protobuf::Value;
+using Json = nlohmann::json;
 
-int64_t NumberOf(const Value& value) {
-  if (value.kind_case() != Value::kNumberValue) return 0;
-  const double number = value.number_value();
+int64_t NumberOf(const Json& value) {
+  if (!value.is_number()) return 0;
+  const auto number = value.get<double>();
   constexpr double kMost = 9e15;  // a double holds every whole number below
   return number > 0 && number < kMost ? static_cast<int64_t>(number) : 0;
-}
-
-int64_t Member(const Struct& object, const char* name) {
-  const auto found = object.fields().find(name);
-  return found == object.fields().end() ? 0 : NumberOf(found->second);
-}
-
-std::string Text(const Struct& object, const char* name) {
-  const auto found = object.fields().find(name);
-  return found == object.fields().end() ? "" : found->second.string_value();
 }
 
 std::string How(const PreloadProcess& process) {
@@ -112,32 +100,38 @@ int64_t PreloadCounters::missed_count() const {
 PreloadCounters ReadPreloadCounters(std::istream& in) {
   PreloadCounters sum;
   for (std::string line; std::getline(in, line);) {
-    Struct object;
-    if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
+    const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object()) continue;
+    const auto number = [&object](const char* name) {
+      return NumberOf(object.value(name, Json()));
+    };
+    const auto text = [&object](const char* name) {
+      const Json value = object.value(name, Json());
+      return value.is_string() ? value.get<std::string>() : "";
+    };
     PreloadProcess& process = sum.each.emplace_back();
-    process.pid = Member(object, "pid");
-    process.name = Text(object, "name");
-    if (object.fields().contains("bypassed")) {
+    process.pid = number("pid");
+    process.name = text("name");
+    if (object.contains("bypassed")) {
       ++sum.bypassed;
       continue;
     }
     ++sum.processes;
-    process.reached = Text(object, "reached");
-    process.served = Member(object, "served");
-    if (const std::string snapshot = Text(object, "snapshot");
-        !snapshot.empty() && snapshot != "valid") {
+    process.reached = text("reached");
+    process.served = number("served");
+    if (const std::string snapshot = text("snapshot"); !snapshot.empty() && snapshot != "valid") {
       sum.no_snapshot.insert(snapshot);
     }
     sum.served += process.served;
-    sum.observed += Member(object, "observed");
-    sum.passed += Member(object, "passed");
-    sum.learned += Member(object, "learned");
-    sum.dropped += Member(object, "dropped");
-    sum.over_limit += Member(object, "over_limit");
-    sum.errata += Member(object, "errata");
-    const auto missed = object.fields().find("missed");
-    if (missed == object.fields().end()) continue;
-    for (const auto& [reason, value] : missed->second.struct_value().fields()) {
+    sum.observed += number("observed");
+    sum.passed += number("passed");
+    sum.learned += number("learned");
+    sum.dropped += number("dropped");
+    sum.over_limit += number("over_limit");
+    sum.errata += number("errata");
+    const Json missed = object.value("missed", Json());
+    if (!missed.is_object()) continue;
+    for (const auto& [reason, value] : missed.items()) {
       if (const int64_t count = NumberOf(value); count > 0) {
         sum.missed[reason] += count;
         process.missed += count;

@@ -1,14 +1,59 @@
-// Runs another program in the place of this one, for `convtune run`.
+// Runs another program in the place of this one, for `convtune run`: finds the interposer's
+// library, and sums what it counted in the processes of the run.
 #pragma once
 
+#include <cstdint>
+#include <istream>
+#include <map>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/base/child_program.h"
 
 namespace convtune::cli::commands::run {
+
+inline constexpr char kPreloadLibrary[] = "libconvtune_preload.so";
+
+// The real path of the library, as it is built or installed with this
+// program. FAILED_PRECONDITION: it is in none of the places.
+absl::StatusOr<std::string> FindPreloadLibrary();
+
+// A process that loaded cuDNN and came to its end.
+struct PreloadProcess {
+  int64_t pid = 0;
+  std::string name;     // as the kernel has it
+  std::string reached;  // "linked", "dlsym"; empty: it never called a function that is hooked
+  int64_t served = 0;
+  int64_t missed = 0;
+};
+
+// Value type.
+struct PreloadCounters {
+  std::vector<PreloadProcess> each;
+  int64_t processes = 0;  // that asked cuDNN through convtune
+  int64_t bypassed = 0;   // that loaded cuDNN and never asked it through convtune
+  int64_t served = 0;     // queries of either API that got stored choices
+  int64_t observed = 0;   // known, and left alone by the policy
+  int64_t passed = 0;     // of forms that are never served
+  int64_t learned = 0;
+  int64_t dropped = 0;                    // reports that nobody took
+  int64_t over_limit = 0;                 // queries of which nothing keeps to the workspace's limit
+  int64_t errata = 0;                     // queries without an engine that is known to be wrong
+  std::map<std::string, int64_t> missed;  // by reason
+  std::set<std::string> no_snapshot;      // why processes had none
+
+  int64_t missed_count() const;
+};
+
+// Reads one JSON object a line, as client/preload writes them. Lines that are
+// not an object, unknown members and values that are not a number are left out.
+PreloadCounters ReadPreloadCounters(std::istream& in);
+
+// For people: a line of the sums, and one for each process where there are several. `snapshot` is
+// the file that the processes looked for.
+std::vector<std::string> Describe(const PreloadCounters& counters, const std::string& snapshot);
 
 // Runs `command` (its first word is looked up in PATH) with these variables
 // added to the environment, and returns how it ended, as waitpid says it. Signals that this process

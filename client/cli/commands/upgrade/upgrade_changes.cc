@@ -176,16 +176,9 @@ output::Json SummaryJson(const ProfileChanges& profile) {
                              {"mostGrowthToBytes", grew ? most->to_workspace : 0}});
 }
 
-// A change, and between which versions on which profile.
-struct UpgradeRow {
-  size_t index = 0;  // the problem's
-  std::string profile, from_cudnn, to_cudnn;
-  UpgradeChange change;
-};
-
-output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
+output::Fields UpgradeFields(const ProfileChanges& profile, const UpgradeChange& change,
+                             bool several_profiles) {
   using output::Only, output::Value;
-  const UpgradeChange& change = row.change;
   const auto number_of = [](const std::vector<std::string>& candidates) {
     Value value = candidates;
     value.written = absl::StrCat(candidates.size());
@@ -195,9 +188,9 @@ output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
       change.workspace_grew() ? output::Color::kYellow : output::Color::kNone;
   return {{"problem", "PROBLEM", input::ProblemValue(change.problem)},
           {"count", "", change.count},
-          {"profile", several_profiles ? "PROFILE" : "", row.profile, Only::kCsv},
-          {"from_cudnn", "", row.from_cudnn, Only::kCsv},
-          {"to_cudnn", "", row.to_cudnn, Only::kCsv},
+          {"profile", several_profiles ? "PROFILE" : "", profile.profile, Only::kCsv},
+          {"from_cudnn", "", profile.from, Only::kCsv},
+          {"to_cudnn", "", profile.to, Only::kCsv},
           {"change", "CHANGE",
            Value(Word(change.choice)).Shown(ChangeWord(change)).In(ChangeColor(change))},
           {"", "WORKSPACE", Value(WorkspaceWords(change)).Right().In(grew)},
@@ -222,24 +215,18 @@ output::Fields UpgradeFields(const UpgradeRow& row, bool several_profiles) {
            change.to.empty() && !change.reason.empty() ? change.reason : ShortChoice(change.to)}};
 }
 
-std::vector<UpgradeRow> RowsOf(const ProfileChanges& profile) {
-  std::vector<UpgradeRow> rows;
-  for (const UpgradeChange& change : profile.changes) {
-    rows.push_back({rows.size(), profile.profile, profile.from, profile.to, change});
-  }
-  return rows;
-}
-
 output::Json ProfilesJson(const std::vector<ProfileChanges>& profiles) {
   std::vector<output::Json> documents;
   for (const ProfileChanges& profile : profiles) {
-    const auto fields_of = [](const UpgradeRow& row) { return UpgradeFields(row, false); };
+    const auto fields_of = [&profile](const UpgradeChange& change) {
+      return UpgradeFields(profile, change, false);
+    };
     documents.push_back(
         output::JsonObject({{"profile", profile.profile},
                             {"from", profile.from},
                             {"to", profile.to},
                             {"summary", SummaryJson(profile)},
-                            {"problems", output::JsonRows(RowsOf(profile), fields_of)}}));
+                            {"problems", output::JsonRows(profile.changes, fields_of)}}));
   }
   return output::JsonArray(documents);
 }
@@ -305,20 +292,22 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindProfiles(
   return found;
 }
 
-output::Fields ColumnsOfUpgrade() { return UpgradeFields({}, /*several_profiles=*/true); }
+output::Fields ColumnsOfUpgrade() { return UpgradeFields({}, {}, /*several_profiles=*/true); }
 
 void PrintUpgrade(app::Context& context, const std::vector<ProfileChanges>& profiles, bool all) {
   context.PrintJson({{"profiles", ProfilesJson(profiles)}});
-  std::vector<UpgradeRow> rows;
-  for (const ProfileChanges& profile : profiles) {
-    for (UpgradeRow& row : RowsOf(profile)) rows.push_back(std::move(row));
+  // Numbers of a profile and a change.
+  std::vector<std::pair<size_t, size_t>> rows;
+  const bool table = context.format() == app::Format::kTable;
+  for (size_t p = 0; p < profiles.size(); ++p) {
+    for (size_t i = 0; i < profiles[p].changes.size(); ++i) {
+      if (!table || all || profiles[p].changes[i].any()) rows.emplace_back(p, i);
+    }
   }
-  if (context.format() == app::Format::kTable) {
-    std::erase_if(rows, [all](const UpgradeRow& row) { return !all && !row.change.any(); });
-    std::ranges::stable_sort(rows, {}, &UpgradeRow::index);
-  }
-  context.PrintRows(rows, [&](const UpgradeRow& row) {
-    return UpgradeFields(row, /*several_profiles=*/profiles.size() > 1);
+  if (table) std::ranges::stable_sort(rows, {}, &std::pair<size_t, size_t>::second);
+  context.PrintRows(rows, [&](const std::pair<size_t, size_t>& row) {
+    return UpgradeFields(profiles[row.first], profiles[row.first].changes[row.second],
+                         /*several_profiles=*/profiles.size() > 1);
   });
   for (const ProfileChanges& profile : profiles) context.Say(SummaryWords(profile));
   context.Say(

@@ -417,19 +417,15 @@ TEST(MatrixProductTest, OthersAreNone) {
 TEST_F(LintTest, ASummaryCountsByFirstChoice) {
   Know(kPlain, {{.workspace = 64, .compiled = true}, {.tensor_cores = false}});
   Know(kThree, {{.tensor_cores = false, .deterministic = false}});
-  const lint::VariantSummary summary =
-      lint::Summarize({{Problem(kPlain), 1, "a:1"},
-                       {Problem(kThree), 1, "a:2"},
-                       {Problem("fwd,x=8x64x7x7,w=64x64x3x3,f16"), 1, "a:3"}},
-                      input_);
-  EXPECT_EQ(summary.batch, "8");
-  EXPECT_EQ(summary.dtype, "f16");
-  EXPECT_EQ(summary.without_candidate, 1);
-  EXPECT_EQ(summary.compiled, 1);
-  EXPECT_EQ(summary.nondeterministic, 1);
-  EXPECT_EQ(summary.most_workspace, 64);
-  EXPECT_GT(summary.on_tensor_cores, 0.9);
-  EXPECT_LT(summary.on_tensor_cores, 1);
+  const output::Fields summary =
+      lint::SummaryFields({{Problem(kPlain), 1, "a:1"},
+                           {Problem(kThree), 1, "a:2"},
+                           {Problem("fwd,x=8x64x7x7,w=64x64x3x3,f16"), 1, "a:3"}},
+                          input_);
+  EXPECT_THAT(output::JsonRow(summary).text,
+              AllOf(HasSubstr(R"({"batch":"8","dtype":"f16","problems":3,"withoutCandidate":1,)"),
+                    HasSubstr(R"("onTensorCores":0.9)"),
+                    HasSubstr(R"(,"nondeterministic":1,"compiled":1,"mostWorkspaceBytes":64})")));
 }
 
 TEST_F(LintTest, AnnotationsNameFileAndLineAndAreEscaped) {

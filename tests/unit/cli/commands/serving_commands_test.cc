@@ -9,7 +9,7 @@
 #include <functional>
 #include <sstream>
 
-#include "client/cli/commands/run/preload.h"
+#include "client/cli/commands/run/run.h"
 #include "convtune/v1/release_service.grpc.pb.h"
 #include "tests/unit/cli/fake_daemon.h"
 

@@ -155,6 +155,7 @@ class WorkerSession {
 absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
                                      WorkerSession* session) {
   ListedProblem result;
+  result.tuning.set_problem_text(asked.problem.ToText());
   worker::v1::Request open;
   open.mutable_open_problem()->set_problem_text(asked.problem.ToText());
   open.mutable_open_problem()->set_listing(worker::v1::LISTING_HEURISTICS);
@@ -167,39 +168,37 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
     readable.Update(Read(reply.listed(), &candidate));
     if (ToText(candidate.id) == asked.winner) winner = reply.index();
     // What nobody but us has named is no candidate of cuDNN's.
-    if (candidate.heuristic_rank >= 0) result.listed.push_back(std::move(candidate));
+    if (candidate.heuristic_rank < 0) return;
+    Fill(candidate, asked.problem.operation(), result.tuning.add_candidates());
   });
   if (absl::IsAborted(listed.status())) return listed.status();
   if (!readable.ok()) {
     result.error = Concat("the worker lists a candidate that cannot be read: ", readable.message());
+    result.tuning.clear_candidates();
     return result;
   }
   if (!listed.ok()) {
     result.refusal = std::string(listed.status().message());
-    result.listed.clear();
+    result.tuning.clear_candidates();
     if (!asked.winner.empty()) result.winner_builds = false;
     return result;
   }
-  // Those that the heuristics list come first: their indexes are places in `listed`.
+  // Those that the heuristics list come first: their indexes are places in the tuning.
   worker::v1::Request prepare;
   prepare.mutable_prepare();
-  for (size_t i = 0; i < result.listed.size(); ++i) prepare.add_indexes(static_cast<int>(i));
+  for (int i = 0; i < result.tuning.candidates_size(); ++i) prepare.add_indexes(i);
   if (build == Build::kFirst) prepare.mutable_prepare()->set_stop_after(1);
-  RETURN_IF_ERROR(session
-                      ->Ask(prepare, kReplyTimeout,
-                            [&](const worker::v1::Reply& reply) {
-                              if (!reply.has_prepared()) return;
-                              const auto index = static_cast<size_t>(reply.index());
-                              Candidate& candidate = result.listed[index];
-                              if (!reply.prepared().ok()) {
-                                candidate.status = CandidateStatus::kFailed;
-                                return;
-                              }
-                              if (!result.first) result.first = index;
-                              candidate.status = CandidateStatus::kFinalized;
-                              candidate.workspace_bytes = reply.prepared().workspace_bytes();
-                            })
-                      .status());
+  RETURN_IF_ERROR(
+      session
+          ->Ask(prepare, kReplyTimeout,
+                [&](const worker::v1::Reply& reply) {
+                  if (!reply.has_prepared()) return;
+                  v1::Candidate& candidate = *result.tuning.mutable_candidates(reply.index());
+                  candidate.set_status(reply.prepared().ok() ? v1::CANDIDATE_STATUS_FINALIZED
+                                                             : v1::CANDIDATE_STATUS_FAILED);
+                  candidate.set_workspace_bytes(reply.prepared().workspace_bytes());
+                })
+          .status());
   if (winner) {
     worker::v1::Request prepare_winner;
     prepare_winner.mutable_prepare();

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <set>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,28 +15,30 @@
 #include "client/report/report.h"
 #include "proto/base/clock.h"
 #include "proto/base/default_paths.h"
+#include "proto/model/enums.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {
 
 // Notes that are newer than our enumerations are numbers: "numerical_note_14".
-std::set<std::string> NotesOf(const Candidate& candidate) {
+std::set<std::string> NotesOf(const v1::Candidate& candidate) {
   std::set<std::string> notes;
-  for (int bit = 0; bit < 32; ++bit) {
-    const auto add = [&](uint32_t mask, const std::string& name, const char* kind) {
-      if ((mask >> bit & 1U) == 0) return;
-      notes.insert(name == "invalid" ? absl::StrCat(kind, "_note_", bit) : name);
-    };
-    add(candidate.numerical_notes, std::string(Name(static_cast<NumericalNote>(bit))), "numerical");
-    add(candidate.behavior_notes, std::string(Name(static_cast<BehaviorNote>(bit))), "behavior");
+  const auto add = [&notes](const std::string& word, const char* kind, int note) {
+    notes.insert(word.empty() ? absl::StrCat(kind, "_note_", note) : word);
+  };
+  for (const int note : candidate.numerical_notes()) {
+    add(EnumWord(*v1::NumericalNote_descriptor(), note), "numerical", note);
+  }
+  for (const int note : candidate.behavior_notes()) {
+    add(EnumWord(*v1::BehaviorNote_descriptor(), note), "behavior", note);
   }
   return notes;
 }
 
-std::set<std::string> TextsOf(const std::vector<Candidate>& candidates) {
+std::set<std::string> TextsOf(const v1::Tuning& tuning) {
   std::set<std::string> texts;
-  for (const Candidate& candidate : candidates) texts.insert(ToText(candidate.id));
+  for (const v1::Candidate& candidate : tuning.candidates()) texts.insert(candidate.text());
   return texts;
 }
 
@@ -50,22 +51,20 @@ std::vector<std::string> Without(const std::set<std::string>& a, const std::set<
 
 // Lists are in the order of modes: where a first choice is mode FALLBACK's, the
 // others list nothing that can be built.
-std::string ModeOf(const Candidate& candidate) {
-  if (candidate.places.mode_a > 0) return "A";
-  if (candidate.places.mode_b > 0) return "B";
-  return candidate.places.fallback > 0 ? "FALLBACK" : "";
+std::string ModeOf(const v1::Candidate& candidate) {
+  if (candidate.mode_a_place() > 0) return "A";
+  if (candidate.mode_b_place() > 0) return "B";
+  return candidate.fallback_place() > 0 ? "FALLBACK" : "";
 }
 
-FirstChoiceChange CompareChoices(const Candidate* from, const Candidate* to) {
+FirstChoiceChange CompareChoices(const v1::Candidate* from, const v1::Candidate* to) {
   if (from == nullptr && to == nullptr) return FirstChoiceChange::kNone;
   if (from == nullptr) return FirstChoiceChange::kGained;
   if (to == nullptr) return FirstChoiceChange::kLost;
-  if (from->id == to->id) return FirstChoiceChange::kSame;
-  const auto* const before = std::get_if<EngineConfig>(&from->id);
-  const auto* const after = std::get_if<EngineConfig>(&to->id);
-  const bool same_engine =
-      before != nullptr && after != nullptr && before->engine_index == after->engine_index;
-  return same_engine ? FirstChoiceChange::kKnobs : FirstChoiceChange::kEngine;
+  if (from->text() == to->text()) return FirstChoiceChange::kSame;
+  return from->engine_config().engine_index() == to->engine_config().engine_index()
+             ? FirstChoiceChange::kKnobs
+             : FirstChoiceChange::kEngine;
 }
 
 // "graph:" stands before each of them.
@@ -233,14 +232,20 @@ output::Json ProfilesJson(const std::vector<ProfileChanges>& profiles) {
 
 }  // namespace
 
+const v1::Candidate* ListedProblem::First() const {
+  const auto first = std::ranges::find(tuning.candidates(), v1::CANDIDATE_STATUS_FINALIZED,
+                                       &v1::Candidate::status);
+  return first == tuning.candidates().end() ? nullptr : &*first;
+}
+
 UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,
                               const ListedProblem& to, const std::string& environment) {
   UpgradeChange change;
   change.problem = asked.problem.ToText();
   change.count = asked.count;
   change.winner = asked.winner;
-  const Candidate* const before = from.first ? &from.listed[*from.first] : nullptr;
-  const Candidate* const after = to.first ? &to.listed[*to.first] : nullptr;
+  const v1::Candidate* const before = from.First();
+  const v1::Candidate* const after = to.First();
   if (!from.error.empty() || !to.error.empty()) {
     change.choice = FirstChoiceChange::kUnknown;
     change.reason = !from.error.empty() ? from.error : to.error;
@@ -249,16 +254,18 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
     change.reason = !to.refusal.empty() ? to.refusal : from.refusal;
   }
   if (before != nullptr) {
-    change.from = ToText(before->id);
+    change.from = before->text();
     change.from_mode = ModeOf(*before);
-    change.from_workspace = before->workspace_bytes;
+    change.from_workspace = before->workspace_bytes();
   }
   if (after != nullptr) {
-    change.to = ToText(after->id);
+    change.to = after->text();
     change.to_mode = ModeOf(*after);
-    change.to_workspace = after->workspace_bytes;
+    change.to_workspace = after->workspace_bytes();
     const Bans::Shared ban =
-        Bans().With(ShippedBans()).Find(after->id, {change.problem, environment});
+        Bans()
+            .With(ShippedBans())
+            .Find(ParseCandidateId(after->text()).value(), {change.problem, environment});
     if (ban != nullptr) change.erratum = ban->NameAndReason();
   }
   if (before != nullptr && after != nullptr) {
@@ -268,7 +275,7 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
     change.notes_removed = Without(old_notes, new_notes);
   }
   if (change.choice == FirstChoiceChange::kUnknown) return change;
-  const std::set<std::string> old_texts = TextsOf(from.listed), new_texts = TextsOf(to.listed);
+  const std::set<std::string> old_texts = TextsOf(from.tuning), new_texts = TextsOf(to.tuning);
   change.came = Without(new_texts, old_texts);
   change.went = Without(old_texts, new_texts);
   change.winner_lost =

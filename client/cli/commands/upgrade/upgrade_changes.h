@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "client/cli/app/context.h"
 #include "client/cli/commands/upgrade/cudnn_cache.h"
+#include "convtune/v1/tuning.pb.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
-#include "proto/model/tuning/candidate.h"
 
 namespace convtune::cli::commands::upgrade {
 
@@ -29,10 +29,13 @@ struct AskedProblem {
 struct ListedProblem {
   std::string error;    // why nothing is known of it: the worker died; empty: it did not
   std::string refusal;  // why cuDNN offers nothing, in its words; empty: it does
-  // By modes A, B and FALLBACK, in their order. kFailed: it was built, and cannot be.
-  std::vector<Candidate> listed;
-  std::optional<size_t> first;        // the first of `listed` that can be built
+  // The candidates by modes A, B and FALLBACK, in their order, of which nothing was timed. FAILED:
+  // it was built, and cannot be.
+  v1::Tuning tuning;
   std::optional<bool> winner_builds;  // absent: no winner is stored
+
+  // The first that can be built; nullptr: none.
+  const v1::Candidate* First() const;
 };
 
 struct ProfileListing {

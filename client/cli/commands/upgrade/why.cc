@@ -19,7 +19,6 @@
 #include "client/cli/output/units.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/record_codec.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {
@@ -80,25 +79,10 @@ output::Fields WhyFields(const WhyRow& row) {
       {"changed", "CHANGED", Value(changed).Shown(row.changed ? changed.written : "-").Right()}};
 }
 
-// Returns the listed candidates as a tuning, in which nothing was timed: lint reads tunings.
-v1::Tuning ToTuning(const ConvProblem& problem, const ListedProblem& listed) {
-  v1::Tuning tuning;
-  tuning.set_problem_text(problem.ToText());
-  for (const Candidate& candidate : listed.listed) {
-    v1::Candidate* const record = tuning.add_candidates();
-    Fill(candidate, /*with_samples=*/false, record);
-    record->set_text(ToText(candidate.id));
-    record->set_deterministic(candidate.deterministic());
-  }
-  return tuning;
-}
-
 // The candidate that a mode lists first.
-const Candidate* FirstOf(const ListedProblem& listed, int16_t HeuristicPlaces::*mode) {
-  for (const Candidate& candidate : listed.listed) {
-    if (candidate.places.*mode == 1) return &candidate;
-  }
-  return nullptr;
+const v1::Candidate* FirstOf(const v1::Tuning& tuning, int32_t (v1::Candidate::*mode)() const) {
+  const auto first = std::ranges::find(tuning.candidates(), 1, mode);
+  return first == tuning.candidates().end() ? nullptr : &*first;
 }
 
 WhyRow MakeRow(const std::vector<ProblemRow>& rows, const ProfileListing& listing) {
@@ -110,17 +94,12 @@ WhyRow MakeRow(const std::vector<ProblemRow>& rows, const ProfileListing& listin
     const ListedProblem& listed = listing.problems[i];
     const double work = static_cast<double>(rows[i].count) * EstimatedFlops(rows[i].problem);
     whole += work;
-    const Candidate* const a = FirstOf(listed, &HeuristicPlaces::mode_a);
-    const Candidate* const b = FirstOf(listed, &HeuristicPlaces::mode_b);
-    if (a != b) {
+    const v1::Tuning& tuning = listed.tuning;
+    if (FirstOf(tuning, &v1::Candidate::mode_a_place) !=
+        FirstOf(tuning, &v1::Candidate::mode_b_place)) {
       ++row.modes_differ;
       differs += work;
     }
-    row.plans +=
-        std::count_if(listed.listed.begin(), listed.listed.end(), [](const Candidate& candidate) {
-          return candidate.usable() &&
-                 (candidate.places.mode_a > 0 || candidate.places.fallback > 0);
-        });
     // Beside itself, for what is said of a first choice.
     const UpgradeChange own = CompareListings({rows[i].problem, rows[i].count, ""}, listed, listed,
                                               listing.environment.ToText());
@@ -130,10 +109,11 @@ WhyRow MakeRow(const std::vector<ProblemRow>& rows, const ProfileListing& listin
     row.last_resort += own.to_mode == "FALLBACK" ? 1 : 0;
     row.known_wrong += own.has_erratum() ? 1 : 0;
     row.most_workspace = std::max(row.most_workspace, own.to_workspace);
-    if (own.to.empty()) continue;
     int64_t least = own.to_workspace;
-    for (const Candidate& candidate : listed.listed) {
-      if (candidate.usable()) least = std::min(least, candidate.workspace_bytes);
+    for (const v1::Candidate& candidate : tuning.candidates()) {
+      if (candidate.status() != v1::CANDIDATE_STATUS_FINALIZED) continue;
+      row.plans += candidate.mode_a_place() > 0 || candidate.fallback_place() > 0 ? 1 : 0;
+      least = std::min(least, candidate.workspace_bytes());
     }
     row.least_workspace = std::max(row.least_workspace, least);
   }
@@ -217,10 +197,10 @@ class WhyCommand final : public app::Command {
         const ListedProblem& listed = listing.problems[i];
         const std::string text = wanted[i].problem.ToText();
         if (!listed.error.empty()) context.SayError(absl::StrCat(text, ": ", listed.error));
-        if (listed.listed.empty()) {
+        if (listed.tuning.candidates().empty()) {
           input.failures[text] = listed.error.empty() ? listed.refusal : listed.error;
         } else {
-          input.known[text] = ToTuning(wanted[i].problem, listed);
+          input.known[text] = listed.tuning;
         }
       }
       return listing;

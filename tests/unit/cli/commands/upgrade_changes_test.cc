@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <sstream>
 
+#include "proto/convert/record_codec.h"
+
 namespace convtune::cli::commands {
 namespace {
 
@@ -25,10 +27,11 @@ Candidate Make(const std::string& text, int64_t workspace = 0, uint32_t numerica
 }
 
 // The first can be built.
-upgrade::ListedProblem Lists(std::vector<Candidate> candidates) {
+upgrade::ListedProblem Lists(const std::vector<Candidate>& candidates) {
   upgrade::ListedProblem listed;
-  listed.listed = std::move(candidates);
-  if (!listed.listed.empty()) listed.first = 0;
+  for (const Candidate& candidate : candidates) {
+    Fill(candidate, Operation::kFwd, listed.tuning.add_candidates());
+  }
   return listed;
 }
 
@@ -80,7 +83,7 @@ TEST(CompareListingsTest, OtherKnobsAreToldFromAnotherEngine) {
 TEST(CompareListingsTest, TheFirstThatCanBeBuiltCountsAndNotTheFirstListed) {
   const upgrade::ListedProblem from = Lists({Make("graph:eng1"), Make("graph:eng2")});
   upgrade::ListedProblem to = from;
-  to.first = 1;
+  to.tuning.mutable_candidates(0)->set_status(v1::CANDIDATE_STATUS_FAILED);
   const upgrade::UpgradeChange change = Compare(Asked(), from, to);
   EXPECT_EQ(change.from, "graph:eng1");
   EXPECT_EQ(change.to, "graph:eng2");

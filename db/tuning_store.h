@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
@@ -30,17 +31,8 @@ struct StoredTuning {
   std::function<absl::StatusOr<Tuning>()> decode;
 };
 
-// An OutboxId identifies a delivery. Sequences grow within an epoch; each start of the daemon
-// has an epoch of its own, at random, so that no pair ever stands for two
-// contents, whatever backup the daemon was restored from.
-struct OutboxId {
-  int64_t epoch = 0;
-  int64_t sequence = 0;
-  friend bool operator==(const OutboxId&, const OutboxId&) = default;
-};
-
 struct OutboxEntry {
-  OutboxId id;
+  v1::OutboxId id;
   Tuning tuning;  // without samples
   Environment environment;
 };
@@ -49,7 +41,7 @@ struct OutboxPage {
   std::vector<OutboxEntry> entries;  // in the order in which they were written
   // Rows of this page that stand for nothing (any more): their tuning was
   // deleted, or is damaged. To be acknowledged with the rest.
-  std::vector<OutboxId> void_ids;
+  std::vector<v1::OutboxId> void_ids;
   bool more = false;
 };
 

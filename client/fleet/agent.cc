@@ -47,7 +47,7 @@ absl::StatusOr<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   ASSIGN_OR_RETURN(Tuning tuning,
                    db::bundle::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture()));
   db::fleet::FleetDelivery delivery;
-  delivery.id = {row.id().epoch(), row.id().sequence()};
+  delivery.id = row.id();
   delivery.environment = environment.environment;
   delivery.tuning = std::move(tuning);
   delivery.tuning.provenance = environment.provenance;

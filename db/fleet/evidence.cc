@@ -99,7 +99,7 @@ class Delivering {
             "$6), NOT relayed FROM evidence WHERE environment_id = $1 AND problem_id = $2 AND "
             "node_id = $3",
             {environment, problem, node_id_, postgres::Bytes{payload}, ordinal,
-             delivery.id.sequence}));
+             delivery.id.sequence()}));
     if (delivery.relayed) {
       // Every node brings back the same: one is enough.
       ASSIGN_OR_RETURN(
@@ -118,9 +118,9 @@ class Delivering {
       replaced = row[0];
       // Nothing worse ever takes the place of something better, as on a node.
       const TuningStanding standing{row[4], row[5], row[6]};
-      newest =
-          std::tuple(standing, bool{row[8]}, int64_t{row[1]}, int64_t{row[2]}) <
-          std::tuple(StandingOf(delivery.tuning), !delivery.relayed, ordinal, delivery.id.sequence);
+      newest = std::tuple(standing, bool{row[8]}, int64_t{row[1]}, int64_t{row[2]}) <
+               std::tuple(StandingOf(delivery.tuning), !delivery.relayed, ordinal,
+                          delivery.id.sequence());
     }
     if (newest && replaced != 0) RETURN_IF_ERROR(Supersede(replaced));
     ASSIGN_OR_RETURN(const bool made,
@@ -140,14 +140,14 @@ class Delivering {
   }
 
  private:
-  absl::StatusOr<int64_t> Ordinal(const OutboxId& id) {
+  absl::StatusOr<int64_t> Ordinal(const v1::OutboxId& id) {
     return postgres_.QueryValue<int64_t>(
         "INSERT INTO node_epochs (node_id, epoch, ordinal, last_sequence) SELECT $1, $2, "
         "COALESCE(MAX(ordinal), 0) + 1, $3 FROM node_epochs WHERE node_id = $1 "
         "ON CONFLICT (node_id, epoch) DO UPDATE SET "
         "last_sequence = GREATEST(node_epochs.last_sequence, EXCLUDED.last_sequence) "
         "RETURNING ordinal",
-        {node_id_, id.epoch, id.sequence});
+        {node_id_, id.epoch(), id.sequence()});
   }
 
   absl::StatusOr<int64_t> Provenance(const convtune::Provenance& from) {
@@ -191,7 +191,7 @@ class Delivering {
             "VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,substring(sha256($12) FROM 1 FOR 16),"
             "CASE WHEN $10 THEN $12::bytea END) ON CONFLICT (node_id, epoch_ordinal, sequence) DO "
             "NOTHING",
-            {node_id_, ordinal, delivery.id.sequence, environment, problem, provenance,
+            {node_id_, ordinal, delivery.id.sequence(), environment, problem, provenance,
              standing.evidence, standing.full_listing, standing.clean, current, delivery.relayed,
              postgres::Bytes{payload}}));
     return made > 0;

@@ -20,7 +20,7 @@ namespace convtune::db::fleet {
 
 // A tuning as a node delivers it.
 struct FleetDelivery {
-  OutboxId id;
+  v1::OutboxId id;
   Tuning tuning;  // without samples
   Environment environment;
   bool relayed = false;  // it came from the fleet, which lost it

@@ -804,7 +804,9 @@ absl::StatusOr<OutboxPage> SqliteStore::ReadOutbox(size_t limit) {
     while (true) {
       ASSIGN_OR_RETURN(page.more, statement.Step());
       if (!page.more || page.entries.size() + page.void_ids.size() == limit) return page;
-      const OutboxId id{statement.Int(1), statement.Int(0)};
+      v1::OutboxId id;
+      id.set_sequence(statement.Int(0));
+      id.set_epoch(statement.Int(1));
       const absl::StatusOr<OutboxRow> row = ReadRow<OutboxRow>(statement);
       absl::StatusOr<EnvironmentRow> environment =
           ReadRow<EnvironmentRow>(statement, table.width());
@@ -830,19 +832,19 @@ absl::StatusOr<OutboxPage> SqliteStore::ReadOutbox(size_t limit) {
   });
 }
 
-absl::Status SqliteStore::AckOutbox(const std::vector<OutboxId>& ids) {
+absl::Status SqliteStore::AckOutbox(const google::protobuf::RepeatedPtrField<v1::OutboxId>& ids) {
   return Write([&](sqlite::Database& database) -> absl::Status {
     int64_t erased = 0;
-    OutboxId last;
-    for (const OutboxId& id : ids) {
+    v1::OutboxId last;
+    for (const v1::OutboxId& id : ids) {
       RETURN_IF_ERROR(database.Run("DELETE FROM outbox WHERE sequence = ? AND epoch = ?",
-                                   id.sequence, id.epoch));
+                                   id.sequence(), id.epoch()));
       if (database.Changes() == 0) continue;
       ++erased;
-      if (id.sequence > last.sequence) last = id;
+      if (id.sequence() > last.sequence()) last = id;
     }
     if (erased == 0) return absl::OkStatus();
-    RETURN_IF_ERROR(SetMeta(database, kAcknowledgedEpoch, last.epoch));
+    RETURN_IF_ERROR(SetMeta(database, kAcknowledgedEpoch, last.epoch()));
     return AddToMeta(database, kDepth, -erased).status();
   });
 }

@@ -111,7 +111,7 @@ class SqliteStore : public TuningStore, public ReleaseStore {
   // The oldest `limit` rows.
   absl::StatusOr<OutboxPage> ReadOutbox(size_t limit);
   // Drops these rows; those that are not there (any more) are ignored.
-  absl::Status AckOutbox(const std::vector<OutboxId>& ids);
+  absl::Status AckOutbox(const google::protobuf::RepeatedPtrField<v1::OutboxId>& ids);
   // Puts every tuning of origin LOCAL in, which is not in already, and, for a fleet
   // that lost them, of origin FLEET. Returns how many.
   absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet);

@@ -94,13 +94,6 @@ v1::Portfolio PortfolioToProto(const Portfolio& portfolio) {
   return out;
 }
 
-v1::OutboxId OutboxIdToProto(const db::OutboxId& id) {
-  v1::OutboxId proto;
-  proto.set_epoch(id.epoch);
-  proto.set_sequence(id.sequence);
-  return proto;
-}
-
 }  // namespace
 
 v1::Quarantine ToProto(const QuarantineEntry& entry) {
@@ -272,11 +265,11 @@ absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
   v1::ReadOutboxResponse response;
   response.set_more(page.more);
-  for (const db::OutboxId& id : page.void_ids) *response.add_void_ids() = OutboxIdToProto(id);
+  response.mutable_void_ids()->Assign(page.void_ids.begin(), page.void_ids.end());
   const auto make = [&page](size_t i) {
     const db::OutboxEntry& entry = page.entries[i];
     v1::OutboxRow row;
-    *row.mutable_id() = OutboxIdToProto(entry.id);
+    *row.mutable_id() = entry.id;
     *row.mutable_environment() =
         db::bundle::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
     db::bundle::FillBundleTuning(entry.tuning, 1, /*with_samples=*/false, row.mutable_tuning());

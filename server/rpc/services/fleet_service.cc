@@ -42,9 +42,7 @@ class FleetService final : public RawService {
     Unary<v1::AckOutboxRequest>(
         "AckOutbox", &disk_,
         [this](const v1::AckOutboxRequest& request) -> absl::StatusOr<v1::AckOutboxResponse> {
-          std::vector<db::OutboxId> ids;
-          for (const v1::OutboxId& id : request.ids()) ids.push_back({id.epoch(), id.sequence()});
-          RETURN_IF_ERROR(options_.outbox->AckOutbox(ids));
+          RETURN_IF_ERROR(options_.outbox->AckOutbox(request.ids()));
           refused_ += request.refused_size();
           if (request.refused_size() > 0) last_refused_ = *request.refused().rbegin();
           return v1::AckOutboxResponse();

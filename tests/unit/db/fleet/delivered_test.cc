@@ -41,7 +41,8 @@ struct FleetEngine {
   }
   absl::Status Put(const Tuning& tuning, const Environment& environment) {
     FleetDelivery delivery;
-    delivery.id = {77, ++sequence};
+    delivery.id.set_epoch(77);
+    delivery.id.set_sequence(++sequence);
     delivery.tuning = tuning;
     for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_ns.clear();
     delivery.environment = environment;

@@ -73,7 +73,8 @@ class FleetStoreTest : public ::testing::Test {
 
   static FleetDelivery Delivery(int n, int64_t sequence, int64_t epoch = 77, int version = 0) {
     FleetDelivery delivery;
-    delivery.id = {epoch, sequence};
+    delivery.id.set_epoch(epoch);
+    delivery.id.set_sequence(sequence);
     delivery.tuning = ValidSampleTuning(n);
     delivery.tuning.elapsed += absl::Seconds(version);
     for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_ns.clear();
@@ -832,7 +833,7 @@ TEST_F(FleetStoreTest, AReportReadsTheGroupsThatItSelects) {
         ReadReportGroups(*postgres_, selection, [&](const ReportGroup& group) {
           EXPECT_EQ(group.environment_id, environment);
           EXPECT_TRUE(std::any_of(problems->begin(), problems->end(), [&](const auto& problem) {
-            return problem.id == group.problem_id && problem.text == group.rows;
+            return problem.id == group.problem_id && problem.value == group.rows;
           }));
           rows.emplace_back(group.rows);
           return absl::OkStatus();
@@ -844,7 +845,7 @@ TEST_F(FleetStoreTest, AReportReadsTheGroupsThatItSelects) {
   };
   EXPECT_THAT(read({}), SizeIs(3));
   EXPECT_THAT(read({{environment}, {}}), SizeIs(3));
-  EXPECT_THAT(read({{}, {problems->at(1).id}}), ElementsAre(problems->at(1).text));
+  EXPECT_THAT(read({{}, {problems->at(1).id}}), ElementsAre(problems->at(1).value));
   EXPECT_THAT(read({{environment + 1}, {}}), SizeIs(0));
 }
 

@@ -117,7 +117,7 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionOneWithItsRows) {
   ASSERT_TRUE(page.ok()) << page.status();
   ASSERT_EQ(page->entries.size(), 4U);
   EXPECT_EQ(page->entries[2].tuning.key, SampleTuning(3).key);
-  EXPECT_EQ(page->entries[2].id.sequence, 3);
+  EXPECT_EQ(page->entries[2].id.sequence(), 3);
   EXPECT_EQ(store->GetOutboxStatus()->outbox_depth(), 4);
   EXPECT_EQ(store->GetOutboxStatus()->release(), 5);
   EXPECT_THAT(store->Check()->findings(), IsEmpty());

@@ -20,9 +20,10 @@ class OutboxTest : public StoreTest {
     EXPECT_TRUE(page.ok()) << page.status();
     return page.ok() ? *std::move(page) : OutboxPage();
   }
-  static std::vector<OutboxId> Ids(const OutboxPage& page) {
-    std::vector<OutboxId> ids = page.void_ids;
-    for (const OutboxEntry& entry : page.entries) ids.push_back(entry.id);
+  static google::protobuf::RepeatedPtrField<v1::OutboxId> Ids(const OutboxPage& page) {
+    google::protobuf::RepeatedPtrField<v1::OutboxId> ids(page.void_ids.begin(),
+                                                         page.void_ids.end());
+    for (const OutboxEntry& entry : page.entries) *ids.Add() = entry.id;
     return ids;
   }
   static std::vector<std::string> Problems(const OutboxPage& page) {
@@ -80,7 +81,7 @@ TEST_F(OutboxTest, ANewerTuningOfAKeyTakesThePlaceOfTheOlder) {
   Put(2);
   Put(1);
   EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2), Problem(1)));
-  EXPECT_EQ(Read().entries[1].id.sequence, 3);
+  EXPECT_EQ(Read().entries[1].id.sequence(), 3);
   EXPECT_EQ(store_->GetOutboxStatus()->outbox_superseded(), 1);
   EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 2);
 }
@@ -95,8 +96,8 @@ TEST_F(OutboxTest, WhatWasAcknowledgedIsGone) {
 
 TEST_F(OutboxTest, AnAcknowledgementOfAnotherEpochTakesNothing) {
   Put(1);
-  std::vector<OutboxId> ids = Ids(Read());
-  ids[0].epoch ^= 2;
+  auto ids = Ids(Read());
+  ids[0].set_epoch(ids[0].epoch() ^ 2);
   ASSERT_TRUE(store_->AckOutbox(ids).ok());
   EXPECT_THAT(Read().entries, SizeIs(1));
   EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 1);
@@ -104,16 +105,16 @@ TEST_F(OutboxTest, AnAcknowledgementOfAnotherEpochTakesNothing) {
 
 TEST_F(OutboxTest, EachStartHasAnEpochOfItsOwnAndKeepsWhatWaits) {
   Put(1);
-  const OutboxId first = Read().entries[0].id;
+  const v1::OutboxId first = Read().entries[0].id;
   ASSERT_TRUE(store_->Close().ok());
   store_.reset();
   store_ = Open();
   Put(2);
   const OutboxPage page = Read();
   ASSERT_THAT(page.entries, SizeIs(2));
-  EXPECT_EQ(page.entries[0].id, first);
-  EXPECT_NE(page.entries[1].id.epoch, first.epoch);
-  EXPECT_EQ(page.entries[1].id.sequence, 2);
+  EXPECT_EQ(page.entries[0].id.SerializeAsString(), first.SerializeAsString());
+  EXPECT_NE(page.entries[1].id.epoch(), first.epoch());
+  EXPECT_EQ(page.entries[1].id.sequence(), 2);
 }
 
 TEST_F(OutboxTest, BeyondItsBoundTheOldestGoAndAreCounted) {
@@ -226,7 +227,7 @@ TEST_F(OutboxTest, ASequenceThatWentBackCostsNoRow) {
   store_ = Open();
   const absl::Status status = store_->PutTuning(SampleTuning(3), SampleEnvironment());
   EXPECT_TRUE(absl::IsInternal(status)) << status;
-  EXPECT_EQ(Ids(Read()), Ids(before));
+  EXPECT_EQ(Ids(Read())[0].SerializeAsString(), Ids(before)[0].SerializeAsString());
   EXPECT_THAT(Problems(Read()), ElementsAre(Problem(1), Problem(2)));
 }
 

@@ -75,13 +75,14 @@ TEST(FleetMessagesTest, ReadOutboxHasABoundAndADefault) {
 TEST(FleetMessagesTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
   db::OutboxPage page;
   db::OutboxEntry entry;
-  entry.id = {77, 3};
+  entry.id.set_epoch(77);
+  entry.id.set_sequence(3);
   entry.tuning = db::ValidSampleTuning(1);
   entry.tuning.conditions.known = true;
   entry.tuning.conditions.clock_reasons = 4;
   entry.environment = db::SampleEnvironment();
   page.entries.push_back(entry);
-  page.void_ids.push_back({76, 9});
+  page.void_ids.emplace_back().set_sequence(9);
   page.more = true;
   const v1::ReadOutboxResponse response = ToProto(page);
   ASSERT_EQ(response.rows_size(), 1);

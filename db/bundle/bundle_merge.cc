@@ -106,20 +106,22 @@ absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& i
   return counts;
 }
 
-void RefusalCounts::Add(const BundleEntry& entry, const absl::Status& refusal) {
-  ++rows_;
+void AddRefusal(const BundleEntry& entry, const absl::Status& refusal,
+                v1::ImportBundleResponse* counts) {
+  counts->set_refused_count(counts->refused_count() + 1);
   const v1::RefusalReason reason = RefusalReasonOf(refusal);
+  auto& refusals = *counts->mutable_refusals();
   auto it = std::lower_bound(
-      refusals_.begin(), refusals_.end(), reason,
+      refusals.begin(), refusals.end(), reason,
       [](const v1::Refusal& known, v1::RefusalReason r) { return known.reason() < r; });
-  if (it == refusals_.end() || it->reason() != reason) {
-    it = refusals_.insert(it, v1::Refusal());
-    it->set_reason(reason);
+  if (it == refusals.end() || it->reason() != reason) {
+    const auto place = it - refusals.begin();
+    refusals.Add()->set_reason(reason);
+    it = refusals.begin() + place;
+    std::rotate(it, refusals.end() - 1, refusals.end());
   }
   it->set_count(it->count() + 1);
-  if (it->examples_size() < kMaxExamples) {
-    it->add_examples(RefusalText(entry, refusal));
-  }
+  if (it->examples_size() < kMaxExamples) it->add_examples(RefusalText(entry, refusal));
 }
 
 std::string RefusalText(const BundleEntry& entry, const absl::Status& refusal) {

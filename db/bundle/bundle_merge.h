@@ -39,19 +39,10 @@ absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& i
                                                const BundleMergeOptions& options,
                                                BundleWriter* out);
 
-// Counts rows that were refused, by reason. Value type.
-class RefusalCounts {
- public:
-  // What FromBundleTuning said of the entry's row.
-  void Add(const BundleEntry& entry, const absl::Status& refusal);
-  int64_t rows() const { return rows_; }
-  // Ordered by reason.
-  const std::vector<v1::Refusal>& refusals() const { return refusals_; }
-
- private:
-  int64_t rows_ = 0;
-  std::vector<v1::Refusal> refusals_;
-};
+// Counts a row that was refused in `refused_count` and `refusals`; `refusal` is what
+// FromBundleTuning said of it.
+void AddRefusal(const BundleEntry& entry, const absl::Status& refusal,
+                v1::ImportBundleResponse* counts);
 
 // Says which row was refused and why: "byte N, problem: field: rule". A row whose problem cannot
 // be read is named by its byte alone.

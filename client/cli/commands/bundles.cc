@@ -335,7 +335,7 @@ class VerifyCommand final : public app::Command {
                                              app::ExitCode* code) {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
                      db::bundle::BundleReader::Open(file));
-    db::bundle::RefusalCounts refused;
+    v1::ImportBundleResponse refused;  // what it would be refused for
     const absl::Time now = SystemClock().Now();
     {
       output::ByteProgress progress(context.io(), "verifying", reader->size());
@@ -343,7 +343,7 @@ class VerifyCommand final : public app::Command {
           reader.get(), trusted, [&](const db::bundle::BundleEntry& entry) {
             progress.Show(entry.offset);
             const auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
-            if (!tuning.ok()) refused.Add(entry, tuning.status());
+            if (!tuning.ok()) db::bundle::AddRefusal(entry, tuning.status(), &refused);
           }));
     }
     for (const v1::Refusal& refusal : refused.refusals()) {
@@ -353,13 +353,14 @@ class VerifyCommand final : public app::Command {
     }
     const v1::BundleTrailer& trailer = reader->trailer();
     const std::string signer = absl::BytesToHexString(trailer.public_key());
-    context.Say(absl::StrCat(
-        file, ": ", trailer.tuning_count(), " tunings, ", trailer.environment_count(),
-        " environments and places, ", output::FormatBytes(reader->size()), ", ",
-        signer.empty() ? "not signed" : "signed by " + signer,
-        refused.rows() > 0 ? absl::StrCat(", ", refused.rows(), " tunings break a rule")
-                           : ", sound"));
-    if (refused.rows() > 0) *code = app::Worse(*code, app::ExitCode::kFailed);
+    context.Say(
+        absl::StrCat(file, ": ", trailer.tuning_count(), " tunings, ", trailer.environment_count(),
+                     " environments and places, ", output::FormatBytes(reader->size()), ", ",
+                     signer.empty() ? "not signed" : "signed by " + signer,
+                     refused.refused_count() > 0
+                         ? absl::StrCat(", ", refused.refused_count(), " tunings break a rule")
+                         : ", sound"));
+    if (refused.refused_count() > 0) *code = app::Worse(*code, app::ExitCode::kFailed);
     return output::JsonObject({{"file", file},
                                {"tunings", trailer.tuning_count()},
                                {"environments", trailer.environment_count()},

@@ -87,16 +87,12 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish() {
     response.set_tuning_count(reader->trailer().tuning_count());
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }
-  db::bundle::RefusalCounts refused;
-  ASSIGN_OR_RETURN(const v1::ImportBundleResponse counts, Take(&refused, &response));
-  response.set_refused_count(refused.rows());
-  for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
+  ASSIGN_OR_RETURN(const v1::ImportBundleResponse counts, Take(&response));
   response.MergeFrom(counts);
   return response;
 }
 
-absl::StatusOr<v1::ImportBundleResponse> BundleImport::Take(db::bundle::RefusalCounts* refused,
-                                                            v1::ImportBundleResponse* response) {
+absl::StatusOr<v1::ImportBundleResponse> BundleImport::Take(v1::ImportBundleResponse* response) {
   const absl::Time now = options_.clock->Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader, OpenReader(fd_));
   db::bundle::BundleEntry entry;
@@ -110,7 +106,7 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Take(db::bundle::RefusalC
         response->set_simulated_count(response->simulated_count() + 1);
       }
       if (!tuning.ok()) {
-        refused->Add(entry, tuning.status());
+        db::bundle::AddRefusal(entry, tuning.status(), response);
       } else {
         return db::TuningRecord{*std::move(tuning), entry.environment->environment};
       }

@@ -37,8 +37,7 @@ class BundleImport {
 
  private:
   BundleImport(const ServiceOptions& options, int fd) : options_(options), fd_(fd) {}
-  absl::StatusOr<v1::ImportBundleResponse> Take(db::bundle::RefusalCounts* refused,
-                                                v1::ImportBundleResponse* response);
+  absl::StatusOr<v1::ImportBundleResponse> Take(v1::ImportBundleResponse* response);
 
   const ServiceOptions options_;
   const int fd_;

@@ -8,12 +8,13 @@
 namespace convtune::db::fleet {
 namespace {
 
-absl::StatusOr<int64_t> EndPins(postgres::Connection& postgres, int64_t environment_id,
-                                int64_t problem_id, const std::string& author) {
+absl::StatusOr<int64_t> EndPins(postgres::Connection& postgres, const std::string& environment_text,
+                                const std::string& problem_text, const std::string& author) {
   return postgres.Change(
-      "UPDATE pins SET end_time = now(), end_author = $3 WHERE environment_id = $1 AND problem_id "
-      "= $2 AND end_time IS NULL",
-      {environment_id, problem_id, author});
+      "UPDATE pins SET end_time = now(), end_author = $3 WHERE environment_id = (SELECT "
+      "environment_id FROM environments WHERE text = $1) AND problem_id = (SELECT problem_id FROM "
+      "problems WHERE text = $2) AND end_time IS NULL",
+      {environment_text, problem_text, author});
 }
 
 std::string PinDigest(const FleetPin& pin, std::optional<absl::Time> expire_time) {
@@ -61,7 +62,7 @@ absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& 
   }
   const int64_t problem_id = known[0][0];
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
-  RETURN_IF_ERROR(EndPins(postgres, environment_id, problem_id, pin.author).status());
+  RETURN_IF_ERROR(EndPins(postgres, pin.environment_text, pin.problem_text, pin.author).status());
   ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, pin.left));
   ASSIGN_OR_RETURN(const v1::BundleTrailer decided, SignDecision(PinDigest(pin, expire_time), key));
   ASSIGN_OR_RETURN(
@@ -81,16 +82,11 @@ absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& 
 absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& environment_text,
                          const std::string& problem_text, const std::string& author) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  ASSIGN_OR_RETURN(
-      const postgres::Result key,
-      postgres.Query("SELECT e.environment_id, q.problem_id FROM environments e, problems q "
-                     "WHERE e.text = $1 AND q.text = $2",
-                     {environment_text, problem_text}));
-  absl::Status none = absl::NotFoundError(
-      absl::StrCat("the fleet has no pin of ", problem_text, " in ", environment_text));
-  if (key.empty()) return none;
-  ASSIGN_OR_RETURN(const int64_t ended, EndPins(postgres, key[0][0], key[0][1], author));
-  if (ended == 0) return none;
+  ASSIGN_OR_RETURN(const int64_t ended, EndPins(postgres, environment_text, problem_text, author));
+  if (ended == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("the fleet has no pin of ", problem_text, " in ", environment_text));
+  }
   RETURN_IF_ERROR(Announce(postgres, "pin"));
   return transaction.Commit();
 }

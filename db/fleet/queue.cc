@@ -386,29 +386,20 @@ absl::StatusOr<bool> FailTask(postgres::Connection& postgres, const FleetTask& t
 absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64_t batch_id) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT state, COUNT(*) FROM tasks WHERE batch_id = $1 GROUP BY state",
-                     {batch_id}));
-  BatchProgress progress;
-  int64_t* const counts[] = {nullptr,        &progress.queued, &progress.leased,
-                             &progress.done, &progress.dead,   &progress.cancelled};
-  for (const postgres::Row row : rows) *counts[int{row[0]}] = row[1];
-  ASSIGN_OR_RETURN(const postgres::Result nodes,
-                   postgres.Query("SELECT DISTINCT n.name FROM tasks t JOIN nodes n USING "
-                                  "(node_id) WHERE t.batch_id = $1 AND t.state = 2 ORDER BY 1",
-                                  {batch_id}));
-  progress.nodes = nodes.Column<std::string>();
-  if (progress.total() == 0) {
-    return absl::NotFoundError(absl::StrCat("batch: there is no batch ", batch_id));
-  }
-  ASSIGN_OR_RETURN(
-      const postgres::Result waiting,
-      postgres.Query(absl::StrCat("SELECT COUNT(*), COUNT(*) FILTER (WHERE ", LoneSql(),
-                                  ") FROM tasks t WHERE batch_id = $1 AND state = 1 AND tuned_by "
-                                  "<> '{}'"),
-                     {batch_id}));
-  progress.again = waiting[0][0];
-  progress.lone = waiting[0][1];
-  return progress;
+      postgres.Query(
+          absl::StrCat("SELECT COUNT(*) FILTER (WHERE state = 1), COUNT(*) FILTER (WHERE state = "
+                       "2), COUNT(*) FILTER (WHERE state = 3), COUNT(*) FILTER (WHERE state = 4), "
+                       "COUNT(*) FILTER (WHERE state = 5), COUNT(*) FILTER (WHERE state = 1 AND "
+                       "tuned_by <> '{}'), COUNT(*) FILTER (WHERE ",
+                       LoneSql(),
+                       "), string_agg(DISTINCT n.name, E'\\n' ORDER BY n.name) FILTER (WHERE state "
+                       "= 2) FROM tasks t LEFT JOIN nodes n USING (node_id) WHERE batch_id = $1"),
+          {batch_id}));
+  const postgres::Row row = rows[0];
+  BatchProgress progress{row[0], row[1], row[2], row[3],
+                         row[4], row[5], row[6], SplitNames(row[7])};
+  if (progress.total() > 0) return progress;
+  return absl::NotFoundError(absl::StrCat("batch: there is no batch ", batch_id));
 }
 
 absl::StatusOr<std::vector<DeadTask>> ListDeadTasks(postgres::Connection& postgres,

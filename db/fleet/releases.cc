@@ -90,6 +90,10 @@ struct Deciding {
 
 absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t number,
                                     Deciding& deciding) {
+  RETURN_IF_ERROR(
+      postgres.Execute("UPDATE releases SET change_count = (SELECT COUNT(*) FROM release_choices "
+                       "WHERE release_number = $1) WHERE release_number = $1",
+                       {number}));
   ASSIGN_OR_RETURN(FleetRelease one, ReadFleetRelease(postgres, number));
   ASSIGN_OR_RETURN(const bool is_signed,
                    postgres.QueryValue<bool>("SELECT COALESCE(length(signature), 0) > 0 FROM "
@@ -118,11 +122,6 @@ absl::Status WriteRelease(postgres::Connection& postgres, const Release& release
       {release.number, release.state, release.canary_permille, release.restores, release.author,
        release.reason, release.create_time, release.end_author, release.end_reason,
        release.end_time});
-}
-
-absl::Status SetChangeCount(postgres::Connection& postgres, int64_t number, int64_t count) {
-  return postgres.Execute("UPDATE releases SET change_count = $2 WHERE release_number = $1",
-                          {number, count});
 }
 
 // Draws the nodes of the canary, as PromoteFleetRelease says, and returns how many silent nodes
@@ -221,16 +220,14 @@ absl::Status WriteChanges(postgres::Connection& postgres, const Deciding& decidi
                                                 kChoice, ", release_number) SELECT ", kChoice,
                                                 ", $5 FROM changes WHERE NOT lesser AND NOT held"),
                                    params));
-  if (made == 0) {
-    FleetDiff left;
-    RETURN_IF_ERROR(CountChanges(postgres, promoted, scope, &left));
-    const std::string why = LeftOut(left, scope);
-    if (why.empty()) {
-      return deciding.history.Promote(deciding.decision, 0, /*has_changes=*/false).status();
-    }
-    return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ", why));
+  if (made > 0) return absl::OkStatus();
+  FleetDiff left;
+  RETURN_IF_ERROR(CountChanges(postgres, promoted, scope, &left));
+  const std::string why = LeftOut(left, scope);
+  if (why.empty()) {
+    return deciding.history.Promote(deciding.decision, 0, /*has_changes=*/false).status();
   }
-  return SetChangeCount(postgres, release.number, made);
+  return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ", why));
 }
 
 // Whoever decides has looked at a release, and another may have been decided since.
@@ -379,7 +376,6 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
     return absl::NotFoundError(absl::StrCat("problem: the fleet serves ", made, " of ", wanted,
                                             " in ", environment_text, "; nothing was withdrawn"));
   }
-  RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made));
   ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, deciding));
   one.withdrawal = true;
   return one;
@@ -412,15 +408,13 @@ absl::StatusOr<FleetRelease> RollBackFleetRelease(postgres::Connection& postgres
                        "NULL), COUNT(*) FILTER (WHERE s.digest IS NOT NULL AND now.digest IS NULL) "
                        "FROM now LEFT JOIN served s USING (environment_id, problem_id)"),
           {release.restores, promoted->number}));
-  ASSIGN_OR_RETURN(
-      const int64_t made,
-      postgres.Change(absl::StrCat(both, " INSERT INTO release_choices (", kChoice,
-                                   ", release_number) SELECT ", kChoice,
-                                   ", $3 FROM (SELECT s.*, now.digest AS now FROM served s JOIN "
-                                   "now USING (environment_id, problem_id)) s WHERE now IS "
-                                   "DISTINCT FROM digest"),
-                      {release.restores, promoted->number, release.number}));
-  RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made));
+  RETURN_IF_ERROR(
+      postgres.Execute(absl::StrCat(both, " INSERT INTO release_choices (", kChoice,
+                                    ", release_number) SELECT ", kChoice,
+                                    ", $3 FROM (SELECT s.*, now.digest AS now FROM served s JOIN "
+                                    "now USING (environment_id, problem_id)) s WHERE now IS "
+                                    "DISTINCT FROM digest"),
+                       {release.restores, promoted->number, release.number}));
   ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, deciding));
   one.kept_count = counts[0][0];
   one.returned_count = counts[0][1];

@@ -113,37 +113,19 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
     environments.push_back(id);
   }
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
+  postgres::Params params = {node_id, heartbeat.node_time, heartbeat.heeded_bans};
+  std::string set;
+  Heartbeat::Visit(heartbeat, [&](const char* column, const auto& field) {
+    params.emplace_back(field);
+    absl::StrAppend(&set, ", ", column, " = $", params.size());
+  });
   ASSIGN_OR_RETURN(
       const int64_t written,
-      postgres.Change(
-          "UPDATE nodes SET last_seen = now(), clock_offset_us = EXTRACT(EPOCH FROM "
-          "$2::timestamptz - clock_timestamp()) * 1000000, agent_version = $3, daemon_version = "
-          "$4, daemon_start_time = $5, tuning_count = $6, lookups = $7, hits = $8, outbox_depth = "
-          "$9, outbox_dropped = $10, outbox_lag_seconds = $11, release_number = $12, "
-          "release_missing = $13, release_extra = $14, unapplied_pins = $15, pin_error = $16, "
-          "unapplied_bans = $17, ban_error = $18, release_error = $19, last_error = $20, "
-          "heeded_bans = $21 WHERE node_id = $1 AND forget_time IS NULL",
-          {node_id,
-           heartbeat.node_time,
-           heartbeat.agent_version,
-           heartbeat.daemon_version,
-           heartbeat.daemon_start_time,
-           heartbeat.tuning_count,
-           heartbeat.lookups,
-           heartbeat.hits,
-           heartbeat.outbox_depth,
-           heartbeat.outbox_dropped,
-           heartbeat.outbox_lag,
-           heartbeat.release,
-           heartbeat.release_missing,
-           heartbeat.release_extra,
-           heartbeat.unapplied_pins,
-           heartbeat.pin_error,
-           heartbeat.unapplied_bans,
-           heartbeat.ban_error,
-           heartbeat.release_error,
-           heartbeat.last_error,
-           heartbeat.heeded_bans}));
+      postgres.Change(absl::StrCat("UPDATE nodes SET last_seen = now(), clock_offset_us = "
+                                   "EXTRACT(EPOCH FROM $2::timestamptz - clock_timestamp()) * "
+                                   "1000000, heeded_bans = $3",
+                                   set, " WHERE node_id = $1 AND forget_time IS NULL"),
+                      params));
   if (written == 0) {
     return absl::AbortedError("node: the fleet does not know this node any more");
   }
@@ -246,17 +228,18 @@ absl::Status TrustNode(postgres::Connection& postgres, const std::string& name,
 }
 
 absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres) {
+  Heartbeat none;
+  std::string columns;
+  Heartbeat::Visit(none, [&columns](const char* column, const auto& /*field*/) {
+    absl::StrAppend(&columns, ", ", column);
+  });
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(absl::StrCat(
-          "SELECT n.node_id, n.name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
-          "clock_offset_us, agent_version, daemon_version, tuning_count, outbox_depth, "
-          "outbox_dropped, outbox_lag_seconds, release_number, release_missing, "
-          "release_extra, unapplied_pins, pin_error, unapplied_bans, ban_error, "
-          "release_error, last_error, ",
-          kLiving,
-          ", d.author, d.reason FROM nodes n LEFT JOIN distrusts d ON d.node = n.name AND "
-          "d.end_time IS NULL WHERE forget_time IS NULL ORDER BY name")));
+          "SELECT n.node_id, n.name, EXTRACT(EPOCH FROM now() - last_seen)::float8, ", kLiving,
+          ", d.author, d.reason, clock_offset_us", columns,
+          " FROM nodes n LEFT JOIN distrusts d ON d.node = n.name AND d.end_time IS NULL WHERE "
+          "forget_time IS NULL ORDER BY name")));
   ASSIGN_OR_RETURN(
       const postgres::Result devices,
       postgres.Query("SELECT DISTINCT d.node_id, e.text || CASE WHEN d.driver_version = '' THEN '' "
@@ -266,23 +249,11 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres
   for (const postgres::Row row : devices) by_node[row[0]].push_back(row[1]);
   std::vector<NodeStatus> nodes;
   for (const postgres::Row row : rows) {
-    Heartbeat last{.agent_version = row[4],
-                   .daemon_version = row[5],
-                   .tuning_count = row[6],
-                   .outbox_depth = row[7],
-                   .outbox_dropped = row[8],
-                   .outbox_lag = row[9],
-                   .release = row[10],
-                   .release_missing = row[11],
-                   .release_extra = row[12],
-                   .unapplied_pins = row[13],
-                   .pin_error = row[14],
-                   .unapplied_bans = row[15],
-                   .ban_error = row[16],
-                   .release_error = row[17],
-                   .last_error = row[18]};
-    nodes.push_back({row[1], row[2], row[19], row[20], row[21], absl::Microseconds(int64_t{row[3]}),
-                     std::move(last), by_node[row[0]]});
+    nodes.push_back({row[1], row[2], row[3], row[4], row[5], absl::Microseconds(int64_t{row[6]}),
+                     Heartbeat(), by_node[row[0]]});
+    int next = 7;
+    Heartbeat::Visit(nodes.back().last,
+                     [&](const char* /*column*/, auto& field) { field = row[next++]; });
   }
   return nodes;
 }

@@ -38,6 +38,28 @@ struct NodeDevice {
 
 // A Heartbeat is an agent's report of its node.
 struct Heartbeat {
+  // Calls columns(name, field) of each field that is a column of nodes by itself.
+  static void Visit(auto& heartbeat, const auto& columns) {
+    columns("agent_version", heartbeat.agent_version);
+    columns("daemon_version", heartbeat.daemon_version);
+    columns("daemon_start_time", heartbeat.daemon_start_time);
+    columns("tuning_count", heartbeat.tuning_count);
+    columns("lookups", heartbeat.lookups);
+    columns("hits", heartbeat.hits);
+    columns("outbox_depth", heartbeat.outbox_depth);
+    columns("outbox_dropped", heartbeat.outbox_dropped);
+    columns("outbox_lag_seconds", heartbeat.outbox_lag);
+    columns("release_number", heartbeat.release);
+    columns("release_missing", heartbeat.release_missing);
+    columns("release_extra", heartbeat.release_extra);
+    columns("unapplied_pins", heartbeat.unapplied_pins);
+    columns("pin_error", heartbeat.pin_error);
+    columns("unapplied_bans", heartbeat.unapplied_bans);
+    columns("ban_error", heartbeat.ban_error);
+    columns("release_error", heartbeat.release_error);
+    columns("last_error", heartbeat.last_error);
+  }
+
   absl::Time node_time = {};  // by the node's clock
   std::string agent_version;
   std::string daemon_version;
@@ -86,7 +108,7 @@ struct NodeStatus {
   std::string distrust_author;  // of the distrust that holds
   std::string distrust_reason;  // empty: it is trusted
   absl::Duration clock_offset;
-  Heartbeat last;                    // without times, look-ups and devices
+  Heartbeat last;                    // what Visit has of it
   std::vector<std::string> devices;  // "environment name, driver"
 };
 

@@ -15,15 +15,15 @@
 namespace convtune::fleet {
 namespace {
 
-using db::fleet::NumberedNode;
+using NumberedNode = db::fleet::Numbered<std::string>;  // its name
 
 // The node's name where it can be one; else what is left of it, with its number.
 std::string BundleName(const NumberedNode& node) {
-  std::string plain = node.name;
+  std::string plain = node.value;
   for (char& c : plain) {
     if (!absl::ascii_isalnum(c) && c != '.' && c != '-' && c != '_') c = '_';
   }
-  const bool kept = plain == node.name && plain.front() != '.';
+  const bool kept = plain == node.value && plain.front() != '.';
   return absl::StrCat(kept ? plain : absl::StrCat("node-", node.id, "-", plain), ".bundle");
 }
 
@@ -48,7 +48,7 @@ class ExportNodesCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<NumberedNode> all, db::fleet::ListMeasuringNodes(*postgres));
     for (const std::string& name : nodes_) {
       if (std::none_of(all.begin(), all.end(),
-                       [&](const NumberedNode& node) { return node.name == name; })) {
+                       [&](const NumberedNode& node) { return node.value == name; })) {
         return absl::NotFoundError(absl::StrCat("--node: ", name, " has delivered nothing"));
       }
     }
@@ -57,7 +57,7 @@ class ExportNodesCommand final : public FleetCommand {
     const std::set<std::string> chosen(nodes_.begin(), nodes_.end());
     int64_t bundles = 0, tunings = 0;
     for (const NumberedNode& node : all) {
-      if (!chosen.empty() && !chosen.contains(node.name)) continue;
+      if (!chosen.empty() && !chosen.contains(node.value)) continue;
       ASSIGN_OR_RETURN(const int64_t written, Write(*postgres, node));
       ++bundles;
       tunings += written;

@@ -35,7 +35,7 @@ absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* da
   ASSIGN_OR_RETURN(db::postgres::Transaction transaction,
                    db::postgres::Transaction::BeginRead(postgres));
   std::vector<int> places;  // the data's, by their numbers in the database
-  ASSIGN_OR_RETURN(const std::vector<db::fleet::NumberedProvenance> provenances,
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::Numbered<Provenance>> provenances,
                    db::fleet::ListProvenances(postgres));
   for (const auto& [id, from] : provenances) {
     places.resize(static_cast<size_t>(id) + 1, -1);
@@ -44,14 +44,13 @@ absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* da
   }
   db::fleet::ReportSelection wanted;
   std::map<int64_t, int> environments, problems;  // as `places`
-  ASSIGN_OR_RETURN(const std::vector<db::fleet::PooledEnvironment> pooled_environments,
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::Numbered<Environment>> pooled_environments,
                    db::fleet::ListPooledEnvironments(postgres));
-  for (const auto& [id, text, gpu_model] : pooled_environments) {
-    ASSIGN_OR_RETURN(Environment environment, Environment::Parse(text));
-    environment.gpu_model = gpu_model;
-    Select(id, data->AddEnvironment(text, environment), &environments, &wanted.environments);
+  for (const auto& [id, environment] : pooled_environments) {
+    Select(id, data->AddEnvironment(environment.ToText(), environment), &environments,
+           &wanted.environments);
   }
-  ASSIGN_OR_RETURN(const std::vector<db::fleet::PooledProblem> pooled_problems,
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::Numbered<std::string>> pooled_problems,
                    db::fleet::ListPooledProblems(postgres));
   for (const auto& [id, text] : pooled_problems) {
     Select(id, data->AddProblem(text), &problems, &wanted.problems);

@@ -18,15 +18,24 @@ constexpr char kSelected[] =
 // Tunings of a statement: a node may have many thousands.
 constexpr int64_t kNodePage = 1000;
 
+// Of a statement that gives numbers and texts.
+absl::StatusOr<std::vector<Numbered<std::string>>> ReadTexts(postgres::Connection& postgres,
+                                                             const char* sql) {
+  ASSIGN_OR_RETURN(const postgres::Result rows, postgres.Query(sql));
+  std::vector<Numbered<std::string>> all;
+  for (const postgres::Row row : rows) all.push_back({row[0], row[1]});
+  return all;
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(postgres::Connection& postgres) {
+absl::StatusOr<std::vector<Numbered<Provenance>>> ListProvenances(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, "
                                   "p.cuda_version, p.memory_bytes, p.cublaslt_build, p.nvrtc_build "
                                   "FROM provenances p JOIN nodes n "
                                   "USING (node_id) ORDER BY p.provenance_id"));
-  std::vector<NumberedProvenance> all;
+  std::vector<Numbered<Provenance>> all;
   for (const postgres::Row row : rows) {
     Provenance provenance;
     provenance.node = row[1];
@@ -62,24 +71,26 @@ absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& p
   return all;
 }
 
-absl::StatusOr<std::vector<PooledEnvironment>> ListPooledEnvironments(
+absl::StatusOr<std::vector<Numbered<Environment>>> ListPooledEnvironments(
     postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT environment_id, text, gpu_model FROM environments WHERE "
                                   "environment_id IN (SELECT environment_id FROM pooled) ORDER BY "
                                   "text"));
-  std::vector<PooledEnvironment> all;
-  for (const postgres::Row row : rows) all.push_back({row[0], row[1], row[2]});
+  std::vector<Numbered<Environment>> all;
+  for (const postgres::Row row : rows) {
+    ASSIGN_OR_RETURN(Environment environment, Environment::Parse(std::string(row[1])));
+    environment.gpu_model = row[2];
+    all.push_back({row[0], std::move(environment)});
+  }
   return all;
 }
 
-absl::StatusOr<std::vector<PooledProblem>> ListPooledProblems(postgres::Connection& postgres) {
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   postgres.Query("SELECT problem_id, text FROM problems WHERE problem_id IN "
-                                  "(SELECT problem_id FROM pooled) ORDER BY text"));
-  std::vector<PooledProblem> all;
-  for (const postgres::Row row : rows) all.push_back({row[0], row[1]});
-  return all;
+absl::StatusOr<std::vector<Numbered<std::string>>> ListPooledProblems(
+    postgres::Connection& postgres) {
+  return ReadTexts(postgres,
+                   "SELECT problem_id, text FROM problems WHERE problem_id IN (SELECT problem_id "
+                   "FROM pooled) ORDER BY text");
 }
 
 absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
@@ -100,24 +111,21 @@ absl::Status ReadReportGroups(postgres::Connection& postgres, const ReportSelect
       });
 }
 
-absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(postgres::Connection& postgres) {
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      // Of a node that was forgotten and came back, the later one.
-      postgres.Query("SELECT DISTINCT ON (name) node_id, name FROM nodes WHERE node_id IN (SELECT "
-                     "node_id FROM evidence WHERE current) ORDER BY name, node_id DESC"));
-  std::vector<NumberedNode> all;
-  for (const postgres::Row row : rows) all.push_back({row[0], row[1]});
-  return all;
+absl::StatusOr<std::vector<Numbered<std::string>>> ListMeasuringNodes(
+    postgres::Connection& postgres) {
+  // Of a node that was forgotten and came back, the later one.
+  return ReadTexts(postgres,
+                   "SELECT DISTINCT ON (name) node_id, name FROM nodes WHERE node_id IN (SELECT "
+                   "node_id FROM evidence WHERE current) ORDER BY name, node_id DESC");
 }
 
 absl::Status ReadNodeTunings(
-    postgres::Connection& postgres, const NumberedNode& node,
+    postgres::Connection& postgres, const Numbered<std::string>& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take) {
-  ASSIGN_OR_RETURN(const std::vector<NumberedProvenance> listed, ListProvenances(postgres));
+  ASSIGN_OR_RETURN(const std::vector<Numbered<Provenance>> listed, ListProvenances(postgres));
   std::map<int64_t, Provenance> provenances;
-  for (const NumberedProvenance& each : listed) {
-    if (each.provenance.node == node.name) provenances[each.id] = each.provenance;
+  for (const Numbered<Provenance>& each : listed) {
+    if (each.value.node == node.value) provenances[each.id] = each.value;
   }
   std::string environment_text, problem_text;
   while (true) {

@@ -17,12 +17,15 @@
 
 namespace convtune::db::fleet {
 
-// The provenance of a node's measurements, which names the node, with its number.
-struct NumberedProvenance {
+// A value with the number of its row.
+template <typename T>
+struct Numbered {
   int64_t id = 0;
-  Provenance provenance;
+  T value;
 };
-absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(postgres::Connection& postgres);
+
+// Those of measurements; each names its node.
+absl::StatusOr<std::vector<Numbered<Provenance>>> ListProvenances(postgres::Connection& postgres);
 
 struct FleetLookups {
   int64_t nodes = 0;  // that have ever said it
@@ -41,19 +44,11 @@ struct FleetWanted {
 absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& postgres,
                                                          int64_t limit);
 
-// Those that a pooled tuning is of, with their numbers, by text.
-struct PooledEnvironment {
-  int64_t id = 0;
-  std::string text;
-  std::string gpu_model;
-};
-struct PooledProblem {
-  int64_t id = 0;
-  std::string text;
-};
-absl::StatusOr<std::vector<PooledEnvironment>> ListPooledEnvironments(
+// Those that a pooled tuning is of, by text; environments with the full GPU model.
+absl::StatusOr<std::vector<Numbered<Environment>>> ListPooledEnvironments(
     postgres::Connection& postgres);
-absl::StatusOr<std::vector<PooledProblem>> ListPooledProblems(postgres::Connection& postgres);
+absl::StatusOr<std::vector<Numbered<std::string>>> ListPooledProblems(
+    postgres::Connection& postgres);
 
 // Selects pooled tunings by the numbers of their environments and problems; of an empty list all.
 struct ReportSelection {
@@ -72,18 +67,15 @@ absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
 absl::Status ReadReportGroups(postgres::Connection& postgres, const ReportSelection& selection,
                               const std::function<absl::Status(const ReportGroup&)>& take);
 
-struct NumberedNode {
-  int64_t id = 0;
-  std::string name;
-};
-// Nodes with current evidence, by name.
-absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(postgres::Connection& postgres);
+// Names of nodes with current evidence, in order.
+absl::StatusOr<std::vector<Numbered<std::string>>> ListMeasuringNodes(
+    postgres::Connection& postgres);
 
 // Calls `take` with each current tuning of the node, ordered by (environment text,
 // problem text) as a bundle has them; its provenance names the node. Rows that break a
 // rule are left out. An error of `take` ends it.
 absl::Status ReadNodeTunings(
-    postgres::Connection& postgres, const NumberedNode& node,
+    postgres::Connection& postgres, const Numbered<std::string>& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take);
 
 }  // namespace convtune::db::fleet

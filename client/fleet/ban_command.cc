@@ -48,15 +48,15 @@ class FleetBanCommand final : public FleetCommand {
     if (args_.dry_run() && !wait_.most.empty()) {
       return absl::InvalidArgumentError("--wait: cannot be given together with --dry-run");
     }
-    cli::commands::ban::BanKeeper keeper;
     std::vector<int64_t> made;
-    keeper.create = [&](const v1::Ban& ban) {
+    const auto create = [&](const v1::Ban& ban) {
       auto created = Create(context, *postgres, ban);
       if (created.ok()) made.push_back(created->ban().fleet_ban());
       return created;
     };
-    keeper.fail = [&](const absl::Status& status) { return FailFleet(context, status); };
-    const cli::app::ExitCode code = cli::commands::ban::MakeBans(context, args_, keeper);
+    const cli::app::ExitCode code = cli::commands::ban::MakeBans(
+        context, args_, create,
+        [&](const absl::Status& status) { return FailFleet(context, status); });
     if (made.empty()) return code;
     // Of those that were made, the one that has come least far.
     const auto read = [&]() -> absl::StatusOr<db::fleet::Heeding> {

@@ -72,7 +72,7 @@ absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* da
         }));
   }
   ASSIGN_OR_RETURN(const db::fleet::FleetLookups lookups, db::fleet::SumLookups(postgres));
-  if (lookups.nodes > 0) data->AddCounters({lookups.lookups, lookups.hits});
+  data->AddCounters(lookups.lookups, lookups.hits);
   ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetWanted> missed,
                    db::fleet::ListFleetWanted(postgres, kMostWanted));
   for (const db::fleet::FleetWanted& each : missed) {

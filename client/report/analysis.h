@@ -90,8 +90,6 @@ CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std
 // The candidate (but -1) with the highest count, of equals the first by text; -1: none.
 int MostFrequent(const std::map<int, int>& counts, const std::vector<std::string>& texts);
 
-// Pairs, what nodes disagree on, which rows are stale, and the headline's numbers of rows.
-void AddPairs(const ReportAnalysis& analysis, Report* report);
 void AddUpgrades(const ReportAnalysis& analysis, Report* report);
 
 // Of at least one value, none of them NaN.

@@ -328,6 +328,9 @@ CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std
   return common;
 }
 
+namespace {
+
+// Pairs, what nodes disagree on, which rows are stale, and the headline's numbers of rows.
 void AddPairs(const ReportAnalysis& a, Report* report) {
   ReportHeadline& headline = report->headline;
   int64_t stale = 0;
@@ -376,6 +379,8 @@ void AddPairs(const ReportAnalysis& a, Report* report) {
                    [](const auto& x, const auto& y) { return x.cost_us > y.cost_us; });
 }
 
+}  // namespace
+
 Report MakeReport(const ReportOptions& options, ReportData* data) {
   Report report;
   report.options = options;
@@ -399,9 +404,7 @@ Report MakeReport(const ReportOptions& options, ReportData* data) {
   headline.gpus = analysis.cards;
   headline.disagreements = static_cast<int>(report.disagreements.size());
   for (const ReportUpgrade& upgrade : report.upgrades) headline.regressions += upgrade.regressions;
-  if (data->counters() && data->counters()->lookups > 0) {
-    headline.hit_ratio = Ratio(data->counters()->hits, data->counters()->lookups);
-  }
+  headline.hit_ratio = data->hit_ratio();
   return report;
 }
 

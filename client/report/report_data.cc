@@ -127,10 +127,14 @@ void ReportData::Add(const Tuning& tuning, const Environment& environment,
   }
 }
 
-void ReportData::AddCounters(const ReportCounters& counters) {
-  if (!counters_) counters_.emplace();
-  counters_->lookups += counters.lookups;
-  counters_->hits += counters.hits;
+void ReportData::AddCounters(int64_t lookups, int64_t hits) {
+  lookups_ += lookups;
+  hits_ += hits;
+}
+
+std::optional<double> ReportData::hit_ratio() const {
+  if (lookups_ <= 0) return std::nullopt;
+  return static_cast<double>(hits_) / static_cast<double>(lookups_);
 }
 
 void ReportData::AddWanted(const ReportWanted& wanted) {

@@ -71,12 +71,6 @@ struct ReportRow {
   const ReportTime* TimeOf(int candidate) const;
 };
 
-// The counters of a node's daemon since its start.
-struct ReportCounters {
-  int64_t lookups = 0;
-  int64_t hits = 0;
-};
-
 // A problem that programs asked for in vain. Value type.
 struct ReportWanted {
   std::string problem = {};
@@ -124,7 +118,8 @@ class ReportData {
     return pairs_[{environment, problem}];
   }
 
-  void AddCounters(const ReportCounters& counters);
+  // Of one daemon or more, since their starts.
+  void AddCounters(int64_t lookups, int64_t hits);
   // Counts of the same problem and environment add up.
   void AddWanted(const ReportWanted& wanted);
 
@@ -151,8 +146,8 @@ class ReportData {
   }
   // Most wanted first.
   std::vector<ReportWanted> Wanted() const;
-  // Of all nodes that were asked; nullopt: none was.
-  const std::optional<ReportCounters>& counters() const { return counters_; }
+  // Hits of the look-ups of all nodes that were asked; nullopt: there were none.
+  std::optional<double> hit_ratio() const;
 
  private:
   bool MatchesGpu(const std::string& model_or_name) const;
@@ -168,7 +163,7 @@ class ReportData {
   std::map<ReportPlace, int> place_numbers_;
   std::map<std::pair<std::string, std::string>, ReportWanted> wanted_;
   std::string upgrade_checks_ = "[]";
-  std::optional<ReportCounters> counters_;
+  int64_t lookups_ = 0, hits_ = 0;
 };
 
 // "eng62" or "legacy:algo1": a candidate without its knobs, by which shares are counted.

@@ -63,8 +63,8 @@ TEST(MakeReport, WhatIsWantedAndNotKnownLowersTheCoverage) {
 
 TEST(MakeReport, HitRatioIsOfAllNodesThatWereAsked) {
   ReportData data;
-  data.AddCounters({.lookups = 10, .hits = 9});
-  data.AddCounters({.lookups = 30, .hits = 21});
+  data.AddCounters(10, 9);
+  data.AddCounters(30, 21);
   EXPECT_EQ(MakeReport(SampleOptions(), &data).headline.hit_ratio, 0.75);
 }
 

@@ -128,9 +128,8 @@ class BanCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     if (list_->parsed()) return List(context);
     if (delete_->parsed()) return Delete(context);
-    BanKeeper daemon;
     bool made = false;
-    daemon.create = [&](const v1::Ban& ban) -> absl::StatusOr<v1::CreateBanResponse> {
+    const auto create = [&](const v1::Ban& ban) {
       v1::CreateBanRequest request;
       *request.mutable_ban() = ban;
       request.set_dry_run(args_.dry_run());
@@ -138,8 +137,8 @@ class BanCommand final : public app::Command {
       made = made || (created.ok() && !args_.dry_run());
       return created;
     };
-    daemon.fail = [&](const absl::Status& status) { return context.Fail(status); };
-    const app::ExitCode code = MakeBans(context, args_, daemon);
+    const app::ExitCode code = MakeBans(
+        context, args_, create, [&](const absl::Status& status) { return context.Fail(status); });
     return made ? app::Worse(code, AwaitPublished(context)) : code;
   }
 
@@ -294,21 +293,24 @@ output::Fields BanFields(const v1::Ban& ban, TuningCounts counts) {
           {"shipped", "", ban.shipped()}};
 }
 
-app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeeper& keeper) {
+app::ExitCode MakeBans(
+    app::Context& context, const BanArgs& args,
+    const std::function<absl::StatusOr<v1::CreateBanResponse>(const v1::Ban&)>& create,
+    const std::function<app::ExitCode(const absl::Status&)>& fail) {
   const absl::StatusOr<ErrataBans> asked = args.Read();
-  if (!asked.ok()) return keeper.fail(asked.status());
+  if (!asked.ok()) return fail(asked.status());
   for (const std::string& remark : asked->remarks) context.Say(remark);
   for (const std::string& refused : asked->refused) context.SayError(refused);
   app::ExitCode code = asked->refused.empty() ? app::ExitCode::kDone : app::ExitCode::kFailed;
   std::vector<output::Json> documents;
   for (const v1::Ban& ban : asked->bans) {
-    const absl::StatusOr<v1::CreateBanResponse> created = keeper.create(ban);
+    const absl::StatusOr<v1::CreateBanResponse> created = create(ban);
     if (absl::IsAlreadyExists(created.status()) && args.from_errata()) {
       context.Say(std::string(created.status().message()));
       continue;
     }
     if (!created.ok()) {
-      code = app::Worse(code, keeper.fail(created.status()));
+      code = app::Worse(code, fail(created.status()));
       continue;
     }
     documents.push_back(output::JsonMessage(*created));

@@ -54,17 +54,13 @@ class BanArgs {
   bool dry_run_ = false;
 };
 
-// A BanKeeper makes bans: a daemon's or the fleet's.
-struct BanKeeper {
-  // Makes the ban, or with --dry-run says what it would change.
-  std::function<absl::StatusOr<v1::CreateBanResponse>(const v1::Ban&)> create;
-  // Says the error.
-  std::function<app::ExitCode(const absl::Status&)> fail;
-};
-
 // Makes the bans that the options ask for, and prints what they change. Of a file of errata
-// those that are there already are left as they are.
-app::ExitCode MakeBans(app::Context& context, const BanArgs& args, const BanKeeper& keeper);
+// those that are there already are left as they are. `create` makes a ban of a daemon or the
+// fleet, or with --dry-run says what it would change; `fail` says an error.
+app::ExitCode MakeBans(
+    app::Context& context, const BanArgs& args,
+    const std::function<absl::StatusOr<v1::CreateBanResponse>(const v1::Ban&)>& create,
+    const std::function<app::ExitCode(const absl::Status&)>& fail);
 
 // Whether the rows have the number of tunings that a ban changes. Only a daemon knows
 // that number.

@@ -83,6 +83,44 @@ std::vector<std::string> WithHosts(const std::vector<std::string>& secrets) {
   return all;
 }
 
+// This machine's system, what the daemon has counted, and the environments.
+app::Findings DescribeSystem(const v1::ServerInfo& server,
+                             const v1::ListEnvironmentsResponse& environments) {
+  utsname kernel{};
+  uname(&kernel);
+  const std::string release = kernel.release;
+  app::Findings facts;
+  const auto add = [&facts](const std::string& what) { facts.Fine(what); };
+  add(absl::StrCat(Distribution(), ", Linux ",
+                   release.substr(0, release.find_first_not_of("0123456789.")), " ", kernel.machine,
+                   ", glibc ", gnu_get_libc_version(), ", convtune " CONVTUNE_VERSION));
+  if (server.version().empty()) return facts;
+  add(absl::StrCat("database schema ", server.schema_version(), ", ", server.tuning_count(),
+                   " tunings; ", server.lookups(), " look-ups, ", server.hits(), " hits, ",
+                   server.worker_requests(), " requests to workers, ", server.worker_starts(),
+                   " worker starts, ", server.queue_depth(), " queued since ",
+                   output::FormatTimestamp(server.start_time())));
+  for (const v1::Environment& environment : environments.environments()) {
+    add(absl::StrCat("environment ", environment.text(), ": ", environment.tuning_count(),
+                     " tunings", environment.current() ? ", has a device" : ""));
+  }
+  return facts;
+}
+
+// This machine's host name, and the user's name and home.
+std::vector<std::string> NamesOfThisMachine() {
+  std::vector<std::string> names;
+  utsname kernel{};
+  if (uname(&kernel) == 0) {
+    names.emplace_back(kernel.nodename);
+  }
+  if (const passwd* user = getpwuid(getuid()); user != nullptr) {
+    names.push_back(user->pw_name);
+    names.push_back(user->pw_dir);
+  }
+  return names;
+}
+
 class DoctorCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
@@ -248,42 +286,6 @@ class DoctorCommand final : public app::Command {
 };
 
 }  // namespace
-
-app::Findings DescribeSystem(const v1::ServerInfo& server,
-                             const v1::ListEnvironmentsResponse& environments) {
-  utsname kernel{};
-  uname(&kernel);
-  const std::string release = kernel.release;
-  app::Findings facts;
-  const auto add = [&facts](const std::string& what) { facts.Fine(what); };
-  add(absl::StrCat(Distribution(), ", Linux ",
-                   release.substr(0, release.find_first_not_of("0123456789.")), " ", kernel.machine,
-                   ", glibc ", gnu_get_libc_version(), ", convtune " CONVTUNE_VERSION));
-  if (server.version().empty()) return facts;
-  add(absl::StrCat("database schema ", server.schema_version(), ", ", server.tuning_count(),
-                   " tunings; ", server.lookups(), " look-ups, ", server.hits(), " hits, ",
-                   server.worker_requests(), " requests to workers, ", server.worker_starts(),
-                   " worker starts, ", server.queue_depth(), " queued since ",
-                   output::FormatTimestamp(server.start_time())));
-  for (const v1::Environment& environment : environments.environments()) {
-    add(absl::StrCat("environment ", environment.text(), ": ", environment.tuning_count(),
-                     " tunings", environment.current() ? ", has a device" : ""));
-  }
-  return facts;
-}
-
-std::vector<std::string> NamesOfThisMachine() {
-  std::vector<std::string> names;
-  utsname kernel{};
-  if (uname(&kernel) == 0) {
-    names.emplace_back(kernel.nodename);
-  }
-  if (const passwd* user = getpwuid(getuid()); user != nullptr) {
-    names.push_back(user->pw_name);
-    names.push_back(user->pw_dir);
-  }
-  return names;
-}
 
 std::string Redact(std::string text, std::vector<std::string> secrets) {
   secrets = WithHosts(secrets);

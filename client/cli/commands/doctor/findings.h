@@ -59,17 +59,10 @@ app::Findings ExamineFleet(const v1::FleetState& state);
 app::Findings ExamineProgram(const std::string& program, const std::vector<LoadedCudnn>& found,
                              const v1::ListEnvironmentsResponse* environments);
 
-// The next three are for `doctor --report`, whose findings can stand in a public issue.
-// This machine's system, what the daemon has counted, and the environments.
-app::Findings DescribeSystem(const v1::ServerInfo& server,
-                             const v1::ListEnvironmentsResponse& environments);
-
-// This machine's host name, and the user's name and home.
-std::vector<std::string> NamesOfThisMachine();
-
-// `text` with PATH, ADDRESS, UUID or NAME in the place of absolute paths, of
-// addresses of sockets and hosts, of GPUs' UUIDs and of each of `secrets`, and of
-// the host in each that is an address, with and without its domain.
+// For `doctor --report`, whose findings can stand in a public issue: `text` with PATH, ADDRESS,
+// UUID or NAME in the place of absolute paths, of addresses of sockets and hosts, of GPUs' UUIDs
+// and of each of `secrets`, and of the host in each that is an address, with and without its
+// domain.
 std::string Redact(std::string text, std::vector<std::string> secrets);
 
 }  // namespace convtune::cli::commands::doctor

@@ -107,6 +107,19 @@ std::string PlaceProperties(const std::string& source) {
                           : absl::StrCat("file=", escaped, ",line=", line, ",");
 }
 
+// "23 convolutions: 0 errors, 1 warning, 2 notices".
+std::string CountWords(const LintReport& report) {
+  std::string text = output::Counted(report.problems, "convolution");
+  std::string separator = ": ";
+  for (const LintSeverity severity :
+       {LintSeverity::kError, LintSeverity::kWarning, LintSeverity::kNotice}) {
+    const auto count = std::ranges::count(report.findings, severity, &LintFinding::severity);
+    absl::StrAppend(&text, separator, output::Counted(count, std::string(Name(severity))));
+    separator = ", ";
+  }
+  return text;
+}
+
 class LintCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
@@ -247,7 +260,7 @@ class LintCommand final : public app::Command {
       context.io().out << (github_ ? LintGithub(report)
                                    : LintText(report, context.table_width(), context.out_color()));
     }
-    context.Say(absl::StrCat(report.environment, ": ", report.CountWords(),
+    context.Say(absl::StrCat(report.environment, ": ", CountWords(report),
                              "; nothing was timed: whether a form is faster takes a GPU"));
   }
 
@@ -260,23 +273,6 @@ class LintCommand final : public app::Command {
 };
 
 }  // namespace
-
-std::string LintReport::CountWords() const {
-  const auto count_of = [this](LintSeverity severity) {
-    return std::count_if(findings.begin(), findings.end(), [severity](const LintFinding& finding) {
-      return finding.severity == severity;
-    });
-  };
-  std::string text = output::Counted(problems, "convolution");
-  std::string separator = ": ";
-  for (const LintSeverity severity :
-       {LintSeverity::kError, LintSeverity::kWarning, LintSeverity::kNotice}) {
-    absl::StrAppend(&text, separator,
-                    output::Counted(count_of(severity), std::string(Name(severity))));
-    separator = ", ";
-  }
-  return text;
-}
 
 std::string LintText(const LintReport& report, int width, bool color) {
   std::string text;

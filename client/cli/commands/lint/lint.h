@@ -104,9 +104,6 @@ struct LintReport {
   int problems = 0;
   std::vector<LintFinding> findings;
   std::vector<output::Fields> variants;  // the model as it is first; empty: not asked for
-
-  // "23 convolutions: 0 errors, 1 warning, 2 notices".
-  std::string CountWords() const;
 };
 
 // For people.

@@ -392,7 +392,7 @@ class ReportCommand final : public app::Command {
   absl::Status AskDaemon(app::Context& context, convtune::report::ReportData* data) const {
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
     ASSIGN_OR_RETURN(const auto info, client->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
-    data->AddCounters({info.lookups(), info.hits()});
+    data->AddCounters(info.lookups(), info.hits());
     const char* folder = std::getenv("TMPDIR");
     const std::filesystem::path path =
         std::filesystem::path(folder != nullptr && *folder != '\0' ? folder : "/tmp") /

@@ -37,6 +37,12 @@ constexpr int kFirstMinorForCuda13 = 12;
 constexpr char kCudnnPackage[] = "nvidia-cudnn-cu";  // and the CUDA that it is for
 constexpr char kPartSuffix[] = ".part";
 
+// True if the text is a version of cuDNN 9: "9.28", "9.28.1", "9.28.1.4"; behind it
+// may stand the CUDA that it is built for: "9.28+cu12".
+bool IsCudnnVersion(const std::string& text) {
+  return std::regex_match(text, std::regex(R"(9(\.\d{1,6}){1,3}(\+cu1[23])?)"));
+}
+
 // "9.28+cu12" as "9.28" and 12; 0 where it names no CUDA.
 std::pair<std::string, int> SplitCuda(const std::string& text) {
   for (const int major : {12, 13}) {
@@ -146,10 +152,6 @@ ReportedPackage ReadReport(const std::string& output) {
 }
 
 }  // namespace
-
-bool IsCudnnVersion(const std::string& text) {
-  return std::regex_match(text, std::regex(R"(9(\.\d{1,6}){1,3}(\+cu1[23])?)"));
-}
 
 std::string ExplainPip(const std::string& package, const std::string& version,
                        const std::string& folder, const std::string& output) {
@@ -295,10 +297,11 @@ absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& option,
 absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option, const Wheel& wheel) {
   const std::string prefix = absl::StrCat("cu", wheel.cuda_major, "-");
   const std::vector<int> wanted = VersionNumbers(wheel.version);
-  std::string folder = CachedVersion(prefix, wanted);
-  if (!folder.empty()) return folder;
+  std::string folder;
+  const auto is_there = [&] { return !(folder = CachedVersion(prefix, wanted)).empty(); };
+  if (is_there()) return folder;
   RETURN_IF_ERROR(Fetch(option, {absl::StrCat(kCudnnPackage, wheel.cuda_major)}, wheel.version,
-                        prefix, [&] { return !(folder = CachedVersion(prefix, wanted)).empty(); }));
+                        prefix, is_there));
   return folder;
 }
 
@@ -392,18 +395,18 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
 absl::StatusOr<std::vector<std::string>> CudnnCache::FindCuda(const std::string& option,
                                                               int cuda_major) {
   if (cuda_major == own_cuda_major_ && !own_folders_.empty()) return own_folders_;
-  std::vector<std::string> folders = CachedCuda(cuda_major);
-  if (!folders.empty()) return folders;
+  const std::string entry = absl::StrCat("cuda", cuda_major);
+  std::vector<std::string> folders;
+  const auto is_there = [&] {
+    folders = CudaFoldersIn(fs::path(options_.folder) / entry / "nvidia");
+    return !folders.empty();
+  };
+  if (is_there()) return folders;
   const std::string suffix = cuda_major == 12 ? "-cu12" : "";
   RETURN_IF_ERROR(Fetch(
       option, {absl::StrCat("nvidia-cublas", suffix), absl::StrCat("nvidia-cuda-nvrtc", suffix)},
-      absl::StrCat(cuda_major), absl::StrCat("cuda", cuda_major),
-      [&] { return !(folders = CachedCuda(cuda_major)).empty(); }));
+      absl::StrCat(cuda_major), entry, is_there));
   return folders;
-}
-
-std::vector<std::string> CudnnCache::CachedCuda(int cuda_major) const {
-  return CudaFoldersIn(fs::path(options_.folder) / absl::StrCat("cuda", cuda_major) / "nvidia");
 }
 
 void CudnnCache::AskWorker() {

@@ -19,10 +19,6 @@ struct CudnnFolder {
   std::vector<int> version;  // that was asked for, "9.28" as 9, 28; empty: none was
 };
 
-// True if the text is a version of cuDNN 9: "9.28", "9.28.1", "9.28.1.4"; behind it
-// may stand the CUDA that it is built for: "9.28+cu12".
-bool IsCudnnVersion(const std::string& text);
-
 // Returns, as one line, the reason in pip's output for which `package` could not be
 // installed. `folder` is the cache.
 std::string ExplainPip(const std::string& package, const std::string& version,
@@ -72,7 +68,6 @@ class CudnnCache {
                      const std::function<bool()>& is_there);
   // Folders of cuBLASLt and NVRTC for that CUDA: the worker's own, else the cache's.
   absl::StatusOr<std::vector<std::string>> FindCuda(const std::string& option, int cuda_major);
-  std::vector<std::string> CachedCuda(int cuda_major) const;
   void AskWorker();
   int OwnCuda();  // the worker's; 13 if it has none
 

@@ -1,14 +1,25 @@
 #include "proto/monitoring/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <poll.h>
+#include <spdlog/details/null_mutex.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
 #include "proto/model/text.h"
 
 namespace convtune::log {
@@ -17,6 +28,14 @@ namespace {
 // Lines of audit alone have this level. Every --log-level includes it.
 constexpr auto kAudit = spdlog::level::critical;
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
+// Of lines that wait to be written. Lines of audit have more room, so that others go first.
+constexpr size_t kMostWaiting = 1 << 20;
+constexpr size_t kMostWaitingForAudit = 4 << 20;
+// Longer nobody waits for a line to be written.
+constexpr absl::Duration kPatience = absl::Milliseconds(200);
+
+std::atomic<int64_t> lost_audit{0};
+std::atomic<int64_t> lost_others{0};
 
 // Keeps a line one line.
 std::string Escape(std::string_view text) {
@@ -78,6 +97,145 @@ class LogFormatter final : public spdlog::formatter {
   const RequestId request_id_;
 };
 
+// A StderrSink writes to standard error on a thread of its own, since a pipe that nobody reads and
+// a disk that hangs take any time. Whoever logs waits until the line is written, so that a crash
+// loses none, but only while lines are written in time. It is never destroyed: the thread may stand
+// still in a write.
+class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  StderrSink() {
+    std::thread([this] { Run(); }).detach();
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    const bool audit = message.level == kAudit;
+    MutexLock lock(mutex_);
+    if (waiting_bytes_ + text.size() > (audit ? kMostWaitingForAudit : kMostWaiting)) {
+      Lose(audit, "nobody reads it");
+      return;
+    }
+    waiting_bytes_ += text.size();
+    lines_.push_back({std::string(text.data(), text.size()), audit});
+    changed_.SignalAll();
+    if (!slow_)
+      slow_ = !AwaitWritten(++taken_);
+    else
+      ++taken_;
+  }
+  void flush_() override {
+    MutexLock lock(mutex_);
+    AwaitWritten(taken_);
+  }
+
+ private:
+  struct Line {
+    std::string text;
+    bool audit = false;
+  };
+
+  // False if it takes too long.
+  bool AwaitWritten(int64_t line) REQUIRES(mutex_) {
+    const SteadyTime until = SteadyTime::Now() + kPatience;
+    while (written_ < line) {
+      const absl::Duration left = until - SteadyTime::Now();
+      if (left <= absl::ZeroDuration()) return false;
+      changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(left));
+    }
+    return true;
+  }
+
+  void Lose(bool audit, const char* why) REQUIRES(mutex_) {
+    if (unsaid_ == 0) unsaid_since_ = SystemClock().Now();
+    ++unsaid_;
+    unsaid_audit_ += audit ? 1 : 0;
+    unsaid_why_ = why;
+    ++(audit ? lost_audit : lost_others);
+  }
+
+  // What was lost since it was last said, as lines of the log; empty: nothing.
+  std::string SayLost() REQUIRES(mutex_) {
+    if (unsaid_ == 0) return "";
+    const std::string since =
+        absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", unsaid_since_, absl::UTCTimeZone());
+    spdlog::memory_buf_t text;
+    formatter_->format(
+        {"", spdlog::level::err,
+         absl::StrFormat("%d lines of this log were lost from %s on, %d of audit: %s", unsaid_,
+                         since, unsaid_audit_, unsaid_why_)},
+        text);
+    if (unsaid_audit_ > 0) {
+      const nlohmann::ordered_json object = {
+          {"lost", unsaid_audit_}, {"since", since}, {"why", unsaid_why_}};
+      formatter_->format({"", kAudit, object.dump()}, text);
+    }
+    return {text.data(), text.size()};
+  }
+
+  // 0, or the error.
+  int Write(const std::string& line) {
+    const std::string text = torn_ ? "\n" + line : line;
+    for (size_t done = 0; done < text.size();) {
+      const ssize_t wrote = write(STDERR_FILENO, text.data() + done, text.size() - done);
+      if (wrote > 0) {
+        done += static_cast<size_t>(wrote);
+        torn_ = done < text.size();
+      } else if (errno == EAGAIN) {
+        // Whoever has the other end may have made it so.
+        pollfd writable = {STDERR_FILENO, POLLOUT, 0};
+        poll(&writable, 1, -1);
+      } else if (errno != EINTR) {
+        return errno;
+      }
+    }
+    return 0;
+  }
+
+  void Run() {
+    while (true) {
+      Line line;
+      {
+        MutexLock lock(mutex_);
+        while (lines_.empty()) changed_.Wait(mutex_);
+        line = std::move(lines_.front());
+        lines_.pop_front();
+      }
+      const int error = Write(line.text);
+      std::string lost;
+      {
+        MutexLock lock(mutex_);
+        waiting_bytes_ -= line.text.size();
+        ++written_;
+        if (error != 0) Lose(line.audit, std::strerror(error));
+        if (lines_.empty()) {
+          slow_ = false;
+          if (error == 0) lost = SayLost();
+        }
+        changed_.SignalAll();
+      }
+      if (lost.empty() || Write(lost) != 0) continue;
+      MutexLock lock(mutex_);
+      unsaid_ = unsaid_audit_ = 0;
+    }
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Line> lines_ GUARDED_BY(mutex_);
+  size_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // of those, and of the one that is being written
+  int64_t taken_ GUARDED_BY(mutex_) = 0;         // lines so far
+  int64_t written_ GUARDED_BY(mutex_) = 0;       // of them, those that failed included
+  bool slow_ GUARDED_BY(mutex_) = false;         // lines wait, and nobody waits for them
+  // Lost and not said yet.
+  int64_t unsaid_ GUARDED_BY(mutex_) = 0;
+  int64_t unsaid_audit_ GUARDED_BY(mutex_) = 0;
+  absl::Time unsaid_since_ GUARDED_BY(mutex_);
+  std::string unsaid_why_ GUARDED_BY(mutex_);
+  bool torn_ = false;  // the last line has no end; of the thread alone
+};
+
 spdlog::level::level_enum ToSpdlog(Level level) {
   constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
                                                    spdlog::level::warn, spdlog::level::err};
@@ -101,13 +259,16 @@ std::unique_ptr<spdlog::formatter> NewFormatter(bool json, RequestId request_id)
 }
 
 void Init(bool json, const std::string& level, RequestId request_id) {
-  auto logger = std::make_shared<spdlog::logger>("convtune",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  static const auto* const sink = new spdlog::sink_ptr(std::make_shared<StderrSink>());
+  auto logger = std::make_shared<spdlog::logger>("convtune", *sink);
   logger->set_formatter(NewFormatter(json, request_id));
   logger->set_level(spdlog::level::from_str(level));
-  logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
+  // Lines wait then only if whoever reads them is slow.
+  std::atexit([] { (*sink)->flush(); });
 }
+
+Lost LostLines() { return {lost_audit, lost_others}; }
 
 void SetLevel(const std::string& level) {
   spdlog::default_logger()->set_level(spdlog::level::from_str(level));

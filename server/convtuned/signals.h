@@ -15,8 +15,8 @@
 namespace convtune::convtuned {
 
 // Blocks SIGTERM, SIGINT and SIGHUP for this thread and those it starts, and ignores
-// SIGPIPE. Make it in main, before any other thread. Once one of the first two
-// has come, stopped() stays true. For one thread.
+// SIGPIPE and SIGXFSZ: what cannot be written has its error. Make it in main, before any other
+// thread. Once one of the first two has come, stopped() stays true. For one thread.
 class StopSignals {
  public:
   StopSignals() {
@@ -24,6 +24,7 @@ class StopSignals {
     for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, number);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);
   }
 
   // Sets the function that WaitFor calls on SIGHUP; empty: none.

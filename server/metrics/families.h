@@ -11,6 +11,7 @@
 #include "db/store/backups.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
+#include "proto/monitoring/log.h"
 #include "proto/monitoring/metrics_server.h"
 #include "server/devices/gpu_health.h"
 #include "server/metrics/evidence_census.h"
@@ -34,6 +35,8 @@ struct MetricsInput {
   std::optional<v1::Publication> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
   v1::BackupState backups;
+  log::Lost lost_lines;
+  int64_t lost_sockets = 0;
   int64_t certificate_end = 0;  // in seconds since 1970; 0: nothing listens over TCP
   // By http2::HandshakeFailure.
   std::array<int64_t, rpc::http2::kHandshakeFailures.size()> failed_handshakes{};

@@ -35,6 +35,7 @@ constexpr int kBacklog = 512;
 constexpr int kMostInTurn = 64;
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 constexpr absl::Duration kBetweenNotices = absl::Seconds(10);
+constexpr absl::Duration kLookAtFiles = absl::Seconds(10);
 constexpr mode_t kOwnerAndGroup = 0660;
 constexpr mode_t kEverybody = 0666;
 // Reading to the end takes gRPC no longer than its threads are kept from it.
@@ -87,6 +88,12 @@ struct Listener::Socket {
   bool important = false;  // its peers may use the last of the connections
   std::string path;        // of a unix socket
   std::optional<FileMark> mark;
+  bool lost = false;  // as last seen
+
+  bool InPlace() const {
+    const std::optional<FileMark> found = MarkOf(path);
+    return !mark || (found && found->IsSameFile(*mark));
+  }
 };
 
 Listener::Listener(int max_fd)
@@ -172,9 +179,9 @@ void Listener::Stop() {
     [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
     thread_.join();
   }
+  lost_sockets_ = 0;
   for (const std::unique_ptr<Socket>& socket : sockets_) {
-    const std::optional<FileMark> mark = MarkOf(socket->path);
-    if (mark && socket->mark && mark->IsSameFile(*socket->mark)) unlink(socket->path.c_str());
+    if (socket->mark && socket->InPlace()) unlink(socket->path.c_str());
   }
   sockets_.clear();
 }
@@ -184,8 +191,14 @@ void Listener::Loop() {
   for (const std::unique_ptr<Socket>& socket : sockets_) {
     waiting.push_back({socket->fd.get(), POLLIN, 0});
   }
+  SteadyTime next_look = SteadyTime::Now();
   while (true) {
-    if (poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) {
+    if (SteadyTime::Now() >= next_look) {
+      LookAtFiles();
+      next_look = SteadyTime::Now() + kLookAtFiles;
+    }
+    if (poll(waiting.data(), waiting.size(), absl::ToInt64Milliseconds(kLookAtFiles)) < 0 &&
+        errno != EINTR) {
       log::Error("listening: $0", std::strerror(errno));
       absl::SleepFor(kPause);
       continue;
@@ -195,6 +208,25 @@ void Listener::Loop() {
       if (waiting[i].revents != 0) AcceptSome(*sockets_[i - 1]);
     }
   }
+}
+
+void Listener::LookAtFiles() {
+  int64_t lost = 0;
+  for (const std::unique_ptr<Socket>& socket : sockets_) {
+    const bool is_lost = !socket->InPlace();
+    lost += is_lost ? 1 : 0;
+    if (is_lost == socket->lost) continue;
+    socket->lost = is_lost;
+    if (is_lost) {
+      log::Error(
+          "$0 was removed or replaced: no client finds this daemon there until it is "
+          "started again",
+          socket->path);
+    } else {
+      log::Info("$0 is in its place again", socket->path);
+    }
+  }
+  lost_sockets_ = lost;
 }
 
 void Listener::AcceptSome(const Socket& socket) {

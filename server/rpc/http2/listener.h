@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,14 +53,21 @@ class Listener {
   // that arrive while it runs. After Stop.
   void EndConnections() const;
 
+  // Unix sockets whose files were not in their place at the last look, of the listener that
+  // looked last. Thread-safe.
+  static int64_t lost_sockets() { return lost_sockets_; }
+
  private:
   struct Socket;
   absl::Status AddUnix(const ListenAddress& address, const Take& take);
   absl::StatusOr<std::string> AddTcp(const ListenAddress& address, const Take& take);
   void Loop();
+  // Says which unix sockets have lost their file.
+  void LookAtFiles();
   void AcceptSome(const Socket& socket);
   void ForEachOpen(const std::function<void(int fd)>& use) const;
 
+  static inline std::atomic<int64_t> lost_sockets_{0};
   const int max_fd_;
   UniqueFd wake_;
   UniqueFd spare_;  // given up to close a connection when there is no other file

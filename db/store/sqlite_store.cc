@@ -32,7 +32,7 @@ constexpr int64_t kCacheBytes = 2'000 << 10;
 constexpr absl::Duration kThinningDelay = absl::Hours(1);  // so that a start stays quick
 constexpr absl::Duration kThinningPeriod = absl::Hours(24);
 
-constexpr mode_t kFolderMode = 0750;
+constexpr mode_t kStateFolderMode = 0750;
 constexpr int kMostFindings = 100;
 // Tunings that lose their samples in one transaction.
 constexpr int kCapBatch = 16;
@@ -299,9 +299,9 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(Options options) 
   if (options.state_dir.empty()) return ViolationError({"state_dir", "must not be empty"});
   const std::string& directory = options.state_dir;
   if (!options.read_only) {
-    const bool made = mkdir(directory.c_str(), kFolderMode) == 0;
+    const bool made = mkdir(directory.c_str(), kStateFolderMode) == 0;
     // Whatever the umask says: the daemon's group reaches the snapshot through it.
-    if (made ? chmod(directory.c_str(), kFolderMode) != 0 : errno != EEXIST) {
+    if (made ? chmod(directory.c_str(), kStateFolderMode) != 0 : errno != EEXIST) {
       return FileError(directory, "making the state directory");
     }
   }

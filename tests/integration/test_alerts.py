@@ -28,6 +28,8 @@ HEALTHY = "healthy"
 STATES = {
     "ConvtuneDown": ({r'up\{.*endpoint="metrics"': "1+0x9 0+0x30"}, 20),
     "ConvtuneDiskRefusesResults": ({"convtune_database_writable": "1+0x9 0+0x30"}, 20),
+    "ConvtuneLogLost": ({r'convtune_log_lost_lines_total\{.*kind="audit"': "0+0x9 2+0x20"}, 15),
+    "ConvtuneSocketLost": ({"convtune_sockets_lost": "0+0x9 1+0x30"}, 20),
     "ConvtuneDeviceUnavailable": ({r'convtune_device_state\{.*state="unavailable"': "0+0x9 1+0x30"}, 30),
     "ConvtuneGpuLost": ({"convtune_device_lost": "0+0x9 1+0x30"}, 20),
     "ConvtuneWorkerCrashLoop": ({"convtune_worker_deaths_total": "0+0x9 0+1x30"}, 30),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <memory>
 #include <sstream>
@@ -65,6 +66,54 @@ TEST(TextLog, IsOneLineWithTheRequestId) {
   const rpc::services::ScopedRequestId scope("abc");
   const std::string line = Log(false, "two\nlines");
   EXPECT_NE(line.find(" info two\\nlines request_id=abc\n"), std::string::npos) << line;
+}
+
+// Standard error is a pipe until it ends.
+class PipedError {
+ public:
+  PipedError() : before_(dup(STDERR_FILENO)) {
+    EXPECT_EQ(pipe(ends_), 0);
+    dup2(ends_[1], STDERR_FILENO);
+    close(ends_[1]);
+  }
+  ~PipedError() {
+    dup2(before_, STDERR_FILENO);
+    close(before_);
+    close(ends_[0]);
+  }
+  // What comes up to `end`.
+  std::string ReadTo(const std::string& end) const {
+    std::string text;
+    std::string part(1 << 16, 0);
+    while (text.find(end) == std::string::npos) {
+      const ssize_t got = read(ends_[0], part.data(), part.size());
+      if (got <= 0) break;
+      text.append(part, 0, static_cast<size_t>(got));
+    }
+    return text;
+  }
+
+ private:
+  const int before_;
+  int ends_[2] = {-1, -1};
+};
+
+TEST(Log, NobodyWaitsForAReaderAndWhatIsLostIsSaid) {
+  const PipedError piped;
+  log::Init(/*json=*/true, "info");
+  const std::string line(10'000, 'x');
+  for (int i = 0; i < 200; ++i) log::Info("$0", line);  // more than may wait
+  for (int i = 0; i < 400; ++i) log::Audit(R"({"x":")" + line + R"("})");
+  const log::Lost lost = log::LostLines();
+  EXPECT_GT(lost.others, 50);
+  EXPECT_GT(lost.audit, 0);
+  const std::string text = piped.ReadTo(R"("lost":)");
+  EXPECT_NE(text.find(std::to_string(lost.audit + lost.others) + " lines of this log were lost"),
+            std::string::npos);
+  EXPECT_NE(text.find(R"("lost":)" + std::to_string(lost.audit)), std::string::npos);
+  // There is a reader again: the line is written when Info returns.
+  log::Info("after");
+  EXPECT_NE(piped.ReadTo("after").find("after"), std::string::npos);
 }
 
 TEST(RequestId, ScopesNest) {

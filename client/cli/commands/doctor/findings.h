@@ -28,6 +28,9 @@ app::Findings ExaminePublication(const v1::Publication& publication);
 struct SeenFile {
   std::string path;
   int error = 0;  // errno; 0: the try succeeded
+  // What lets its owner alone through, of the file and the folders on its path, with its mode;
+  // looked for where the user is root, whom no mode keeps out. Empty: nothing does.
+  std::string owner_only = "";
 };
 
 // Value type. What could not be found out is absent.

@@ -1,5 +1,6 @@
 #include "client/cli/commands/doctor/findings.h"
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
 #include <unistd.h>
@@ -8,8 +9,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/cli/commands/run/run.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
@@ -31,6 +34,19 @@ constexpr int kCudnnMinor = 8;
 
 SeenFile See(const std::string& path, int mode) {
   return {path, access(path.c_str(), mode) == 0 ? 0 : errno};
+}
+
+// See SeenFile::owner_only.
+std::string FindOwnerOnly(const std::string& path) {
+  mode_t wanted = S_IRGRP | S_IROTH;
+  for (std::filesystem::path at = path; at.has_relative_path(); at = at.parent_path()) {
+    struct stat found {};
+    if (stat(at.c_str(), &found) == 0 && (found.st_mode & wanted) == 0) {
+      return absl::StrFormat("%s has mode %04o", at.string(), found.st_mode & 07777);
+    }
+    wanted = S_IXGRP | S_IXOTH;
+  }
+  return "";
 }
 
 bool InContainer() {
@@ -61,6 +77,7 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
   const std::string folder = chosen != nullptr ? chosen : publication.folder();
   if (folder.empty() || (chosen == nullptr && !here)) return facts;
   facts.snapshot = See(absl::StrCat(folder, "/", snapshot::kSnapshotFile), R_OK);
+  if (geteuid() == 0) facts.snapshot->owner_only = FindOwnerOnly(facts.snapshot->path);
   facts.report_socket = See(absl::StrCat(folder, "/", snapshot::kDatagramSocket), W_OK);
   const std::string kill_switch = absl::StrCat(folder, "/", snapshot::kKillSwitchFile);
   const char* off = std::getenv("CONVTUNE_PRELOAD_OFF");
@@ -131,6 +148,11 @@ app::Findings ExamineInterposer(const MachineFacts& facts) {
     return findings;
   }
   findings.Fine(absl::StrCat("programs ", where, " can read ", facts.snapshot->path));
+  if (!facts.snapshot->owner_only.empty()) {
+    findings.Notice(absl::StrCat("programs of other users cannot: ", facts.snapshot->owner_only),
+                    "let the programs' group through (chmod g+x for a folder), unless all of them "
+                    "run as its owner or reach the snapshot through a mount");
+  }
   if (facts.report_socket && facts.report_socket->error != 0) {
     findings.Notice(
         absl::StrCat("what programs ", where, " miss is not learned: ", facts.report_socket->path,

@@ -63,6 +63,18 @@ TEST(DoctorMachineTest, InAContainerASnapshotThatIsNotMountedIsSaidSo) {
   EXPECT_THAT(doctor::ExamineInterposer(facts).at(1).what, HasSubstr("is not learned"));
 }
 
+TEST(DoctorMachineTest, AFolderThatLetsItsOwnerAloneThroughIsNamed) {
+  doctor::MachineFacts facts;
+  facts.library = "/usr/lib/libconvtune_preload.so";
+  facts.snapshot = doctor::SeenFile{"/state/snapshot/current.snapshot"};
+  EXPECT_EQ(doctor::ExamineInterposer(facts).size(), 1U);
+  facts.snapshot->owner_only = "/state has mode 0700";
+  const auto findings = doctor::ExamineInterposer(facts);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[1].severity, app::Severity::kNotice);
+  EXPECT_THAT(findings[1].what, HasSubstr("other users cannot: /state has mode 0700"));
+}
+
 TEST(DoctorMachineTest, WhatSwitchesTheInterposerOffAndALibraryThatIsNotThereAreSaid) {
   doctor::MachineFacts facts;
   facts.switched_off = "/state/snapshot/disabled";

@@ -336,6 +336,7 @@ SqliteStore::SqliteStore(Options options, std::string path, UniqueFd lock,
       read_only_(file.writer == nullptr),
       reader_access_(file.reader_access),
       opened_(MarkOf(path_)),
+      opened_log_(read_only_ ? std::nullopt : MarkOf(path_ + "-wal")),
       lock_(std::move(lock)),
       writer_(std::move(file.writer)),
       next_thinning_(options_.clock->Now() + kThinningDelay),
@@ -382,8 +383,9 @@ absl::Status SqliteStore::CheckWritable() const {
       return absl::UnavailableError(
           Concat(path_, ": cannot be looked at, so nothing can be kept: ", asked.message()));
     }
-    return absl::UnavailableError(
-        Concat(path_, ": was moved, deleted or replaced while it is open; nothing can be kept"));
+    return absl::UnavailableError(Concat(
+        path_,
+        ": it or its -wal was moved, deleted or replaced while it is open; nothing can be kept"));
   }
   return absl::OkStatus();
 }
@@ -639,8 +641,11 @@ absl::StatusOr<v1::CompactDatabaseResponse> SqliteStore::Compact() {
 }
 
 bool SqliteStore::InPlace() const {
-  const std::optional<FileMark> found = MarkOf(path_);
-  return !opened_ || (found && found->IsSameFile(*opened_));
+  const auto is_still = [](const std::string& path, const std::optional<FileMark>& opened) {
+    const std::optional<FileMark> found = opened ? MarkOf(path) : std::nullopt;
+    return !opened || (found && found->IsSameFile(*opened));
+  };
+  return is_still(path_, opened_) && is_still(path_ + "-wal", opened_log_);
 }
 
 int64_t SqliteStore::SizeBytes() { return BytesOf(path_) + BytesOf(path_ + "-wal"); }

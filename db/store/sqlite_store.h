@@ -172,6 +172,7 @@ class SqliteStore : public TuningStore, public ReleaseStore {
   const bool read_only_;
   const sqlite::Database::Access reader_access_;
   const std::optional<FileMark> opened_;
+  const std::optional<FileMark> opened_log_;  // of the write-ahead log
   UniqueFd lock_ GUARDED_BY(write_mutex_);  // outlives the connections
   Mutex write_mutex_;
   std::unique_ptr<sqlite::Database> writer_ GUARDED_BY(write_mutex_);

@@ -113,6 +113,19 @@ def test_results_beyond_the_file_size_limit_are_as_on_a_full_disk(fake_daemon):
     assert daemon.stop() == 0
 
 
+def test_a_write_ahead_log_that_is_removed_is_noticed(fake_daemon):
+    daemon = fake_daemon().start()
+    with daemon.client() as client:
+        assert client.get_one(numbered(0), on_miss="ON_MISS_TUNE").answer.persisted
+        assert client.info().writable
+        (daemon.state_dir / "convtune.db-wal").rename(daemon.state_dir / "aside")
+        wait_until(lambda: not client.info().writable, 10, "the state")
+        assert not client.get_one(numbered(1), on_miss="ON_MISS_TUNE").answer.persisted
+        (daemon.state_dir / "aside").rename(daemon.state_dir / "convtune.db-wal")
+        wait_until(lambda: client.info().writable, 30, "the database taken back into use")
+    assert daemon.stop() == 0
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_socket_whose_file_is_gone_is_told_of(daemons, replaced):
     port = free_port()

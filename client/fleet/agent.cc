@@ -165,6 +165,15 @@ void Agent::Run() {
 
 std::string Agent::Trouble() const {
   std::vector<std::string> all;
+  if (!state_.node().empty() && state_.node() != options_.node) {
+    all.push_back(absl::StrCat(
+        "the daemon's --node is ", state_.node(), " and this agent's is ", options_.node,
+        ": give both one name, or the agent the --address of ", options_.node, "'s daemon"));
+  }
+  if (!state_.refused_agent().empty()) {
+    all.push_back(absl::StrCat("the agent of ", state_.refused_agent(),
+                               " calls this node's daemon, too, and is refused"));
+  }
   if (!went_back_.empty()) all.push_back(went_back_);
   if (!publication_error_.empty()) {
     all.push_back(absl::StrCat("the snapshot is not up to date: ", publication_error_));
@@ -184,7 +193,7 @@ void Agent::Wait(absl::Duration time) {
 }
 
 absl::Status Agent::Turn() {
-  ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(v1::GetFleetStateRequest()));
+  RETURN_IF_ERROR(ReadState());
   if (state_.outbox_depth() == 0) waiting_since_ = SteadyTime::InfiniteFuture();
   if (state_.outbox_depth() > 0) waiting_since_ = std::min(waiting_since_, SteadyTime::Now());
   // From here on the turn may wait for PostgreSQL.
@@ -284,7 +293,13 @@ absl::Status Agent::DeliverWhatWasLost(db::postgres::Connection& postgres, bool 
   if (queued.queued_count() > 0) {
     log::Info("$0 tunings of this node are new to the fleet", queued.queued_count());
   }
-  ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(v1::GetFleetStateRequest()));
+  return ReadState();
+}
+
+absl::Status Agent::ReadState() {
+  v1::GetFleetStateRequest request;
+  request.set_agent(options_.node);
+  ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(request));
   return absl::OkStatus();
 }
 

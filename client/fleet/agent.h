@@ -128,6 +128,8 @@ class Agent {
   // those that cannot be read as they were. Returns whether a reload was asked for.
   bool ReloadIfAsked();
   absl::Status Turn();
+  // FAILED_PRECONDITION: the daemon works with another node's agent.
+  absl::Status ReadState();
   // What is wrong although the turn went well; "": nothing.
   std::string Trouble() const;
   absl::Status EnsureConnected();

@@ -20,6 +20,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/variables.h"
 #include "proto/monitoring/log.h"
 
 namespace convtune::fleet {
@@ -125,10 +126,13 @@ class AgentCommand final : public FleetCommand {
         ->capture_default_str();
   }
 
+  bool warns_itself() const override { return true; }
+
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& /*context*/) override {
     CatchFleetSignals();
     CatchReload();
     log::Init(log_format_ == "json", log_level_);
+    for (const std::string& warning : UnknownVariables()) log::Warn("$0", warning);
     const SystemClock clock;
     Agent::Options options;
     ASSIGN_OR_RETURN(options.postgres, flags().Resolve());

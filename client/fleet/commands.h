@@ -91,7 +91,8 @@ struct WaitArgs {
 
   // Adds --wait.
   void Register(CLI::App& app);
-  // `read` says how far the decision has come, which is shown. kUnheeded where that took too long,
+  // `read` says how far the decision has come, which is shown, and gives an error where it does not
+  // stand any more, which is returned. kUnheeded where that took too long,
   // or where no living node is concerned; kDone at once without --wait, or for no node at all.
   absl::StatusOr<cli::app::ExitCode> Wait(
       cli::app::Context& context,

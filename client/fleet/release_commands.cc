@@ -159,7 +159,12 @@ absl::StatusOr<cli::app::ExitCode> PrintMade(cli::app::Context& context,
     ASSIGN_OR_RETURN(auto all, db::fleet::ReadReleaseHeeding(postgres, made.release.number));
     return all[made.release.number];
   };
-  absl::StatusOr<cli::app::ExitCode> waited = wait.Wait(context, read);
+  const auto read_standing = [&]() -> absl::StatusOr<db::fleet::Heeding> {
+    ASSIGN_OR_RETURN(db::fleet::Heeding now, read());
+    RETURN_IF_ERROR(db::fleet::CheckReleaseStands(postgres, made.release));
+    return now;
+  };
+  absl::StatusOr<cli::app::ExitCode> waited = wait.Wait(context, read_standing);
   const absl::StatusOr<db::fleet::Heeding> heeding = read();
   if (context.format() == cli::app::Format::kJson) {
     context.io().out << cli::output::JsonRow(

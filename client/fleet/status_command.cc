@@ -162,7 +162,12 @@ class StatusCommand final : public FleetCommand {
       silent += node.living ? 0 : 1;
       for (const std::string* const error : {&node.last.last_error, &node.last.release_error,
                                              &node.last.ban_error, &node.last.pin_error}) {
-        if (!error->empty()) out << "error of " << node.name << ": " << *error << '\n';
+        if (error->empty()) continue;
+        // As the row has it, and whole.
+        const std::string shown = ShortName(node.name);
+        out << "error of " << shown;
+        if (shown != node.name) out << " (" << node.name << ')';
+        out << ": " << *error << '\n';
       }
     }
     out << nodes.size() << " nodes";

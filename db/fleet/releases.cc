@@ -1,6 +1,7 @@
 #include "db/fleet/releases.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -505,6 +506,34 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int6
                                   "ORDER BY e.text, q.text LIMIT $3"),
                      {from, to, limit}));
   return ReadDiff(rows);
+}
+
+absl::Status CheckReleaseStands(postgres::Connection& postgres, const Release& made) {
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      postgres.Query("SELECT release_number, state, COALESCE(restores, release_number), author, "
+                     "end_author FROM releases WHERE release_number >= $1 ORDER BY release_number "
+                     "DESC",
+                     {made.number}));
+  const std::string gone = absl::StrCat("release ", made.number, " does not stand any more: ");
+  int64_t choices_of =
+      std::numeric_limits<int64_t>::max();  // what is served has none of a later one
+  for (const postgres::Row row : rows) {
+    const int64_t number = row[0];
+    const int64_t restores = row[2];
+    const bool ended = static_cast<ReleaseState>(row[1]) == ReleaseState::kRolledBack;
+    if (number == made.number && ended && made.state != ReleaseState::kRolledBack) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(gone, std::string(row[4]), " rolled this canary back"));
+    }
+    if (number == made.number) return absl::OkStatus();
+    if (number > choices_of || ended) continue;
+    choices_of = restores;
+    if (restores >= made.number) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        gone, std::string(row[3]), " went back to release ", restores, ", as release ", number));
+  }
+  return absl::NotFoundError(absl::StrCat("release: there is no release ", made.number));
 }
 
 absl::StatusOr<absl::Time> ReadReleaseTime(postgres::Connection& postgres, int64_t release) {

@@ -141,6 +141,9 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
 absl::StatusOr<FleetRelease> RollBackFleetRelease(postgres::Connection& postgres,
                                                   const FleetDecision& decision, int64_t to,
                                                   std::optional<SeenRelease> from = std::nullopt);
+// FAILED_PRECONDITION says who took the release back since it was made so: it was a canary that was
+// rolled back, or an earlier release was gone back to. NOT_FOUND.
+absl::Status CheckReleaseStands(postgres::Connection& postgres, const Release& made);
 // Without node_count and withdrawal. NOT_FOUND.
 absl::StatusOr<FleetRelease> ReadFleetRelease(postgres::Connection& postgres, int64_t number);
 // Newest first.

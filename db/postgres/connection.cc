@@ -201,7 +201,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(const Options& o
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenBeside() const {
   Options options = options_;
-  options.connect_timeout = options.statement_timeout = absl::ZeroDuration();  // the least
+  options.connect_timeout = absl::ZeroDuration();
+  options.statement_timeout = absl::ZeroDuration();  // an answer has kAnswerGrace
   options.say = nullptr;
   return Open(options);
 }
@@ -251,10 +252,9 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const Options& opti
   return postgres;
 }
 
-std::string Connection::WaitsFor() const {
-  const auto beside = OpenBeside();
-  if (!beside.ok()) return "for the server, which takes no second connection either";
-  const absl::StatusOr<Result> rows = (*beside)->Query(
+absl::StatusOr<std::string> Connection::WaitsFor() const {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> beside, OpenBeside());
+  const absl::StatusOr<Result> rows = beside->Query(
       "SELECT concat('for a lock (', (SELECT string_agg(COALESCE(relation::regclass::text, "
       "locktype), ', ') FROM pg_locks WHERE pid = $1 AND NOT granted), ') of ', "
       "string_agg(concat('process ', p, ' (', concat_ws(', ', usename, application_name, state), "
@@ -286,9 +286,12 @@ absl::Status Connection::Error(const pg_result* result) const {
     message = absl::StrCat("gave up waiting ", waits_for_.empty() ? "for a lock" : waits_for_,
                            " after ", absl::FormatDuration(options_.statement_timeout / 2));
   }
-  // Of primary keys only those with a sequence are written without a look at what is there.
-  if (const std::string table = field(PG_DIAG_TABLE_NAME);
-      state == "23505" && field(PG_DIAG_CONSTRAINT_NAME) == table + "_pkey") {
+  // Keys of one column whose name ends so have a sequence: "Key (node_id)=(7) already exists."
+  const std::string table = field(PG_DIAG_TABLE_NAME);
+  const std::string detail = field(PG_DIAG_MESSAGE_DETAIL);
+  const std::string columns = detail.substr(0, detail.find(")=("));
+  if (state == "23505" && field(PG_DIAG_CONSTRAINT_NAME) == table + "_pkey" &&
+      columns.ends_with("_id") && columns.find(',') == std::string::npos) {
     absl::StrAppend(&message, " (the sequence of ", table,
                     " stands behind its rows, as after a partial restore: `convtune-fleet "
                     "migrate` moves it on)");
@@ -307,8 +310,16 @@ absl::Status Connection::WaitForSocket(int events, Clock::time_point deadline) {
     const Clock::time_point now = Clock::now();
     if (now >= ask && options_.say != nullptr) {
       ask = Clock::time_point::max();
-      waits_for_ = WaitsFor();
-      if (!waits_for_.empty()) options_.say(absl::StrCat("PostgreSQL: waits ", waits_for_));
+      const absl::StatusOr<std::string> waits_for = WaitsFor();
+      waits_for_ = waits_for.value_or("");
+      if (!waits_for.ok()) {
+        options_.say(
+            absl::StrCat("PostgreSQL: waits for a lock, or for the server itself; which is "
+                         "not known without a second connection: ",
+                         std::string(waits_for.status().message())));
+      } else if (!waits_for_.empty()) {
+        options_.say(absl::StrCat("PostgreSQL: waits ", waits_for_));
+      }
     }
     if (stop_deadline_ == Clock::time_point::max() && options_.stop()) {
       stop_deadline_ = now + absl::ToChronoMilliseconds(kStopGrace);

@@ -162,10 +162,11 @@ class Connection {
     std::string conninfo;
     // Made by `convtune-fleet migrate`; lower-case letters, digits and '_'.
     std::string schema = "convtune";
-    // For each address that the string names; 2 s at least.
+    // For each address that the string names. Less than 2 s, and zero, are 2 s.
     absl::Duration connect_timeout = absl::Seconds(5);
     // The server ends a statement that takes longer. The connection is given up
-    // where nothing is heard of it for kAnswerGrace more. Half of it is the time for a lock.
+    // where nothing is heard of it for kAnswerGrace more. Half of it is the time for a lock. Zero:
+    // the server has no time-out, and the connection is given up after kAnswerGrace.
     absl::Duration statement_timeout = absl::Seconds(60);
     // The server ends a connection that asks for nothing for so long, and with it
     // the locks of a client that it can no longer hear. Zero: never.
@@ -174,7 +175,8 @@ class Connection {
     // all that is asked from then on has kStopGrace together.
     std::function<bool()> stop = [] { return false; };
     // Told in a line what a statement waits for that has no answer after kSayAfter: a second
-    // connection is asked whose lock it is, for up to 7 s. nullptr: nobody is asked.
+    // connection is asked whose lock it is. That takes 2 s at most for each address, and
+    // kAnswerGrace for each of the three answers that it needs. nullptr: nobody is asked.
     std::function<void(const std::string&)> say = nullptr;
     std::string application = "convtune-fleet";
   };
@@ -232,8 +234,8 @@ class Connection {
   static absl::StatusOr<std::unique_ptr<Connection>> Open(const Options& options);
   // A second connection, for a short question about this one.
   absl::StatusOr<std::unique_ptr<Connection>> OpenBeside() const;
-  // Whom the statement waits for; empty: nobody.
-  std::string WaitsFor() const;
+  // Whom the statement waits for; empty: nobody. An error: nobody can be asked.
+  absl::StatusOr<std::string> WaitsFor() const;
   absl::Status Error(const pg_result* result) const;
   // UNAVAILABLE where the connection was lost before.
   absl::Status Usable() const;
@@ -247,7 +249,7 @@ class Connection {
   const Options options_;
   const std::chrono::milliseconds answer_timeout_;
   int process_ = 0;        // of the server, when it was connected
-  std::string waits_for_;  // what was said of the last statement
+  std::string waits_for_;  // what is known of the last statement
   Clock::time_point stop_deadline_ = Clock::time_point::max();
   bool lost_ = false;  // given up; libpq does not know it
   std::set<std::string, std::less<>> prepared_;

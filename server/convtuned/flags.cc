@@ -16,6 +16,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/variables.h"
 #include "proto/model/enums.h"
 #include "proto/model/text.h"
 #include "proto/monitoring/metrics_server.h"
@@ -47,6 +48,11 @@ class EnvironmentFirstConfig : public CLI::ConfigTOML {
  public:
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     std::vector<CLI::ConfigItem> found = CLI::ConfigTOML::from_config(input);
+    for (const CLI::ConfigItem& item : found) {
+      if (item.parents.empty()) continue;
+      throw CLI::ConfigError(absl::StrCat("there are no sections, such as [", item.parents.front(),
+                                          "], and no dots in names: NAME = VALUE alone"));
+    }
     std::erase_if(found, [](const CLI::ConfigItem& item) {
       const char* const value = std::getenv(EnvironmentName(item.name).c_str());
       return item.parents.empty() && value != nullptr && *value != '\0';
@@ -77,6 +83,12 @@ std::string CheckDevices(const std::string& text) {
              ? ""
              : absl::StrCat("must be all, none or numbers with commas between, such as 0,1, is ",
                             text);
+}
+
+// CLI11 takes a number with a zero in front for an octal one.
+std::string WithoutZeros(std::string text) {
+  while (text.size() > 1 && text[0] == '0' && absl::ascii_isdigit(text[1])) text.erase(0, 1);
+  return text;
 }
 
 // The default is what `*value` has. A bool is a flag; a list may have commas between.
@@ -166,6 +178,7 @@ void AddSettings(CLI::App* app, Flags* flags) {
       });
   add("max-db-size", &flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
       ->transform(CLI::AsSizeValue(true))
+      ->transform(WithoutZeros)
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   add("backup-dir", &flags->backup_dir,
       "Folder of the database's copies; empty: backup in the state directory");
@@ -175,6 +188,7 @@ void AddSettings(CLI::App* app, Flags* flags) {
       ->default_str("");
   add("backup-keep", &flags->backup_keep,
       "Copies to keep; a new one deletes the oldest of those that are named by their time")
+      ->transform(WithoutZeros)
       ->check(CLI::Range(1, 10'000));
   add("allow-network-fs", &flags->allow_network_fs,
       "Accept a state directory on a network file system");
@@ -211,9 +225,10 @@ void AddOnce(CLI::App* app, Flags* flags) {
           [all](const std::string& text) {
             all->layout = text == "nhwc" ? TensorLayout::kNhwc : TensorLayout::kNchw;
           });
-  AddRead<int64_t>(app, "batch", "Batch size of every problem", [all](int64_t batch) {
-    all->batches = {batch};
-  })->check(CLI::Range(1, 1 << 30));
+  AddRead<int64_t>(app, "batch", "Batch size of every problem",
+                   [all](int64_t batch) { all->batches = {batch}; })
+      ->transform(WithoutZeros)
+      ->check(CLI::Range(1, 1 << 30));
   AddWord(app, "on", "How to fill missing entries: tune or heuristic", {"tune", "heuristic"},
           [flags](const std::string& text) {
             flags->on_miss = text == "tune" ? jobs::OnMiss::kTune : jobs::OnMiss::kHeuristic;
@@ -225,6 +240,7 @@ void AddOnce(CLI::App* app, Flags* flags) {
       "context and cuDNN take; 0: all that is free")
       ->default_str("")
       ->transform(CLI::AsSizeValue(true))
+      ->transform(WithoutZeros)
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   AddTime(app, "wait-idle", &flags->publish.wanted_wait_idle,
           "Wait up to this long, at most 1h, for a GPU that no other process uses; with "
@@ -321,6 +337,12 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args, bool read_tls) {
   Finish(&flags);
   if (const absl::Status status = CheckListening(flags, read_tls); !status.ok()) {
     return UsageError(std::string(status.message()));
+  }
+  flags.warnings = UnknownVariables();
+  if (const char* const other = std::getenv("CONVTUNE_CONFIG");
+      other != nullptr && *other != '\0' && app.get_config_ptr()->empty()) {
+    flags.warnings.emplace_back(
+        "CONVTUNE_CONFIG: is the command line's file; the daemon's is CONVTUNED_CONFIG");
   }
   flags.args = args;
   parsed.flags = std::move(flags);

@@ -51,7 +51,8 @@ struct Flags {
   std::string metrics_address;     // IP:PORT; empty: none
   bool json_log = false;
   std::string log_level = "info";
-  std::vector<std::string> args;  // as ParseFlags got them, for SIGHUP to read anew
+  std::vector<std::string> warnings;  // of variables that have no effect
+  std::vector<std::string> args;      // as ParseFlags got them, for SIGHUP to read anew
 };
 
 struct ParsedFlags {

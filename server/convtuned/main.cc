@@ -211,6 +211,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::store::SqliteStore* store, tu
   options.store = store;
   options.clock = clock;
   options.state_dir = flags.state_dir;
+  options.node = flags.node;
   options.releases = tuner->releases();
   options.bundle_keys = bundle_keys;
   for (const LeftOut& one : left_out) options.left_out.push_back(one.what);
@@ -351,6 +352,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
 int RunDaemon(const Flags& flags, StopSignals* signals) {
   rpc::CaptureLibraryLogs();
   log::Info("convtuned $0, state in $1", CONVTUNE_VERSION, flags.state_dir);
+  for (const std::string& warning : flags.warnings) log::Warn("$0", warning);
   for (bool anew = false;; anew = true) {
     const absl::StatusOr<std::optional<int>> result = Run(flags, anew, signals);
     if (!result.ok()) {

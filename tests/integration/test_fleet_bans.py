@@ -327,6 +327,19 @@ def test_a_ban_that_was_made_while_a_node_is_away_says_who_has_not_heeded_it(fle
         assert wrong.code == 2 and words in wrong.err, wrong
 
 
+def test_a_ban_that_is_deleted_while_it_is_waited_for_does_not_stand(fleet, released):
+    (first, second), best = released
+    second.agent.kill()
+    waiting = fleet.cli.start("ban", best, *WHY, "--wait", "1h")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM bans") == 1, 20, "the ban")
+    fleet.cli.ok("ban", "delete", "1", "--author", "bob")
+    gone = waiting()
+    assert gone.code == 1 and "fleet ban 1 does not hold any more: bob deleted it" in gone.err, gone
+    assert "the decision stands" not in gone.err
+    expired = fleet.cli("ban", best, *WHY, "--expires", "3s", "--wait", "1h", timeout=60)
+    assert expired.code == 1 and "fleet ban 2 does not hold any more: it has expired" in expired.err, expired
+
+
 def test_of_several_bans_the_one_that_living_nodes_lack_is_waited_for(fleet, tmp_path):
     """Silent nodes have heeded it: the other ban is heeded by fewer nodes, and by all living ones."""
     nobody = fleet.cli("ban", "legacy:algo5", *WHY, "--wait", "1h", timeout=20)

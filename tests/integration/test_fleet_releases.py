@@ -517,6 +517,37 @@ def test_a_decision_that_was_made_while_a_node_is_away_says_who_has_not_heeded_i
     assert late.code == 5 and f"--wait: after 2s, not heeded by {second.node}; the decision stands" in late.err, late
 
 
+def test_a_decision_that_is_taken_back_while_it_is_waited_for_does_not_stand(fleet, nodes):
+    first, second = nodes(2)
+    tune(first, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
+    second.agent.process.send_signal(signal.SIGSTOP)
+    withdrawn = ("release", "withdraw", numbered(0), "--environment", environment(fleet), "--reason", "x")
+    waiting = fleet.cli.start(*withdrawn, "--wait", "1h")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM releases") == 2, 20, "the withdrawal")
+    fleet.rollback()
+    second.agent.process.send_signal(signal.SIGCONT)
+    gone = waiting()
+    assert gone.code == 1 and "release 2 does not stand any more: bob went back to release 1, as release 3" in gone.err, gone
+    fleet.wait_release(3, [first.node, second.node])
+    # A canary that somebody rolls back; one that is promoted stands.
+    tune(first, numbered(1))
+    fleet.wait_delivered(2)
+    second.agent.process.send_signal(signal.SIGSTOP)
+    canary = ("release", "promote", "--reason", "x", "--canary", "99%", "--wait", "1h")
+    waiting = fleet.cli.start(*canary)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM releases") == 4, 20, "the canary")
+    fleet.rollback()
+    gone = waiting()
+    assert gone.code == 1 and "release 4 does not stand any more: bob rolled this canary back" in gone.err, gone
+    waiting = fleet.cli.start(*canary)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM releases") == 5, 20, "the canary")
+    fleet.promote("it is fine")
+    second.agent.process.send_signal(signal.SIGCONT)
+    assert waiting().code == 0
+
+
 def test_a_first_canary_that_is_rolled_back_is_taken_from_its_nodes(fleet, nodes):
     daemons = nodes(2)
     first, second = daemons

@@ -172,6 +172,17 @@ def test_a_sequence_that_stands_behind_its_table_is_named_and_moved_on(fleet):
     assert fleet.number("SELECT MAX(distrust_id) FROM distrusts") == 2
 
 
+def test_a_key_that_no_sequence_gives_has_no_advice_about_one(fleet, nodes):
+    """Of a release whose row is gone, as after a restore of some tables."""
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.promote()
+    fleet.sql("ALTER TABLE release_choices DROP CONSTRAINT release_choices_release_number_fkey; DELETE FROM releases")
+    refused = fleet.cli("release", "promote", "--reason", "x")
+    assert refused.code == 1 and "release_choices_pkey" in refused.err and "sequence" not in refused.err, refused
+
+
 def test_an_agent_names_the_sequence_that_keeps_it_from_delivering(fleet, nodes):
     daemon, = nodes(1, agents=False)
     tune(daemon, numbered(0))
@@ -196,6 +207,21 @@ def test_whoever_waits_for_a_lock_says_whose_it_is(fleet, nodes):
     # A statement that takes long, and waits for nobody, is no news.
     assert fleet.cli.ok("status").err == ""
     holder.close()
+
+
+def test_whoever_cannot_ask_whose_lock_it_is_says_why(fleet):
+    fleet.sql("CREATE ROLE single LOGIN CONNECTION LIMIT 1; GRANT USAGE ON SCHEMA convtune TO single; "
+              "GRANT SELECT ON ALL TABLES IN SCHEMA convtune TO single")  # fmt: skip
+    holder = postgres.Session(fleet.conninfo)
+    holder("BEGIN; LOCK TABLE nodes;")
+    login = fleet.conninfo.replace("user=postgres", "user=single")
+    refused = fleet.cli("status", "--postgres", login, "--postgres-timeout", "8s")
+    holder("ROLLBACK; DROP OWNED BY single; DROP ROLE single;")
+    holder.close()
+    says, error = refused.err.splitlines()
+    assert says.startswith("PostgreSQL: waits for a lock, or for the server itself; which is not known without a second connection: ")
+    assert says.endswith('too many connections for role "single"'), says
+    assert refused.code == 1 and error == "error: PostgreSQL: gave up waiting for a lock after 4s", refused
 
 
 def test_what_was_pooled_and_is_gone_is_pooled_again(fleet, nodes):

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/output/fields.h"
+#include "proto/base/variables.h"
 
 namespace convtune::cli::app {
 namespace {
@@ -176,6 +177,11 @@ ExitCode RunProgram(const Program& program, const std::vector<std::string>& argu
   const absl::StatusOr<Settings> settings = program.settings();
   const Format format = csv ? Format::kCsv : json ? Format::kJson : Format::kTable;
   Context context(io, settings.ok() ? *settings : Settings(), format, root);
+  if (!(*command)->warns_itself()) {
+    for (const std::string& warning : UnknownVariables()) {
+      context.Say(absl::StrCat("warning: ", warning));
+    }
+  }
   if (csv && !(*command)->prints_rows()) {
     context.SayError("--csv: this command prints no rows");
     return ExitCode::kUsage;

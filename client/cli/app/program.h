@@ -34,6 +34,10 @@ class Command {
   // False for a verb that asks no daemon, and so runs with settings that are wrong, too.
   virtual bool needs_settings() const { return true; }
 
+  // True for a verb that says the warnings of UnknownVariables itself: in its log, or as the
+  // program that it becomes.
+  virtual bool warns_itself() const { return false; }
+
   // True if the command line names this verb.
   bool chosen() const;
   // True if the output of what the command line names fits rows.

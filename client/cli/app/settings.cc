@@ -50,6 +50,11 @@ absl::StatusOr<std::map<std::string, std::string>> ReadConfig(const std::string&
         absl::StrCat("config: must be a readable TOML file, but ", path, " is not"));
   }
   for (const CLI::ConfigItem& item : items) {
+    if (!item.parents.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": there are no sections, such as [",
+                                                     item.parents.front(), "], and no dots in ",
+                                                     "names: NAME = VALUE alone"));
+    }
     const bool known =
         item.parents.empty() && std::ranges::count(kSettings, item.name, &Setting::name) > 0;
     if (!known) {

@@ -207,6 +207,8 @@ class FleetCommand final : public app::Command {
     app_ = app;
   }
 
+  bool warns_itself() const override { return true; }
+
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     std::error_code error;
     const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);

@@ -110,6 +110,9 @@ void CheckText(const std::string& field, const std::string& value, FieldChecker*
     check->Reason(field, value);
   } else if (field == "page_token" || field == "text_filter") {
     check->Length(field, value, 0, kMaxTokenLength);
+  } else if (field == "agent" && !value.empty()) {
+    const std::string rule = CheckNodeName(value);
+    check->Require(rule.empty(), field, rule);
   } else if (field == "path") {
     check->Length(field, value, 0, kMaxPathLength);
     check->NoControls(field, value);

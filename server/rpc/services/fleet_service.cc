@@ -1,11 +1,13 @@
-#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/monitoring/log.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/call.h"
+#include "server/rpc/services/heard_agent.h"
 #include "server/rpc/services/services.h"
 
 namespace convtune::rpc::services {
@@ -20,19 +22,21 @@ class FleetService final : public RawService {
     Unary<v1::GetFleetStateRequest>(
         "GetFleetState", &disk_,
         [this](const v1::GetFleetStateRequest& request) -> absl::StatusOr<v1::FleetState> {
-          if (!request.observer()) HearAgent();
+          const SteadyTime now = SteadyTime::Now();
+          if (!request.observer()) RETURN_IF_ERROR(BeginTurn(request.agent(), now));
           ASSIGN_OR_RETURN(v1::FleetState reply, options_.outbox->GetOutboxStatus());
+          reply.set_node(options_.node);
+          reply.set_refused_agent(agent_.Refused(now));
           reply.set_outbox_refused(refused_);
           reply.set_last_refused(last_refused_);
-          *reply.mutable_agent_silence() =
-              convtune::ToProto(absl::FromChrono(std::chrono::steady_clock::now() - heard_));
+          *reply.mutable_agent_silence() = convtune::ToProto(agent_.Silence(now));
           return reply;
         });
 
     Unary<v1::ReadOutboxRequest>(
         "ReadOutbox", &disk_,
         [this](const v1::ReadOutboxRequest& request) -> absl::StatusOr<v1::ReadOutboxResponse> {
-          HearAgent();
+          agent_.Hear(SteadyTime::Now());
           ASSIGN_OR_RETURN(const db::OutboxPage page,
                            options_.outbox->ReadOutbox(
                                messages::RowsOf(request.max_rows(), messages::kDefaultOutboxRows)));
@@ -62,7 +66,7 @@ class FleetService final : public RawService {
     Unary<v1::ApplyTuningsRequest>(
         "ApplyTunings", &disk_,
         [this](const messages::ApplyTuningsArgs& args) -> absl::StatusOr<v1::ApplyTuningsResponse> {
-          HearAgent();
+          agent_.Hear(SteadyTime::Now());
           size_t given = 0;
           const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
             if (given == args.records.size()) return std::nullopt;
@@ -93,12 +97,16 @@ class FleetService final : public RawService {
   }
 
  private:
-  // In the one thread of the handlers.
-  void HearAgent() { heard_ = std::chrono::steady_clock::now(); }
+  absl::Status BeginTurn(const std::string& node, SteadyTime now) {
+    const std::string before = agent_.Refused(now);
+    absl::Status begun = agent_.Begin(node, now);
+    if (!begun.ok() && before != node) log::Warn("$0", std::string(begun.message()));
+    return begun;
+  }
 
   const ServiceOptions options_;
-  // The thread's own.
-  std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
+  // Of the one thread of the handlers.
+  HeardAgent agent_{SteadyTime::Now()};
   int64_t refused_ = 0;
   std::string last_refused_;
   WorkQueue disk_;

@@ -44,6 +44,7 @@ struct ServiceOptions {
   // Public keys (32 bytes each), one of which must have signed an imported bundle; empty: it need
   // not be signed.
   std::vector<std::string> bundle_keys = {};
+  std::string node = {};  // the name that --node gave this daemon; empty: none
   MetricsInfo metrics = {};
   std::vector<std::string> left_out = {};  // devices that cannot be used, with the reason
 };

@@ -37,6 +37,17 @@ class Cli:
             command, subprocess.run(command, input=stdin, capture_output=True, env=self._env, timeout=timeout)
         )
 
+    def start(self, *args):
+        """Runs a command beside what follows; what it returns waits for the result."""
+        command = [self._binary, *map(str, args)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._env)
+
+        def result():
+            out, err = process.communicate(timeout=60)
+            return Result(command, subprocess.CompletedProcess(command, process.returncode, out, err))
+
+        return result
+
     def ok(self, *args, **kwargs):
         result = self(*args, **kwargs)
         assert result.code == 0, result

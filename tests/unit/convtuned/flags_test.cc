@@ -112,7 +112,29 @@ TEST_F(FlagsTest, WhatTheFileHasTooMuchIsSaidWithTheFile) {
 
 TEST_F(FlagsTest, TheCommandLinesFileIsNotTheDaemons) {
   const ScopedVariable variable("CONVTUNE_CONFIG", Config("address = \"unix:/a\"\n"));
-  Parse({});
+  EXPECT_THAT(Parse({}).warnings, ElementsAre(HasSubstr("the daemon's is CONVTUNED_CONFIG")));
+  EXPECT_THAT(Parse({"--config", Config("")}).warnings, testing::IsEmpty());
+}
+
+TEST_F(FlagsTest, AVariableThatNobodyReadsIsSaid) {
+  const ScopedVariable variable("CONVTUNE_LISTN", "unix:/a");
+  EXPECT_THAT(Parse({}).warnings, ElementsAre(HasSubstr("CONVTUNE_LISTN: ")));
+}
+
+TEST_F(FlagsTest, AFileHasNoSections) {
+  for (const char* const text : {"[tls]\ncert = \"a\"\n", "tls.cert = \"a\"\n"}) {
+    const std::string config = Config(text);
+    EXPECT_THAT(Error({"--config", config}),
+                HasSubstr(config + ": there are no sections, such as [tls]"));
+  }
+}
+
+TEST_F(FlagsTest, ANumberMayHaveZerosInFront) {
+  EXPECT_EQ(Parse({"--config", Config("backup-keep = 08\n")}).backup_keep, 8);
+  EXPECT_EQ(Parse({"--backup-keep", "010"}).backup_keep, 10);
+  EXPECT_EQ(Parse({"--max-db-size", "010KiB"}).max_db_bytes, 10 * 1024);
+  EXPECT_EQ(Parse({"--max-db-size", "0"}).max_db_bytes, 0);
+  EXPECT_THAT(Error({"--backup-keep", "00"}), HasSubstr("--backup-keep: Value 0 not in range 1"));
 }
 
 TEST_F(FlagsTest, AddressesAndCertificatesAreLookedAtBeforeAllElse) {

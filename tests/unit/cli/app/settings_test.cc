@@ -103,6 +103,15 @@ TEST_F(SettingsTest, AnUnknownSettingIsRefusedByName) {
   EXPECT_NE(settings.status().message().find("adress"), std::string::npos);
 }
 
+TEST_F(SettingsTest, AFileHasNoSections) {
+  WriteConfig("[daemon]\naddress = \"unix:/x\"\n");
+  const auto settings = Resolve();
+  ASSERT_FALSE(settings.ok());
+  EXPECT_NE(settings.status().message().find("there are no sections, such as [daemon]"),
+            std::string::npos)
+      << settings.status();
+}
+
 TEST_F(SettingsTest, ABadValueSaysWhereItWasSet) {
   env_["CONVTUNE_TIMEOUT"] = "soon";
   const auto settings = Resolve();

@@ -63,6 +63,17 @@ TEST(FleetMessagesTest, EveryBadFieldOfFollowReleaseIsNamed) {
   EXPECT_THAT(Fields(violations), ElementsAre("release", "author", "reason"));
 }
 
+TEST(FleetMessagesTest, AnAgentHasTheNameOfANodeOrNone) {
+  std::vector<Violation> violations;
+  v1::GetFleetStateRequest request;
+  EXPECT_TRUE(Validate(request, &violations).has_value());
+  request.set_agent("node 7");
+  EXPECT_TRUE(Validate(request, &violations).has_value());
+  request.set_agent("a\nb");
+  EXPECT_FALSE(Validate(request, &violations).has_value());
+  EXPECT_THAT(Fields(violations), ElementsAre("agent"));
+}
+
 TEST(FleetMessagesTest, ReadOutboxHasABoundAndADefault) {
   std::vector<Violation> violations;
   v1::ReadOutboxRequest request;

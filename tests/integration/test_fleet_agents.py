@@ -1,0 +1,72 @@
+"""One agent for each daemon, and each with its own."""
+
+import re
+
+import pytest
+
+from harness.daemon import wait_until
+from harness.problems import numbered
+from test_fleet_sharing import tune
+
+
+def last_error(fleet, node):
+    return fleet.node(node)["last_error"]
+
+
+def test_a_second_agent_of_another_node_is_refused_while_the_first_works(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], [daemon.node])
+    second = fleet.agent("stranger", daemon)
+    said = f"the daemon works with the agent of the node {daemon.node} and refuses that of stranger"
+    wait_until(lambda: said in second.log(), 20, "the refusal in the agent's log")
+    # The node that goes on says it: the other has no row, or one that gets silent.
+    told = f"the agent of stranger calls {daemon.node}'s daemon, too, and is refused"
+    wait_until(lambda: last_error(fleet, daemon.node) == told, 20, "the refusal in `status`")
+    assert f"error of {daemon.node}: {told}" in fleet.cli.ok("status").out
+    assert [n["name"] for n in fleet.status()["nodes"]] == [daemon.node]
+    assert daemon.log().count(said) == 1, "once, however often it calls"
+    with daemon.client() as client:
+        assert client.fleet.GetFleetState(observer=True).release == 1
+
+
+def test_an_agent_that_starts_again_is_not_refused(fleet, nodes):
+    daemon, = nodes(1)
+    wait_until(lambda: "connected as" in daemon.agent.log(), 20, "a connection")
+    daemon.agent.kill()
+    again = fleet.agent(daemon.node, daemon)
+    wait_until(lambda: again.log().count("connected as") == 2, 30, "the same name again")
+    assert "refuses" not in again.log()
+
+
+@pytest.mark.long
+def test_a_node_that_was_renamed_is_taken_once_its_former_agent_is_gone(fleet, nodes):
+    daemon, = nodes(1)
+    wait_until(lambda: "connected as" in daemon.agent.log(), 20, "a connection")
+    daemon.agent.kill()
+    renamed = fleet.agent("renamed", daemon)
+    wait_until(lambda: "refuses that of renamed" in renamed.log(), 20, "the refusal")
+    wait_until(lambda: "connected as renamed" in renamed.log(), 150, "the other name")
+    assert "all is well again" in renamed.log()
+
+
+def test_agents_that_talk_to_each_others_daemons_say_so(fleet, fake_daemon):
+    """As two --address that were exchanged."""
+    one, two = (fake_daemon("--node", name).start() for name in ("n1", "n2"))
+    for name, daemon, its in (("n1", two, "n2"), ("n2", one, "n1")):
+        agent = fleet.agent(name, daemon)
+        said = f"the daemon's --node is {its} and this agent's is {name}: give both one name, or the agent the --address of {name}'s daemon"
+        wait_until(lambda: name in {n["name"] for n in fleet.status()["nodes"]}, 20, "the node")
+        wait_until(lambda: last_error(fleet, name) == said, 20, "the warning in `status`")
+        assert said in agent.log()
+        assert f"error of {name}: {said}" in fleet.cli.ok("status").out
+        agent.kill()
+
+
+def test_an_error_names_the_node_as_its_row_does_and_whole(fleet):
+    name = "a-node-with-a-name-that-has-no-room-in-a-table-of-120-columns"
+    fleet.sql(f"INSERT INTO nodes (name, last_error) VALUES ('{name}', 'no clock')")
+    status = fleet.cli.ok("status").out
+    row = re.search(r"^(a-node-\S+\.\.\.\S+) ", status, re.MULTILINE)
+    assert row and f"\nerror of {row[1]} ({name}): no clock\n" in status, status

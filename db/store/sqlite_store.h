@@ -173,7 +173,7 @@ class SqliteStore : public TuningStore, public ReleaseStore {
   const sqlite::Database::Access reader_access_;
   const std::optional<FileMark> opened_;
   const std::optional<FileMark> opened_log_;  // of the write-ahead log
-  UniqueFd lock_ GUARDED_BY(write_mutex_);  // outlives the connections
+  UniqueFd lock_ GUARDED_BY(write_mutex_);    // outlives the connections
   Mutex write_mutex_;
   std::unique_ptr<sqlite::Database> writer_ GUARDED_BY(write_mutex_);
   bool marked_unclean_ GUARDED_BY(write_mutex_) = false;

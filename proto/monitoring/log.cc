@@ -21,6 +21,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/text.h"
+#include "proto/monitoring/lost_lines.h"
 
 namespace convtune::log {
 namespace {

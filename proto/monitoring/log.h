@@ -3,7 +3,6 @@
 // Nobody waits long for a log that cannot be written. Thread-safe, but for Init.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,14 +26,6 @@ void Write(Level level, std::string_view message);
 // object. Lines of text have the word "audit" in the level's place; JSON lines have the level
 // "audit", and the object in the member `audit` in place of a message.
 void Audit(std::string_view object);
-
-// Lines since the start that could not be written, or that nobody read in time. The log says so
-// as soon as it can be written again.
-struct Lost {
-  int64_t audit = 0;
-  int64_t others = 0;
-};
-Lost LostLines();
 
 // Converts texts for absl: Debian's absl has a string_view of its own.
 inline absl::string_view ToArgument(std::string_view text) { return {text.data(), text.size()}; }

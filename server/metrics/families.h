@@ -11,7 +11,7 @@
 #include "db/store/backups.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
-#include "proto/monitoring/log.h"
+#include "proto/monitoring/lost_lines.h"
 #include "proto/monitoring/metrics_server.h"
 #include "server/devices/gpu_health.h"
 #include "server/metrics/evidence_census.h"

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "proto/monitoring/lost_lines.h"
 #include "server/rpc/services/request_log.h"
 
 namespace convtune::convtuned {

@@ -233,6 +233,11 @@ def test_readers_that_do_not_read_cost_bounded_memory(fake_daemon, long_run):
             grown = daemon.rss_kib() - before
             print(f"an answer has {answer} bytes; {connections} x {calls} unread ones took {grown} KiB")
             assert grown < 700 << 10
+            if connections * calls * answer > 512 << 20:
+                with pytest.raises(grpc.RpcError) as error:
+                    client.get(*texts, timeout=10)
+                assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert "callers have not read" in error.value.details()
         finally:
             hoarders.close()
         assert client.get_one(texts[0], timeout=10).WhichOneof("outcome") == "answer"

@@ -10,6 +10,8 @@ inline constexpr int kMaxRequestBytes = 4 << 20;
 inline constexpr int kMaxReplyBytes = 64 << 20;
 // Of a BatchGet that asks for no more: what gRPC's clients take by default.
 inline constexpr int kDefaultReplyBytes = 4 << 20;
+// Of all replies that callers have not read; gRPC's quota does not count them.
+inline constexpr int64_t kMaxUnreadBytes = 512 << 20;
 // Per connection; a call beyond it waits in its client.
 inline constexpr int kMaxConcurrentStreams = 4096;
 // Buffers of all connections together; beyond it connections are shed.

@@ -1,5 +1,7 @@
 #include "server/rpc/services/call.h"
 
+#include <atomic>
+
 #include "absl/strings/str_cat.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/slice.h"
@@ -8,6 +10,21 @@
 #include "server/rpc/http2/limits.h"
 
 namespace convtune::rpc::services {
+namespace {
+
+// A reply of a few answers is never refused: its call takes gRPC as much memory.
+constexpr size_t kSmallReply = 16 << 10;
+std::atomic<int64_t> unread_bytes{0};
+
+// Counted until gRPC has put the bytes into the socket, or the call has ended.
+grpc::Slice CountedSlice(size_t size) {
+  return {new uint8_t[size], size, [](void* bytes, size_t length) {
+            delete[] static_cast<uint8_t*>(bytes);
+            unread_bytes -= static_cast<int64_t>(length);
+          }};
+}
+
+}  // namespace
 
 grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message* message) {
   // An empty message may come as no buffer at all.
@@ -32,8 +49,15 @@ grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,
         absl::StrCat("the reply would have ", size, " bytes, more than ", http2::kMaxReplyBytes,
                      "; ask for fewer problems")));
   }
+  const auto counted = static_cast<int64_t>(size > kSmallReply ? size : 0);
+  if ((unread_bytes += counted) > http2::kMaxUnreadBytes && counted != 0) {
+    unread_bytes -= counted;
+    return messages::ToGrpcStatus(absl::ResourceExhaustedError(
+        absl::StrCat("callers have not read ", unread_bytes.load(),
+                     " bytes of replies; read yours, ask for fewer problems, or ask again later")));
+  }
   // Nobody else has the slice yet.
-  grpc::Slice slice(size);
+  grpc::Slice slice = counted == 0 ? grpc::Slice(size) : CountedSlice(size);
   write(const_cast<uint8_t*>(slice.begin()));
   *bytes = grpc::ByteBuffer(&slice, 1);
   return grpc::Status::OK;

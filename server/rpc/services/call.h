@@ -37,7 +37,7 @@ namespace convtune::rpc::services {
 grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message* message);
 
 // The `size` bytes that `write` writes, in one piece. RESOURCE_EXHAUSTED if a
-// reply may not be as long.
+// reply may not be as long, or if too many bytes of replies wait for callers who do not read.
 grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,
                         grpc::ByteBuffer* bytes);
 // The same with a message.

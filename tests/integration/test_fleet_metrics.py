@@ -156,7 +156,7 @@ def test_rules_panels_and_pages_name_metrics_that_there_are(watched):
 
 def test_the_agents_log_has_the_daemons_form(fleet, nodes):
     """One reader takes both: the same fields as JSON, the same text, the same levels."""
-    daemon, = nodes(1, agents=False)
+    daemon, other = nodes(2, agents=False)
     text = fleet.agent("node-0", daemon)
     wait_until(lambda: "connected as node-0" in text.log(), 20, "a connection")
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info connected as node-0\n", text.log())
@@ -167,7 +167,7 @@ def test_the_agents_log_has_the_daemons_form(fleet, nodes):
     assert set(lines[0]) == {"ts", "level", "message"} and lines[0]["level"] == "warning"
     assert "another agent speaks for node-0" in lines[0]["message"]
     text.stop()
-    quiet = fleet.agent("node-1", daemon, "--log-level", "error")
+    quiet = fleet.agent("node-1", other, "--log-level", "error")
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM nodes WHERE name = 'node-1'") == 1, 20, "the node")
     assert quiet.stop() == 0 and quiet.log() == ""
 

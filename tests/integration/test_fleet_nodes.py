@@ -136,6 +136,7 @@ def test_a_row_of_the_status_fits_120_columns_and_errors_are_whole_below(fleet, 
     heading, row, *below = fleet.cli.ok("status").out.splitlines()
     assert len(row) <= 120 and len(heading) <= 120, row
     assert row.startswith("gpu-wörker-pool-...mpute.internal  living  ") and row.split()[-2:] == ["0.1.0", "nvidia-h200"], row
-    assert below[:2] == [f"error of {name}: {error}", f"error of {name}: {ban_error}"]
+    told = f"error of gpu-wörker-pool-...mpute.internal ({name})"
+    assert below[:2] == [f"{told}: {error}", f"{told}: {ban_error}"]
     node = fleet.node(name)
     assert (node["last_error"], node["devices"][0].split(",")[0]) == (error, "nvidia-h200") and len(node["devices"][0]) > 20

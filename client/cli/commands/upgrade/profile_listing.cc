@@ -37,7 +37,7 @@ constexpr absl::Duration kStartTimeout = absl::Minutes(3);
 // One reply takes milliseconds, seconds where an engine is compiled.
 constexpr absl::Duration kReplyTimeout = absl::Minutes(1);
 
-// The driver stub lacks this function on purpose (server/worker/README.md), and
+// The driver stub lacks this function on purpose (driver_stub.c), and
 // cuDNN says so once for each problem.
 constexpr char kStubWords[] = "Could not load symbol cuDriverGetVersion";
 

@@ -138,3 +138,17 @@ def test_the_reports_page_names_evidence_as_the_api_does(ct):
     names = re.search(r"const EVIDENCE = \{(.*)\};", page)[1]
     named = json.loads("{" + re.sub(r"(\d+):", r'"\1":', names) + "}")
     assert {name: int(number) for number, name in named.items()} == ct.answers.EVIDENCE
+
+
+def test_every_variable_that_a_program_reads_is_known(convtune, convtuned):
+    """Variables are named in the sources, and in the daemon's help, which makes a name of each flag."""
+    named = re.compile(r"CONVTUNE_[A-Z0-9_]*[A-Z0-9]")
+    sources = [p for folder in ("server", "client", "proto", "db") for p in (REPO / folder).rglob("*") if p.suffix in (".cc", ".h", ".py")]
+    names = {name for p in sources for quoted in re.findall(r'"(CONVTUNE_[A-Z0-9_]+)"', p.read_text()) for name in named.findall(quoted)}
+    help_text = subprocess.run([convtuned, "--help"], capture_output=True, text=True, check=True).stdout
+    names |= set(named.findall(help_text))
+    assert len(names) > 60
+    typed = dict.fromkeys(names, "1") | {"CONVTUNE_ADDRES": "1"}
+    done = subprocess.run([convtune, "list", "--address", "unix:/nonexistent"], env=typed, capture_output=True, text=True, timeout=60)
+    warnings = [line for line in done.stderr.splitlines() if "no program of convtune reads this" in line]
+    assert warnings == ["warning: CONVTUNE_ADDRES: no program of convtune reads this; did you mean CONVTUNE_ADDRESS?"], done.stderr

@@ -32,8 +32,9 @@ constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 // Of lines that wait to be written. Lines of audit have more room, so that others go first.
 constexpr size_t kMostWaiting = 1 << 20;
 constexpr size_t kMostWaitingForAudit = 4 << 20;
-// Longer nobody waits for a line to be written.
+// Longer nobody waits for a line to be written, nor the program's end for all of them.
 constexpr absl::Duration kPatience = absl::Milliseconds(200);
+constexpr absl::Duration kPatienceAtEnd = absl::Seconds(2);
 
 std::atomic<int64_t> lost_audit{0};
 std::atomic<int64_t> lost_others{0};
@@ -114,7 +115,9 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
     formatter_->format(message, text);
     const bool audit = message.level == kAudit;
     MutexLock lock(mutex_);
-    if (waiting_bytes_ + text.size() > (audit ? kMostWaitingForAudit : kMostWaiting)) {
+    // One line may be longer than all that may wait.
+    if (waiting_bytes_ > 0 &&
+        waiting_bytes_ + text.size() > (audit ? kMostWaitingForAudit : kMostWaiting)) {
       Lose(audit, "nobody reads it");
       return;
     }
@@ -122,13 +125,13 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
     lines_.push_back({std::string(text.data(), text.size()), audit});
     changed_.SignalAll();
     if (!slow_)
-      slow_ = !AwaitWritten(++taken_);
+      slow_ = !AwaitWritten(++taken_, kPatience);
     else
       ++taken_;
   }
   void flush_() override {
     MutexLock lock(mutex_);
-    AwaitWritten(taken_);
+    AwaitWritten(taken_, kPatienceAtEnd);
   }
 
  private:
@@ -136,10 +139,17 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
     std::string text;
     bool audit = false;
   };
+  // Lines that are lost, which the log does not say yet.
+  struct Unsaid {
+    int64_t lines = 0;
+    int64_t audit = 0;  // of them
+    absl::Time since;
+    std::string why;
+  };
 
   // False if it takes too long.
-  bool AwaitWritten(int64_t line) REQUIRES(mutex_) {
-    const SteadyTime until = SteadyTime::Now() + kPatience;
+  bool AwaitWritten(int64_t line, absl::Duration patience) REQUIRES(mutex_) {
+    const SteadyTime until = SteadyTime::Now() + patience;
     while (written_ < line) {
       const absl::Duration left = until - SteadyTime::Now();
       if (left <= absl::ZeroDuration()) return false;
@@ -149,27 +159,26 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
   }
 
   void Lose(bool audit, const char* why) REQUIRES(mutex_) {
-    if (unsaid_ == 0) unsaid_since_ = SystemClock().Now();
-    ++unsaid_;
-    unsaid_audit_ += audit ? 1 : 0;
-    unsaid_why_ = why;
+    if (unsaid_.lines == 0) unsaid_.since = SystemClock().Now();
+    ++unsaid_.lines;
+    unsaid_.audit += audit ? 1 : 0;
+    unsaid_.why = why;
     ++(audit ? lost_audit : lost_others);
   }
 
-  // What was lost since it was last said, as lines of the log; empty: nothing.
-  std::string SayLost() REQUIRES(mutex_) {
-    if (unsaid_ == 0) return "";
+  // As lines of the log.
+  std::string ToLines(const Unsaid& lost) {
     const std::string since =
-        absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", unsaid_since_, absl::UTCTimeZone());
+        absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", lost.since, absl::UTCTimeZone());
     spdlog::memory_buf_t text;
     formatter_->format(
         {"", spdlog::level::err,
-         absl::StrFormat("%d lines of this log were lost from %s on, %d of audit: %s", unsaid_,
-                         since, unsaid_audit_, unsaid_why_)},
+         absl::StrFormat("%d lines of this log were lost from %s on, %d of audit: %s", lost.lines,
+                         since, lost.audit, lost.why)},
         text);
-    if (unsaid_audit_ > 0) {
+    if (lost.audit > 0) {
       const nlohmann::ordered_json object = {
-          {"lost", unsaid_audit_}, {"since", since}, {"why", unsaid_why_}};
+          {"lost", lost.audit}, {"since", since}, {"why", lost.why}};
       formatter_->format({"", kAudit, object.dump()}, text);
     }
     return {text.data(), text.size()};
@@ -204,21 +213,24 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
         lines_.pop_front();
       }
       const int error = Write(line.text);
-      std::string lost;
+      Unsaid lost;
       {
         MutexLock lock(mutex_);
         waiting_bytes_ -= line.text.size();
-        ++written_;
         if (error != 0) Lose(line.audit, std::strerror(error));
-        if (lines_.empty()) {
-          slow_ = false;
-          if (error == 0) lost = SayLost();
-        }
-        changed_.SignalAll();
+        if (error == 0 && lines_.empty()) std::swap(lost, unsaid_);
       }
-      if (lost.empty() || Write(lost) != 0) continue;
+      const bool said = lost.lines == 0 || Write(ToLines(lost)) == 0;
       MutexLock lock(mutex_);
-      unsaid_ = unsaid_audit_ = 0;
+      if (!said) {
+        // More may have been lost meanwhile.
+        lost.lines += unsaid_.lines;
+        lost.audit += unsaid_.audit;
+        unsaid_ = std::move(lost);
+      }
+      ++written_;
+      if (lines_.empty()) slow_ = false;
+      changed_.SignalAll();
     }
   }
 
@@ -227,13 +239,10 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
   std::deque<Line> lines_ GUARDED_BY(mutex_);
   size_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // of those, and of the one that is being written
   int64_t taken_ GUARDED_BY(mutex_) = 0;         // lines so far
-  int64_t written_ GUARDED_BY(mutex_) = 0;       // of them, those that failed included
-  bool slow_ GUARDED_BY(mutex_) = false;         // lines wait, and nobody waits for them
-  // Lost and not said yet.
-  int64_t unsaid_ GUARDED_BY(mutex_) = 0;
-  int64_t unsaid_audit_ GUARDED_BY(mutex_) = 0;
-  absl::Time unsaid_since_ GUARDED_BY(mutex_);
-  std::string unsaid_why_ GUARDED_BY(mutex_);
+  // Of them; those that failed, too. The last one is not before the log says what was lost.
+  int64_t written_ GUARDED_BY(mutex_) = 0;
+  bool slow_ GUARDED_BY(mutex_) = false;  // lines wait, and nobody waits for them
+  Unsaid unsaid_ GUARDED_BY(mutex_);
   bool torn_ = false;  // the last line has no end; of the thread alone
 };
 

@@ -1,16 +1,20 @@
 #include "proto/monitoring/log.h"
 
+#include <fcntl.h>
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 
+#include "absl/time/clock.h"
 #include "proto/monitoring/lost_lines.h"
 #include "server/rpc/services/request_log.h"
 
@@ -72,8 +76,10 @@ TEST(TextLog, IsOneLineWithTheRequestId) {
 // Standard error is a pipe until it ends.
 class PipedError {
  public:
-  PipedError() : before_(dup(STDERR_FILENO)) {
+  // `size`: of the pipe, in bytes; 0: as it is.
+  explicit PipedError(int size = 0) : before_(dup(STDERR_FILENO)) {
     EXPECT_EQ(pipe(ends_), 0);
+    if (size > 0) fcntl(ends_[1], F_SETPIPE_SZ, size);
     dup2(ends_[1], STDERR_FILENO);
     close(ends_[1]);
   }
@@ -94,18 +100,64 @@ class PipedError {
     return text;
   }
 
+  // So many bytes, or fewer at the end.
+  std::string Read(size_t bytes) const {
+    std::string text(bytes, 0);
+    size_t done = 0;
+    while (done < bytes) {
+      const ssize_t got = read(ends_[0], text.data() + done, bytes - done);
+      if (got <= 0) break;
+      done += static_cast<size_t>(got);
+    }
+    text.resize(done);
+    return text;
+  }
+  // What is in it now.
+  int Waiting() const {
+    int bytes = 0;
+    EXPECT_EQ(ioctl(ends_[0], FIONREAD, &bytes), 0);
+    return bytes;
+  }
+
  private:
   const int before_;
   int ends_[2] = {-1, -1};
 };
 
+constexpr int kPage = 4096;  // a pipe of this size holds a page
+
+// Loses lines, and reads what waited but for its last page: the line that says so has no room.
+class LostLinesTest : public ::testing::Test {
+ protected:
+  LostLinesTest() {
+    log::Init(/*json=*/true, "info");
+    log::Info("x");
+    line_.assign(3 * kPage + 1 - piped_.ReadTo("\n").size(), 'x');
+    LoseSome();
+    piped_.Read((kLines - (log::LostLines().others - before_)) * 3 * kPage - kPage);
+    while (piped_.Waiting() < kPage) absl::SleepFor(absl::Milliseconds(1));
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+
+  void LoseSome() const {
+    for (size_t i = 0; i < kLines; ++i) log::Info("$0", line_);
+  }
+
+  static constexpr size_t kLines = 100;
+  const int64_t before_ = log::LostLines().others;
+  const PipedError piped_{kPage};
+  std::string line_;
+};
+
 TEST(Log, NobodyWaitsForAReaderAndWhatIsLostIsSaid) {
+  const log::Lost before = log::LostLines();
   const PipedError piped;
   log::Init(/*json=*/true, "info");
   const std::string line(10'000, 'x');
   for (int i = 0; i < 200; ++i) log::Info("$0", line);  // more than may wait
   for (int i = 0; i < 400; ++i) log::Audit(R"({"x":")" + line + R"("})");
-  const log::Lost lost = log::LostLines();
+  const log::Lost now = log::LostLines();
+  const log::Lost lost = {now.audit - before.audit, now.others - before.others};
   EXPECT_GT(lost.others, 50);
   EXPECT_GT(lost.audit, 0);
   const std::string text = piped.ReadTo(R"("lost":)");
@@ -115,6 +167,43 @@ TEST(Log, NobodyWaitsForAReaderAndWhatIsLostIsSaid) {
   // There is a reader again: the line is written when Info returns.
   log::Info("after");
   EXPECT_NE(piped.ReadTo("after").find("after"), std::string::npos);
+}
+
+TEST_F(LostLinesTest, WhatIsLostWhileThatIsSaidIsSaidToo) {
+  const int64_t first = log::LostLines().others - before_;
+  LoseSome();
+  const int64_t second = log::LostLines().others - before_ - first;
+  ASSERT_GT(first, 0);
+  ASSERT_GT(second, 0);
+  const std::string end = " lines of this log were lost";
+  piped_.ReadTo(std::to_string(first) + end);
+  log::Info("after");
+  EXPECT_NE(piped_.ReadTo("after").find(std::to_string(second) + end), std::string::npos);
+}
+
+TEST_F(LostLinesTest, TheEndWaitsForWhatIsSaidOfThem) {
+  std::thread reader([this] {
+    absl::SleepFor(absl::Milliseconds(50));
+    piped_.Read(kPage);
+  });
+  spdlog::default_logger()->flush();
+  EXPECT_GT(piped_.Waiting(), 0);
+  EXPECT_LT(piped_.Waiting(), kPage);
+  reader.join();
+  EXPECT_NE(piped_.ReadTo("lost").find("lost"), std::string::npos);
+}
+
+TEST(Log, ALineMayBeLongerThanAllThatMayWait) {
+  const int64_t before = log::LostLines().others;
+  const PipedError piped;
+  log::Init(/*json=*/true, "info");
+  std::thread writer([] {
+    log::Info("$0end", std::string(2 << 20, 'x'));
+    log::Info("after");
+  });
+  EXPECT_NE(piped.ReadTo("after").find("xend"), std::string::npos);
+  writer.join();
+  EXPECT_EQ(log::LostLines().others, before);
 }
 
 TEST(RequestId, ScopesNest) {

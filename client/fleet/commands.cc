@@ -209,6 +209,7 @@ void CatchFleetSignals() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // what cannot be written has its error
 }
 
 bool FleetStopRequested() { return stop_requested != 0; }

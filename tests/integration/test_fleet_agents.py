@@ -1,6 +1,10 @@
 """One agent for each daemon, and each with its own."""
 
 import re
+import resource
+import signal
+import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,3 +74,16 @@ def test_an_error_names_the_node_as_its_row_does_and_whole(fleet):
     status = fleet.cli.ok("status").out
     row = re.search(r"^(a-node-\S+\.\.\.\S+) ", status, re.MULTILINE)
     assert row and f"\nerror of {row[1]} ({name}): no clock\n" in status, status
+
+
+def test_an_agents_log_that_reached_the_file_size_limit_does_not_end_it(fleet):
+    agent = fleet.agent("alone", SimpleNamespace(address="unix:/nowhere/convtune.sock"))
+    wait_until(lambda: "/nowhere/convtune.sock" in agent.log(), 20, "the first line")
+    limit = agent.log_path.stat().st_size
+    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    agent.process.send_signal(signal.SIGHUP)  # has a line
+    with pytest.raises(subprocess.TimeoutExpired):
+        agent.process.wait(2)
+    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    agent.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "lines of this log were lost" in agent.log(), 20, "the line that says what is lost")

@@ -71,7 +71,7 @@ std::vector<std::string> UnknownVariables() {
     const bool of_daemon = full.starts_with("CONVTUNED_");
     if (!of_daemon && !full.starts_with("CONVTUNE_")) continue;
     if (full.size() + 1 >= text.size() || full == "CONVTUNED_CONFIG") continue;
-    if (!of_daemon && (std::ranges::count(known, name) > 0 || IsOfOthers(name))) continue;
+    if (IsOfOthers(name) || (!of_daemon && std::ranges::count(known, name) > 0)) continue;
     const auto nearest = std::ranges::min_element(
         known, {}, [name](const std::string& one) { return Distance(name, one); });
     std::string warning = absl::StrCat(std::string(full), ": no program of convtune reads this");

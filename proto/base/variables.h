@@ -8,7 +8,7 @@ namespace convtune {
 
 // A warning for each variable of this process's environment that begins with CONVTUNE_ or
 // CONVTUNED_ and that no program reads, with a known name that is like it. What Kubernetes sets for
-// a service that is called convtune is none, nor is an empty variable.
+// a service that is called convtune or convtuned is none, nor is an empty variable.
 std::vector<std::string> UnknownVariables();
 
 }  // namespace convtune

@@ -54,6 +54,12 @@ TEST(VariablesTest, WhatIsReadAndWhatOthersSetIsNotSaid) {
                     {"CONVTUNE_METRICS_PORT_9400_TCP_PROTO", "x"},
                     {"CONVTUNE_METRICS_SERVICE_HOST", "x"}}),
               IsEmpty());
+  // Of the service convtuned.
+  EXPECT_THAT(With({{"CONVTUNED_PORT", "tcp://10.0.0.1:7070"},
+                    {"CONVTUNED_PORT_7070_TCP", "x"},
+                    {"CONVTUNED_SERVICE_HOST", "x"},
+                    {"CONVTUNED_SERVICE_PORT_GRPC", "x"}}),
+              IsEmpty());
 }
 
 }  // namespace

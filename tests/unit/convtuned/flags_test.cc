@@ -5,9 +5,13 @@
 #include <stdlib.h>
 
 #include <fstream>
+#include <regex>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+#include "proto/base/variables.h"
 #include "tests/unit/rpc/temp_dir.h"
 
 namespace convtune::convtuned {
@@ -119,6 +123,23 @@ TEST_F(FlagsTest, TheCommandLinesFileIsNotTheDaemons) {
 TEST_F(FlagsTest, AVariableThatNobodyReadsIsSaid) {
   const ScopedVariable variable("CONVTUNE_LISTN", "unix:/a");
   EXPECT_THAT(Parse({}).warnings, ElementsAre(HasSubstr("CONVTUNE_LISTN: ")));
+}
+
+TEST_F(FlagsTest, EachFlagsVariableIsKnown) {
+  const std::string help = ParseFlags({"--help"}).text;
+  const std::regex flag("--([a-z][a-z-]+)");
+  int flags = 0;
+  for (std::sregex_iterator it(help.begin(), help.end(), flag); it != std::sregex_iterator();
+       ++it) {
+    const std::string flag_name = (*it)[1];
+    if (flag_name == "help" || flag_name == "version") continue;
+    ++flags;
+    const std::string name =
+        "CONVTUNE_" + absl::AsciiStrToUpper(absl::StrReplaceAll(flag_name, {{"-", "_"}}));
+    const ScopedVariable variable(name.c_str(), "x");
+    EXPECT_THAT(UnknownVariables(), testing::IsEmpty());
+  }
+  EXPECT_GT(flags, 40);
 }
 
 TEST_F(FlagsTest, AFileHasNoSections) {

@@ -124,10 +124,8 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
     waiting_bytes_ += text.size();
     lines_.push_back({std::string(text.data(), text.size()), audit});
     changed_.SignalAll();
-    if (!slow_)
-      slow_ = !AwaitWritten(++taken_, kPatience);
-    else
-      ++taken_;
+    ++taken_;
+    if (!slow_) slow_ = !AwaitWritten(taken_, kPatience);
   }
   void flush_() override {
     MutexLock lock(mutex_);

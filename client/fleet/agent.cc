@@ -783,6 +783,11 @@ absl::Status Agent::FollowBans() {
       const absl::Status deleted =
           daemon_->Call<v1::DeleteBanResponse>(request, kBanTimeout).status();
       if (!absl::IsNotFound(deleted)) status.Update(deleted);
+      if (deleted.ok()) {
+        const absl::Status why = db::fleet::CheckFleetBansHold(*postgres_, {ban.fleet_ban});
+        log::Warn("$0 ends here: $1", ban.NameAndReason(),
+                  why.ok() ? "the fleet's ban of this number is another one" : why.message());
+      }
     } else {
       if (ban.fleet_ban != 0) held_bans_.insert(ban.fleet_ban);
       if (proto.shipped()) ++shipped;

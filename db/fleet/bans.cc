@@ -150,14 +150,18 @@ absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
 
 absl::Status CheckFleetBansHold(postgres::Connection& postgres, const std::vector<int64_t>& bans) {
   ASSIGN_OR_RETURN(const postgres::Result ended,
-                   postgres.Query("SELECT ban_id, end_author FROM bans WHERE ban_id = ANY($1) AND "
-                                  "(end_time IS NOT NULL OR expire_time <= now()) ORDER BY ban_id",
+                   postgres.Query("SELECT id, ban_id IS NULL, COALESCE(end_author, '') "
+                                  "FROM unnest($1::bigint[]) AS id LEFT JOIN bans ON ban_id = id "
+                                  "WHERE ban_id IS NULL OR end_time IS NOT NULL "
+                                  "OR expire_time <= now() ORDER BY id",
                                   {bans}));
   if (ended.empty()) return absl::OkStatus();
-  const std::string author = ended[0][1];
-  return absl::FailedPreconditionError(
-      absl::StrCat("fleet ban ", int64_t{ended[0][0]}, " does not hold any more: ",
-                   author.empty() ? "it has expired" : absl::StrCat(author, " deleted it")));
+  const std::string author = ended[0][2];
+  return absl::FailedPreconditionError(absl::StrCat(
+      "fleet ban ", int64_t{ended[0][0]}, " does not hold any more: ",
+      ended[0][1]      ? "the fleet's database does not have it; was an earlier one restored?"
+      : author.empty() ? "it has expired"
+                       : absl::StrCat(author, " deleted it")));
 }
 
 absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres,

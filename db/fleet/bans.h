@@ -37,7 +37,8 @@ absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& b
 // NOT_FOUND if no ban of that number holds.
 absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
                          const std::string& author);
-// FAILED_PRECONDITION says who deleted one of these, or that it has expired.
+// FAILED_PRECONDITION says who deleted one of these, that it has expired, or that the database
+// does not have it.
 absl::Status CheckFleetBansHold(postgres::Connection& postgres, const std::vector<int64_t>& bans);
 // The active ones, by number; `trusted` as of CheckDecision.
 absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres,

@@ -31,9 +31,10 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
     disk = short_dir / "disk"
     disk.mkdir()
     mounts("-t", "tmpfs", "-o", "size=16m", "none", disk)
-    daemon = fake_daemon(env=script())
+    daemon = fake_daemon(f"--backup-dir={short_dir / 'copies'}", env=script())
     daemon.state_dir = disk / "state"
     daemon.start()
+    assert cli(daemon).ok("db", "backup", "before.db").err.startswith("wrote ")
     before, during, after = numbered_list(0, 20), numbered_list(100, 20), numbered_list(200, 20)
     with daemon.client() as client:
         for result in client.get(*before, on_miss="ON_MISS_TUNE"):
@@ -52,6 +53,8 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
             assert result.code == 1 and "the model is not warm" in result.err, result
             summary = result.json()
             assert (summary["tuned"], summary["notOnDisk"], summary["warm"]) == (tuned, 2, False)
+        backup = cli(daemon)("db", "backup", "during.db")
+        assert backup.code == 1 and "those in memory only are not in the backup" in backup.err, backup
         known.update({t: r.answer.winner.text for t, r in zip(during, unkept, strict=True)})
         for _ in range(100):
             assert winners(client, before + during) == known

@@ -87,6 +87,8 @@ def test_a_ban_holds_on_every_node_until_it_is_deleted(fleet, nodes, released, c
     for daemon in (*daemons, late):
         wait_kept(daemon, [])
         assert winners(daemon, PROBLEMS) == before
+    told = "fleet ban 1 (wrong results) ends here: fleet ban 1 does not hold any more: bob deleted it"
+    wait_until(lambda: told in daemons[0].agent.log(), 20, "who deleted it")
     assert fleet.sql("SELECT end_author, end_login, end_time IS NOT NULL FROM bans") == [["bob", "postgres", "t"]]
     assert fleet.cli.ok("ban", "list").err == "nothing is banned\n"
     assert fleet.cli("ban", "delete", "1").code == 3
@@ -254,6 +256,14 @@ def test_a_restored_fleets_bans_are_followed_though_its_numbers_come_again(fleet
     for daemon in daemons:
         wait_kept(daemon, [(1, "legacy:algo7", "kept")])
     dumped = dump(fleet)
+    fleet.cli.ok("ban", best, "--reason", "lost", "--author", "ann")
+    for daemon in daemons:
+        wait_kept(daemon, [(1, "legacy:algo7", "kept"), (2, f"graph:{best}", "lost")])
+    restore(fleet, dumped)
+    for daemon in daemons:
+        wait_kept(daemon, [(1, "legacy:algo7", "kept")])
+        lost = "fleet ban 2 (lost) ends here: fleet ban 2 does not hold any more: the fleet's database does not have it"
+        wait_until(lambda daemon=daemon, lost=lost: lost in daemon.agent.log(), 20, "a line about the lost ban")
     fleet.cli.ok("ban", best, "--reason", "lost", "--author", "ann")
     for daemon in daemons:
         wait_kept(daemon, [(1, "legacy:algo7", "kept"), (2, f"graph:{best}", "lost")])

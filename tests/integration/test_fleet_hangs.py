@@ -172,8 +172,7 @@ def test_the_probe_tells_a_stopped_agent_from_one_that_waits_for_postgresql(flee
 
 def test_agents_come_back_at_other_times_each_when_the_server_starts_again(fleet, nodes, postgres_server):
     count = 6
-    daemons = nodes(1, agents=False)
-    agents = [fleet.agent(f"node-{n}", daemons[0]) for n in range(count)]
+    agents = [fleet.agent(daemon.node, daemon) for daemon in nodes(count, agents=False)]
     for agent in agents:
         connected(agent)
     postgres_server.stop("immediate")

@@ -63,7 +63,12 @@ class DbCommand final : public app::Command {
     context.Say(absl::StrCat("wrote ", output::FormatBytes(response.bytes()), " to ",
                              response.path().empty() ? file_ : response.path(),
                              ", in the daemon's file system"));
-    return app::ExitCode::kDone;
+    ASSIGN_OR_RETURN(const auto server, context.Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
+    if (server.writable()) return app::ExitCode::kDone;
+    context.SayError(
+        "the database takes no results: those in memory only are not in the backup; see "
+        "`convtune doctor`, and `convtune export` for a copy of all");
+    return app::ExitCode::kFailed;
   }
 
   static absl::StatusOr<app::ExitCode> Compact(app::Context& context) {

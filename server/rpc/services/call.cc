@@ -18,7 +18,9 @@ std::atomic<int64_t> unread_bytes{0};
 
 // Counted until gRPC has put the bytes into the socket, or the call has ended.
 grpc::Slice CountedSlice(size_t size) {
-  return {new uint8_t[size], size, [](void* bytes, size_t length) {
+  auto* const memory = new uint8_t[size];
+  unread_bytes += static_cast<int64_t>(size);
+  return {memory, size, [](void* bytes, size_t length) {
             delete[] static_cast<uint8_t*>(bytes);
             unread_bytes -= static_cast<int64_t>(length);
           }};
@@ -49,15 +51,15 @@ grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,
         absl::StrCat("the reply would have ", size, " bytes, more than ", http2::kMaxReplyBytes,
                      "; ask for fewer problems")));
   }
-  const auto counted = static_cast<int64_t>(size > kSmallReply ? size : 0);
-  if ((unread_bytes += counted) > http2::kMaxUnreadBytes && counted != 0) {
-    unread_bytes -= counted;
+  const bool counted = size > kSmallReply;
+  grpc::Slice slice = counted ? CountedSlice(size) : grpc::Slice(size);
+  const int64_t unread = unread_bytes;
+  if (counted && unread > http2::kMaxUnreadBytes) {
     return messages::ToGrpcStatus(absl::ResourceExhaustedError(
-        absl::StrCat("callers have not read ", unread_bytes.load(),
+        absl::StrCat("callers have not read ", unread - static_cast<int64_t>(size),
                      " bytes of replies; read yours, ask for fewer problems, or ask again later")));
   }
   // Nobody else has the slice yet.
-  grpc::Slice slice = counted == 0 ? grpc::Slice(size) : CountedSlice(size);
   write(const_cast<uint8_t*>(slice.begin()));
   *bytes = grpc::ByteBuffer(&slice, 1);
   return grpc::Status::OK;

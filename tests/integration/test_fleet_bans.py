@@ -81,7 +81,8 @@ def test_a_ban_holds_on_every_node_until_it_is_deleted(fleet, nodes, released, c
     (listed,) = fleet.cli.ok("ban", "list", "--json").json()["bans"]
     assert (listed["fleetBan"], listed["author"], listed["login"]) == ("1", "ann", "postgres")
     assert "ann (login postgres)" in fleet.cli.ok("ban", "list").out
-    assert "; 1 bans\n" in fleet.cli.ok("status").out
+    # Each node tells the fleet in its next turn that it heeds the ban.
+    wait_until(lambda: "; 1 bans\n" in fleet.cli.ok("status").out, 20, "a ban that every node heeds")
     deleted = fleet.cli.ok("ban", "delete", "1", "--author", "bob")
     assert deleted.err == "deleted fleet ban 1\n"
     for daemon in (*daemons, late):

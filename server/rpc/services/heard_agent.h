@@ -14,8 +14,8 @@ namespace convtune::rpc::services {
 // Not thread-safe.
 class HeardAgent {
  public:
-  // After so long without a call an agent counts as gone. The longest pause between two turns of one
-  // is half of it; a turn that waits for PostgreSQL may take longer.
+  // After so long without a call an agent counts as gone. The longest pause between two turns of
+  // one is half of it; a turn that waits for PostgreSQL may take longer.
   static constexpr absl::Duration kGone = absl::Minutes(1);
 
   explicit HeardAgent(SteadyTime now) : heard_(now), refused_time_(SteadyTime::InfinitePast()) {}

@@ -16,7 +16,7 @@ enum class Counter {
   kQueries,    // heuristics asked for a known form
   kServed,     // queries that got stored winners
   kObserved,   // known, and left alone by the policy
-  kFallbacks,  // FALLBACK asked behind a query of another mode: a part of that one
+  kFallbacks,  // for FALLBACK's list behind a query in another mode, which counts for both
   kPassed,     // heuristics asked for anything else
   // Queries of which the limit on the workspace left out a part of cuDNN's list; and those of which
   // nothing that can be built keeps to it.

@@ -84,7 +84,8 @@ struct Served {
 
 void Release(Served* served);
 
-// The facts about an engine config, as the daemon is told of them. The knobs only if asked for.
+// The facts about an engine config, as the daemon is told of them; `with_knobs` says whether the
+// knobs are read, too. False if cuDNN does not tell one of them.
 using ConfigFacts = snapshot::ObservedPlanDatagram;
 bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts);
 

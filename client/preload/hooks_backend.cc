@@ -12,11 +12,11 @@
 namespace convtune::preload {
 namespace {
 
-// Who calls, and what is behind the hook for him.
+// Who calls a hook, and the functions that the hook goes on to.
 struct Caller {
   explicit Caller(const void* return_address)
       : is_cudnn(IsCudnn(return_address)), real(is_cudnn ? real_graph : real_cudnn) {}
-  // True if the call is the program's, and ours to look at.
+  // True if the program calls, and the interposer is not switched off.
   bool IsOurs() const { return !is_cudnn && GetState().active; }
 
   const bool is_cudnn;

@@ -45,7 +45,7 @@ void FindStock(const HeuristicsShadow& query, snapshot::StockChoice* stock) {
   }
 }
 
-// Whether the program's own list may have an engine that is known to be wrong.
+// Whether `engine` is known to be wrong for the query; -1: whether any engine is.
 bool HasErrata(const HeuristicsShadow& query, int engine = -1) {
   if (query.problem == nullptr) {
     return false;  // its device or its operation is not known

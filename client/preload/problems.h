@@ -14,7 +14,7 @@
 
 namespace convtune::preload {
 
-// The configs of a mode's list that may be offered.
+// The configs of cuDNN's list in one mode that may be offered: their places in that list.
 struct WithinLimit {
   static constexpr int kMost = 128;
   bool over;    // one that is left out needs more than the limit on the workspace

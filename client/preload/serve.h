@@ -29,8 +29,8 @@ bool StockOf(const HeuristicsShadow& query, snapshot::StockChoice* stock);
 // on the workspace; -1 if no config is so. Looked for once per problem and mode.
 int PlainConfig(const HeuristicsShadow& query);
 
-// Any limit that is negative takes all that can be built; nothing takes what cannot, whose
-// `workspace` is negative.
+// True if a plan that needs `workspace` keeps to the limit; a negative limit is none. False for a
+// negative `workspace`, which a plan has that cannot be built.
 constexpr bool FitsInto(int64_t limit, int64_t workspace) {
   return workspace >= 0 && (limit < 0 || workspace <= limit);
 }

@@ -238,7 +238,7 @@ void InChild() {
   ResetCounters();
 }
 
-// By process: a number that the system draws.
+// True for `permille` of a thousand processes, at random.
 bool DrawCanary(uint32_t permille) {
   uint32_t number = 0;
   return permille > 0 && getrandom(&number, sizeof number, GRND_NONBLOCK) == sizeof number &&

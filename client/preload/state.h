@@ -20,7 +20,7 @@ struct Settings {
   int64_t max_workspace = -1;    // bytes that a plan may need; negative: any
   bool errata = true;            // leave out engines that are known to be wrong
   bool report = true;            // send datagrams
-  int canary = -1;               // 0 or 1: forced
+  int canary = -1;               // 0 or 1: forced; -1: drawn by the canary's share
   char snapshot[kMaxPath] = {};  // file
   char socket[kMaxPath] = {};
   char kill_file[kMaxPath] = {};

@@ -118,7 +118,7 @@ class ReportData {
     return pairs_[{environment, problem}];
   }
 
-  // Of one daemon or more, since their starts.
+  // Adds the look-ups and hits of one daemon or more, since their starts.
   void AddCounters(int64_t lookups, int64_t hits);
   // Counts of the same problem and environment add up.
   void AddWanted(const ReportWanted& wanted);

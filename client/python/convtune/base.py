@@ -125,7 +125,7 @@ class ClientBase:
         deadline: float | None,
         enough: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Result]:
-        """Of the first problems, at least of one."""
+        """The results of the first problems of `part`, at least of one: the daemon may leave out the others."""
         request = messages.batch_get(self.environment, program, part, ask)
         return messages.results(await self._call("BatchGet", request, deadline, enough), request)
 

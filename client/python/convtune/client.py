@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """The result of one that never suspends."""
+    """The result of a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:

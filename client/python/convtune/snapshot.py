@@ -53,7 +53,9 @@ class _Section:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    graph: bool
+    """A candidate, and what constraints ask of it."""
+
+    graph: bool  # a graph-API engine config
     numerical_notes: int
     behavior_notes: int
     candidate: Candidate

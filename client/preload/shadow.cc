@@ -42,33 +42,12 @@ Bucket* BucketOf(cudnnBackendDescriptor_t descriptor) {
   return &buckets[static_cast<size_t>((address >> 4) * 0x9E3779B97F4A7C15ULL >> 40) % kBuckets];
 }
 
-// Bytes of a record for that type; 0 for one that is not shadowed.
-size_t SizeOf(cudnnBackendDescriptorType_t type) {
-  constexpr size_t kHead = offsetof(Record, tensor);
-  switch (type) {
-    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      return kHead + sizeof(TensorShadow);
-    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
-      return kHead + sizeof(ConvolutionShadow);
-    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
-      return kHead + sizeof(PointwiseShadow);
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-      return kHead + sizeof(OperationShadow);
-    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      return kHead + sizeof(GraphShadow);
-    case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR:
-      return kHead + sizeof(DeviceShadow);
-    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-      return kHead + sizeof(HeuristicsShadow);
-    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
-    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-      return kHead + sizeof(PlanShadow);
-    default:
-      return 0;
-  }
+// OperationShadow::convolution of a type.
+uint8_t ConvolutionOf(cudnnBackendDescriptorType_t type) {
+  return type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR           ? 1
+         : type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR   ? 2
+         : type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR ? 3
+                                                                                  : 0;
 }
 
 void Free(Record* record) {
@@ -103,11 +82,10 @@ Record* TakeOut(Bucket* bucket, cudnnBackendDescriptor_t descriptor) {
 }  // namespace
 
 void Remember(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type) {
-  Record* record = nullptr;
-  const size_t size = SizeOf(type);
-  if (size > 0) {
-    record = static_cast<Record*>(calloc(1, size));
-  }
+  const size_t size = WithShadowOf(type, []<typename Shadow>(Shadow Record::*) {
+    return offsetof(Record, tensor) + sizeof(Shadow);
+  });
+  Record* record = size == 0 ? nullptr : static_cast<Record*>(calloc(1, size));
   Bucket* bucket = BucketOf(descriptor);
   Record* stale = nullptr;
   {
@@ -117,6 +95,9 @@ void Remember(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t 
     if (record != nullptr) {
       record->descriptor = descriptor;
       record->type = type;
+      if (ConvolutionOf(type) != 0) {
+        record->operation.convolution = ConvolutionOf(type);
+      }
       record->next = bucket->chain;
       bucket->chain = record;
     }

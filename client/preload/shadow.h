@@ -105,6 +105,36 @@ struct Record {
   };
 };
 
+// Calls `with` with a pointer to the member of Record that descriptors of the type have. Returns
+// what it returns; 0 for a type that is not shadowed.
+template <typename With>
+auto WithShadowOf(cudnnBackendDescriptorType_t type, const With& with) {
+  switch (type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+      return with(&Record::tensor);
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+      return with(&Record::conv);
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+      return with(&Record::pointwise);
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+      return with(&Record::operation);
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+      return with(&Record::graph);
+    case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR:
+      return with(&Record::device);
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      return with(&Record::heuristics);
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+      return with(&Record::plan);
+    default:
+      return decltype(with(&Record::tensor))();
+  }
+}
+
 // A fresh record for a descriptor that was just created; nothing happens for a
 // type that is not shadowed. Thread-safe, like FindRecord and Forget.
 void Remember(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);

@@ -234,7 +234,7 @@ bool Note(const Attribute& a, GraphShadow* graph) {
   }
 }
 
-void Note(const Attribute& a, DeviceShadow* device) {
+bool Note(const Attribute& a, DeviceShadow* device) {
   int32_t ordinal = 0;
   device->known = false;
   if (a.name == CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION && a.type == CUDNN_TYPE_CHAR &&
@@ -246,6 +246,7 @@ void Note(const Attribute& a, DeviceShadow* device) {
   } else if (a.name == CUDNN_ATTR_DEVICEPROP_DEVICE_ID && a.One(CUDNN_TYPE_INT32, &ordinal)) {
     device->known = EnvironmentOfDevice(ordinal, &device->environment);
   }
+  return true;
 }
 
 bool Note(const Attribute& a, HeuristicsShadow* h) {
@@ -275,12 +276,14 @@ bool Note(const Attribute& a, HeuristicsShadow* h) {
   }
 }
 
-void Note(const Attribute& a, PlanShadow* plan) {
+// Also of an engine config, whose problem is known from the query that gave it.
+bool Note(const Attribute& a, PlanShadow* plan) {
   if (a.name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
     const Record* config = a.Descriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     plan->problem = config == nullptr ? nullptr : config->plan.problem;
     plan->served = config != nullptr && config->plan.served;
   }
+  return true;
 }
 
 }  // namespace
@@ -288,44 +291,8 @@ void Note(const Attribute& a, PlanShadow* plan) {
 void NoteAttribute(Record* record, cudnnBackendAttributeName_t name,
                    cudnnBackendAttributeType_t type, int64_t count, const void* values) {
   const Attribute a = {name, type, count, values};
-  bool plain = true;
-  switch (record->type) {
-    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      plain = Note(a, &record->tensor);
-      break;
-    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
-      plain = Note(a, &record->conv);
-      break;
-    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
-      plain = Note(a, &record->pointwise);
-      break;
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
-      record->operation.convolution =
-          record->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? 1
-          : record->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? 2
-                                                                                         : 3;
-      [[fallthrough]];
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-      plain = Note(a, &record->operation);
-      break;
-    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      plain = Note(a, &record->graph);
-      break;
-    case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR:
-      Note(a, &record->device);
-      break;
-    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-      plain = Note(a, &record->heuristics);
-      break;
-    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-      Note(a, &record->plan);
-      break;
-    default:
-      break;
-  }
-  record->odd = record->odd || !plain;
+  const auto note = [&](auto shadow) { return Note(a, &(record->*shadow)); };
+  record->odd = !WithShadowOf(record->type, note) || record->odd;
 }
 
 }  // namespace convtune::preload

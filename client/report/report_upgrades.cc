@@ -2,6 +2,8 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,67 +27,51 @@ struct VersionOrder {
     return strverscmp(a.c_str(), b.c_str()) < 0;
   }
 };
-// Environments, or drivers, by version.
+// Environments by a version of theirs: of cuDNN, or of the driver.
 using Versions = std::map<std::string, int, VersionOrder>;
 
 class Upgrades {
  public:
-  explicit Upgrades(const ReportAnalysis& analysis) : a_(analysis) {
-    std::map<std::string, int> numbers;  // in the order of their texts
-    for (const ReportPlace& place : a_.data.places()) numbers.emplace(place.driver, 0);
-    for (auto& [name, number] : numbers) {
-      number = static_cast<int>(drivers_.size());
-      drivers_.push_back(name);
-    }
-    for (const ReportPlace& place : a_.data.places()) {
-      driver_of_place_.push_back(numbers[place.driver]);
-    }
-  }
+  explicit Upgrades(const ReportAnalysis& analysis) : a_(analysis) {}
 
   void Make(Report* report) {
     std::map<std::string, Versions> cudnns;   // by the environment without its version
     std::map<std::string, Versions> drivers;  // by the environment
-    std::map<std::string, int> environments;
     for (int e = 0; e < static_cast<int>(a_.data.environments().size()); ++e) {
       const Environment& environment = a_.data.environments()[static_cast<size_t>(e)];
-      environments[environment.ToText()] = e;
-      for (size_t p = 0; p < driver_of_place_.size(); ++p) {
+      for (size_t p = 0; p < a_.data.places().size(); ++p) {
         if (!a_.HasTimed(static_cast<int>(p), e)) continue;
         // Versions of which nothing was timed stand between no others.
         cudnns[WithoutCudnn(environment)][environment.cudnn.ToText()] = e;
-        const int driver = driver_of_place_[p];
-        const std::string& name = drivers_[static_cast<size_t>(driver)];
-        if (!name.empty()) drivers[environment.ToText()][name] = driver;
+        const std::string& driver = a_.data.places()[p].driver;
+        if (!driver.empty()) drivers[environment.ToText()][driver] = e;
       }
     }
     for (const auto& [subject, versions] : cudnns) {
-      Steps(
-          ReportUpgrade::Kind::kCudnn, subject, versions,
-          [this](int from, int to) { return CompareCudnns(from, to); }, report);
+      Steps(ReportUpgrade::Kind::kCudnn, subject, versions, report);
     }
     for (const auto& [subject, versions] : drivers) {
-      const int environment = environments[subject];
-      Steps(
-          ReportUpgrade::Kind::kDriver, subject, versions,
-          [&](int from, int to) { return CompareDrivers(environment, from, to); }, report);
+      Steps(ReportUpgrade::Kind::kDriver, subject, versions, report);
     }
   }
 
  private:
   using Point = ReportUpgrade::Point;
   using Rows = std::vector<const ReportRow*>;  // timed ones of a problem, before or after
+  using Driver = std::optional<std::string_view>;
 
   // Each version against the one before it.
-  template <typename Compare>
-  static void Steps(ReportUpgrade::Kind kind, const std::string& subject, const Versions& versions,
-                    const Compare& compare, Report* report) {
+  void Steps(ReportUpgrade::Kind kind, const std::string& subject, const Versions& versions,
+             Report* report) const {
     for (auto from = versions.begin(), to = from; ++to != versions.end(); ++from) {
       ReportUpgrade upgrade;
       upgrade.kind = kind;
       upgrade.subject = subject;
       upgrade.from = from->first;
       upgrade.to = to->first;
-      upgrade.points = compare(from->second, to->second);
+      upgrade.points = kind == ReportUpgrade::Kind::kCudnn
+                           ? CompareCudnns(from->second, to->second)
+                           : CompareDrivers(to->second, from->first, to->first);
       if (upgrade.points.empty()) continue;
       Summarize(&upgrade);
       report->upgrades.push_back(std::move(upgrade));
@@ -113,17 +99,18 @@ class Upgrades {
       if (pair.environment != to) continue;
       const ReportAnalysis::Pair* const other = a_.Find(from, pair.problem);
       if (other == nullptr || other->timed.empty() || pair.timed.empty()) continue;
-      const int driver = CommonDriver(other->timed, pair.timed);
-      if (driver >= 0) {
+      const Driver driver = CommonDriver(other->timed, pair.timed);
+      if (driver) {
         one_driver.push_back(Compare(Select({other->timed}, driver), Select({pair.timed}, driver)));
       } else if (one_driver.empty()) {
-        any.push_back(Compare(Select({other->timed}, -1), Select({pair.timed}, -1)));
+        any.push_back(Compare(Select({other->timed}, {}), Select({pair.timed}, {})));
       }
     }
     return one_driver.empty() ? any : one_driver;
   }
 
-  std::vector<Point> CompareDrivers(int environment, int from, int to) const {
+  std::vector<Point> CompareDrivers(int environment, std::string_view from,
+                                    std::string_view to) const {
     std::vector<Point> points;
     for (const ReportAnalysis::Pair& pair : a_.pairs) {
       if (pair.environment != environment) continue;
@@ -134,33 +121,33 @@ class Upgrades {
     return points;
   }
 
-  int DriverOf(const ReportRow& row) const {
-    return driver_of_place_[static_cast<size_t>(row.place)];
+  std::string_view DriverOf(const ReportRow& row) const {
+    return a_.data.places()[static_cast<size_t>(row.place)].driver;
   }
 
-  // Returns the driver whose rows of `before` and `after` are compared; -1 if no driver has rows on
-  // both sides. Rows of two drivers are never compared, since their difference may be the drivers'.
-  // The driver is the one whose smaller side has the most rows.
-  int CommonDriver(ReportAnalysis::Rows before, ReportAnalysis::Rows after) const {
-    std::vector<std::pair<int, int>> counts(drivers_.size());
-    for (const ReportRow& row : before) ++counts[static_cast<size_t>(DriverOf(row))].first;
-    for (const ReportRow& row : after) ++counts[static_cast<size_t>(DriverOf(row))].second;
-    int best = -1;
+  // Returns the driver whose rows of `before` and `after` are compared; nullopt if no driver has
+  // rows on both sides. Rows of two drivers are never compared, since their difference may be the
+  // drivers'. The driver is the one whose smaller side has the most rows.
+  Driver CommonDriver(ReportAnalysis::Rows before, ReportAnalysis::Rows after) const {
+    std::map<std::string_view, std::pair<int, int>> counts;
+    for (const ReportRow& row : before) ++counts[DriverOf(row)].first;
+    for (const ReportRow& row : after) ++counts[DriverOf(row)].second;
+    Driver best;
     int most = 0;
-    for (size_t d = 0; d < counts.size(); ++d) {
-      const int poorer = std::min(counts[d].first, counts[d].second);
-      if (poorer > most) best = static_cast<int>(d);
+    for (const auto& [driver, count] : counts) {
+      const int poorer = std::min(count.first, count.second);
+      if (poorer > most) best = driver;
       most = std::max(most, poorer);
     }
     return best;
   }
 
-  // The timed ones of a driver; -1: of all.
-  Rows Select(std::initializer_list<ReportAnalysis::Rows> lists, int driver) const {
+  // The timed ones of a driver; nullopt: of all.
+  Rows Select(std::initializer_list<ReportAnalysis::Rows> lists, Driver driver) const {
     Rows chosen;
     for (const ReportAnalysis::Rows rows : lists) {
       for (const ReportRow& row : rows) {
-        if (row.timed() && (driver < 0 || DriverOf(row) == driver)) chosen.push_back(&row);
+        if (row.timed() && (!driver || DriverOf(row) == *driver)) chosen.push_back(&row);
       }
     }
     return chosen;
@@ -218,8 +205,6 @@ class Upgrades {
   }
 
   const ReportAnalysis& a_;
-  std::vector<std::string> drivers_;
-  std::vector<int> driver_of_place_;
 };
 
 }  // namespace

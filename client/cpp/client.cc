@@ -9,9 +9,9 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/security/credentials.h>
-#include <grpcpp/support/async_unary_call.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -216,16 +216,15 @@ absl::Status Client::CallUnary(const std::string& path, const google::protobuf::
   context.set_wait_for_ready(waits_for_connection);
   grpc::CompletionQueue queue;
   grpc::Status status;
-  const grpc::internal::RpcMethod method(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
-  const std::unique_ptr<grpc::ClientAsyncResponseReader<MessageLite>> call(
-      grpc::internal::ClientAsyncResponseReaderHelper::Create<MessageLite, MessageLite>(
-          channel_.get(), &queue, method, &context, request));
+  const auto call = grpc::TemplatedGenericStub<MessageLite, MessageLite>(channel_).PrepareUnaryCall(
+      &context, path, request, &queue);
   call->StartCall();
   call->Finish(response, &status, &status);
   void* tag = nullptr;
   bool ok = false;
   bool ended = false;
-  // Where `enough` throws, too, the call must have ended before what it writes goes.
+  // The call writes to `status` and `*response`: it must have ended before this function does, also
+  // where `enough` throws.
   const absl::Cleanup drain = [&] {
     if (!ended) context.TryCancel();
     queue.Shutdown();
@@ -240,8 +239,8 @@ absl::Status Client::CallUnary(const std::string& path, const google::protobuf::
     if (!ended && !given_up) given_up = doubt.enough();
   }
   if (given_up) context.TryCancel();
-  // gRPC ends a call at its deadline by a timer, and its thread of timers waits by the wall clock;
-  // a queue is polled by the other.
+  // gRPC's timer, which ends a call at its deadline, waits by the wall clock, which may be set. The
+  // queue is polled by the monotonic clock.
   if (!ended && !ends_in(timeout)) {
     context.TryCancel();
     queue.Next(&tag, &ok);
@@ -324,7 +323,7 @@ absl::StatusOr<v1::ImportBundleResponse> Client::ImportBundle(
     if (!given.ok()) context.TryCancel();
     if (!given.ok() || piece->empty()) break;
     request.set_chunk(*std::move(piece));
-    // What is wrong, Finish says.
+    // Finish says what is wrong.
     if (!writer->Write(request)) break;
   }
   writer->WritesDone();
@@ -337,7 +336,7 @@ absl::StatusOr<v1::ImportBundleResponse> Client::ImportBundle(
 void Client::Pause(absl::Duration time) {
   const SteadyTime end = SteadyTime::Now() + time;
   if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
-    // Whatever it answers, there is a connection then.
+    // Whatever the daemon answers, there is a connection then.
     google::protobuf::Int32Value response;
     CallUnary(kHealthCheck, google::protobuf::StringValue(), time, &response,
               /*waits_for_connection=*/true)

@@ -55,16 +55,16 @@ inline constexpr char kRpcDetailsUrl[] = "type.googleapis.com/google.rpc.Status"
 // The field violations of google.rpc.BadRequest; empty if there are none.
 std::vector<Violation> ViolationsOf(const absl::Status& status);
 
-// Of an error that refuses single problems of a request of `count` and nothing else: their places,
-// and what is wrong, "problems[3].text: must be given"; empty for any other.
+// Where an error refuses nothing but single problems of a request of `count`: the places of these
+// problems, each with what is wrong, "problems[3].text: must be given". Empty for any other error.
 std::vector<std::pair<size_t, std::string>> RefusedProblems(const absl::Status& status,
                                                             size_t count);
-// True for an error that a daemon answered with, of those that it explains:
-// all UNAVAILABLE that are not the connection's.
+// True if the error has a daemon's details. An UNAVAILABLE of a daemon, such as one that is
+// stopping, has some; one of the connection has none.
 bool IsFromDaemon(const absl::Status& status);
 
-// Blocking calls. Thread-safe: calls may run side by side. Does not connect
-// before the first.
+// A Client's calls block. It connects at the first of them. Thread-safe: calls may run side by
+// side.
 //
 // Every call returns the daemon's error with its code, and with its details
 // under kRpcDetailsUrl. UNAVAILABLE: no daemon could be reached, or it is
@@ -78,8 +78,8 @@ class Client {
     absl::Duration timeout = absl::Seconds(30);
   };
 
-  // Where no answer is there `after` a call's begin, asks `enough`, once and on this thread; if
-  // that is true, gives the call up and returns CANCELLED.
+  // A Doubt is a moment of a call, `after` its begin. If no answer is there by then, `enough` is
+  // called, once and on the caller's thread; if it returns true, the call returns CANCELLED.
   struct Doubt {
     absl::Duration after;
     std::function<bool()> enough;
@@ -133,8 +133,8 @@ class Client {
   // daemon knows no such service.
   absl::StatusOr<bool> IsServing(const std::string& service);
 
-  // Sleeps between two tries at a daemon that does not answer. In a plain sleep
-  // gRPC does nothing for a connection but every five seconds.
+  // Sleeps between two tries at a daemon that does not answer. Meanwhile it asks for a connection:
+  // without a call gRPC works on one every five seconds alone.
   void Pause(absl::Duration time);
 
  private:

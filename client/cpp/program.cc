@@ -33,13 +33,14 @@ class Loaded {
   void* const handle_;
 };
 
-// Beside its libraries a whole cuDNN 9 has the precompiled engines.
+// Returns "full" if the precompiled engines lie beside the library that has the function, as they
+// do in a whole cuDNN 9, else "graph_jit_only"; empty: not known.
 std::string LibraryBeside(const void* function) {
   Dl_info info = {};
   if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return "";
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
-  // A program that cuDNN is a part of does not tell.
+  // Of a cuDNN that is linked statically nothing lies beside the program.
   if (error || file.filename().string().rfind("libcudnn", 0) != 0) return "";
   const auto engines = file.parent_path() / "libcudnn_engines_precompiled.so.9";
   return access(engines.c_str(), R_OK) == 0 ? "full" : "graph_jit_only";

@@ -5,13 +5,13 @@
 
 namespace convtune::client {
 
-// Adds what is found to those of `program`'s two parts that say nothing: the
-// cuDNN (version, library configuration), and the GPU (all else), which is that of
+// `program` has two parts: the cuDNN (version, library configuration) and the GPU (all
+// else). Fills in each part that is empty, as far as it is found. The GPU is that of
 // the calling thread's context, else the only kind that the process sees. Loads
 // and initialises nothing: a cuDNN that is not loaded and a driver that is not
 // initialised are not found. Thread-safe.
 void FindProgram(Environment* program);
-// The same for the GPU alone.
+// Does the same for the GPU alone.
 void FindGpu(Environment* program);
 
 }  // namespace convtune::client

@@ -2,9 +2,11 @@
 #include "proto/base/clock.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <map>
-#include <optional>
+#include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +18,7 @@
 #include "proto/base/default_paths.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/environment.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::client {
@@ -48,7 +50,6 @@ class Resolver::Impl {
       loader_ = std::make_unique<SnapshotLoader>(options_.snapshot);
     }
   }
-  ~Impl() { StopRefresh(); }
 
   std::vector<Result> Resolve(const std::vector<Query>& queries, SteadyTime deadline,
                               const Constraints& constraints) {
@@ -61,18 +62,16 @@ class Resolver::Impl {
     std::vector<Result> results(queries.size());
     for (size_t i = 0; i < queries.size(); ++i) results[i].problem = queries[i].problem;
     if (options_.find_program) FindProgram(&own);
-    std::string broken = RuleBroken(constraints);
-    const std::optional<convtune::Environment> program = ToModel(own, &broken);
-    if (!broken.empty()) {
+    absl::StatusOr<Terms> terms = MakeTerms(options_.environment, own, constraints);
+    if (!terms.ok()) {
       for (Result& result : results) {
         result.miss = MissReason::kRefused;
-        result.message = broken;
+        result.message = std::string(terms.status().message());
       }
       return results;
     }
-    v1::BatchGetRequest request = ToRequest(options_.environment, own, constraints);
-    if (options_.enqueue_misses) request.set_on_miss(v1::ON_MISS_ENQUEUE);
-    const Call call = {queries, deadline, constraints, *program, std::move(request), &results};
+    if (options_.enqueue_misses) terms->request.set_on_miss(v1::ON_MISS_ENQUEUE);
+    const Call call = {queries, deadline, *terms, &results};
     std::vector<size_t> part;
     size_t bytes = 0;
     for (size_t i = 0; i < queries.size(); ++i) {
@@ -88,6 +87,7 @@ class Resolver::Impl {
     return results;
   }
 
+  // `period` is a year at most.
   void StartRefresh(std::vector<Query> queries, const Constraints& constraints,
                     absl::Duration period, absl::Duration limit,
                     std::function<void(const std::vector<Result>&)> changed) {
@@ -96,10 +96,13 @@ class Resolver::Impl {
     // would find none.
     Environment own = options_.program;
     if (options_.find_program) FindGpu(&own);
-    refresh_ = std::thread([this, queries = std::move(queries), constraints, period, limit,
-                            changed = std::move(changed), own = std::move(own)] {
+    refresh_ = std::jthread([this, queries = std::move(queries), constraints, period, limit,
+                             changed = std::move(changed),
+                             own = std::move(own)](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::condition_variable_any stopped;
       std::vector<Result> last(queries.size());
-      while (true) {
+      while (!stop.stop_requested()) {
         try {
           std::vector<Result> now = Resolve(queries, SteadyTime::Now() + limit, constraints, own);
           std::vector<Result> differ;
@@ -113,40 +116,25 @@ class Resolver::Impl {
         } catch (...) {
           // Memory ran out, or the callback threw: the next round may go better.
         }
-        MutexLock lock(mutex_);
-        const SteadyTime next = SteadyTime::Now() + period;
-        while (!stopping_ && SteadyTime::Now() < next) {
-          stopped_.WaitFor(mutex_, absl::ToChronoNanoseconds(next - SteadyTime::Now()));
-        }
-        if (stopping_) return;
+        std::unique_lock lock(mutex);
+        stopped.wait_for(lock, stop, absl::ToChronoNanoseconds(period), [] { return false; });
       }
     });
   }
 
-  void StopRefresh() {
-    {
-      MutexLock lock(mutex_);
-      stopping_ = true;
-      stopped_.SignalAll();
-    }
-    if (refresh_.joinable()) refresh_.join();
-    MutexLock lock(mutex_);
-    stopping_ = false;
-  }
+  void StopRefresh() { refresh_ = {}; }
 
  private:
   // What one Resolve is about.
   struct Call {
     const std::vector<Query>& queries;
     SteadyTime deadline;
-    const Constraints& constraints;
-    convtune::Environment program;
-    v1::BatchGetRequest request;  // without problems
+    const Terms& terms;
     std::vector<Result>* results;
   };
 
-  // The connection to where the daemon is now: nobody may have named it, and
-  // its socket come to be only later.
+  // The connection to where the daemon is now. Where nobody named the daemon, its socket is looked
+  // for at each call, since it may come to be later.
   absl::StatusOr<std::shared_ptr<Client>> Connect() {
     MutexLock lock(mutex_);
     std::string address = NamedAddress();
@@ -167,37 +155,48 @@ class Resolver::Impl {
     return variable != nullptr ? variable : "";
   }
 
-  // Says it where nobody named the daemon.
+  // Words for where the daemon was looked for; empty if somebody named it.
   std::string WhereLooked() const {
     if (!NamedAddress().empty()) return "";
     return absl::StrCat("; looked for ", absl::StrJoin(ClientSocketPaths(), ", "));
   }
 
-  // True if the snapshot, once it is read, has an answer for each; those that it has
-  // are results then, those that it has not say why.
+  // Reads the snapshot. Each of its answers becomes a result, and each problem that it has no
+  // answer for gets the reason. True if it answers all.
   bool AnswerFromSnapshot(const Call& call, const std::vector<size_t>& places,
                           SteadyTime deadline) const {
     if (loader_ == nullptr) return false;
     const auto snapshot = loader_->Get(deadline);
     const absl::StatusOr<const SnapshotAnswers::Part*> part =
-        snapshot.ok() ? (*snapshot)->Choose(options_.environment, call.program) : snapshot.status();
+        snapshot.ok() ? (*snapshot)->Choose(options_.environment, call.terms.program)
+                      : snapshot.status();
     const bool other = snapshot.ok() && absl::IsNotFound(part.status());
-    bool all = part.ok();
+    const Environment environment =
+        part.ok() ? ToEnvironment(ToProto((*part)->environment)) : Environment();
+    bool all = true;
     for (const size_t place : places) {
       Result& result = (*call.results)[place];
-      if (part.ok()) {
-        result = (*snapshot)->Find(**part, call.queries[place].problem, call.constraints);
-        all = all && result.found;
-      } else {
+      const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(call.queries[place].problem);
+      if (!part.ok()) {
         if (other) result.miss = MissReason::kOtherEnvironment;
         result.message = std::string(part.status().message());
+      } else if (!problem.ok()) {
+        result.miss = MissReason::kRefused;
+        result.message = std::string(problem.status().message());
+        result.environment = environment;
+      } else {
+        result = ToResult((*snapshot)->Find(**part, *problem, call.terms), Source::kSnapshot,
+                          environment);
+        if (!result.found) result.source = Source::kNone;
       }
+      all = all && result.found;
     }
     return all;
   }
 
-  // Tries again while nobody answers, unless `enough`, which may take until the given
-  // time, says that it need not. CANCELLED if that was after half of the time.
+  // Asks the daemon, and again while nobody answers. `enough` says whether that is needless; it may
+  // take until the time that it is given. It is called once nobody answered the first time, and
+  // where a daemon says nothing for half of the time: if it is true then, CANCELLED.
   absl::StatusOr<v1::BatchGetResponse> Ask(const v1::BatchGetRequest& request, SteadyTime deadline,
                                            const std::function<bool(SteadyTime)>& enough) {
     absl::Duration pause = kFirstPause;
@@ -209,8 +208,7 @@ class Resolver::Impl {
       const absl::Duration half = left / 2;
       std::vector<Client::Doubt> doubts;
       if (loader_ != nullptr) {
-        // Of a daemon that hangs nothing is known: the snapshot should have been read by
-        // the time that it is asked instead.
+        // A daemon may hang: the snapshot is to be read by the time that it is asked instead.
         doubts = {{left / 4,
                    [&] {
                      loader_->Begin();
@@ -228,7 +226,7 @@ class Resolver::Impl {
   }
 
   void ResolvePart(const Call& call, std::vector<size_t> places) {
-    v1::BatchGetRequest request = call.request;
+    v1::BatchGetRequest request = call.terms.request;
     while (!places.empty()) {
       request.clear_problems();
       for (const size_t place : places) {
@@ -243,9 +241,8 @@ class Resolver::Impl {
       if (response.ok() && response->results_size() == static_cast<int>(places.size())) {
         const Environment environment = ToEnvironment(response->environment());
         for (size_t i = 0; i < places.size(); ++i) {
-          Result& result = (*call.results)[places[i]];
-          result = ToResult(response->results(static_cast<int>(i)));
-          result.environment = environment;
+          (*call.results)[places[i]] =
+              ToResult(response->results(static_cast<int>(i)), Source::kDaemon, environment);
         }
         return;
       }
@@ -289,12 +286,10 @@ class Resolver::Impl {
 
   const Options options_;
   Mutex mutex_;
-  CondVar stopped_;
   std::shared_ptr<Client> client_ GUARDED_BY(mutex_);
   std::string client_address_ GUARDED_BY(mutex_);
   std::unique_ptr<SnapshotLoader> loader_;  // null: no snapshot is used
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread refresh_;
+  std::jthread refresh_;                    // the last: its end needs the others
 };
 
 Resolver::Resolver(Options options) noexcept {
@@ -323,7 +318,8 @@ bool Resolver::StartRefresh(std::vector<Query> queries, const Constraints& const
                             std::function<void(const std::vector<Result>&)> changed) noexcept {
   try {
     if (impl_ == nullptr) return false;
-    impl_->StartRefresh(std::move(queries), constraints, absl::FromChrono(period),
+    impl_->StartRefresh(std::move(queries), constraints,
+                        std::min(absl::FromChrono(period), absl::Hours(24 * 365)),
                         absl::FromChrono(limit), std::move(changed));
     return true;
   } catch (...) {

@@ -1,9 +1,9 @@
-// Conversions between the library's public values, the API's messages and the model.
+// Conversions between the library's public values and the API's messages.
 #pragma once
 
-#include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "client/cpp/include/convtune/resolver.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/environment.h"
@@ -11,21 +11,21 @@
 
 namespace convtune::client {
 
-// Returns the field and the rule that it breaks; empty if none does.
-std::string RuleBroken(const Constraints& constraints);
-convtune::Constraints ToModel(const Constraints& constraints);
-// Nullopt if a field breaks its rule: `broken` then names both.
-std::optional<convtune::Environment> ToModel(const Environment& program, std::string* broken);
-// Returns the request without its problems.
-v1::BatchGetRequest ToRequest(const std::string& environment, const Environment& program,
-                              const Constraints& constraints);
+// What a call asks of every problem: of a daemon by the request, of a snapshot by all three.
+struct Terms {
+  v1::BatchGetRequest request;  // without problems
+  // The request's fields of these names.
+  convtune::Environment program;
+  convtune::Constraints constraints;
+};
 
-Environment ToEnvironment(const convtune::Environment& environment);
+// INVALID_ARGUMENT names each field that breaks its rule, and the rule.
+absl::StatusOr<Terms> MakeTerms(const std::string& environment, const Environment& program,
+                                const Constraints& constraints);
+
 Environment ToEnvironment(const v1::Environment& environment);
 
-Candidate ToCandidate(const convtune::Candidate& candidate);
-Candidate ToCandidate(const v1::Candidate& candidate);
-// Leaves the result's environment empty.
-Result ToResult(const v1::BatchGetResult& outcome);
+// `source` and `environment` say where the outcome comes from.
+Result ToResult(const v1::BatchGetResult& outcome, Source source, const Environment& environment);
 
 }  // namespace convtune::client

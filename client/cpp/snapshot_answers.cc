@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cpp/resolver_convert.h"
 #include "db/snapshot/key_convert.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/tuning/candidate.h"
 
 namespace convtune::client {
@@ -81,43 +81,40 @@ absl::StatusOr<const SnapshotAnswers::Part*> SnapshotAnswers::Choose(
       environment.empty() ? "; none is named" : absl::StrCat("; is '", environment, "'")));
 }
 
-Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
-                             const Constraints& constraints) const {
-  Result result;
-  result.problem = problem_text;
-  result.environment = ToEnvironment(part.environment);
-  const auto miss = [&result](MissReason reason, std::string why) {
-    result.miss = reason;
-    result.message = std::move(why);
+v1::BatchGetResult SnapshotAnswers::Find(const Part& part, const ConvProblem& problem,
+                                         const Terms& terms) const {
+  v1::BatchGetResult result;
+  result.set_problem_text(problem.ToText());
+  const auto miss = [&result](v1::MissReason reason, std::string why) {
+    result.mutable_miss()->set_reason(reason);
+    result.mutable_miss()->set_message(std::move(why));
     return result;
   };
-  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(problem_text);
-  if (!problem.ok()) return miss(MissReason::kRefused, std::string(problem.status().message()));
-  result.problem = problem->ToText();
-  const absl::StatusOr<snapshot::ProblemKey> key = snapshot::ToKey(*problem);
+  const absl::StatusOr<snapshot::ProblemKey> key = snapshot::ToKey(problem);
   const snapshot::SnapshotEntry* entry =
       key.ok() ? file_.view().Find(*part.section, *key, snapshot::HashOf(*key)) : nullptr;
   if (entry == nullptr) {
-    return miss(MissReason::kNotFound,
+    return miss(v1::MISS_REASON_NOT_FOUND,
                 absl::StrCat("not in the snapshot for ", part.environment.Name()));
   }
-  if (entry->evidence < static_cast<int>(constraints.min_evidence)) {
-    return miss(MissReason::kInsufficientEvidence,
+  if (entry->evidence < terms.request.min_evidence()) {
+    return miss(v1::MISS_REASON_INSUFFICIENT_EVIDENCE,
                 "the snapshot's choice has less evidence than asked for");
   }
-  if (constraints.max_age && entry->pinned == 0) {
-    return miss(MissReason::kTooOld,
+  if (terms.request.has_max_age() && entry->pinned == 0) {
+    return miss(v1::MISS_REASON_TOO_OLD,
                 "the snapshot does not say how old its choices are, so none keeps to max_age");
   }
-  const convtune::Constraints keep = ToModel(constraints);
   std::vector<convtune::Candidate> kept;
   const snapshot::SnapshotCandidate* stored = file_.view().candidates(*entry);
   for (int i = 0; i < entry->candidate_count; ++i) {
     convtune::Candidate candidate = FromSnapshot(file_.view(), stored[i]);
-    if (Satisfies(candidate, keep, problem->data_type())) kept.push_back(std::move(candidate));
+    if (Satisfies(candidate, terms.constraints, problem.data_type())) {
+      kept.push_back(std::move(candidate));
+    }
   }
   if (kept.empty()) {
-    return miss(MissReason::kNoCandidate,
+    return miss(v1::MISS_REASON_NO_CANDIDATE,
                 "none of the snapshot's choices keeps to the constraints");
   }
   // Each API's are in the order in which they are to be offered. Of two first
@@ -129,13 +126,12 @@ Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
   if (other != kept.end() && other->median_us > 0 && other->median_us < kept.front().median_us) {
     std::rotate(kept.begin(), other, other + 1);
   }
-  result.found = true;
-  result.source = Source::kSnapshot;
-  result.evidence = static_cast<Evidence>(entry->evidence);
-  result.winner = ToCandidate(kept.front());
+  v1::Answer& answer = *result.mutable_answer();
+  answer.set_evidence(static_cast<v1::Evidence>(entry->evidence));
   for (size_t i = 0; i < std::min(kept.size(), kPortfolio); ++i) {
-    result.portfolio.push_back(ToCandidate(kept[i]));
+    Fill(kept[i], problem.operation(), answer.add_portfolio());
   }
+  *answer.mutable_winner() = answer.portfolio(0);
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Answers from the snapshot file, where no daemon gives any.
+// SnapshotAnswers answer from the snapshot file, where no daemon answers.
 #pragma once
 
 #include <memory>
@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cpp/include/convtune/resolver.h"
+#include "client/cpp/resolver_convert.h"
 #include "db/snapshot/snapshot_file.h"
 #include "proto/model/environment.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::client {
 
@@ -32,9 +33,8 @@ class SnapshotAnswers {
   absl::StatusOr<const Part*> Choose(const std::string& environment,
                                      const convtune::Environment& program) const;
 
-  // `part` is one of this file. A problem that is not found says why.
-  Result Find(const Part& part, const std::string& problem_text,
-              const Constraints& constraints) const;
+  // `part` is one of this file. A miss says why.
+  v1::BatchGetResult Find(const Part& part, const ConvProblem& problem, const Terms& terms) const;
 
  private:
   SnapshotAnswers() = default;

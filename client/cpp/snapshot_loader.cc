@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 #include <tuple>
@@ -11,12 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
 #include "proto/base/default_paths.h"
-#include "proto/base/mutex.h"
 
 namespace convtune::client {
 namespace {
-
-using SnapshotPtr = std::shared_ptr<const SnapshotAnswers>;
 
 // Path, inode and time of the last change: a file that was put in another one's place has another
 // inode, even where the clock of the file system has not moved on. Empty: there is no file.
@@ -37,25 +35,15 @@ std::string FolderOf(const std::string& chosen) {
 
 }  // namespace
 
-// Shared with the thread, which may be in a read that never ends.
-struct SnapshotLoader::State {
-  State(std::string from, Open with) : folder(std::move(from)), open(std::move(with)) {}
-
+// Used by one thread at a time: that of the read that is under way.
+struct SnapshotLoader::Reader {
   const std::string folder;
   const Open open;
-  Mutex mutex;
-  CondVar changed;
-  bool running GUARDED_BY(mutex) = false;
-  bool stopping GUARDED_BY(mutex) = false;
-  int64_t wanted GUARDED_BY(mutex) = 0;  // number of the last read that is to be
-  int64_t begun GUARDED_BY(mutex) = 0;
-  int64_t ended GUARDED_BY(mutex) = 0;
-  absl::StatusOr<SnapshotPtr> outcome GUARDED_BY(mutex) = absl::NotFoundError("not read");
-  // The thread's own: the file is read again only when it was replaced.
-  FileIdentity identity;
-  SnapshotPtr last;
+  // The file is read again only when it was replaced.
+  FileIdentity identity = {};
+  std::shared_ptr<const SnapshotAnswers> last = nullptr;
 
-  absl::StatusOr<SnapshotPtr> ReadNow() {
+  Outcome Read() {
     const std::string from = FolderOf(folder);
     const FileIdentity now = IdentityOf(absl::StrCat(from, "/", snapshot::kSnapshotFile));
     if (last != nullptr && now != FileIdentity() && now == identity) return last;
@@ -67,29 +55,9 @@ struct SnapshotLoader::State {
     return last;
   }
 
-  void Run() {
-    while (AwaitTurn()) End(Guarded());
-  }
-
-  // False if it is to end.
-  bool AwaitTurn() {
-    MutexLock lock(mutex);
-    while (!stopping && begun == wanted) changed.Wait(mutex);
-    begun = wanted;
-    return !stopping;
-  }
-
-  void End(absl::StatusOr<SnapshotPtr> read) {
-    MutexLock lock(mutex);
-    outcome = std::move(read);
-    ended = begun;
-    changed.SignalAll();
-  }
-
-  // Without memory there is no snapshot, either.
-  absl::StatusOr<SnapshotPtr> Guarded() {
+  Outcome ReadWithoutException() {
     try {
-      return ReadNow();
+      return Read();
     } catch (...) {
       return absl::ResourceExhaustedError("the snapshot does not fit into memory");
     }
@@ -97,37 +65,29 @@ struct SnapshotLoader::State {
 };
 
 SnapshotLoader::SnapshotLoader(std::string folder, Open open)
-    : state_(std::make_shared<State>(std::move(folder), std::move(open))) {}
+    : reader_(new Reader{std::move(folder), std::move(open)}) {}
 
-SnapshotLoader::~SnapshotLoader() {
-  MutexLock lock(state_->mutex);
-  state_->stopping = true;
-  state_->changed.SignalAll();
-}
-
-int64_t SnapshotLoader::Begin() {
-  MutexLock lock(state_->mutex);
-  if (!state_->running) {
-    std::thread([state = state_] { state->Run(); }).detach();
-    state_->running = true;
+std::shared_future<SnapshotLoader::Outcome> SnapshotLoader::Begin() {
+  MutexLock lock(mutex_);
+  if (!read_.valid() || read_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+    std::packaged_task<Outcome()> task(
+        [reader = reader_] { return reader->ReadWithoutException(); });
+    read_ = task.get_future().share();
+    std::thread(std::move(task)).detach();
   }
-  state_->wanted = state_->begun + 1;  // one that begins from now on
-  state_->changed.SignalAll();
-  return state_->wanted;
+  return read_;
 }
 
-absl::StatusOr<SnapshotPtr> SnapshotLoader::Get(SteadyTime deadline) {
-  const int64_t read = Begin();
-  MutexLock lock(state_->mutex);
-  while (state_->ended < read) {
-    const absl::Duration left = deadline - SteadyTime::Now();
-    if (left <= absl::ZeroDuration()) {
+SnapshotLoader::Outcome SnapshotLoader::Get(SteadyTime deadline) {
+  const std::shared_future<Outcome> read = Begin();
+  while (read.wait_for(absl::ToChronoNanoseconds(
+             std::clamp(deadline - SteadyTime::Now(), absl::ZeroDuration(), absl::Hours(1)))) !=
+         std::future_status::ready) {
+    if (SteadyTime::Now() >= deadline) {
       return absl::DeadlineExceededError("the snapshot could not be read within the limit");
     }
-    state_->changed.WaitFor(state_->mutex,
-                            absl::ToChronoNanoseconds(std::min(left, absl::Hours(1))));
   }
-  return state_->outcome;
+  return read.get();
 }
 
 }  // namespace convtune::client

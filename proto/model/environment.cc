@@ -158,8 +158,8 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
 std::optional<Environment> ReadProgram(const v1::Environment& message,
                                        std::vector<Violation>* violations) {
   const size_t before = violations->size();
-  const auto refuse = [violations](std::string field, std::string rule) {
-    violations->push_back({std::move(field), std::move(rule)});
+  const auto refuse = [violations](std::string_view field, std::string rule) {
+    violations->push_back({Concat("program.", field), std::move(rule)});
   };
   Environment program;
   program.profile = message.profile();

@@ -65,7 +65,7 @@ std::string Slug(std::string_view gpu_model);
 bool IsSimulated(std::string_view environment);
 
 // A program's own environment (BatchGetRequest.program): an empty text, 0 and kUnknown are not
-// known. Nullopt adds each rule that is broken, by the field's name.
+// known. Nullopt adds each rule that is broken, by the field's path, "program.sm_count".
 std::optional<Environment> ReadProgram(const v1::Environment& message,
                                        std::vector<Violation>* violations);
 // True if all that is known of the program's is the same in `environment`. `profile`

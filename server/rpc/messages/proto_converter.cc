@@ -9,6 +9,7 @@
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/tuning/conditions.h"
 #include "server/lookup/indexed_tuning.h"
 
@@ -42,17 +43,7 @@ tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>
 }
 
 v1::Environment ToProto(const tuner::EnvironmentInfo& info) {
-  const Environment& environment = info.environment;
-  v1::Environment out;
-  out.set_name(environment.Name());
-  out.set_text(environment.ToText());
-  out.set_profile(environment.profile);
-  out.set_gpu_model(environment.gpu_model);
-  out.set_compute_capability(absl::StrCat(environment.cc_major, ".", environment.cc_minor));
-  out.set_sm_count(environment.sm_count);
-  out.set_mig_profile(environment.mig_profile);
-  out.set_cudnn_version(environment.cudnn.ToText());
-  out.set_library_configuration(static_cast<v1::LibraryConfiguration>(environment.library));
+  v1::Environment out = convtune::ToProto(info.environment);
   *out.mutable_provenance() = ToProto(info.provenance);
   out.set_current(!info.word.empty());
   out.set_tuning_count(info.tuning_count);

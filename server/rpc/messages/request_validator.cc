@@ -1,7 +1,6 @@
 #include "server/rpc/messages/request_validator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "proto/base/strings.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/problem_proto.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/text.h"
 
 namespace convtune::rpc::messages {
@@ -69,29 +69,6 @@ jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check
   }
   out.all_timings = in.all_timings();
   out.list_only = in.list_only();
-  return out;
-}
-
-Constraints ReadConstraints(const v1::Constraints& in, FieldChecker* check) {
-  Constraints out;
-  if (in.has_max_workspace_bytes()) {
-    check->Range("constraints.max_workspace_bytes", in.max_workspace_bytes(), 0, kMaxInt64);
-    out.max_workspace_bytes = in.max_workspace_bytes();
-  }
-  out.deterministic = in.deterministic();
-  out.forbid_tf32 = in.forbid_tf32();
-  out.forbid_down_convert = in.forbid_down_convert();
-  out.forbid_winograd = in.forbid_winograd();
-  out.forbid_fft = in.forbid_fft();
-  out.forbid_reduced_precision_reduction = in.forbid_reduced_precision_reduction();
-  check->Enum<Api>("constraints.api", in.api(), &out.api);
-  check->Enum<LaunchMode>("constraints.launch", in.launch(), &out.launch);
-  if (in.has_max_error()) {
-    check->Require(std::isfinite(in.max_error()) && in.max_error() >= 0, "constraints.max_error",
-                   "must be a finite number of at least 0");
-    out.max_error = in.max_error();
-  }
-  check->Enum<CacheState>("constraints.cache_state", in.cache_state(), &out.cache_state);
   return out;
 }
 
@@ -161,12 +138,7 @@ Environment FieldChecker::Program(const v1::Environment& program) {
   KnownEnum("program.library_configuration", program.library_configuration());
   Length("program.gpu_model", program.gpu_model(), 0, kMaxModelLength);
   Length("program.mig_profile", program.mig_profile(), 0, kMaxModelLength);
-  std::vector<Violation> violations;
-  std::optional<Environment> read = ReadProgram(program, &violations);
-  for (Violation& violation : violations) {
-    Add(absl::StrCat("program.", violation.field), std::move(violation.rule));
-  }
-  return std::move(read).value_or(Environment());
+  return ReadProgram(program, violations_).value_or(Environment());
 }
 
 void FieldChecker::Duration(std::string_view field, const google::protobuf::Duration& value,

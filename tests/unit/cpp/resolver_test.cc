@@ -70,10 +70,12 @@ TEST(ResolverTest, AConstraintThatBreaksItsRuleIsNamed) {
   }
   constraints = {};
   constraints.max_workspace_bytes = -1;
-  EXPECT_EQ(why(constraints), "constraints.max_workspace_bytes: must be at least 0");
+  EXPECT_EQ(why(constraints),
+            "constraints.max_workspace_bytes: must be 0 to 9223372036854775807, is -1");
   constraints = {};
   constraints.cache_state = static_cast<CacheState>(7);
-  EXPECT_EQ(why(constraints), "constraints.cache_state: must be a CacheState");
+  EXPECT_EQ(why(constraints),
+            "constraints.cache_state: must be a number of convtune.v1.CacheState, is 7");
 }
 
 TEST(ResolverTest, AProgramThatBreaksItsRuleIsNamed) {

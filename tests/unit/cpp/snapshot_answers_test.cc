@@ -57,9 +57,9 @@ Constraints Asked(const std::string& text) {
   return asked;
 }
 
-std::string Outcome(const Result& result) {
-  if (result.found) return result.winner.text;
-  const std::string& name = v1::MissReason_Name(static_cast<v1::MissReason>(result.miss));
+std::string Outcome(const v1::BatchGetResult& result) {
+  if (result.has_answer()) return result.answer().winner().text();
+  const std::string& name = v1::MissReason_Name(result.miss().reason());
   return absl::AsciiStrToLower(absl::StripPrefix(name, "MISS_REASON_"));
 }
 
@@ -92,7 +92,10 @@ TEST(SnapshotAnswers, AnswersWhatTheTableSays) {
     ASSERT_TRUE(answers.ok()) << answers.status();
     const auto part = (*answers)->Choose("", {});
     ASSERT_TRUE(part.ok()) << part.status();
-    EXPECT_EQ(Outcome((*answers)->Find(**part, kProblem, Asked(row[2]))), row[3])
+    const absl::StatusOr<Terms> terms = MakeTerms("", {}, Asked(row[2]));
+    ASSERT_TRUE(terms.ok()) << terms.status();
+    EXPECT_EQ(Outcome((*answers)->Find(**part, ConvProblem::Parse(kProblem).value(), *terms)),
+              row[3])
         << row[0] << " " << row[1] << " " << row[2];
   }
   std::filesystem::remove_all(folder);

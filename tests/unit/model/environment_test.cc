@@ -144,10 +144,11 @@ TEST(ProgramTest, MalformedTextsAreRefusedByField) {
   std::string why;
   EXPECT_FALSE(Read(message, &why).has_value());
   EXPECT_EQ(why,
-            "gpu_model: must have a letter or a digit, is \"--\"; compute_capability: must be 2 "
-            "numbers separated by '.', is \"9\"; sm_count: must be from 0 to 2^31-1, is -1; "
-            "mig_profile: \"1G\" is not a MIG profile such as 1g.18gb; cudnn_version: must be 3 "
-            "numbers separated by '.', is \"91900\"");
+            "program.gpu_model: must have a letter or a digit, is \"--\"; "
+            "program.compute_capability: must be 2 numbers separated by '.', is \"9\"; "
+            "program.sm_count: must be from 0 to 2^31-1, is -1; "
+            "program.mig_profile: \"1G\" is not a MIG profile such as 1g.18gb; "
+            "program.cudnn_version: must be 3 numbers separated by '.', is \"91900\"");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ _log = logging.getLogger("convtune")
 
 class ClientBase:
     """The settings of Client and AsyncClient, and their calls as coroutines, which wait in _attempt, _watch, _pause and
-    _beside alone: those of Client never suspend."""
+    _beside alone: those of Client never suspend, and Client has them as plain functions."""
 
     _grpc: Any  # grpc or grpc.aio
 
@@ -105,6 +105,11 @@ class ClientBase:
         timeout: float | None = None,
         **demands: Unpack[Demands],
     ) -> list[Result]:
+        """The answers, in the order of the problems; a miss is a result, too.
+
+        on_miss: none, heuristic, enqueue, tune. convtune.Demands describes the others.
+        Raises ValueError for an argument, ConvtuneError (with `fields`) where the
+        daemon refuses, Unavailable."""
         ask = Ask(on_miss=on_miss, **demands)
         if timeout is None and on_miss in ("none", "enqueue"):
             timeout = self._timeout  # the others are back when the worker is done
@@ -130,7 +135,7 @@ class ClientBase:
         return messages.results(await self._call("BatchGet", request, deadline, enough), request)
 
     async def _get_sound(self, problems: Iterable[Problem | str]) -> list[Result]:
-        """As _get, but a problem that the daemon refuses is a miss of its own,
+        """As get, but a problem that the daemon refuses is a miss of its own,
         "refused", and the others are answered."""
         deadline = time.monotonic() + self._timeout
         program = self.program()
@@ -143,6 +148,17 @@ class ClientBase:
     async def _resolve(
         self, problems: Iterable[Problem | str], *, timeout: float = 1.0, **demands: Unpack[Demands]
     ) -> list[Result]:
+        """As get, for a program that starts up: never raises what the daemon or
+        its absence or a problem causes, and is back within `timeout` seconds
+        and what it takes to read the snapshot file. ValueError is raised for an
+        argument.
+
+        Where no daemon answers, the snapshot file does (`Result.source`). If it
+        has all that is asked for, that is at once, or, where a daemon is there and
+        says nothing, after half of the time; else when the time is up. A problem that
+        neither has is a miss with the reason "unavailable". A problem that
+        the daemon refuses is a miss with the reason "refused" and what is wrong;
+        the others are answered all the same."""
         return await self._resolve_for(self.program(), problems, Ask(on_miss="none", **demands), timeout)
 
     async def _resolve_for(
@@ -183,6 +199,10 @@ class ClientBase:
         force: bool = False,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, str]:
+        """Tunes what has no sufficient evidence, in this order, and waits for
+        the end. Returns the reasons of the first failures, by problem. A daemon
+        that stops meanwhile is waited for, and asked for the rest; Unavailable
+        once nothing has moved for the client's `timeout`."""
         if budget_s is not None and not 0 < budget_s < 1e9:
             raise ValueError(f"budget_s: must be above 0, is {budget_s!r}")
         parts = messages.split(messages.texts(problems))

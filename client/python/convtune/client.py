@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import grpc
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
@@ -33,6 +35,17 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
         result: _T = end.value
         return result
     raise AssertionError("a call of Client has suspended")
+
+
+def _waits(call: Callable[Concatenate[ClientBase, _P], Coroutine[Any, Any, _T]]) -> Callable[Concatenate[ClientBase, _P], _T]:
+    """The call `_name` as `name`, for a client whose coroutines never suspend."""
+
+    @functools.wraps(call)
+    def waiting(self: ClientBase, /, *arguments: _P.args, **keywords: _P.kwargs) -> _T:
+        return run(call(self, *arguments, **keywords))
+
+    waiting.__name__ = call.__name__.removeprefix("_")
+    return waiting
 
 
 class Client(ClientBase):
@@ -81,40 +94,9 @@ class Client(ClientBase):
         self.stop_refresh()
         self._channel.close()
 
-    def get(
-        self,
-        problems: Iterable[Problem | str],
-        *,
-        on_miss: str = "none",
-        timeout: float | None = None,
-        **demands: Unpack[Demands],
-    ) -> list[Result]:
-        """The answers, in the order of the problems; a miss is a result, too.
-
-        on_miss: none, heuristic, enqueue, tune. convtune.Demands describes the others.
-        Raises ValueError for an argument, ConvtuneError (with `fields`) where the
-        daemon refuses, Unavailable."""
-        return run(self._get(problems, on_miss=on_miss, timeout=timeout, **demands))
-
-    def resolve(
-        self,
-        problems: Iterable[Problem | str],
-        *,
-        timeout: float = 1.0,
-        **demands: Unpack[Demands],
-    ) -> list[Result]:
-        """As get, for a program that starts up: never raises what the daemon or
-        its absence or a problem causes, and is back within `timeout` seconds
-        and what it takes to read the snapshot file. ValueError is raised for an
-        argument.
-
-        Where no daemon answers, the snapshot file does (`Result.source`). If it
-        has all that is asked for, that is at once, or, where a daemon is there and
-        says nothing, after half of the time; else when the time is up. A problem that
-        neither has is a miss with the reason "unavailable". A problem that
-        the daemon refuses is a miss with the reason "refused" and what is wrong;
-        the others are answered all the same."""
-        return run(self._resolve(problems, timeout=timeout, **demands))
+    get = _waits(ClientBase._get)
+    resolve = _waits(ClientBase._resolve)
+    tune = _waits(ClientBase._tune)
 
     def start_refresh(
         self,
@@ -151,20 +133,6 @@ class Client(ClientBase):
         refresh, self._refresh = self._refresh, None
         if refresh is not None:
             refresh.stop()
-
-    def tune(
-        self,
-        problems: Iterable[Problem | str],
-        *,
-        budget_s: float | None = None,
-        force: bool = False,
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> dict[str, str]:
-        """Tunes what has no sufficient evidence, in this order, and waits for
-        the end. Returns the reasons of the first failures, by problem. A daemon
-        that stops meanwhile is waited for, and asked for the rest; Unavailable
-        once nothing has moved for the client's `timeout`."""
-        return run(self._tune(problems, budget_s=budget_s, force=force, on_progress=on_progress))
 
     def info(self) -> Any:
         """convtune.v1.ServerInfo."""

@@ -173,7 +173,7 @@ class Resolver::Impl {
     const bool other = snapshot.ok() && absl::IsNotFound(part.status());
     const Environment environment =
         part.ok() ? ToEnvironment(ToProto((*part)->environment)) : Environment();
-    bool all = true;
+    bool all = part.ok();
     for (const size_t place : places) {
       Result& result = (*call.results)[place];
       const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(call.queries[place].problem);

@@ -1,6 +1,7 @@
 #include "proto/convert/sizes.h"
 
 #include <limits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "proto/base/status_macros.h"
@@ -11,10 +12,8 @@ namespace convtune {
 namespace {
 
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
-// As many problems as a request may have.
 constexpr size_t kMaxBrackets = 32;
-// As in a text without brackets.
-constexpr size_t kMaxTextBytes = 4096;
+constexpr size_t kMaxTextBytes = 4096;  // as of a text without brackets
 
 absl::StatusOr<int64_t> OneSize(std::string_view text) {
   int64_t size = 0;
@@ -25,69 +24,11 @@ absl::StatusOr<int64_t> OneSize(std::string_view text) {
   return size;
 }
 
-// The name of the token that ends in `text`, which has no brackets.
+// The name of the last token of `text`, which has no brackets.
 std::string TokenName(std::string_view text) {
   const std::string_view token = text.substr(text.rfind(',') + 1);
   const size_t equals = token.find('=');
   return equals == std::string_view::npos ? "text" : std::string(Strip(token.substr(0, equals)));
-}
-
-// A text with its brackets taken out: pieces[i], then the sizes in brackets[i],
-// and the last piece.
-struct OpenText {
-  std::vector<std::string_view> pieces;
-  std::vector<std::vector<int64_t>> brackets;  // an empty one: the sizes of the bracket before
-};
-
-absl::StatusOr<OpenText> TakeApart(std::string_view text) {
-  OpenText open;
-  size_t count = 1;
-  std::string outside;  // all pieces
-  while (true) {
-    const size_t begin = text.find_first_of("[]");
-    open.pieces.push_back(text.substr(0, begin));
-    AppendTo(&outside, open.pieces.back());
-    if (begin == std::string_view::npos) return open;
-    const auto refuse = [&](std::string_view rule) {
-      return absl::InvalidArgumentError(Concat(TokenName(outside), ": ", rule));
-    };
-    const size_t end = text.find_first_of("[]", begin + 1);
-    if (text[begin] == ']' || end == std::string_view::npos || text[end] == '[') {
-      return refuse("brackets must come in pairs, one behind the other");
-    }
-    if (open.brackets.size() == kMaxBrackets) {
-      return refuse(Concat("must be one of at most ", kMaxBrackets, " brackets"));
-    }
-    const std::string_view inside = Strip(text.substr(begin + 1, end - begin - 1));
-    text.remove_prefix(end + 1);
-    if (inside == "=") {
-      if (open.brackets.empty()) return refuse("[=] must have a bracket with sizes before it");
-      open.brackets.emplace_back();
-      continue;
-    }
-    absl::StatusOr<std::vector<int64_t>> sizes = ParseSizes(inside);
-    if (!sizes.ok()) return refuse(std::string(sizes.status().message()));
-    count *= sizes->size();
-    if (count > kMaxExpansions) {
-      return refuse(Concat("must stand for at most ", kMaxExpansions, " problems"));
-    }
-    open.brackets.push_back(*std::move(sizes));
-  }
-}
-
-// Appends what the brackets from `next` on make of `text`.
-void Fill(const OpenText& open, size_t next, int64_t before, const std::string& text,
-          std::vector<std::string>* texts) {
-  const std::string so_far = text + std::string(open.pieces[next]);
-  if (next == open.brackets.size()) {
-    texts->push_back(so_far);
-    return;
-  }
-  const std::vector<int64_t> same = {before};
-  const std::vector<int64_t>& sizes = open.brackets[next];
-  for (const int64_t size : sizes.empty() ? same : sizes) {
-    Fill(open, next + 1, size, Concat(so_far, size), texts);
-  }
 }
 
 }  // namespace
@@ -127,9 +68,42 @@ absl::StatusOr<std::vector<std::string>> ExpandSizes(std::string_view text) {
     return absl::InvalidArgumentError(
         Concat("text: must be at most ", kMaxTextBytes, " bytes, has ", text.size()));
   }
-  ASSIGN_OR_RETURN(const OpenText open, TakeApart(text));
+  // What the text stands for up to here, each with the size of its last bracket.
+  std::vector<std::pair<std::string, int64_t>> so_far = {{"", 0}};
+  for (size_t brackets = 0;; ++brackets) {
+    const size_t begin = text.find_first_of("[]");
+    for (auto& [one, last] : so_far) AppendTo(&one, text.substr(0, begin));
+    if (begin == std::string_view::npos) break;
+    const auto refuse = [&](std::string_view rule) {
+      return absl::InvalidArgumentError(Concat(TokenName(so_far[0].first), ": ", rule));
+    };
+    const size_t end = text.find_first_of("[]", begin + 1);
+    if (text[begin] == ']' || end == std::string_view::npos || text[end] == '[') {
+      return refuse("brackets must come in pairs, one behind the other");
+    }
+    if (brackets == kMaxBrackets) {
+      return refuse(Concat("must be one of at most ", kMaxBrackets, " brackets"));
+    }
+    const std::string_view inside = Strip(text.substr(begin + 1, end - begin - 1));
+    text.remove_prefix(end + 1);
+    if (inside == "=") {
+      if (brackets == 0) return refuse("[=] must have a bracket with sizes before it");
+      for (auto& [one, last] : so_far) AppendTo(&one, last);
+      continue;
+    }
+    const absl::StatusOr<std::vector<int64_t>> sizes = ParseSizes(inside);
+    if (!sizes.ok()) return refuse(std::string(sizes.status().message()));
+    if (so_far.size() * sizes->size() > kMaxExpansions) {
+      return refuse(Concat("must stand for at most ", kMaxExpansions, " problems"));
+    }
+    std::vector<std::pair<std::string, int64_t>> longer;
+    for (const auto& [one, last] : so_far) {
+      for (const int64_t size : *sizes) longer.emplace_back(Concat(one, size), size);
+    }
+    so_far = std::move(longer);
+  }
   std::vector<std::string> texts;
-  Fill(open, 0, 0, "", &texts);
+  for (auto& [one, last] : so_far) texts.push_back(std::move(one));
   return texts;
 }
 

@@ -12,7 +12,8 @@
 
 namespace convtune {
 
-// Problems that one line of a list stands for, and sizes of one bracket, at most.
+// Problems that one line of a list stands for, and sizes of one bracket, at most: as many as a
+// request may have problems.
 inline constexpr size_t kMaxExpansions = 10'000;
 
 // Reads "8", "1,8,32", "224..512/32" and mixtures. A range goes from its first

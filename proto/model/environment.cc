@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,8 @@ namespace convtune {
 namespace {
 
 constexpr std::string_view kProfilePrefix = "profile:";
+// Of the tokens of a text; "mig" may be left out.
+constexpr std::string_view kRequired[] = {"cc", "sms", "cudnn", "lib"};
 
 absl::Status InvalidEnvironment(std::string_view field, std::string_view rule) {
   return ViolationError({"environment", Concat(field, ": ", rule)});
@@ -52,14 +55,11 @@ absl::StatusOr<std::vector<int>> ReadNumbersOf(std::string_view field, std::stri
   return numbers;
 }
 
-bool IsMigProfile(std::string_view text) {
-  if (text.empty()) return false;
-  for (const char c : text) {
-    if (!absl::ascii_isdigit(c) && !absl::ascii_islower(c) && c != '.' && c != '+' && c != '-') {
-      return false;
-    }
-  }
-  return true;
+// The rule that a text breaks which is no MIG profile; empty: it is one.
+std::string CheckMigProfile(std::string_view text) {
+  constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz.+-";
+  const bool is_profile = !text.empty() && text.find_first_not_of(kLetters) == text.npos;
+  return is_profile ? "" : Concat(Quote(text), " is not a MIG profile such as 1g.18gb");
 }
 
 }  // namespace
@@ -112,44 +112,36 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
   }
   environment.gpu_model = std::string(model);
 
-  std::optional<std::string_view> cc, sms, mig, cudnn, lib;
+  std::map<std::string_view, std::string_view> values;
   for (size_t i = 1; i < tokens.size(); ++i) {
     const size_t equals = std::min(tokens[i].find('='), tokens[i].size());
     const std::string_view key = tokens[i].substr(0, equals);
     const std::string_view value = tokens[i].substr(std::min(equals + 1, tokens[i].size()));
-    std::optional<std::string_view>* slot = key == "cc"      ? &cc
-                                            : key == "sms"   ? &sms
-                                            : key == "mig"   ? &mig
-                                            : key == "cudnn" ? &cudnn
-                                            : key == "lib"   ? &lib
-                                                             : nullptr;
-    if (slot == nullptr) return InvalidEnvironment(Excerpt(key), "unknown token");
-    if (slot->has_value()) return InvalidEnvironment(key, "given twice");
-    *slot = value;
+    if (key != "mig" && std::ranges::count(kRequired, key) == 0) {
+      return InvalidEnvironment(Excerpt(key), "unknown token");
+    }
+    if (!values.emplace(key, value).second) return InvalidEnvironment(key, "given twice");
   }
-  if (!cc) return InvalidEnvironment("cc", "required");
-  if (!sms) return InvalidEnvironment("sms", "required");
-  if (!cudnn) return InvalidEnvironment("cudnn", "required");
-  if (!lib) return InvalidEnvironment("lib", "required");
+  for (const std::string_view key : kRequired) {
+    if (!values.contains(key)) return InvalidEnvironment(key, "required");
+  }
 
-  ASSIGN_OR_RETURN(const std::vector<int> capability, ReadNumbersOf("cc", *cc, 2));
+  ASSIGN_OR_RETURN(const std::vector<int> capability, ReadNumbersOf("cc", values["cc"], 2));
   environment.cc_major = capability[0];
   environment.cc_minor = capability[1];
-  ASSIGN_OR_RETURN(const std::vector<int> sm_count, ReadNumbersOf("sms", *sms, 1));
+  ASSIGN_OR_RETURN(const std::vector<int> sm_count, ReadNumbersOf("sms", values["sms"], 1));
   environment.sm_count = sm_count[0];
-  ASSIGN_OR_RETURN(const std::vector<int> version, ReadNumbersOf("cudnn", *cudnn, 3));
+  ASSIGN_OR_RETURN(const std::vector<int> version, ReadNumbersOf("cudnn", values["cudnn"], 3));
   environment.cudnn = {version[0], version[1], version[2]};
-  if (mig) {
-    if (!IsMigProfile(*mig)) {
-      return InvalidEnvironment("mig",
-                                Concat(Quote(*mig), " is not a MIG profile such as 1g.18gb"));
-    }
-    environment.mig_profile = std::string(*mig);
+  if (const auto mig = values.find("mig"); mig != values.end()) {
+    const std::string rule = CheckMigProfile(mig->second);
+    if (!rule.empty()) return InvalidEnvironment("mig", rule);
+    environment.mig_profile = std::string(mig->second);
   }
-  const std::optional<LibraryConfiguration> library = ParseLibraryConfiguration(*lib);
+  const std::optional<LibraryConfiguration> library = ParseLibraryConfiguration(values["lib"]);
   if (!library) {
-    return InvalidEnvironment("lib",
-                              Concat("must be full, graph_jit_only or unknown, is ", Quote(*lib)));
+    return InvalidEnvironment(
+        "lib", Concat("must be full, graph_jit_only or unknown, is ", Quote(values["lib"])));
   }
   environment.library = *library;
   return environment;
@@ -181,9 +173,9 @@ std::optional<Environment> ReadProgram(const v1::Environment& message,
     refuse("sm_count", Concat("must be from 0 to 2^31-1, is ", program.sm_count));
   }
   program.mig_profile = message.mig_profile();
-  if (!program.mig_profile.empty() && !IsMigProfile(program.mig_profile)) {
-    refuse("mig_profile",
-           Concat(Quote(program.mig_profile), " is not a MIG profile such as 1g.18gb"));
+  if (const std::string rule = CheckMigProfile(program.mig_profile);
+      !program.mig_profile.empty() && !rule.empty()) {
+    refuse("mig_profile", rule);
   }
   if (!message.cudnn_version().empty()) {
     const auto version = CudnnVersion::Parse(message.cudnn_version());

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "convtune/v1/problem.pb.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/violation.h"
@@ -93,37 +94,37 @@ absl::StatusOr<ProblemKey> ToKey(const ConvProblem& problem) {
 absl::StatusOr<ConvProblem> ToProblem(const ProblemKey& key) {
   RETURN_IF_ERROR(CheckNumbers(key));
   const int spatial = key.spatial_rank;
-  const auto dims = [spatial](const int64_t* values) {
-    return std::vector<int64_t>(values, values + spatial + 2);
+  v1::ConvProblem given;
+  const auto add_dims = [spatial](const int64_t* values, auto* out) {
+    out->Add(values, values + spatial + 2);
   };
-  const auto window = [spatial](const int64_t* values) {
-    return std::vector<int64_t>(values, values + spatial);
+  const auto add_window = [spatial](const int64_t* values, auto* out) {
+    out->Add(values, values + spatial);
   };
-  ConvProblemSpec spec;
-  spec.operation = static_cast<Operation>(key.operation);
-  spec.x_dims = dims(key.x_dims);
-  spec.w_dims = dims(key.w_dims);
-  spec.x_strides = dims(key.x_strides);
-  spec.w_strides = dims(key.w_strides);
-  spec.y_strides = dims(key.y_strides);
-  spec.pad_low = window(key.pad_low);
-  spec.pad_high = window(key.pad_high);
-  spec.strides = window(key.strides);
-  spec.dilations = window(key.dilations);
-  spec.groups = key.groups;
-  spec.data_type = static_cast<DataType>(key.data_type);
-  spec.output_type = static_cast<DataType>(key.output_type);
-  spec.compute_type = static_cast<DataType>(key.compute_type);
-  spec.mode = static_cast<ConvolutionMode>(key.mode);
-  spec.alignment_bytes = key.alignment;
-  spec.sm_count_target = key.sm_count_target;
+  given.set_operation(static_cast<v1::Operation>(key.operation));
+  add_dims(key.x_dims, given.mutable_x_dims());
+  add_dims(key.w_dims, given.mutable_w_dims());
+  add_dims(key.x_strides, given.mutable_x_strides());
+  add_dims(key.w_strides, given.mutable_w_strides());
+  add_dims(key.y_strides, given.mutable_y_strides());
+  add_window(key.pad_low, given.mutable_pad_low());
+  add_window(key.pad_high, given.mutable_pad_high());
+  add_window(key.strides, given.mutable_strides());
+  add_window(key.dilations, given.mutable_dilations());
+  given.set_groups(key.groups);
+  given.set_data_type(static_cast<v1::DataType>(key.data_type));
+  given.set_output_type(static_cast<v1::DataType>(key.output_type));
+  given.set_compute_type(static_cast<v1::DataType>(key.compute_type));
+  given.set_mode(static_cast<v1::ConvolutionMode>(key.mode));
+  given.set_alignment_bytes(key.alignment);
+  given.set_sm_count_target(key.sm_count_target);
   for (int i = 0; i < key.epilogue_count; ++i) {
-    spec.epilogue.push_back(static_cast<EpilogueOp>(key.epilogue[i]));
+    given.add_epilogue(static_cast<v1::EpilogueOp>(key.epilogue[i]));
   }
   if (key.epilogue_count > 0) {
-    spec.intermediate_type = static_cast<DataType>(key.intermediate_type);
+    given.set_intermediate_type(static_cast<v1::DataType>(key.intermediate_type));
   }
-  ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Create(spec));
+  ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Create(given));
   ASSIGN_OR_RETURN(const ProblemKey canonical, ToKey(problem));
   if (memcmp(&canonical, &key, sizeof key) != 0) {
     return ViolationError({"problem", "must be in canonical form"});

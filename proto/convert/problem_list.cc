@@ -17,8 +17,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "convtune/v1/problem.pb.h"
 #include "proto/base/strings.h"
-#include "proto/convert/problem_proto.h"
 #include "proto/convert/sizes.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/text.h"
@@ -45,7 +45,7 @@ bool ReadLine(std::istream& in, std::string* line) {
   return any;
 }
 
-ConvProblemSpec SpecFromJson(std::string_view line, std::vector<Violation>* violations) {
+v1::ConvProblem FromJson(std::string_view line, std::vector<Violation>* violations) {
   v1::ConvProblem proto;
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = false;
@@ -66,9 +66,8 @@ ConvProblemSpec SpecFromJson(std::string_view line, std::vector<Violation>* viol
       if (message.size() == 300) break;
     }
     violations->push_back({"json", message});
-    return {};
   }
-  return SpecFromProto(proto, "", violations);
+  return proto;
 }
 
 // Splits a line of CSV into fields, stripped of blanks. A field may stand in
@@ -101,29 +100,29 @@ std::optional<std::vector<std::string>> SplitCsvLine(std::string_view line) {
   }
 }
 
-// The spec with what is set in place of what it says: one for each batch.
-std::vector<ConvProblemSpec> WithOverrides(const ProblemOverrides& overrides,
-                                           ConvProblemSpec spec) {
-  if (overrides.operation) spec.operation = overrides.operation;
+// The problem with what is set in place of what it says: one for each batch.
+std::vector<v1::ConvProblem> WithOverrides(const ProblemOverrides& overrides,
+                                           v1::ConvProblem problem) {
+  if (overrides.operation) problem.set_operation(static_cast<v1::Operation>(*overrides.operation));
   if (overrides.data_type) {
-    spec.data_type = overrides.data_type;
-    spec.output_type.reset();
-    spec.compute_type.reset();
-    spec.intermediate_type.reset();
+    problem.set_data_type(static_cast<v1::DataType>(*overrides.data_type));
+    problem.clear_output_type();
+    problem.clear_compute_type();
+    problem.clear_intermediate_type();
   }
   if (overrides.layout) {
-    spec.layout = overrides.layout;
-    spec.x_strides.clear();
-    spec.w_strides.clear();
-    spec.y_strides.clear();
+    problem.set_layout(static_cast<v1::TensorLayout>(*overrides.layout));
+    problem.clear_x_strides();
+    problem.clear_w_strides();
+    problem.clear_y_strides();
   }
-  if (overrides.batches.empty() || spec.x_dims.empty()) return {std::move(spec)};
-  std::vector<ConvProblemSpec> specs;
+  if (overrides.batches.empty() || problem.x_dims().empty()) return {std::move(problem)};
+  std::vector<v1::ConvProblem> problems;
   for (const int64_t batch : overrides.batches) {
-    spec.x_dims[0] = batch;
-    specs.push_back(spec);
+    problem.set_x_dims(0, batch);
+    problems.push_back(problem);
   }
-  return specs;
+  return problems;
 }
 
 class ListReader {
@@ -262,8 +261,8 @@ class ListReader {
   void ReadLineOfProblems(std::string_view text) {
     if (text.front() == '{') {
       std::vector<Violation> violations;
-      const ConvProblemSpec spec = SpecFromJson(text, &violations);
-      AddProblems(spec, &violations);
+      const v1::ConvProblem given = FromJson(text, &violations);
+      AddProblems(given, &violations);
       if (!violations.empty()) Fail(ToString(violations));
       return;
     }
@@ -276,8 +275,8 @@ class ListReader {
     std::string first_error;
     for (const std::string& one : *texts) {
       std::vector<Violation> violations;
-      const ConvProblemSpec spec = ParseProblemTokens(one, &violations);
-      AddProblems(spec, &violations);
+      const v1::ConvProblem given = ParseProblemTokens(one, &violations);
+      AddProblems(given, &violations);
       if (violations.empty() || !first_error.empty()) continue;
       first_error = ToString(violations);
       if (texts->size() > 1) AppendTo(&first_error, " in ", one);
@@ -286,10 +285,10 @@ class ListReader {
   }
 
   // Adds the problem with each batch, or violations.
-  void AddProblems(const ConvProblemSpec& spec, std::vector<Violation>* violations,
+  void AddProblems(const v1::ConvProblem& given, std::vector<Violation>* violations,
                    int64_t count = 1, const std::string& environment = "") {
     if (!violations->empty()) return;
-    for (const ConvProblemSpec& one : WithOverrides(overrides_, spec)) {
+    for (const v1::ConvProblem& one : WithOverrides(overrides_, given)) {
       if (std::optional<ConvProblem> problem = ConvProblem::Create(one, violations)) {
         list_.rows.push_back({*std::move(problem), count, Source(), environment});
       }
@@ -358,8 +357,6 @@ std::optional<TensorLayout> ParseLooseLayout(std::string_view text) {
   if (lower == "nhwc" || lower == "ndhwc") return TensorLayout::kNhwc;
   return std::nullopt;
 }
-
-double EstimatedFlops(const ConvProblem& problem) { return 2 * MultiplyAdds(problem); }
 
 std::vector<ProblemRow> MostWorkFirst(const std::vector<ProblemRow>& rows) {
   std::vector<ProblemRow> ordered;

@@ -68,10 +68,6 @@ std::vector<std::string> InputTypeNames();
 // Reads nchw, ncdhw, nhwc and ndhwc in any case.
 std::optional<TensorLayout> ParseLooseLayout(std::string_view text);
 
-// Floating-point operations of one run: two for each multiplication of the
-// direct method, padding included, whatever the operation.
-double EstimatedFlops(const ConvProblem& problem);
-
 // Each problem once, with the counts of its rows together and the source of the
 // first; those that the workload spends most on (count times EstimatedFlops)
 // first, between equals in the order of the list.

@@ -19,7 +19,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "convtune/v1/tuning_service.pb.h"
-#include "proto/convert/problem_proto.h"
 #include "server/decision/evidence.h"
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
@@ -150,7 +149,7 @@ int Main(int argc, char** argv) {
   std::vector<TuningKey> keys;
   for (int i = 0; i < batch; ++i) {
     const ConvProblem problem = ProblemOf(static_cast<int>(int64_t{i} * 7919 % tunings));
-    *message.add_problems()->mutable_problem() = ProblemToProto(problem);
+    *message.add_problems()->mutable_problem() = problem.ToProto();
     keys.push_back({problem.ToText(), kEnvironment});
   }
   const std::string request = message.SerializeAsString();

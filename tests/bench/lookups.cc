@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "convtune/v1/tuning_service.pb.h"
-#include "proto/convert/problem_proto.h"
 #include "tests/bench/load.h"
 #include "tests/bench/ready_reply_server.h"
 
@@ -76,7 +75,7 @@ std::string RequestOf(const Args& args) {
       std::fprintf(stderr, "%s\n", problem.status().ToString().c_str());
       return "";
     }
-    *request.add_problems()->mutable_problem() = ProblemToProto(*problem);
+    *request.add_problems()->mutable_problem() = problem->ToProto();
   }
   return request.problems_size() == args.batch ? request.SerializeAsString() : "";
 }

@@ -30,7 +30,7 @@ MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enums", "environment", "tex
 MAY_INCLUDE = {
     "proto/base": [],
     "proto/model": ["proto/base", "proto/convtune/v1"],
-    "proto/model/problem": ["proto/base", *MODEL_FLOOR],
+    "proto/model/problem": ["proto/base", "proto/convtune/v1", *MODEL_FLOOR],
     "proto/model/tuning": ["proto/base", "proto/convtune/v1", *MODEL_FLOOR, "proto/model/problem"],
     "proto/model/release": ["proto/base", *MODEL_FLOOR, "proto/model/tuning"],
     "proto/monitoring": ["proto/base", "proto/model/text.h"],

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
+#include "convtune/v1/problem.pb.h"
 #include "proto/base/strings.h"
 #include "proto/model/problem/tensor_rules.h"
 #include "proto/model/text.h"
@@ -17,9 +19,10 @@
 namespace convtune {
 namespace {
 
-void Add(std::vector<Violation>* violations, std::string_view field, std::string_view rule) {
-  violations->push_back({std::string(field), std::string(rule)});
-}
+using Numbers = google::protobuf::RepeatedField<int64_t>;
+
+constexpr size_t kMaxTextBytes = 4096;
+constexpr std::string_view kTypeNames = "f64, f32, f16, bf16, i8, i32, e4m3 or e5m2";
 
 // Product of two non-negative numbers, or kMaxElements + 1 if it is larger.
 int64_t CappedProduct(int64_t a, int64_t b) {
@@ -36,179 +39,11 @@ int64_t Extent(const std::vector<int64_t>& dims, const std::vector<int64_t>& str
   return extent;
 }
 
-std::string Indexed(std::string_view field, size_t index) { return Concat(field, "[", index, "]"); }
-
-bool CheckRange(const std::vector<int64_t>& values, std::string_view field, int64_t min,
-                int64_t max, std::string_view max_text, std::vector<Violation>* violations) {
-  bool ok = true;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] >= min && values[i] <= max) continue;
-    Add(violations, Indexed(field, i),
-        Concat("must be from ", min, " to ", max_text, ", is ", values[i]));
-    ok = false;
-  }
-  return ok;
+int64_t Product(const std::vector<int64_t>& values, size_t first) {
+  int64_t product = 1;
+  for (size_t i = first; i < values.size(); ++i) product *= values[i];
+  return product;
 }
-
-bool CheckElementCount(const std::vector<int64_t>& dims, std::string_view field,
-                       std::vector<Violation>* violations) {
-  if (ElementCount(dims) <= kMaxElements) return true;
-  Add(violations, field, "must hold at most 2^48 elements");
-  return false;
-}
-
-// Ranks, ranges and element counts of x and w. Where it holds, both lists have
-// at least two spatial dimensions afterwards.
-bool CheckDims(std::vector<int64_t>* x_dims, std::vector<int64_t>* w_dims,
-               std::vector<Violation>* violations) {
-  bool ok = true;
-  if (x_dims->size() < 3 || x_dims->size() > 5) {
-    Add(violations, "x_dims",
-        Concat("must have 3 to 5 entries (N, C, spatial), has ", x_dims->size()));
-    ok = false;
-  }
-  if (ok && w_dims->size() != x_dims->size()) {
-    Add(violations, "w_dims",
-        Concat("must have as many entries as x_dims (", x_dims->size(), "), has ", w_dims->size()));
-    ok = false;
-  } else if (!ok && (w_dims->size() < 3 || w_dims->size() > 5)) {
-    Add(violations, "w_dims",
-        Concat("must have 3 to 5 entries (K, C/groups, spatial), has ", w_dims->size()));
-  }
-  if (x_dims->size() <= 5) ok &= CheckRange(*x_dims, "x_dims", 1, kMaxDim, "2^31-1", violations);
-  if (w_dims->size() <= 5) ok &= CheckRange(*w_dims, "w_dims", 1, kMaxDim, "2^31-1", violations);
-  if (!ok) return false;
-  ok &= CheckElementCount(*x_dims, "x_dims", violations);
-  ok &= CheckElementCount(*w_dims, "w_dims", violations);
-  if (x_dims->size() == 3) {
-    x_dims->insert(x_dims->begin() + 2, 1);
-    w_dims->insert(w_dims->begin() + 2, 1);
-  }
-  return ok;
-}
-
-// A list of one value for each spatial dimension: empty is `absent`, one value
-// is spread, each value is at least `min`. `typed_rank` is the spatial rank
-// that the caller typed; 1 gives {absent, value}.
-bool SpreadSpatial(std::vector<int64_t>* values, std::string_view field, int typed_rank,
-                   int64_t absent, int64_t min, std::vector<Violation>* violations) {
-  const auto rank = static_cast<size_t>(typed_rank);
-  if (values->size() > 1 && values->size() != rank) {
-    Add(violations, field,
-        Concat("must have 1 entry or one for each of the ", rank, " spatial dimensions, has ",
-               values->size()));
-    return false;
-  }
-  if (!CheckRange(*values, field, min, kMaxDim, "2^31-1", violations)) return false;
-  if (values->empty()) values->push_back(absent);
-  if (values->size() == 1) values->resize(rank, values->front());
-  if (rank == 1) values->insert(values->begin(), absent);
-  return true;
-}
-
-void CheckGroups(int64_t groups, const std::vector<int64_t>& x_dims,
-                 const std::vector<int64_t>& w_dims, std::vector<Violation>* violations) {
-  if (groups < 1 || groups > kMaxDim) {
-    return Add(violations, "groups", Concat("must be from 1 to 2^31-1, is ", groups));
-  }
-  if (x_dims[1] % groups != 0) {
-    Add(violations, "groups",
-        Concat("must divide the ", x_dims[1], " channels of x_dims[1], is ", groups));
-  } else if (w_dims[1] != x_dims[1] / groups) {
-    Add(violations, "w_dims[1]",
-        Concat("must be C/groups = ", x_dims[1], "/", groups, " = ", x_dims[1] / groups, ", is ",
-               w_dims[1]));
-  }
-  if (w_dims[0] % groups != 0) {
-    Add(violations, "groups",
-        Concat("must divide the ", w_dims[0], " filters of w_dims[0], is ", groups));
-  }
-}
-
-// N, K, spatial; empty if the output vanishes or is too large.
-std::vector<int64_t> OutputDims(const std::vector<int64_t>& x_dims,
-                                const std::vector<int64_t>& w_dims,
-                                const std::vector<int64_t>& pad_low,
-                                const std::vector<int64_t>& pad_high,
-                                const std::vector<int64_t>& strides,
-                                const std::vector<int64_t>& dilations, int typed_rank,
-                                std::vector<Violation>* violations) {
-  std::vector<int64_t> y_dims = {x_dims[0], w_dims[0]};
-  // Indexes in messages are those of the list that the caller typed.
-  const size_t inserted = typed_rank == 1 ? 1 : 0;
-  bool ok = true;
-  for (size_t i = 0; i + 2 < x_dims.size(); ++i) {
-    const int64_t padded = x_dims[i + 2] + pad_low[i] + pad_high[i];
-    const int64_t filter = dilations[i] * (w_dims[i + 2] - 1) + 1;
-    const int64_t size =
-        OutputSize(x_dims[i + 2], pad_low[i], pad_high[i], w_dims[i + 2], strides[i], dilations[i]);
-    if (size < 1) {
-      Add(violations, Indexed("x_dims", i + 2 - inserted),
-          Concat("output vanishes: ", padded, " elements with padding are fewer than the ", filter,
-                 " that the dilated filter spans"));
-      ok = false;
-    } else if (size > kMaxDim) {
-      Add(violations, Indexed("x_dims", i + 2 - inserted),
-          Concat("output must be at most 2^31-1, is ", size));
-      ok = false;
-    }
-    y_dims.push_back(size);
-  }
-  if (ok && ElementCount(y_dims) > kMaxElements) {
-    Add(violations, "x_dims", "output must hold at most 2^48 elements");
-    ok = false;
-  }
-  if (!ok) y_dims.clear();
-  return y_dims;
-}
-
-// Explicit strides of one tensor whose canonical dimensions are `dims`. Where
-// it holds, the list has an entry for each of them.
-void CheckStrides(std::vector<int64_t>* strides, std::string_view field,
-                  const std::vector<int64_t>& dims, int typed_rank,
-                  std::vector<Violation>* violations) {
-  const auto typed = static_cast<size_t>(typed_rank) + 2;
-  if (strides->size() != typed) {
-    return Add(violations, field,
-               Concat("must have one entry for each of the ", typed, " dimensions, has ",
-                      strides->size()));
-  }
-  if (!CheckRange(*strides, field, 1, kMaxElements, "2^48", violations)) return;
-  if (typed_rank == 1) strides->insert(strides->begin() + 2, 1);
-
-  std::vector<size_t> order;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] > 1) order.push_back(i);
-  }
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return (*strides)[a] < (*strides)[b]; });
-  for (size_t i = 1; i < order.size(); ++i) {
-    const size_t inner = order[i - 1];
-    if ((*strides)[order[i]] < CappedProduct((*strides)[inner], dims[inner])) {
-      return Add(violations, field,
-                 Concat("must not overlap: stride ", (*strides)[order[i]], " is less than ",
-                        (*strides)[inner], " times the size ", dims[inner]));
-    }
-  }
-  if (Extent(dims, *strides) > kMaxElements) {
-    Add(violations, field, "must span at most 2^48 elements");
-  }
-}
-
-// Strides of a packed tensor; `layout` is kNchw or kNhwc.
-std::vector<int64_t> PackedStrides(const std::vector<int64_t>& dims, TensorLayout layout) {
-  std::vector<int64_t> strides(dims.size());
-  convtune::PackedStrides(dims.data(), static_cast<int>(dims.size()), layout == TensorLayout::kNhwc,
-                          strides.data());
-  return strides;
-}
-
-struct Types {
-  DataType data;
-  DataType output;
-  DataType compute;
-  DataType intermediate;
-};
 
 // What cuDNN's convolutions take; the first of a list is the default.
 struct TypeRule {
@@ -217,6 +52,7 @@ struct TypeRule {
   std::vector<DataType> computes;
 };
 
+// nullptr: no input has the type.
 const TypeRule* FindRule(DataType type) {
   using enum DataType;
   static const auto* const kRules = new std::vector<TypeRule>{
@@ -233,153 +69,357 @@ const TypeRule* FindRule(DataType type) {
   return rule == kRules->end() ? nullptr : &*rule;
 }
 
-void CheckIn(DataType type, const std::vector<DataType>& allowed, std::string_view field,
-             DataType data, std::vector<Violation>* violations) {
-  if (std::find(allowed.begin(), allowed.end(), type) != allowed.end()) return;
-  std::string names;
-  for (const DataType t : allowed) AppendTo(&names, names.empty() ? "" : " or ", Name(t));
-  Add(violations, field, Concat("must be ", names, " for ", Name(data), ", is ", Name(type)));
+DataType DefaultOutput(DataType data, bool has_epilogue) {
+  return data == DataType::kI8 && !has_epilogue ? DataType::kI32 : data;
 }
 
-void CheckEpilogue(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
-  using enum EpilogueOp;
-  if (spec.epilogue.empty()) return;
-  const std::vector<EpilogueOp> forms[] = {{kBias}, {kBias, kRelu}, {kAdd, kBias, kRelu}};
-  if (std::find(std::begin(forms), std::end(forms), spec.epilogue) == std::end(forms)) {
-    Add(violations, "epilogue", "must be bias, bias+relu or add+bias+relu");
-  }
-  if (spec.operation && *spec.operation != Operation::kFwd) {
-    Add(violations, "epilogue",
-        Concat("must be left out for ", Name(*spec.operation), ": forward only"));
-  }
-}
-
-// Fills in the defaults and checks the combination, the epilogue's form included.
-std::optional<Types> ResolveTypes(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
-  using enum DataType;
-  const size_t before = violations->size();
-  CheckEpilogue(spec, violations);
-  const bool epilogue = !spec.epilogue.empty();
-  const DataType data = spec.data_type.value_or(kF32);
-  const TypeRule* const rule = FindRule(data);
-  if (rule == nullptr) {
-    Add(violations, "data_type",
-        Concat("must be f64, f32, f16, bf16, i8, e4m3 or e5m2, is ", Name(data)));
-    return std::nullopt;
-  }
-  if (data == kI8 && spec.operation && *spec.operation != Operation::kFwd) {
-    Add(violations, "data_type",
-        Concat("i8 must be forward only, operation is ", Name(*spec.operation)));
-  }
-
-  Types types;
-  types.data = data;
-  types.output = spec.output_type.value_or(data == kI8 && epilogue ? kI8 : rule->outputs.front());
-  types.compute = spec.compute_type.value_or(rule->computes.front());
-  types.intermediate = spec.intermediate_type.value_or(data == kF64 ? kF64 : kF32);
-  CheckIn(types.output, rule->outputs, "output_type", data, violations);
-  CheckIn(types.compute, rule->computes, "compute_type", data, violations);
-  if (spec.intermediate_type && !epilogue) {
-    Add(violations, "intermediate_type", "must be left out without an epilogue");
-  } else if (data == kF64) {
-    CheckIn(types.intermediate, {kF64}, "intermediate_type", data, violations);
-  } else if (types.intermediate != data) {
-    CheckIn(types.intermediate, {kF32, data}, "intermediate_type", data, violations);
-  }
-  return violations->size() == before ? std::optional(types) : std::nullopt;
-}
-
-void CheckLayout(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
-  const bool x = !spec.x_strides.empty();
-  const bool w = !spec.w_strides.empty();
-  const bool y = !spec.y_strides.empty();
-  if (x || w || y) {
-    constexpr std::string_view kAllOrNone =
-        "required: x_strides, w_strides and y_strides go together";
-    if (!x) Add(violations, "x_strides", kAllOrNone);
-    if (!w) Add(violations, "w_strides", kAllOrNone);
-    if (!y) Add(violations, "y_strides", kAllOrNone);
-    if (spec.layout && *spec.layout != TensorLayout::kStrided) {
-      Add(violations, "layout", Concat("must be left out with strides, is ", Name(*spec.layout)));
-    }
-  } else if (spec.layout == TensorLayout::kStrided) {
-    Add(violations, "layout", "strided needs x_strides, w_strides and y_strides");
-  }
-}
-
-void CheckScalars(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
-  if (!spec.operation) {
-    Add(violations, "operation", "required: fwd, bwd_data or bwd_filter");
-  }
-  const int64_t alignment = spec.alignment_bytes.value_or(kDefaultAlignmentBytes);
-  if (alignment < 1 || alignment > 256 || (alignment & (alignment - 1)) != 0) {
-    Add(violations, "alignment_bytes",
-        Concat("must be a power of two from 1 to 256, is ", alignment));
-  }
-  const int64_t sms = spec.sm_count_target.value_or(0);
-  if (sms < 0 || sms > 1024) {
-    Add(violations, "sm_count_target", Concat("must be from 0 to 1024, is ", sms));
-  }
-}
-
-absl::Status InvalidProblem(const std::vector<Violation>& violations) {
+absl::StatusOr<ConvProblem> OrError(std::optional<ConvProblem> problem,
+                                    const std::vector<Violation>& violations) {
+  if (problem) return *std::move(problem);
   return absl::InvalidArgumentError(ToString(violations));
 }
 
-int64_t Product(const std::vector<int64_t>& values, size_t first) {
-  int64_t product = 1;
-  for (size_t i = first; i < values.size(); ++i) product *= values[i];
-  return product;
-}
+std::string Joined(const std::vector<int64_t>& values) { return absl::StrJoin(values, "x"); }
 
-// Why a token that names a vectorised INT8 type or layout is refused; nullopt for other tokens.
-std::optional<std::string_view> VectorizedInt8Reason(std::string_view token) {
-  const std::string name = LowerCase(token);
-  for (const std::string_view known :
-       {"i8x4", "i8x32", "int8x4", "int8x32", "uint8x4", "u8x4", "nchw_vect_c", "nc4hw4",
-        "nc32hw32", "nc4hw", "nc32hw", "nchw4", "nchw32"}) {
-    if (name != known) continue;
-    return "vectorised INT8x4 and INT8x32 layouts are not supported: cuDNN deprecated them; use "
-           "i8 with nhwc";
+}  // namespace
+
+// A Builder makes one problem, and collects the rules that its description breaks.
+class ConvProblem::Builder {
+ public:
+  Builder(const v1::ConvProblem& given, std::string_view prefix, std::vector<Violation>* violations)
+      : given_(given), prefix_(prefix), violations_(violations), before_(violations->size()) {}
+
+  std::optional<ConvProblem> Build() {
+    SetScalars();
+    CheckLayout();
+    SetTypes();
+    SetDims();
+    if (violations_->size() != before_) return std::nullopt;
+    const Packing packing = CanonicalizeStrides({{p_.x_dims_.data(), p_.x_strides_.data()},
+                                                 {p_.w_dims_.data(), p_.w_strides_.data()},
+                                                 {p_.y_dims_.data(), p_.y_strides_.data()}},
+                                                p_.spatial_rank() + 2);
+    p_.layout_ = packing == Packing::kNchw   ? TensorLayout::kNchw
+                 : packing == Packing::kNhwc ? TensorLayout::kNhwc
+                                             : TensorLayout::kStrided;
+    return std::move(p_);
   }
-  return std::nullopt;
-}
 
-constexpr size_t kMaxTextBytes = 4096;
-constexpr std::string_view kTypeNames = "f64, f32, f16, bf16, i8, i32, e4m3 or e5m2";
+ private:
+  // False.
+  bool Fail(std::string_view field, std::string_view rule) {
+    violations_->push_back({Concat(prefix_, prefix_.empty() ? "" : ".", field), std::string(rule)});
+    return false;
+  }
+  bool FailAt(std::string_view field, size_t index, std::string_view rule) {
+    return Fail(Concat(field, "[", index, "]"), rule);
+  }
 
-// The fields of a spec by the names of their tokens; "pad" sets two.
-template <typename T>
-using Member = T ConvProblemSpec::*;
-using Field = std::variant<Member<std::vector<int64_t>>, Member<std::optional<int64_t>>,
-                           Member<std::optional<DataType>>, Member<std::optional<ConvolutionMode>>,
-                           Member<std::vector<EpilogueOp>>>;
-constexpr std::pair<std::string_view, Field> kFields[] = {
-    {"x", &ConvProblemSpec::x_dims},
-    {"w", &ConvProblemSpec::w_dims},
-    {"stride", &ConvProblemSpec::strides},
-    {"dilation", &ConvProblemSpec::dilations},
-    {"groups", &ConvProblemSpec::groups},
-    {"xstrides", &ConvProblemSpec::x_strides},
-    {"wstrides", &ConvProblemSpec::w_strides},
-    {"ystrides", &ConvProblemSpec::y_strides},
-    {"out", &ConvProblemSpec::output_type},
-    {"acc", &ConvProblemSpec::compute_type},
-    {"mid", &ConvProblemSpec::intermediate_type},
-    {"mode", &ConvProblemSpec::mode},
-    {"epilogue", &ConvProblemSpec::epilogue},
-    {"align", &ConvProblemSpec::alignment_bytes},
-    {"sms", &ConvProblemSpec::sm_count_target},
+  // The value of an enumeration's number; nullopt: it is left out or, which is a violation,
+  // unknown.
+  template <typename E>
+  std::optional<E> EnumOf(int number, bool (*is_known)(int), std::string_view field) {
+    if (number != 0 && is_known(number)) return static_cast<E>(number);
+    if (number != 0) Fail(field, Concat("unknown enum number ", number));
+    return std::nullopt;
+  }
+  std::optional<DataType> TypeOf(v1::DataType type, std::string_view field) {
+    return EnumOf<DataType>(type, v1::DataType_IsValid, field);
+  }
+
+  bool CheckRange(const Numbers& values, std::string_view field, int64_t min, int64_t max,
+                  std::string_view max_text) {
+    bool ok = true;
+    for (int i = 0; i < values.size(); ++i) {
+      if (values[i] >= min && values[i] <= max) continue;
+      ok = FailAt(field, static_cast<size_t>(i),
+                  Concat("must be from ", min, " to ", max_text, ", is ", values[i]));
+    }
+    return ok;
+  }
+
+  void SetScalars() {
+    if (given_.operation() == v1::OPERATION_UNSPECIFIED) {
+      Fail("operation", "required: fwd, bwd_data or bwd_filter");
+    }
+    p_.operation_ = EnumOf<Operation>(given_.operation(), v1::Operation_IsValid, "operation")
+                        .value_or(Operation::kFwd);
+    p_.mode_ = EnumOf<ConvolutionMode>(given_.mode(), v1::ConvolutionMode_IsValid, "mode")
+                   .value_or(ConvolutionMode::kCrossCorrelation);
+    if (given_.groups() != 0) p_.groups_ = given_.groups();
+    if (given_.alignment_bytes() != 0) p_.alignment_bytes_ = given_.alignment_bytes();
+    const int alignment = p_.alignment_bytes_;
+    if (alignment < 1 || alignment > 256 || (alignment & (alignment - 1)) != 0) {
+      Fail("alignment_bytes", Concat("must be a power of two from 1 to 256, is ", alignment));
+    }
+    p_.sm_count_target_ = given_.sm_count_target();
+    if (p_.sm_count_target_ < 0 || p_.sm_count_target_ > 1024) {
+      Fail("sm_count_target", Concat("must be from 0 to 1024, is ", p_.sm_count_target_));
+    }
+  }
+
+  void CheckLayout() {
+    const auto layout = EnumOf<TensorLayout>(given_.layout(), v1::TensorLayout_IsValid, "layout");
+    const std::pair<std::string_view, bool> lists[] = {{"x_strides", !given_.x_strides().empty()},
+                                                       {"w_strides", !given_.w_strides().empty()},
+                                                       {"y_strides", !given_.y_strides().empty()}};
+    const auto is_given = [](const auto& list) { return list.second; };
+    has_strides_ = std::all_of(std::begin(lists), std::end(lists), is_given);
+    if (std::none_of(std::begin(lists), std::end(lists), is_given)) {
+      if (layout == TensorLayout::kStrided) {
+        Fail("layout", "strided needs x_strides, w_strides and y_strides");
+      }
+      return;
+    }
+    for (const auto& [field, given] : lists) {
+      if (!given) Fail(field, "required: x_strides, w_strides and y_strides go together");
+    }
+    if (layout && *layout != TensorLayout::kStrided) {
+      Fail("layout", Concat("must be left out with strides, is ", Name(*layout)));
+    }
+  }
+
+  void SetEpilogue() {
+    using enum EpilogueOp;
+    if (given_.epilogue_size() > 3) {
+      Fail("epilogue", Concat("must have at most 3 entries, has ", given_.epilogue_size()));
+      return;
+    }
+    for (int i = 0; i < given_.epilogue_size(); ++i) {
+      const int number = given_.epilogue(i);
+      if (number != 0 && v1::EpilogueOp_IsValid(number)) {
+        p_.epilogue_.push_back(static_cast<EpilogueOp>(number));
+      } else {
+        FailAt("epilogue", static_cast<size_t>(i), Concat("unknown enum number ", number));
+      }
+    }
+    if (p_.epilogue_.empty()) return;
+    const std::vector<EpilogueOp> forms[] = {{kBias}, {kBias, kRelu}, {kAdd, kBias, kRelu}};
+    if (std::find(std::begin(forms), std::end(forms), p_.epilogue_) == std::end(forms)) {
+      Fail("epilogue", "must be bias, bias+relu or add+bias+relu");
+    }
+    if (p_.operation_ != Operation::kFwd) {
+      Fail("epilogue", Concat("must be left out for ", Name(p_.operation_), ": forward only"));
+    }
+  }
+
+  void CheckIn(DataType type, const std::vector<DataType>& allowed, std::string_view field) {
+    if (std::find(allowed.begin(), allowed.end(), type) != allowed.end()) return;
+    std::string names;
+    for (const DataType t : allowed) AppendTo(&names, names.empty() ? "" : " or ", Name(t));
+    Fail(field, Concat("must be ", names, " for ", Name(p_.data_type_), ", is ", Name(type)));
+  }
+
+  // Fills in the defaults and checks the combination.
+  void SetTypes() {
+    using enum DataType;
+    const DataType data = TypeOf(given_.data_type(), "data_type").value_or(kF32);
+    const auto output = TypeOf(given_.output_type(), "output_type");
+    const auto compute = TypeOf(given_.compute_type(), "compute_type");
+    const auto intermediate = TypeOf(given_.intermediate_type(), "intermediate_type");
+    SetEpilogue();
+    const TypeRule* const rule = FindRule(data);
+    if (rule == nullptr) {
+      Fail("data_type", Concat("must be f64, f32, f16, bf16, i8, e4m3 or e5m2, is ", Name(data)));
+      return;
+    }
+    if (data == kI8 && p_.operation_ != Operation::kFwd) {
+      Fail("data_type", Concat("i8 must be forward only, operation is ", Name(p_.operation_)));
+    }
+    const bool has_epilogue = given_.epilogue_size() > 0;
+    p_.data_type_ = data;
+    p_.output_type_ = output.value_or(DefaultOutput(data, has_epilogue));
+    p_.compute_type_ = compute.value_or(rule->computes.front());
+    p_.intermediate_type_ = intermediate.value_or(data == kF64 ? kF64 : kF32);
+    CheckIn(p_.output_type_, rule->outputs, "output_type");
+    CheckIn(p_.compute_type_, rule->computes, "compute_type");
+    if (intermediate && !has_epilogue) {
+      Fail("intermediate_type", "must be left out without an epilogue");
+    } else if (data == kF64) {
+      CheckIn(p_.intermediate_type_, {kF64}, "intermediate_type");
+    } else if (p_.intermediate_type_ != data) {
+      CheckIn(p_.intermediate_type_, {kF32, data}, "intermediate_type");
+    }
+  }
+
+  // Dimensions, and all that has an entry for each of them.
+  void SetDims() {
+    const bool dims_ok = SetInputDims();
+    const int entries = given_.x_dims_size();
+    if (entries < 3 || entries > 5) return;
+    bool window_ok = Spread(given_.pad_low(), "pad_low", 0, &p_.pad_low_);
+    if (given_.pad_high().empty()) {
+      p_.pad_high_ = p_.pad_low_;
+    } else {
+      window_ok &= Spread(given_.pad_high(), "pad_high", 0, &p_.pad_high_);
+    }
+    window_ok &= Spread(given_.strides(), "strides", 1, &p_.strides_);
+    window_ok &= Spread(given_.dilations(), "dilations", 1, &p_.dilations_);
+    if (!dims_ok) return;
+    CheckGroups();
+    SetStrides(given_.x_strides(), "x_strides", p_.x_dims_, &p_.x_strides_);
+    SetStrides(given_.w_strides(), "w_strides", p_.w_dims_, &p_.w_strides_);
+    if (window_ok && SetOutputDims()) {
+      SetStrides(given_.y_strides(), "y_strides", p_.y_dims_, &p_.y_strides_);
+    }
+  }
+
+  // Ranks, ranges and element counts of x and w, which then have two spatial dimensions at least.
+  bool SetInputDims() {
+    const Numbers& x = given_.x_dims();
+    const Numbers& w = given_.w_dims();
+    bool ok = true;
+    if (x.size() < 3 || x.size() > 5) {
+      ok = Fail("x_dims", Concat("must have 3 to 5 entries (N, C, spatial), has ", x.size()));
+      if (w.size() < 3 || w.size() > 5) {
+        Fail("w_dims", Concat("must have 3 to 5 entries (K, C/groups, spatial), has ", w.size()));
+      }
+    } else if (w.size() != x.size()) {
+      ok = Fail("w_dims",
+                Concat("must have as many entries as x_dims (", x.size(), "), has ", w.size()));
+    }
+    if (x.size() <= 5) ok &= CheckRange(x, "x_dims", 1, kMaxDim, "2^31-1");
+    if (w.size() <= 5) ok &= CheckRange(w, "w_dims", 1, kMaxDim, "2^31-1");
+    if (!ok) return false;
+    p_.x_dims_ = Entries(x, 2, 1);
+    p_.w_dims_ = Entries(w, 2, 1);
+    constexpr std::string_view kTooMany = "must hold at most 2^48 elements";
+    if (ElementCount(p_.x_dims_) > kMaxElements) ok = Fail("x_dims", kTooMany);
+    if (ElementCount(p_.w_dims_) > kMaxElements) ok = Fail("w_dims", kTooMany);
+    return ok;
+  }
+
+  bool is_flat() const { return given_.x_dims_size() == 3; }
+
+  // The values; of a problem with one spatial dimension with `inserted` before the value at
+  // `place`.
+  std::vector<int64_t> Entries(const Numbers& values, int place, int64_t inserted) const {
+    std::vector<int64_t> entries(values.begin(), values.end());
+    if (is_flat()) entries.insert(entries.begin() + place, inserted);
+    return entries;
+  }
+
+  // A value of at least `least` for each spatial dimension: an empty list is `least` throughout,
+  // and one value is spread.
+  bool Spread(const Numbers& given, std::string_view field, int64_t least,
+              std::vector<int64_t>* out) {
+    const int rank = given_.x_dims_size() - 2;
+    if (given.size() > 1 && given.size() != rank) {
+      return Fail(field, Concat("must have 1 entry or one for each of the ", rank,
+                                " spatial dimensions, has ", given.size()));
+    }
+    if (!CheckRange(given, field, least, kMaxDim, "2^31-1")) return false;
+    *out = Entries(given, 0, least);
+    out->resize(std::max<size_t>(2, static_cast<size_t>(rank)), given.empty() ? least : given[0]);
+    return true;
+  }
+
+  void CheckGroups() {
+    const int64_t groups = p_.groups_;
+    const int64_t channels = p_.x_dims_[1];
+    const int64_t filters = p_.w_dims_[0];
+    if (groups < 1 || groups > kMaxDim) {
+      Fail("groups", Concat("must be from 1 to 2^31-1, is ", groups));
+      return;
+    }
+    if (channels % groups != 0) {
+      Fail("groups", Concat("must divide the ", channels, " channels of x_dims[1], is ", groups));
+    } else if (p_.w_dims_[1] != channels / groups) {
+      FailAt("w_dims", 1,
+             Concat("must be C/groups = ", channels, "/", groups, " = ", channels / groups, ", is ",
+                    p_.w_dims_[1]));
+    }
+    if (filters % groups != 0) {
+      Fail("groups", Concat("must divide the ", filters, " filters of w_dims[0], is ", groups));
+    }
+  }
+
+  // False if the output vanishes or is too large.
+  bool SetOutputDims() {
+    p_.y_dims_ = {p_.x_dims_[0], p_.w_dims_[0]};
+    bool ok = true;
+    for (size_t i = 0; i + 2 < p_.x_dims_.size(); ++i) {
+      const int64_t x = p_.x_dims_[i + 2];
+      const int64_t w = p_.w_dims_[i + 2];
+      const int64_t size =
+          OutputSize(x, p_.pad_low_[i], p_.pad_high_[i], w, p_.strides_[i], p_.dilations_[i]);
+      // The index in the list as it was given.
+      const size_t index = i + 2 - (is_flat() ? 1 : 0);
+      if (size < 1) {
+        ok = FailAt("x_dims", index,
+                    Concat("output vanishes: ", x + p_.pad_low_[i] + p_.pad_high_[i],
+                           " elements with padding are fewer than the ",
+                           p_.dilations_[i] * (w - 1) + 1, " that the dilated filter spans"));
+      } else if (size > kMaxDim) {
+        ok = FailAt("x_dims", index, Concat("output must be at most 2^31-1, is ", size));
+      }
+      p_.y_dims_.push_back(size);
+    }
+    if (ok && ElementCount(p_.y_dims_) > kMaxElements) {
+      ok = Fail("x_dims", "output must hold at most 2^48 elements");
+    }
+    return ok;
+  }
+
+  // Strides of the tensor with these dimensions, which neither overlap nor span too much.
+  void SetStrides(const Numbers& given, std::string_view field, const std::vector<int64_t>& dims,
+                  std::vector<int64_t>* out) {
+    if (!has_strides_) {
+      out->resize(dims.size());
+      PackedStrides(dims.data(), static_cast<int>(dims.size()),
+                    given_.layout() == v1::TENSOR_LAYOUT_NHWC, out->data());
+      return;
+    }
+    if (given.size() != given_.x_dims_size()) {
+      Fail(field, Concat("must have one entry for each of the ", given_.x_dims_size(),
+                         " dimensions, has ", given.size()));
+      return;
+    }
+    if (!CheckRange(given, field, 1, kMaxElements, "2^48")) return;
+    const std::vector<int64_t>& strides = *out = Entries(given, 2, 1);
+    std::vector<size_t> order;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] > 1) order.push_back(i);
+    }
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return strides[a] < strides[b]; });
+    for (size_t i = 1; i < order.size(); ++i) {
+      const size_t inner = order[i - 1];
+      if (strides[order[i]] < CappedProduct(strides[inner], dims[inner])) {
+        Fail(field, Concat("must not overlap: stride ", strides[order[i]], " is less than ",
+                           strides[inner], " times the size ", dims[inner]));
+        return;
+      }
+    }
+    if (Extent(dims, strides) > kMaxElements) Fail(field, "must span at most 2^48 elements");
+  }
+
+  const v1::ConvProblem& given_;
+  const std::string_view prefix_;
+  std::vector<Violation>* const violations_;
+  const size_t before_;       // violations that were there already
+  bool has_strides_ = false;  // of all three tensors
+  ConvProblem p_;
 };
 
-// Reads token by token into a spec.
+namespace {
+
+bool IsVectorizedInt8(std::string_view token) {
+  constexpr std::string_view kNames[] = {"i8x4",   "i8x32",       "int8x4", "int8x32",  "uint8x4",
+                                         "u8x4",   "nchw_vect_c", "nc4hw4", "nc32hw32", "nc4hw",
+                                         "nc32hw", "nchw4",       "nchw32"};
+  return std::find(std::begin(kNames), std::end(kNames), LowerCase(token)) != std::end(kNames);
+}
+
+// A TokenReader reads a text form token by token into a message.
 class TokenReader {
  public:
   explicit TokenReader(std::vector<Violation>* violations) : violations_(violations) {}
 
   void ReadOperation(std::string_view token) {
-    spec_.operation = ParseOperation(token);
-    if (!spec_.operation) {
+    if (const std::optional<Operation> operation = ParseOperation(token)) {
+      problem_.set_operation(static_cast<v1::Operation>(*operation));
+    } else {
       Fail("operation",
            Concat("the first token must be fwd, bwd_data or bwd_filter, is ", Quote(token)));
     }
@@ -391,10 +431,19 @@ class TokenReader {
     if (equals == std::string_view::npos) return ReadWord(token);
     const std::string_view key = Strip(token.substr(0, equals));
     const std::string_view value = Strip(token.substr(equals + 1));
-    ReadPair(key, value, token);
+    if (key.empty()) {
+      return Fail("text", Concat("must have a name before each '=', has ", Quote(token)));
+    }
+    const auto* const field = std::find_if(std::begin(kFields), std::end(kFields),
+                                           [key](const auto& f) { return f.first == key; });
+    if (field == std::end(kFields)) {
+      return Fail(Excerpt(key), Concat("unknown token ", Quote(token)));
+    }
+    if (!Once(key, key)) return;
+    std::visit([&](auto set) { ReadInto(key, value, set); }, field->second);
   }
 
-  ConvProblemSpec Take() { return std::move(spec_); }
+  v1::ConvProblem Take() { return std::move(problem_); }
 
  private:
   void Fail(std::string_view field, std::string_view rule) {
@@ -413,32 +462,19 @@ class TokenReader {
 
   void ReadWord(std::string_view token) {
     if (ParseOperation(token)) {
-      return Fail("operation", Concat("given twice: ", token));
-    }
-    if (const std::optional<DataType> type = ParseLooseDataType(token)) {
-      if (Once("data type", token)) spec_.data_type = type;
+      Fail("operation", Concat("given twice: ", token));
+    } else if (const std::optional<DataType> type = ParseLooseDataType(token)) {
+      if (Once("data type", token)) problem_.set_data_type(static_cast<v1::DataType>(*type));
     } else if (token == "nchw" || token == "nhwc") {
       if (!Once("layout", token)) return;
-      spec_.layout = token == "nchw" ? TensorLayout::kNchw : TensorLayout::kNhwc;
-    } else if (const auto reason = VectorizedInt8Reason(token)) {
-      Fail(Excerpt(token), *reason);
+      problem_.set_layout(token == "nchw" ? v1::TENSOR_LAYOUT_NCHW : v1::TENSOR_LAYOUT_NHWC);
+    } else if (IsVectorizedInt8(token)) {
+      Fail(Excerpt(token),
+           "vectorised INT8x4 and INT8x32 layouts are not supported: cuDNN deprecated them; use i8 "
+           "with nhwc");
     } else {
       Fail(Excerpt(token), "unknown token");
     }
-  }
-
-  void ReadPair(std::string_view key, std::string_view value, std::string_view token) {
-    if (key.empty()) {
-      return Fail("text", Concat("must have a name before each '=', has ", Quote(token)));
-    }
-    const auto* const field = std::find_if(std::begin(kFields), std::end(kFields),
-                                           [key](const auto& f) { return f.first == key; });
-    if (field == std::end(kFields) && key != "pad") {
-      return Fail(Excerpt(key), Concat("unknown token ", Quote(token)));
-    }
-    if (!Once(key, key)) return;
-    if (key == "pad") return ReadPad(value);
-    std::visit([&](auto member) { ReadInto(key, value, &(spec_.*member)); }, field->second);
   }
 
   bool ReadNumber(std::string_view key, std::string_view text, int64_t* value) {
@@ -447,41 +483,59 @@ class TokenReader {
     return read.ok();
   }
 
-  void ReadInto(std::string_view key, std::string_view value, std::optional<int64_t>* number) {
-    if (!ReadNumber(key, value, &number->emplace())) number->reset();
-  }
+  // Setters of the message, or what reads a value of a form of its own.
+  using ListOf = Numbers* (v1::ConvProblem::*)();
+  using Set64 = void (v1::ConvProblem::*)(int64_t);
+  using Set32 = void (v1::ConvProblem::*)(int32_t);
+  using SetType = void (v1::ConvProblem::*)(v1::DataType);
+  using OwnReader = void (TokenReader::*)(std::string_view);
 
-  void ReadInto(std::string_view key, std::string_view value, std::vector<int64_t>* list) {
-    const std::vector<std::string_view> parts = Split(value, 'x');
-    list->reserve(parts.size());
-    for (const std::string_view part : parts) {
-      if (!ReadNumber(key, part, &list->emplace_back())) return;
+  void ReadInto(std::string_view key, std::string_view value, ListOf list_of) {
+    Numbers* const list = (problem_.*list_of)();
+    for (const std::string_view part : Split(value, 'x')) {
+      int64_t number = 0;
+      if (!ReadNumber(key, part, &number)) return;
+      list->Add(number);
     }
   }
 
-  void ReadInto(std::string_view key, std::string_view value, std::optional<DataType>* type) {
-    *type = ParseLooseDataType(value);
-    if (!*type) Fail(key, Concat("must be ", kTypeNames, ", is ", Quote(value)));
-  }
-
+  template <typename Number>
   void ReadInto(std::string_view key, std::string_view value,
-                std::optional<ConvolutionMode>* mode) {
-    if (value == "conv") {
-      *mode = ConvolutionMode::kConvolution;
-    } else if (value == "xcorr") {
-      *mode = ConvolutionMode::kCrossCorrelation;
-    } else {
-      Fail(key, Concat("must be conv or xcorr, is ", Quote(value)));
-    }
+                void (v1::ConvProblem::*set)(Number)) {
+    int64_t number = 0;
+    if (!ReadNumber(key, value, &number)) return;
+    if (!std::in_range<Number>(number)) return Fail(key, Concat("is too large: ", number));
+    // The message has 0 for what is left out.
+    if (number == 0 && key != "sms") return Fail(key, "must be at least 1, is 0");
+    (problem_.*set)(static_cast<Number>(number));
   }
 
-  void ReadInto(std::string_view key, std::string_view value, std::vector<EpilogueOp>* epilogue) {
+  void ReadInto(std::string_view key, std::string_view value, SetType set) {
+    const std::optional<DataType> type = ParseLooseDataType(value);
+    if (!type) return Fail(key, Concat("must be ", kTypeNames, ", is ", Quote(value)));
+    (problem_.*set)(static_cast<v1::DataType>(*type));
+  }
+
+  void ReadInto(std::string_view /*key*/, std::string_view value, OwnReader read) {
+    (this->*read)(value);
+  }
+
+  void ReadMode(std::string_view value) {
+    if (value != "conv" && value != "xcorr") {
+      return Fail("mode", Concat("must be conv or xcorr, is ", Quote(value)));
+    }
+    problem_.set_mode(value == "conv" ? v1::CONVOLUTION_MODE_CONVOLUTION
+                                      : v1::CONVOLUTION_MODE_CROSS_CORRELATION);
+  }
+
+  void ReadEpilogue(std::string_view value) {
     for (const std::string_view part : Split(value, '+')) {
       const std::optional<EpilogueOp> op = ParseEpilogueOp(part);
       if (!op) {
-        return Fail(key, Concat("must be of add, bias and relu joined by +, has ", Quote(part)));
+        return Fail("epilogue",
+                    Concat("must be of add, bias and relu joined by +, has ", Quote(part)));
       }
-      epilogue->push_back(*op);
+      problem_.add_epilogue(static_cast<v1::EpilogueOp>(*op));
     }
   }
 
@@ -494,114 +548,82 @@ class TokenReader {
       int64_t high = 0;
       if (!ReadNumber("pad", part.substr(0, colon), &low)) return;
       if (!ReadNumber("pad", two ? part.substr(colon + 1) : part, &high)) return;
-      spec_.pad_low.push_back(low);
-      if (asymmetric) spec_.pad_high.push_back(high);
+      problem_.add_pad_low(low);
+      if (asymmetric) problem_.add_pad_high(high);
     }
   }
 
+  static constexpr std::pair<std::string_view,
+                             std::variant<ListOf, Set64, Set32, SetType, OwnReader>>
+      kFields[] = {
+          {"x", &v1::ConvProblem::mutable_x_dims},
+          {"w", &v1::ConvProblem::mutable_w_dims},
+          {"pad", &TokenReader::ReadPad},
+          {"stride", &v1::ConvProblem::mutable_strides},
+          {"dilation", &v1::ConvProblem::mutable_dilations},
+          {"groups", &v1::ConvProblem::set_groups},
+          {"xstrides", &v1::ConvProblem::mutable_x_strides},
+          {"wstrides", &v1::ConvProblem::mutable_w_strides},
+          {"ystrides", &v1::ConvProblem::mutable_y_strides},
+          {"out", &v1::ConvProblem::set_output_type},
+          {"acc", &v1::ConvProblem::set_compute_type},
+          {"mid", &v1::ConvProblem::set_intermediate_type},
+          {"mode", &TokenReader::ReadMode},
+          {"epilogue", &TokenReader::ReadEpilogue},
+          {"align", &v1::ConvProblem::set_alignment_bytes},
+          {"sms", &v1::ConvProblem::set_sm_count_target},
+  };
+
   std::vector<Violation>* violations_;
-  ConvProblemSpec spec_;
+  v1::ConvProblem problem_;
   std::vector<std::string_view> seen_;  // names within the text, or literals
 };
 
-std::string Joined(const std::vector<int64_t>& values) { return absl::StrJoin(values, "x"); }
-
 }  // namespace
 
-std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
-                                               std::vector<Violation>* violations) {
-  const size_t before = violations->size();
-  CheckScalars(spec, violations);
-  CheckLayout(spec, violations);
-  const std::optional<Types> types = ResolveTypes(spec, violations);
-
-  ConvProblem p;
-  const size_t typed_entries = spec.x_dims.size();
-  p.x_dims_ = std::move(spec.x_dims);
-  p.w_dims_ = std::move(spec.w_dims);
-  const bool dims_ok = CheckDims(&p.x_dims_, &p.w_dims_, violations);
-  const bool rank_ok = typed_entries >= 3 && typed_entries <= 5;
-  const int typed_rank = rank_ok ? static_cast<int>(typed_entries) - 2 : 0;
-  if (rank_ok) {
-    p.pad_low_ = std::move(spec.pad_low);
-    p.pad_high_ = std::move(spec.pad_high);
-    p.strides_ = std::move(spec.strides);
-    p.dilations_ = std::move(spec.dilations);
-    bool window_ok = SpreadSpatial(&p.pad_low_, "pad_low", typed_rank, 0, 0, violations);
-    if (p.pad_high_.empty()) {
-      p.pad_high_ = p.pad_low_;
-    } else {
-      window_ok &= SpreadSpatial(&p.pad_high_, "pad_high", typed_rank, 0, 0, violations);
-    }
-    window_ok &= SpreadSpatial(&p.strides_, "strides", typed_rank, 1, 1, violations);
-    window_ok &= SpreadSpatial(&p.dilations_, "dilations", typed_rank, 1, 1, violations);
-    p.groups_ = spec.groups.value_or(1);
-    if (dims_ok) CheckGroups(p.groups_, p.x_dims_, p.w_dims_, violations);
-    if (dims_ok && window_ok) {
-      p.y_dims_ = OutputDims(p.x_dims_, p.w_dims_, p.pad_low_, p.pad_high_, p.strides_,
-                             p.dilations_, typed_rank, violations);
-    }
-  }
-
-  if (!spec.x_strides.empty() && !spec.w_strides.empty() && !spec.y_strides.empty()) {
-    p.x_strides_ = std::move(spec.x_strides);
-    p.w_strides_ = std::move(spec.w_strides);
-    p.y_strides_ = std::move(spec.y_strides);
-    if (dims_ok) {
-      CheckStrides(&p.x_strides_, "x_strides", p.x_dims_, typed_rank, violations);
-      CheckStrides(&p.w_strides_, "w_strides", p.w_dims_, typed_rank, violations);
-    }
-    if (!p.y_dims_.empty()) {
-      CheckStrides(&p.y_strides_, "y_strides", p.y_dims_, typed_rank, violations);
-    }
-  } else if (violations->size() == before) {
-    const TensorLayout layout = spec.layout.value_or(TensorLayout::kNchw);
-    p.x_strides_ = PackedStrides(p.x_dims_, layout);
-    p.w_strides_ = PackedStrides(p.w_dims_, layout);
-    p.y_strides_ = PackedStrides(p.y_dims_, layout);
-  }
-  if (violations->size() != before) return std::nullopt;
-
-  const Packing packing = CanonicalizeStrides({{p.x_dims_.data(), p.x_strides_.data()},
-                                               {p.w_dims_.data(), p.w_strides_.data()},
-                                               {p.y_dims_.data(), p.y_strides_.data()}},
-                                              p.spatial_rank() + 2);
-  p.layout_ = packing == Packing::kNchw   ? TensorLayout::kNchw
-              : packing == Packing::kNhwc ? TensorLayout::kNhwc
-                                          : TensorLayout::kStrided;
-
-  p.operation_ = *spec.operation;
-  p.data_type_ = types->data;
-  p.output_type_ = types->output;
-  p.compute_type_ = types->compute;
-  p.intermediate_type_ = types->intermediate;
-  p.mode_ = spec.mode.value_or(ConvolutionMode::kCrossCorrelation);
-  p.epilogue_ = std::move(spec.epilogue);
-  p.alignment_bytes_ = static_cast<int>(spec.alignment_bytes.value_or(kDefaultAlignmentBytes));
-  p.sm_count_target_ = static_cast<int>(spec.sm_count_target.value_or(0));
-  return p;
+std::optional<ConvProblem> ConvProblem::Create(const v1::ConvProblem& given,
+                                               std::vector<Violation>* violations,
+                                               std::string_view prefix) {
+  return Builder(given, prefix, violations).Build();
 }
 
-absl::StatusOr<ConvProblem> ConvProblem::Create(const ConvProblemSpec& spec) {
+std::optional<ConvProblem> ConvProblem::Create(const v1::ProblemSpec& given,
+                                               std::vector<Violation>* violations,
+                                               std::string_view prefix) {
+  const auto below = [prefix](std::string_view field) {
+    return Concat(prefix, prefix.empty() ? "" : ".", field);
+  };
+  if (given.has_problem()) return Create(given.problem(), violations, below("problem"));
+  if (!given.has_text()) {
+    violations->push_back({prefix.empty() ? "problem" : std::string(prefix),
+                           "required: problem or text must be set"});
+    return std::nullopt;
+  }
+  std::vector<Violation> broken;
+  std::optional<ConvProblem> problem = Parse(given.text(), &broken);
+  for (const Violation& violation : broken) {
+    violations->push_back(
+        {below("text"), violation.field == "text" ? violation.rule : ToString({violation})});
+  }
+  return problem;
+}
+
+absl::StatusOr<ConvProblem> ConvProblem::Create(const v1::ConvProblem& given) {
   std::vector<Violation> violations;
-  std::optional<ConvProblem> problem = Create(spec, &violations);
-  if (!problem) return InvalidProblem(violations);
-  return *std::move(problem);
+  return OrError(Create(given, &violations), violations);
 }
 
 std::optional<ConvProblem> ConvProblem::Parse(std::string_view text,
                                               std::vector<Violation>* violations) {
   const size_t before = violations->size();
-  ConvProblemSpec spec = ParseProblemTokens(text, violations);
+  const v1::ConvProblem given = ParseProblemTokens(text, violations);
   if (violations->size() != before) return std::nullopt;
-  return Create(std::move(spec), violations);
+  return Create(given, violations);
 }
 
 absl::StatusOr<ConvProblem> ConvProblem::Parse(std::string_view text) {
   std::vector<Violation> violations;
-  std::optional<ConvProblem> problem = Parse(text, &violations);
-  if (!problem) return InvalidProblem(violations);
-  return *std::move(problem);
+  return OrError(Parse(text, &violations), violations);
 }
 
 int64_t ElementCount(const std::vector<int64_t>& dims) {
@@ -646,17 +668,16 @@ int64_t ProductsPerElement(const ConvProblem& problem) {
   return Product(problem.w_dims(), 1);
 }
 
-double MultiplyAdds(const ConvProblem& problem) {
-  // The same for each operation.
-  double count = 1;
-  for (const int64_t dim : problem.y_dims()) count *= static_cast<double>(dim);
-  return count * static_cast<double>(Product(problem.w_dims(), 1));
+double EstimatedFlops(const ConvProblem& problem) {
+  double outputs = 1;
+  for (const int64_t dim : problem.y_dims()) outputs *= static_cast<double>(dim);
+  return 2 * outputs * static_cast<double>(Product(problem.w_dims(), 1));
 }
 
-ConvProblemSpec ParseProblemTokens(std::string_view text, std::vector<Violation>* violations) {
+v1::ConvProblem ParseProblemTokens(std::string_view text, std::vector<Violation>* violations) {
   const auto refuse = [&](std::string_view rule) {
     violations->push_back({"text", std::string(rule)});
-    return ConvProblemSpec();
+    return v1::ConvProblem();
   };
   if (text.size() > kMaxTextBytes) {
     return refuse(Concat("must be at most ", kMaxTextBytes, " bytes, has ", text.size()));
@@ -668,16 +689,9 @@ ConvProblemSpec ParseProblemTokens(std::string_view text, std::vector<Violation>
     return refuse(Concat("must not have control characters, is ", Quote(text)));
   }
   TokenReader reader(violations);
-  bool first = true;
-  for (const std::string_view token : Split(text, ',')) {
-    const std::string_view trimmed = Strip(token);
-    if (first) {
-      reader.ReadOperation(trimmed);
-    } else {
-      reader.Read(trimmed);
-    }
-    first = false;
-  }
+  const std::vector<std::string_view> tokens = Split(text, ',');
+  reader.ReadOperation(Strip(tokens[0]));
+  for (size_t i = 1; i < tokens.size(); ++i) reader.Read(Strip(tokens[i]));
   return reader.Take();
 }
 
@@ -699,10 +713,9 @@ std::string ConvProblem::ToText() const {
     AppendTo(&text, ",", Name(layout_));
   }
   AppendTo(&text, ",", Name(data_type_));
-  const DataType default_output = data_type_ != DataType::kI8 ? data_type_
-                                  : epilogue_.empty()         ? DataType::kI32
-                                                              : DataType::kI8;
-  if (output_type_ != default_output) AppendTo(&text, ",out=", Name(output_type_));
+  if (output_type_ != DefaultOutput(data_type_, !epilogue_.empty())) {
+    AppendTo(&text, ",out=", Name(output_type_));
+  }
   AppendTo(&text, ",acc=", Name(compute_type_));
   if (!epilogue_.empty()) AppendTo(&text, ",mid=", Name(intermediate_type_));
   if (mode_ == ConvolutionMode::kConvolution) AppendTo(&text, ",mode=conv");
@@ -714,6 +727,38 @@ std::string ConvProblem::ToText() const {
   }
   if (sm_count_target_ != 0) AppendTo(&text, ",sms=", sm_count_target_);
   return text;
+}
+
+v1::ConvProblem ConvProblem::ToProto() const {
+  v1::ConvProblem proto;
+  const auto copy = [](const std::vector<int64_t>& from, Numbers* to) {
+    to->Add(from.begin(), from.end());
+  };
+  proto.set_operation(static_cast<v1::Operation>(operation_));
+  copy(x_dims_, proto.mutable_x_dims());
+  copy(w_dims_, proto.mutable_w_dims());
+  copy(pad_low_, proto.mutable_pad_low());
+  copy(pad_high_, proto.mutable_pad_high());
+  copy(strides_, proto.mutable_strides());
+  copy(dilations_, proto.mutable_dilations());
+  proto.set_groups(groups_);
+  proto.set_data_type(static_cast<v1::DataType>(data_type_));
+  proto.set_output_type(static_cast<v1::DataType>(output_type_));
+  proto.set_compute_type(static_cast<v1::DataType>(compute_type_));
+  if (!epilogue_.empty()) {
+    proto.set_intermediate_type(static_cast<v1::DataType>(intermediate_type_));
+  }
+  proto.set_layout(static_cast<v1::TensorLayout>(layout_));
+  if (layout_ == TensorLayout::kStrided) {
+    copy(x_strides_, proto.mutable_x_strides());
+    copy(w_strides_, proto.mutable_w_strides());
+    copy(y_strides_, proto.mutable_y_strides());
+  }
+  proto.set_mode(static_cast<v1::ConvolutionMode>(mode_));
+  for (const EpilogueOp op : epilogue_) proto.add_epilogue(static_cast<v1::EpilogueOp>(op));
+  proto.set_alignment_bytes(alignment_bytes_);
+  proto.set_sm_count_target(sm_count_target_);
+  return proto;
 }
 
 }  // namespace convtune

@@ -13,33 +13,13 @@
 
 namespace convtune {
 
+namespace v1 {
+class ConvProblem;
+class ProblemSpec;
+}  // namespace v1
+
 // Of a problem that names none, and of a text form without "align=".
 inline constexpr int kDefaultAlignmentBytes = 16;
-
-// A ConvProblemSpec is a caller's description of a problem. A field may be left out if
-// convtune.v1.ConvProblem has a default for it. Field names are those of that message.
-struct ConvProblemSpec {
-  std::optional<Operation> operation;
-  std::vector<int64_t> x_dims;
-  std::vector<int64_t> w_dims;
-  std::vector<int64_t> pad_low;
-  std::vector<int64_t> pad_high;
-  std::vector<int64_t> strides;
-  std::vector<int64_t> dilations;
-  std::optional<int64_t> groups;
-  std::optional<DataType> data_type;
-  std::optional<DataType> output_type;
-  std::optional<DataType> compute_type;
-  std::optional<DataType> intermediate_type;
-  std::optional<TensorLayout> layout;
-  std::vector<int64_t> x_strides;
-  std::vector<int64_t> w_strides;
-  std::vector<int64_t> y_strides;
-  std::optional<ConvolutionMode> mode;
-  std::vector<EpilogueOp> epilogue;
-  std::optional<int64_t> alignment_bytes;
-  std::optional<int64_t> sm_count_target;
-};
 
 // Value type; copies are cheap enough to pass about, const is thread-safe.
 //
@@ -49,17 +29,23 @@ struct ConvProblemSpec {
 // wherever the strides of all three tensors say so (NCHW if both fit).
 class ConvProblem {
  public:
-  // Returns the problem, or adds every broken rule to `violations` (never
-  // empty on failure) and returns nullopt.
-  static std::optional<ConvProblem> Create(ConvProblemSpec spec,
-                                           std::vector<Violation>* violations);
-  // Same; INVALID_ARGUMENT with ToString(violations).
-  static absl::StatusOr<ConvProblem> Create(const ConvProblemSpec& spec);
+  // Returns the problem that `given` describes, or adds every rule that it breaks to
+  // `violations` (never empty on failure) and returns nullopt. A violation's field is a path from
+  // `given`, with `prefix`, if there is one, and a dot before it: "problems[3].problem.pad_low[1]".
+  static std::optional<ConvProblem> Create(const v1::ConvProblem& given,
+                                           std::vector<Violation>* violations,
+                                           std::string_view prefix = "");
+  // The same of either form. All that is wrong with a text is a violation of the field "text".
+  static std::optional<ConvProblem> Create(const v1::ProblemSpec& given,
+                                           std::vector<Violation>* violations,
+                                           std::string_view prefix = "");
+  // The same; INVALID_ARGUMENT with ToString(violations).
+  static absl::StatusOr<ConvProblem> Create(const v1::ConvProblem& given);
   // Reads the text form (proto/model/README.md). While tokens cannot be read, the
   // problem that the others make is not judged.
   static std::optional<ConvProblem> Parse(std::string_view text,
                                           std::vector<Violation>* violations);
-  // Same; INVALID_ARGUMENT with ToString(violations).
+  // The same; INVALID_ARGUMENT with ToString(violations).
   static absl::StatusOr<ConvProblem> Parse(std::string_view text);
 
   Operation operation() const { return operation_; }
@@ -100,12 +86,17 @@ class ConvProblem {
 
   // Canonical text form; Parse(ToText()) gives an equal problem.
   std::string ToText() const;
+  // Every field is set, but strides only for STRIDED and the intermediate type only with an
+  // epilogue; Create(ToProto()) gives an equal problem.
+  v1::ConvProblem ToProto() const;
   // Bytes of the tensors that the operation touches, without workspace.
   int64_t TensorBytes() const;
 
   friend bool operator==(const ConvProblem& a, const ConvProblem& b) = default;
 
  private:
+  class Builder;
+
   ConvProblem() = default;
 
   Operation operation_ = Operation::kFwd;
@@ -132,14 +123,14 @@ int64_t ElementCount(const std::vector<int64_t>& dims);
 // for bwd_data, all places of all images for bwd_filter.
 int64_t ProductsPerElement(const ConvProblem& problem);
 
-// Multiply-adds of the direct method, those with padding included.
-double MultiplyAdds(const ConvProblem& problem);
+// Floating-point operations of one run: two for each multiply-add of the direct method, those
+// with padding included, whatever the operation.
+double EstimatedFlops(const ConvProblem& problem);
 
 // Reads the tokens of a text form, for example
 //   fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32
-// into a spec without judging the problem itself. Adds a
-// violation for each unknown, doubled or unreadable token; the field is the
-// token's name as typed. Returns what could be read.
-ConvProblemSpec ParseProblemTokens(std::string_view text, std::vector<Violation>* violations);
+// without judging the problem itself. Adds a violation for each unknown, doubled or unreadable
+// token; the field is the token's name as typed. Returns what could be read.
+v1::ConvProblem ParseProblemTokens(std::string_view text, std::vector<Violation>* violations);
 
 }  // namespace convtune

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
 #include "proto/convert/ban_proto.h"
-#include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
 #include "proto/convert/terms_proto.h"
 #include "proto/model/tuning/conditions.h"
@@ -56,7 +55,7 @@ void AddKey(const TuningKey& key, const tuner::EnvironmentInfo& environment, v1:
   out->set_id(key.Digest().ToString());
   if (const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(key.problem_text);
       problem.ok()) {
-    *out->mutable_problem() = ProblemToProto(*problem);
+    *out->mutable_problem() = problem->ToProto();
   }
   out->set_problem_text(key.problem_text);
   *out->mutable_environment() = ToProto(environment);

@@ -10,7 +10,6 @@
 #include "google/protobuf/descriptor.h"
 #include "proto/base/strings.h"
 #include "proto/convert/ban_proto.h"
-#include "proto/convert/problem_proto.h"
 #include "proto/convert/terms_proto.h"
 #include "proto/model/text.h"
 
@@ -165,7 +164,7 @@ void FieldChecker::Duration(std::string_view field, const google::protobuf::Dura
 std::vector<ConvProblem> FieldChecker::Problem(bool present, const v1::ProblemSpec& spec) {
   Require(present, "problem", "is required");
   if (!present) return {};
-  std::optional<ConvProblem> problem = ProblemFromProto(spec, "problem", violations_);
+  std::optional<ConvProblem> problem = ConvProblem::Create(spec, violations_, "problem");
   if (!problem.has_value()) return {};
   return {*std::move(problem)};
 }
@@ -185,7 +184,7 @@ std::vector<ConvProblem> FieldChecker::Problems(
   problems.reserve(static_cast<size_t>(specs.size()));
   for (int i = 0; i < specs.size(); ++i) {
     std::optional<ConvProblem> problem =
-        ProblemFromProto(specs.Get(i), absl::StrCat("problems[", i, "]"), violations_);
+        ConvProblem::Create(specs.Get(i), violations_, absl::StrCat("problems[", i, "]"));
     if (problem.has_value()) {
       problems.push_back(*std::move(problem));
     }

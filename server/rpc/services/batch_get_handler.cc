@@ -11,7 +11,6 @@
 #include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/slice.h"
 #include "proto/base/clock.h"
-#include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/limits.h"
@@ -281,7 +280,7 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
       batch.missing = batch.terms->request;
     }
     if (!spec->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return std::nullopt;
-    std::optional<ConvProblem> problem = ProblemFromProto(*spec, "", &violations);
+    std::optional<ConvProblem> problem = ConvProblem::Create(*spec, &violations);
     if (!problem.has_value()) return std::nullopt;
     batch.missing.problems.push_back(*std::move(problem));
     batch.missing_bytes.emplace_back(bytes);

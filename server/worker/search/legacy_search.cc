@@ -15,7 +15,7 @@
 namespace convtune::worker::search {
 namespace {
 
-constexpr double kMostMultiplyAdds = 1e11;
+constexpr double kMostFlops = 2e11;  // 10^11 multiply-adds
 
 // cudnnFind* also tries DEFAULT_MATH, whatever it is given.
 std::vector<cudnnMathType_t> MathTypesOfSearch(DataType type) {
@@ -137,9 +137,7 @@ void AddExpected(const Algorithms& list, Algorithms* expected) {
   }
 }
 
-bool FindIsAffordable(const ConvProblem& problem) {
-  return MultiplyAdds(problem) <= kMostMultiplyAdds;
-}
+bool FindIsAffordable(const ConvProblem& problem) { return EstimatedFlops(problem) <= kMostFlops; }
 
 void ListExpectedAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
                             ListingSink* sink) {

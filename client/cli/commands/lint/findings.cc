@@ -10,6 +10,7 @@
 #include "client/cli/calls/answers.h"
 #include "client/cli/calls/candidate_list.h"
 #include "client/cli/output/units.h"
+#include "convtune/v1/problem.pb.h"
 #include "proto/convert/problem_list.h"
 #include "proto/model/problem/conv_problem.h"
 
@@ -20,11 +21,6 @@ namespace {
 constexpr double kMostWork = 8;
 
 int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
-ConvProblemSpec SpecOf(const ConvProblem& problem) {
-  std::vector<Violation> none;
-  return ParseProblemTokens(problem.ToText(), &none);
-}
 
 void AddForm(const ConvProblem& problem, const std::string& how,
              const absl::StatusOr<ConvProblem>& form, std::vector<Form>* forms) {
@@ -322,18 +318,18 @@ std::vector<Form> TensorCoreForms(const ConvProblem& problem) {
   const int64_t out = problem.w_dims()[0] / groups;
   for (int64_t merged = 2; merged <= groups; ++merged) {
     if (groups % merged != 0 || in * merged % step != 0 || out * merged % step != 0) continue;
-    ConvProblemSpec spec = SpecOf(problem);
-    spec.groups = groups / merged;
-    spec.w_dims[1] = in * merged;
+    v1::ConvProblem given = problem.ToProto();
+    given.set_groups(groups / merged);
+    given.set_w_dims(1, in * merged);
     AddForm(problem, absl::StrCat("with every ", merged, " groups merged into one"),
-            ConvProblem::Create(spec), &forms);
+            ConvProblem::Create(given), &forms);
     break;
   }
   if (in % step != 0 || out % step != 0) {
-    ConvProblemSpec spec = SpecOf(problem);
-    spec.x_dims[1] = RoundUp(in, step) * groups;
-    spec.w_dims[1] = RoundUp(in, step);
-    spec.w_dims[0] = RoundUp(out, step) * groups;
+    v1::ConvProblem given = problem.ToProto();
+    given.set_x_dims(1, RoundUp(in, step) * groups);
+    given.set_w_dims(1, RoundUp(in, step));
+    given.set_w_dims(0, RoundUp(out, step) * groups);
     std::vector<std::string> padded;
     const auto pad = [&](int64_t channels, const std::string& kind) {
       if (channels % step == 0) return;
@@ -346,7 +342,7 @@ std::vector<Form> TensorCoreForms(const ConvProblem& problem) {
     AddForm(
         problem,
         absl::StrCat("with ", absl::StrJoin(padded, " and "), groups > 1 ? " in each group" : ""),
-        ConvProblem::Create(spec), &forms);
+        ConvProblem::Create(given), &forms);
   }
   if (problem.data_type() == DataType::kF32) {
     const auto half = calls::Vary(problem, {std::nullopt, DataType::kF16, problem.layout(), {}});

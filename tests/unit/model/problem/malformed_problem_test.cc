@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "convtune/v1/problem.pb.h"
+#include "google/protobuf/text_format.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune {
@@ -80,7 +82,7 @@ std::vector<Malformed> Inputs() {
       {"fwd,x=2147483647x2147483647x9x9,w=32x2147483647x3x3", "x_dims", "2^48 elements"},
       {"fwd,x=1x2147483647x1x1,w=2147483647x2147483647x1x1", "w_dims", "2^48 elements"},
       {"fwd,x=2147483647x1x9x9,w=2147483647x1x1x1", "x_dims", "output must hold at most 2^48"},
-      {Ok("groups=0"), "groups", "from 1 to 2^31-1"},
+      {Ok("groups=0"), "groups", "must be at least 1, is 0"},
       {Ok("groups=-4"), "groups", "from 1 to 2^31-1"},
       {Ok("groups=3"), "groups", "must divide the 16 channels"},
       {Ok("groups=2"), "w_dims[1]", "must be C/groups = 16/2 = 8"},
@@ -111,7 +113,8 @@ std::vector<Malformed> Inputs() {
       {Ok("epilogue=relu+bias"), "epilogue", "bias, bias+relu or add+bias+relu"},
       {Ok("epilogue=bias+bias+relu"), "epilogue", "bias, bias+relu or add+bias+relu"},
       {"bwd_data,x=8x16x9x9,w=32x16x3x3,epilogue=bias", "epilogue", "forward only"},
-      {Ok("align=0"), "alignment_bytes", "power of two"},
+      {Ok("align=0"), "align", "must be at least 1, is 0"},
+      {Ok("align=4294967296"), "align", "is too large: 4294967296"},
       {Ok("align=24"), "alignment_bytes", "power of two"},
       {Ok("align=512"), "alignment_bytes", "power of two"},
       {Ok("align=-16"), "alignment_bytes", "power of two"},
@@ -154,19 +157,14 @@ TEST(MalformedProblemTest, EveryInputIsRefusedByFieldAndRule) {
 }
 
 TEST(MalformedProblemTest, EveryBrokenRuleIsReportedAtOnce) {
-  ConvProblemSpec spec;
-  spec.x_dims = {0, 16, 9, 9};
-  spec.w_dims = {32, 16, 3, -3};
-  spec.pad_low = {-1};
-  spec.strides = {1, 0};
-  spec.dilations = {1, 1, 1};
-  spec.data_type = DataType::kI32;
-  spec.epilogue = {EpilogueOp::kRelu};
-  spec.alignment_bytes = 3;
-  spec.sm_count_target = -1;
-  spec.x_strides = {1, 1, 1, 1};
+  v1::ConvProblem given;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "x_dims: [0, 16, 9, 9] w_dims: [32, 16, 3, -3] pad_low: -1 strides: [1, 0] "
+      "dilations: [1, 1, 1] data_type: DATA_TYPE_I32 epilogue: EPILOGUE_OP_RELU "
+      "alignment_bytes: 3 sm_count_target: -1 x_strides: [1, 1, 1, 1]",
+      &given));
   std::vector<Violation> violations;
-  EXPECT_FALSE(ConvProblem::Create(spec, &violations));
+  EXPECT_FALSE(ConvProblem::Create(given, &violations));
   std::vector<std::string> fields;
   for (const Violation& violation : violations) fields.push_back(violation.field);
   for (const char* field :
@@ -178,7 +176,7 @@ TEST(MalformedProblemTest, EveryBrokenRuleIsReportedAtOnce) {
 }
 
 TEST(MalformedProblemTest, TheStatusNamesEveryViolation) {
-  const absl::Status status = ConvProblem::Parse(Ok("groups=0,align=3")).status();
+  const absl::Status status = ConvProblem::Parse(Ok("groups=-1,align=3")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(Contains(std::string(status.message()), "groups: must be from 1")) << status;
   EXPECT_TRUE(Contains(std::string(status.message()), "; ")) << status;
@@ -187,12 +185,12 @@ TEST(MalformedProblemTest, TheStatusNamesEveryViolation) {
 }
 
 TEST(MalformedProblemTest, AListOfAMillionEntriesGivesOneViolation) {
-  ConvProblemSpec spec;
-  spec.operation = Operation::kFwd;
-  spec.x_dims.assign(1000000, -1);
-  spec.w_dims = {1, 1, 1, 1};
+  v1::ConvProblem given;
+  given.set_operation(v1::OPERATION_FWD);
+  given.mutable_x_dims()->Resize(1000000, -1);
+  given.mutable_w_dims()->Resize(4, 1);
   std::vector<Violation> violations;
-  EXPECT_FALSE(ConvProblem::Create(spec, &violations));
+  EXPECT_FALSE(ConvProblem::Create(given, &violations));
   EXPECT_EQ(violations.size(), 1u) << violations.size();
 }
 

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "convtune/v1/problem.pb.h"
+
 namespace convtune {
 namespace {
 

@@ -36,47 +36,53 @@ std::vector<int64_t> RandomStrides(std::mt19937_64& random, const std::vector<in
   return strides;
 }
 
-void AddTypes(std::mt19937_64& random, ConvProblemSpec* spec) {
+v1::DataType ToProto(DataType type) { return static_cast<v1::DataType>(type); }
+
+void AddTypes(std::mt19937_64& random, v1::ConvProblem* spec) {
   const DataType data = Pick<DataType>(random, {kF64, kF32, kF16, kBF16, kI8, kE4M3, kE5M2});
-  if (data == kI8) spec->operation = Operation::kFwd;
-  if (data != kF32 || OneIn(random, 2)) spec->data_type = data;
+  if (data == kI8) spec->set_operation(v1::OPERATION_FWD);
+  if (data != kF32 || OneIn(random, 2)) spec->set_data_type(ToProto(data));
   const bool fp8 = data == kE4M3 || data == kE5M2;
   if (OneIn(random, 2)) {
-    spec->output_type = data == kF16 || data == kBF16 ? Pick<DataType>(random, {data, kF32})
-                        : data == kI8                 ? Pick<DataType>(random, {kI8, kI32, kF32})
-                        : fp8 ? Pick<DataType>(random, {kE4M3, kE5M2, kF16, kBF16, kF32})
-                              : data;
+    spec->set_output_type(ToProto(data == kF16 || data == kBF16
+                                      ? Pick<DataType>(random, {data, kF32})
+                                  : data == kI8 ? Pick<DataType>(random, {kI8, kI32, kF32})
+                                  : fp8 ? Pick<DataType>(random, {kE4M3, kE5M2, kF16, kBF16, kF32})
+                                        : data));
   }
   if (OneIn(random, 2)) {
-    spec->compute_type = data == kF64   ? kF64
-                         : data == kF16 ? Pick<DataType>(random, {kF32, kF16})
-                         : data == kI8  ? kI32
-                                        : kF32;
+    spec->set_compute_type(ToProto(data == kF64   ? kF64
+                                   : data == kF16 ? Pick<DataType>(random, {kF32, kF16})
+                                   : data == kI8  ? kI32
+                                                  : kF32));
   }
-  if (spec->operation != Operation::kFwd || OneIn(random, 2)) return;
+  if (spec->operation() != v1::OPERATION_FWD || OneIn(random, 2)) return;
   using enum EpilogueOp;
-  spec->epilogue =
-      Pick<std::vector<EpilogueOp>>(random, {{kBias}, {kBias, kRelu}, {kAdd, kBias, kRelu}});
+  for (const EpilogueOp op :
+       Pick<std::vector<EpilogueOp>>(random, {{kBias}, {kBias, kRelu}, {kAdd, kBias, kRelu}})) {
+    spec->add_epilogue(static_cast<v1::EpilogueOp>(op));
+  }
   if (OneIn(random, 2)) {
-    spec->intermediate_type = data == kF64 ? kF64 : Pick<DataType>(random, {kF32, data});
+    spec->set_intermediate_type(
+        ToProto(data == kF64 ? kF64 : Pick<DataType>(random, {kF32, data})));
   }
 }
 
 }  // namespace
 
-ConvProblemSpec RandomValidSpec(std::mt19937_64& random) {
-  ConvProblemSpec spec;
-  spec.operation = static_cast<Operation>(Draw(random, 1, 3));
+v1::ConvProblem RandomValidSpec(std::mt19937_64& random) {
+  v1::ConvProblem spec;
+  spec.set_operation(static_cast<v1::Operation>(Draw(random, 1, 3)));
   AddTypes(random, &spec);
 
   const int64_t rank = Draw(random, 1, 3);
   const int64_t groups = OneIn(random, 3) ? Draw(random, 1, 8) : 1;
-  if (groups > 1 || OneIn(random, 2)) spec.groups = groups;
+  if (groups > 1 || OneIn(random, 2)) spec.set_groups(groups);
   const int64_t channels = Draw(random, 1, 9);
   const int64_t filters = groups * Draw(random, 1, 9);
-  spec.x_dims = {Draw(random, 1, 40), groups * channels};
-  spec.w_dims = {filters, channels};
-  std::vector<int64_t> y_dims = {spec.x_dims[0], filters};
+  std::vector<int64_t> x_dims = {Draw(random, 1, 40), groups * channels};
+  std::vector<int64_t> w_dims = {filters, channels};
+  std::vector<int64_t> y_dims = {x_dims[0], filters};
   const bool asymmetric = OneIn(random, 3);
   for (int64_t i = 0; i < rank; ++i) {
     const int64_t filter = Draw(random, 1, 5);
@@ -86,33 +92,39 @@ ConvProblemSpec RandomValidSpec(std::mt19937_64& random) {
     const int64_t stride = Draw(random, 1, 3);
     const int64_t span = dilation * (filter - 1) + 1;
     const int64_t size = std::max<int64_t>(1, span - low - high) + Draw(random, 0, 30);
-    spec.x_dims.push_back(size);
-    spec.w_dims.push_back(filter);
-    spec.pad_low.push_back(low);
-    if (asymmetric) spec.pad_high.push_back(high);
-    spec.strides.push_back(stride);
-    spec.dilations.push_back(dilation);
+    x_dims.push_back(size);
+    w_dims.push_back(filter);
+    spec.add_pad_low(low);
+    if (asymmetric) spec.add_pad_high(high);
+    spec.add_strides(stride);
+    spec.add_dilations(dilation);
     y_dims.push_back((size + low + high - span) / stride + 1);
   }
+  spec.mutable_x_dims()->Add(x_dims.begin(), x_dims.end());
+  spec.mutable_w_dims()->Add(w_dims.begin(), w_dims.end());
+  const auto add_strides = [&](const std::vector<int64_t>& dims, auto* out) {
+    const std::vector<int64_t> strides = RandomStrides(random, dims);
+    out->Add(strides.begin(), strides.end());
+  };
   switch (Draw(random, 1, 4)) {
     case 1:
-      spec.layout = TensorLayout::kNchw;
+      spec.set_layout(v1::TENSOR_LAYOUT_NCHW);
       break;
     case 2:
-      spec.layout = TensorLayout::kNhwc;
+      spec.set_layout(v1::TENSOR_LAYOUT_NHWC);
       break;
     case 3:
-      spec.x_strides = RandomStrides(random, spec.x_dims);
-      spec.w_strides = RandomStrides(random, spec.w_dims);
-      spec.y_strides = RandomStrides(random, y_dims);
-      if (OneIn(random, 2)) spec.layout = TensorLayout::kStrided;
+      add_strides(x_dims, spec.mutable_x_strides());
+      add_strides(w_dims, spec.mutable_w_strides());
+      add_strides(y_dims, spec.mutable_y_strides());
+      if (OneIn(random, 2)) spec.set_layout(v1::TENSOR_LAYOUT_STRIDED);
       break;
     default:
       break;
   }
-  if (OneIn(random, 4)) spec.mode = static_cast<ConvolutionMode>(Draw(random, 1, 2));
-  if (OneIn(random, 4)) spec.alignment_bytes = int64_t{1} << Draw(random, 0, 8);
-  if (OneIn(random, 4)) spec.sm_count_target = Draw(random, 0, 1024);
+  if (OneIn(random, 4)) spec.set_mode(static_cast<v1::ConvolutionMode>(Draw(random, 1, 2)));
+  if (OneIn(random, 4)) spec.set_alignment_bytes(1 << Draw(random, 0, 8));
+  if (OneIn(random, 4)) spec.set_sm_count_target(static_cast<int>(Draw(random, 0, 1024)));
   return spec;
 }
 

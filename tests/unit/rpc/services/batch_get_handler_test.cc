@@ -13,7 +13,6 @@
 
 #include "convtune/v1/tuning_service.pb.h"
 #include "db/layered_tunings.h"
-#include "proto/convert/problem_proto.h"
 #include "proto/model/tuning/ranking.h"
 #include "server/rpc/messages/request_validator.h"
 #include "tests/unit/db/bundle/bundle_files.h"
@@ -57,7 +56,7 @@ class BatchGetHandlerTest : public tuner::TunerTest {
   static v1::BatchGetRequest RequestOf(const std::vector<ConvProblem>& problems) {
     v1::BatchGetRequest request;
     for (const ConvProblem& problem : problems) {
-      *request.add_problems()->mutable_problem() = ProblemToProto(problem);
+      *request.add_problems()->mutable_problem() = problem.ToProto();
     }
     return request;
   }

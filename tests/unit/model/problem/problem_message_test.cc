@@ -1,10 +1,11 @@
-#include "proto/convert/problem_proto.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
+
+#include "convtune/v1/problem.pb.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune {
 namespace {
@@ -22,23 +23,23 @@ v1::ConvProblem Valid() {
 // What is broken in the problem, by field.
 std::vector<Violation> Broken(const v1::ConvProblem& proto, std::string_view prefix = "") {
   std::vector<Violation> violations;
-  EXPECT_FALSE(ProblemFromProto(proto, prefix, &violations));
+  EXPECT_FALSE(ConvProblem::Create(proto, &violations, prefix));
   return violations;
 }
 
-TEST(ProblemProtoTest, AnUnknownNumberHidesNoOtherViolation) {
+TEST(ProblemMessageTest, AnUnknownNumberHidesNoOtherViolation) {
   v1::ConvProblem proto = Valid();
   proto.set_data_type(static_cast<v1::DataType>(99));
   proto.add_strides(-1);
   proto.add_strides(1);
   std::vector<Violation> violations;
-  EXPECT_FALSE(ProblemFromProto(proto, "", &violations));
+  EXPECT_FALSE(ConvProblem::Create(proto, &violations));
   std::vector<std::string> fields;
   for (const Violation& violation : violations) fields.push_back(violation.field);
   EXPECT_THAT(fields, testing::ElementsAre("data_type", "strides[0]"));
 }
 
-TEST(ProblemProtoTest, ReadsEveryForm) {
+TEST(ProblemMessageTest, ReadsEveryForm) {
   for (const char* text :
        {"fwd,x=8x16x9x9,w=32x16x3x3", "bwd_data,x=8x16x9x9,w=32x8x3x3,groups=2,nhwc,bf16,out=f32",
         "bwd_filter,x=2x4x9,w=4x4x3,pad=1:0,stride=2,dilation=2,f64",
@@ -48,20 +49,19 @@ TEST(ProblemProtoTest, ReadsEveryForm) {
         "fwd,x=2x3x4x5,w=2x3x1x1,xstrides=100x20x5x1,wstrides=3x1x1x1,ystrides=40x20x5x1"}) {
     const ConvProblem problem = *ConvProblem::Parse(text);
     std::vector<Violation> violations;
-    const std::optional<ConvProblem> back =
-        ProblemFromProto(ProblemToProto(problem), "", &violations);
+    const std::optional<ConvProblem> back = ConvProblem::Create(problem.ToProto(), &violations);
     ASSERT_TRUE(back) << text << ": " << ToString(violations);
     EXPECT_EQ(*back, problem) << text;
   }
 }
 
-TEST(ProblemProtoTest, LeftOutFieldsHaveTheDefaultsOfTheTextForm) {
+TEST(ProblemMessageTest, LeftOutFieldsHaveTheDefaultsOfTheTextForm) {
   std::vector<Violation> violations;
-  EXPECT_EQ(ProblemFromProto(Valid(), "", &violations),
+  EXPECT_EQ(ConvProblem::Create(Valid(), &violations),
             *ConvProblem::Parse("fwd,x=8x16x9x9,w=32x16x3x3"));
 }
 
-TEST(ProblemProtoTest, ViolationsCarryThePrefix) {
+TEST(ProblemMessageTest, ViolationsCarryThePrefix) {
   v1::ConvProblem proto = Valid();
   proto.add_pad_low(0);
   proto.add_pad_low(-1);
@@ -71,7 +71,7 @@ TEST(ProblemProtoTest, ViolationsCarryThePrefix) {
   EXPECT_THAT(violations[0].rule, HasSubstr("from 0 to 2^31-1, is -1"));
 }
 
-TEST(ProblemProtoTest, UnknownEnumNumbersAreViolationsAndSaidOnce) {
+TEST(ProblemMessageTest, UnknownEnumNumbersAreViolationsAndSaidOnce) {
   const auto only = [](const v1::ConvProblem& proto, const std::string& field) {
     const std::vector<Violation> violations = Broken(proto);
     ASSERT_EQ(violations.size(), 1u) << field << ": " << ToString(violations);
@@ -101,7 +101,7 @@ TEST(ProblemProtoTest, UnknownEnumNumbersAreViolationsAndSaidOnce) {
   only(proto, "epilogue[0]");
 }
 
-TEST(ProblemProtoTest, AnUnspecifiedOperationIsRefused) {
+TEST(ProblemMessageTest, AnUnspecifiedOperationIsRefused) {
   v1::ConvProblem proto = Valid();
   proto.clear_operation();
   const std::vector<Violation> violations = Broken(proto);
@@ -110,7 +110,7 @@ TEST(ProblemProtoTest, AnUnspecifiedOperationIsRefused) {
   EXPECT_THAT(violations[0].rule, HasSubstr("required"));
 }
 
-TEST(ProblemProtoTest, ALongEpilogueGivesOneViolation) {
+TEST(ProblemMessageTest, ALongEpilogueGivesOneViolation) {
   v1::ConvProblem proto = Valid();
   for (int i = 0; i < 100000; ++i) proto.add_epilogue(static_cast<v1::EpilogueOp>(77));
   const std::vector<Violation> violations = Broken(proto);
@@ -118,7 +118,7 @@ TEST(ProblemProtoTest, ALongEpilogueGivesOneViolation) {
   EXPECT_EQ(violations[0].field, "epilogue");
 }
 
-TEST(ProblemProtoTest, NegativeScalarsAreRefused) {
+TEST(ProblemMessageTest, NegativeScalarsAreRefused) {
   v1::ConvProblem proto = Valid();
   proto.set_groups(-1);
   proto.set_alignment_bytes(-16);
@@ -129,48 +129,48 @@ TEST(ProblemProtoTest, NegativeScalarsAreRefused) {
   EXPECT_THAT(all, HasSubstr("sm_count_target: must be from 0 to 1024"));
 }
 
-TEST(ProblemProtoTest, ASpecIsReadInEitherForm) {
+TEST(ProblemMessageTest, ASpecIsReadInEitherForm) {
   v1::ProblemSpec by_text;
   by_text.set_text("fwd,x=8x16x9x9,w=32x16x3x3");
   v1::ProblemSpec by_field;
   *by_field.mutable_problem() = Valid();
   std::vector<Violation> violations;
-  EXPECT_EQ(ProblemFromProto(by_text, "problems[0]", &violations),
-            ProblemFromProto(by_field, "problems[1]", &violations));
+  EXPECT_EQ(ConvProblem::Create(by_text, &violations, "problems[0]"),
+            ConvProblem::Create(by_field, &violations, "problems[1]"));
   EXPECT_TRUE(violations.empty());
 }
 
-TEST(ProblemProtoTest, AllThatIsWrongWithATextIsUnderText) {
+TEST(ProblemMessageTest, AllThatIsWrongWithATextIsUnderText) {
   v1::ProblemSpec spec;
-  spec.set_text("fwd,x=8x16x9x9,w=32x16x3x3,groups=0,align=3");
+  spec.set_text("fwd,x=8x16x9x9,w=32x16x3x3,groups=-1,align=3");
   std::vector<Violation> violations;
-  EXPECT_FALSE(ProblemFromProto(spec, "problems[3]", &violations));
+  EXPECT_FALSE(ConvProblem::Create(spec, &violations, "problems[3]"));
   ASSERT_EQ(violations.size(), 2u);
   EXPECT_EQ(violations[0].field, "problems[3].text");
   EXPECT_EQ(violations[1].field, "problems[3].text");
   EXPECT_THAT(ToString(violations), HasSubstr("groups: must be from 1"));
 }
 
-TEST(ProblemProtoTest, ASpecWithoutAFormIsRefused) {
+TEST(ProblemMessageTest, ASpecWithoutAFormIsRefused) {
   std::vector<Violation> violations;
-  EXPECT_FALSE(ProblemFromProto(v1::ProblemSpec(), "problems[3]", &violations));
+  EXPECT_FALSE(ConvProblem::Create(v1::ProblemSpec(), &violations, "problems[3]"));
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_EQ(violations[0].field, "problems[3]");
   EXPECT_THAT(violations[0].rule, HasSubstr("required"));
 }
 
-TEST(ProblemProtoTest, FieldPathsOfASpecNameTheProblem) {
+TEST(ProblemMessageTest, FieldPathsOfASpecNameTheProblem) {
   v1::ProblemSpec spec;
   *spec.mutable_problem() = Valid();
   spec.mutable_problem()->set_x_dims(0, 0);
   std::vector<Violation> violations;
-  EXPECT_FALSE(ProblemFromProto(spec, "problems[3]", &violations));
+  EXPECT_FALSE(ConvProblem::Create(spec, &violations, "problems[3]"));
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_EQ(violations[0].field, "problems[3].problem.x_dims[0]");
 }
 
 // Random bytes that parse as the message never get past the rules by accident.
-TEST(ProblemProtoTest, RandomMessagesAreRefusedWithAReasonOrStable) {
+TEST(ProblemMessageTest, RandomMessagesAreRefusedWithAReasonOrStable) {
   std::mt19937_64 random(20260117);
   const std::string valid = Valid().SerializeAsString();
   for (int i = 0; i < 10000; ++i) {
@@ -179,7 +179,7 @@ TEST(ProblemProtoTest, RandomMessagesAreRefusedWithAReasonOrStable) {
     v1::ConvProblem proto;
     if (!proto.ParseFromString(bytes)) continue;
     std::vector<Violation> violations;
-    const std::optional<ConvProblem> problem = ProblemFromProto(proto, "p", &violations);
+    const std::optional<ConvProblem> problem = ConvProblem::Create(proto, &violations, "p");
     ASSERT_EQ(problem.has_value(), violations.empty()) << proto.ShortDebugString();
     if (problem) {
       ASSERT_EQ(*ConvProblem::Parse(problem->ToText()), *problem);

@@ -12,7 +12,7 @@
 
 namespace convtune {
 
-// 1970 for what is no time.
+// Returns the start of 1970 where `time` cannot be read.
 inline absl::Time CertificateTime(const ASN1_TIME* time) {
   tm parts{};
   return ASN1_TIME_to_tm(time, &parts) == 1 ? absl::FromTM(parts, absl::UTCTimeZone())

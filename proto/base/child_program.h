@@ -1,4 +1,4 @@
-// Runs a child program to its end, and says what it printed.
+// Functions that start child programs: RunToEnd also waits, and says what the child printed.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ std::vector<char*> PointersTo(std::vector<std::string>* words);
 
 // Starts `command`, whose first word is looked for in PATH, with no input. Its descriptors from 1
 // on are `fds`, and it has no others. `apart`: in a process group of its own, with no signal
-// blocked or ignored. Errors, by the code of the errno, if it cannot be started.
+// blocked or ignored. Where it cannot be started, the error has the errno's status code.
 absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, const Variables& variables,
                             const std::vector<int>& fds, bool apart = false);
 

@@ -13,7 +13,7 @@
 
 namespace convtune {
 
-// As times are stored.
+// Cuts a time to whole microseconds, as stores keep times.
 inline absl::Time ToMicros(absl::Time time) {
   return absl::FromUnixMicros(absl::ToUnixMicros(time));
 }

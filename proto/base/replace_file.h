@@ -39,9 +39,9 @@ struct FileMark {
   }
 };
 
-// Nullopt if there is no such file, or it cannot be asked.
+// Returns the mark of the file, or nullopt if stat() fails for it.
 std::optional<FileMark> MarkOf(const std::string& path);
-// The same for its bytes, with 0.
+// Returns the size of the file in bytes, or 0 if stat() fails for it.
 inline int64_t BytesOf(const std::string& path) { return MarkOf(path).value_or(FileMark()).bytes; }
 
 }  // namespace convtune

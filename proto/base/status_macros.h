@@ -1,3 +1,4 @@
+// Macros that return a status that is not OK from the enclosing function.
 #pragma once
 
 #include <utility>

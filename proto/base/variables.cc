@@ -13,7 +13,7 @@
 namespace convtune {
 namespace {
 
-// Behind CONVTUNE_.
+// The names that programs read, without CONVTUNE_ in front.
 constexpr char kNames[] =
     // The daemon's, one for each flag.
     "ALLOW_MISSING_DEVICES ALLOW_NETWORK_FS AUTO_PROMOTE BACKUP_DIR BACKUP_EVERY BACKUP_KEEP BASE "
@@ -70,7 +70,8 @@ std::vector<std::string> UnknownVariables() {
     const std::string_view name = full.substr(std::min(full.size(), full.find('_') + 1));
     const bool of_daemon = full.starts_with("CONVTUNED_");
     if (!of_daemon && !full.starts_with("CONVTUNE_")) continue;
-    if (full.size() + 1 >= text.size() || full == "CONVTUNED_CONFIG") continue;
+    const bool is_empty = full.size() + 1 >= text.size();
+    if (is_empty || full == "CONVTUNED_CONFIG") continue;
     if (IsOfOthers(name) || (!of_daemon && std::ranges::count(known, name) > 0)) continue;
     const auto nearest = std::ranges::min_element(
         known, {}, [name](const std::string& one) { return Distance(name, one); });

@@ -52,11 +52,11 @@ struct ProblemList {
 ProblemList ReadProblemList(std::istream& in, std::string_view name,
                             const ProblemOverrides& overrides);
 
-// By its name.
+// True if the name ends in .onnx, in any case.
 bool IsOnnxFile(const std::string& path);
 
-// Same of a file. NOT_FOUND if it cannot be opened; INVALID_ARGUMENT if it is
-// a directory or an ONNX model. Errors begin with the path.
+// Reads the list in a file, as ReadProblemList does. NOT_FOUND if it cannot be opened;
+// INVALID_ARGUMENT if it is a directory or an ONNX model. Errors begin with the path.
 absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
                                                 const ProblemOverrides& overrides);
 

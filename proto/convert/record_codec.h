@@ -30,9 +30,9 @@ Provenance FromProto(const v1::Provenance& proto);
 // Of a mask of SelfCheckBit; without details.
 v1::SelfCheck SelfCheckToProto(uint32_t mask);
 v1::SelfCheck ToProto(const SelfCheck& check);
-// One that no self-check gives counts as not run.
+// A message that names no instrument, or instruments without a run, counts as not run.
 SelfCheck FromProto(const v1::SelfCheck& proto);
-// nullopt: no self-check gives that.
+// The mask; nullopt where a name is no instrument's, or a self-check that was not run has names.
 std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto);
 
 // All but the fields that are output only. `record` is empty; it may live on an

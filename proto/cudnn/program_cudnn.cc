@@ -418,7 +418,7 @@ absl::StatusOr<std::vector<LoadedCudnn>> FindAll(const std::string& program,
   return found;
 }
 
-// `status` of an option.
+// The error with the option before its message.
 absl::Status Of(const std::string& option, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(option, ": ", status.message()));
 }

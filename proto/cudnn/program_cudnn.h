@@ -33,6 +33,7 @@ struct LoadedCudnn {
 absl::StatusOr<std::vector<LoadedCudnn>> FindCudnn(const std::string& option,
                                                    const std::string& program);
 
+// True if the folder has the library of precompiled engines, which a package for JIT lacks.
 bool HasPrecompiled(const LoadedCudnn& cudnn);
 
 enum class CudnnState {
@@ -63,9 +64,9 @@ struct CudnnToLoad {
   std::string version = {};  // "9.20.0"; empty: not known
 };
 
-// As FindCudnn, but as if LD_LIBRARY_PATH were not set where a cuDNN is found so. There must be
-// one cuDNN, which the program or a package of its Python is built for, neither incomplete nor
-// mixed under that library_path.
+// Finds the cuDNN of `program` as FindCudnn does, first without LD_LIBRARY_PATH, and with it only
+// if that finds none. There must be one cuDNN, which the program or a package of its Python is
+// built for, neither incomplete nor mixed under that library_path.
 absl::StatusOr<CudnnToLoad> FindCudnnToLoad(const std::string& option, const std::string& program);
 
 }  // namespace convtune

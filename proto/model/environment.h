@@ -32,7 +32,7 @@ struct CudnnVersion {
   friend auto operator<=>(const CudnnVersion&, const CudnnVersion&) = default;
 };
 
-// The key part. Value type.
+// An Environment is the part of a key that says where a tuning holds. Value type.
 struct Environment {
   bool profile = false;   // a device-properties profile, not a GPU
   std::string gpu_model;  // "NVIDIA H200"
@@ -64,8 +64,9 @@ std::string Slug(std::string_view gpu_model);
 // "SIMULATED ".
 bool IsSimulated(std::string_view environment);
 
-// A program's own environment (BatchGetRequest.program): an empty text, 0 and kUnknown are not
-// known. Nullopt adds each rule that is broken, by the field's path, "program.sm_count".
+// Reads a program's own environment (BatchGetRequest.program): an empty text, 0 and kUnknown are
+// not known. Where it breaks rules, adds each by the field's path, "program.sm_count", and
+// returns nullopt.
 std::optional<Environment> ReadProgram(const v1::Environment& message,
                                        std::vector<Violation>* violations);
 // True if all that is known of the program's is the same in `environment`. `profile`

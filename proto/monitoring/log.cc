@@ -29,17 +29,18 @@ namespace {
 // Lines of audit alone have this level. Every --log-level includes it.
 constexpr auto kAudit = spdlog::level::critical;
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
-// Of lines that wait to be written. Lines of audit have more room, so that others go first.
+// Most bytes of lines that wait to be written. A line of audit is lost later than another, since it
+// has more room.
 constexpr size_t kMostWaiting = 1 << 20;
 constexpr size_t kMostWaitingForAudit = 4 << 20;
-// Longer nobody waits for a line to be written, nor the program's end for all of them.
+// How long whoever logs waits for the line to be written, and the program's end for all lines.
 constexpr absl::Duration kPatience = absl::Milliseconds(200);
 constexpr absl::Duration kPatienceAtEnd = absl::Seconds(2);
 
 std::atomic<int64_t> lost_audit{0};
 std::atomic<int64_t> lost_others{0};
 
-// Keeps a line one line.
+// The text with control characters and bytes that are not UTF-8 escaped, so that it is one line.
 std::string Escape(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -236,8 +237,9 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
   CondVar changed_;
   std::deque<Line> lines_ GUARDED_BY(mutex_);
   size_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // of those, and of the one that is being written
-  int64_t taken_ GUARDED_BY(mutex_) = 0;         // lines so far
-  // Of them; those that failed, too. The last one is not before the log says what was lost.
+  int64_t taken_ GUARDED_BY(mutex_) = 0;         // lines that were put into lines_ so far
+  // Lines that the thread is done with, failed ones too. While the thread says what was lost, the
+  // line before that does not count yet.
   int64_t written_ GUARDED_BY(mutex_) = 0;
   bool slow_ GUARDED_BY(mutex_) = false;  // lines wait, and nobody waits for them
   Unsaid unsaid_ GUARDED_BY(mutex_);

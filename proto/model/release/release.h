@@ -51,8 +51,8 @@ struct Portfolio {
   std::vector<Choice> choices;
   int64_t release = 0;  // that it came with; a store sets it
 
-  // Over what is served alone: two portfolios that run the same have the same
-  // one.
+  // A checksum of the choices that are served and their roles: two portfolios of which the same is
+  // served have the same one.
   uint64_t Fingerprint() const {
     std::string text;
     for (const Choice& choice : choices) {
@@ -113,7 +113,7 @@ class ReleaseHistory {
   explicit ReleaseHistory(std::vector<Release> releases, int kept = kKept)
       : releases_(std::move(releases)), kept_(kept) {}
 
-  // Takes the place of the one with its number, or is the newest.
+  // Puts `release` in the place of the one that has its number, or in the order of numbers.
   void Put(const Release& release);
 
   const std::vector<Release>& releases() const { return releases_; }

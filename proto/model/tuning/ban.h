@@ -44,8 +44,8 @@ std::string BanNameAndReason(std::string_view name, int64_t fleet_ban, std::stri
 
 // Value type.
 struct Ban {
-  // The daemon's, never given twice; 0: no daemon keeps it; below 0: kShipped and more, it came
-  // with convtune and is in no store (ShippedBans).
+  // The daemon's number, never given twice; 0: no daemon keeps the ban. Bans that came with
+  // convtune, which are in no store, have kShipped + 1 and so on, all below 0 (ShippedBans).
   static constexpr int64_t kShipped = -1'000'000;
   int64_t number = 0;
   int64_t fleet_ban = 0;  // the fleet's number of it; 0: it was made on the daemon

@@ -168,8 +168,8 @@ int64_t SampleNs(double time_us);
 // 1996), and the quartiles as its interval.
 void SummarizeSamples(Candidate* candidate);
 
-// Without times, samples and what was seen along with them: a candidate that was
-// timed and then shown to be none that works claims no speed.
+// Removes times, samples and what was seen along with them: a candidate that was timed and then
+// found not to work claims no speed.
 void ForgetTimes(Candidate* candidate);
 
 // See convtune.v1.Constraints. Value type.

@@ -86,7 +86,7 @@ inline constexpr uint32_t kThrottleReasons =
 // They also say which instruments of the worker passed the self-check, and how its runs went.
 // Value type.
 struct Conditions {
-  // False: NVML could not be asked, and nothing says anything but the fields behind compute_mode.
+  // False: NVML could not be asked, and only self_check, retried_runs and unblocked mean anything.
   bool known = false;
   // Most processes other than the worker that had a context on the GPU.
   int other_processes = 0;
@@ -114,7 +114,7 @@ struct Conditions {
   friend bool operator==(const Conditions&, const Conditions&) = default;
 };
 
-// Takes another look into `conditions`.
+// Adds another look at the GPU to `conditions`: the worst of both, and the newer settings.
 void Merge(const Conditions& look, Conditions* conditions);
 
 // Says in words why a measurement under these conditions is not clean; empty if it is

@@ -95,6 +95,7 @@ constexpr uint32_t LegacyNotes(Operation operation, DataType data_type, int64_t 
   return notes;
 }
 
+// An Erratum is an engine that gives wrong results, or fails, where the conditions hold.
 struct Erratum {
   int engine;
   Operation operation;

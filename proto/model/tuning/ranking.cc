@@ -20,7 +20,7 @@ bool FasterMedian(const Candidate* a, const Candidate* b) {
   return std::tie(a->median_us, a->high_us) < std::tie(b->median_us, b->high_us);
 }
 
-// The least that the stock choice may take, for replacing it.
+// The time that another candidate must stay below for replacing the stock choice.
 double StockAtBest(const Candidate& stock, const Candidate& fastest) {
   const int samples = std::min(stock.sample_count, fastest.sample_count);
   if (samples == 0 || samples >= kSamplesOfInterval) return stock.low_us;

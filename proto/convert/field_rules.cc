@@ -10,7 +10,6 @@ namespace {
 
 constexpr size_t kMostReason = 500;
 constexpr size_t kMostAuthor = 128;
-constexpr size_t kMostCandidate = 1024;
 
 }  // namespace
 
@@ -60,11 +59,6 @@ void FieldRules::Author(std::string_view field, std::string_view author) {
 void FieldRules::Reason(std::string_view field, std::string_view reason) {
   Length(field, reason, 1, kMostReason);
   NoControls(field, reason);
-}
-
-bool FieldRules::IsOfLength(std::string_view field, std::string_view text, size_t least) {
-  Length(field, text, least, kMostCandidate);
-  return text.size() >= least && text.size() <= kMostCandidate;
 }
 
 }  // namespace convtune

@@ -43,12 +43,14 @@ class FieldRules {
   // Check who made a decision, and why.
   void Author(std::string_view field, std::string_view author);
   void Reason(std::string_view field, std::string_view reason);
-  // Reads by `parse` a text that is at most as long as a candidate's, and with `least`
-  // above 0 must be there.
+  // Sets `*value` to what `parse` reads in `text`, which has `least` to 1,024 characters.
   template <typename Value>
   void Parsed(std::string_view field, absl::StatusOr<Value> (*parse)(std::string_view),
               const std::string& text, size_t least, Value* value) {
-    if (!IsOfLength(field, text, least)) return;
+    constexpr size_t kMost = 1024;
+    const size_t before = violations_->size();
+    Length(field, text, least, kMost);
+    if (violations_->size() != before) return;
     absl::StatusOr<Value> parsed = parse(text);
     if (parsed.ok()) {
       *value = *std::move(parsed);
@@ -63,7 +65,6 @@ class FieldRules {
  private:
   void CheckEnum(std::string_view field, const google::protobuf::EnumDescriptor& descriptor,
                  int value);
-  bool IsOfLength(std::string_view field, std::string_view text, size_t least);
 
   size_t size_before_;
 };

@@ -45,5 +45,22 @@ TEST(BanProto, EveryRuleThatIsBrokenIsNamedWithItsPath) {
                                       "rules[2].author", "rules[2].reason", "rules[2].fleet_ban"}));
 }
 
+// Lengths are in characters, and what reads a pattern counts bytes.
+TEST(BanProto, WhatIsTooLongInBytesAloneIsNoPatternForEverything) {
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "\xC3\xA9";
+  v1::Ban proto;
+  proto.set_candidate(text);
+  proto.set_cudnn(text);
+  proto.set_gpu(text);
+  proto.set_author("ann");
+  proto.set_reason("wrong results");
+  std::vector<Violation> violations;
+  BanFromProto(proto, "ban", &violations);
+  std::vector<std::string> fields;
+  for (const Violation& violation : violations) fields.push_back(violation.field);
+  EXPECT_EQ(fields, (std::vector<std::string>{"ban.candidate", "ban.cudnn", "ban.gpu"}));
+}
+
 }  // namespace
 }  // namespace convtune

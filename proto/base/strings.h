@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace convtune {
@@ -70,11 +71,7 @@ inline bool ConsumeFront(std::string_view* text, std::string_view prefix) {
 
 // ASCII letters in lower case; the locale does not matter.
 inline std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
+  return absl::AsciiStrToLower(absl::string_view(text.data(), text.size()));
 }
 
 // The low `bytes` bytes of a number, the lowest first.

@@ -13,26 +13,36 @@
 namespace convtune {
 namespace {
 
-// What comes before the separator, or all; takes it and the separator off `text`.
-std::string_view TakeToken(std::string_view* text, char separator) {
-  const size_t end = text->find(separator);
-  const std::string_view token = text->substr(0, end);
-  text->remove_prefix(end == std::string_view::npos ? text->size() : end + 1);
-  return token;
-}
-
 // Reads the text form of a candidate, in which numbers may be `*` for patterns alone.
 class TextReader {
  public:
   explicit TextReader(bool patterns) : patterns_(patterns) {}
 
   absl::Status Read(std::string_view text, CandidatePattern* out) const {
-    if (ConsumeFront(&text, "legacy:")) return ReadLegacy(text, out);
-    if (ConsumeFront(&text, "graph:") || (patterns_ && text.starts_with("eng"))) {
-      return ReadGraph(text, out);
+    const bool legacy = ConsumeFront(&text, "legacy:");
+    if (!legacy && !ConsumeFront(&text, "graph:") && !(patterns_ && text.starts_with("eng"))) {
+      return absl::InvalidArgumentError(patterns_ ? "expected eng, graph: or legacy: in front"
+                                                  : "expected graph: or legacy: in front");
     }
-    return absl::InvalidArgumentError(patterns_ ? "expected eng, graph: or legacy: in front"
-                                                : "expected graph: or legacy: in front");
+    out->api = legacy ? Api::kLegacy : Api::kGraph;
+    const std::vector<std::string_view> tokens = Split(text, ',');
+    if (legacy && (tokens.size() > 2 || (!patterns_ && tokens.size() < 2))) {
+      return absl::InvalidArgumentError(Concat("expected algo<n>,math<n>, found ", Quote(text)));
+    }
+    if (!patterns_ || tokens[0] != "*") {
+      RETURN_IF_ERROR(
+          ReadNumber(tokens[0], legacy ? "algo" : "eng", legacy ? kShort : kLong, &out->number));
+    }
+    for (size_t i = 1; i < tokens.size(); ++i) {
+      RETURN_IF_ERROR(legacy ? ReadNumber(tokens[i], "math", kShort, &out->math_type)
+                             : ReadKnob(tokens[i], out));
+    }
+    std::sort(out->knobs.begin(), out->knobs.end());
+    const auto doubled =
+        std::adjacent_find(out->knobs.begin(), out->knobs.end(),
+                           [](const auto& a, const auto& b) { return a.first == b.first; });
+    if (doubled == out->knobs.end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(Concat("k", doubled->first, " is given twice"));
   }
 
  private:
@@ -77,38 +87,6 @@ class TextReader {
           Concat("expected k", *type, "=<number of 64 bits", OrAny(), ">, found ", Quote(text)));
     }
     return absl::OkStatus();
-  }
-
-  absl::Status ReadGraph(std::string_view text, CandidatePattern* out) const {
-    out->knobs.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), ',')));
-    bool more = text.find(',') != std::string_view::npos;
-    const std::string_view engine = TakeToken(&text, ',');
-    if (!patterns_ || engine != "*") {
-      RETURN_IF_ERROR(ReadNumber(engine, "eng", kLong, &out->number));
-    }
-    while (more) {
-      more = text.find(',') != std::string_view::npos;
-      RETURN_IF_ERROR(ReadKnob(TakeToken(&text, ','), out));
-    }
-    std::sort(out->knobs.begin(), out->knobs.end());
-    const auto doubled =
-        std::adjacent_find(out->knobs.begin(), out->knobs.end(),
-                           [](const auto& a, const auto& b) { return a.first == b.first; });
-    if (doubled == out->knobs.end()) return absl::OkStatus();
-    return absl::InvalidArgumentError(Concat("k", doubled->first, " is given twice"));
-  }
-
-  absl::Status ReadLegacy(std::string_view text, CandidatePattern* out) const {
-    out->api = Api::kLegacy;
-    const auto commas = std::count(text.begin(), text.end(), ',');
-    if (commas > 1 || (!patterns_ && commas == 0)) {
-      return absl::InvalidArgumentError(Concat("expected algo<n>,math<n>, found ", Quote(text)));
-    }
-    const std::string_view algorithm = TakeToken(&text, ',');
-    if (!patterns_ || algorithm != "*") {
-      RETURN_IF_ERROR(ReadNumber(algorithm, "algo", kShort, &out->number));
-    }
-    return commas == 0 ? absl::OkStatus() : ReadNumber(text, "math", kShort, &out->math_type);
   }
 
   const bool patterns_;

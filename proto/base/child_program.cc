@@ -37,8 +37,7 @@ bool ReadToEnd(int fd, SteadyTime over, std::string* text) {
   }
 }
 
-}  // namespace
-
+// Our environment with `variables`, as NAME=VALUE.
 std::vector<std::string> EnvironmentWith(const Variables& variables) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -51,6 +50,8 @@ std::vector<std::string> EnvironmentWith(const Variables& variables) {
   for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
   return entries;
 }
+
+}  // namespace
 
 std::vector<char*> PointersTo(std::vector<std::string>* words) {
   std::vector<char*> pointers;

@@ -14,9 +14,6 @@ namespace convtune {
 // Names and values that a child has besides, or in place of, ours.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// Our environment with `variables`, as NAME=VALUE.
-std::vector<std::string> EnvironmentWith(const Variables& variables);
-
 // Pointers to the words with a null behind them, as exec and posix_spawn take
 // them. The words must outlive them.
 std::vector<char*> PointersTo(std::vector<std::string>* words);

@@ -146,15 +146,10 @@ Provenance FromProto(const v1::Provenance& proto) {
           proto.memory_bytes(),   proto.cublaslt_build(), proto.nvrtc_build()};
 }
 
-v1::SelfCheck SelfCheckToProto(uint32_t mask) {
-  v1::SelfCheck proto;
-  proto.set_known(mask != 0);
-  for (std::string& name : FailedInstruments(mask)) proto.add_failed(std::move(name));
-  return proto;
-}
-
 v1::SelfCheck ToProto(const SelfCheck& check) {
-  v1::SelfCheck proto = SelfCheckToProto(check.mask);
+  v1::SelfCheck proto;
+  proto.set_known(check.mask != 0);
+  for (std::string& name : FailedInstruments(check.mask)) proto.add_failed(std::move(name));
   proto.set_details(Utf8(check.details));
   return proto;
 }
@@ -235,7 +230,7 @@ void Fill(const Conditions& conditions, v1::Conditions* record) {
   record->set_mps(conditions.mps);
   record->set_compute_mode(static_cast<v1::ComputeMode>(conditions.compute_mode));
   if (conditions.self_check != 0) {
-    *record->mutable_self_check() = SelfCheckToProto(conditions.self_check);
+    *record->mutable_self_check() = ToProto(SelfCheck{conditions.self_check, ""});
   }
   record->set_retried_runs(conditions.retried_runs);
   record->set_unblocked(Utf8(conditions.unblocked));

@@ -27,8 +27,6 @@ absl::Duration FromProto(const google::protobuf::Duration& proto);
 v1::Provenance ToProto(const Provenance& provenance);
 Provenance FromProto(const v1::Provenance& proto);
 
-// Of a mask of SelfCheckBit; without details.
-v1::SelfCheck SelfCheckToProto(uint32_t mask);
 v1::SelfCheck ToProto(const SelfCheck& check);
 // A message that names no instrument, or instruments without a run, counts as not run.
 SelfCheck FromProto(const v1::SelfCheck& proto);

@@ -203,7 +203,7 @@ absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
   const bool checks = script_.self_check >= 0;
   if (checks && !request.has_self_check()) {
     ASSIGN_OR_RETURN(const uint32_t mask, CheckSelf(request.lost_steps()));
-    self_check = SelfCheckToProto(mask);
+    self_check = ToProto(SelfCheck{mask, ""});
     self_check.set_details("as the script says");
     if (!script_.instrument.empty()) self_check.add_failed(script_.instrument);
   }

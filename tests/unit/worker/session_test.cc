@@ -45,7 +45,7 @@ TEST_F(SessionTest, WhatAWorkerBeforeFoundIsTakenForKnown) {
   worker::v1::Request request;
   request.mutable_hello()->set_version(CONVTUNE_VERSION);
   *request.mutable_hello()->mutable_self_check() =
-      SelfCheckToProto(1 | MaskOf(SelfCheckBit::kBlockingKernel));
+      ToProto(SelfCheck{1 | MaskOf(SelfCheckBit::kBlockingKernel), ""});
   const auto replies = Ask(request);
   ASSERT_THAT(replies, SizeIs(1));
   EXPECT_EQ(backend_.self_checks, 0);
@@ -60,7 +60,7 @@ TEST_F(SessionTest, MixedLibrariesEndTheSessionAlsoWhereTheSelfCheckIsKnown) {
     backend_.self_check = {1, ""};
     worker::v1::Request request;
     request.mutable_hello()->set_version(CONVTUNE_VERSION);
-    if (known) *request.mutable_hello()->mutable_self_check() = SelfCheckToProto(1);
+    if (known) *request.mutable_hello()->mutable_self_check() = ToProto(SelfCheck{1, ""});
     EXPECT_THAT(Ask(request).back().outcome().message(), HasSubstr("cuDNN's libraries are mixed: "))
         << known;
     EXPECT_EQ(status_.code(), absl::StatusCode::kFailedPrecondition) << known;

@@ -8,6 +8,8 @@
 #include <string>
 #include <system_error>
 
+#include "proto/model/environment.h"
+
 namespace convtune::client {
 namespace {
 
@@ -55,14 +57,10 @@ void FindCudnn(Environment* program) {
     if (get_version == nullptr) library.Get("cudnnGetVersion", &get_version);
   }
   if (get_version == nullptr) return;
-  const size_t version = get_version();
-  // Up to 8 it was 1000 times the major version.
-  const size_t major = version < 10000 ? version / 1000 : version / 10000;
-  const size_t rest = version < 10000 ? version % 1000 : version % 10000;
-  program->cudnn_version =
-      std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
-  constexpr size_t kFirstWithConfigurations = 9;
-  if (major >= kFirstWithConfigurations) {
+  const auto version = CudnnVersion::FromNumber(static_cast<int64_t>(get_version()));
+  program->cudnn_version = version.ToText();
+  constexpr int kFirstWithConfigurations = 9;
+  if (version.major >= kFirstWithConfigurations) {
     program->library_configuration = LibraryBeside(reinterpret_cast<const void*>(get_version));
   }
 }

@@ -71,6 +71,12 @@ absl::StatusOr<CudnnVersion> CudnnVersion::Parse(std::string_view text) {
   return CudnnVersion{numbers[0], numbers[1], numbers[2]};
 }
 
+CudnnVersion CudnnVersion::FromNumber(int64_t number) {
+  const int64_t unit = number < 10'000 ? 1'000 : 10'000;
+  return {static_cast<int>(number / unit), static_cast<int>(number % unit / 100),
+          static_cast<int>(number % 100)};
+}
+
 std::string Slug(std::string_view gpu_model) {
   std::string slug;
   for (const char c : gpu_model) {

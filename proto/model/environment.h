@@ -29,6 +29,8 @@ struct CudnnVersion {
   std::string ToText() const;
   // Reads ToText()'s form. INVALID_ARGUMENT says what it must be.
   static absl::StatusOr<CudnnVersion> Parse(std::string_view text);
+  // Of a number of cudnnGetVersion: 8907 is 8.9.7, and 91900 is 9.19.0.
+  static CudnnVersion FromNumber(int64_t number);
   friend auto operator<=>(const CudnnVersion&, const CudnnVersion&) = default;
 };
 

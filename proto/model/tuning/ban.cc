@@ -38,12 +38,6 @@ CudnnVersion VersionOf(std::vector<int> numbers) {
   return {numbers[0], numbers[1], numbers[2]};
 }
 
-// Of a number of cudnnGetVersion: 8907 and 91900.
-CudnnVersion VersionOf(int number) {
-  return number < 90'000 ? CudnnVersion{number / 1000, number / 100 % 10, number % 100}
-                         : CudnnVersion{number / 10'000, number / 100 % 100, number % 100};
-}
-
 // The first version behind all that begin with these numbers.
 CudnnVersion Behind(std::vector<int> numbers) {
   ++numbers.back();
@@ -223,8 +217,8 @@ std::vector<Ban> ShippedBans() {
     Ban& ban = bans.emplace_back();
     ban.number = Ban::kShipped + static_cast<int64_t>(bans.size());
     ban.candidate.number = erratum.engine;
-    ban.cudnn.start = VersionOf(erratum.cudnn_begin);
-    if (erratum.cudnn_end != 0) ban.cudnn.end = VersionOf(erratum.cudnn_end);
+    ban.cudnn.start = CudnnVersion::FromNumber(erratum.cudnn_begin);
+    if (erratum.cudnn_end != 0) ban.cudnn.end = CudnnVersion::FromNumber(erratum.cudnn_end);
     if (erratum.sm != 0) ban.gpu = Concat("sm-", erratum.sm);
     ban.operation = erratum.operation;
     ban.spatial_rank = erratum.spatial_rank;

@@ -216,8 +216,7 @@ LibraryConfiguration LoadedLibraryConfiguration() {
 }
 
 CudnnVersion LoadedCudnnVersion() {
-  const int version = static_cast<int>(cudnnGetVersion());
-  return {version / 10000, version % 10000 / 100, version % 100};
+  return CudnnVersion::FromNumber(static_cast<int64_t>(cudnnGetVersion()));
 }
 
 CudaLibraries LocateCudaLibraries() {

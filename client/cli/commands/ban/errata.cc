@@ -27,13 +27,6 @@ absl::Status Refuse(std::string_view words) {
   return absl::InvalidArgumentError(std::string(words));
 }
 
-// cuDNN's CUDNN_VERSION: 8907 is 8.9.7, and 91900 is 9.19.0.
-CudnnVersion VersionOf(int64_t number) {
-  const int64_t unit = number < 10000 ? 1000 : 10000;
-  return {static_cast<int>(number / unit), static_cast<int>(number % unit / 100),
-          static_cast<int>(number % 100)};
-}
-
 int64_t NumberOf(const CudnnVersion& version) {
   return (version.major < 9 ? 1000 : 10000) * static_cast<int64_t>(version.major) +
          100 * static_cast<int64_t>(version.minor) + version.patch;
@@ -96,8 +89,8 @@ absl::StatusOr<v1::Ban> ReadRule(const Json& rule) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> start, ReadVersion(rule, "cudnn_version_start"));
   ASSIGN_OR_RETURN(const std::optional<int64_t> end, ReadVersion(rule, "cudnn_version_end"));
   CudnnRange range;
-  if (start) range.start = VersionOf(*start);
-  if (end) range.end = VersionOf(*end);
+  if (start) range.start = CudnnVersion::FromNumber(*start);
+  if (end) range.end = CudnnVersion::FromNumber(*end);
   if (!CudnnRange::Parse(range.ToText()).ok()) {
     return Refuse(absl::StrCat("no version is from ", *start, " to below ", *end));
   }

@@ -1,24 +1,13 @@
 #include "proto/base/cancel_token.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 
-#include "proto/base/clock.h"
+#include "proto/base/poll_until.h"
 
 namespace convtune {
-namespace {
-
-// Rounded up, so that a wait never ends before its time.
-int PollMillis(absl::Duration duration) {
-  const int64_t ms = absl::ToInt64Milliseconds(duration + absl::Microseconds(999));
-  return static_cast<int>(std::clamp<int64_t>(ms, 0, 60'000));
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<CancelToken>> CancelToken::Create() {
   UniqueFd fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -41,25 +30,14 @@ void CancelToken::Reset() {
 }
 
 bool CancelToken::WaitFor(absl::Duration timeout) const {
-  const SteadyTime deadline = SteadyTime::Now() + timeout;
-  while (!cancelled()) {
-    const absl::Duration left = deadline - SteadyTime::Now();
-    if (left <= absl::ZeroDuration()) break;
-    pollfd entry = {fd_.get(), POLLIN, 0};
-    poll(&entry, 1, PollMillis(left));
-  }
+  pollfd entries[] = {{fd_.get(), POLLIN, 0}};
+  if (!cancelled()) PollUntil(entries, SteadyTime::Now() + timeout);
   return cancelled();
 }
 
 bool WaitReadable(int fd, const CancelToken& token, SteadyTime deadline) {
-  while (!token.cancelled()) {
-    pollfd entries[2] = {{fd, POLLIN, 0}, {token.fd(), POLLIN, 0}};
-    const int ready = poll(entries, 2, PollMillis(deadline - SteadyTime::Now()));
-    if (ready > 0 && entries[1].revents != 0) return false;
-    if (ready > 0 && entries[0].revents != 0) return true;
-    if (SteadyTime::Now() >= deadline) return false;
-  }
-  return false;
+  pollfd entries[] = {{fd, POLLIN, 0}, {token.fd(), POLLIN, 0}};
+  return !token.cancelled() && PollUntil(entries, deadline) > 0 && entries[1].revents == 0;
 }
 
 }  // namespace convtune

@@ -1,7 +1,6 @@
 #include "proto/base/child_program.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "proto/base/clock.h"
+#include "proto/base/poll_until.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
@@ -23,13 +22,9 @@ namespace {
 // False if the end did not come before `over`.
 bool ReadToEnd(int fd, SteadyTime over, std::string* text) {
   char buffer[65536];
+  pollfd entries[] = {{fd, POLLIN, 0}};
   while (true) {
-    pollfd polled = {fd, POLLIN, 0};
-    const absl::Duration left = std::min(over - SteadyTime::Now(), absl::Hours(1));
-    const int ready =
-        poll(&polled, 1, static_cast<int>(absl::ToInt64Milliseconds(left + absl::Milliseconds(1))));
-    if (ready == 0 && SteadyTime::Now() >= over) return false;
-    if (ready <= 0) continue;
+    if (PollUntil(entries, over) == 0) return false;
     const ssize_t size = read(fd, buffer, sizeof buffer);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return true;

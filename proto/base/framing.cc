@@ -1,17 +1,14 @@
 #include "proto/base/framing.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
-#include <cstdint>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/clock.h"
+#include "proto/base/poll_until.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
@@ -35,25 +32,11 @@ absl::Status ErrnoStatus(const char* what, int error) {
 // `events` is a pollfd's.
 // NOLINTNEXTLINE(google-runtime-int)
 absl::Status WaitFor(int fd, short events, SteadyTime deadline) {
-  while (true) {
-    int timeout_ms = -1;
-    if (deadline != SteadyTime::InfiniteFuture()) {
-      const absl::Duration left = std::max(deadline - SteadyTime::Now(), absl::ZeroDuration());
-      timeout_ms = static_cast<int>(std::min<int64_t>(
-          absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))), INT_MAX));
-    }
-    pollfd entry = {fd, events, 0};
-    const int ready = poll(&entry, 1, timeout_ms);
-    if (ready > 0) {
-      return absl::OkStatus();
-    }
-    if (ready < 0 && errno != EINTR) {
-      return ErrnoStatus("poll", errno);
-    }
-    if (SteadyTime::Now() >= deadline) {
-      return absl::DeadlineExceededError("no complete message before the deadline");
-    }
-  }
+  pollfd entries[] = {{fd, events, 0}};
+  const int ready = PollUntil(entries, deadline);
+  if (ready < 0) return ErrnoStatus("poll", errno);
+  if (ready == 0) return absl::DeadlineExceededError("no complete message before the deadline");
+  return absl::OkStatus();
 }
 
 // Appends `size` bytes to `data`, or as many as there are before the peer closes.

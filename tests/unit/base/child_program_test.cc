@@ -19,10 +19,12 @@ TEST(RunToEndTest, BringsOutputErrorsAndExitCode) {
 }
 
 TEST(RunToEndTest, AChildThatPrintsOrSleepsForeverIsKilledAtTheLimit) {
-  for (const char* const script : {"while sleep 0.01; do echo y; done", "exec sleep 1000"}) {
-    EXPECT_EQ(Shell(script, absl::Milliseconds(200)).status().code(),
-              absl::StatusCode::kDeadlineExceeded)
-        << script;
+  EXPECT_EQ(Shell("exec sleep 1000", absl::Milliseconds(20)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  // Whether the child's next line comes just before the limit or behind it is chance.
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(Shell("while :; do echo y; done", absl::Milliseconds(20)).status().code(),
+              absl::StatusCode::kDeadlineExceeded);
   }
 }
 

@@ -58,7 +58,8 @@ absl::StatusOr<std::vector<int>> ReadNumbersOf(std::string_view field, std::stri
 // The rule that a text breaks which is no MIG profile; empty: it is one.
 std::string CheckMigProfile(std::string_view text) {
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz.+-";
-  const bool is_profile = !text.empty() && text.find_first_not_of(kLetters) == text.npos;
+  const bool is_profile =
+      !text.empty() && text.find_first_not_of(kLetters) == std::string_view::npos;
   return is_profile ? "" : Concat(Quote(text), " is not a MIG profile such as 1g.18gb");
 }
 

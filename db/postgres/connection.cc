@@ -9,11 +9,12 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_replace.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::postgres {
@@ -35,21 +36,10 @@ std::string RealText(double value) {
   return std::string(buffer, end.ptr);
 }
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
-template <typename Values, typename ToTextFn>
-std::string Array(const Values& values, const ToTextFn& to_text) {
-  std::vector<std::string> texts;
-  texts.reserve(values.size());
-  for (const auto& value : values) texts.push_back(to_text(value));
-  return absl::StrCat("{", absl::StrJoin(texts, ","), "}");
+// An array of values that `append` writes.
+template <typename Values, typename AppendFn>
+std::string Array(const Values& values, const AppendFn& append) {
+  return absl::StrCat("{", absl::StrJoin(values, ",", append), "}");
 }
 
 // As libpq takes them; they must stay.
@@ -77,12 +67,8 @@ absl::StatusCode CodeOf(const std::string& state) {
 }
 
 std::string Clean(const char* message) {
-  std::string text = message != nullptr ? message : "";
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
-  }
-  return text;
+  const absl::string_view text = message != nullptr ? message : "";
+  return absl::StrReplaceAll(absl::StripTrailingAsciiWhitespace(text), {{"\n", " "}});
 }
 
 // Between two looks at whether to stop.
@@ -138,11 +124,10 @@ void AddDefaults(const Connection::Options& options, std::map<std::string, std::
 }  // namespace
 
 bool IsName(const std::string& name) {
-  if (name.empty() || name.size() > 63) return false;
-  for (const char c : name) {
-    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') return false;
-  }
-  return !(name[0] >= '0' && name[0] <= '9');
+  return !name.empty() && name.size() <= 63 && !absl::ascii_isdigit(name[0]) &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_';
+         });
 }
 
 Param::Param(double value) : text(RealText(value)) {}
@@ -151,10 +136,14 @@ Param::Param(Bytes value)
                                    absl::string_view(value.bytes.data(), value.bytes.size())))) {}
 Param::Param(absl::Time value) : text(absl::FormatTime(kTimeFormat, value, absl::UTCTimeZone())) {}
 Param::Param(absl::Duration value) : Param(absl::ToDoubleSeconds(value)) {}
-Param::Param(const std::vector<int64_t>& values)
-    : text(Array(values, [](int64_t value) { return absl::StrCat(value); })) {}
-Param::Param(const std::vector<double>& values) : text(Array(values, RealText)) {}
-Param::Param(const std::vector<std::string>& values) : text(Array(values, Quoted)) {}
+Param::Param(const std::vector<int64_t>& values) : text(Array(values, absl::AlphaNumFormatter())) {}
+Param::Param(const std::vector<double>& values)
+    : text(Array(values, [](std::string* out, double value) { *out += RealText(value); })) {}
+Param::Param(const std::vector<std::string>& values)
+    : text(Array(values, [](std::string* out, const std::string& value) {
+        absl::StrAppend(out, "\"", absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"\"", "\\\""}}),
+                        "\"");
+      })) {}
 
 bool Cell::is_null() const { return PQgetisnull(result_, row_, column_) != 0; }
 const char* Cell::Value() const { return PQgetvalue(result_, row_, column_); }
@@ -409,6 +398,19 @@ absl::Status Connection::Stream(const std::string& sql, const Params& params,
       return taken;
     }
     if (kind != PGRES_TUPLES_OK) failed.Update(Error(next));
+  }
+}
+
+absl::Status Connection::Pages(const std::string& sql, const Params& params, int page_size,
+                               const std::function<absl::Status(const Result&)>& take) {
+  RETURN_IF_ERROR(Execute(absl::StrCat("DECLARE pages CURSOR FOR ", sql), params));
+  const std::string fetch = absl::StrCat("FETCH ", page_size, " FROM pages");
+  while (true) {
+    RETURN_IF_ERROR(Usable());
+    // Not prepared: the columns are those of the statement.
+    ASSIGN_OR_RETURN(const Result page, Finish(PQsendQuery(connection_.get(), fetch.c_str()) == 1));
+    RETURN_IF_ERROR(take(page));
+    if (page.size() < page_size) return Execute("CLOSE pages");
   }
 }
 

@@ -209,6 +209,10 @@ class Connection {
   // connection ends with it. The time-out begins anew with each row.
   absl::Status Stream(const std::string& sql, const Params& params,
                       const std::function<absl::Status(const Row&)>& take);
+  // Within a transaction: `take` is told the rows of the statement in pages of so many, each of
+  // which has the time of a statement. It may ask the connection for anything but pages.
+  absl::Status Pages(const std::string& sql, const Params& params, int page_size,
+                     const std::function<absl::Status(const Result&)>& take);
   // For statements that give no rows; several may be given, without parameters.
   absl::Status Execute(const std::string& sql);
   // As Query, for one whose rows are not wanted.

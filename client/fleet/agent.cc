@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -99,11 +100,9 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
   if (const std::string rule = CheckNodeName(options.node); !rule.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("node: ", rule));
   }
-  if (options.lease < absl::Seconds(1) || options.lease > absl::Hours(24)) {
-    return absl::InvalidArgumentError("lease: must be from 1s to 24h");
-  }
   std::unique_ptr<Agent> agent(new Agent(std::move(options)));
   RETURN_IF_ERROR(agent->OpenClients());
+  agent->ShowMetrics();
   return agent;
 }
 
@@ -133,7 +132,7 @@ void Agent::Run() {
     const bool was_connected = postgres_ != nullptr;
     const absl::Status status = Turn();
     if (!status.ok()) ++counts_.failed_turns;
-    if (status.ok()) counts_.last_exchange = options_.clock->Now();
+    if (status.ok()) last_exchange_ = options_.clock->Now();
     ShowMetrics();
     const std::string error = status.ok() ? Trouble() : std::string(status.message());
     if (error != heartbeat_.last_error) {
@@ -309,21 +308,23 @@ absl::Status Agent::ReadPlaces() {
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
                    daemon_->Call<v1::ListDevicesResponse>(v1::ListDevicesRequest()));
   std::map<std::string, Place> places;
+  std::vector<Environment> known;
   for (const v1::Environment& proto : environments.environments()) {
     if (!proto.current()) continue;
     ASSIGN_OR_RETURN(Environment environment, Environment::Parse(proto.text()));
     // The fleet is one of cards: it neither asks nor gives a simulated GPU anything.
     if (environment.simulated()) continue;
     environment.gpu_model = proto.gpu_model();
-    ASSIGN_OR_RETURN(const int64_t id, names_->Environment(environment));
-    Place place{id, proto.name(), environment, proto.provenance().driver_version(), {}};
+    Place place{proto.name(), environment, proto.provenance().driver_version(), {}};
     for (const v1::Device& device : devices.devices()) {
       if (device.environment() != proto.name() && device.environment() != proto.text()) continue;
       place.name = device.environment();
       place.devices.push_back(device.name());
     }
-    places.emplace(proto.text(), std::move(place));
+    places.emplace(environment.ToText(), std::move(place));
+    known.push_back(std::move(environment));
   }
+  RETURN_IF_ERROR(names_->AddEnvironments(known));
   places_ = std::move(places);
   return absl::OkStatus();
 }
@@ -347,7 +348,7 @@ absl::Status Agent::Heartbeat() {
   heartbeat.devices.clear();
   for (const auto& [text, place] : places_) {
     for (const std::string& device : place.devices) {
-      heartbeat.devices.push_back({device, place.environment, place.driver_version});
+      heartbeat.devices.push_back({device, text, place.driver_version});
     }
   }
   absl::Status written = db::fleet::WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
@@ -373,8 +374,6 @@ absl::Status Agent::Wanted() {
       WantedProblem each;
       each.key = {proto.problem_text(), text};
       each.misses = proto.miss_count();
-      each.first_seen = absl::FromUnixSeconds(proto.first_seen_time().seconds());
-      each.last_seen = absl::FromUnixSeconds(proto.last_seen_time().seconds());
       wanted.push_back(std::move(each));
     }
   }
@@ -421,11 +420,10 @@ absl::Status Agent::Push() {
 
 absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>>& delivered) {
   if (state_.release() == 0) return absl::OkStatus();
-  for (const auto& [environment_text, problems] : delivered) {
-    const auto place = places_.find(environment_text);
-    if (place == places_.end()) continue;
+  for (const auto& [environment, problems] : delivered) {
+    if (!places_.contains(environment)) continue;
     const absl::StatusOr<std::vector<db::fleet::ReleasedTuning>> choices =
-        db::fleet::ReadReleaseChoices(*postgres_, checked_, place->second.id, problems,
+        db::fleet::ReadReleaseChoices(*postgres_, checked_, environment, problems,
                                       state_.release());
     if (!checked_.TakeError().empty()) {
       // The next Follow reads the whole release, and refuses it while it is not what was decided.
@@ -437,13 +435,6 @@ absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>
     RETURN_IF_ERROR(Apply(*choices).status());
   }
   return absl::OkStatus();
-}
-
-const Agent::Place* Agent::FindPlace(int64_t id) const {
-  for (const auto& [text, place] : places_) {
-    if (place.id == id) return &place;
-  }
-  return nullptr;
 }
 
 absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
@@ -495,29 +486,26 @@ absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text
 
 absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning>& tunings) {
   v1::ApplyTuningsRequest empty;
-  std::map<int64_t, int> numbers;
+  Provenance provenance;
+  provenance.node = "fleet";
+  int number = 0;
   for (const auto& [text, place] : places_) {
-    Provenance provenance;
-    provenance.node = "fleet";
-    const int number = empty.environments_size() + 1;
-    numbers[place.id] = number;
     *empty.add_environments() =
-        db::bundle::ToBundleEnvironment(number, place.environment, provenance);
+        db::bundle::ToBundleEnvironment(++number, place.environment, provenance);
   }
   int64_t deferred = 0;
   size_t bytes = 0;
   v1::ApplyTuningsRequest request = empty;
   for (const db::fleet::ReleasedTuning& tuning : tunings) {
-    const auto number = numbers.find(tuning.environment_id);
-    v1::Tuning proto;
-    if (number == numbers.end()) continue;
+    const auto place = places_.find(tuning.environment_text);
+    if (place == places_.end()) continue;
     if (tuning.payload.empty()) {
-      const Place* const place = FindPlace(tuning.environment_id);
-      RETURN_IF_ERROR(Withdraw(*place, tuning.problem_text));
+      RETURN_IF_ERROR(Withdraw(place->second, tuning.problem_text));
       continue;
     }
+    v1::Tuning proto;
     if (!proto.ParseFromString(tuning.payload)) continue;
-    proto.set_environment_number(number->second);
+    proto.set_environment_number(static_cast<int>(std::distance(places_.begin(), place)) + 1);
     bytes += tuning.payload.size();
     if (bytes > kMostRequestBytes) {
       ASSIGN_OR_RETURN(const int64_t waiting, Send(request));
@@ -537,7 +525,9 @@ absl::Status Agent::Follow() {
   const Release* const running = served.canary();
   bool canary = false;
   if (running != nullptr) {
-    ASSIGN_OR_RETURN(canary, db::fleet::TakesCanary(*postgres_, options_.node, running->number));
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease drawn,
+                     db::fleet::ReadFleetRelease(*postgres_, running->number));
+    canary = std::count(drawn.canary_nodes.begin(), drawn.canary_nodes.end(), options_.node) > 0;
   }
   Release target;  // its number is 0 where the node should serve nothing of the fleet's
   if (canary) {
@@ -563,9 +553,8 @@ absl::Status Agent::Follow() {
     target.create_time = absl::InfinitePast();
   }
   target_ = target.number;
-  std::vector<int64_t> environments;
-  for (const auto& [text, place] : places_) environments.push_back(place.id);
-  std::sort(environments.begin(), environments.end());
+  std::vector<std::string> environments;
+  for (const auto& [text, place] : places_) environments.push_back(text);
   // After a start, and for environments that are new, everything.
   const bool all = follow_all_ || environments != followed_;
   const int64_t from = all && target.number > 0 ? 0 : state_.release();
@@ -655,7 +644,7 @@ absl::Status Agent::Compare() {
   heartbeat_.release_extra = 0;
   for (const auto& [text, place] : places_) {
     ASSIGN_OR_RETURN(std::set<std::string> released,
-                     db::fleet::ReadReleaseProblems(*postgres_, place.id, state_.release()));
+                     db::fleet::ReadReleaseProblems(*postgres_, text, state_.release()));
     v1::ListTuningsRequest request;
     request.set_environment(place.name);
     request.set_page_size(1000);
@@ -692,28 +681,23 @@ absl::Status Agent::FollowPins() {
     kept[{has_text ? pin.environment_text() : pin.environment(), pin.problem_text()}] = &pin;
   }
   absl::Status status;
-  heartbeat_.unapplied_pins = 0;
-  heartbeat_.pin_error.clear();
-  refused_pins_ = 0;
-  const auto count_unapplied = [this](const db::fleet::FleetPin& pin, const std::string& why) {
-    if (heartbeat_.unapplied_pins++ > 0) return;
-    heartbeat_.pin_error = absl::StrCat("pin ", pin.pin_id, ": ", why);
-  };
+  heartbeat_.pins = {};
   for (const db::fleet::FleetPin& pin : pins) {
+    const std::string name = absl::StrCat("pin ", pin.pin_id, ": ");
     if (!pin.error.empty()) {
       // The row may name another problem now. The daemon keeps the pin that it has of this number.
       std::erase_if(kept,
                     [&pin](const auto& one) { return one.second->fleet_pin() == pin.pin_id; });
-      count_unapplied(pin, pin.error);
-      ++refused_pins_;
+      heartbeat_.pins.Add(name + pin.error);
+      ++heartbeat_.pins.refused;
       continue;
     }
-    const Place* const place = FindPlace(pin.environment_id);
-    if (place == nullptr) continue;
+    const auto place = places_.find(pin.environment_text);
+    if (place == places_.end()) continue;
     const std::string reason(CutUtf8(
         absl::StrCat("fleet pin ", pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason));
-    auto found = kept.find({place->environment.ToText(), pin.problem_text});
-    if (found == kept.end()) found = kept.find({place->name, pin.problem_text});
+    auto found = kept.find({pin.environment_text, pin.problem_text});
+    if (found == kept.end()) found = kept.find({place->second.name, pin.problem_text});
     if (found != kept.end()) {
       // The numbers of a fleet that was restored mean something else.
       const v1::PinRecord& held = *found->second;
@@ -721,15 +705,15 @@ absl::Status Agent::FollowPins() {
                         held.reason() == reason;
       if (same) {
         // A tuning that cannot be read keeps no other pin from being made or ended.
-        const absl::StatusOr<std::string> why = WhyVoid(*place, pin);
+        const absl::StatusOr<std::string> why = WhyVoid(place->second, pin);
         status.Update(why.status());
-        if (why.ok() && !why->empty()) count_unapplied(pin, *why);
+        if (why.ok() && !why->empty()) heartbeat_.pins.Add(name + *why);
         kept.erase(found);
         continue;
       }
     }
     v1::PinRequest request;
-    request.set_environment(place->name);
+    request.set_environment(place->second.name);
     request.mutable_problem()->set_text(pin.problem_text);
     request.set_candidate(pin.candidate);
     request.set_reason(reason);
@@ -748,7 +732,7 @@ absl::Status Agent::FollowPins() {
       status.Update(pinned);
       continue;
     }
-    count_unapplied(pin, std::string(pinned.message()));
+    heartbeat_.pins.Add(absl::StrCat(name, std::string(pinned.message())));
   }
   for (const auto& [key, pin] : kept) {
     v1::UnpinRequest request;
@@ -798,21 +782,14 @@ absl::Status Agent::FollowBans() {
   }
   // What expired, the daemon ended by itself, or it was started with --no-errata.
   if (!gone.empty() || shipped < std::exchange(shipped_bans_, shipped)) ban_ended_ = true;
-  heartbeat_.unapplied_bans = 0;
-  heartbeat_.ban_error.clear();
-  refused_bans_ = 0;
-  const auto count_unapplied = [this](const Ban& ban, const std::string& why) {
-    if (heartbeat_.unapplied_bans++ == 0) {
-      heartbeat_.ban_error = absl::StrCat(ban.Name(), ": ", why);
-    }
-  };
+  heartbeat_.bans = {};
   std::vector<int64_t> taken;
   for (const db::fleet::FleetBan& one : bans) {
     // What was taken before still is.
     if (options_.stop()) return status;
     if (!one.error.empty()) {
-      count_unapplied(one.ban, one.error);
-      ++refused_bans_;
+      heartbeat_.bans.Add(absl::StrCat(one.ban.Name(), ": ", one.error));
+      ++heartbeat_.bans.refused;
       continue;
     }
     // A ban of this daemon's own with that rule does as well, for as long as it is there.
@@ -836,7 +813,7 @@ absl::Status Agent::FollowBans() {
     if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
       status.Update(made);
     } else {
-      count_unapplied(one.ban, std::string(made.message()));
+      heartbeat_.bans.Add(absl::StrCat(one.ban.Name(), ": ", std::string(made.message())));
     }
   }
   taken_bans_ = std::move(taken);
@@ -893,17 +870,16 @@ absl::StatusOr<bool> Agent::TendTask(RunningTask* running) {
 }
 
 absl::Status Agent::ClaimMore() {
-  std::vector<int64_t> environments;
+  std::vector<std::string> environments;
   int64_t room = 0;
-  for (const auto& entry : places_) {
-    const Place& place = entry.second;
-    const auto busy = std::count_if(running_.begin(), running_.end(), [&](const auto& running) {
-      return running.task.environment_id == place.id;
-    });
-    const auto devices = std::ssize(place.devices);
-    if (busy >= devices) continue;
-    environments.push_back(place.id);
-    room += devices - busy;
+  for (const auto& [text, place] : places_) {
+    int64_t idle = std::ssize(place.devices);
+    for (const RunningTask& running : running_) {
+      if (running.task.environment_text == text) --idle;
+    }
+    if (idle <= 0) continue;
+    environments.push_back(text);
+    room += idle;
   }
   if (environments.empty()) return absl::OkStatus();
   // This node's own callers go first.
@@ -919,10 +895,10 @@ absl::Status Agent::ClaimMore() {
 }
 
 absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
-  const Place* const place = FindPlace(task.environment_id);
-  if (place == nullptr) return db::fleet::ReturnTask(*postgres_, task).status();
+  const auto place = places_.find(task.environment_text);
+  if (place == places_.end()) return db::fleet::ReturnTask(*postgres_, task).status();
   v1::CreateTuningJobRequest request;
-  request.set_environment(place->name);
+  request.set_environment(place->second.name);
   request.add_problems()->set_text(task.problem_text);
   request.set_priority(v1::PRIORITY_BACKGROUND);
   request.set_force(task.force);
@@ -978,26 +954,64 @@ absl::Status Agent::Upkeep() {
 }
 
 void Agent::ShowMetrics() {
-  counts_.connected = postgres_ != nullptr && postgres_->ok();
-  counts_.outbox_depth = state_.outbox_depth();
-  counts_.outbox_dropped = state_.outbox_dropped();
-  counts_.refused = state_.outbox_refused();
-  counts_.waiting_since = waiting_since_;
-  counts_.tasks_running = static_cast<int64_t>(running_.size());
-  counts_.release = state_.release();
   const bool behind = target_.value_or(heartbeat_.release) != heartbeat_.release;
-  counts_.unheeded_decisions = heartbeat_.unapplied_pins + heartbeat_.unapplied_bans +
-                               std::ssize(taken_bans_) - std::ssize(heartbeat_.heeded_bans) +
-                               (behind ? 1 : 0);
-  counts_.refused_decisions =
-      refused_pins_ + refused_bans_ + (heartbeat_.release_error.empty() ? 0 : 1);
+  const int64_t unheeded = heartbeat_.pins.count + heartbeat_.bans.count + std::ssize(taken_bans_) -
+                           std::ssize(heartbeat_.heeded_bans) + (behind ? 1 : 0);
+  const int64_t refused = heartbeat_.pins.refused + heartbeat_.bans.refused +
+                          (heartbeat_.release_error.empty() ? 0 : 1);
+  std::vector<AgentMetric> metrics = {
+      {"convtune_fleet_connected", "1 if the agent has a connection to PostgreSQL",
+       postgres_ != nullptr && postgres_->ok()},
+      {"convtune_fleet_outbox_depth", "Tunings that wait to be delivered", state_.outbox_depth()},
+      {"convtune_fleet_outbox_dropped_total", "Tunings that the outbox's bound dropped",
+       state_.outbox_dropped()},
+      {"convtune_fleet_delivered_total", "Tunings that were delivered", counts_.delivered},
+      {"convtune_fleet_refused_total",
+       "Tunings that broke a rule and were not delivered, since the daemon's start",
+       state_.outbox_refused()},
+      {"convtune_fleet_failures_total", "Turns of the agent that failed", counts_.failed_turns},
+      {"convtune_fleet_tasks_claimed_total", "Queued problems that this node took",
+       counts_.tasks_claimed},
+      {"convtune_fleet_tasks_done_total", "Queued problems that this node tuned",
+       counts_.tasks_done},
+      {"convtune_fleet_tasks_failed_total", "Queued problems that failed here",
+       counts_.tasks_failed},
+      {"convtune_fleet_tasks_running", "Queued problems that are being tuned here",
+       running_.size()},
+      {"convtune_fleet_release", "The release that the node serves, 0 for none", state_.release()},
+      {"convtune_fleet_unheeded_decisions",
+       "The release, pins and bans of the fleet that the node does not follow yet, as of the last "
+       "time that it read them",
+       unheeded},
+      {"convtune_fleet_refused_decisions",
+       "Releases, pins and bans that the node refuses, since they were changed after they were "
+       "decided, cannot be read or are not signed as the agent requires",
+       refused},
+      {"convtune_fleet_went_back_total",
+       "Times that the node went back to an older release, since PostgreSQL did not know the one "
+       "that it served",
+       counts_.went_back}};
+  // Never: no time, so that no alert takes it for one.
+  if (last_exchange_ != absl::InfinitePast()) {
+    metrics.emplace_back("convtune_fleet_last_exchange_timestamp_seconds",
+                         "When PostgreSQL answered the agent last",
+                         absl::ToDoubleSeconds(last_exchange_ - absl::UnixEpoch()));
+  }
   const MutexLock lock(metrics_mutex_);
-  metrics_ = counts_;
+  metrics_ = std::move(metrics);
+  shown_waiting_since_ = waiting_since_;
 }
 
-AgentMetrics Agent::Metrics() const {
+std::vector<AgentMetric> Agent::Metrics() const {
   const MutexLock lock(metrics_mutex_);
-  return metrics_;
+  std::vector<AgentMetric> metrics = metrics_;
+  // As it is now: the agent may be waiting for PostgreSQL.
+  const absl::Duration lag =
+      std::max(SteadyTime::Now() - shown_waiting_since_, absl::ZeroDuration());
+  metrics.emplace_back("convtune_fleet_outbox_lag_seconds",
+                       "Time since when something has waited and nothing was delivered",
+                       absl::ToDoubleSeconds(lag));
+  return metrics;
 }
 
 }  // namespace convtune::fleet

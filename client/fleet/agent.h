@@ -30,26 +30,15 @@
 
 namespace convtune::fleet {
 
-// What an agent counts for Prometheus, at one moment. Value type.
-struct AgentMetrics {
-  bool connected = false;                           // to PostgreSQL
-  absl::Time last_exchange = absl::InfinitePast();  // that PostgreSQL answered; past: never
-  int64_t outbox_depth = 0;
-  // Since when something has waited without a delivery; future: nothing waits.
-  SteadyTime waiting_since = SteadyTime::InfiniteFuture();
-  int64_t outbox_dropped = 0;
-  int64_t refused = 0;    // since the daemon's start: they break a rule
-  int64_t delivered = 0;  // since the agent's start, like the rest
-  int64_t failed_turns = 0;
-  int64_t tasks_claimed = 0;
-  int64_t tasks_done = 0;
-  int64_t tasks_failed = 0;
-  int64_t tasks_running = 0;
-  int64_t release = 0;
-  int64_t unheeded_decisions = 0;  // now
-  int64_t refused_decisions = 0;   // now
-  // Times that the node went back to an older release, since the fleet did not know its own.
-  int64_t went_back = 0;
+// An AgentMetric is a number of an agent for Prometheus: a counter where its name ends with _total,
+// else a gauge. Value type.
+struct AgentMetric {
+  AgentMetric(const char* named, const char* about, auto number)
+      : name(named), help(about), value(static_cast<double>(number)) {}
+
+  const char* name;
+  const char* help;
+  double value;
 };
 
 // A Refetch decides whether a release, of which the daemon lacks problems, is fetched
@@ -57,6 +46,7 @@ struct AgentMetrics {
 // with another cuBLASLt, say, cannot be applied the next time. One for each release.
 class Refetch {
  public:
+  // Whether it is fetched now, while the daemon lacks that many problems.
   bool Decide(int64_t missing);
 
  private:
@@ -78,7 +68,7 @@ class Agent {
     // Public keys (32 bytes each), one of which must have signed each decision; empty: decisions
     // need no signature.
     std::vector<std::string> trusted = {};
-    absl::Duration lease = absl::Seconds(60);
+    absl::Duration lease = absl::Seconds(60);         // of a task
     absl::Duration poll = absl::Milliseconds(250);    // of the outbox
     absl::Duration refresh = absl::Seconds(10);       // heartbeat, and all that is announced
     absl::Duration backoff_most = absl::Seconds(30);  // between attempts that fail
@@ -87,7 +77,8 @@ class Agent {
     std::function<bool()> stop;
     // True once: what is kept in files is to be read anew.
     std::function<bool()> reload;
-    // For that, and before each connection: the connection string of PostgreSQL as it is now.
+    // Asked at a reload and before each connection: the connection string of PostgreSQL as it is
+    // now.
     std::function<absl::StatusOr<std::string>()> read_conninfo;
   };
 
@@ -100,19 +91,27 @@ class Agent {
   // too, and said once.
   void Run();
 
-  // Thread-safe; as of the last turn.
-  AgentMetrics Metrics() const;
+  // Thread-safe; as of the last turn, but for the lag, which is as of now.
+  std::vector<AgentMetric> Metrics() const;
 
  private:
   // An environment that a device of the node has.
   struct Place {
-    int64_t id = 0;
     // By which the daemon is asked: the environment's name, or its text where devices of several
     // cuDNN have that name.
     std::string name;
     Environment environment;
     std::string driver_version;
     std::vector<std::string> devices;  // their names
+  };
+  // Since the agent's start.
+  struct Counts {
+    int64_t delivered = 0;
+    int64_t failed_turns = 0;
+    int64_t tasks_claimed = 0;
+    int64_t tasks_done = 0;
+    int64_t tasks_failed = 0;
+    int64_t went_back = 0;
   };
   struct RunningTask {
     db::fleet::FleetTask task;
@@ -134,14 +133,16 @@ class Agent {
   std::string Trouble() const;
   absl::Status EnsureConnected();
   absl::Status ReadPlaces();
-  // Reads the places anew, too.
+  // Tells the fleet how the node is. Reads the places anew, too.
   absl::Status Heartbeat();
+  // Tells the fleet which problems programs of this node missed.
   absl::Status Wanted();
   // Delivers what waits, and puts the fleet's choice back where a tuning of this
   // node replaced it.
   absl::Status Push();
   absl::Status Restore(const std::map<std::string, std::vector<std::string>>& delivered);
 
+  // Queues what an upgrade of the node asks for, and thins the fleet, now and then.
   absl::Status Upkeep();
   void ShowMetrics();
 
@@ -154,18 +155,19 @@ class Agent {
   absl::Status FollowPins();
   // Before releases: what is banned is no answer from the release on that brings it.
   absl::Status FollowBans();
-  // Returns how many this node has to deliver its own of first. A problem whose
-  // choice was withdrawn loses the fleet's tuning.
+  // Gives the tunings to the daemon. Returns how many it did not take, since the node has to
+  // deliver a tuning of its own of that problem first. A problem whose choice was withdrawn loses
+  // the fleet's tuning.
   absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
   absl::Status Withdraw(const Place& place, const std::string& problem_text);
   absl::StatusOr<v1::Tuning> ReadTuning(const Place& place, const std::string& problem_text);
   // Why a pin that the daemon has is no answer, a ban that came later say; "": it is.
   absl::StatusOr<std::string> WhyVoid(const Place& place, const db::fleet::FleetPin& pin);
+  // A request of Apply. Returns as that.
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
   // Puts the node's tunings into the outbox where the fleet does not have all that
   // was delivered, and those of the release where it lost that.
   absl::Status DeliverWhatWasLost(db::postgres::Connection& postgres, bool release_lost);
-  const Place* FindPlace(int64_t id) const;
 
   absl::Status WorkOnTasks();
   // Returns whether it has ended.
@@ -185,9 +187,6 @@ class Agent {
   std::string requeued_;  // fleet and release for which all was put into the outbox
   // The last one, and what has been found out for the next.
   db::fleet::Heartbeat heartbeat_;
-  // Pins and bans of the fleet that this node refuses now (FleetPin::error, FleetBan::error).
-  int64_t refused_pins_ = 0;
-  int64_t refused_bans_ = 0;
   db::fleet::CheckedReleases checked_;
   int shipped_bans_ = 0;         // that came with the daemon
   std::set<int64_t> held_bans_;  // the fleet's that the daemon has
@@ -201,7 +200,7 @@ class Agent {
   // A ban that kept back choices of the release has ended: the release is followed again.
   bool ban_ended_ = false;
   std::map<std::string, Place> places_;              // by environment text
-  std::vector<int64_t> followed_;                    // environments that were followed last
+  std::vector<std::string> followed_;                // environments that were followed last
   bool follow_all_ = true;                           // whatever the node says it serves
   absl::Time followed_time_ = absl::InfinitePast();  // when that release was made
   SteadyTime next_compare_ = SteadyTime::InfinitePast();
@@ -215,12 +214,14 @@ class Agent {
   SteadyTime waiting_since_ = SteadyTime::InfiniteFuture();  // that something is in the outbox
   SteadyTime next_upkeep_ = SteadyTime::InfinitePast();
   std::string verified_;  // environments and drivers that were looked at last
-  AgentMetrics counts_;
+  Counts counts_;
+  absl::Time last_exchange_ = absl::InfinitePast();  // when PostgreSQL answered last
   mutable Mutex metrics_mutex_;
-  AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
+  std::vector<AgentMetric> metrics_ GUARDED_BY(metrics_mutex_);
+  SteadyTime shown_waiting_since_ GUARDED_BY(metrics_mutex_) = SteadyTime::InfiniteFuture();
 };
 
 // `read` is called for each scrape, on the server's threads.
-MetricsServer::Collect AgentFamilies(std::function<AgentMetrics()> read);
+MetricsServer::Collect AgentFamilies(std::function<std::vector<AgentMetric>()> read);
 
 }  // namespace convtune::fleet

@@ -73,10 +73,10 @@ cli::output::Fields NodeFields(const db::fleet::NodeStatus& node) {
           {"agent_version", "", node.last.agent_version},
           {"daemon_version", "", node.last.daemon_version},
           {"devices", "DEVICES", cli::output::Value(node.devices).Shown(ModelsOf(node))},
-          {"unapplied_pins", "", node.last.unapplied_pins},
-          {"pin_error", "", node.last.pin_error},
-          {"unapplied_bans", "", node.last.unapplied_bans},
-          {"ban_error", "", node.last.ban_error},
+          {"unapplied_pins", "", node.last.pins.count},
+          {"pin_error", "", node.last.pins.error},
+          {"unapplied_bans", "", node.last.bans.count},
+          {"ban_error", "", node.last.bans.error},
           {"release_error", "", node.last.release_error},
           {"last_error", "", node.last.last_error}};
 }
@@ -157,13 +157,13 @@ class StatusCommand final : public FleetCommand {
     int64_t silent = 0;
     for (const db::fleet::NodeStatus& node : nodes) {
       refusing += node.last.release_error.empty() ? 0 : 1;
-      without_pin += node.last.unapplied_pins > 0 ? 1 : 0;
-      without_ban += node.last.unapplied_bans > 0 ? 1 : 0;
+      without_pin += node.last.pins.count > 0 ? 1 : 0;
+      without_ban += node.last.bans.count > 0 ? 1 : 0;
       silent += node.living ? 0 : 1;
       for (const std::string* const error : {&node.last.last_error, &node.last.release_error,
-                                             &node.last.ban_error, &node.last.pin_error}) {
+                                             &node.last.bans.error, &node.last.pins.error}) {
         if (error->empty()) continue;
-        // As the row has it, and whole.
+        // The name as the row has it, then the whole name.
         const std::string shown = ShortName(node.name);
         out << "error of " << shown;
         if (shown != node.name) out << " (" << node.name << ')';

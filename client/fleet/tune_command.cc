@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
@@ -21,6 +22,12 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 constexpr int64_t kMostDead = 100;
+
+void AddTaskBudget(CLI::App& app, absl::Duration* budget) {
+  cli::input::AddTime(app, "--budget", "time for one problem", [budget](absl::Duration time) {
+    *budget = time;
+  })->default_str("30s");
+}
 
 cli::output::Fields DeadFields(const db::fleet::DeadTask& task) {
   return {{"problem", "", task.problem_text},
@@ -54,14 +61,14 @@ class FleetTuneCommand final : public FleetCommand {
         root, "tune", "queue problems for the fleet's idle nodes, and watch", cli::app::Rows::kNo);
     problems_.Register(*app);
     app->add_option("--environment", environment_, "name or text; see status");
-    app->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    AddTaskBudget(*app, &request_.budget);
     app->add_option(
-           "--nodes", nodes_,
+           "--nodes", request_.nodes,
            "how many nodes measure each problem. Default: 2 in an environment of more than "
            "three nodes, and a third where they disagree; else 1")
         ->check(CLI::Range(1, 1000));
-    app->add_option("--author", author_, "who asks for it");
-    app->add_option("--reason", reason_, "what for");
+    app->add_option("--author", request_.author, "who asks for it");
+    app->add_option("--reason", request_.reason, "what for");
     app->add_flag("--force", force_, "tune also what a node knows already");
     app->add_flag("--no-wait", no_wait_, "queue and return");
     app->add_option("--watch", watch_, "watch a batch instead, by its number");
@@ -70,8 +77,7 @@ class FleetTuneCommand final : public FleetCommand {
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
-    db::fleet::BatchRequest request;
-    ASSIGN_OR_RETURN(request.budget, cli::output::ParseTime("--budget", budget_));
+    db::fleet::BatchRequest request = request_;
     if (watch_ == 0 && cancel_ == 0 && !dead_) {
       ASSIGN_OR_RETURN(const cli::input::ProblemBatch batch, problems_.Read(context));
       if (!batch.errors.empty()) {
@@ -105,9 +111,6 @@ class FleetTuneCommand final : public FleetCommand {
     request.kind = force_ ? db::fleet::BatchKind::kVerify : db::fleet::BatchKind::kTune;
     ASSIGN_OR_RETURN(request.environment_text,
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
-    request.author = author_;
-    request.reason = reason_;
-    request.nodes = nodes_;
     db::fleet::FleetNames names(postgres.get());
     ASSIGN_OR_RETURN(const int64_t batch, db::fleet::QueueBatch(*postgres, names, request));
     if (batch == 0) {
@@ -187,10 +190,7 @@ class FleetTuneCommand final : public FleetCommand {
 
   cli::input::ProblemArgs problems_;
   std::string environment_;
-  std::string author_;
-  std::string reason_;
-  std::string budget_ = "30s";
-  int nodes_ = 0;
+  db::fleet::BatchRequest request_;  // what flags set by themselves
   bool force_ = false;
   bool no_wait_ = false;
   int64_t watch_ = 0;
@@ -207,14 +207,12 @@ class UpgradeCommand final : public FleetCommand {
     app->add_option("--from", from_, "environment before, name or text")->required();
     app->add_option("--to", to_, "environment after; without it the same, for another driver");
     app->add_option("--driver", driver_, "what was measured on another driver counts as old");
-    app->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    AddTaskBudget(*app, &budget_);
     app->add_option("--most", most_, "queue only so many, the most used")->capture_default_str();
     decision_.Register(*app);
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
-    db::fleet::BatchRequest request;
-    ASSIGN_OR_RETURN(request.budget, cli::output::ParseTime("--budget", budget_));
     if (to_.empty() && driver_.empty()) {
       return absl::InvalidArgumentError("--to or --driver: is required");
     }
@@ -233,20 +231,13 @@ class UpgradeCommand final : public FleetCommand {
           "--to: must be an environment of the same GPU model: nothing of another one's says "
           "anything here");
     }
-    ASSIGN_OR_RETURN(const int64_t from_id, names.Environment(from_environment));
-    ASSIGN_OR_RETURN(const int64_t to_id, names.Environment(to_environment));
-    request.kind = db::fleet::BatchKind::kVerify;
+    db::fleet::BatchRequest request;
+    request.budget = budget_;
     request.environment_text = to;
     request.author = decision_.author;
     request.reason = decision_.reason;
-    ASSIGN_OR_RETURN(request.tasks, db::fleet::FindStale(*postgres, from_id, to_id, driver_));
-    if (static_cast<int64_t>(request.tasks.size()) > most_) {
-      request.tasks.resize(static_cast<size_t>(most_));
-    }
-    int64_t batch = 0;
-    if (!request.tasks.empty()) {
-      ASSIGN_OR_RETURN(batch, db::fleet::QueueBatch(*postgres, names, request));
-    }
+    ASSIGN_OR_RETURN(const int64_t batch, db::fleet::QueueStale(*postgres, names, from, driver_,
+                                                                most_, /*again=*/true, &request));
     const auto problems = static_cast<int64_t>(request.tasks.size());
     return PrintOutcome(context, {{"batch", batch}, {"problems", problems}},
                         batch == 0 ? "nothing has to be verified"
@@ -257,7 +248,7 @@ class UpgradeCommand final : public FleetCommand {
  private:
   DecisionArgs decision_;
   std::string from_, to_, driver_;
-  std::string budget_ = "30s";
+  absl::Duration budget_ = absl::Seconds(30);
   int64_t most_ = 100'000;
 };
 

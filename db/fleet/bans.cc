@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_signature.h"
 #include "db/fleet/evidence.h"
+#include "db/fleet/nodes.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/model/violation.h"
@@ -13,7 +14,7 @@
 namespace convtune::db::fleet {
 namespace {
 
-// Until the commit: two who ban the same at once make one ban.
+// Held until the commit, so that two who ban the same at once make one ban.
 constexpr char kBanLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', 0))";
 
 // The digest of a ban. `columns`: those from `candidate` to `reason`, as texts.
@@ -54,7 +55,7 @@ FleetBan ReadFleetBan(const postgres::Row& row, const std::vector<std::string>& 
 
 // A payload is judged between two statements, so that however long that takes, no statement
 // has to last as long as all of them.
-constexpr size_t kKeysAtOnce = 200;
+constexpr int kTuningsAtOnce = 200;
 
 // The candidates of the fleet's that the pattern fits.
 absl::StatusOr<std::vector<std::string>> FittingCandidates(postgres::Connection& postgres,
@@ -69,35 +70,6 @@ absl::StatusOr<std::vector<std::string>> FittingCandidates(postgres::Connection&
   return texts;
 }
 
-// Calls `visit` with the pooled tunings of these keys, in their order.
-absl::Status VisitKeys(postgres::Connection& postgres, const std::vector<int64_t>& environments,
-                       const std::vector<int64_t>& problems,
-                       const std::function<void(const Tuning&, const Pin*)>& visit) {
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      postgres.Query("SELECT y.payload, e.text, e.gpu_model, COALESCE(i.candidate, ''), "
-                     "COALESCE(i.reason, '') FROM unnest($1::integer[], $2::integer[]) WITH "
-                     "ORDINALITY AS w(environment_id, problem_id, place) JOIN pooled p USING "
-                     "(environment_id, problem_id) JOIN pooled_payloads y USING (digest) JOIN "
-                     "environments e USING (environment_id) LEFT JOIN pins i ON i.environment_id "
-                     "= w.environment_id AND i.problem_id = w.problem_id AND i.end_time IS NULL "
-                     "AND (i.expire_time IS NULL OR i.expire_time > now()) ORDER BY w.place",
-                     {environments, problems}));
-  for (const postgres::Row row : rows) {
-    const std::optional<StoredEvidence> stored = ParseEvidence(row[0], row[1], row[2]);
-    if (!stored.has_value()) continue;
-    Pin pin;
-    const std::string pinned = row[3];
-    if (!pinned.empty()) {
-      ASSIGN_OR_RETURN(pin.candidate, ParseCandidateId(pinned));
-      pin.key = stored->tuning.key;
-      pin.reason = row[4];
-    }
-    visit(stored->tuning, pinned.empty() ? nullptr : &pin);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& ban,
@@ -106,26 +78,23 @@ absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& b
   RETURN_IF_ERROR(postgres.Execute(kBanLock));
   ASSIGN_OR_RETURN(const std::vector<FleetBan> known, ListFleetBans(postgres));
   RETURN_IF_ERROR(ReadableBans(known).CheckIsNew(ban, kMostFleetBans));
-  const auto number = [](const auto& value) { return value ? static_cast<int64_t>(*value) : 0; };
+  const auto number = [](const auto& value) {
+    return absl::StrCat(value ? static_cast<int64_t>(*value) : 0);
+  };
+  const std::vector<std::string> columns = {
+      ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu,    number(ban.operation),
+      number(ban.data_type),  number(ban.layout), ban.author, ban.reason};
   ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, left));
-  ASSIGN_OR_RETURN(
-      const v1::BundleTrailer decided,
-      SignDecision(
-          BanDigest({ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu,
-                     absl::StrCat(number(ban.operation)), absl::StrCat(number(ban.data_type)),
-                     absl::StrCat(number(ban.layout)), ban.author, ban.reason},
-                    expire_time),
-          key));
+  ASSIGN_OR_RETURN(postgres::Params params, SignDecision(BanDigest(columns, expire_time), key));
+  params.emplace_back(expire_time);
+  params.insert(params.end(), columns.begin(), columns.end());
   ASSIGN_OR_RETURN(
       const int64_t made,
       postgres.QueryValue<int64_t>(
-          "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason, "
-          "expire_time, digest, public_key, signature) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
-          "$10, $11, $12) RETURNING ban_id",
-          {ban.candidate.ToText(), ban.cudnn.ToText(), ban.gpu, number(ban.operation),
-           number(ban.data_type), number(ban.layout), ban.author, ban.reason, expire_time,
-           postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
-           postgres::Bytes{decided.signature()}}));
+          "INSERT INTO bans (digest, public_key, signature, expire_time, candidate, cudnn, gpu, "
+          "operation, data_type, layout, author, reason) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "
+          "$9, $10, $11, $12) RETURNING ban_id",
+          params));
   RETURN_IF_ERROR(Announce(postgres, "ban"));
   RETURN_IF_ERROR(transaction.Commit());
   return made;
@@ -136,9 +105,9 @@ absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   ASSIGN_OR_RETURN(
       const int64_t ended,
-      postgres.Change("UPDATE bans SET end_time = now(), end_author = $2, end_login = session_user "
-                      "WHERE ban_id = $1 AND end_time IS NULL AND (expire_time IS NULL OR "
-                      "expire_time > now())",
+      postgres.Change(absl::StrCat("UPDATE bans SET end_time = now(), end_author = $2, end_login = "
+                                   "session_user WHERE ban_id = $1 AND ",
+                                   kActive),
                       {fleet_ban, author}));
   if (ended == 0) {
     const std::string name = absl::StrCat("fleet ban ", fleet_ban);
@@ -168,11 +137,11 @@ absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgr
                                                     const std::vector<std::string>& trusted) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query("SELECT ban_id, candidate, cudnn, gpu, operation, data_type, layout, author, "
-                     "reason, login, create_time, expire_time, "
-                     "EXTRACT(EPOCH FROM expire_time - now())::float8, digest, public_key, "
-                     "signature FROM bans WHERE end_time IS "
-                     "NULL AND (expire_time IS NULL OR expire_time > now()) ORDER BY ban_id"));
+      postgres.Query(absl::StrCat(
+          "SELECT ban_id, candidate, cudnn, gpu, operation, data_type, layout, author, reason, "
+          "login, create_time, expire_time, EXTRACT(EPOCH FROM expire_time - now())::float8, "
+          "digest, public_key, signature FROM bans WHERE ",
+          kActive, " ORDER BY ban_id")));
   std::vector<FleetBan> bans;
   for (const postgres::Row row : rows) bans.push_back(ReadFleetBan(row, trusted));
   return bans;
@@ -204,18 +173,33 @@ absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,
                      "COLLATE \"C\"",
                      {fitting}));
   std::vector<int64_t> environments, problems;
-  for (int i = 0; i < keys.size(); ++i) {
-    if (!only.Of({keys[i][3], keys[i][2]}).empty()) {
-      environments.push_back(keys[i][0]);
-      problems.push_back(keys[i][1]);
-    }
-    const bool last = i + 1 == keys.size();
-    if (environments.empty() || (!last && environments.size() < kKeysAtOnce)) continue;
-    RETURN_IF_ERROR(VisitKeys(postgres, environments, problems, visit));
-    environments.clear();
-    problems.clear();
+  for (const postgres::Row key : keys) {
+    if (only.Of({key[3], key[2]}).empty()) continue;
+    environments.push_back(key[0]);
+    problems.push_back(key[1]);
   }
-  return absl::OkStatus();
+  return postgres.Pages(
+      absl::StrCat("SELECT y.payload, e.text, e.gpu_model, i.candidate, i.reason FROM "
+                   "unnest($1::integer[], $2::integer[]) WITH ORDINALITY AS w(environment_id, "
+                   "problem_id, place) JOIN pooled p USING (environment_id, problem_id) JOIN "
+                   "pooled_payloads y USING (digest) JOIN environments e USING (environment_id) "
+                   "LEFT JOIN pins i ON i.environment_id = w.environment_id AND i.problem_id = "
+                   "w.problem_id AND ",
+                   kActive, " ORDER BY w.place"),
+      {environments, problems}, kTuningsAtOnce, [&](const postgres::Result& rows) -> absl::Status {
+        for (const postgres::Row row : rows) {
+          const std::optional<TuningRecord> stored = ParseEvidence(row[0], row[1], row[2]);
+          if (!stored.has_value()) continue;
+          Pin pin;
+          if (!row[3].is_null()) {
+            ASSIGN_OR_RETURN(pin.candidate, ParseCandidateId(std::string(row[3])));
+            pin.key = stored->tuning.key;
+            pin.reason = row[4];
+          }
+          visit(stored->tuning, row[3].is_null() ? nullptr : &pin);
+        }
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace convtune::db::fleet

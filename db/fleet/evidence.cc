@@ -1,8 +1,6 @@
 #include "db/fleet/evidence.h"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,10 +9,6 @@
 
 namespace convtune::db::fleet {
 namespace {
-
-std::string Payload(const Tuning& tuning) {
-  return bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
-}
 
 // More than any GPU does: a B200 does half as many multiply-adds in a cycle of an SM, and none has
 // such a clock.
@@ -69,158 +63,127 @@ absl::Status Check(const FleetDelivery& delivery) {
   return CheckTimes(delivery.tuning, delivery.environment);
 }
 
-// Deliveries of one node, one after the other.
-class Delivering {
- public:
-  Delivering(postgres::Connection& postgres, FleetNames& names, int64_t node_id)
-      : postgres_(postgres), names_(names), node_id_(node_id) {}
+absl::StatusOr<int64_t> TakeEpoch(postgres::Connection& postgres, int64_t node_id,
+                                  const v1::OutboxId& id) {
+  return postgres.QueryValue<int64_t>(
+      "INSERT INTO node_epochs (node_id, epoch, ordinal, last_sequence) SELECT $1, $2, "
+      "COALESCE(MAX(ordinal), 0) + 1, $3 FROM node_epochs WHERE node_id = $1 "
+      "ON CONFLICT (node_id, epoch) DO UPDATE SET "
+      "last_sequence = GREATEST(node_epochs.last_sequence, EXCLUDED.last_sequence) "
+      "RETURNING ordinal",
+      {node_id, id.epoch(), id.sequence()});
+}
 
-  // Every name first, outside the transaction.
-  absl::Status MakeNames(const std::vector<FleetDelivery>& deliveries) {
-    std::vector<std::string> problems;
-    for (const FleetDelivery& delivery : deliveries) {
-      RETURN_IF_ERROR(Check(delivery));
-      RETURN_IF_ERROR(names_.Environment(delivery.environment).status());
-      problems.push_back(delivery.tuning.key.problem_text);
-    }
-    return names_.AddProblems(problems);
-  }
+absl::StatusOr<int64_t> TakeProvenance(postgres::Connection& postgres, int64_t node_id,
+                                       const Provenance& from) {
+  constexpr char kColumns[] =
+      "(node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, "
+      "memory_bytes)";
+  // The node's row is locked: nobody else makes it meanwhile.
+  return postgres.QueryValue<int64_t>(
+      absl::StrCat("WITH p AS (SELECT $1::integer AS node_id, $2::text AS driver_version, $3::text "
+                   "AS cuda_version, $4::text AS cublaslt_build, $5::text AS nvrtc_build, $6::text "
+                   "AS gpu_uuid, $7::bigint AS memory_bytes), here AS (SELECT provenance_id FROM "
+                   "provenances "
+                   "JOIN p USING ",
+                   kColumns, "), made AS (INSERT INTO provenances ", kColumns,
+                   " SELECT * FROM p WHERE NOT EXISTS (SELECT 1 FROM here) RETURNING "
+                   "provenance_id) SELECT * FROM here UNION ALL SELECT * FROM made"),
+      {node_id, from.driver_version, from.cuda_version, from.cublaslt_build, from.nvrtc_build,
+       from.gpu_uuid, from.memory_bytes});
+}
 
-  absl::StatusOr<bool> Take(const FleetDelivery& delivery) {
-    ASSIGN_OR_RETURN(const int64_t ordinal, Ordinal(delivery.id));
-    ASSIGN_OR_RETURN(const int64_t environment, names_.Environment(delivery.environment));
-    ASSIGN_OR_RETURN(const int64_t problem, names_.Problem(delivery.tuning.key.problem_text));
-    const std::string payload = Payload(delivery.tuning);
-    ASSIGN_OR_RETURN(
-        const postgres::Result here,
-        postgres_.Query(
-            "SELECT evidence_id, epoch_ordinal, sequence, current, evidence, full_listing, clean, "
-            "digest = substring(sha256($4) FROM 1 FOR 16) OR (epoch_ordinal = $5 AND sequence = "
-            "$6), NOT relayed FROM evidence WHERE environment_id = $1 AND problem_id = $2 AND "
-            "node_id = $3",
-            {environment, problem, node_id_, postgres::Bytes{payload}, ordinal,
-             delivery.id.sequence()}));
-    if (delivery.relayed) {
-      // Every node brings back the same: one is enough.
-      ASSIGN_OR_RETURN(
-          const bool again,
-          postgres_.QueryValue<bool>(
-              "SELECT EXISTS (SELECT 1 FROM evidence WHERE environment_id = $1 AND problem_id = $2 "
-              "AND current AND relayed AND digest = substring(sha256($3) FROM 1 FOR 16))",
-              {environment, problem, postgres::Bytes{payload}}));
-      if (again) return false;
-    }
-    bool newest = true;
-    int64_t replaced = 0;
-    for (const postgres::Row row : here) {
-      if (row[7]) return false;
-      if (!row[3]) continue;
-      replaced = row[0];
-      // Nothing worse ever takes the place of something better, as on a node.
-      const TuningStanding standing{row[4], row[5], row[6]};
-      newest = std::tuple(standing, bool{row[8]}, int64_t{row[1]}, int64_t{row[2]}) <
-               std::tuple(StandingOf(delivery.tuning), !delivery.relayed, ordinal,
-                          delivery.id.sequence());
-    }
-    if (newest && replaced != 0) RETURN_IF_ERROR(Supersede(replaced));
-    ASSIGN_OR_RETURN(const bool made,
-                     Insert(delivery, ordinal, environment, problem, payload, newest));
-    if (!made || !newest) return made;
-    changed_.emplace(environment, problem);
-    return true;
-  }
+// A delivery as a row `d` of evidence; none where it is here already. Of relayed ones every node
+// brings back the same: one is enough.
+constexpr char kDelivery[] =
+    "WITH d AS (SELECT a.* FROM (SELECT environment_id, problem_id, $3::integer AS node_id, "
+    "$4::integer AS epoch_ordinal, $5::bigint AS sequence, $6::smallint AS evidence, $7::boolean "
+    "AS full_listing, $8::boolean AS clean, $9::boolean AS relayed, substring(sha256($10) FROM 1 "
+    "FOR 16) AS digest, $10::bytea AS payload FROM environments v, problems q WHERE v.text = $1 "
+    "AND q.text = $2) a WHERE NOT EXISTS (SELECT 1 FROM evidence e WHERE e.node_id = a.node_id AND "
+    "e.epoch_ordinal = a.epoch_ordinal AND e.sequence = a.sequence) AND NOT EXISTS (SELECT 1 FROM "
+    "evidence e WHERE e.environment_id = a.environment_id AND e.problem_id = a.problem_id AND "
+    "e.node_id = a.node_id AND e.digest = a.digest) AND NOT (a.relayed AND EXISTS (SELECT 1 FROM "
+    "evidence e WHERE e.environment_id = a.environment_id AND e.problem_id = a.problem_id AND "
+    "e.current AND e.relayed AND e.digest = a.digest)))";
 
-  absl::Status QueuePooling() {
-    std::vector<int64_t> environments, problems;
-    for (const auto& [environment, problem] : changed_) {
-      environments.push_back(environment);
-      problems.push_back(problem);
-    }
-    return postgres_.Execute("SELECT queue_pooling($1, $2)", {environments, problems});
-  }
-
- private:
-  absl::StatusOr<int64_t> Ordinal(const v1::OutboxId& id) {
-    return postgres_.QueryValue<int64_t>(
-        "INSERT INTO node_epochs (node_id, epoch, ordinal, last_sequence) SELECT $1, $2, "
-        "COALESCE(MAX(ordinal), 0) + 1, $3 FROM node_epochs WHERE node_id = $1 "
-        "ON CONFLICT (node_id, epoch) DO UPDATE SET "
-        "last_sequence = GREATEST(node_epochs.last_sequence, EXCLUDED.last_sequence) "
-        "RETURNING ordinal",
-        {node_id_, id.epoch(), id.sequence()});
-  }
-
-  absl::StatusOr<int64_t> Provenance(const convtune::Provenance& from) {
-    const postgres::Params params = {
-        node_id_,         from.driver_version, from.cuda_version, from.cublaslt_build,
-        from.nvrtc_build, from.gpu_uuid,       from.memory_bytes};
-    const std::string columns =
-        "(node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, "
-        "memory_bytes)";
-    ASSIGN_OR_RETURN(
-        const postgres::Result found,
-        postgres_.Query(
-            absl::StrCat(
-                "SELECT provenance_id FROM provenances WHERE ", columns,
-                " = ($1::integer, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bigint)"),
-            params));
-    if (!found.empty()) return found[0][0];
-    // The node's row is locked: nobody else makes it meanwhile.
-    return postgres_.QueryValue<int64_t>(
-        absl::StrCat("INSERT INTO provenances ", columns,
-                     " VALUES ($1,$2,$3,$4,$5,$6,$7) RETURNING provenance_id"),
-        params);
-  }
-
-  absl::Status Supersede(int64_t evidence_id) {
-    return postgres_.Execute(
-        "UPDATE evidence SET current = false, payload = NULL WHERE evidence_id = $1",
-        {evidence_id});
-  }
-
-  // False: it is here already.
-  absl::StatusOr<bool> Insert(const FleetDelivery& delivery, int64_t ordinal, int64_t environment,
-                              int64_t problem, const std::string& payload, bool current) {
-    const TuningStanding standing = StandingOf(delivery.tuning);
-    ASSIGN_OR_RETURN(const int64_t provenance, Provenance(delivery.tuning.provenance));
-    ASSIGN_OR_RETURN(
-        const int64_t made,
-        postgres_.Change(
-            "INSERT INTO evidence (node_id, epoch_ordinal, sequence, environment_id, problem_id, "
-            "provenance_id, evidence, full_listing, clean, current, relayed, digest, payload) "
-            "VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,substring(sha256($12) FROM 1 FOR 16),"
-            "CASE WHEN $10 THEN $12::bytea END) ON CONFLICT (node_id, epoch_ordinal, sequence) DO "
-            "NOTHING",
-            {node_id_, ordinal, delivery.id.sequence(), environment, problem, provenance,
-             standing.evidence, standing.full_listing, standing.clean, current, delivery.relayed,
-             postgres::Bytes{payload}}));
-    return made > 0;
-  }
-
-  postgres::Connection& postgres_;
-  FleetNames& names_;
-  const int64_t node_id_;
-  std::set<std::pair<int64_t, int64_t>> changed_;
-};
+// The row that the delivery became, with the columns environment_id, problem_id and current; no row
+// where it was here already.
+absl::StatusOr<postgres::Result> Take(postgres::Connection& postgres, int64_t node_id,
+                                      const FleetDelivery& delivery) {
+  const Tuning& tuning = delivery.tuning;
+  const TuningStanding standing = StandingOf(tuning);
+  const std::string payload =
+      bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
+  ASSIGN_OR_RETURN(const int64_t ordinal, TakeEpoch(postgres, node_id, delivery.id));
+  postgres::Params params = {tuning.key.environment_text,
+                             tuning.key.problem_text,
+                             node_id,
+                             ordinal,
+                             delivery.id.sequence(),
+                             standing.evidence,
+                             standing.full_listing,
+                             standing.clean,
+                             delivery.relayed,
+                             postgres::Bytes{payload}};
+  // Nothing worse ever takes the place of something better, as on a node.
+  ASSIGN_OR_RETURN(
+      postgres::Result is_new,
+      postgres.Query(
+          absl::StrCat(kDelivery,
+                       ", worse AS (UPDATE evidence e SET current = false, payload = NULL FROM d "
+                       "WHERE e.environment_id = d.environment_id AND e.problem_id = d.problem_id "
+                       "AND e.node_id = d.node_id AND e.current AND (e.evidence, e.full_listing, "
+                       "e.clean, NOT e.relayed, e.epoch_ordinal, e.sequence) < (d.evidence, "
+                       "d.full_listing, d.clean, NOT d.relayed, d.epoch_ordinal, d.sequence)) "
+                       "SELECT 1 FROM d"),
+          params));
+  if (is_new.empty()) return is_new;
+  ASSIGN_OR_RETURN(const int64_t provenance, TakeProvenance(postgres, node_id, tuning.provenance));
+  params.emplace_back(provenance);
+  return postgres.Query(
+      absl::StrCat(kDelivery,
+                   " INSERT INTO evidence (environment_id, problem_id, node_id, epoch_ordinal, "
+                   "sequence, provenance_id, evidence, full_listing, clean, relayed, digest, "
+                   "payload, current) SELECT d.environment_id, d.problem_id, d.node_id, "
+                   "d.epoch_ordinal, d.sequence, $11, d.evidence, d.full_listing, d.clean, "
+                   "d.relayed, d.digest, CASE WHEN c.best THEN d.payload END, c.best FROM d, "
+                   "LATERAL (SELECT NOT EXISTS (SELECT 1 FROM evidence e WHERE e.environment_id = "
+                   "d.environment_id AND e.problem_id = d.problem_id AND e.node_id = d.node_id AND "
+                   "e.current) AS best) c RETURNING environment_id, problem_id, current"),
+      params);
+}
 
 }  // namespace
 
 absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetNames& names,
                                        int64_t node_id,
                                        const std::vector<FleetDelivery>& deliveries) {
-  Delivering delivering(postgres, names, node_id);
-  RETURN_IF_ERROR(delivering.MakeNames(deliveries));
+  std::vector<Environment> environments;
+  std::vector<std::string> problems;
+  for (const FleetDelivery& delivery : deliveries) {
+    RETURN_IF_ERROR(Check(delivery));
+    environments.push_back(delivery.environment);
+    problems.push_back(delivery.tuning.key.problem_text);
+  }
+  RETURN_IF_ERROR(names.AddEnvironments(environments));
+  RETURN_IF_ERROR(names.AddProblems(problems));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(postgres.Execute("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE", {node_id}));
   DeliveryCounts counts;
+  std::vector<int64_t> pooled_environments, pooled_problems;
   for (const FleetDelivery& delivery : deliveries) {
-    ASSIGN_OR_RETURN(const bool taken, delivering.Take(delivery));
-    ++(taken ? counts.taken : counts.repeated);
+    ASSIGN_OR_RETURN(const postgres::Result taken, Take(postgres, node_id, delivery));
+    ++(taken.empty() ? counts.repeated : counts.taken);
+    if (taken.empty() || !taken[0][2]) continue;
+    pooled_environments.push_back(taken[0][0]);
+    pooled_problems.push_back(taken[0][1]);
   }
   RETURN_IF_ERROR(
       postgres.Execute("UPDATE nodes SET duplicate_count = duplicate_count + $2 WHERE node_id = $1",
                        {node_id, counts.repeated}));
-  RETURN_IF_ERROR(delivering.QueuePooling());
+  RETURN_IF_ERROR(
+      postgres.Execute("SELECT queue_pooling($1, $2)", {pooled_environments, pooled_problems}));
   RETURN_IF_ERROR(transaction.Commit());
   return counts;
 }
@@ -234,9 +197,9 @@ absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postg
   return found[0][0].Maybe<int64_t>();
 }
 
-std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
-                                            const std::string& environment_text,
-                                            const std::string& gpu_model) {
+std::optional<TuningRecord> ParseEvidence(const std::string& payload,
+                                          const std::string& environment_text,
+                                          const std::string& gpu_model) {
   v1::BundleEnvironment environment;
   environment.set_number(1);
   environment.set_text(environment_text);
@@ -246,7 +209,7 @@ std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
   if (!proto.ParseFromString(payload)) return std::nullopt;
   absl::StatusOr<Tuning> tuning = bundle::FromBundleTuning(proto, known, absl::InfiniteFuture());
   if (!tuning.ok() || !CheckTimes(*tuning, known.environment).ok()) return std::nullopt;
-  return StoredEvidence{*std::move(tuning), known.environment};
+  return TuningRecord{*std::move(tuning), known.environment};
 }
 
 absl::StatusOr<Thinned> ThinFleet(postgres::Connection& postgres, absl::Duration keep) {

@@ -49,16 +49,11 @@ absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postg
 // newest that is trusted (kTrusted), and of a forgotten node that came back the later's own.
 std::string EvidenceCountsSql();
 
-// A row's tuning, without provenance, and its environment with the full GPU model.
-struct StoredEvidence {
-  Tuning tuning;
-  Environment environment;
-};
-// Of the payload of a row of evidence or pooled_payloads, and its row of environments; nullopt: it
-// breaks a rule.
-std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
-                                            const std::string& environment_text,
-                                            const std::string& gpu_model);
+// The tuning, without provenance, of the payload of a row of evidence or pooled_payloads, and of
+// its row of environments; nullopt: it breaks a rule.
+std::optional<TuningRecord> ParseEvidence(const std::string& payload,
+                                          const std::string& environment_text,
+                                          const std::string& gpu_model);
 
 // A NodeEvidence is the current tuning of a problem on one node.
 struct NodeEvidence {
@@ -105,7 +100,7 @@ inline bool Deviates(int64_t dissents, int64_t shared) {
 // Those that deviate, by what is pooled.
 absl::StatusOr<std::vector<NodeDeviation>> ListDeviating(postgres::Connection& postgres);
 
-// Pure: from the evidence of one problem, ordered by node, at least one.
+// A pure function of the evidence of one problem, ordered by node, at least one node's.
 using PoolFunction = std::function<PooledTuning(const std::vector<NodeEvidence>&)>;
 
 // Whether the connection's login may pool. Agents may not, since a promotion serves what is

@@ -37,9 +37,9 @@ struct FleetRoles {
 };
 
 // Makes those roles that are not there, without a login, and gives them their rights
-// on the tables that there are now, and no others; so with the roles that an earlier call gave
-// rights. INVALID_ARGUMENT: not a name of a role; PERMISSION_DENIED: the connection's user
-// may not.
+// on the tables that there are now, and no others. Roles that an earlier call gave rights get those
+// of this version, too. INVALID_ARGUMENT: not a name of a role; PERMISSION_DENIED: the connection's
+// user may not.
 absl::Status GrantFleetRoles(postgres::Connection& postgres, const FleetRoles& roles);
 
 }  // namespace convtune::db::fleet

@@ -1,20 +1,11 @@
 #include "db/fleet/names.h"
 
-#include <set>
-
 #include "absl/strings/str_cat.h"
 #include "db/fleet/fleet_migrator.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::db::fleet {
-namespace {
-
-constexpr char kEnvironments[] =
-    "SELECT text, environment_id FROM environments WHERE text = ANY($1::text[])";
-constexpr char kProblems[] = "SELECT text, problem_id FROM problems WHERE text = ANY($1::text[])";
-
-}  // namespace
 
 absl::Status FleetNames::CheckFleet() {
   ASSIGN_OR_RETURN(
@@ -35,48 +26,30 @@ absl::StatusOr<postgres::Transaction> FleetNames::Begin() {
   return transaction;
 }
 
-absl::StatusOr<std::vector<std::string>> FleetNames::Read(const std::vector<std::string>& texts,
-                                                          const char* select, Ids* ids) {
-  std::set<std::string> missing(texts.begin(), texts.end());
-  std::erase_if(missing, [&](const std::string& text) { return ids->contains(text); });
-  const std::vector<std::string> asked(missing.begin(), missing.end());
-  if (asked.empty()) return asked;
-  if (fleet_id_.empty()) RETURN_IF_ERROR(CheckFleet());
-  ASSIGN_OR_RETURN(const postgres::Result rows, postgres_->Query(select, {asked}));
-  for (const postgres::Row row : rows) {
-    (*ids)[row[0]] = row[1];
-    missing.erase(row[0]);
+absl::Status FleetNames::AddEnvironments(const std::vector<Environment>& environments) {
+  std::vector<std::string> texts, names, models;
+  for (const Environment& environment : environments) {
+    texts.push_back(environment.ToText());
+    names.push_back(environment.Name());
+    models.push_back(environment.gpu_model);
   }
-  return std::vector<std::string>(missing.begin(), missing.end());
-}
-
-absl::StatusOr<int64_t> FleetNames::Environment(const convtune::Environment& environment) {
-  const std::string text = environment.ToText();
-  ASSIGN_OR_RETURN(const std::vector<std::string> unknown,
-                   Read({text}, kEnvironments, &environments_));
-  if (!unknown.empty()) {
-    RETURN_IF_ERROR(postgres_->Execute(
-        "INSERT INTO environments (text, name, gpu_model) VALUES ($1, $2, $3) ON CONFLICT "
-        "(text) DO NOTHING",
-        {text, environment.Name(), environment.gpu_model}));
-    RETURN_IF_ERROR(Read(unknown, kEnvironments, &environments_).status());
-  }
-  return environments_.at(text);
+  // The rows in one order, as in AddProblems.
+  return postgres_->Execute(
+      "INSERT INTO environments (text, name, gpu_model) SELECT DISTINCT ON (text) * FROM "
+      "unnest($1::text[], $2::text[], $3::text[]) AS a(text, name, gpu_model) WHERE NOT EXISTS "
+      "(SELECT 1 FROM environments e WHERE e.text = a.text) ORDER BY text ON CONFLICT (text) DO "
+      "NOTHING",
+      {texts, names, models});
 }
 
 absl::Status FleetNames::AddProblems(const std::vector<std::string>& texts) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> unknown, Read(texts, kProblems, &problems_));
-  if (unknown.empty()) return absl::OkStatus();
-  for (const std::string& text : unknown) RETURN_IF_ERROR(ConvProblem::Parse(text).status());
-  RETURN_IF_ERROR(postgres_->Execute(
-      "INSERT INTO problems (text) SELECT unnest($1::text[]) ON CONFLICT (text) DO NOTHING",
-      {unknown}));
-  return Read(unknown, kProblems, &problems_).status();
-}
-
-absl::StatusOr<int64_t> FleetNames::Problem(const std::string& text) {
-  RETURN_IF_ERROR(AddProblems({text}));
-  return problems_.at(text);
+  for (const std::string& text : texts) RETURN_IF_ERROR(ConvProblem::Parse(text).status());
+  return postgres_->Execute(
+      "INSERT INTO problems (text) SELECT DISTINCT text FROM unnest($1::text[]) AS a(text) WHERE "
+      "NOT EXISTS (SELECT 1 FROM problems p WHERE p.text = a.text) ORDER BY text ON CONFLICT "
+      "(text) "
+      "DO NOTHING",
+      {texts});
 }
 
 }  // namespace convtune::db::fleet

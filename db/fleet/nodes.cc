@@ -42,11 +42,9 @@ absl::Status QueuePoolingOf(postgres::Connection& postgres, const std::string& n
 }  // namespace
 
 absl::StatusOr<std::map<int64_t, Heeding>> ReadBanHeeding(postgres::Connection& postgres) {
-  return ReadHeeding(postgres, "", "b.ban_id", "b.ban_id = ANY(n.heeded_bans)",
-                     "bans b CROSS JOIN nodes n WHERE n.forget_time IS NULL AND b.end_time IS NULL "
-                     "AND (b.expire_time IS "
-                     "NULL OR b.expire_time > now())",
-                     {});
+  return ReadHeeding(
+      postgres, "", "b.ban_id", "b.ban_id = ANY(n.heeded_bans)",
+      absl::StrCat("bans b CROSS JOIN nodes n WHERE n.forget_time IS NULL AND ", kActive), {});
 }
 
 absl::StatusOr<std::map<int64_t, Heeding>> ReadReleaseHeeding(postgres::Connection& postgres,
@@ -104,13 +102,11 @@ absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::
 
 absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                             const Heartbeat& heartbeat) {
-  std::vector<std::string> devices, drivers;
-  std::vector<int64_t> environments;
+  std::vector<std::string> devices, drivers, environments;
   for (const NodeDevice& device : heartbeat.devices) {
-    ASSIGN_OR_RETURN(const int64_t id, names.Environment(device.environment));
     devices.push_back(device.name);
     drivers.push_back(device.driver_version);
-    environments.push_back(id);
+    environments.push_back(device.environment_text);
   }
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   postgres::Params params = {node_id, heartbeat.node_time, heartbeat.heeded_bans};
@@ -129,14 +125,15 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
   if (written == 0) {
     return absl::AbortedError("node: the fleet does not know this node any more");
   }
-  RETURN_IF_ERROR(
-      postgres.Execute("UPDATE node_devices SET current = false WHERE node_id = $1 AND current AND "
-                       "(device, environment_id) NOT IN (SELECT * FROM unnest($2::text[], "
-                       "$3::integer[]))",
-                       {node_id, devices, environments}));
+  RETURN_IF_ERROR(postgres.Execute(
+      "UPDATE node_devices SET current = false WHERE node_id = $1 AND current AND (device, "
+      "environment_id) NOT IN (SELECT device, environment_id FROM unnest($2::text[], $3::text[]) "
+      "AS d(device, text) JOIN environments USING (text))",
+      {node_id, devices, environments}));
   RETURN_IF_ERROR(postgres.Execute(
       "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current, tunes) "
-      "SELECT $1, *, true, $5 FROM unnest($2::text[], $3::integer[], $4::text[]) ON CONFLICT "
+      "SELECT $1, device, environment_id, driver, true, $5 FROM unnest($2::text[], $3::text[], "
+      "$4::text[]) AS d(device, text, driver) JOIN environments USING (text) ON CONFLICT "
       "(node_id, device, environment_id) DO UPDATE SET driver_version = EXCLUDED.driver_version, "
       "current = true, tunes = EXCLUDED.tunes, last_seen = now()",
       {node_id, devices, environments, drivers, heartbeat.tunes}));
@@ -145,21 +142,26 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
 
 absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted) {
-  std::vector<int64_t> environments, problems, misses;
+  std::vector<std::string> texts, problems;
+  std::vector<Environment> environments;
+  std::vector<int64_t> misses;
   for (const WantedProblem& each : wanted) {
-    ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(each.key.environment_text));
-    ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
-    ASSIGN_OR_RETURN(const int64_t problem_id, names.Problem(each.key.problem_text));
-    environments.push_back(environment_id);
-    problems.push_back(problem_id);
+    ASSIGN_OR_RETURN(Environment environment, Environment::Parse(each.key.environment_text));
+    environments.push_back(std::move(environment));
+    texts.push_back(each.key.environment_text);
+    problems.push_back(each.key.problem_text);
     misses.push_back(each.misses);
   }
+  RETURN_IF_ERROR(names.AddEnvironments(environments));
+  RETURN_IF_ERROR(names.AddProblems(problems));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(postgres.Execute("DELETE FROM wanted WHERE node_id = $1", {node_id}));
   RETURN_IF_ERROR(postgres.Execute(
-      "INSERT INTO wanted (node_id, environment_id, problem_id, misses) SELECT $1, * FROM "
-      "unnest($2::integer[], $3::integer[], $4::bigint[]) ON CONFLICT DO NOTHING",
-      {node_id, environments, problems, misses}));
+      "INSERT INTO wanted (node_id, environment_id, problem_id, misses) SELECT $1, environment_id, "
+      "problem_id, misses FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS "
+      "w(environment, problem, misses, place) JOIN environments e ON e.text = environment JOIN "
+      "problems q ON q.text = problem ORDER BY place ON CONFLICT DO NOTHING",
+      {node_id, texts, problems, misses}));
   return transaction.Commit();
 }
 
@@ -236,21 +238,18 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(absl::StrCat(
-          "SELECT n.node_id, n.name, EXTRACT(EPOCH FROM now() - last_seen)::float8, ", kLiving,
-          ", d.author, d.reason, clock_offset_us", columns,
+          "SELECT n.name, EXTRACT(EPOCH FROM now() - last_seen)::float8, ", kLiving,
+          ", d.author, d.reason, clock_offset_us, array_to_string(ARRAY(SELECT DISTINCT e.text || "
+          "CASE WHEN v.driver_version = '' THEN '' ELSE ',driver=' || v.driver_version END FROM "
+          "node_devices v JOIN environments e USING (environment_id) WHERE v.node_id = n.node_id "
+          "AND v.current ORDER BY 1), E'\\n')",
+          columns,
           " FROM nodes n LEFT JOIN distrusts d ON d.node = n.name AND d.end_time IS NULL WHERE "
           "forget_time IS NULL ORDER BY name")));
-  ASSIGN_OR_RETURN(
-      const postgres::Result devices,
-      postgres.Query("SELECT DISTINCT d.node_id, e.text || CASE WHEN d.driver_version = '' THEN '' "
-                     "ELSE ',driver=' || d.driver_version END FROM node_devices d JOIN "
-                     "environments e USING (environment_id) WHERE d.current ORDER BY 1, 2"));
-  std::map<int64_t, std::vector<std::string>> by_node;
-  for (const postgres::Row row : devices) by_node[row[0]].push_back(row[1]);
   std::vector<NodeStatus> nodes;
   for (const postgres::Row row : rows) {
-    nodes.push_back({row[1], row[2], row[3], row[4], row[5], absl::Microseconds(int64_t{row[6]}),
-                     Heartbeat(), by_node[row[0]]});
+    nodes.push_back({row[0], row[1], row[2], row[3], row[4], absl::Microseconds(int64_t{row[5]}),
+                     Heartbeat(), SplitNames(row[6])});
     int next = 7;
     Heartbeat::Visit(nodes.back().last,
                      [&](const char* /*column*/, auto& field) { field = row[next++]; });
@@ -261,14 +260,13 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres
 absl::StatusOr<FleetCountsStatus> CountFleet(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query(
+      postgres.Query(absl::StrCat(
           "SELECT (SELECT COUNT(*) FROM environments), (SELECT COUNT(*) FROM problems), "
           "(SELECT COUNT(*) FROM evidence WHERE current), (SELECT COUNT(*) FROM pooled), "
           "(SELECT COUNT(*) FROM pool_queue), (SELECT COUNT(*) FROM tasks WHERE state = 1), "
           "(SELECT COUNT(*) FROM tasks WHERE state = 2), (SELECT COUNT(*) FROM tasks WHERE state "
-          "= 4), (SELECT COUNT(*) FROM pins WHERE end_time IS NULL AND (expire_time IS NULL OR "
-          "expire_time > now())), (SELECT COUNT(*) FROM bans WHERE end_time IS NULL AND "
-          "(expire_time IS NULL OR expire_time > now()))"));
+          "= 4), (SELECT COUNT(*) FROM pins WHERE ",
+          kActive, "), (SELECT COUNT(*) FROM bans WHERE ", kActive, ")")));
   const postgres::Row row = rows[0];
   return FleetCountsStatus{row[0], row[1], row[2], row[3], row[4],
                            row[5], row[6], row[7], row[8], row[9]};

@@ -12,7 +12,6 @@
 #include "absl/time/time.h"
 #include "db/fleet/names.h"
 #include "db/postgres/connection.h"
-#include "proto/model/environment.h"
 #include "proto/model/release/release.h"
 
 namespace convtune::db::fleet {
@@ -25,6 +24,10 @@ inline constexpr char kLiving[] = "(n.last_seen > now() - interval '1 minute')";
 inline constexpr char kTrusted[] =
     "(NOT EXISTS (SELECT 1 FROM distrusts x WHERE x.node = n.name AND x.end_time IS NULL))";
 
+// The condition of a pin or ban that holds, on its row.
+inline constexpr char kActive[] =
+    "(end_time IS NULL AND (expire_time IS NULL OR expire_time > now()))";
+
 // The statement with which whoever decides what is served begins a transaction. Until it ends the
 // next one waits, and then sees what it did.
 inline constexpr char kReleaseLock[] =
@@ -32,8 +35,19 @@ inline constexpr char kReleaseLock[] =
 
 struct NodeDevice {
   std::string name;
-  Environment environment;
+  std::string environment_text;
   std::string driver_version;
+};
+
+// The pins, or the bans, of the fleet that a node does not follow.
+struct Unapplied {
+  int64_t count = 0;
+  std::string error;    // why not the first of them
+  int64_t refused = 0;  // of `count`: FleetPin::error, FleetBan::error. No column has it
+
+  void Add(const std::string& why) {
+    if (count++ == 0) error = why;
+  }
 };
 
 // A Heartbeat is an agent's report of its node.
@@ -52,10 +66,10 @@ struct Heartbeat {
     columns("release_number", heartbeat.release);
     columns("release_missing", heartbeat.release_missing);
     columns("release_extra", heartbeat.release_extra);
-    columns("unapplied_pins", heartbeat.unapplied_pins);
-    columns("pin_error", heartbeat.pin_error);
-    columns("unapplied_bans", heartbeat.unapplied_bans);
-    columns("ban_error", heartbeat.ban_error);
+    columns("unapplied_pins", heartbeat.pins.count);
+    columns("pin_error", heartbeat.pins.error);
+    columns("unapplied_bans", heartbeat.bans.count);
+    columns("ban_error", heartbeat.bans.error);
     columns("release_error", heartbeat.release_error);
     columns("last_error", heartbeat.last_error);
   }
@@ -71,13 +85,11 @@ struct Heartbeat {
   int64_t outbox_dropped = 0;
   absl::Duration outbox_lag;  // for how long something has waited and nothing was delivered
   int64_t release = 0;
-  int64_t release_missing = 0;            // problems of the release that the node has not
-  int64_t release_extra = 0;              // that it has from a fleet, and the release has not
-  int64_t unapplied_pins = 0;             // of the fleet, for the node's environments
-  std::string pin_error;                  // why not the first of them
-  int64_t unapplied_bans = 0;             // of the fleet
+  int64_t release_missing = 0;  // problems of the release that the node has not
+  int64_t release_extra = 0;    // that it has from a fleet, and the release has not
+  Unapplied pins = {};          // for the node's environments
+  Unapplied bans = {};
   std::vector<int64_t> heeded_bans = {};  // of the fleet, by number: they hold on the node
-  std::string ban_error;                  // why not the first of them
   std::string release_error;              // why the node refuses the release that it should serve
   std::string last_error;
   std::vector<NodeDevice> devices = {};
@@ -88,7 +100,8 @@ struct Heartbeat {
 // lock that goes with the connection: ALREADY_EXISTS if another agent speaks for a node of that
 // name. FAILED_PRECONDITION: the node is another login's.
 absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::string& name);
-// ABORTED: the fleet does not know the node any more, or is another.
+// The devices' environments have rows already; see FleetNames::AddEnvironments. ABORTED: the fleet
+// does not know the node any more, or is another.
 absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                             const Heartbeat& heartbeat);
 // Replaces what the node wanted before. Of a key that comes twice the first counts.
@@ -141,7 +154,7 @@ absl::StatusOr<std::map<int64_t, Heeding>> ReadBanHeeding(postgres::Connection& 
 // by whoever serves the canary no more.
 absl::StatusOr<std::map<int64_t, Heeding>> ReadReleaseHeeding(postgres::Connection& postgres,
                                                               int64_t only = 0);
-// Names of nodes that have line feeds between them. A name has no control character.
+// The names that a text has with line feeds between them. A name has no control character.
 std::vector<std::string> SplitNames(const std::string& names);
 
 // The node is gone: it is counted no more, and comes back as another one. What it measured stays.

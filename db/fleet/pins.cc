@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "db/bundle/bundle_signature.h"
+#include "db/fleet/nodes.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 
@@ -44,36 +45,33 @@ absl::StatusOr<std::string> ResolveFleetEnvironment(postgres::Connection& postgr
 
 absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& names,
                                     const FleetPin& pin, const DecisionKey& key) {
-  ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(pin.environment_text));
-  ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   ASSIGN_OR_RETURN(
       const postgres::Result known,
-      postgres.Query("SELECT p.problem_id, $3 = ANY(p.candidates) FROM pooled p JOIN problems q "
-                     "USING (problem_id) WHERE p.environment_id = $1 AND q.text = $2",
-                     {environment_id, pin.problem_text, pin.candidate}));
+      postgres.Query("SELECT $3 = ANY(p.candidates), environment_id, problem_id FROM pooled p JOIN "
+                     "environments e USING (environment_id) JOIN problems q USING (problem_id) "
+                     "WHERE e.text = $1 AND q.text = $2",
+                     {pin.environment_text, pin.problem_text, pin.candidate}));
   if (known.empty()) {
     return absl::NotFoundError(absl::StrCat("problem: the fleet has no tuning of ",
                                             pin.problem_text, " in ", pin.environment_text));
   }
   // As a daemon, which would refuse it.
-  if (!known[0][1]) {
+  if (!known[0][0]) {
     return absl::FailedPreconditionError(absl::StrCat(
         "candidate: ", pin.candidate, " must be one that the tuning lists and that ran"));
   }
-  const int64_t problem_id = known[0][0];
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(EndPins(postgres, pin.environment_text, pin.problem_text, pin.author).status());
   ASSIGN_OR_RETURN(const std::optional<absl::Time> expire_time, ExpireTime(postgres, pin.left));
-  ASSIGN_OR_RETURN(const v1::BundleTrailer decided, SignDecision(PinDigest(pin, expire_time), key));
-  ASSIGN_OR_RETURN(
-      const int64_t number,
-      postgres.QueryValue<int64_t>(
-          "INSERT INTO pins (environment_id, problem_id, candidate, author, reason, "
-          "expire_time, digest, public_key, signature) VALUES ($1, $2, $3, $4, $5, "
-          "$6, $7, $8, $9) RETURNING pin_id",
-          {environment_id, problem_id, pin.candidate, pin.author, pin.reason, expire_time,
-           postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
-           postgres::Bytes{decided.signature()}}));
+  ASSIGN_OR_RETURN(postgres::Params params, SignDecision(PinDigest(pin, expire_time), key));
+  params.insert(params.end(), {expire_time, int64_t{known[0][1]}, int64_t{known[0][2]},
+                               pin.candidate, pin.author, pin.reason});
+  ASSIGN_OR_RETURN(const int64_t number,
+                   postgres.QueryValue<int64_t>(
+                       "INSERT INTO pins (digest, public_key, signature, expire_time, "
+                       "environment_id, problem_id, candidate, author, reason) VALUES ($1, $2, $3, "
+                       "$4, $5, $6, $7, $8, $9) RETURNING pin_id",
+                       params));
   RETURN_IF_ERROR(Announce(postgres, "pin"));
   RETURN_IF_ERROR(transaction.Commit());
   return number;
@@ -95,20 +93,16 @@ absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgr
                                                     const std::vector<std::string>& trusted) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query(
-          "SELECT p.pin_id, p.environment_id, e.text, q.text, p.candidate, p.author, "
-          "p.reason, p.login, EXTRACT(EPOCH FROM p.expire_time - now())::float8, p.expire_time, "
-          "p.digest, p.public_key, p.signature FROM pins p "
-          "JOIN environments e USING (environment_id) JOIN problems q USING "
-          "(problem_id) WHERE p.end_time IS NULL "
-          "AND (p.expire_time IS NULL OR p.expire_time > now()) ORDER BY p.pin_id"));
+      postgres.Query(absl::StrCat(
+          "SELECT pin_id, e.text, q.text, candidate, author, reason, login, EXTRACT(EPOCH FROM "
+          "expire_time - now())::float8, expire_time, digest, public_key, signature FROM pins JOIN "
+          "environments e USING (environment_id) JOIN problems q USING (problem_id) WHERE ",
+          kActive, " ORDER BY pin_id")));
   std::vector<FleetPin> pins;
   for (const postgres::Row row : rows) {
-    FleetPin pin{row[0], row[1], row[2],
-                 row[3], row[4], row[5],
-                 row[6], row[7], row[8].Maybe<absl::Duration>(),
-                 ""};
-    pin.error = CheckDecision(PinDigest(pin, row[9].Maybe<absl::Time>()), row, 10, trusted);
+    FleetPin pin{
+        row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7].Maybe<absl::Duration>(), ""};
+    pin.error = CheckDecision(PinDigest(pin, row[8].Maybe<absl::Time>()), row, 9, trusted);
     pins.push_back(std::move(pin));
   }
   return pins;

@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(
   std::map<std::string, size_t> of_gpu;
   std::optional<TuningStanding> best;
   for (const postgres::Row row : rows) {
-    std::optional<StoredEvidence> stored = ParseEvidence(row[2], row[3], row[4]);
+    std::optional<TuningRecord> stored = ParseEvidence(row[2], row[3], row[4]);
     // A row that breaks a rule counts for nothing.
     if (!stored.has_value()) continue;
     NodeEvidence one{

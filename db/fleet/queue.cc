@@ -1,7 +1,8 @@
 #include "db/fleet/queue.h"
 
 #include <algorithm>
-#include <set>
+#include <iterator>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "db/fleet/evidence.h"
@@ -35,12 +36,12 @@ std::string LoneSql() {
 // Ends waiting tasks that were measured, and that no other node is left to measure. CompleteTask
 // does the same with its own task.
 absl::Status EndUntakeable(postgres::Connection& postgres,
-                           const std::vector<int64_t>& environments) {
+                           const std::vector<std::string>& environments) {
   return postgres.Execute(
       absl::StrCat("UPDATE tasks SET state = 3, end_time = now() WHERE task_id IN (SELECT task_id "
-                   "FROM tasks t WHERE environment_id = ANY($1::integer[]) AND state = 1 AND "
-                   "tuned_by <> '{}' AND NOT ",
-                   TakerSql(), " FOR UPDATE SKIP LOCKED)"),
+                   "FROM tasks t JOIN environments v USING (environment_id) WHERE v.text = "
+                   "ANY($1::text[]) AND state = 1 AND tuned_by <> '{}' AND NOT ",
+                   TakerSql(), " FOR UPDATE OF t SKIP LOCKED)"),
       {environments});
 }
 
@@ -52,15 +53,37 @@ std::string LeaseSql() {
       kFleetIdSql, " = $3)");
 }
 
-// `set` has the parameters `more` from $4 on.
-absl::StatusOr<bool> End(postgres::Connection& postgres, const FleetTask& task,
-                         const std::string& set, const postgres::Params& more = {}) {
+// Changes the task as `set` says, which has the parameters `more` from $4 on, if its lease is this
+// claim's. Returns whether it is.
+absl::StatusOr<bool> ChangeLeased(postgres::Connection& postgres, const FleetTask& task,
+                                  const std::string& set, const postgres::Params& more = {}) {
   postgres::Params params = {task.task_id, task.token, task.fleet};
   params.insert(params.end(), more.begin(), more.end());
   ASSIGN_OR_RETURN(
       const int64_t ended,
       postgres.Change(absl::StrCat("UPDATE tasks SET ", set, " WHERE ", LeaseSql()), params));
   return ended > 0;
+}
+
+// Ends attempts without a result, of the tasks `t` that `where` selects, and returns how many. The
+// texts are SQL: `count` is the column of such attempts, of which `most` make a task dead; `lost`
+// and `reason` are written to task_failures; there is no other attempt until `not_before`.
+absl::StatusOr<int64_t> EndAttempts(postgres::Connection& postgres, const std::string& where,
+                                    const postgres::Params& params, const std::string& count,
+                                    int most, const std::string& lost, const std::string& reason,
+                                    const std::string& not_before) {
+  const std::string dead = absl::StrCat("CASE WHEN t.", count, " + 1 >= ", most, " THEN ");
+  return postgres.Change(
+      absl::StrCat("WITH ended AS (SELECT t.* FROM tasks t WHERE ", where,
+                   "), said AS (INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
+                   "reason) SELECT task_id, failures + lost_leases + 1, node_id, ",
+                   lost, ", ", reason,
+                   // Any agent may write any reason, also in advance.
+                   " FROM ended ON CONFLICT DO NOTHING) UPDATE tasks t SET ", count, " = t.", count,
+                   " + 1, node_id = NULL, lease_until = NULL, state = ", dead,
+                   "4 ELSE 1 END, end_time = ", dead, "now() END, not_before = ", not_before,
+                   " FROM ended WHERE t.task_id = ended.task_id"),
+      params);
 }
 
 // The newest earlier one of the same hardware that the fleet has tunings of.
@@ -85,61 +108,48 @@ absl::StatusOr<std::optional<Environment>> Predecessor(postgres::Connection& pos
   return newest;
 }
 
-absl::StatusOr<bool> IsNewestDriver(postgres::Connection& postgres, int64_t environment_id,
+absl::StatusOr<bool> IsNewestDriver(postgres::Connection& postgres, const std::string& environment,
                                     const std::string& driver) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
-                   postgres.Query("SELECT DISTINCT driver_version FROM node_devices WHERE "
-                                  "environment_id = $1 AND driver_version <> ''",
-                                  {environment_id}));
+                   postgres.Query("SELECT DISTINCT driver_version FROM node_devices JOIN "
+                                  "environments USING (environment_id) WHERE text = $1 AND "
+                                  "driver_version <> ''",
+                                  {environment}));
   const std::vector<std::string> all = rows.Column<std::string>();
   return std::none_of(all.begin(), all.end(), [&](const std::string& other) {
     return VersionNumbers(driver) < VersionNumbers(other);
   });
 }
 
-absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& names, int64_t from,
-                                   const Environment& environment, const std::string& driver,
-                                   const std::string& reason) {
-  ASSIGN_OR_RETURN(const int64_t to, names.Environment(environment));
+// Queues what QueueVerification says for one reason.
+absl::StatusOr<int64_t> QueueForReason(postgres::Connection& postgres, FleetNames& names,
+                                       const std::string& from, const std::string& to,
+                                       const std::string& driver, const std::string& reason) {
   BatchRequest request;
-  request.kind = BatchKind::kVerify;
-  request.environment_text = environment.ToText();
+  request.environment_text = to;
   request.author = "convtune-fleet";
   request.reason = reason;
-  ASSIGN_OR_RETURN(request.tasks, FindStale(postgres, from, to, driver));
-  ASSIGN_OR_RETURN(const postgres::Result recent,
-                   postgres.Query("SELECT q.text FROM tasks t JOIN batches b USING (batch_id) JOIN "
-                                  "problems q USING (problem_id) WHERE b.kind = 2 AND "
-                                  "t.environment_id = $1 AND b.create_time > now() - interval '7 "
-                                  "days'",
-                                  {to}));
-  std::set<std::string> known;
-  for (const postgres::Row row : recent) known.insert(row[0]);
-  std::erase_if(request.tasks,
-                [&](const NewTask& task) { return known.contains(task.problem_text); });
-  if (request.tasks.empty()) return 0;
-  ASSIGN_OR_RETURN(const int64_t batch, QueueBatch(postgres, names, request));
-  return batch == 0 ? 0 : static_cast<int64_t>(request.tasks.size());
+  ASSIGN_OR_RETURN(const int64_t batch,
+                   QueueStale(postgres, names, from, driver, std::numeric_limits<int64_t>::max(),
+                              /*again=*/false, &request));
+  return batch == 0 ? 0 : std::ssize(request.tasks);
 }
 
 absl::StatusOr<int64_t> QueueAll(postgres::Connection& postgres, FleetNames& names,
                                  const Environment& environment, const std::string& driver) {
+  const std::string here = environment.ToText();
   int64_t queued = 0;
   ASSIGN_OR_RETURN(const std::optional<Environment> before, Predecessor(postgres, environment));
   if (before.has_value()) {
-    ASSIGN_OR_RETURN(const int64_t from, names.Environment(*before));
-    const auto text = [](const Environment& e) { return e.cudnn.ToText(); };
-    ASSIGN_OR_RETURN(const int64_t more,
-                     QueueStale(postgres, names, from, environment, "",
-                                absl::StrCat("cuDNN ", text(*before), " to ", text(environment))));
-    queued += more;
+    ASSIGN_OR_RETURN(queued, QueueForReason(postgres, names, before->ToText(), here, "",
+                                            absl::StrCat("cuDNN ", before->cudnn.ToText(), " to ",
+                                                         environment.cudnn.ToText())));
   }
   if (driver.empty()) return queued;
-  ASSIGN_OR_RETURN(const int64_t own, names.Environment(environment));
-  ASSIGN_OR_RETURN(const bool newest, IsNewestDriver(postgres, own, driver));
+  ASSIGN_OR_RETURN(const bool newest, IsNewestDriver(postgres, here, driver));
   if (!newest) return queued;
-  ASSIGN_OR_RETURN(const int64_t more, QueueStale(postgres, names, own, environment, driver,
-                                                  absl::StrCat("driver ", driver)));
+  ASSIGN_OR_RETURN(const int64_t more, QueueForReason(postgres, names, here, here, driver,
+                                                      absl::StrCat("driver ", driver)));
   return queued + more;
 }
 
@@ -148,7 +158,7 @@ absl::StatusOr<int64_t> QueueAll(postgres::Connection& postgres, FleetNames& nam
 absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& names,
                                    const BatchRequest& request) {
   ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(request.environment_text));
-  ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
+  RETURN_IF_ERROR(names.AddEnvironments({environment}));
   std::vector<std::string> texts;
   std::vector<double> weights;
   for (const NewTask& task : request.tasks) {
@@ -157,7 +167,7 @@ absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& n
   }
   RETURN_IF_ERROR(names.AddProblems(texts));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
-  RETURN_IF_ERROR(EndUntakeable(postgres, {environment_id}));
+  RETURN_IF_ERROR(EndUntakeable(postgres, {request.environment_text}));
   ASSIGN_OR_RETURN(const int64_t batch_id,
                    postgres.QueryValue<int64_t>(
                        "INSERT INTO batches (kind, author, reason, budget_ms) VALUES ($1,$2,$3,$4) "
@@ -170,14 +180,14 @@ absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& n
           absl::StrCat(
               "WITH ", kNodesWantedSql,
               " INSERT INTO tasks (batch_id, environment_id, problem_id, weight, nodes_wanted) "
-              "SELECT "
-              "$1, $2, q.problem_id, MAX(t.weight), CASE WHEN $5 > 0 THEN $5 ELSE COALESCE((SELECT "
-              "nodes FROM wanting WHERE environment_id = $2), 1) END FROM unnest($3::text[], "
-              "$4::float8[]) AS "
-              "t(text, weight) JOIN problems q USING (text) WHERE NOT EXISTS (SELECT 1 "
-              "FROM tasks o WHERE o.environment_id = $2 AND o.problem_id = q.problem_id AND "
-              "o.state IN (1, 2)) GROUP BY q.problem_id"),
-          {batch_id, environment_id, texts, weights, request.nodes}));
+              "SELECT $1, environment_id, problem_id, MAX(t.weight), CASE WHEN $5 > 0 THEN $5 ELSE "
+              "COALESCE(MAX(nodes), 1) END FROM unnest($3::text[], $4::float8[]) AS t(text, "
+              "weight) JOIN problems q USING (text) CROSS JOIN (SELECT environment_id FROM "
+              "environments WHERE text = $2) v LEFT JOIN wanting USING (environment_id) WHERE NOT "
+              "EXISTS (SELECT 1 FROM tasks o WHERE o.environment_id = v.environment_id AND "
+              "o.problem_id = q.problem_id AND o.state IN (1, 2)) GROUP BY environment_id, "
+              "problem_id"),
+          {batch_id, request.environment_text, texts, weights, request.nodes}));
   if (made == 0) return 0;
   RETURN_IF_ERROR(Announce(postgres, "task"));
   RETURN_IF_ERROR(transaction.Commit());
@@ -203,24 +213,30 @@ absl::StatusOr<QueuedAlready> FindQueued(postgres::Connection& postgres,
   return queued;
 }
 
-absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, int64_t from,
-                                               int64_t to, const std::string& driver) {
+absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& names,
+                                   const std::string& from, const std::string& driver, int64_t most,
+                                   bool again, BatchRequest* request) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
           "SELECT q.text, COALESCE((SELECT SUM(w.misses) FROM wanted w WHERE w.environment_id = "
-          "$2 AND w.problem_id = s.problem_id), 0) * 1000 + s.nodes FROM (SELECT problem_id, "
-          "COUNT(*) AS nodes, MAX(evidence) AS evidence FROM evidence WHERE environment_id = $1 "
-          "AND current GROUP BY problem_id) s "
-          "JOIN problems q USING (problem_id) WHERE NOT EXISTS (SELECT 1 FROM evidence e JOIN "
-          "provenances p USING (provenance_id) WHERE e.environment_id = $2 AND e.problem_id = "
-          "s.problem_id AND e.current AND e.evidence >= s.evidence AND ($3 = '' OR "
-          "p.driver_version = $3)) "
-          "ORDER BY 2 DESC, 1",
-          {from, to, driver}));
-  std::vector<NewTask> tasks;
-  for (const postgres::Row row : rows) tasks.push_back({row[0], row[1]});
-  return tasks;
+          "v.environment_id AND w.problem_id = s.problem_id), 0) * 1000 + s.nodes FROM "
+          "environments v CROSS JOIN (SELECT problem_id, COUNT(*) AS nodes, MAX(evidence) AS "
+          "evidence FROM evidence JOIN environments USING (environment_id) WHERE text = $1 AND "
+          "current GROUP BY problem_id) s JOIN problems q USING (problem_id) WHERE v.text = $2 "
+          "AND NOT EXISTS (SELECT 1 FROM evidence e JOIN provenances p USING (provenance_id) "
+          "WHERE e.environment_id = v.environment_id AND e.problem_id = s.problem_id AND "
+          "e.current AND e.evidence >= s.evidence AND ($3 = '' OR p.driver_version = $3)) AND "
+          "($4 OR NOT EXISTS (SELECT 1 FROM tasks t JOIN batches b USING "
+          "(batch_id) WHERE b.kind = 2 AND t.environment_id = v.environment_id AND t.problem_id = "
+          "s.problem_id AND b.create_time > now() - interval '7 days')) ORDER BY 2 DESC, 1 LIMIT "
+          "$5",
+          {from, request->environment_text, driver, again, most}));
+  request->kind = BatchKind::kVerify;
+  request->tasks.clear();
+  for (const postgres::Row row : rows) request->tasks.push_back({row[0], row[1]});
+  if (request->tasks.empty()) return 0;
+  return QueueBatch(postgres, names, *request);
 }
 
 absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetNames& names,
@@ -241,47 +257,32 @@ absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetN
 
 absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres, FleetNames& names,
                                                   int64_t node_id,
-                                                  const std::vector<int64_t>& environments,
+                                                  const std::vector<std::string>& environments,
                                                   int64_t limit, absl::Duration lease) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
-  ASSIGN_OR_RETURN(
-      const postgres::Result lost,
-      postgres.Query("SELECT task_id FROM tasks WHERE environment_id = "
-                     "ANY($1::integer[]) AND state = 2 AND lease_until < clock_timestamp() "
-                     "ORDER BY task_id LIMIT 100 FOR UPDATE SKIP LOCKED",
-                     {environments}));
-  for (const postgres::Row row : lost) {
-    const int64_t task_id = row[0];
-    RETURN_IF_ERROR(
-        postgres.Execute("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
-                         "reason) SELECT task_id, failures + lost_leases + 1, node_id, true, "
-                         "'the node did not come back' FROM tasks WHERE task_id = $1 "
-                         // Any agent may write any reason, also in advance.
-                         "ON CONFLICT DO NOTHING",
-                         {task_id}));
-    RETURN_IF_ERROR(postgres.Execute(
-        absl::StrCat("UPDATE tasks SET lost_leases = lost_leases + 1, node_id = NULL, "
-                     "lease_until = NULL, state = CASE WHEN lost_leases + 1 >= ",
-                     kMostLostLeases,
-                     " THEN 4 ELSE 1 END, end_time = CASE WHEN lost_leases + 1 >= ",
-                     kMostLostLeases, " THEN now() END WHERE task_id = $1"),
-        {task_id}));
-  }
+  RETURN_IF_ERROR(
+      EndAttempts(postgres,
+                  "t.environment_id IN (SELECT environment_id FROM environments WHERE text = "
+                  "ANY($1::text[])) AND state = 2 AND lease_until < clock_timestamp() ORDER BY "
+                  "task_id LIMIT 100 FOR UPDATE SKIP LOCKED",
+                  {environments}, "lost_leases", kMostLostLeases, "true",
+                  "'the node did not come back'", "t.not_before")
+          .status());
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
           absl::StrCat(
-              "WITH open AS (SELECT task_id FROM tasks WHERE environment_id = "
-              "ANY($1::integer[]) AND state = 1 AND not_before <= clock_timestamp() AND NOT $3 = "
-              "ANY(tuned_by) AND EXISTS (SELECT 1 FROM nodes n WHERE n.node_id = $3 AND ",
+              "WITH open AS (SELECT task_id, v.text FROM tasks JOIN environments v USING "
+              "(environment_id) WHERE v.text = ANY($1::text[]) AND state = 1 AND not_before <= "
+              "clock_timestamp() AND NOT $3 = ANY(tuned_by) AND EXISTS (SELECT 1 FROM nodes n "
+              "WHERE n.node_id = $3 AND ",
               kTrusted,
-              ") ORDER BY weight DESC, task_id LIMIT $2 "
-              "FOR UPDATE SKIP LOCKED) UPDATE tasks t SET state = 2, node_id = $3, lease_token = "
-              "t.lease_token + 1, lease_until = clock_timestamp() + "
-              "$4::float8 * interval '1 second' FROM open, batches b, problems q WHERE t.task_id = "
-              "open.task_id AND b.batch_id = t.batch_id AND q.problem_id = t.problem_id RETURNING "
-              "t.task_id, t.lease_token, t.environment_id, q.text, b.kind = 2 OR t.tuned_by <> "
-              "'{}', b.budget_ms"),
+              ") ORDER BY weight DESC, task_id LIMIT $2 FOR UPDATE OF tasks SKIP LOCKED) UPDATE "
+              "tasks t SET state = 2, node_id = $3, lease_token = t.lease_token + 1, lease_until = "
+              "clock_timestamp() + $4::float8 * interval '1 second' FROM open, batches b, problems "
+              "q WHERE t.task_id = open.task_id AND b.batch_id = t.batch_id AND q.problem_id = "
+              "t.problem_id RETURNING t.task_id, t.lease_token, open.text, q.text, b.kind = 2 OR "
+              "t.tuned_by <> '{}', b.budget_ms"),
           {environments, limit, node_id, lease}));
   if (rows.empty()) RETURN_IF_ERROR(EndUntakeable(postgres, environments));
   RETURN_IF_ERROR(transaction.Commit());
@@ -295,8 +296,9 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
 
 absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& task,
                                absl::Duration lease) {
-  return End(postgres, task, "lease_until = clock_timestamp() + $4::float8 * interval '1 second'",
-             {lease});
+  return ChangeLeased(postgres, task,
+                      "lease_until = clock_timestamp() + $4::float8 * interval '1 second'",
+                      {lease});
 }
 
 absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task) {
@@ -326,11 +328,11 @@ absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTas
   int wanted = rows[0][0];
   const bool others = rows[0][5];
   std::vector<int64_t> nodes;
-  std::vector<StoredEvidence> measured;
+  std::vector<TuningRecord> measured;
   TuningStanding best;
   for (const postgres::Row row : rows) {
     if (!row[1].Maybe<int64_t>().has_value()) continue;
-    std::optional<StoredEvidence> stored = ParseEvidence(row[2], row[3], row[4]);
+    std::optional<TuningRecord> stored = ParseEvidence(row[2], row[3], row[4]);
     if (!stored.has_value()) continue;
     nodes.push_back(row[1]);
     best = std::max(best, StandingOf(stored->tuning));
@@ -346,41 +348,32 @@ absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTas
   const bool asked =
       task.force || nodes.empty() || std::count(nodes.begin(), nodes.end(), node) > 0;
   if (wanted == 1 || (asked && !others) || std::ssize(measured) >= wanted) {
-    return End(postgres, task, "state = 3, end_time = now(), lease_until = NULL");
+    return ChangeLeased(postgres, task, "state = 3, end_time = now(), lease_until = NULL");
   }
   if (asked) nodes.push_back(node);
-  ASSIGN_OR_RETURN(const bool ended,
-                   End(postgres, task,
-                       "state = 1, node_id = NULL, lease_until = NULL, nodes_wanted = $4, tuned_by "
-                       "= ARRAY(SELECT DISTINCT unnest(tuned_by || $5::integer[]))",
-                       {wanted, nodes}));
+  ASSIGN_OR_RETURN(
+      const bool ended,
+      ChangeLeased(postgres, task,
+                   "state = 1, node_id = NULL, lease_until = NULL, nodes_wanted = $4, tuned_by "
+                   "= ARRAY(SELECT DISTINCT unnest(tuned_by || $5::integer[]))",
+                   {wanted, nodes}));
   RETURN_IF_ERROR(Announce(postgres, "task"));
   return ended;
 }
 
 absl::StatusOr<bool> ReturnTask(postgres::Connection& postgres, const FleetTask& task) {
-  return End(postgres, task, "state = 1, node_id = NULL, lease_until = NULL");
+  return ChangeLeased(postgres, task, "state = 1, node_id = NULL, lease_until = NULL");
 }
 
 absl::StatusOr<bool> FailTask(postgres::Connection& postgres, const FleetTask& task,
                               const std::string& reason) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
-  RETURN_IF_ERROR(postgres.Execute(
-      absl::StrCat("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, reason) "
-                   "SELECT task_id, failures + lost_leases + 1, node_id, false, $4 FROM tasks "
-                   "WHERE ",
-                   LeaseSql(), " ON CONFLICT DO NOTHING"),
-      {task.task_id, task.token, task.fleet, reason}));
   ASSIGN_OR_RETURN(
-      const bool ended,
-      End(postgres, task,
-          absl::StrCat("failures = failures + 1, node_id = NULL, lease_until = NULL, state = CASE "
-                       "WHEN failures + 1 >= ",
-                       kMostFailures, " THEN 4 ELSE 1 END, end_time = CASE WHEN failures + 1 >= ",
-                       kMostFailures, " THEN now() END, not_before = now() + ", kRetrySeconds,
-                       " * (1 << failures) * interval '1 second'")));
-  RETURN_IF_ERROR(transaction.Commit());
-  return ended;
+      const int64_t ended,
+      EndAttempts(
+          postgres, LeaseSql() + " FOR UPDATE", {task.task_id, task.token, task.fleet, reason},
+          "failures", kMostFailures, "false", "$4",
+          absl::StrCat("now() + ", kRetrySeconds, " * (1 << t.failures) * interval '1 second'")));
+  return ended > 0;
 }
 
 absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64_t batch_id) {

@@ -1,4 +1,4 @@
-// The fleet's queue shares tunings among idle nodes.
+// Functions that keep the fleet's queue, which shares tunings among idle nodes.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct FleetTask {
   int64_t task_id = 0;
   int64_t token = 0;  // of this claim
   std::string fleet;  // whose number it is; see FleetNames::fleet_id
-  int64_t environment_id = 0;
+  std::string environment_text;
   std::string problem_text;
   bool force = false;  // also what the node knows already
   absl::Duration budget;
@@ -73,7 +73,7 @@ inline constexpr int kMostLostLeases = 50;
 // Returns the batch's number; 0, and nothing made, if no task is left.
 absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& names,
                                    const BatchRequest& request);
-// The open batches that have problems of the request, and how many of these are lone, as in
+// The open batches that have problems of a request, and how many of those problems are lone, as in
 // BatchProgress.
 struct QueuedAlready {
   std::vector<int64_t> batches;
@@ -81,17 +81,20 @@ struct QueuedAlready {
 };
 absl::StatusOr<QueuedAlready> FindQueued(postgres::Connection& postgres,
                                          const BatchRequest& request);
-// Problems that `to` should be verified for after an upgrade from another
-// environment of the same GPU model, or after another driver: what is served in
-// `from` (may be the same), and has no evidence of `driver` in `to`. By weight of
-// use: what programs miss there, then on how many nodes it is known.
-absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, int64_t from,
-                                               int64_t to, const std::string& driver);
+
+// Queues what the request's environment should be verified for after an upgrade from another
+// environment of the same GPU model, or after another driver: what is known in `from` (may be the
+// same), and has no evidence of `driver` in the request's. By weight of use: what programs miss
+// there, then on how many nodes it is known; only the first `most`. Without `again` what was queued
+// so within the last week is left out. Sets the tasks of the request. Returns as QueueBatch.
+absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& names,
+                                   const std::string& from, const std::string& driver, int64_t most,
+                                   bool again, BatchRequest* request);
 
 // For an environment and driver that a node has come to: queues, as one batch for
 // each reason, what the newest earlier cuDNN's environment of that hardware has and
 // this one has not as well, and, where no driver of the environment is newer, what
-// was measured there on others. By weight of use, as FindStale. What was queued so
+// was measured there on others. By weight of use, as QueueStale. What was queued so
 // within the last week is left out. Nothing where somebody else is at it. Returns
 // how many problems were queued.
 absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetNames& names,
@@ -103,9 +106,12 @@ absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetN
 // anybody. Where nothing is left, tasks end whose every node that is left has measured them.
 absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres, FleetNames& names,
                                                   int64_t node_id,
-                                                  const std::vector<int64_t>& environments,
+                                                  const std::vector<std::string>& environments,
                                                   int64_t limit, absl::Duration lease);
-// Returns false if the lease is another's meanwhile, or the tables were made anew.
+
+// These return false, and change nothing, if the lease is another's meanwhile, or the tables were
+// made anew.
+
 absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& task,
                                absl::Duration lease);
 // The node has measured it. Where the task wants more nodes, or the two that measured it

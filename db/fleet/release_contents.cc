@@ -54,11 +54,12 @@ absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t rele
   return content;
 }
 
-// Rows for CheckedReleases::Take: what release $3 has of these keys (environment and problem).
+// Rows for CheckedReleases::Take: what release $3 has of these keys (environment_id and
+// problem_id).
 std::string ChoicesSql(const std::string& keys) {
   return absl::StrCat(
-      "SELECT environment_id, e.text, q.text, s.release_number, s.digest, p.payload FROM ", keys,
-      " AS k(environment_id, problem_id) LEFT JOIN LATERAL (SELECT c.release_number, c.digest FROM "
+      "SELECT e.text, q.text, s.release_number, s.digest, p.payload FROM (", keys,
+      ") k LEFT JOIN LATERAL (SELECT c.release_number, c.digest FROM "
       "release_choices c JOIN releases r USING (release_number) WHERE c.environment_id = "
       "k.environment_id AND c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = "
       "1 OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s ON true JOIN "
@@ -74,11 +75,12 @@ bool HasDigest(const std::string& payload, const std::string& digest) {
 
 }  // namespace
 
-absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest, const DecisionKey& key) {
+absl::StatusOr<postgres::Params> SignDecision(const std::string& digest, const DecisionKey& key) {
   v1::BundleTrailer decided;
   decided.set_sha256(digest);
   if (key != nullptr) RETURN_IF_ERROR(key->Sign(&decided));
-  return decided;
+  return postgres::Params{postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
+                          postgres::Bytes{decided.signature()}};
 }
 
 std::string CheckDecision(const std::string& digest, const postgres::Row& row, int column,
@@ -121,24 +123,21 @@ absl::StatusOr<std::vector<ReleasedTuning>> CheckedReleases::Take(postgres::Conn
                                                                   const postgres::Result& rows) {
   std::vector<ReleasedTuning> tunings;
   for (const postgres::Row row : rows) {
-    const int64_t release = row[3];
-    if (release == 0) {
-      tunings.push_back({row[0], row[2], ""});
-      continue;
-    }
-    const std::string digest = row[4];
-    const std::string choice =
-        ChoiceDigest(release, row[1], row[2], absl::BytesToHexString(digest));
-    if (!choices_.contains(choice)) RETURN_IF_ERROR(Check(postgres, release));
-    // The release matches its digest, and this row is not among its choices: a text of the row
-    // was changed between two statements.
-    if (!choices_.contains(choice)) {
-      return Refuse(absl::StrCat("release ", release, ": ", kWrongDigest));
-    }
-    ReleasedTuning tuning{row[0], row[2], row[5]};
-    if (!digest.empty() && !HasDigest(tuning.payload, digest)) {
-      return Refuse(absl::StrCat("release ", release, ": the tuning of ", tuning.problem_text,
-                                 " in ", std::string(row[1]), ": ", kWrongDigest));
+    ReleasedTuning tuning{row[0], row[1], row[4]};
+    if (const int64_t release = row[2]; release != 0) {
+      const std::string digest = row[3];
+      const std::string choice = ChoiceDigest(release, tuning.environment_text, tuning.problem_text,
+                                              absl::BytesToHexString(digest));
+      if (!choices_.contains(choice)) RETURN_IF_ERROR(Check(postgres, release));
+      // The release matches its digest, and this row is not among its choices: a text of the row
+      // was changed between two statements.
+      if (!choices_.contains(choice)) {
+        return Refuse(absl::StrCat("release ", release, ": ", kWrongDigest));
+      }
+      if (!digest.empty() && !HasDigest(tuning.payload, digest)) {
+        return Refuse(absl::StrCat("release ", release, ": the tuning of ", tuning.problem_text,
+                                   " in ", tuning.environment_text, ": ", kWrongDigest));
+      }
     }
     tunings.push_back(std::move(tuning));
   }
@@ -148,16 +147,16 @@ absl::StatusOr<std::vector<ReleasedTuning>> CheckedReleases::Take(postgres::Conn
 absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release,
                                 const DecisionKey& key) {
   ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release, {}));
-  ASSIGN_OR_RETURN(const v1::BundleTrailer decided, SignDecision(content.digest, key));
+  ASSIGN_OR_RETURN(postgres::Params params, SignDecision(content.digest, key));
+  params.emplace_back(release);
   return postgres.Execute(
-      "UPDATE releases SET digest = $2, public_key = $3, signature = $4 WHERE release_number = $1",
-      {release, postgres::Bytes{decided.sha256()}, postgres::Bytes{decided.public_key()},
-       postgres::Bytes{decided.signature()}});
+      "UPDATE releases SET digest = $1, public_key = $2, signature = $3 WHERE release_number = $4",
+      params);
 }
 
 absl::Status ReadReleaseChanges(
     postgres::Connection& postgres, FleetNames& names, CheckedReleases& checked,
-    const std::vector<int64_t>& environments, int64_t from, int64_t to, int64_t page_size,
+    const std::vector<std::string>& environments, int64_t from, int64_t to, int page_size,
     const std::function<absl::Status(std::vector<ReleasedTuning>)>& page) {
   // One state of the database for all pages.
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
@@ -166,43 +165,33 @@ absl::Status ReadReleaseChanges(
   RETURN_IF_ERROR(checked.Check(postgres, to != 0 ? to : from));
   // Keys that any release between the two has, the first included: it may have
   // been withdrawn. `to` has none of those that a canary alone had which was rolled back.
-  ASSIGN_OR_RETURN(
-      const postgres::Result keys,
-      postgres.Query("SELECT DISTINCT environment_id, problem_id FROM release_choices WHERE "
-                     "release_number BETWEEN LEAST($1::bigint, $2::bigint) AND "
-                     "GREATEST($1::bigint, $2::bigint) AND "
-                     "environment_id = ANY($3::integer[]) ORDER BY environment_id, problem_id",
-                     {from, to, environments}));
-  const auto read = [&](bool give) -> absl::Status {
-    for (int begin = 0; begin < keys.size(); begin += static_cast<int>(page_size)) {
-      std::vector<int64_t> of_environment, of_problem;
-      for (int row = begin; row < keys.size() && row < begin + page_size; ++row) {
-        of_environment.push_back(keys[row][0]);
-        of_problem.push_back(keys[row][1]);
-      }
-      ASSIGN_OR_RETURN(const postgres::Result rows,
-                       postgres.Query(ChoicesSql("unnest($1::integer[], $2::integer[])"),
-                                      {of_environment, of_problem, to}));
-      ASSIGN_OR_RETURN(std::vector<ReleasedTuning> tunings, checked.Take(postgres, rows));
-      if (give) RETURN_IF_ERROR(page(std::move(tunings)));
-    }
-    return absl::OkStatus();
-  };
+  const std::string sql = ChoicesSql(
+      "SELECT DISTINCT environment_id, problem_id FROM release_choices JOIN environments "
+      "USING (environment_id) WHERE text = ANY($1::text[]) AND release_number BETWEEN "
+      "LEAST($2::bigint, $3::bigint) AND GREATEST($2::bigint, $3::bigint)");
   // The first reading checks every page and the second one gives them, so that a caller never has
   // the sound half of a release that is refused.
-  RETURN_IF_ERROR(read(false));
-  return read(true);
+  for (const bool give : {false, true}) {
+    RETURN_IF_ERROR(postgres.Pages(sql, {environments, from, to}, page_size,
+                                   [&](const postgres::Result& rows) -> absl::Status {
+                                     ASSIGN_OR_RETURN(std::vector<ReleasedTuning> tunings,
+                                                      checked.Take(postgres, rows));
+                                     return give ? page(std::move(tunings)) : absl::OkStatus();
+                                   }));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
-    postgres::Connection& postgres, CheckedReleases& checked, int64_t environment_id,
+    postgres::Connection& postgres, CheckedReleases& checked, const std::string& environment_text,
     const std::vector<std::string>& problems, int64_t release) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      postgres.Query(absl::StrCat(ChoicesSql("(SELECT $1::integer, problem_id FROM problems WHERE "
-                                             "text = ANY($2::text[]))"),
+      postgres.Query(absl::StrCat(ChoicesSql("SELECT environment_id, problem_id FROM environments "
+                                             "v, problems q WHERE v.text = $1 AND q.text = "
+                                             "ANY($2::text[])"),
                                   " WHERE s.digest IS NOT NULL"),
-                     {environment_id, problems, release}));
+                     {environment_text, problems, release}));
   return checked.Take(postgres, rows);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -133,31 +132,25 @@ absl::StatusOr<int64_t> DrawCanary(postgres::Connection& postgres, const Release
       const postgres::Result rows,
       postgres.Query(
           absl::StrCat(
-              "SELECT DISTINCT e.text, sha256(convert_to($1 || E'\\n' || n.name, 'UTF8')), "
-              "n.name, ",
+              "SELECT text, name, living, all_living, living AND (row_number() OVER (PARTITION BY "
+              "text, living ORDER BY place) - 1) * 1000 < all_living * $2::bigint FROM (SELECT *, "
+              "COUNT(*) FILTER (WHERE living) OVER (PARTITION BY text) AS all_living FROM (SELECT "
+              "DISTINCT e.text, n.name, sha256(convert_to($1 || E'\\n' || n.name, 'UTF8')) AS "
+              "place, ",
               kLiving,
-              " FROM release_choices c JOIN environments e USING (environment_id) JOIN "
+              " AS living FROM release_choices c JOIN environments e USING (environment_id) JOIN "
               "node_devices d USING (environment_id) JOIN nodes n USING (node_id) WHERE "
-              "c.release_number = $1::text::bigint AND d.current ORDER BY 1, 2"),
-          {absl::StrCat(canary.number)}));
-  std::map<std::string, std::vector<std::string>> living;  // by environment
+              "c.release_number = $1::text::bigint AND d.current) a) b ORDER BY text"),
+          {absl::StrCat(canary.number), canary.canary_permille}));
   std::set<std::string> silent, drawn;
   for (const postgres::Row row : rows) {
-    std::vector<std::string>& of_environment = living[row[0]];
-    if (row[3]) {
-      of_environment.push_back(row[2]);
-    } else {
-      silent.insert(row[2]);
-    }
-  }
-  for (const auto& [environment, nodes] : living) {
-    if (nodes.empty()) {
+    if (int64_t{row[3]} == 0) {
       return absl::FailedPreconditionError(
-          absl::StrCat("--canary: every node of ", environment,
+          absl::StrCat("--canary: every node of ", std::string(row[0]),
                        ", which the release changes, is silent, so nobody would try it there"));
     }
-    const size_t share = (nodes.size() * static_cast<size_t>(canary.canary_permille) + 999) / 1000;
-    drawn.insert(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(share));
+    if (!row[2]) silent.insert(row[1]);
+    if (row[4]) drawn.insert(row[1]);
   }
   if (drawn.empty()) {
     return absl::FailedPreconditionError(
@@ -287,14 +280,6 @@ absl::StatusOr<FleetRelease> ReadFleetRelease(postgres::Connection& postgres, in
     return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
   }
   return ReadRelease(rows[0]);
-}
-
-absl::StatusOr<bool> TakesCanary(postgres::Connection& postgres, const std::string& node,
-                                 int64_t canary) {
-  return postgres.QueryValue<bool>(
-      "SELECT EXISTS (SELECT 1 FROM releases WHERE release_number = $1 AND $2 = "
-      "ANY(canary_nodes))",
-      {canary, node});
 }
 
 int64_t NewestServed(const ReleaseHistory& served) {
@@ -509,31 +494,27 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int6
 }
 
 absl::Status CheckReleaseStands(postgres::Connection& postgres, const Release& made) {
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      postgres.Query("SELECT release_number, state, COALESCE(restores, release_number), author, "
-                     "end_author FROM releases WHERE release_number >= $1 ORDER BY release_number "
-                     "DESC",
-                     {made.number}));
-  const std::string gone = absl::StrCat("release ", made.number, " does not stand any more: ");
-  int64_t choices_of =
-      std::numeric_limits<int64_t>::max();  // what is served has none of a later one
-  for (const postgres::Row row : rows) {
-    const int64_t number = row[0];
-    const int64_t restores = row[2];
-    const bool ended = static_cast<ReleaseState>(row[1]) == ReleaseState::kRolledBack;
-    if (number == made.number && ended && made.state != ReleaseState::kRolledBack) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(gone, std::string(row[4]), " rolled this canary back"));
-    }
-    if (number == made.number) return absl::OkStatus();
-    if (number > choices_of || ended) continue;
-    choices_of = restores;
-    if (restores >= made.number) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        gone, std::string(row[3]), " went back to release ", restores, ", as release ", number));
+  ASSIGN_OR_RETURN(const ReleaseHistory history,
+                   ReadHistory(postgres, absl::StrCat("WHERE r.release_number >= ", made.number)));
+  const Release* const now = history.Find(made.number);
+  if (now == nullptr) {
+    return absl::NotFoundError(absl::StrCat("release: there is no release ", made.number));
   }
-  return absl::NotFoundError(absl::StrCat("release: there is no release ", made.number));
+  const std::string gone = absl::StrCat("release ", made.number, " does not stand any more: ");
+  if (now->state == ReleaseState::kRolledBack && made.state != ReleaseState::kRolledBack) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(gone, now->end_author, " rolled this canary back"));
+  }
+  // What is served has no choice of a later release than this one.
+  int64_t newest = std::numeric_limits<int64_t>::max();
+  for (auto later = history.releases().rbegin(); later->number > made.number; ++later) {
+    if (later->number > newest || later->state == ReleaseState::kRolledBack) continue;
+    newest = later->restores != 0 ? later->restores : later->number;
+    if (newest >= made.number) continue;
+    return absl::FailedPreconditionError(absl::StrCat(gone, later->author, " went back to release ",
+                                                      newest, ", as release ", later->number));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<absl::Time> ReadReleaseTime(postgres::Connection& postgres, int64_t release) {
@@ -544,16 +525,17 @@ absl::StatusOr<absl::Time> ReadReleaseTime(postgres::Connection& postgres, int64
 }
 
 absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& postgres,
-                                                          int64_t environment_id, int64_t release) {
+                                                          const std::string& environment_text,
+                                                          int64_t release) {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(absl::StrCat(Served(),
                                   " SELECT q.text FROM served s JOIN problems q USING (problem_id) "
-                                  "WHERE s.environment_id = $2 AND s.digest IS NOT NULL"),
-                     {release, environment_id}));
-  std::set<std::string> problems;
-  for (const postgres::Row row : rows) problems.insert(row[0]);
-  return problems;
+                                  "WHERE s.environment_id = (SELECT environment_id FROM "
+                                  "environments WHERE text = $2) AND s.digest IS NOT NULL"),
+                     {release, environment_text}));
+  const std::vector<std::string> problems = rows.Column<std::string>();
+  return std::set<std::string>(problems.begin(), problems.end());
 }
 
 absl::StatusOr<int64_t> SignReleases(postgres::Connection& postgres, const DecisionKey& key) {

@@ -32,7 +32,7 @@ absl::Status Announce(postgres::Connection& postgres, const std::string& what);
 // them. This is what is wrong with one that has another content.
 inline constexpr char kWrongDigest[] =
     "its content does not match its digest: it was changed after it was decided";
-// Of those who decide on a release, a pin or a ban; nullptr: they sign nothing.
+// The key of whoever decides on a release, a pin or a ban; nullptr: the decision is not signed.
 using DecisionKey = std::shared_ptr<const bundle::BundleSigningKey>;
 // A FleetDecision says who decides on a release, and why. Value type.
 struct FleetDecision {
@@ -40,8 +40,9 @@ struct FleetDecision {
   std::string reason;
   DecisionKey key;
 };
-// The digest of a decision with the signature of `key`, if there is one.
-absl::StatusOr<v1::BundleTrailer> SignDecision(const std::string& digest, const DecisionKey& key);
+// The columns digest, public_key and signature of a decision, as parameters; the last two are empty
+// without a key.
+absl::StatusOr<postgres::Params> SignDecision(const std::string& digest, const DecisionKey& key);
 // What is wrong with a decision of that content, whose digest, public_key and signature are in the
 // row from that column on; empty: nothing. With `trusted` (32 bytes each) not empty one of these
 // keys must have signed it.
@@ -87,8 +88,8 @@ struct FleetChange {
 
 struct FleetDiff {
   int64_t change_count = 0;
-  // Of DiffPooled: left out for less evidence than its scope wants, and of the rest, for fewer
-  // nodes.
+  // Changes that DiffPooled leaves out, which have less evidence than its scope wants; and of the
+  // rest those that fewer nodes agree with.
   int64_t lesser_count = 0;
   int64_t held_count = 0;
   // The first ones, by environment and problem; behind them what is held back.
@@ -168,9 +169,6 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int6
 absl::Status CheckServed(postgres::Connection& postgres, int64_t newest, bool also_empty = true);
 // Of the releases, those that are served: promoted() and canary() of the fleet.
 absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres);
-// Whether the node of that name was drawn for the canary.
-absl::StatusOr<bool> TakesCanary(postgres::Connection& postgres, const std::string& node,
-                                 int64_t canary);
 // The number of the canary, or else of the promoted release; 0: nothing is served.
 int64_t NewestServed(const ReleaseHistory& served);
 
@@ -178,12 +176,13 @@ int64_t NewestServed(const ReleaseHistory& served);
 absl::StatusOr<absl::Time> ReadReleaseTime(postgres::Connection& postgres, int64_t release);
 // The problems that have a choice in the release.
 absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& postgres,
-                                                          int64_t environment_id, int64_t release);
+                                                          const std::string& environment_text,
+                                                          int64_t release);
 
 // A released tuning: convtune.v1.Tuning, whose environment_number is 1. Without
 // a payload: the problem's choice was withdrawn, or was one of a canary that was rolled back.
 struct ReleasedTuning {
-  int64_t environment_id = 0;
+  std::string environment_text;
   std::string problem_text;
   std::string payload;
 };
@@ -198,9 +197,9 @@ class CheckedReleases {
 
   // DATA_LOSS: the release, as it is now, is not what was decided.
   absl::Status Check(postgres::Connection& postgres, int64_t release);
-  // The tunings of rows with the columns environment_id, environment's text, problem's text,
-  // release_number (NULL: no release has the problem), digest and payload. DATA_LOSS: as Check, or
-  // a payload does not match its digest.
+  // The tunings of rows with the columns environment's text, problem's text, release_number (NULL:
+  // no release has the problem), digest and payload. DATA_LOSS: as Check, or a payload does not
+  // match its digest.
   absl::StatusOr<std::vector<ReleasedTuning>> Take(postgres::Connection& postgres,
                                                    const postgres::Result& rows);
   // The text of the last DATA_LOSS since the previous call of TakeError; empty: there was none.
@@ -223,19 +222,19 @@ absl::Status WriteReleaseDigest(postgres::Connection& postgres, int64_t release,
 // Calls `page` with the choices that bring a node from release `from` to release `to`:
 // every choice of `to` (0: nothing) in these environments that may differ from that of `from`. A
 // page has up to `page_size` choices. Nothing is given of what `checked` refuses: all is read
-// once before, with DATA_LOSS. ABORTED as CheckFleet: the environments are others now.
+// once before, with DATA_LOSS. ABORTED as CheckFleet: the releases are others now.
 absl::Status ReadReleaseChanges(
     postgres::Connection& postgres, FleetNames& names, CheckedReleases& checked,
-    const std::vector<int64_t>& environments, int64_t from, int64_t to, int64_t page_size,
+    const std::vector<std::string>& environments, int64_t from, int64_t to, int page_size,
     const std::function<absl::Status(std::vector<ReleasedTuning>)>& page);
-// Those of these problems that `release` has, likewise.
+// The choices of these problems in the release, without those that were withdrawn. DATA_LOSS:
+// `checked` refuses one.
 absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
-    postgres::Connection& postgres, CheckedReleases& checked, int64_t environment_id,
+    postgres::Connection& postgres, CheckedReleases& checked, const std::string& environment_text,
     const std::vector<std::string>& problems, int64_t release);
 
 struct FleetPin {
   int64_t pin_id = 0;
-  int64_t environment_id = 0;
   std::string environment_text;
   std::string problem_text;
   std::string candidate;

@@ -1,6 +1,5 @@
 #include "db/fleet/reports.h"
 
-#include <map>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +14,17 @@ constexpr char kSelected[] =
     "($1::integer[] = '{}' OR environment_id = ANY($1)) AND ($2::integer[] = '{}' OR problem_id = "
     "ANY($2))";
 
-// Tunings of a statement: a node may have many thousands.
-constexpr int64_t kNodePage = 1000;
+// Tunings of a page: a node may have many thousands.
+constexpr int kNodePage = 1000;
+
+// The first columns of a row that ReadProvenance reads, of `p` in provenances and `n` in nodes.
+constexpr char kProvenance[] =
+    "p.driver_version, p.cuda_version, p.gpu_uuid, n.name, p.memory_bytes, p.cublaslt_build, "
+    "p.nvrtc_build";
+
+Provenance ReadProvenance(const postgres::Row& row) {
+  return {row[0], row[1], row[2], row[3], row[4], row[5], row[6]};
+}
 
 // Of a statement that gives numbers and texts.
 absl::StatusOr<std::vector<Numbered<std::string>>> ReadTexts(postgres::Connection& postgres,
@@ -31,31 +39,20 @@ absl::StatusOr<std::vector<Numbered<std::string>>> ReadTexts(postgres::Connectio
 
 absl::StatusOr<std::vector<Numbered<Provenance>>> ListProvenances(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
-                   postgres.Query("SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, "
-                                  "p.cuda_version, p.memory_bytes, p.cublaslt_build, p.nvrtc_build "
-                                  "FROM provenances p JOIN nodes n "
-                                  "USING (node_id) ORDER BY p.provenance_id"));
+                   postgres.Query(absl::StrCat("SELECT ", kProvenance,
+                                               ", p.provenance_id FROM provenances p JOIN nodes n "
+                                               "USING (node_id) ORDER BY p.provenance_id")));
   std::vector<Numbered<Provenance>> all;
-  for (const postgres::Row row : rows) {
-    Provenance provenance;
-    provenance.node = row[1];
-    provenance.gpu_uuid = row[2];
-    provenance.driver_version = row[3];
-    provenance.cuda_version = row[4];
-    provenance.memory_bytes = row[5];
-    provenance.cublaslt_build = row[6];
-    provenance.nvrtc_build = row[7];
-    all.push_back({row[0], std::move(provenance)});
-  }
+  for (const postgres::Row row : rows) all.push_back({row[7], ReadProvenance(row)});
   return all;
 }
 
 absl::StatusOr<FleetLookups> SumLookups(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
-                   postgres.Query("SELECT COUNT(*), COALESCE(SUM(lookups), 0)::bigint, "
+                   postgres.Query("SELECT COALESCE(SUM(lookups), 0)::bigint, "
                                   "COALESCE(SUM(hits), 0)::bigint FROM nodes WHERE "
                                   "daemon_start_time IS NOT NULL AND forget_time IS NULL"));
-  return FleetLookups{rows[0][0], rows[0][1], rows[0][2]};
+  return FleetLookups{rows[0][0], rows[0][1]};
 }
 
 absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& postgres,
@@ -122,32 +119,21 @@ absl::StatusOr<std::vector<Numbered<std::string>>> ListMeasuringNodes(
 absl::Status ReadNodeTunings(
     postgres::Connection& postgres, const Numbered<std::string>& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take) {
-  ASSIGN_OR_RETURN(const std::vector<Numbered<Provenance>> listed, ListProvenances(postgres));
-  std::map<int64_t, Provenance> provenances;
-  for (const Numbered<Provenance>& each : listed) {
-    if (each.value.node == node.value) provenances[each.id] = each.value;
-  }
-  std::string environment_text, problem_text;
-  while (true) {
-    ASSIGN_OR_RETURN(
-        const postgres::Result rows,
-        postgres.Query(
-            "SELECT e.payload, v.text, v.gpu_model, e.provenance_id, q.text FROM evidence e "
-            "JOIN environments v USING (environment_id) JOIN problems q USING (problem_id) "
-            "WHERE e.node_id = $1 AND e.current AND "
-            "(v.text COLLATE \"C\", q.text COLLATE \"C\") > ($2, $3) "
-            "ORDER BY v.text COLLATE \"C\", q.text COLLATE \"C\" LIMIT $4",
-            {node.id, environment_text, problem_text, kNodePage}));
-    for (const postgres::Row row : rows) {
-      environment_text = row[1];
-      problem_text = row[4];
-      std::optional<StoredEvidence> stored = ParseEvidence(row[0], row[1], row[2]);
-      if (!stored.has_value()) continue;
-      stored->tuning.provenance = provenances[row[3]];
-      RETURN_IF_ERROR(take(stored->tuning, stored->environment));
-    }
-    if (rows.size() < kNodePage) return absl::OkStatus();
-  }
+  return postgres.Pages(
+      absl::StrCat("SELECT ", kProvenance,
+                   ", e.payload, v.text, v.gpu_model FROM evidence e JOIN environments v USING "
+                   "(environment_id) JOIN problems q USING (problem_id) JOIN provenances p USING "
+                   "(provenance_id) JOIN nodes n ON n.node_id = e.node_id WHERE e.node_id = $1 AND "
+                   "e.current ORDER BY v.text COLLATE \"C\", q.text COLLATE \"C\""),
+      {node.id}, kNodePage, [&](const postgres::Result& rows) -> absl::Status {
+        for (const postgres::Row row : rows) {
+          std::optional<TuningRecord> stored = ParseEvidence(row[7], row[8], row[9]);
+          if (!stored.has_value()) continue;
+          stored->tuning.provenance = ReadProvenance(row);
+          RETURN_IF_ERROR(take(stored->tuning, stored->environment));
+        }
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace convtune::db::fleet

@@ -24,11 +24,10 @@ struct Numbered {
   T value;
 };
 
-// Those of measurements; each names its node.
+// The provenances of measurements; each names its node.
 absl::StatusOr<std::vector<Numbered<Provenance>>> ListProvenances(postgres::Connection& postgres);
 
 struct FleetLookups {
-  int64_t nodes = 0;  // that have ever said it
   int64_t lookups = 0;
   int64_t hits = 0;
 };
@@ -44,7 +43,7 @@ struct FleetWanted {
 absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& postgres,
                                                          int64_t limit);
 
-// Those that a pooled tuning is of, by text; environments with the full GPU model.
+// The environments and problems of pooled tunings, by text; environments with the full GPU model.
 absl::StatusOr<std::vector<Numbered<Environment>>> ListPooledEnvironments(
     postgres::Connection& postgres);
 absl::StatusOr<std::vector<Numbered<std::string>>> ListPooledProblems(
@@ -58,7 +57,7 @@ struct ReportSelection {
 struct ReportGroup {
   int64_t environment_id = 0;
   int64_t problem_id = 0;
-  std::string_view rows;  // as PooledTuning::report_rows was; until the next
+  std::string_view rows;  // as PooledTuning::report_rows was; valid until `take` returns
 };
 // Rows that are in all of its groups.
 absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
@@ -71,9 +70,9 @@ absl::Status ReadReportGroups(postgres::Connection& postgres, const ReportSelect
 absl::StatusOr<std::vector<Numbered<std::string>>> ListMeasuringNodes(
     postgres::Connection& postgres);
 
-// Calls `take` with each current tuning of the node, ordered by (environment text,
-// problem text) as a bundle has them; its provenance names the node. Rows that break a
-// rule are left out. An error of `take` ends it.
+// Within a transaction: calls `take` with each current tuning of the node, ordered by (environment
+// text, problem text) as a bundle has them; its provenance names the node. Rows that break a rule
+// are left out. An error of `take` ends it.
 absl::Status ReadNodeTunings(
     postgres::Connection& postgres, const Numbered<std::string>& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take);

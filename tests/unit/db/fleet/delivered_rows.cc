@@ -17,7 +17,7 @@ constexpr char kSelect[] =
     "(environment_id) JOIN problems q USING (problem_id) WHERE e.current AND e.node_id = $1";
 
 absl::StatusOr<Tuning> Decode(const postgres::Row& row) {
-  std::optional<StoredEvidence> stored = ParseEvidence(row[0], row[1], row[2]);
+  std::optional<TuningRecord> stored = ParseEvidence(row[0], row[1], row[2]);
   if (!stored.has_value()) {
     return absl::DataLossError(absl::StrCat("evidence: breaks a rule: ", std::string(row[3]),
                                             " in ", std::string(row[1])));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/input/options.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/agent.h"
 #include "client/fleet/commands.h"
@@ -90,27 +91,34 @@ class AgentCommand final : public FleetCommand {
   void Register(CLI::App& root) override {
     CLI::App* const app =
         AddVerb(root, "agent", "work beside a daemon until SIGTERM", cli::app::Rows::kNo);
-    app->add_option("--node", node_, "name of this node in the fleet; default: the host's")
+    using cli::input::AddTime;
+    app->add_option("--node", options_.node, "name of this node in the fleet; default: the host's")
         ->envname("CONVTUNE_NODE");
     app->add_option("--address", address_, "the daemon: unix:PATH or HOST:PORT")
         ->envname("CONVTUNE_ADDRESS");
-    app->add_option("--tls-ca", tls_.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
-    app->add_option("--tls-cert", tls_.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
-    app->add_option("--tls-key", tls_.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
+    client::TlsFiles& tls = options_.daemon.tls;
+    app->add_option("--tls-ca", tls.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
+    app->add_option("--tls-cert", tls.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
+    app->add_option("--tls-key", tls.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
     app->add_flag("--no-tune", no_tune_, "take no problems that the fleet has queued");
-    app->add_option("--lease", lease_, "how long a problem is this node's without a word")
-        ->capture_default_str();
-    app->add_option("--refresh", refresh_, "between heartbeats")->capture_default_str();
-    app->add_flag("--verify-upgrades", verify_upgrades_,
+    AddTime(
+        *app, "--lease", "how long a problem is this node's without a word",
+        [this](absl::Duration time) { options_.lease = time; }, absl::Seconds(1), absl::Hours(24))
+        ->default_str("60s");
+    AddTime(*app, "--refresh", "between heartbeats", [this](absl::Duration time) {
+      options_.refresh = time;
+    })->default_str("10s");
+    app->add_flag("--verify-upgrades", options_.verify_upgrades,
                   "queue what has to be verified when the node has another cuDNN or driver")
         ->envname("CONVTUNE_VERIFY_UPGRADES");
     app->add_option("--require-signed-decisions", trusted_,
                     "PEM files with public keys: refuse releases, pins and bans that none of them "
                     "signed")
         ->envname("CONVTUNE_REQUIRE_SIGNED_DECISIONS");
-    app->add_option("--keep-superseded", keep_, "what newer tunings replaced stays this long")
+    AddTime(*app, "--keep-superseded", "what newer tunings replaced stays this long",
+            [this](absl::Duration time) { options_.keep = time; })
         ->envname("CONVTUNE_KEEP_SUPERSEDED")
-        ->capture_default_str();
+        ->default_str("2160h");
     app->add_option("--metrics-address", metrics_address_,
                     "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
         ->envname("CONVTUNE_FLEET_METRICS_ADDRESS");
@@ -134,21 +142,16 @@ class AgentCommand final : public FleetCommand {
     log::Init(log_format_ == "json", log_level_);
     for (const std::string& warning : UnknownVariables()) log::Warn("$0", warning);
     const SystemClock clock;
-    Agent::Options options;
+    Agent::Options options = options_;
     ASSIGN_OR_RETURN(options.postgres, flags().Resolve());
     ASSIGN_OR_RETURN(
         options.daemon.address,
         client::Address::Parse(
             address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths())) : address_,
             "--address"));
-    options.daemon.tls = tls_;
-    options.node = node_.empty() ? HostName() : node_;
+    if (options.node.empty()) options.node = HostName();
     options.version = CONVTUNE_VERSION;
     options.tune = !no_tune_;
-    ASSIGN_OR_RETURN(options.lease, cli::output::ParseTime("--lease", lease_));
-    ASSIGN_OR_RETURN(options.refresh, cli::output::ParseTime("--refresh", refresh_));
-    ASSIGN_OR_RETURN(options.keep, cli::output::ParseTime("--keep-superseded", keep_));
-    options.verify_upgrades = verify_upgrades_;
     for (const std::string& file : trusted_) {
       ASSIGN_OR_RETURN(std::string key, db::bundle::ReadBundlePublicKey(file));
       options.trusted.push_back(std::move(key));
@@ -192,15 +195,10 @@ class AgentCommand final : public FleetCommand {
   }
 
  private:
-  std::string node_;
+  Agent::Options options_;  // what flags set by themselves
   std::string address_;
-  client::TlsFiles tls_;
   bool no_tune_ = false;
-  std::string lease_ = "60s";
-  std::string refresh_ = "10s";
-  bool verify_upgrades_ = false;
   std::vector<std::string> trusted_;
-  std::string keep_ = "2160h";
   std::string metrics_address_;
   std::string alive_file_;
   std::string log_format_ = "text";
@@ -214,11 +212,12 @@ class ProbeCommand final : public FleetCommand {
     CLI::App* const app =
         AddVerb(root, "probe", "0 if this machine's agent goes on, else 1", cli::app::Rows::kNo);
     AddAliveFile(app, &alive_file_)->required();
-    app->add_option("--within", within_, "the last sign of life is younger")->capture_default_str();
+    cli::input::AddTime(*app, "--within", "the last sign of life is younger",
+                        [this](absl::Duration time) { within_ = time; })
+        ->default_str("2m");
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
-    ASSIGN_OR_RETURN(const absl::Duration within, cli::output::ParseTime("--within", within_));
     struct stat info {};
     if (stat(alive_file_.c_str(), &info) != 0) {
       return absl::UnknownError(
@@ -228,7 +227,7 @@ class ProbeCommand final : public FleetCommand {
     // has written the file again since, so a time far in the future means as much as an old one.
     const absl::Duration silence =
         absl::AbsDuration(SystemClock().Now() - absl::TimeFromTimespec(info.st_mtim));
-    const bool alive = silence < within;
+    const bool alive = silence < within_;
     PrintOutcome(
         context, {{"alive", alive}, {"silent_seconds", absl::ToDoubleSeconds(silence)}},
         absl::StrCat("the agent's last sign of life is ", cli::output::FormatAge(silence), " old"));
@@ -237,7 +236,7 @@ class ProbeCommand final : public FleetCommand {
 
  private:
   std::string alive_file_;
-  std::string within_ = "2m";
+  absl::Duration within_ = absl::Minutes(2);
 };
 
 }  // namespace

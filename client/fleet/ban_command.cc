@@ -45,7 +45,7 @@ class FleetBanCommand final : public FleetCommand {
       context.Say(absl::StrCat("deleted fleet ban ", number_));
       return cli::app::ExitCode::kDone;
     }
-    if (args_.dry_run() && !wait_.most.empty()) {
+    if (args_.dry_run() && wait_.most.has_value()) {
       return absl::InvalidArgumentError("--wait: cannot be given together with --dry-run");
     }
     std::vector<int64_t> made;

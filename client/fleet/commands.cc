@@ -14,12 +14,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "client/cli/app/settings.h"
 #include "client/cli/input/options.h"
 #include "client/cli/output/progress.h"
-#include "client/cli/output/units.h"
 #include "client/fleet/pooling.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
@@ -34,7 +33,7 @@ constexpr int kMostPasses = 5;
 volatile std::sig_atomic_t stop_requested = 0;
 constexpr absl::Duration kHeedingLook = absl::Milliseconds(500);
 
-// Of a text that others read.
+// Checks a text that others read.
 CLI::Validator ShortText(size_t most) {
   return CLI::Validator(
       [most](const std::string& text) -> std::string {
@@ -64,10 +63,9 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   // Kubernetes mounts secrets for a group, with root as the owner.
   const mode_t forbidden = info.st_uid == 0 ? 027 : 077;
   if ((info.st_mode & forbidden) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--postgres-file: ", path, ": must be for its owner alone (chmod 600), has mode ",
-        absl::Hex(((info.st_mode >> 6) & 7) << 8 | ((info.st_mode >> 3) & 7) << 4 |
-                  (info.st_mode & 7))));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--postgres-file: %s: must be for its owner alone (chmod 600), has mode %o",
+                        path, info.st_mode & 0777));
   }
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -109,16 +107,17 @@ class PruneCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to",
-            cli::app::Rows::kNo)
-        ->add_option("--keep", keep_, "what is younger stays")
-        ->capture_default_str();
+    CLI::App* const app =
+        AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to",
+                cli::app::Rows::kNo);
+    cli::input::AddTime(*app, "--keep", "what is younger stays", [this](absl::Duration time) {
+      keep_ = time;
+    })->default_str("2160h");
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
-    ASSIGN_OR_RETURN(const absl::Duration keep, cli::output::ParseTime("--keep", keep_));
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
-    ASSIGN_OR_RETURN(const db::fleet::Thinned thinned, db::fleet::ThinFleet(*postgres, keep));
+    ASSIGN_OR_RETURN(const db::fleet::Thinned thinned, db::fleet::ThinFleet(*postgres, keep_));
     return PrintOutcome(
         context,
         {{"evidence", thinned.evidence}, {"tasks", thinned.tasks}, {"payloads", thinned.payloads}},
@@ -127,7 +126,7 @@ class PruneCommand final : public FleetCommand {
   }
 
  private:
-  std::string keep_ = "2160h";
+  absl::Duration keep_ = absl::Hours(24 * 90);
 };
 
 }  // namespace
@@ -147,9 +146,12 @@ void PostgresFlags::Register(CLI::App& app) {
   add("--schema", schema, "CONVTUNE_FLEET_SCHEMA", "NAME",
       "PostgreSQL schema of the fleet's tables")
       ->capture_default_str();
-  add("--postgres-timeout", timeout, "CONVTUNE_POSTGRES_TIMEOUT", "TIME",
-      "how long PostgreSQL may take for one statement")
-      ->capture_default_str();
+  cli::input::AddTime(
+      app, "--postgres-timeout", "how long PostgreSQL may take for one statement",
+      [this](absl::Duration time) { timeout = time; }, absl::Seconds(1), absl::Hours(24))
+      ->envname("CONVTUNE_POSTGRES_TIMEOUT")
+      ->group(cli::app::kCommonOptions)
+      ->default_str("60s");
 }
 
 absl::StatusOr<db::postgres::Connection::Options> PostgresFlags::Resolve() const {
@@ -157,12 +159,7 @@ absl::StatusOr<db::postgres::Connection::Options> PostgresFlags::Resolve() const
   options.schema = schema;
   options.conninfo = conninfo;
   options.say = [](const std::string& words) { std::cerr << words << '\n'; };
-  ASSIGN_OR_RETURN(options.statement_timeout,
-                   cli::output::ParseTime("--postgres-timeout", timeout));
-  if (options.statement_timeout < absl::Seconds(1) || options.statement_timeout > absl::Hours(24)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--postgres-timeout: must be from 1s to 24h, is ", timeout));
-  }
+  options.statement_timeout = timeout;
   if (!file.empty()) {
     if (!conninfo.empty()) {
       return absl::InvalidArgumentError(
@@ -245,23 +242,17 @@ absl::StatusOr<db::fleet::FleetDecision> DecisionArgs::Read() const {
 }
 
 void WaitArgs::Register(CLI::App& app) {
-  app.add_option("--wait", most,
-                 "wait so long at most until all living nodes that it concerns have heeded it")
-      ->type_name("TIME")
-      ->check([](const std::string& text) {
-        // CLI11 puts the name before it.
-        const absl::Status parsed = cli::output::ParseTime("", text).status();
-        return std::string(absl::StripPrefix(parsed.message(), ": "));
-      });
+  cli::input::AddTime(app, "--wait",
+                      "wait so long at most until all living nodes that it concerns have heeded it",
+                      [this](absl::Duration time) { most = time; });
 }
 
 absl::StatusOr<cli::app::ExitCode> WaitArgs::Wait(
     cli::app::Context& context,
     const std::function<absl::StatusOr<db::fleet::Heeding>()>& read) const {
-  if (most.empty()) return cli::app::ExitCode::kDone;
-  ASSIGN_OR_RETURN(const absl::Duration time, cli::output::ParseTime("--wait", most));
+  if (!most.has_value()) return cli::app::ExitCode::kDone;
   CatchFleetSignals();
-  const SteadyTime end = SteadyTime::Now() + time;
+  const SteadyTime end = SteadyTime::Now() + *most;
   ASSIGN_OR_RETURN(db::fleet::Heeding now, read());
   if (now.concerned == 0) {
     context.Say("concerns no node");
@@ -289,7 +280,8 @@ absl::StatusOr<cli::app::ExitCode> WaitArgs::Wait(
   }
   if (now.living > 0 && now.missing.empty()) return cli::app::ExitCode::kDone;
   context.SayError(absl::StrCat(
-      "--wait: ", FleetStopRequested() ? "stopped" : absl::StrCat("after ", most), ", ",
+      "--wait: ",
+      FleetStopRequested() ? "stopped" : absl::StrCat("after ", absl::FormatDuration(*most)), ", ",
       now.living == 0 ? "no living node is concerned"
                       : absl::StrCat("not heeded by ", absl::StrJoin(now.missing, ", ")),
       "; the decision stands"));

@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/cli/app/program.h"
 #include "db/bundle/bundle_signature.h"
 #include "db/fleet/evidence.h"
@@ -17,16 +19,16 @@
 
 namespace convtune::fleet {
 
-// PostgresFlags say where the fleet's database is. Value type, but its address is registered.
+// PostgresFlags say where the fleet's database is.
 struct PostgresFlags {
   std::string conninfo;
   std::string file;
   std::string schema = "convtune";
-  std::string timeout = "60s";
+  absl::Duration timeout = absl::Seconds(60);
 
   // Adds --postgres, --postgres-file, --schema and --postgres-timeout, which also
   // come from CONVTUNE_POSTGRES, CONVTUNE_POSTGRES_FILE, CONVTUNE_FLEET_SCHEMA and
-  // CONVTUNE_POSTGRES_TIMEOUT. *this must outlive `app`.
+  // CONVTUNE_POSTGRES_TIMEOUT. *this must outlive `app`, and not move.
   void Register(CLI::App& app);
   // The connection string is the file's, which nobody but its owner (and, for a
   // reading group, root's files) may read or change; or the flag's, which must
@@ -69,7 +71,7 @@ bool FleetStopRequested();
 // Says the error, which names its subject itself.
 cli::app::ExitCode FailFleet(cli::app::Context& context, const absl::Status& status);
 
-// Who decides something for the fleet, and why. Its address is registered.
+// Who decides something for the fleet, and why. Must outlive the CLI::App, and not move.
 struct DecisionArgs {
   std::string author;
   std::string reason;
@@ -85,9 +87,10 @@ struct DecisionArgs {
   absl::StatusOr<db::fleet::FleetDecision> Read() const;
 };
 
-// Waits until every living node that a decision concerns has heeded it. Its address is registered.
+// Waits until every living node that a decision concerns has heeded it. Must outlive the CLI::App,
+// and not move.
 struct WaitArgs {
-  std::string most;  // "": --wait was not given
+  std::optional<absl::Duration> most;  // nullopt: --wait was not given
 
   // Adds --wait.
   void Register(CLI::App& app);

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/input/options.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/commands.h"
 #include "proto/base/status_macros.h"
@@ -46,7 +47,8 @@ class FleetPinCommand final : public FleetCommand {
         root, "pin", "make one candidate every node's answer to a problem", cli::app::Rows::kNo);
     args_.Register(*app);
     app->add_option("CANDIDATE", candidate_, "its text form")->required();
-    app->add_option("--ttl", ttl_, "how long, for example 24h; without it until unpin");
+    cli::input::AddTime(*app, "--ttl", "how long, for example 24h; without it until unpin",
+                        [this](absl::Duration time) { left_ = time; });
     decision_.Register(*app);
     decision_.RegisterSign(*app);
   }
@@ -56,13 +58,11 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const CandidateId candidate, ParseCandidateId(candidate_));
     ASSIGN_OR_RETURN(const db::fleet::FleetDecision decision, decision_.Read());
     db::fleet::FleetPin pin;
+    pin.left = left_;
     pin.problem_text = problem.ToText();
     pin.candidate = ToText(candidate);
     pin.author = decision.author;
     pin.reason = decision.reason;
-    if (!ttl_.empty()) {
-      ASSIGN_OR_RETURN(pin.left, cli::output::ParseTime("--ttl", ttl_));
-    }
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(pin.environment_text,
                      db::fleet::ResolveFleetEnvironment(*postgres, args_.environment));
@@ -76,7 +76,7 @@ class FleetPinCommand final : public FleetCommand {
   PinArgs args_;
   DecisionArgs decision_;
   std::string candidate_;
-  std::string ttl_;
+  std::optional<absl::Duration> left_;
 };
 
 class FleetUnpinCommand final : public FleetCommand {

@@ -216,10 +216,12 @@ class FleetReleaseCommand final : public FleetCommand {
     for (CLI::App* const verb : {diff_, promote_}) {
       verb->add_flag("--all", scope_.all,
                      "also where numbers alone changed, and what was withdrawn");
-      verb->add_option(
-              "--min-evidence", min_evidence_,
-              "heuristic, observed, incomplete or measured: skip changes with weaker evidence")
-          ->capture_default_str();
+      verb->add_option_function<std::string>(
+              "--min-evidence",
+              [this](const std::string& word) { scope_.min_evidence = *ParseEvidence(word); },
+              "skip changes with weaker evidence")
+          ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}))
+          ->default_str("measured");
       verb->add_option("--min-nodes", scope_.min_nodes,
                        "skip changes that fewer nodes agree with. Default: 2 in an environment of "
                        "more than three nodes that tune, else 1")
@@ -228,13 +230,6 @@ class FleetReleaseCommand final : public FleetCommand {
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
-    const std::optional<Evidence> least = ParseEvidence(min_evidence_);
-    if (!least.has_value() || *least == Evidence::kNone) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--min-evidence: must be heuristic, observed, incomplete or measured, is \"",
-                       min_evidence_, "\""));
-    }
-    scope_.min_evidence = *least;
     if (diff_->parsed()) return Diff(context);
     if (promote_->parsed()) return Promote(context);
     if (rollback_->parsed()) return RollBack(context);
@@ -427,7 +422,6 @@ class FleetReleaseCommand final : public FleetCommand {
   int64_t target_ = 0;
   std::optional<int64_t> served_;
   std::string canary_;
-  std::string min_evidence_ = "measured";
   std::vector<std::string> problems_;
   std::string environment_;
   bool every_problem_ = false;

@@ -46,7 +46,7 @@ size_t SignTestRank(size_t nodes) {
 // What the nodes say of one candidate, in the order of the nodes.
 struct Voices {
   std::vector<const Candidate*> all;
-  std::vector<std::pair<size_t, const Candidate*>> timed;  // node, its own
+  std::vector<std::pair<size_t, const Candidate*>> timed;  // by the node's place among all
 };
 
 using VoicesById = std::map<CandidateId, Voices>;
@@ -70,6 +70,13 @@ const Candidate* FindTimed(const Tuning& tuning, const CandidateId& id) {
   return nullptr;
 }
 
+template <typename Key>
+Key MostCounted(const std::map<Key, int>& counts) {
+  return std::max_element(counts.begin(), counts.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
 // The stock choice of most of the tunings that timed theirs; nullopt: none did.
 std::optional<CandidateId> CommonStock(const std::vector<const db::fleet::NodeEvidence*>& all) {
   std::map<CandidateId, int> counts;
@@ -79,9 +86,7 @@ std::optional<CandidateId> CommonStock(const std::vector<const db::fleet::NodeEv
     if (stock && FindTimed(one->tuning, candidates[*stock].id)) ++counts[candidates[*stock].id];
   }
   if (counts.empty()) return std::nullopt;
-  return std::max_element(counts.begin(), counts.end(),
-                          [](const auto& a, const auto& b) { return a.second < b.second; })
-      ->first;
+  return MostCounted(counts);
 }
 
 // How slow each node is: its time of the stock choice over the nodes' median. So the nodes' times
@@ -98,24 +103,23 @@ std::vector<double> Speeds(const std::vector<const Tuning*>& tunings,
   return speeds;
 }
 
-double MedianOf(const Voices& voices, const std::vector<double>& speeds, double Candidate::*field) {
+// The field of each node that timed the candidate, as of a node of middle speed.
+std::vector<double> Values(const Voices& voices, const std::vector<double>& speeds,
+                           double Candidate::*field) {
   std::vector<double> values;
   for (const auto& [node, candidate] : voices.timed) {
     values.push_back(candidate->*field / speeds[node]);
   }
-  return Median(std::move(values));
+  return values;
 }
 
 void PoolTimes(const Voices& voices, const std::vector<double>& speeds, Candidate* pooled) {
   for (double Candidate::*const time : {&Candidate::median_us, &Candidate::q1_us, &Candidate::q3_us,
                                         &Candidate::low_us, &Candidate::high_us}) {
-    pooled->*time = MedianOf(voices, speeds, time);
+    pooled->*time = Median(Values(voices, speeds, time));
   }
   if (voices.timed.size() >= kSignTestNodes) {
-    std::vector<double> medians;
-    for (const auto& [node, candidate] : voices.timed) {
-      medians.push_back(candidate->median_us / speeds[node]);
-    }
+    std::vector<double> medians = Values(voices, speeds, &Candidate::median_us);
     std::sort(medians.begin(), medians.end());
     const size_t rank = SignTestRank(medians.size());
     pooled->low_us = medians[rank];
@@ -208,10 +212,7 @@ std::vector<const db::fleet::NodeEvidence*> Best(
   for (const db::fleet::NodeEvidence& each : evidence) {
     if (StandingOf(each.tuning) == best_standing) ++states[each.tuning.cache_state];
   }
-  const CacheState state =
-      std::max_element(states.begin(), states.end(), [](const auto& a, const auto& b) {
-        return a.second < b.second;
-      })->first;
+  const CacheState state = MostCounted(states);
   std::vector<const db::fleet::NodeEvidence*> best;
   for (const db::fleet::NodeEvidence& each : evidence) {
     if (StandingOf(each.tuning) == best_standing && each.tuning.cache_state == state) {

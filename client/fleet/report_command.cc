@@ -19,8 +19,8 @@ namespace {
 constexpr absl::Duration kShowEvery = absl::Milliseconds(100);
 constexpr int64_t kMostWanted = 1000;
 
-// Keeps the database's number of what the filter takes, with the report's; `number` is -1 for the
-// rest.
+// Keeps an environment or problem that the filter takes: `id` is its number in the database,
+// `number` the report's, which is -1 for what the filter leaves out.
 void Select(int64_t id, int number, std::map<int64_t, int>* numbers, std::vector<int64_t>* wanted) {
   if (number < 0) return;
   numbers->emplace(id, number);

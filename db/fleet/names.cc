@@ -43,6 +43,7 @@ absl::Status FleetNames::AddEnvironments(const std::vector<Environment>& environ
 }
 
 absl::Status FleetNames::AddProblems(const std::vector<std::string>& texts) {
+  if (texts.empty()) return absl::OkStatus();
   for (const std::string& text : texts) RETURN_IF_ERROR(ConvProblem::Parse(text).status());
   return postgres_->Execute(
       "INSERT INTO problems (text) SELECT DISTINCT text FROM unnest($1::text[]) AS a(text) WHERE "

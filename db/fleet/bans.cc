@@ -188,8 +188,8 @@ absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,
                    kActive, " ORDER BY w.place"),
       {environments, problems}, kTuningsAtOnce, [&](const postgres::Result& rows) -> absl::Status {
         for (const postgres::Row row : rows) {
-          const std::optional<TuningRecord> stored = ParseEvidence(row[0], row[1], row[2]);
-          if (!stored.has_value()) continue;
+          const absl::StatusOr<TuningRecord> stored = ReadPayload(row[0], row[1], row[2]);
+          if (!stored.ok()) continue;
           Pin pin;
           if (!row[3].is_null()) {
             ASSIGN_OR_RETURN(pin.candidate, ParseCandidateId(std::string(row[3])));

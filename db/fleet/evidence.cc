@@ -48,19 +48,15 @@ absl::Status CheckTimes(const Tuning& tuning, const Environment& environment) {
 
 // INVALID_ARGUMENT names the rule that it breaks: what is kept can be read again.
 absl::Status Check(const FleetDelivery& delivery) {
-  if (delivery.environment.ToText() != delivery.tuning.key.environment_text) {
+  const std::string& environment_text = delivery.tuning.key.environment_text;
+  if (delivery.environment.ToText() != environment_text) {
     return absl::InvalidArgumentError(absl::StrCat("environment: must be the key's, ",
-                                                   delivery.tuning.key.environment_text, ", is ",
+                                                   environment_text, ", is ",
                                                    delivery.environment.ToText()));
   }
-  bundle::BundleEnvironmentRow environment;
-  environment.text = delivery.tuning.key.environment_text;
-  environment.environment = delivery.environment;
-  RETURN_IF_ERROR(
-      bundle::FromBundleTuning(bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false),
-                               environment, absl::InfiniteFuture())
-          .status());
-  return CheckTimes(delivery.tuning, delivery.environment);
+  return ReadPayload(WritePayload(delivery.tuning), environment_text,
+                     delivery.environment.gpu_model)
+      .status();
 }
 
 absl::StatusOr<int64_t> TakeEpoch(postgres::Connection& postgres, int64_t node_id,
@@ -113,8 +109,7 @@ absl::StatusOr<postgres::Result> Take(postgres::Connection& postgres, int64_t no
                                       const FleetDelivery& delivery) {
   const Tuning& tuning = delivery.tuning;
   const TuningStanding standing = StandingOf(tuning);
-  const std::string payload =
-      bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
+  const std::string payload = WritePayload(tuning);
   ASSIGN_OR_RETURN(const int64_t ordinal, TakeEpoch(postgres, node_id, delivery.id));
   postgres::Params params = {tuning.key.environment_text,
                              tuning.key.problem_text,
@@ -197,19 +192,25 @@ absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postg
   return found[0][0].Maybe<int64_t>();
 }
 
-std::optional<TuningRecord> ParseEvidence(const std::string& payload,
-                                          const std::string& environment_text,
-                                          const std::string& gpu_model) {
+std::string WritePayload(const Tuning& tuning) {
+  return bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
+}
+
+absl::StatusOr<TuningRecord> ReadPayload(const std::string& payload,
+                                         const std::string& environment_text,
+                                         const std::string& gpu_model) {
   v1::BundleEnvironment environment;
   environment.set_number(1);
   environment.set_text(environment_text);
   environment.set_gpu_model(gpu_model);
   const bundle::BundleEnvironmentRow known = bundle::FromBundleEnvironment(environment);
   v1::Tuning proto;
-  if (!proto.ParseFromString(payload)) return std::nullopt;
-  absl::StatusOr<Tuning> tuning = bundle::FromBundleTuning(proto, known, absl::InfiniteFuture());
-  if (!tuning.ok() || !CheckTimes(*tuning, known.environment).ok()) return std::nullopt;
-  return TuningRecord{*std::move(tuning), known.environment};
+  if (!proto.ParseFromString(payload)) {
+    return absl::InvalidArgumentError("payload: must be a convtune.v1.Tuning");
+  }
+  ASSIGN_OR_RETURN(Tuning tuning, bundle::FromBundleTuning(proto, known, absl::InfiniteFuture()));
+  RETURN_IF_ERROR(CheckTimes(tuning, known.environment));
+  return TuningRecord{std::move(tuning), known.environment};
 }
 
 absl::StatusOr<Thinned> ThinFleet(postgres::Connection& postgres, absl::Duration keep) {

@@ -49,11 +49,13 @@ absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postg
 // newest that is trusted (kTrusted), and of a forgotten node that came back the later's own.
 std::string EvidenceCountsSql();
 
-// The tuning, without provenance, of the payload of a row of evidence or pooled_payloads, and of
-// its row of environments; nullopt: it breaks a rule.
-std::optional<TuningRecord> ParseEvidence(const std::string& payload,
-                                          const std::string& environment_text,
-                                          const std::string& gpu_model);
+// The payload of a row of evidence or pooled_payloads: the tuning without samples and provenance.
+std::string WritePayload(const Tuning& tuning);
+// The tuning of a payload, and the environment of its row of environments. INVALID_ARGUMENT names
+// the rule that the payload breaks.
+absl::StatusOr<TuningRecord> ReadPayload(const std::string& payload,
+                                         const std::string& environment_text,
+                                         const std::string& gpu_model);
 
 // A NodeEvidence is the current tuning of a problem on one node.
 struct NodeEvidence {

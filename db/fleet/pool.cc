@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "db/bundle/bundle_codec.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/nodes.h"
 #include "proto/base/status_macros.h"
@@ -39,9 +38,9 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(
   std::map<std::string, size_t> of_gpu;
   std::optional<TuningStanding> best;
   for (const postgres::Row row : rows) {
-    std::optional<TuningRecord> stored = ParseEvidence(row[2], row[3], row[4]);
+    absl::StatusOr<TuningRecord> stored = ReadPayload(row[2], row[3], row[4]);
     // A row that breaks a rule counts for nothing.
-    if (!stored.has_value()) continue;
+    if (!stored.ok()) continue;
     NodeEvidence one{
         row[0], row[1], std::move(stored->tuning), row[5], std::move(stored->environment), row[6]};
     one.deviates = std::any_of(deviating.begin(), deviating.end(), [&](const NodeDeviation& node) {
@@ -78,8 +77,7 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(
 absl::Status Write(postgres::Connection& postgres, const PoolKey& key, size_t nodes,
                    const PooledTuning& pooled) {
   const Tuning& tuning = pooled.tuning;
-  const std::string payload =
-      bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
+  const std::string payload = WritePayload(tuning);
   RETURN_IF_ERROR(
       postgres.Execute("INSERT INTO pooled_payloads (digest, payload) VALUES "
                        "(substring(sha256($1) FROM 1 FOR 16), $1) ON CONFLICT DO NOTHING",

@@ -332,8 +332,8 @@ absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTas
   TuningStanding best;
   for (const postgres::Row row : rows) {
     if (!row[1].Maybe<int64_t>().has_value()) continue;
-    std::optional<TuningRecord> stored = ParseEvidence(row[2], row[3], row[4]);
-    if (!stored.has_value()) continue;
+    absl::StatusOr<TuningRecord> stored = ReadPayload(row[2], row[3], row[4]);
+    if (!stored.ok()) continue;
     nodes.push_back(row[1]);
     best = std::max(best, StandingOf(stored->tuning));
     measured.push_back(*std::move(stored));

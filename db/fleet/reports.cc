@@ -127,8 +127,8 @@ absl::Status ReadNodeTunings(
                    "e.current ORDER BY v.text COLLATE \"C\", q.text COLLATE \"C\""),
       {node.id}, kNodePage, [&](const postgres::Result& rows) -> absl::Status {
         for (const postgres::Row row : rows) {
-          std::optional<TuningRecord> stored = ParseEvidence(row[7], row[8], row[9]);
-          if (!stored.has_value()) continue;
+          absl::StatusOr<TuningRecord> stored = ReadPayload(row[7], row[8], row[9]);
+          if (!stored.ok()) continue;
           stored->tuning.provenance = ReadProvenance(row);
           RETURN_IF_ERROR(take(stored->tuning, stored->environment));
         }

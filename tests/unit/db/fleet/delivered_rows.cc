@@ -17,8 +17,8 @@ constexpr char kSelect[] =
     "(environment_id) JOIN problems q USING (problem_id) WHERE e.current AND e.node_id = $1";
 
 absl::StatusOr<Tuning> Decode(const postgres::Row& row) {
-  std::optional<TuningRecord> stored = ParseEvidence(row[0], row[1], row[2]);
-  if (!stored.has_value()) {
+  absl::StatusOr<TuningRecord> stored = ReadPayload(row[0], row[1], row[2]);
+  if (!stored.ok()) {
     return absl::DataLossError(absl::StrCat("evidence: breaks a rule: ", std::string(row[3]),
                                             " in ", std::string(row[1])));
   }

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "db/bundle/bundle_codec.h"
 #include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
@@ -251,9 +250,9 @@ TEST_F(FleetStoreTest, ATimeThatNoGpuReachesIsRefusedWithItsBound) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr(": must be at least "));
   EXPECT_THAT(std::string(refused.message()), HasSubstr(" SMs at 4000 MHz would take, is 1e-09"));
   // An agent may write what it likes: such a row counts for nothing where it is pooled.
-  const std::string payload =
-      bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false).SerializeAsString();
-  EXPECT_FALSE(ParseEvidence(payload, delivery.environment.ToText(), "NVIDIA H200").has_value());
+  EXPECT_FALSE(
+      ReadPayload(WritePayload(delivery.tuning), delivery.environment.ToText(), "NVIDIA H200")
+          .ok());
 }
 
 TEST_F(FleetStoreTest, TheSameTuningUnderAnotherNumberIsNoNewOne) {

@@ -89,19 +89,14 @@ absl::StatusOr<int64_t> TakeProvenance(postgres::Connection& postgres, int64_t n
        from.gpu_uuid, from.memory_bytes});
 }
 
-// A delivery as a row `d` of evidence; none where it is here already. Of relayed ones every node
-// brings back the same: one is enough.
+// A delivery as a row `d` of evidence. Its digest is computed once, not for each row that it is
+// compared with.
 constexpr char kDelivery[] =
-    "WITH d AS (SELECT a.* FROM (SELECT environment_id, problem_id, $3::integer AS node_id, "
+    "WITH d AS MATERIALIZED (SELECT environment_id, problem_id, $3::integer AS node_id, "
     "$4::integer AS epoch_ordinal, $5::bigint AS sequence, $6::smallint AS evidence, $7::boolean "
     "AS full_listing, $8::boolean AS clean, $9::boolean AS relayed, substring(sha256($10) FROM 1 "
     "FOR 16) AS digest, $10::bytea AS payload FROM environments v, problems q WHERE v.text = $1 "
-    "AND q.text = $2) a WHERE NOT EXISTS (SELECT 1 FROM evidence e WHERE e.node_id = a.node_id AND "
-    "e.epoch_ordinal = a.epoch_ordinal AND e.sequence = a.sequence) AND NOT EXISTS (SELECT 1 FROM "
-    "evidence e WHERE e.environment_id = a.environment_id AND e.problem_id = a.problem_id AND "
-    "e.node_id = a.node_id AND e.digest = a.digest) AND NOT (a.relayed AND EXISTS (SELECT 1 FROM "
-    "evidence e WHERE e.environment_id = a.environment_id AND e.problem_id = a.problem_id AND "
-    "e.current AND e.relayed AND e.digest = a.digest)))";
+    "AND q.text = $2)";
 
 // The row that the delivery became, with the columns environment_id, problem_id and current; no row
 // where it was here already.
@@ -121,17 +116,25 @@ absl::StatusOr<postgres::Result> Take(postgres::Connection& postgres, int64_t no
                              standing.clean,
                              delivery.relayed,
                              postgres::Bytes{payload}};
-  // Nothing worse ever takes the place of something better, as on a node.
+  // Of relayed ones every node brings back the same: one is enough. Nothing worse ever takes the
+  // place of something better, as on a node.
   ASSIGN_OR_RETURN(
       postgres::Result is_new,
       postgres.Query(
           absl::StrCat(kDelivery,
-                       ", worse AS (UPDATE evidence e SET current = false, payload = NULL FROM d "
-                       "WHERE e.environment_id = d.environment_id AND e.problem_id = d.problem_id "
-                       "AND e.node_id = d.node_id AND e.current AND (e.evidence, e.full_listing, "
-                       "e.clean, NOT e.relayed, e.epoch_ordinal, e.sequence) < (d.evidence, "
-                       "d.full_listing, d.clean, NOT d.relayed, d.epoch_ordinal, d.sequence)) "
-                       "SELECT 1 FROM d"),
+                       ", new AS (SELECT * FROM d WHERE NOT EXISTS (SELECT 1 FROM evidence e WHERE "
+                       "e.node_id = d.node_id AND e.epoch_ordinal = d.epoch_ordinal AND e.sequence "
+                       "= d.sequence) AND NOT EXISTS (SELECT 1 FROM evidence e WHERE "
+                       "e.environment_id = d.environment_id AND e.problem_id = d.problem_id AND "
+                       "e.node_id = d.node_id AND e.digest = d.digest) AND NOT (d.relayed AND "
+                       "EXISTS (SELECT 1 FROM evidence e WHERE e.environment_id = d.environment_id "
+                       "AND e.problem_id = d.problem_id AND e.current AND e.relayed AND e.digest = "
+                       "d.digest))), worse AS (UPDATE evidence e SET current = false, payload = "
+                       "NULL FROM new d WHERE e.environment_id = d.environment_id AND e.problem_id "
+                       "= d.problem_id AND e.node_id = d.node_id AND e.current AND (e.evidence, "
+                       "e.full_listing, e.clean, NOT e.relayed, e.epoch_ordinal, e.sequence) < "
+                       "(d.evidence, d.full_listing, d.clean, NOT d.relayed, d.epoch_ordinal, "
+                       "d.sequence)) SELECT 1 FROM new"),
           params));
   if (is_new.empty()) return is_new;
   ASSIGN_OR_RETURN(const int64_t provenance, TakeProvenance(postgres, node_id, tuning.provenance));

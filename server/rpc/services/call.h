@@ -15,7 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
+#include "absl/strings/strip.h"
 #include "google/protobuf/arena.h"
 #include "google/protobuf/empty.pb.h"
 #include "google/protobuf/message.h"
@@ -92,21 +93,23 @@ class RawService : public grpc::Service {
   // Passed as `before` for a method whose calls have no line of audit.
   struct NotAudited {};
   // Passed as `before` for a method whose line of audit has no member "before".
-  template <typename Args>
-  static std::optional<google::protobuf::Empty> NothingBefore(const Args&) {
-    return {};
-  }
+  struct NothingBefore {
+    std::optional<google::protobuf::Empty> operator()(const auto&) const { return {}; }
+  };
 
-  // A method whose `fn` takes what Validate() gives for a `Request`, and returns an
-  // absl::StatusOr of the reply. It runs on `queue`, or at once if that is nullptr, which is
-  // for work that waits for nothing. `queue` and what `fn` refers to outlive the server.
+  // The method whose request is a `Request` and whose reply is a `Reply`: ListBans of
+  // ListBansRequest. `fn` is called with what Validate() gives for the request and with an empty
+  // reply to fill; its absl::Status is the call's. It runs on `queue`, or at once if that is
+  // nullptr, which is for work that waits for nothing. `queue` and what `fn` refers to outlive the
+  // server.
   //
   // With `before` each call has a line of audit (RequestLog::Audit). `before` is called ahead of
-  // `fn` with the same arguments; the optional message that it returns is the line's "before".
-  template <typename Request, typename Fn, typename Before = NotAudited>
-  void Unary(std::string_view method, WorkQueue* queue, Fn fn, Before before = {}) {
+  // `fn` with the same request; the optional message that it returns is the line's "before".
+  template <typename Request, typename Reply, typename Fn, typename Before = NotAudited>
+  void Unary(WorkQueue* queue, Fn fn, Before before = {}) {
     using Args =
         typename decltype(messages::Validate(std::declval<const Request&>(), nullptr))::value_type;
+    const std::string method(absl::StripSuffix(Request::descriptor()->name(), "Request"));
     Add(method, Type::NORMAL_RPC,
         new UnaryHandler([=, name = Concat(name_, "/", method)](
                              grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
@@ -122,22 +125,21 @@ class RawService : public grpc::Service {
               CatchAll(method, [&] { return ReadRequest<Request>(*in, args.get()); });
           const auto work = [=] {
             const ScopedRequestId scope(log.request_id());
+            Reply reply;
+            absl::Status done = absl::InternalError("it threw");
+            const auto run = [&] {
+              done = fn(**args, &reply);
+              return done.ok() ? WriteMessage(reply, out) : messages::ToGrpcStatus(done);
+            };
             finish(CatchAll(method, [&] {
               if constexpr (std::is_same_v<Before, NotAudited>) {
-                const auto reply = fn(**args);
-                return reply.ok() ? WriteMessage(*reply, out)
-                                  : messages::ToGrpcStatus(reply.status());
+                return run();
               } else {
                 const auto was = before(**args);
-                decltype(fn(**args)) reply = absl::InternalError("it threw");
-                grpc::Status status = CatchAll(method, [&] {
-                  reply = fn(**args);
-                  return reply.ok() ? WriteMessage(*reply, out)
-                                    : messages::ToGrpcStatus(reply.status());
-                });
+                grpc::Status status = CatchAll(method, run);
                 Request request;
                 ReadMessage(*in, &request);
-                log.Audit(request, was ? &*was : nullptr, reply.ok() ? &*reply : nullptr, status);
+                log.Audit(request, was ? &*was : nullptr, done.ok() ? &reply : nullptr, status);
                 return status;
               }
             }));

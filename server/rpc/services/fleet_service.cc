@@ -19,81 +19,71 @@ class FleetService final : public RawService {
  public:
   explicit FleetService(const ServiceOptions& options)
       : RawService(kFleetServiceName), options_(options), disk_(kMaxFleetCalls) {
-    Unary<v1::GetFleetStateRequest>(
-        "GetFleetState", &disk_,
-        [this](const v1::GetFleetStateRequest& request) -> absl::StatusOr<v1::FleetState> {
+    Unary<v1::GetFleetStateRequest, v1::FleetState>(
+        &disk_, [this](const auto& request, auto* reply) {
           const SteadyTime now = SteadyTime::Now();
           if (!request.observer()) RETURN_IF_ERROR(BeginTurn(request.agent(), now));
-          ASSIGN_OR_RETURN(v1::FleetState reply, options_.outbox->GetOutboxStatus());
-          reply.set_node(options_.node);
-          reply.set_refused_agent(agent_.Refused(now));
-          reply.set_outbox_refused(refused_);
-          reply.set_last_refused(last_refused_);
-          *reply.mutable_agent_silence() = convtune::ToProto(agent_.Silence(now));
-          return reply;
+          ASSIGN_OR_RETURN(*reply, options_.outbox->GetOutboxStatus());
+          reply->set_node(options_.node);
+          reply->set_refused_agent(agent_.Refused(now));
+          reply->set_outbox_refused(refused_);
+          reply->set_last_refused(last_refused_);
+          *reply->mutable_agent_silence() = convtune::ToProto(agent_.Silence(now));
+          return absl::OkStatus();
         });
 
-    Unary<v1::ReadOutboxRequest>(
-        "ReadOutbox", &disk_,
-        [this](const v1::ReadOutboxRequest& request) -> absl::StatusOr<v1::ReadOutboxResponse> {
+    Unary<v1::ReadOutboxRequest, v1::ReadOutboxResponse>(
+        &disk_, [this](const auto& request, auto* reply) {
           agent_.Hear(SteadyTime::Now());
           ASSIGN_OR_RETURN(const db::OutboxPage page,
                            options_.outbox->ReadOutbox(
                                messages::RowsOf(request.max_rows(), messages::kDefaultOutboxRows)));
-          return messages::ToProto(page);
+          *reply = messages::ToProto(page);
+          return absl::OkStatus();
         });
 
-    Unary<v1::AckOutboxRequest>(
-        "AckOutbox", &disk_,
-        [this](const v1::AckOutboxRequest& request) -> absl::StatusOr<v1::AckOutboxResponse> {
-          RETURN_IF_ERROR(options_.outbox->AckOutbox(request.ids()));
-          refused_ += request.refused_size();
-          if (request.refused_size() > 0) last_refused_ = *request.refused().rbegin();
-          return v1::AckOutboxResponse();
-        });
+    Unary<v1::AckOutboxRequest, v1::AckOutboxResponse>(&disk_, [this](const auto& request, auto*) {
+      RETURN_IF_ERROR(options_.outbox->AckOutbox(request.ids()));
+      refused_ += request.refused_size();
+      if (request.refused_size() > 0) last_refused_ = *request.refused().rbegin();
+      return absl::OkStatus();
+    });
 
-    Unary<v1::RequeueOutboxRequest>(
-        "RequeueOutbox", &disk_,
-        [this](
-            const v1::RequeueOutboxRequest& request) -> absl::StatusOr<v1::RequeueOutboxResponse> {
+    Unary<v1::RequeueOutboxRequest, v1::RequeueOutboxResponse>(
+        &disk_, [this](const auto& request, auto* reply) {
           ASSIGN_OR_RETURN(const int64_t queued,
                            options_.outbox->RequeueOutbox(request.include_fleet()));
-          v1::RequeueOutboxResponse reply;
-          reply.set_queued_count(queued);
-          return reply;
+          reply->set_queued_count(queued);
+          return absl::OkStatus();
         });
 
-    Unary<v1::ApplyTuningsRequest>(
-        "ApplyTunings", &disk_,
-        [this](const messages::ApplyTuningsArgs& args) -> absl::StatusOr<v1::ApplyTuningsResponse> {
+    Unary<v1::ApplyTuningsRequest, v1::ApplyTuningsResponse>(
+        &disk_, [this](const messages::ApplyTuningsArgs& args, auto* reply) {
           agent_.Hear(SteadyTime::Now());
           size_t given = 0;
           const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
             if (given == args.records.size()) return std::nullopt;
             return args.records[given++];
           };
-          ASSIGN_OR_RETURN(v1::ApplyTuningsResponse reply,
+          ASSIGN_OR_RETURN(*reply,
                            options_.tuner->ApplyFleetTunings(next, [this](const TuningKey& key) {
                              return options_.outbox->IsInOutbox(key);
                            }));
-          reply.mutable_refused()->Assign(args.refused.begin(), args.refused.end());
-          return reply;
+          reply->mutable_refused()->Assign(args.refused.begin(), args.refused.end());
+          return absl::OkStatus();
         });
 
-    Unary<v1::FollowReleaseRequest>(
-        "FollowRelease", &disk_,
-        [this](
-            const v1::FollowReleaseRequest& request) -> absl::StatusOr<v1::FollowReleaseResponse> {
-          v1::FollowReleaseResponse reply;
+    Unary<v1::FollowReleaseRequest, v1::FollowReleaseResponse>(
+        &disk_,
+        [this](const auto& request, auto* reply) {
           if (options_.releases != nullptr) {
             ASSIGN_OR_RETURN(const std::optional<Release> made,
                              options_.releases->FollowFleet(request.author(), request.reason()));
-            if (made.has_value()) reply.set_node_release(made->number);
+            if (made.has_value()) reply->set_node_release(made->number);
           }
-          RETURN_IF_ERROR(options_.outbox->SetFleetRelease(request.release()));
-          return reply;
+          return options_.outbox->SetFleetRelease(request.release());
         },
-        &NothingBefore<v1::FollowReleaseRequest>);
+        NothingBefore());
   }
 
  private:

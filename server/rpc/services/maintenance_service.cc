@@ -3,9 +3,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <string>
 #include <system_error>
-#include <utility>
 
 #include "proto/base/status_macros.h"
 #include "server/rpc/messages/proto_converter.h"
@@ -29,45 +27,46 @@ class MaintenanceService final : public RawService {
         options_(options),
         start_time_(options_.clock->Now()),
         disk_(kMaxMaintenanceCalls) {
-    Unary<v1::GetServerInfoRequest>(
-        "GetServerInfo", nullptr,
-        [this](const v1::GetServerInfoRequest&) -> absl::StatusOr<v1::ServerInfo> {
-          v1::ServerInfo info = options_.tuner->Stats().info;
-          info.set_version(CONVTUNE_VERSION);
-          info.set_pid(getpid());
-          *info.mutable_start_time() = messages::ToProto(start_time_);
-          info.set_state_dir(options_.state_dir);
-          info.set_schema_version(options_.store->SchemaVersion());
-          info.set_database_bytes(options_.store->SizeBytes());
-          info.set_threads(CountThreads());
-          info.set_metrics_state(!options_.metrics.built        ? v1::METRICS_STATE_NOT_BUILT
-                                 : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
-                                                                : v1::METRICS_STATE_ON);
-          info.set_metrics_url(options_.metrics.url);
-          *info.mutable_backups() = options_.backups->GetState();
-          return info;
-        });
+    Unary<v1::GetServerInfoRequest, v1::ServerInfo>(nullptr, [this](const auto&, auto* info) {
+      *info = options_.tuner->Stats().info;
+      info->set_version(CONVTUNE_VERSION);
+      info->set_pid(getpid());
+      *info->mutable_start_time() = messages::ToProto(start_time_);
+      info->set_state_dir(options_.state_dir);
+      info->set_schema_version(options_.store->SchemaVersion());
+      info->set_database_bytes(options_.store->SizeBytes());
+      info->set_threads(CountThreads());
+      info->set_metrics_state(!options_.metrics.built        ? v1::METRICS_STATE_NOT_BUILT
+                              : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
+                                                             : v1::METRICS_STATE_ON);
+      info->set_metrics_url(options_.metrics.url);
+      *info->mutable_backups() = options_.backups->GetState();
+      return absl::OkStatus();
+    });
 
-    Unary<v1::CheckDatabaseRequest>(
-        "CheckDatabase", &disk_,
-        [this](const v1::CheckDatabaseRequest&) -> absl::StatusOr<v1::CheckDatabaseResponse> {
+    Unary<v1::CheckDatabaseRequest, v1::CheckDatabaseResponse>(
+        &disk_, [this](const auto&, auto* reply) {
           const SteadyTime start = SteadyTime::Now();
-          ASSIGN_OR_RETURN(v1::CheckDatabaseResponse reply, options_.store->Check());
-          *reply.mutable_elapsed() = convtune::ToProto(SteadyTime::Now() - start);
-          return reply;
+          ASSIGN_OR_RETURN(*reply, options_.store->Check());
+          *reply->mutable_elapsed() = convtune::ToProto(SteadyTime::Now() - start);
+          return absl::OkStatus();
         });
 
-    Unary<v1::BackupDatabaseRequest>(
-        "BackupDatabase", &disk_,
-        [this](const v1::BackupDatabaseRequest& request) {
-          return options_.backups->Write(request.path());
+    Unary<v1::BackupDatabaseRequest, v1::BackupDatabaseResponse>(
+        &disk_,
+        [this](const auto& request, auto* reply) {
+          ASSIGN_OR_RETURN(*reply, options_.backups->Write(request.path()));
+          return absl::OkStatus();
         },
-        &NothingBefore<v1::BackupDatabaseRequest>);
+        NothingBefore());
 
-    Unary<v1::CompactDatabaseRequest>(
-        "CompactDatabase", &disk_,
-        [this](const v1::CompactDatabaseRequest&) { return options_.store->Compact(); },
-        &NothingBefore<v1::CompactDatabaseRequest>);
+    Unary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(
+        &disk_,
+        [this](const auto&, auto* reply) {
+          ASSIGN_OR_RETURN(*reply, options_.store->Compact());
+          return absl::OkStatus();
+        },
+        NothingBefore());
   }
 
  private:

@@ -1,6 +1,6 @@
 #include <memory>
-#include <string>
-#include <utility>
+#include <optional>
+#include <vector>
 
 #include "proto/base/status_macros.h"
 #include "server/rpc/messages/proto_converter.h"
@@ -16,26 +16,21 @@ class ReleaseService final : public RawService {
  public:
   explicit ReleaseService(const ServiceOptions& options)
       : RawService(kReleaseServiceName), releases_(options.releases), disk_(kMaxReleaseCalls) {
-    Unary<v1::ListReleasesRequest>(
-        "ListReleases", &disk_,
-        [this](const v1::ListReleasesRequest& request) -> absl::StatusOr<v1::ListReleasesResponse> {
-          v1::ListReleasesResponse reply;
-          RETURN_IF_ERROR(
-              messages::Fill(releases_->ListReleases(),
-                             messages::PageOf(request.page_size(), request.page_token()), &reply));
-          return reply;
+    Unary<v1::ListReleasesRequest, v1::ListReleasesResponse>(
+        &disk_, [this](const auto& request, auto* reply) {
+          return messages::Fill(releases_->ListReleases(),
+                                messages::PageOf(request.page_size(), request.page_token()), reply);
         });
 
-    Unary<v1::DiffReleasesRequest>(
-        "DiffReleases", &disk_,
-        [this](const v1::DiffReleasesRequest& request) -> absl::StatusOr<v1::DiffReleasesResponse> {
-          ASSIGN_OR_RETURN(const TuningKey after, messages::ReadKeyToken(request.page_token()));
-          ASSIGN_OR_RETURN(
-              const release::ReleaseDiff diff,
-              releases_->DiffReleases(request.from(), request.to(), request.environment(), after,
-                                      messages::RowsOf(request.max_changes())));
-          return messages::ToProto(diff);
-        });
+    Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(&disk_, [this](const auto& request,
+                                                                            auto* reply) {
+      ASSIGN_OR_RETURN(const TuningKey after, messages::ReadKeyToken(request.page_token()));
+      ASSIGN_OR_RETURN(const release::ReleaseDiff diff,
+                       releases_->DiffReleases(request.from(), request.to(), request.environment(),
+                                               after, messages::RowsOf(request.max_changes())));
+      *reply = messages::ToProto(diff);
+      return absl::OkStatus();
+    });
 
     const auto served = [this](const auto&) {
       const v1::Publication now = releases_->Status();
@@ -44,48 +39,46 @@ class ReleaseService final : public RawService {
       before.set_canary_permille(now.canary_permille());
       return std::optional(before);
     };
-    Unary<v1::PromoteReleaseRequest>(
-        "PromoteRelease", &disk_,
-        [this](const v1::PromoteReleaseRequest& request) -> absl::StatusOr<v1::Release> {
+    Unary<v1::PromoteReleaseRequest, v1::Release>(
+        &disk_,
+        [this](const auto& request, auto* reply) {
           ASSIGN_OR_RETURN(const Release release,
                            releases_->PromoteRelease(request.author(), request.reason(),
                                                      request.canary_permille()));
-          return messages::ToProto(release);
+          *reply = messages::ToProto(release);
+          return absl::OkStatus();
         },
         served);
 
-    Unary<v1::RollBackReleaseRequest>(
-        "RollBackRelease", &disk_,
-        [this](const v1::RollBackReleaseRequest& request) -> absl::StatusOr<v1::Release> {
+    Unary<v1::RollBackReleaseRequest, v1::Release>(
+        &disk_,
+        [this](const auto& request, auto* reply) {
           ASSIGN_OR_RETURN(
               const Release release,
               releases_->RollBackRelease(request.author(), request.reason(), request.release()));
-          return messages::ToProto(release);
+          *reply = messages::ToProto(release);
+          return absl::OkStatus();
         },
         served);
 
-    Unary<v1::ListWantedRequest>(
-        "ListWanted", &disk_,
-        [this](const v1::ListWantedRequest& request) -> absl::StatusOr<v1::ListWantedResponse> {
+    Unary<v1::ListWantedRequest, v1::ListWantedResponse>(
+        &disk_, [this](const auto& request, auto* reply) {
           ASSIGN_OR_RETURN(const std::vector<WantedProblem> wanted,
                            releases_->ListWanted(request.environment()));
-          v1::ListWantedResponse reply;
-          RETURN_IF_ERROR(messages::Fill(
-              wanted, {messages::RowsOf(request.max_problems()), request.page_token()}, &reply));
-          return reply;
+          return messages::Fill(
+              wanted, {messages::RowsOf(request.max_problems()), request.page_token()}, reply);
         });
 
-    Unary<v1::GetPublicationRequest>(
-        "GetPublication", &disk_,
-        [this](const v1::GetPublicationRequest&) -> absl::StatusOr<v1::Publication> {
-          return releases_->Status();
-        });
+    Unary<v1::GetPublicationRequest, v1::Publication>(&disk_, [this](const auto&, auto* reply) {
+      *reply = releases_->Status();
+      return absl::OkStatus();
+    });
 
-    Unary<v1::ReadSnapshotRequest>(
-        "ReadSnapshot", &disk_,
-        [this](const v1::ReadSnapshotRequest& request) -> absl::StatusOr<v1::ReadSnapshotResponse> {
-          return release::ReadSnapshotPiece(releases_->Status().folder(), request);
-        });
+    Unary<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(&disk_, [this](const auto& request,
+                                                                            auto* reply) {
+      ASSIGN_OR_RETURN(*reply, release::ReadSnapshotPiece(releases_->Status().folder(), request));
+      return absl::OkStatus();
+    });
   }
 
  private:

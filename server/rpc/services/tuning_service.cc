@@ -140,127 +140,123 @@ class TuningService final : public RawService {
           reactor->Start(*in);
           return reactor;
         }));
-    Unary<v1::CreateTuningJobRequest>(
-        "CreateTuningJob", nullptr,
-        [this](jobs::JobRequest& request) { return tuner_->CreateJob(std::move(request)); });
-    Unary<v1::GetTuningJobRequest>(
-        "GetTuningJob", nullptr,
-        [this](const v1::GetTuningJobRequest& request) { return tuner_->GetJob(request.name()); });
-    Unary<v1::ListTuningJobsRequest>(
-        "ListTuningJobs", nullptr, [this](const v1::ListTuningJobsRequest& request) {
-          return ReplyOf(
-              tuner_->ListJobs(messages::PageSizeOf(request.page_size()), request.page_token()));
+    Unary<v1::CreateTuningJobRequest, v1::TuningJob>(nullptr, [this](auto& request, auto* reply) {
+      ASSIGN_OR_RETURN(*reply, tuner_->CreateJob(std::move(request)));
+      return absl::OkStatus();
+    });
+    Unary<v1::GetTuningJobRequest, v1::TuningJob>(
+        nullptr, [this](const auto& request, auto* reply) {
+          ASSIGN_OR_RETURN(*reply, tuner_->GetJob(request.name()));
+          return absl::OkStatus();
         });
-    Unary<v1::CancelTuningJobRequest>("CancelTuningJob", nullptr,
-                                      [this](const v1::CancelTuningJobRequest& request) {
-                                        return tuner_->CancelJob(request.name());
-                                      });
-
-    Unary<v1::GetTuningRequest>(
-        "GetTuning", &disk_,
-        [this](const messages::WithProblems<v1::GetTuningRequest>& args)
-            -> absl::StatusOr<v1::Tuning> {
-          ASSIGN_OR_RETURN(const Tuning tuning,
-                           tuner_->GetTuning(args.request.environment(), args.problems[0]));
-          v1::Tuning reply = messages::ToProto(
-              tuning,
-              messages::FindEnvironment(tuner_->ListEnvironments(), tuning.key.environment_text));
-          for (const QuarantineEntry& entry : tuner_->QuarantineOf(tuning.key)) {
-            *reply.add_quarantine() = messages::ToProto(entry);
-          }
-          messages::AddBanned(tuning, tuner_->BansOf(tuning.key), &reply);
-          return reply;
-        });
-
-    Unary<v1::ListTuningsRequest>(
-        "ListTunings", nullptr,
-        [this](const v1::ListTuningsRequest& request) -> absl::StatusOr<v1::ListTuningsResponse> {
-          ASSIGN_OR_RETURN(const TuningKey after, messages::ReadKeyToken(request.page_token()));
+    Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
+        nullptr, [this](const auto& request, auto* reply) {
           ASSIGN_OR_RETURN(
-              const lookup::TuningPage page,
-              tuner_->ListTunings(request.environment(), messages::PageSizeOf(request.page_size()),
-                                  after, request.text_filter()));
-          const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
-          const auto make = [&](size_t i) {
-            const lookup::IndexedTuning& indexed = *page.tunings[i];
-            return messages::ToProto(
-                indexed, messages::FindEnvironment(known, indexed.tuning.key.environment_text()));
-          };
-          v1::ListTuningsResponse reply;
-          const size_t rows = page.tunings.size();
-          const size_t added = messages::AddRows(rows, make, reply.mutable_tunings());
-          if (added < rows || page.more) {
-            reply.set_next_page_token(
-                messages::KeyToken(page.tunings[added - 1]->tuning.key.Whole()));
-          }
-          return reply;
+              const jobs::JobPage page,
+              tuner_->ListJobs(messages::PageSizeOf(request.page_size()), request.page_token()));
+          *reply = messages::ToProto(page);
+          return absl::OkStatus();
+        });
+    Unary<v1::CancelTuningJobRequest, v1::TuningJob>(
+        nullptr, [this](const auto& request, auto* reply) {
+          ASSIGN_OR_RETURN(*reply, tuner_->CancelJob(request.name()));
+          return absl::OkStatus();
         });
 
-    Unary<v1::DeleteTuningRequest>(
-        "DeleteTuning", &disk_,
-        [this](const messages::WithProblems<v1::DeleteTuningRequest>& args)
-            -> absl::StatusOr<v1::DeleteTuningResponse> {
+    Unary<v1::GetTuningRequest, v1::Tuning>(&disk_, [this](const auto& args, auto* reply) {
+      ASSIGN_OR_RETURN(const Tuning tuning,
+                       tuner_->GetTuning(args.request.environment(), args.problems[0]));
+      *reply = messages::ToProto(tuning, messages::FindEnvironment(tuner_->ListEnvironments(),
+                                                                   tuning.key.environment_text));
+      for (const QuarantineEntry& entry : tuner_->QuarantineOf(tuning.key)) {
+        *reply->add_quarantine() = messages::ToProto(entry);
+      }
+      messages::AddBanned(tuning, tuner_->BansOf(tuning.key), reply);
+      return absl::OkStatus();
+    });
+
+    Unary<v1::ListTuningsRequest, v1::ListTuningsResponse>(nullptr, [this](const auto& request,
+                                                                           auto* reply) {
+      ASSIGN_OR_RETURN(const TuningKey after, messages::ReadKeyToken(request.page_token()));
+      ASSIGN_OR_RETURN(
+          const lookup::TuningPage page,
+          tuner_->ListTunings(request.environment(), messages::PageSizeOf(request.page_size()),
+                              after, request.text_filter()));
+      const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
+      const auto make = [&](size_t i) {
+        const lookup::IndexedTuning& indexed = *page.tunings[i];
+        return messages::ToProto(
+            indexed, messages::FindEnvironment(known, indexed.tuning.key.environment_text()));
+      };
+      const size_t rows = page.tunings.size();
+      const size_t added = messages::AddRows(rows, make, reply->mutable_tunings());
+      if (added < rows || page.more) {
+        reply->set_next_page_token(messages::KeyToken(page.tunings[added - 1]->tuning.key.Whole()));
+      }
+      return absl::OkStatus();
+    });
+
+    Unary<v1::DeleteTuningRequest, v1::DeleteTuningResponse>(
+        &disk_,
+        [this](const auto& args, auto* reply) {
           ASSIGN_OR_RETURN(const int64_t deleted,
                            tuner_->DeleteTunings(args.request.environment(), args.problems,
                                                  args.request.only_from_fleet()));
-          v1::DeleteTuningResponse reply;
-          reply.set_deleted_count(static_cast<int>(deleted));
-          return reply;
+          reply->set_deleted_count(static_cast<int>(deleted));
+          return absl::OkStatus();
         },
-        &NothingBefore<messages::WithProblems<v1::DeleteTuningRequest>>);
+        NothingBefore());
 
     const auto pin = [this](const auto& args) {
       return FindPin(args.request.environment(), args.problems[0]);
     };
-    Unary<v1::PinRequest>(
-        "Pin", &disk_,
-        [this](const messages::WithProblems<v1::PinRequest>& args) {
+    Unary<v1::PinRequest, v1::PinRecord>(
+        &disk_,
+        [this](const auto& args, auto* reply) {
           const v1::PinRequest& request = args.request;
-          return ReplyOf(tuner_->PutPin(
-              request.environment(), args.problems[0],
-              *CandidatePattern::Parse(request.candidate()), request.reason(),
-              request.has_ttl() ? std::optional(FromProto(request.ttl())) : std::nullopt,
-              request.fleet_pin()));
+          ASSIGN_OR_RETURN(
+              const convtune::Pin put,
+              tuner_->PutPin(
+                  request.environment(), args.problems[0],
+                  *CandidatePattern::Parse(request.candidate()), request.reason(),
+                  request.has_ttl() ? std::optional(FromProto(request.ttl())) : std::nullopt,
+                  request.fleet_pin()));
+          *reply = messages::ToProto(put);
+          return absl::OkStatus();
         },
         pin);
-    Unary<v1::UnpinRequest>(
-        "Unpin", &disk_,
-        [this](const messages::WithProblems<v1::UnpinRequest>& args)
-            -> absl::StatusOr<v1::UnpinResponse> {
-          RETURN_IF_ERROR(tuner_->DeletePin(args.request.environment(), args.problems[0],
-                                            args.request.fleet_pin()));
-          return v1::UnpinResponse();
+    Unary<v1::UnpinRequest, v1::UnpinResponse>(
+        &disk_,
+        [this](const auto& args, auto*) {
+          return tuner_->DeletePin(args.request.environment(), args.problems[0],
+                                   args.request.fleet_pin());
         },
         pin);
-    Unary<v1::ListPinsRequest>(
-        "ListPins", &disk_,
-        [this](const v1::ListPinsRequest& request) -> absl::StatusOr<v1::ListPinsResponse> {
+    Unary<v1::ListPinsRequest, v1::ListPinsResponse>(
+        &disk_, [this](const auto& request, auto* reply) {
           ASSIGN_OR_RETURN(const std::vector<convtune::Pin> pins,
                            tuner_->ListPins(request.environment()));
-          const auto key = [&pins](size_t i) {
-            return pins[i].key.environment_text + " " + pins[i].key.problem_text;
-          };
-          const auto make = [&pins](size_t i) { return messages::ToProto(pins[i]); };
-          v1::ListPinsResponse reply;
-          RETURN_IF_ERROR(messages::AddPage(
-              messages::PageOf(request.page_size(), request.page_token()), pins.size(), key, make,
-              reply.mutable_pins(), reply.mutable_next_page_token()));
-          return reply;
+          return messages::AddPage(
+              messages::PageOf(request.page_size(), request.page_token()), pins.size(),
+              [&pins](size_t i) {
+                return pins[i].key.environment_text + " " + pins[i].key.problem_text;
+              },
+              [&pins](size_t i) { return messages::ToProto(pins[i]); }, reply->mutable_pins(),
+              reply->mutable_next_page_token());
         });
 
-    Unary<v1::CreateBanRequest>(
-        "CreateBan", &disk_,
-        [this](messages::CreateBanArgs& args) {
-          return tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run);
+    Unary<v1::CreateBanRequest, v1::CreateBanResponse>(
+        &disk_,
+        [this](auto& args, auto* reply) {
+          ASSIGN_OR_RETURN(*reply,
+                           tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run));
+          return absl::OkStatus();
         },
-        &NothingBefore<messages::CreateBanArgs>);
-    Unary<v1::DeleteBanRequest>(
-        "DeleteBan", &disk_,
-        [this](const messages::DeleteBanArgs& args) -> absl::StatusOr<v1::DeleteBanResponse> {
-          RETURN_IF_ERROR(tuner_->DeleteBan(args.number, args.fleet_ban));
-          return v1::DeleteBanResponse();
-        },
-        [this](const messages::DeleteBanArgs& args) -> std::optional<v1::Ban> {
+        NothingBefore());
+    Unary<v1::DeleteBanRequest, v1::DeleteBanResponse>(
+        &disk_,
+        [this](const auto& args, auto*) { return tuner_->DeleteBan(args.number, args.fleet_ban); },
+        [this](const auto& args) -> std::optional<v1::Ban> {
           for (v1::Ban& ban : tuner_->ListBans()) {
             if (ban.name() != absl::StrCat("bans/", args.number)) continue;
             ban.clear_tuning_count();
@@ -268,36 +264,27 @@ class TuningService final : public RawService {
           }
           return std::nullopt;
         });
-    Unary<v1::ListBansRequest>(
-        "ListBans", nullptr,
-        [this](const v1::ListBansRequest&) -> absl::StatusOr<v1::ListBansResponse> {
-          v1::ListBansResponse reply;
-          for (v1::Ban& ban : tuner_->ListBans()) *reply.add_bans() = std::move(ban);
-          return reply;
-        });
+    Unary<v1::ListBansRequest, v1::ListBansResponse>(nullptr, [this](const auto&, auto* reply) {
+      for (v1::Ban& ban : tuner_->ListBans()) *reply->add_bans() = std::move(ban);
+      return absl::OkStatus();
+    });
 
-    Unary<v1::ListEnvironmentsRequest>(
-        "ListEnvironments", nullptr,
-        [this](const v1::ListEnvironmentsRequest& request)
-            -> absl::StatusOr<v1::ListEnvironmentsResponse> {
+    Unary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(
+        nullptr, [this](const auto& request, auto* reply) {
           const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
-          v1::ListEnvironmentsResponse reply;
-          RETURN_IF_ERROR(messages::AddPage(
+          return messages::AddPage(
               messages::PageOf(request.page_size(), request.page_token()), known.size(),
               [&known](size_t i) { return known[i].environment.ToText(); },
               [&known](size_t i) { return messages::ToProto(known[i]); },
-              reply.mutable_environments(), reply.mutable_next_page_token()));
-          return reply;
+              reply->mutable_environments(), reply->mutable_next_page_token());
         });
-    Unary<v1::ListDevicesRequest>(
-        "ListDevices", nullptr,
-        [this](const v1::ListDevicesRequest&) -> absl::StatusOr<v1::ListDevicesResponse> {
-          v1::ListDevicesResponse reply;
+    Unary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
+        nullptr, [this](const auto&, auto* reply) {
           for (v1::Device& device : tuner_->ListDevices()) {
-            *reply.add_devices() = std::move(device);
+            *reply->add_devices() = std::move(device);
           }
-          reply.mutable_left_out()->Assign(left_out_.begin(), left_out_.end());
-          return reply;
+          reply->mutable_left_out()->Assign(left_out_.begin(), left_out_.end());
+          return absl::OkStatus();
         });
   }
 
@@ -309,13 +296,6 @@ class TuningService final : public RawService {
       if (pin.key.problem_text == problem.ToText()) return messages::ToProto(pin);
     }
     return std::nullopt;
-  }
-
-  template <typename Model>
-  static auto ReplyOf(const absl::StatusOr<Model>& value)
-      -> absl::StatusOr<decltype(messages::ToProto(*value))> {
-    if (!value.ok()) return value.status();
-    return messages::ToProto(*value);
   }
 
   tuner::Tuner* const tuner_;

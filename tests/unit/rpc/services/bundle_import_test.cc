@@ -1,6 +1,4 @@
-// Damaged and hostile bundles against a tuner, and a bundle there and back.
-#include "server/rpc/services/bundle_import.h"
-
+// Damaged and hostile bundles against a server and its tuner, and a bundle there and back.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,59 +9,89 @@
 #include <utility>
 #include <vector>
 
-#include "server/rpc/services/bundle_export.h"
+#include "convtune/v1/bundle_service.grpc.pb.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "server/rpc/server.h"
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/db/bundle/bundle_files.h"
+#include "tests/unit/rpc/temp_dir.h"
 
 namespace convtune::rpc::services {
 namespace {
 
+absl::Status StatusOf(const grpc::Status& status) {
+  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
+
 class BundleImportTest : public ::testing::Test {
  protected:
   BundleImportTest() { Start(); }
-
-  ServiceOptions Options(const std::string& state_dir) {
-    ServiceOptions options;
-    options.tuner = tuner_.get();
-    options.clock = &clock_;
-    options.state_dir = state_dir;
-    options.bundle_keys = trusted_;
-    return options;
-  }
 
   void Start() {
     tuner::Tuner::Options options;
     options.store = &store_;
     options.clock = &clock_;
     tuner_ = tuner::Tuner::Create(options).value();
+    Serve(folder_.path());
   }
 
-  absl::StatusOr<v1::ImportBundleResponse> Import(const std::string& bytes) {
-    auto bundle = BundleImport::Create(Options(folder_.path()));
-    if (!bundle.ok()) return bundle.status();
-    for (size_t at = 0; at < bytes.size(); at += 1000) {
-      const absl::Status status = (*bundle)->Append(std::string_view(bytes).substr(at, 1000));
-      if (!status.ok()) return status;
+  void Serve(const std::string& state_dir) {
+    server_ = nullptr;
+    Server::Options options;
+    options.listen = {"unix:" + socket_.path("s")};
+    options.tuner = tuner_.get();
+    options.clock = &clock_;
+    options.state_dir = state_dir;
+    options.bundle_keys = trusted_;
+    server_ = Server::Create(options).value();
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = v1::BundleService::NewStub(grpc::CreateCustomChannel(
+        options.listen[0], grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  void Stop() {
+    server_ = nullptr;
+    tuner_ = nullptr;
+  }
+
+  // `whole`: the bundle has an end, else the server alone ends the call.
+  absl::StatusOr<v1::ImportBundleResponse> Import(const std::string& bytes, bool whole = true,
+                                                  size_t piece = 1000) {
+    grpc::ClientContext context;
+    v1::ImportBundleResponse response;
+    const auto upload = stub_->ImportBundle(&context, &response);
+    v1::ImportBundleRequest request;
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      request.set_chunk(bytes.substr(at, piece));
+      if (!upload->Write(request)) break;
     }
-    return (*bundle)->Finish();
+    if (whole) upload->WritesDone();
+    const grpc::Status status = upload->Finish();
+    if (!status.ok()) return StatusOf(status);
+    return response;
   }
 
   std::string Export() {
-    BundleExport bundle(tuner_.get(), "", true, false);
+    grpc::ClientContext context;
+    const auto download = stub_->ExportBundle(&context, {});
     std::string bytes;
-    while (true) {
-      const auto piece = bundle.NextPiece();
-      EXPECT_TRUE(piece.ok()) << piece.status();
-      if (!piece.ok() || piece->empty()) return bytes;
-      bytes += *piece;
-    }
+    v1::ExportBundleResponse piece;
+    while (download->Read(&piece)) bytes += piece.chunk();
+    const grpc::Status status = download->Finish();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return bytes;
   }
 
   db::TestFolder folder_;
+  TempDir socket_;
   db::ManualClock clock_;
   MemoryStore store_;
   std::vector<std::string> trusted_;
   std::unique_ptr<tuner::Tuner> tuner_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<v1::BundleService::Stub> stub_;
 };
 
 TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
@@ -80,10 +108,7 @@ TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
 }
 
 TEST_F(BundleImportTest, WhatIsNoBundleIsRefusedByItsHead) {
-  auto bundle = BundleImport::Create(Options(folder_.path()));
-  ASSERT_TRUE(bundle.ok()) << bundle.status();
-  EXPECT_TRUE((*bundle)->Append(std::string(7, '\0')).ok());
-  const absl::Status status = (*bundle)->Append(std::string(1, '\0'));
+  const absl::Status status = Import(std::string(8, '\0'), /*whole=*/false, 7).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_NE(status.message().find("is no bundle"), std::string::npos) << status;
 }
@@ -102,14 +127,16 @@ TEST_F(BundleImportTest, ASecondImportChangesNothing) {
 TEST_F(BundleImportTest, WhatOneDaemonImportedAnotherExportsByteForByte) {
   ASSERT_TRUE(Import(db::bundle::BundleOf(db::bundle::SampleTunings(3))).ok());
   const std::string exported = Export();
+  Stop();
   MemoryStore other;
   tuner::Tuner::Options options;
   options.store = &other;
   options.clock = &clock_;
   tuner_ = tuner::Tuner::Create(options).value();
+  Serve(folder_.path());
   ASSERT_TRUE(Import(exported).ok());
   EXPECT_EQ(Export(), exported);
-  tuner_.reset();
+  Stop();
 }
 
 // As SampleTunings, with stock choices that ran, so that they stay MEASURED.
@@ -130,7 +157,7 @@ TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
   for (const Tuning& tuning : here) {
     ASSERT_TRUE(store_.PutTuning(tuning, db::SampleEnvironment()).ok());
   }
-  tuner_.reset();
+  Stop();
   Start();
   const auto response = Import(db::bundle::BundleOf(TuningsWithStock(4)));
   ASSERT_TRUE(response.ok()) << response.status();
@@ -144,7 +171,7 @@ TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
   clean.evidence = Evidence::kIncomplete;
   clean.incomplete_message = "the budget ended before 1 candidate";
   ASSERT_TRUE(store_.PutTuning(clean, db::SampleEnvironment()).ok());
-  tuner_.reset();
+  Stop();
   Start();
   Tuning contended = clean;
   contended.conditions.known = true;
@@ -165,7 +192,7 @@ TEST_F(BundleImportTest, WhatIsQuarantinedHereStaysOut) {
           .PutQuarantine(
               {tuning.key, tuning.candidates[0].id, QuarantineReason::kCrashed, "hung", {}, {}})
           .ok());
-  tuner_.reset();
+  Stop();
   Start();
   ASSERT_TRUE(Import(db::bundle::BundleOf({tuning})).ok());
   const Tuning stored = *store_.GetTuning(tuning.key);
@@ -201,6 +228,7 @@ TEST_F(BundleImportTest, ARefusedRowIsNamedAndTheOthersAreTaken) {
 
 TEST_F(BundleImportTest, AnUnsignedBundleIsRefusedWhereKeysAreTrusted) {
   trusted_ = {std::string(32, 'k')};
+  Serve(folder_.path());
   EXPECT_TRUE(absl::IsPermissionDenied(
       Import(db::bundle::BundleOf(db::bundle::SampleTunings(1))).status()));
   EXPECT_EQ(store_.put_count(), 0);
@@ -214,7 +242,9 @@ TEST_F(BundleImportTest, WhatTheStoreRefusesIsNotHalfTaken) {
 }
 
 TEST_F(BundleImportTest, AStateDirectoryThatIsNotThereIsUnavailable) {
-  EXPECT_TRUE(absl::IsUnavailable(BundleImport::Create(Options("/nonexistent")).status()));
+  Serve("/nonexistent");
+  EXPECT_TRUE(absl::IsUnavailable(Import("").status()));
+  EXPECT_TRUE(absl::IsUnavailable(Import(db::bundle::BundleOf({})).status()));
 }
 
 // Rows that a liar would write into a bundle whose checksums are right.

@@ -55,29 +55,29 @@ std::string Refuse(std::string_view who, std::string_view what, Role required,
                 "; roles are given by convtuned --listen and --role");
 }
 
-std::vector<std::string> Values(const grpc_auth_context* context, const char* property) {
+std::vector<std::string> Values(const grpc_auth_context* connection, const char* property) {
   std::vector<std::string> values;
-  grpc_auth_property_iterator at = grpc_auth_context_find_properties_by_name(context, property);
+  grpc_auth_property_iterator at = grpc_auth_context_find_properties_by_name(connection, property);
   while (const grpc_auth_property* found = grpc_auth_property_iterator_next(&at)) {
     values.emplace_back(found->value, found->value_length);
   }
   return values;
 }
 
-// The names of a certificate that roles go by. `find` returns the values of a property.
-template <typename Find>
-std::vector<std::string> NamesOf(const Find& find) {
-  std::vector<std::string> names = find(GRPC_X509_SAN_PROPERTY_NAME);
-  return names.empty() ? find(GRPC_X509_CN_PROPERTY_NAME) : names;
+// The names of the client's certificate that roles go by.
+std::vector<std::string> NamesOf(const grpc_auth_context* connection) {
+  std::vector<std::string> names = Values(connection, GRPC_X509_SAN_PROPERTY_NAME);
+  return names.empty() ? Values(connection, GRPC_X509_CN_PROPERTY_NAME) : names;
 }
 
 std::string CertificateText(const std::vector<std::string>& names) {
   return Concat("certificate ", absl::StrJoin(names, ", "));
 }
 
-std::string First(const grpc::AuthContext& context, const char* property) {
-  const std::vector<grpc::string_ref> values = context.FindPropertyValues(property);
-  return values.empty() ? "" : std::string(values.front().data(), values.front().size());
+// What gRPC and the gate know of the connection that a call came by.
+auto ConnectionOf(grpc::CallbackServerContext* context) {
+  return std::unique_ptr<grpc_auth_context, decltype(&grpc_auth_context_release)>(
+      grpc_call_auth_context(context->c_call()), &grpc_auth_context_release);
 }
 
 // Whoever is behind a connection: a role, and words for the log, "certificate
@@ -157,33 +157,24 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls,
                                                         const CertificateRoles& roles) {
   if (roles.empty()) return std::make_shared<Credentials>(tls->NewCredentials(), nullptr);
   const auto caller_of = [roles](const grpc_auth_context* connection) {
-    const std::vector<std::string> names =
-        NamesOf([connection](const char* property) { return Values(connection, property); });
+    const std::vector<std::string> names = NamesOf(connection);
     return Caller{roles.RoleOf(names), CertificateText(names)};
   };
   return std::make_shared<Credentials>(tls->NewCredentials(), caller_of);
 }
 
-std::string CertificateOf(const grpc::CallbackServerContext& context) {
-  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
-  if (peer == nullptr) return "";
-  const std::vector<std::string> names = NamesOf([&peer](const char* property) {
-    std::vector<std::string> values;
-    for (const grpc::string_ref& value : peer->FindPropertyValues(property)) {
-      values.emplace_back(value.data(), value.size());
-    }
-    return values;
-  });
+std::string CertificateOf(grpc::CallbackServerContext* context) {
+  const std::vector<std::string> names = NamesOf(ConnectionOf(context).get());
   return names.empty() ? "" : CertificateText(names);
 }
 
-grpc::Status RequireRole(const grpc::CallbackServerContext& context, Role required,
+grpc::Status RequireRole(grpc::CallbackServerContext* context, Role required,
                          std::string_view what) {
-  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
-  const std::string name = peer == nullptr ? "" : First(*peer, kRoleProperty);
-  if (name.empty() || ParseRole(name).value_or(Role::kNone) >= required) return grpc::Status::OK;
-  return messages::ToGrpcStatus(
-      absl::PermissionDeniedError(Refuse(First(*peer, kWhoProperty), what, required, name)));
+  const auto connection = ConnectionOf(context);
+  const std::vector<std::string> role = Values(connection.get(), kRoleProperty);
+  if (role.empty() || ParseRole(role[0]).value_or(Role::kNone) >= required) return grpc::Status::OK;
+  const std::string who = Values(connection.get(), kWhoProperty).at(0);
+  return messages::ToGrpcStatus(absl::PermissionDeniedError(Refuse(who, what, required, role[0])));
 }
 
 }  // namespace convtune::rpc::http2

@@ -24,11 +24,11 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls,
 
 // PERMISSION_DENIED unless the caller has the role: for what a path does not
 // tell. Callers that came through no gate are admins.
-grpc::Status RequireRole(const grpc::CallbackServerContext& context, Role required,
+grpc::Status RequireRole(grpc::CallbackServerContext* context, Role required,
                          std::string_view what);
 
 // "certificate ops.example", by the names that CertificateRoles look at; empty for a caller without
 // a certificate.
-std::string CertificateOf(const grpc::CallbackServerContext& context);
+std::string CertificateOf(grpc::CallbackServerContext* context);
 
 }  // namespace convtune::rpc::http2

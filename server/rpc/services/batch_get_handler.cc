@@ -327,7 +327,7 @@ grpc::ServerUnaryReactor* BatchGetHandler::Handle(grpc::CallbackServerContext* c
   grpc::Status status = CatchAll("BatchGet", [&] {
     grpc::Status read = ReadBatch(*in, this, &batch);
     return read.ok() && batch.terms->request.demand.on_miss != jobs::OnMiss::kNone
-               ? http2::RequireRole(*context, http2::Role::kTune, "on_miss: anything but NONE")
+               ? http2::RequireRole(context, http2::Role::kTune, "on_miss: anything but NONE")
                : read;
   });
   if (status.ok() && !batch.complete()) {

@@ -115,7 +115,7 @@ void RequestLog::Audit(const google::protobuf::Message& request,
                        const google::protobuf::Message* before,
                        const google::protobuf::Message* after, const grpc::Status& status) const {
   nlohmann::ordered_json line;
-  if (std::string who = http2::CertificateOf(*context_); !who.empty()) line["who"] = std::move(who);
+  if (std::string who = http2::CertificateOf(context_); !who.empty()) line["who"] = std::move(who);
   line["from"] = context_->peer();
   line["method"] = SimpleName(method_);
   line["request"] = ToJson(request);

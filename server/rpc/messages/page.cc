@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/status_macros.h"
 #include "proto/model/violation.h"
 
 namespace convtune::rpc::messages {

@@ -191,19 +191,15 @@ v1::Release ToProto(const Release& release) {
   return out;
 }
 
-absl::Status Fill(const release::ReleaseList& list, const PageArgs& page,
-                  v1::ListReleasesResponse* out) {
-  out->set_promoted(list.promoted);
-  out->set_canary(list.canary);
-  out->set_waiting_changes(list.waiting_changes);
-  out->set_auto_promote_held(list.auto_promote_held);
-  out->set_publish_evidence(static_cast<v1::Evidence>(list.floor));
-  out->set_below_evidence_count(list.below_floor_count);
-  const std::vector<Release>& rows = list.releases;
-  return AddPage(
-      page, rows.size(), [&rows](size_t i) { return std::to_string(rows[i].number); },
-      [&rows](size_t i) { return ToProto(rows[i]); }, out->mutable_releases(),
-      out->mutable_next_page_token());
+v1::ListReleasesResponse ToProto(const release::ReleaseList& list) {
+  v1::ListReleasesResponse out;
+  out.set_promoted(list.promoted);
+  out.set_canary(list.canary);
+  out.set_waiting_changes(list.waiting_changes);
+  out.set_auto_promote_held(list.auto_promote_held);
+  out.set_publish_evidence(static_cast<v1::Evidence>(list.floor));
+  out.set_below_evidence_count(list.below_floor_count);
+  return out;
 }
 
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
@@ -227,29 +223,18 @@ v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
   return out;
 }
 
-absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,
-                  v1::ListWantedResponse* out) {
-  out->set_wanted_count(static_cast<int64_t>(wanted.size()));
-  const auto make = [&](size_t i) {
-    const WantedProblem& problem = wanted[i];
-    v1::WantedProblem row;
-    row.set_problem_text(problem.key.problem_text);
-    row.set_environment(EnvironmentName(problem.key));
-    row.set_environment_text(problem.key.environment_text);
-    row.set_can_be_tuned(problem.can_be_tuned);
-    row.set_miss_count(problem.misses);
-    *row.mutable_first_seen_time() = ToProto(problem.first_seen);
-    *row.mutable_last_seen_time() = ToProto(problem.last_seen);
-    row.set_attempt_count(problem.attempts);
-    row.set_last_error(problem.last_error);
-    return row;
-  };
-  return AddPage(
-      page, wanted.size(),
-      [&wanted](size_t i) {
-        return wanted[i].key.environment_text + " " + wanted[i].key.problem_text;
-      },
-      make, out->mutable_wanted(), out->mutable_next_page_token());
+v1::WantedProblem ToProto(const WantedProblem& problem) {
+  v1::WantedProblem out;
+  out.set_problem_text(problem.key.problem_text);
+  out.set_environment(EnvironmentName(problem.key));
+  out.set_environment_text(problem.key.environment_text);
+  out.set_can_be_tuned(problem.can_be_tuned);
+  out.set_miss_count(problem.misses);
+  *out.mutable_first_seen_time() = ToProto(problem.first_seen);
+  *out.mutable_last_seen_time() = ToProto(problem.last_seen);
+  out.set_attempt_count(problem.attempts);
+  out.set_last_error(problem.last_error);
+  return out;
 }
 
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {

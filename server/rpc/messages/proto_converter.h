@@ -2,11 +2,11 @@
 // direction is in request_validator.h. Pure functions.
 #pragma once
 
+#include <algorithm>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "absl/time/time.h"
+#include "absl/status/status.h"
 #include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/release_service.pb.h"
@@ -14,10 +14,12 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "db/store/backups.h"
 #include "db/tuning_store.h"
+#include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/tuning.h"
 #include "server/release/release_manager.h"
 #include "server/rpc/messages/page.h"
+#include "server/rpc/messages/request_validator.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc::messages {
@@ -42,13 +44,38 @@ v1::PinRecord ToProto(const Pin& pin);
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
 
 v1::Release ToProto(const Release& release);
-// A page of the releases. INVALID_ARGUMENT: the page token is not one that the page before gave.
-absl::Status Fill(const release::ReleaseList& list, const PageArgs& page,
-                  v1::ListReleasesResponse* out);
-absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,
-                  v1::ListWantedResponse* out);
+// Without the releases.
+v1::ListReleasesResponse ToProto(const release::ReleaseList& list);
+v1::WantedProblem ToProto(const WantedProblem& problem);
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
 
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page);
+
+// Puts the page that `request` asks for into `out`, a field of `reply`, and the next page's token
+// into the reply. `rows` are the whole list; `key` gives a text that tells a row from all others.
+// INVALID_ARGUMENT: the page token is not one that the page before gave.
+template <typename Request, typename Row, typename Key, typename Message, typename Reply>
+absl::Status AddPage(const Request& request, const std::vector<Row>& rows, const Key& key,
+                     google::protobuf::RepeatedPtrField<Message>* out, Reply* reply) {
+  ASSIGN_OR_RETURN(const size_t first, FirstOfPage(request.page_token(), rows.size(),
+                                                   [&](size_t i) { return key(rows[i]); }));
+  size_t count = rows.size() - first;
+  if constexpr (requires { request.max_problems(); }) {
+    count = std::min(count, RowsOf(request.max_problems()));
+  } else if (request.page_size() > 0) {
+    count = std::min(count, static_cast<size_t>(request.page_size()));
+  }
+  const auto make = [&](size_t i) { return ToProto(rows[first + i]); };
+  const size_t end = first + AddRows(count, make, out);
+  if (end < rows.size()) {
+    reply->set_next_page_token(PageToken({std::to_string(end), key(rows[end - 1])}));
+  }
+  return absl::OkStatus();
+}
+
+// A text for AddPage of a row that has the key.
+inline std::string KeyText(const TuningKey& key) {
+  return key.environment_text + " " + key.problem_text;
+}
 
 }  // namespace convtune::rpc::messages

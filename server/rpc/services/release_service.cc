@@ -1,5 +1,6 @@
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "proto/base/status_macros.h"
@@ -18,8 +19,10 @@ class ReleaseService final : public RawService {
       : RawService(kReleaseServiceName), releases_(options.releases), disk_(kMaxReleaseCalls) {
     Unary<v1::ListReleasesRequest, v1::ListReleasesResponse>(
         &disk_, [this](const auto& request, auto* reply) {
-          return messages::Fill(releases_->ListReleases(),
-                                messages::PageOf(request.page_size(), request.page_token()), reply);
+          const release::ReleaseList list = releases_->ListReleases();
+          *reply = messages::ToProto(list);
+          const auto key = [](const Release& release) { return std::to_string(release.number); };
+          return messages::AddPage(request, list.releases, key, reply->mutable_releases(), reply);
         });
 
     Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(&disk_, [this](const auto& request,
@@ -65,8 +68,9 @@ class ReleaseService final : public RawService {
         &disk_, [this](const auto& request, auto* reply) {
           ASSIGN_OR_RETURN(const std::vector<WantedProblem> wanted,
                            releases_->ListWanted(request.environment()));
-          return messages::Fill(
-              wanted, {messages::RowsOf(request.max_problems()), request.page_token()}, reply);
+          reply->set_wanted_count(static_cast<int64_t>(wanted.size()));
+          const auto key = [](const WantedProblem& row) { return messages::KeyText(row.key); };
+          return messages::AddPage(request, wanted, key, reply->mutable_wanted(), reply);
         });
 
     Unary<v1::GetPublicationRequest, v1::Publication>(&disk_, [this](const auto&, auto* reply) {

@@ -236,13 +236,8 @@ class TuningService final : public RawService {
         &disk_, [this](const auto& request, auto* reply) {
           ASSIGN_OR_RETURN(const std::vector<convtune::Pin> pins,
                            tuner_->ListPins(request.environment()));
-          return messages::AddPage(
-              messages::PageOf(request.page_size(), request.page_token()), pins.size(),
-              [&pins](size_t i) {
-                return pins[i].key.environment_text + " " + pins[i].key.problem_text;
-              },
-              [&pins](size_t i) { return messages::ToProto(pins[i]); }, reply->mutable_pins(),
-              reply->mutable_next_page_token());
+          const auto key = [](const convtune::Pin& row) { return messages::KeyText(row.key); };
+          return messages::AddPage(request, pins, key, reply->mutable_pins(), reply);
         });
 
     Unary<v1::CreateBanRequest, v1::CreateBanResponse>(
@@ -271,12 +266,9 @@ class TuningService final : public RawService {
 
     Unary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(
         nullptr, [this](const auto& request, auto* reply) {
-          const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
-          return messages::AddPage(
-              messages::PageOf(request.page_size(), request.page_token()), known.size(),
-              [&known](size_t i) { return known[i].environment.ToText(); },
-              [&known](size_t i) { return messages::ToProto(known[i]); },
-              reply->mutable_environments(), reply->mutable_next_page_token());
+          const auto key = [](const auto& row) { return row.environment.ToText(); };
+          return messages::AddPage(request, tuner_->ListEnvironments(), key,
+                                   reply->mutable_environments(), reply);
         });
     Unary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
         nullptr, [this](const auto&, auto* reply) {

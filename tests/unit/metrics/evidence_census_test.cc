@@ -1,4 +1,4 @@
-#include "server/metrics/evidence_census.h"
+#include "server/metrics/families.h"
 
 #include <gtest/gtest.h>
 

@@ -43,8 +43,8 @@ struct Flags {
   std::string backup_dir;                              // absolute
   absl::Duration backup_every = absl::ZeroDuration();  // 0: on request alone
   int backup_keep = 8;
-  // But for its folder, which is in the state directory. The memory budget and the wait for an idle
-  // GPU are also those of `once`.
+  // `folder` is not set here: it is in the state directory. The memory budget and the wait for an
+  // idle GPU are also those of `once`.
   release::PublishOptions publish;
   rpc::http2::ServerTlsFiles tls;
   std::vector<std::string> roles;  // as CertificateRoles::Parse takes them

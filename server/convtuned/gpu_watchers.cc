@@ -118,7 +118,7 @@ class Watch {
   bool watched_ = false;   // at any time
   bool watching_ = false;  // by the last process
   bool lost_ = false;
-  bool blind_ = false;  // it was said
+  bool blind_ = false;  // the log has said that nobody watches the GPU
 };
 
 }  // namespace

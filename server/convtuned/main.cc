@@ -2,7 +2,7 @@
 // it, and answers it.
 //
 // This folder is the daemon's main: settings, log, probe, start and end. It may
-// include all of server but worker and fleet; nobody includes it.
+// include all of server but worker; nobody includes it.
 #include <unistd.h>
 
 #include <algorithm>

@@ -80,8 +80,8 @@ int64_t ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
   return invalid;
 }
 
-// Of those that a device has; an empty one, which is the only one that is known, where there is no
-// device.
+// The words of the environments that a device has. Without a device it is the empty word, which
+// means the only environment that is known.
 std::vector<std::string> EnvironmentWords(tuner::Tuner* tuner) {
   std::vector<std::string> words;
   for (const tuner::EnvironmentInfo& info : tuner->ListEnvironments()) {

@@ -55,7 +55,7 @@ struct KeptKey {
 struct KeptTuning : TuningFacts {
   // Without candidates.
   explicit KeptTuning(const Tuning& tuning) : TuningFacts(tuning), key(tuning.key) {}
-  // With what is kept.
+  // A Tuning with the kept candidates alone.
   Tuning ToTuning() const;
 
   KeptKey key;
@@ -72,6 +72,8 @@ struct IndexedBans {
   std::map<CandidateStatus, int> unusable;
 };
 
+// A StandIn is a tuning that was not measured, and is the answer in place of an outdated one that
+// was.
 struct StandIn {
   Tuning whole;                                   // what stands in, which no store has
   std::shared_ptr<const IndexedTuning> outdated;  // the measured tuning that is stored
@@ -94,20 +96,19 @@ struct IndexedTuning {
   std::vector<PrunedGroup> pruned;
   TuningDigest digest;  // of the key
   int candidate_count = 0;
-  int winner = -1;              // index in tuning.candidates, without constraints
-  std::optional<size_t> stock;  // of callers of both APIs; index in tuning.candidates
+  int winner = -1;  // index in tuning.candidates, without constraints
+  // Index in tuning.candidates of what cuDNN would choose for callers that take both APIs.
+  std::optional<size_t> stock;
   // nullptr: none of the usable() candidates is banned.
   std::shared_ptr<const IndexedBans> bans;
-  // Nothing that cuDNN lists before it might run: each was refused.
+  // cuDNN has refused every candidate that it lists before the stock choice.
   bool stock_is_certain = false;
   // Of the candidates that were skipped for memory, the smallest workspace.
   std::optional<int64_t> least_skipped_workspace;
   bool has_graph = false;   // a graph-API candidate ran
   bool has_legacy = false;  // a legacy-API candidate ran
   bool persisted = true;
-  // Of a tuning that was not measured, and is the answer although an outdated measured tuning
-  // of the same key is stored.
-  std::shared_ptr<const StandIn> stand_in;
+  std::shared_ptr<const StandIn> stand_in;  // nullptr: it is none
 
   // Returns true if the measured tuning of the key is outdated, whether or not another
   // tuning stands in for it.

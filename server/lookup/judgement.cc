@@ -11,7 +11,8 @@
 namespace convtune::lookup {
 namespace {
 
-// A budget that is this many times what a tuning took is another budget.
+// A tuning that ran out of time is worth repeating with a budget that is more than so many times
+// what it took.
 constexpr double kMoreTime = 2;
 
 bool IsTooOld(absl::Time tune_time, const jobs::Demand& demand, absl::Time now) {

@@ -54,8 +54,8 @@ class TuningIndex {
 
   const decision::ProvenanceByEnvironment& libraries() const { return libraries_; }
 
-  // Those that MakeEntry heeds from now on. Tunings that are there keep theirs until they
-  // are put in anew.
+  // Sets the bans that MakeEntry heeds from now on. Tunings that are in the index keep the bans
+  // that they came with until they are put in anew.
   void SetBans(Bans bans);
   std::shared_ptr<const Bans> bans() const;
   // Tunings whose winner without constraints would be banned, by the ban's number.
@@ -78,7 +78,8 @@ class TuningIndex {
   // The entry that Put would put in, for callers that decide later.
   std::shared_ptr<const IndexedTuning> MakeEntry(const Tuning& tuning, bool persisted) const;
   void Put(std::shared_ptr<const IndexedTuning> prepared) { Insert(std::move(prepared), true); }
-  // The same for one that is not written, and served instead of `outdated`.
+  // Replaces the key's tuning by one that is not written to the store, and that is served instead
+  // of `outdated`, which is.
   void PutInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated);
   // Returns true if the key had a tuning; a pin stays.
   bool Erase(const TuningKey& key);

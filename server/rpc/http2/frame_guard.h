@@ -18,7 +18,7 @@
 
 namespace convtune::rpc::http2 {
 
-// Tokens that come back with time. Thread-safe.
+// A TokenBucket holds up to `size` tokens, of which `per_second` come back. Thread-safe.
 class TokenBucket {
  public:
   TokenBucket(double size, double per_second)
@@ -41,10 +41,11 @@ class FrameGuard {
   // headers are longer than 8 KiB, and says so: that is left to it.
   static constexpr size_t kMaxHeaderBytes = 64 << 10;
   static constexpr int kMaxHeaderFrames = 32;
-  // Of one connection: as many calls at a time, and a second.
+  // A connection may reset so many calls at once, and so many a second in the long run.
   static constexpr double kResets = 1000;
   static constexpr double kResetsPerSecond = 200;
-  // Of all connections together; while they reset more, one may reset so few.
+  // All connections together may reset so many. While they reset more, each of them may reset
+  // kFewResets.
   static constexpr double kAllResets = 8000;
   static constexpr double kAllResetsPerSecond = 2000;
   static constexpr double kFewResets = 8;

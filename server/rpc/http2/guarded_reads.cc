@@ -74,8 +74,8 @@ ssize_t AfterRead(int fd, const msghdr& message, ssize_t size) {
     const iovec& part = message.msg_iov[i];
     const size_t length = std::min(part.iov_len, left);
     if (!slot->guard->Take({static_cast<const char*>(part.iov_base), length}, &SteadyTime::Now)) {
-      // Nobody says when this side closes: the number may be another's by now,
-      // who speaks whatever he likes.
+      // gRPC does not tell when it closes a connection. Another file may have the descriptor by
+      // now, and its bytes are no concern of the guard.
       if (CookieOf(fd) != slot->cookie) {
         slot->watched = false;
         return size;
@@ -106,7 +106,7 @@ int AfterRead(SSL* ssl, const void* bytes, int size) {
     guard = new FrameGuard(Shared());
     SSL_set_ex_data(ssl, GuardIndex(), guard);
   }
-  // Without an error in OpenSSL's queue this is one of the system.
+  // gRPC finds no error in OpenSSL's queue, so it takes the -1 for a failed read of the socket.
   if (guard->Take({static_cast<const char*>(bytes), static_cast<size_t>(size)}, &SteadyTime::Now)) {
     return size;
   }

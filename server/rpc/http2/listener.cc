@@ -38,7 +38,7 @@ constexpr absl::Duration kBetweenNotices = absl::Seconds(10);
 constexpr absl::Duration kLookAtFiles = absl::Seconds(10);
 constexpr mode_t kOwnerAndGroup = 0660;
 constexpr mode_t kEverybody = 0666;
-// Reading to the end takes gRPC no longer than its threads are kept from it.
+// gRPC closes a connection once it has read the end. It is only late where its threads are busy.
 constexpr absl::Duration kEndTimeout = absl::Milliseconds(500);
 constexpr absl::Duration kEndPause = absl::Milliseconds(2);
 

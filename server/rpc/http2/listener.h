@@ -28,8 +28,8 @@ class Listener {
   // Takes a connection, which does not block.
   using Take = std::function<void(int fd)>;
 
-  // `max_fd`: connections whose number is as high are refused, those that are not to a
-  // socket of admins from seven eighths of it on.
+  // Connections whose descriptor is `max_fd` or higher are refused; those to other sockets than the
+  // admins', and those over TCP, from seven eighths of it on.
   explicit Listener(int max_fd);
   // Stops.
   ~Listener();
@@ -76,8 +76,8 @@ class Listener {
   std::thread thread_;
 };
 
-// Raises the limit of open files as far as `wanted` and may be, and returns the
-// number from which on connections are refused: `reserve` below the limit.
+// Raises the process's limit of open files towards `wanted`, as far as the hard limit lets it, and
+// returns a Listener's `max_fd`: `reserve` below the limit.
 int RaiseFileLimit(int wanted, int reserve);
 
 }  // namespace convtune::rpc::http2

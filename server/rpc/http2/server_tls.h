@@ -61,14 +61,15 @@ class ServerTls {
   grpc_server_credentials* NewCredentials();
 
  private:
-  // Others whenever a file is written, replaced or linked to elsewhere.
+  // The marks of the three files; they differ once a file is written, replaced or linked to
+  // elsewhere.
   using FileMarks = std::array<std::optional<FileMark>, 3>;
   FileMarks Marks() const {
     return {MarkOf(files_.cert), MarkOf(files_.key), MarkOf(files_.client_ca)};
   }
 
   absl::Status ReloadLocked() REQUIRES(mutex_);
-  // For a handshake: the newest texts. False if the one before had them.
+  // Gives a handshake the newest texts. Returns false if the last handshake has had them.
   bool Fetch(grpc_ssl_server_certificate_config** config);
 
   const ServerTlsFiles files_;
@@ -76,7 +77,7 @@ class ServerTls {
   TlsTexts texts_ GUARDED_BY(mutex_);
   bool fetched_ GUARDED_BY(mutex_) = false;
   FileMarks marks_ GUARDED_BY(mutex_);  // of the files that are used
-  // Of those that were refused last. Files that are gone have marks too: none.
+  // The marks of the files that were refused last. The mark of a file that is gone is nullopt.
   std::optional<FileMarks> refused_marks_ GUARDED_BY(mutex_);
   SteadyTime next_look_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();
 };

@@ -40,7 +40,8 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
 v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const tuner::EnvironmentInfo& environment);
 v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
 v1::PinRecord ToProto(const Pin& pin);
-// Adds what `bans`, those of the tuning's key, make of it.
+// Adds the usable candidates that `bans`, those of the tuning's key, ban, and sets the winner that
+// is left.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
 
 v1::Release ToProto(const Release& release);

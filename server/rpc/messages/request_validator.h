@@ -57,9 +57,10 @@ class FieldChecker : public FieldRules {
       const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs);
 };
 
-// A list's page_size, where it has a default and a most.
+// The rows of a page of a list whose page_size has a default and a most.
 int PageSizeOf(int page_size);
-// The rows that max_changes, max_problems and max_rows ask for, where 0 is the default.
+// The rows that a request's max_changes, max_problems or max_rows asks for; 0 asks for the
+// default.
 inline constexpr int kDefaultRows = 1000;
 inline constexpr int kDefaultOutboxRows = 100;
 inline size_t RowsOf(int max_rows, int by_default = kDefaultRows) {

@@ -27,8 +27,9 @@ constexpr size_t kMaxReadyBytes = size_t{64} << 20;
 constexpr size_t kMaxTerms = 256;
 constexpr size_t kMaxTermsBytes = 4096;
 
-// The time from which a cancel is taken for the deadline's. A client's cancel at its deadline
-// arrives before the server's own: on the wire a timeout is rounded up, by at most a hundredth.
+// A cancel after this time means that the caller's deadline has passed; one before it means that
+// the caller went away. It is a little before the deadline: the client cancels at its own deadline,
+// and the server's is up to a hundredth later, as a timeout is rounded up on the wire.
 SteadyTime EndOf(const grpc::CallbackServerContext& context) {
   constexpr absl::Duration kLatency = absl::Milliseconds(20);
   const gpr_timespec left = gpr_convert_clock_type(context.raw_deadline(), GPR_TIMESPAN);
@@ -171,7 +172,7 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
   grpc::ByteBuffer* const out_;
   const RequestLog log_;
   const SteadyTime end_ = EndOf(*context_);
-  Batch batch_;  // whoever answers has it for itself
+  Batch batch_;  // no lock: Start uses it before the tuner has the callback, Answer after
   std::shared_ptr<LookupReactor> self_;
   Mutex mutex_;
   bool ended_ GUARDED_BY(mutex_) = false;

@@ -20,8 +20,8 @@ class HeardAgent {
 
   explicit HeardAgent(SteadyTime now) : heard_(now), refused_time_(SteadyTime::InfinitePast()) {}
 
-  // The agent of that node begins a turn; "": an earlier one, which does not say its node, and is
-  // neither refused nor has others refused. FAILED_PRECONDITION: another node's is not gone.
+  // The agent of that node begins a turn. An agent of an earlier version gives "": it is not
+  // refused, and keeps no other out. FAILED_PRECONDITION: another node's agent is not gone.
   absl::Status Begin(const std::string& node, SteadyTime now) {
     const bool is_other = !node.empty() && !node_.empty() && node != node_;
     if (is_other && now - heard_ < kGone) {

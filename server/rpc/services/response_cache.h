@@ -19,8 +19,8 @@ struct CachedRow {
   lookup::ChangeStamp stamp;  // while it is unchanged, the row may be given again
 };
 
-// Finds rows by the bytes in which they were asked for: what was validated once is known by
-// them. Thread-safe.
+// Finds rows by the bytes in which they were asked for, so that a problem that was asked for before
+// is neither read nor validated again. Thread-safe.
 class ResponseCache {
  public:
   // Keeps at most about `max_bytes`. Where a part of the keys has used up its share, all rows of

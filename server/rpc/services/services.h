@@ -53,7 +53,7 @@ struct ServiceOptions {
 // reads or writes the disk shares one.
 std::unique_ptr<grpc::Service> NewTuningService(const ServiceOptions& options);
 
-// Thin handlers over the store, on one thread. The service's making is the daemon's start time.
+// Thin handlers over the store, on one thread. The daemon's start time is when this is called.
 std::unique_ptr<grpc::Service> NewMaintenanceService(const ServiceOptions& options);
 
 // Thin handlers over the releases, on one thread.

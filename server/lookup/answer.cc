@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -70,24 +69,18 @@ void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
   }
 }
 
-// "every candidate is banned by bans/1 (reason), bans/4 (reason)". `all_keep`: every usable one
-// keeps to the constraints. Some that are not banned may be usable after another tuning, so they
-// are counted.
-std::string AllBanned(const IndexedTuning& indexed, const std::vector<size_t>& banned,
+// "every candidate is banned by bans/1 (reason), bans/4 (reason)". `bans` has each with its number;
+// `all_keep`: every usable candidate keeps to the constraints. Some that are not banned may be
+// usable after another tuning, so they are counted.
+std::string AllBanned(const IndexedTuning& indexed, const std::map<int64_t, const Ban*>& bans,
                       bool all_keep) {
-  std::vector<const Ban*> bans;
-  for (const size_t index : banned) {
-    const Ban* const ban = indexed.BanOf(index);
-    if (std::find(bans.begin(), bans.end(), ban) == bans.end()) bans.push_back(ban);
-  }
-  std::sort(bans.begin(), bans.end(),
-            [](const Ban* a, const Ban* b) { return a->number < b->number; });
   const std::map<CandidateStatus, int>& unusable = indexed.bans->unusable;
-  std::string message = absl::StrCat(
-      "every ", unusable.empty() ? "" : "usable ", "candidate ",
-      all_keep ? "" : "that keeps to the constraints ", "is banned by ",
-      absl::StrJoin(bans, ", ",
-                    [](std::string* out, const Ban* b) { out->append(b->NameAndReason()); }));
+  std::string message =
+      absl::StrCat("every ", unusable.empty() ? "" : "usable ", "candidate ",
+                   all_keep ? "" : "that keeps to the constraints ", "is banned by ",
+                   absl::StrJoin(bans, ", ", [](std::string* out, const auto& numbered) {
+                     out->append(numbered.second->NameAndReason());
+                   }));
   if (unusable.empty()) return message;
   absl::StrAppend(&message, "; not banned, but not usable: ",
                   absl::StrJoin(unusable, ", ", [](std::string* out, const auto& entry) {
@@ -128,7 +121,16 @@ class Timing {
   Timing& operator=(const Timing&) = delete;
 
   const std::vector<Candidate>& candidates() const { return *candidates_; }
-  bool CanWin(size_t index) const { return timed_.empty() || timed_[index]; }
+  // Of a candidate of candidates().
+  size_t IndexOf(const Candidate& c) const { return static_cast<size_t>(&c - candidates_->data()); }
+  // Those of `allowed` that can win, or all of them where none can.
+  Candidates Racing(Candidates allowed) const {
+    const auto cannot_win = [this](const Candidate* c) { return !timed_[IndexOf(*c)]; };
+    if (!timed_.empty() && !std::all_of(allowed.begin(), allowed.end(), cannot_win)) {
+      std::erase_if(allowed, cannot_win);
+    }
+    return allowed;
+  }
   // A remark on the times for the caller; empty if there is none.
   const std::string& note() const { return note_; }
 
@@ -153,21 +155,6 @@ class Timing {
   std::string note_;
 };
 
-// The index of the candidate that would win if nothing were banned, where that one is. `banned`:
-// the indexes of those that keep to the constraints.
-std::optional<size_t> BannedWinner(const IndexedTuning& indexed, const Timing& timing,
-                                   Candidates eligible, Candidates slower,
-                                   const std::vector<size_t>& banned, const Candidate* stock) {
-  if (banned.empty()) return std::nullopt;
-  const std::vector<Candidate>& candidates = timing.candidates();
-  for (const size_t index : banned) {
-    (timing.CanWin(index) ? eligible : slower).push_back(&candidates[index]);
-  }
-  const Candidate* const first = PickWinner(eligible.empty() ? slower : eligible, stock);
-  const auto index = static_cast<size_t>(first - candidates.data());
-  return indexed.BanOf(index) == nullptr ? std::nullopt : std::optional(index);
-}
-
 }  // namespace
 
 v1::BatchGetResult MakeMiss(v1::MissReason reason, const std::string& message) {
@@ -184,87 +171,78 @@ v1::BatchGetResult MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
   const KeptTuning& tuning = indexed.tuning;
   const Timing timing(tuning, constraints);
   if (pin != nullptr && HasExpired(pin->expire_time, now)) pin = nullptr;
-  std::vector<std::string> notes;
-  Candidates eligible;
-  Candidates slower;
-  std::vector<size_t> banned;  // indexes of those that keep to the constraints
+  const auto ban_of = [&](const Candidate* c) { return indexed.BanOf(timing.IndexOf(*c)); };
+  Candidates allowed;   // keep to the constraints
+  Candidates unbanned;  // of these
+  allowed.reserve(timing.candidates().size());
+  unbanned.reserve(timing.candidates().size());
+  std::map<int64_t, const Ban*> bans;  // of what is allowed, by number
   const Candidate* pinned = nullptr;
-  std::optional<size_t> banned_pin;  // its index
   int ran_count = 0;
-  int eligible_count = 0;  // these two with those that were pruned
-  int banned_count = 0;
   bool any_timed = false;
-  for (size_t i = 0; i < timing.candidates().size(); ++i) {
-    const Candidate& c = timing.candidates()[i];
+  for (const Candidate& c : timing.candidates()) {
     if (!c.usable()) continue;
     ++ran_count;
     any_timed = any_timed || c.timed();
-    const bool is_banned = indexed.BanOf(i) != nullptr;
-    if (pin != nullptr && c.id == pin->candidate) {
-      if (is_banned) {
-        banned_pin = i;
-      } else {
-        pinned = &c;
-      }
-    }
+    if (pin != nullptr && c.id == pin->candidate) pinned = &c;
     if (!Satisfies(c, constraints, data_type)) continue;
-    if (is_banned) {
-      banned.push_back(i);
-      ++banned_count;
-      continue;
+    allowed.push_back(&c);
+    if (const Ban* const ban = ban_of(&c)) {
+      bans[ban->number] = ban;
+    } else {
+      unbanned.push_back(&c);
     }
-    ++eligible_count;
-    (timing.CanWin(i) ? eligible : slower).push_back(&c);
+  }
+  // With those that were pruned.
+  auto allowed_count = static_cast<int>(allowed.size());
+  auto banned_count = static_cast<int>(allowed.size() - unbanned.size());
+  for (const PrunedGroup& group : indexed.pruned) {
+    ran_count += group.count;
+    if (!Satisfies(group.Example(), constraints, data_type)) continue;
+    allowed_count += static_cast<int>(group.count);
+    if (group.banned != 0) banned_count += static_cast<int>(group.count);
   }
   const Candidate* stock = indexed.stock ? &timing.candidates()[*indexed.stock] : nullptr;
   if (constraints.api == Api::kLegacy) {
     // The first of the legacy heuristic's list that the caller allows.
-    Candidates allowed = eligible;
-    allowed.insert(allowed.end(), slower.begin(), slower.end());
-    for (const size_t index : banned) allowed.push_back(&timing.candidates()[index]);
     if (const Candidate* first = FirstListed(allowed, Api::kLegacy)) stock = first;
   }
-  const std::optional<size_t> would_win =
-      BannedWinner(indexed, timing, eligible, slower, banned, stock);
-  if (eligible.empty()) eligible = std::move(slower);
-  for (const PrunedGroup& group : indexed.pruned) {
-    ran_count += group.count;
-    if (!Satisfies(group.Example(), constraints, data_type)) continue;
-    (group.banned != 0 ? banned_count : eligible_count) += static_cast<int>(group.count);
-  }
-  const Candidate* winner = pinned != nullptr ? pinned : PickWinner(eligible, stock);
-  const auto id_of = [&timing](size_t index) { return timing.candidates()[index].id; };
+  // What the bans keep from winning; nullptr: nothing.
+  const Candidate* banned = bans.empty() ? nullptr : PickWinner(timing.Racing(allowed), stock);
+  if (banned != nullptr && ban_of(banned) == nullptr) banned = nullptr;
+  const Candidates eligible = timing.Racing(std::move(unbanned));
+  const bool pin_is_banned = pinned != nullptr && ban_of(pinned) != nullptr;
+  const Candidate* winner =
+      pinned != nullptr && !pin_is_banned ? pinned : PickWinner(eligible, stock);
   if (winner == nullptr) {
     v1::BatchGetResult result =
         MakeMiss(v1::MISS_REASON_NO_CANDIDATE,
                  absl::StrCat("none of the ", ran_count, " candidates that ",
                               any_timed ? "ran" : "could be built", " keeps to the constraints"));
     v1::Miss& miss = *result.mutable_miss();
-    if (!banned.empty()) miss.set_message(AllBanned(indexed, banned, banned_count == ran_count));
-    if (would_win) {
-      *miss.mutable_banned() = ToProto(id_of(*would_win), *indexed.BanOf(*would_win));
-    }
+    if (!bans.empty()) miss.set_message(AllBanned(indexed, bans, banned_count == ran_count));
+    if (banned != nullptr) *miss.mutable_banned() = ToProto(banned->id, *ban_of(banned));
     return result;
   }
   v1::BatchGetResult result;
   v1::Answer& answer = *result.mutable_answer();
-  if (const auto named = banned_pin || pinned != nullptr ? banned_pin : would_win) {
-    const Ban& ban = *indexed.BanOf(*named);
-    const std::string text = ToText(id_of(*named));
-    notes.push_back(absl::StrCat(banned_pin ? "the pinned candidate " : "", text,
-                                 banned_pin ? "" : " would win, and", " is banned by ",
+  std::vector<std::string> notes;
+  if (pinned != nullptr) banned = pin_is_banned ? pinned : nullptr;
+  if (banned != nullptr) {
+    const Ban& ban = *ban_of(banned);
+    notes.push_back(absl::StrCat(pin_is_banned ? "the pinned candidate " : "", ToText(banned->id),
+                                 pin_is_banned ? "" : " would win, and", " is banned by ",
                                  ban.NameAndReason()));
-    *answer.mutable_banned() = ToProto(id_of(*named), ban);
-    if (banned_pin) pin = nullptr;
+    *answer.mutable_banned() = ToProto(banned->id, ban);
   }
-  if (pinned != nullptr) {
+  if (pinned == winner) {
     answer.set_pinned(true);
     answer.set_pin_reason(pin->reason);
     notes.push_back(absl::StrCat("pinned: ", pin->reason));
     if (std::find(eligible.begin(), eligible.end(), pinned) == eligible.end()) {
       notes.push_back("the pinned candidate does not keep to the constraints");
     }
-  } else if (pin != nullptr) {
+  } else if (pin != nullptr && pinned == nullptr) {
     notes.push_back(absl::StrCat("the pinned candidate ", ToText(pin->candidate),
                                  " is not in this tuning, or did not run"));
   }
@@ -292,7 +270,7 @@ v1::BatchGetResult MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
   answer.set_environment(indexed.EnvironmentName());
   *answer.mutable_tune_time() = ToProto(tuning.tune_time);
   answer.set_candidate_count(indexed.candidate_count);
-  answer.set_eligible_count(eligible_count);
+  answer.set_eligible_count(allowed_count - banned_count);
   answer.set_tuning_id(indexed.digest.ToString());
   answer.set_persisted(indexed.persisted);
   answer.set_stands_in(indexed.stand_in != nullptr);

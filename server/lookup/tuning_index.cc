@@ -89,22 +89,17 @@ void TuningIndex::Insert(std::shared_ptr<const IndexedTuning> prepared, bool rep
   });
   if (!is_put) return;
   MutexLock lock(order_mutex_);
-  // Many come in order: nothing to look for.
-  const bool is_last = ordered_.empty() || ByOrder()(*ordered_.rbegin(), prepared);
-  if (const auto known = is_last ? ordered_.end() : ordered_.find(prepared);
-      known != ordered_.end()) {
+  const size_t size = ordered_.size();
+  // Many come in order: then nothing is looked for.
+  const auto place = ordered_.insert(ordered_.end(), prepared);
+  if (ordered_.size() == size) {
     // Whoever replaced it in between was here already.
-    if (replace) ordered_.insert(ordered_.erase(known), std::move(prepared));
+    if (replace) ordered_.insert(ordered_.erase(place), std::move(prepared));
     return;
   }
   ++counts_[key.environment_text];
   ++counts_version_;
   alignments_ |= static_cast<uint32_t>(AlignmentOf(key.problem_text));
-  if (is_last) {
-    ordered_.insert(ordered_.end(), std::move(prepared));
-  } else {
-    ordered_.insert(std::move(prepared));
-  }
 }
 
 void TuningIndex::BeginLoading(ReadFunction read) {

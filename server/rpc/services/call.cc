@@ -72,7 +72,7 @@ grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBu
 }
 
 grpc::Status ExceptionStatus(std::string_view method, const char* what) {
-  log::Error("$0 threw: $1", method, what);
+  log::Error("$0 threw: $1", method.substr(method.rfind('/') + 1), what);
   return messages::ToGrpcStatus(absl::InternalError("internal error; see the daemon's log"));
 }
 

@@ -44,7 +44,7 @@ grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,
 // The same with a message.
 grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
 
-// INTERNAL; `what` is for the log and goes no further.
+// INTERNAL; `what` is for the log and goes no further. `method` may be the full name.
 grpc::Status ExceptionStatus(std::string_view method, const char* what);
 
 // Runs `fn`, which returns a grpc::Status; what it throws becomes INTERNAL.
@@ -122,7 +122,7 @@ class RawService : public grpc::Service {
           };
           auto args = std::make_shared<std::optional<Args>>();
           const grpc::Status read =
-              CatchAll(method, [&] { return ReadRequest<Request>(*in, args.get()); });
+              CatchAll(name, [&] { return ReadRequest<Request>(*in, args.get()); });
           const auto work = [=] {
             const ScopedRequestId scope(log.request_id());
             Reply reply;
@@ -131,12 +131,12 @@ class RawService : public grpc::Service {
               done = fn(**args, &reply);
               return done.ok() ? WriteMessage(reply, out) : messages::ToGrpcStatus(done);
             };
-            finish(CatchAll(method, [&] {
+            finish(CatchAll(name, [&] {
               if constexpr (std::is_same_v<Before, NotAudited>) {
                 return run();
               } else {
                 const auto was = before(**args);
-                grpc::Status status = CatchAll(method, run);
+                grpc::Status status = CatchAll(name, run);
                 Request request;
                 ReadMessage(*in, &request);
                 log.Audit(request, was ? &*was : nullptr, done.ok() ? &reply : nullptr, status);

@@ -39,13 +39,4 @@ void ResponseCache::Put(std::string_view key, std::shared_ptr<const CachedRow> r
   shard.bytes += size;
 }
 
-size_t ResponseCache::bytes() const {
-  size_t total = 0;
-  for (const Shard& shard : shards_) {
-    MutexLock lock(shard.mutex);
-    total += shard.bytes;
-  }
-  return total;
-}
-
 }  // namespace convtune::rpc::services

@@ -31,13 +31,10 @@ class ResponseCache {
   std::shared_ptr<const CachedRow> Find(std::string_view key);
   void Put(std::string_view key, std::shared_ptr<const CachedRow> row);
 
-  // About what is kept at present.
-  size_t bytes() const;
-
  private:
   using Map = absl::flat_hash_map<std::string, std::shared_ptr<const CachedRow>>;
   struct Shard {
-    mutable Mutex mutex;
+    Mutex mutex;
     Map rows GUARDED_BY(mutex);
     size_t bytes GUARDED_BY(mutex) = 0;
   };

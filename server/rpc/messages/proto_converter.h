@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,8 +54,9 @@ v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page);
 
 // Puts the page that `request` asks for into `out`, a field of `reply`, and the next page's token
-// into the reply. `rows` are the whole list; `key` gives a text that tells a row from all others.
-// INVALID_ARGUMENT: the page token is not one that the page before gave.
+// into the reply. `rows` are the whole list, as messages or as what ToProto takes; `key` gives a
+// text that tells a row from all others. INVALID_ARGUMENT: the page token is not one that the page
+// before gave.
 template <typename Request, typename Row, typename Key, typename Message, typename Reply>
 absl::Status AddPage(const Request& request, const std::vector<Row>& rows, const Key& key,
                      google::protobuf::RepeatedPtrField<Message>* out, Reply* reply) {
@@ -66,7 +68,13 @@ absl::Status AddPage(const Request& request, const std::vector<Row>& rows, const
   } else if (request.page_size() > 0) {
     count = std::min(count, static_cast<size_t>(request.page_size()));
   }
-  const auto make = [&](size_t i) { return ToProto(rows[first + i]); };
+  const auto make = [&](size_t i) -> Message {
+    if constexpr (std::is_same_v<Row, Message>) {
+      return rows[first + i];
+    } else {
+      return ToProto(rows[first + i]);
+    }
+  };
   const size_t end = first + AddRows(count, make, out);
   if (end < rows.size()) {
     reply->set_next_page_token(PageToken({std::to_string(end), key(rows[end - 1])}));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/arena.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -26,6 +27,11 @@ namespace {
 constexpr size_t kMaxReadyBytes = size_t{64} << 20;
 constexpr size_t kMaxTerms = 256;
 constexpr size_t kMaxTermsBytes = 4096;
+
+// Beside the texts: the row, its control block, the slot in the table.
+constexpr size_t kOverhead = 320;
+
+size_t SizeOf(size_t key, const CachedRow& row) { return key + row.bytes.capacity() + kOverhead; }
 
 // A cancel after this time means that the caller's deadline has passed; one before it means that
 // the caller went away. It is a little before the deadline: the client cancels at its own deadline,
@@ -180,6 +186,31 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
 };
 
 }  // namespace
+
+std::shared_ptr<const CachedRow> ResponseCache::Find(std::string_view key) {
+  const absl::string_view text(key.data(), key.size());
+  const size_t hash = Map::hasher()(text);
+  Shard& shard = ShardOf(hash);
+  MutexLock lock(shard.mutex);
+  const auto found = shard.rows.find(text, hash);
+  return found == shard.rows.end() ? nullptr : found->second;
+}
+
+void ResponseCache::Put(std::string_view key, std::shared_ptr<const CachedRow> row) {
+  const size_t size = SizeOf(key.size(), *row);
+  if (size > shard_bytes_) return;
+  Shard& shard = ShardOf(Map::hasher()(absl::string_view(key.data(), key.size())));
+  Map dropped;  // freed without the lock
+  MutexLock lock(shard.mutex);
+  if (shard.bytes + size > shard_bytes_) {
+    std::swap(dropped, shard.rows);
+    shard.bytes = 0;
+  }
+  auto& slot = shard.rows[std::string(key)];
+  if (slot != nullptr) shard.bytes -= SizeOf(key.size(), *slot);
+  slot = std::move(row);
+  shard.bytes += size;
+}
 
 std::vector<std::string_view> Batch::Reply() {
   // Tag and number of unanswered_count.

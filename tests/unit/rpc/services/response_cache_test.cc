@@ -1,4 +1,4 @@
-#include "server/rpc/services/response_cache.h"
+#include "server/rpc/services/batch_get_handler.h"
 
 #include <gtest/gtest.h>
 

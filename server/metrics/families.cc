@@ -17,17 +17,19 @@ namespace {
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-void AddCalls(const std::vector<rpc::services::MethodStats>& calls, FamilyBuilder* families) {
+void AddCalls(const std::map<std::string, rpc::services::MethodStats>& calls,
+              FamilyBuilder* families) {
   families->Begin(MetricType::Counter, "grpc_server_call_started_total",
                   "RPCs started, those that have not completed included");
-  for (const rpc::services::MethodStats& call : calls) {
-    families->Add(call.started, {{"grpc_method", call.method}});
+  for (const auto& [method, stats] : calls) {
+    families->Add(stats.started, {{"grpc_method", method}});
   }
   families->Begin(MetricType::Histogram, "grpc_server_call_duration_seconds",
                   "Time from the arrival of an RPC to the end of its handler");
-  for (const rpc::services::MethodStats& call : calls) {
-    for (const rpc::services::MethodStats::Ended& ended : call.ended) {
-      families->Add(ended.duration, {{"grpc_method", call.method}, {"grpc_status", ended.status}});
+  for (const auto& [method, stats] : calls) {
+    for (const auto& [status, durations] : stats.ended) {
+      families->Add(durations,
+                    {{"grpc_method", method}, {"grpc_status", absl::StatusCodeToString(status)}});
     }
   }
 }

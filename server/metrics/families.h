@@ -61,9 +61,9 @@ struct MetricsInput {
   tuner::TunerStats stats;
   std::vector<v1::Device> devices;
   std::vector<devices::GpuStatus> gpus;
-  std::map<std::string, EnvironmentCensus> census;  // by the name of the environment
-  std::vector<rpc::services::MethodStats> calls;
-  std::optional<v1::Publication> publication;  // absent: nothing is published
+  std::map<std::string, EnvironmentCensus> census;          // by the name of the environment
+  std::map<std::string, rpc::services::MethodStats> calls;  // by the full name of the method
+  std::optional<v1::Publication> publication;               // absent: nothing is published
   int64_t database_bytes = 0;
   v1::BackupState backups;
   log::Lost lost_lines;

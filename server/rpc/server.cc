@@ -189,9 +189,9 @@ class GrpcServer final : public Server {
   static void AwaitCalls(SteadyTime deadline) {
     const auto running = [] {
       int64_t calls = 0;
-      for (const services::MethodStats& method : services::CallStats::Global().Snapshot()) {
+      for (const auto& [name, method] : services::CallStats::Global().Snapshot()) {
         calls += method.started;
-        for (const auto& ended : method.ended) calls -= ended.duration.count();
+        for (const auto& [status, durations] : method.ended) calls -= durations.count();
       }
       return calls > 0;
     };

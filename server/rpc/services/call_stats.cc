@@ -45,13 +45,14 @@ void CallStats::Ended(std::string_view method, absl::StatusCode code, absl::Dura
       .first->second.Record(absl::ToInt64Nanoseconds(duration));
 }
 
-std::vector<MethodStats> CallStats::Snapshot() const {
-  std::vector<MethodStats> all;
+std::map<std::string, MethodStats> CallStats::Snapshot() const {
+  std::map<std::string, MethodStats> all;
   MutexLock lock(mutex_);
   for (const auto& [name, method] : methods_) {
-    MethodStats& stats = all.emplace_back(MethodStats{name, method.started, {}});
+    MethodStats& stats = all[name];
+    stats.started = method.started;
     for (const auto& [code, durations] : method.ended) {
-      stats.ended.push_back({absl::StatusCodeToString(code), durations.Snapshot()});
+      stats.ended.emplace(code, durations.Snapshot());
     }
   }
   return all;

@@ -6,7 +6,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -15,15 +14,11 @@
 
 namespace convtune::rpc::services {
 
-// Value type.
+// The calls of one method. Value type.
 struct MethodStats {
-  std::string method;   // "convtune.v1.TuningService/BatchGet"
   int64_t started = 0;  // with those that have not ended
-  struct Ended {
-    std::string status;          // "OK", "NOT_FOUND", ...
-    HistogramSnapshot duration;  // nanoseconds
-  };
-  std::vector<Ended> ended;  // statuses that occurred, in the order of their numbers
+  // Their durations in nanoseconds, by the statuses that occurred.
+  std::map<absl::StatusCode, HistogramSnapshot> ended;
 };
 
 // Thread-safe.
@@ -32,12 +27,12 @@ class CallStats {
   // The process's own, which handlers count in; never destroyed.
   static CallStats& Global();
 
-  // `method` as in MethodStats.
+  // `method` is a full name, "convtune.v1.TuningService/BatchGet".
   void Started(std::string_view method);
   void Ended(std::string_view method, absl::StatusCode code, absl::Duration duration);
 
-  // Methods that were called, ordered by name.
-  std::vector<MethodStats> Snapshot() const;
+  // By the full names of the methods that were called.
+  std::map<std::string, MethodStats> Snapshot() const;
 
  private:
   struct Method {

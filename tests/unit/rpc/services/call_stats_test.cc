@@ -13,12 +13,11 @@ TEST(CallStats, CallsAreCountedByMethod) {
   stats.Started("convtune.v1.TuningService/Pin");
   stats.Started("convtune.v1.TuningService/BatchGet");
   stats.Started("convtune.v1.TuningService/Pin");
-  const std::vector<MethodStats> all = stats.Snapshot();
+  const std::map<std::string, MethodStats> all = stats.Snapshot();
   ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0].method, "convtune.v1.TuningService/BatchGet");
-  EXPECT_EQ(all[0].started, 1);
-  EXPECT_EQ(all[1].started, 2);
-  EXPECT_TRUE(all[1].ended.empty());
+  EXPECT_EQ(all.at("convtune.v1.TuningService/BatchGet").started, 1);
+  EXPECT_EQ(all.at("convtune.v1.TuningService/Pin").started, 2);
+  EXPECT_TRUE(all.at("convtune.v1.TuningService/Pin").ended.empty());
 }
 
 TEST(CallStats, DurationsAreKeptByStatus) {
@@ -27,20 +26,19 @@ TEST(CallStats, DurationsAreKeptByStatus) {
   stats.Ended("GetTuning", absl::StatusCode::kNotFound, absl::Milliseconds(2));
   stats.Started("GetTuning");
   stats.Ended("GetTuning", absl::StatusCode::kOk, absl::Seconds(200));
-  const std::vector<MethodStats> all = stats.Snapshot();
+  const std::map<std::string, MethodStats> all = stats.Snapshot();
   ASSERT_EQ(all.size(), 1U);
-  ASSERT_EQ(all[0].ended.size(), 2U);
-  EXPECT_EQ(all[0].ended[0].status, "OK");
-  EXPECT_EQ(all[0].ended[0].duration.counts.back(), 1);  // above 100 s
-  EXPECT_EQ(all[0].ended[1].status, "NOT_FOUND");
-  EXPECT_EQ(all[0].ended[1].duration.sum, 2'000'000);
+  const auto& ended = all.at("GetTuning").ended;
+  ASSERT_EQ(ended.size(), 2U);
+  EXPECT_EQ(ended.at(absl::StatusCode::kOk).counts.back(), 1);  // above 100 s
+  EXPECT_EQ(ended.at(absl::StatusCode::kNotFound).sum, 2'000'000);
 }
 
 TEST(CallStats, ACodeThatGrpcDoesNotHaveIsUnknown) {
   CallStats stats;
   stats.Started("Pin");
   stats.Ended("Pin", static_cast<absl::StatusCode>(99), absl::Seconds(1));
-  EXPECT_EQ(stats.Snapshot()[0].ended[0].status, "UNKNOWN");
+  EXPECT_EQ(stats.Snapshot().at("Pin").ended.begin()->first, absl::StatusCode::kUnknown);
 }
 
 TEST(CallStats, CallsEndOnSeveralThreads) {
@@ -54,7 +52,7 @@ TEST(CallStats, CallsEndOnSeveralThreads) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    ASSERT_EQ(stats.Snapshot()[0].ended[0].duration.count(), 4);
+    ASSERT_EQ(stats.Snapshot().at("Pin").ended.at(absl::StatusCode::kOk).count(), 4);
   }
 }
 

@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
-#include "server/supervisor/worker_process.h"
+#include "proto/worker_client/worker_process.h"
 
 namespace convtune::convtuned {
 namespace {
@@ -23,7 +23,7 @@ constexpr absl::Duration kRetryMax = absl::Minutes(1);  // where it is not the G
 // One GPU's process, and what it says of the GPU.
 class Watch {
  public:
-  Watch(const supervisor::DeviceSpec& device, const std::string& worker, devices::GpuHealth* health,
+  Watch(const devices::DeviceSpec& device, const std::string& worker, devices::GpuHealth* health,
         const CancelToken* stop)
       : device_(device.name),
         library_path_(device.cudnn.library_path),
@@ -51,8 +51,8 @@ class Watch {
   enum class End { kLost, kFailed, kUnwatchable };
 
   End WatchOnce() {
-    const absl::StatusOr<std::unique_ptr<supervisor::WorkerProcess>> process =
-        supervisor::WorkerProcess::Start(command_, library_path_);
+    const absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
+        WorkerProcess::Start(command_, library_path_);
     if (!process.ok()) {
       SayBlind(std::string(process.status().message()));
       return End::kFailed;
@@ -124,11 +124,11 @@ class Watch {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuWatchers>> GpuWatchers::Start(
-    const std::string& worker, const std::vector<supervisor::DeviceSpec>& devices,
+    const std::string& worker, const std::vector<devices::DeviceSpec>& devices,
     devices::GpuHealth* health) {
   ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
   std::unique_ptr<GpuWatchers> watchers(new GpuWatchers(std::move(stop)));
-  for (const supervisor::DeviceSpec& device : devices) {
+  for (const devices::DeviceSpec& device : devices) {
     if (device.pci_bus_id.empty()) continue;
     watchers->threads_.emplace_back(
         [watch = Watch(device, worker, health, watchers->stop_.get())]() mutable { watch.Run(); });

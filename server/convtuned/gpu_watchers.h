@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "proto/base/cancel_token.h"
+#include "server/devices/device.h"
 #include "server/devices/gpu_health.h"
-#include "server/supervisor/device.h"
 
 namespace convtune::convtuned {
 
@@ -20,7 +20,7 @@ class GpuWatchers {
   // Watches those of `devices` that are GPUs; `health`, which outlives the watchers, knows them.
   // `worker`: the program.
   static absl::StatusOr<std::unique_ptr<GpuWatchers>> Start(
-      const std::string& worker, const std::vector<supervisor::DeviceSpec>& devices,
+      const std::string& worker, const std::vector<devices::DeviceSpec>& devices,
       devices::GpuHealth* health);
   // Ends the processes.
   ~GpuWatchers();

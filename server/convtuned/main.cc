@@ -107,7 +107,7 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, bool anew, StopSigna
     }
     log::Warn("left out: $0", one.what);
   }
-  for (const supervisor::DeviceSpec& device : result.devices) {
+  for (const devices::DeviceSpec& device : result.devices) {
     log::Info("device $0: $1", device.name, device.environment.ToText());
   }
   if (result.devices.empty()) {
@@ -155,10 +155,9 @@ absl::StatusOr<std::vector<std::unique_ptr<db::BundleLayer>>> OpenBases(
   return layers;
 }
 
-bool HasGpu(const std::vector<supervisor::DeviceSpec>& devices) {
-  return std::any_of(devices.begin(), devices.end(), [](const supervisor::DeviceSpec& device) {
-    return !device.environment.profile;
-  });
+bool HasGpu(const std::vector<devices::DeviceSpec>& devices) {
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const devices::DeviceSpec& device) { return !device.environment.profile; });
 }
 
 // True if there is a GPU now, for a daemon that was started before it was there: before the
@@ -299,7 +298,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   keep_alive();
   const bool wants_gpu = flags.devices != "none" && !HasGpu(found.devices);
   devices::GpuHealth gpu_health;
-  for (const supervisor::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
+  for (const devices::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
   ASSIGN_OR_RETURN(const std::unique_ptr<GpuWatchers> watchers,
                    GpuWatchers::Start(flags.worker, found.devices, &gpu_health));
   tuner::Tuner::Options options;

@@ -24,8 +24,8 @@ constexpr size_t kMaxOutput = 1 << 20;
 constexpr int kPollMs = 100;
 
 struct Running {
-  std::unique_ptr<supervisor::WorkerProcess> process;
-  supervisor::StartTimeout timeout;
+  std::unique_ptr<WorkerProcess> process;
+  StartTimeout timeout;
   ChildOutput* output;
   bool at_end = false;  // its output is closed; it may live on
 };
@@ -52,7 +52,7 @@ bool IsOver(bool readable, bool stopped, Running* one) {
       return true;
     }
   }
-  const uint64_t work = supervisor::WorkDone(one->process->pid()) + output->text.size();
+  const uint64_t work = WorkDone(one->process->pid()) + output->text.size();
   if (stopped) {
     output->status = absl::CancelledError("stopped");
   } else if (const std::string why = one->timeout.WhyOver(work, SteadyTime::Now()); !why.empty()) {
@@ -74,13 +74,12 @@ std::string HostName() {
 }  // namespace
 
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     const supervisor::StartLimits& limits,
-                                     const std::function<bool()>& stop,
+                                     const StartLimits& limits, const std::function<bool()>& stop,
                                      const std::string& library_path) {
   std::vector<ChildOutput> outputs(commands.size());
   std::list<Running> running;
   for (size_t i = 0; i < commands.size(); ++i) {
-    auto process = supervisor::WorkerProcess::Start(commands[i], library_path, /*prints=*/true);
+    auto process = WorkerProcess::Start(commands[i], library_path, /*prints=*/true);
     outputs[i].status = process.status();
     if (process.ok()) {
       running.push_back({*std::move(process), {limits, SteadyTime::Now()}, &outputs[i], false});
@@ -100,7 +99,7 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
   return outputs;
 }
 
-absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line) {
+absl::StatusOr<devices::DeviceSpec> ParseProbeLine(std::string_view line) {
   const std::string json(line);
   google::protobuf::Struct object;
   v1::Provenance provenance;
@@ -111,7 +110,7 @@ absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line) {
     return absl::InvalidArgumentError(
         absl::StrCat("the worker's answer is not a JSON object: ", json));
   }
-  supervisor::DeviceSpec device;
+  devices::DeviceSpec device;
   device.name = StringField(object, "name");
   const std::string error = StringField(object, "error");
   if (!error.empty()) {
@@ -168,7 +167,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
                                  true});
     }
     for (const absl::string_view line : absl::StrSplit(outputs[i].text, '\n', absl::SkipEmpty())) {
-      absl::StatusOr<supervisor::DeviceSpec> device = ParseProbeLine(std::string(line));
+      absl::StatusOr<devices::DeviceSpec> device = ParseProbeLine(std::string(line));
       if (!device.ok()) {
         result.left_out.push_back({std::string(device.status().message()), named});
         continue;
@@ -181,9 +180,9 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
              true});
         continue;
       }
-      const bool doubled = std::any_of(
-          result.devices.begin(), result.devices.end(),
-          [&](const supervisor::DeviceSpec& other) { return other.name == device->name; });
+      const bool doubled =
+          std::any_of(result.devices.begin(), result.devices.end(),
+                      [&](const devices::DeviceSpec& other) { return other.name == device->name; });
       if (doubled) {
         log::Warn("$0 is there twice", device->name);
         continue;
@@ -202,18 +201,18 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
 }
 
 void AddProbe(ProbeResult more, ProbeResult* result) {
-  for (supervisor::DeviceSpec& device : more.devices) {
+  for (devices::DeviceSpec& device : more.devices) {
     const std::string plain = device.name;
     const auto has = [result](const auto& same) {
       return std::any_of(result->devices.begin(), result->devices.end(), same);
     };
-    if (has([&device](const supervisor::DeviceSpec& other) {
+    if (has([&device](const devices::DeviceSpec& other) {
           return other.worker_argv == device.worker_argv && other.environment == device.environment;
         })) {
       log::Info("$0 has the cuDNN of $1 already, in another folder", plain, device.cudnn.folder);
       continue;
     }
-    if (has([&plain](const supervisor::DeviceSpec& other) { return other.name == plain; })) {
+    if (has([&plain](const devices::DeviceSpec& other) { return other.name == plain; })) {
       const Environment& with = device.environment;
       device.name = absl::StrCat(plain, "@", with.cudnn.ToText());
       if (with.library != LibraryConfiguration::kFull) {

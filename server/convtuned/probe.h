@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "proto/cudnn/program_cudnn.h"
-#include "server/supervisor/device.h"
-#include "server/supervisor/worker_client.h"
+#include "proto/worker_client/worker_client.h"
+#include "server/devices/device.h"
 
 namespace convtune::convtuned {
 
@@ -21,7 +21,7 @@ struct ProbeOptions {
   std::vector<std::string> profiles = {};  // files
   CudnnToLoad cudnn = {};  // that workers are made to load; without a folder: theirs
   std::string node = {};   // where measurements are made; empty: the host's name
-  supervisor::StartLimits limits = {};
+  StartLimits limits = {};
   std::function<bool()> stop = [] { return false; };
 };
 
@@ -32,7 +32,7 @@ struct LeftOut {
 };
 
 struct ProbeResult {
-  std::vector<supervisor::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
+  std::vector<devices::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
   std::vector<LeftOut> left_out;
 };
 
@@ -48,7 +48,7 @@ void AddProbe(ProbeResult more, ProbeResult* result);
 // gpu_model, driver_version, cuda_version, gpu_uuid, pci_bus_id, memory_bytes
 // and error. FAILED_PRECONDITION with that error if it is not empty.
 // worker_argv is left empty.
-absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line);
+absl::StatusOr<devices::DeviceSpec> ParseProbeLine(std::string_view line);
 
 struct ChildOutput {
   absl::Status status;  // what went wrong, if anything
@@ -62,8 +62,7 @@ struct ChildOutput {
 // there is no such program; INTERNAL: it failed. Results in the order of
 // `commands`; each is a program and its arguments. `library_path` is as WorkerProcess takes it.
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     const supervisor::StartLimits& limits,
-                                     const std::function<bool()>& stop,
+                                     const StartLimits& limits, const std::function<bool()>& stop,
                                      const std::string& library_path = "");
 
 }  // namespace convtune::convtuned

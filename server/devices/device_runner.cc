@@ -32,8 +32,8 @@ constexpr absl::Duration kLastAttempt = absl::Seconds(1);
 
 }  // namespace
 
-QuarantineEntry Blame(const CandidateId& candidate, const supervisor::WorkerLoss& loss,
-                      absl::Duration budget, int checker_version) {
+QuarantineEntry Blame(const CandidateId& candidate, const WorkerLoss& loss, absl::Duration budget,
+                      int checker_version) {
   QuarantineEntry entry;
   entry.candidate = candidate;
   entry.checker_version = checker_version;
@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(Options optio
 DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
     : options_(std::move(options)),
       environment_text_(options_.device.environment.ToText()),
-      self_check_key_(supervisor::SelfCheckCache::KeyOf(options_.device)),
+      self_check_key_(SelfCheckCache::KeyOf(options_.device)),
       token_(std::move(token)),
       succeeded_(kWorkBounds),
       failed_(kWorkBounds),
@@ -213,14 +213,11 @@ absl::Status DeviceRunner::EnsureWorker() {
     if (pause > absl::ZeroDuration() && token_->WaitFor(pause)) {
       return absl::CancelledError("cancelled");
     }
-    const auto lost_steps = [this] {
-      return options_.self_checks->Find(self_check_key_).lost_steps;
-    };
-    const uint32_t lost_before = lost_steps();
-    if (std::popcount(lost_before) > kMostStepsLost) {
+    const SelfCheckCache::Entry known = options_.self_checks->Find(self_check_key_);
+    if (std::popcount(known.lost_steps) > kMostStepsLost) {
       // The GPU is broken as a whole.
       reason = absl::StrCat("workers died or hung in these steps of their self-check: ",
-                            absl::StrJoin(FailedInstruments(lost_before), ", "));
+                            absl::StrJoin(FailedInstruments(known.lost_steps), ", "));
       PauseBeforeStart(true);
       break;
     }
@@ -228,13 +225,14 @@ absl::Status DeviceRunner::EnsureWorker() {
       MutexLock lock(mutex_);
       status_.set_worker_starts(status_.worker_starts() + 1);
     }
-    supervisor::WorkerClient::Options start{options_.device.worker_argv, environment_text_,
-                                            options_.limits.hang_timeout, token_.get()};
+    WorkerClient::Options start{options_.device.worker_argv, environment_text_,
+                                options_.limits.hang_timeout, token_.get()};
     start.library_path = options_.device.cudnn.library_path;
-    start.self_checks = options_.self_checks;
-    start.self_check_key = self_check_key_;
-    absl::StatusOr<std::unique_ptr<supervisor::WorkerClient>> client =
-        supervisor::WorkerClient::Start(std::move(start));
+    start.self_check = known.passed;
+    start.lost_steps = known.lost_steps;
+    uint32_t lost_step = 0;
+    absl::StatusOr<std::unique_ptr<WorkerClient>> client =
+        WorkerClient::Start(std::move(start), &lost_step);
     if (client.ok()) {
       client_ = *std::move(client);
       TakeSelfCheck();
@@ -245,7 +243,8 @@ absl::Status DeviceRunner::EnsureWorker() {
     log::Error("$0: cannot start the worker: $1", options_.device.name, reason);
     start_failure_ = reason;
     // The next worker leaves that step of its self-check out.
-    if (lost_steps() != lost_before) {
+    if (lost_step != 0) {
+      options_.self_checks->NoteLost(self_check_key_, lost_step);
       --attempt;
       continue;
     }
@@ -264,6 +263,7 @@ absl::Status DeviceRunner::EnsureWorker() {
 
 void DeviceRunner::TakeSelfCheck() {
   const SelfCheck& check = client_->self_check();
+  options_.self_checks->Note(self_check_key_, check);
   MutexLock lock(mutex_);
   if (check.known() && check != self_check_) {
     const std::vector<std::string> failed = FailedInstruments(check.mask);
@@ -277,8 +277,8 @@ void DeviceRunner::TakeSelfCheck() {
   self_check_ = check;
 }
 
-supervisor::WorkerLoss DeviceRunner::TakeLoss() {
-  supervisor::WorkerLoss loss = *client_->loss();
+WorkerLoss DeviceRunner::TakeLoss() {
+  WorkerLoss loss = *client_->loss();
   client_.reset();
   if (token_->cancelled()) return loss;
   CountDeath();
@@ -310,7 +310,7 @@ absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(
       return status;
     }
     if (!client_->loss()) return std::nullopt;
-    const supervisor::WorkerLoss loss = TakeLoss();
+    const WorkerLoss loss = TakeLoss();
     if (token_->cancelled()) return absl::CancelledError("cancelled");
     if (loss.killed_from_outside) continue;
     if (!loss.suspect) return std::nullopt;
@@ -330,7 +330,7 @@ void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
 }
 
 void DeviceRunner::RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
-                                               const supervisor::WorkerClient& client) {
+                                               const WorkerClient& client) {
   const bool has_gpu = client.hello().has_gpu();
   const auto was_tried = [has_gpu](CandidateStatus status) {
     // A plan that was only built has not been run.
@@ -358,7 +358,7 @@ bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* l
   }
   client_->SetGivesWay(nullptr);
   if (!client_->loss()) return true;
-  const supervisor::WorkerLoss loss = TakeLoss();
+  const WorkerLoss loss = TakeLoss();
   if (loss.suspect && !loss.killed_from_outside) {
     const auto suspect = late->candidates.find(*loss.suspect);
     if (suspect != late->candidates.end()) late->suspects.push_back(suspect->second);
@@ -442,7 +442,7 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
     }
     if (!client_->loss()) return {output.tuning.status()};
-    const supervisor::WorkerLoss loss = TakeLoss();
+    const WorkerLoss loss = TakeLoss();
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
     if (loss.killed_from_outside) {
       if (++outside_kills > kOutsideKills) {

@@ -22,12 +22,12 @@
 #include "proto/base/histogram.h"
 #include "proto/base/mutex.h"
 #include "proto/model/tuning/conditions.h"
+#include "proto/worker_client/worker_client.h"
 #include "server/commit/committer.h"
+#include "server/devices/device.h"
 #include "server/devices/gpu_health.h"
 #include "server/devices/gpu_turn.h"
 #include "server/jobs/tuning_queue.h"
-#include "server/supervisor/device.h"
-#include "server/supervisor/worker_client.h"
 #include "server/tuning/tuning_runner.h"
 
 namespace convtune::devices {
@@ -36,14 +36,14 @@ namespace convtune::devices {
 class DeviceRunner {
  public:
   struct Options {
-    supervisor::DeviceSpec device;
-    jobs::TuningQueue* queue = nullptr;                 // of the device's environment; outlives it
-    commit::Committer* committer = nullptr;             // outlives it
-    const Clock* clock = nullptr;                       // outlives it
-    GpuTurn* turn = nullptr;                            // outlives it
-    GpuHealth* gpu_health = nullptr;                    // outlives it
-    supervisor::SelfCheckCache* self_checks = nullptr;  // outlives it
-    supervisor::WorkerLimits limits;
+    DeviceSpec device;
+    jobs::TuningQueue* queue = nullptr;      // of the device's environment; outlives it
+    commit::Committer* committer = nullptr;  // outlives it
+    const Clock* clock = nullptr;            // outlives it
+    GpuTurn* turn = nullptr;                 // outlives it
+    GpuHealth* gpu_health = nullptr;         // outlives it
+    SelfCheckCache* self_checks = nullptr;   // outlives it
+    WorkerLimits limits;
   };
 
   // Starts the thread; the worker is started when there is work.
@@ -55,7 +55,7 @@ class DeviceRunner {
   // Items that a worker was asked for.
   int64_t requests() const { return requests_.load(); }
   // Adds what its work came to and took, outcome by outcome.
-  void AddWork(std::vector<supervisor::WorkStats>* work) const {
+  void AddWork(std::vector<WorkStats>* work) const {
     work->push_back({options_.device.name, "succeeded", succeeded_.Snapshot()});
     work->push_back({options_.device.name, "failed", failed_.Snapshot()});
     work->push_back({options_.device.name, "cancelled", cancelled_.Snapshot()});
@@ -119,9 +119,9 @@ class DeviceRunner {
   // Lifts quarantines that did not hold for this tuning, of candidates that it
   // tried and did not quarantine anew. `client` made the tuning.
   void RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
-                                   const supervisor::WorkerClient& client);
+                                   const WorkerClient& client);
   // Takes note of the loss of client_ and drops it.
-  supervisor::WorkerLoss TakeLoss();
+  WorkerLoss TakeLoss();
   void CountDeath() {
     MutexLock lock(mutex_);
     status_.set_worker_deaths(status_.worker_deaths() + 1);
@@ -153,7 +153,7 @@ class DeviceRunner {
   Histogram cancelled_;
 
   // The thread's own.
-  std::unique_ptr<supervisor::WorkerClient> client_;
+  std::unique_ptr<WorkerClient> client_;
   absl::Duration backoff_;
   SteadyTime not_before_ = SteadyTime::InfinitePast();
   SteadyTime idle_since_ = SteadyTime::InfinitePast();
@@ -170,7 +170,7 @@ class DeviceRunner {
 
 // The entry, without key and time, of a candidate that a worker of this checker version was
 // lost for, in a tuning with this budget.
-QuarantineEntry Blame(const CandidateId& candidate, const supervisor::WorkerLoss& loss,
-                      absl::Duration budget, int checker_version);
+QuarantineEntry Blame(const CandidateId& candidate, const WorkerLoss& loss, absl::Duration budget,
+                      int checker_version);
 
 }  // namespace convtune::devices

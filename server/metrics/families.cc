@@ -53,7 +53,7 @@ void AddWork(const MetricsInput& input, FamilyBuilder* families) {
                   input.stats.info.queue_depth());
   families->Begin(MetricType::Histogram, "convtune_tuning_duration_seconds",
                   "Time that a device worked on a problem, by how it ended");
-  for (const supervisor::WorkStats& work : input.stats.work) {
+  for (const devices::WorkStats& work : input.stats.work) {
     families->Add(work.duration, {{"device", work.device}, {"outcome", work.outcome}});
   }
   families->Begin(MetricType::Counter, "convtune_worker_starts_total", "Worker processes started");

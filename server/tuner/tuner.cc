@@ -15,12 +15,12 @@
 #include "proto/model/violation.h"
 #include "server/commit/committer.h"
 #include "server/devices/device_runner.h"
+#include "server/devices/self_check_cache.h"
 #include "server/jobs/tuning_queue.h"
 #include "server/lookup/index_loader.h"
 #include "server/lookup/judgement.h"
 #include "server/lookup/lookups.h"
 #include "server/release/publisher.h"
-#include "server/supervisor/self_check_cache.h"
 
 namespace convtune::tuner {
 namespace {
@@ -43,9 +43,9 @@ uint64_t FingerprintOf(const lookup::ResolvedEnvironment& environment,
                       options.list_only);
 }
 
-decision::ProvenanceByEnvironment ProvenanceOf(const std::vector<supervisor::DeviceSpec>& devices) {
+decision::ProvenanceByEnvironment ProvenanceOf(const std::vector<devices::DeviceSpec>& devices) {
   decision::ProvenanceByEnvironment provenance;
-  for (const supervisor::DeviceSpec& device : devices) {
+  for (const devices::DeviceSpec& device : devices) {
     provenance.emplace(device.environment.ToText(), device.provenance);
   }
   return provenance;
@@ -78,7 +78,7 @@ class TunerImpl final : public Tuner {
 
   absl::Status Start() {
     std::map<std::string, int> names;
-    for (const supervisor::DeviceSpec& device : options_.devices) {
+    for (const devices::DeviceSpec& device : options_.devices) {
       const std::string text = device.environment.ToText();
       if (current_.count(text) > 0) continue;
       current_.emplace(text, Current{device.environment, text, device.provenance,
@@ -92,7 +92,7 @@ class TunerImpl final : public Tuner {
     RETURN_IF_ERROR(loader_.Start(kStartWait));
     RETURN_IF_ERROR(ReadStoredEnvironments());
     RETURN_IF_ERROR(StartPublisher());
-    for (const supervisor::DeviceSpec& device : options_.devices) {
+    for (const devices::DeviceSpec& device : options_.devices) {
       devices::DeviceRunner::Options runner;
       runner.device = device;
       runner.queue = current_.at(device.environment.ToText()).queue.get();
@@ -599,7 +599,7 @@ class TunerImpl final : public Tuner {
   }
 
   const Options options_;
-  supervisor::SelfCheckCache self_checks_;
+  devices::SelfCheckCache self_checks_;
   lookup::TuningIndex index_;
   const db::LayeredTunings tunings_;
   commit::Committer committer_;

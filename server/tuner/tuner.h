@@ -25,12 +25,12 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
+#include "server/devices/device.h"
 #include "server/devices/gpu_health.h"
 #include "server/jobs/job_table.h"
 #include "server/lookup/lookup_request.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/release_manager.h"
-#include "server/supervisor/device.h"
 
 namespace convtune::tuner {
 
@@ -48,19 +48,19 @@ struct TunerStats {
   v1::ServerInfo info;
   std::array<int64_t, lookup::kMissReasons> misses{};  // of look-ups as they came in, by MissReason
   int64_t quarantined = 0;                             // candidates that are not tried again
-  std::vector<supervisor::WorkStats> work;
+  std::vector<devices::WorkStats> work;
 };
 
 // Thread-safe. Callbacks are called from the calling thread or from one of the tuner's own, and
 // but for WatchJob's without locks held; they must not block.
 class Tuner {
  public:
-  struct Options : supervisor::WorkerLimits {
+  struct Options : devices::WorkerLimits {
     db::TuningStore* store = nullptr;  // outlives the tuner
     std::span<const std::unique_ptr<db::BundleLayer>>
         bases;                     // beneath the store; outlive the tuner
     const Clock* clock = nullptr;  // outlives the tuner
-    std::vector<supervisor::DeviceSpec> devices;
+    std::vector<devices::DeviceSpec> devices;
     // The health of the GPUs. A device whose GPU is lost gets no work, and its worker is
     // ended. A device whose GPU has reported an application's Xid gets a new worker for
     // its next work. Outlives the tuner; nullptr: all GPUs are taken for healthy.

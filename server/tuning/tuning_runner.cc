@@ -152,7 +152,7 @@ std::vector<Way> WaysOf(CacheState raced, bool all_ways, bool claims_cold) {
 // also when it ended with an error, which is the client's.
 class Run {
  public:
-  Run(const RunnerInput& input, supervisor::WorkerClient* client)
+  Run(const RunnerInput& input, WorkerClient* client)
       : input_(input),
         client_(client),
         measures_(client->measures() && input.spec.kind == jobs::WorkKind::kTune) {
@@ -667,7 +667,7 @@ class Run {
   }
 
   const RunnerInput& input_;
-  supervisor::WorkerClient* const client_;
+  WorkerClient* const client_;
   const bool measures_;
   SteadyTime end_ = SteadyTime::InfiniteFuture();
   std::map<int, Candidate> candidates_;         // by the worker's index
@@ -682,12 +682,12 @@ class Run {
 
 }  // namespace
 
-RunnerOutput RunTuning(const RunnerInput& input, supervisor::WorkerClient* client) {
+RunnerOutput RunTuning(const RunnerInput& input, WorkerClient* client) {
   return Run(input, client).Output();
 }
 
 absl::Status TryAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
-                      supervisor::WorkerClient* client) {
+                      WorkerClient* client) {
   const bool measures = client->measures();
   std::optional<int> found;
   jobs::WorkSpec alone = spec;

@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "proto/base/clock.h"
 #include "proto/model/tuning/tuning.h"
+#include "proto/worker_client/worker_client.h"
 #include "server/jobs/work_spec.h"
-#include "server/supervisor/worker_client.h"
 
 namespace convtune::tuning {
 
@@ -43,11 +43,10 @@ struct RunnerOutput {
 // the latest (after the wait for an idle GPU, where one is asked for): then
 // the client may be pending(), and the tuning is what is known by then. Errors
 // are the client's, and NOT_FOUND with the reasons if no candidate ran.
-RunnerOutput RunTuning(const RunnerInput& input, supervisor::WorkerClient* client);
+RunnerOutput RunTuning(const RunnerInput& input, WorkerClient* client);
 
 // Prepares, checks and times nothing but `suspect`. OK if the worker survives it, whether the
 // candidate works or not. Errors are the client's.
-absl::Status TryAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
-                      supervisor::WorkerClient* client);
+absl::Status TryAlone(const jobs::WorkSpec& spec, const CandidateId& suspect, WorkerClient* client);
 
 }  // namespace convtune::tuning

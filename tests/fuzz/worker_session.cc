@@ -10,7 +10,7 @@
 #include "db/bundle/bundle_codec.h"
 #include "proto/base/cancel_token.h"
 #include "proto/base/framing.h"
-#include "server/supervisor/worker_client.h"
+#include "proto/worker_client/worker_client.h"
 #include "server/tuning/tuning_runner.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -48,10 +48,11 @@ std::string Hello(uint8_t flags) {
 }  // namespace
 
 // In place of the daemon's own: no process, and a socket that is filled.
-namespace convtune::supervisor {
+namespace convtune {
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
-    std::vector<std::string> /*argv*/, const std::string& /*library_path*/, bool /*prints*/) {
+    std::vector<std::string> /*argv*/, const std::string& /*library_path*/, bool /*prints*/,
+    int /*errors*/) {
   int fds[2];
   Require(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
   g_theirs = UniqueFd(fds[1]);
@@ -64,7 +65,7 @@ std::optional<WorkerExit> WorkerProcess::Poll() { return std::nullopt; }
 WorkerExit WorkerProcess::Wait() { return {"exit status 0", killed_by_us_}; }
 WorkerExit WorkerProcess::Kill() { return {"killed", false}; }
 
-}  // namespace convtune::supervisor
+}  // namespace convtune
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // What does not fit a socket's buffer would block this one thread.
@@ -73,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   g_said += (data[0] & 1) != 0 ? convtune::fuzz::ToString(data + 1, size - 1)
                                : Frames(data + 1, size - 1);
   const auto cancel = convtune::CancelToken::Create();
-  auto client = convtune::supervisor::WorkerClient::Start(
+  auto client = convtune::WorkerClient::Start(
       {.worker_argv = {"worker"}, .hang_timeout = absl::Seconds(5), .cancel = cancel->get()});
   Require(client.ok());
   static const convtune::SystemClock clock;

@@ -20,7 +20,7 @@ TOP_LEVEL = {
 SOURCE_FOLDERS = ("client", "db", "deploy", "proto", "server", "tests")
 
 TUNER_FOLDERS = ["server/" + room for room in
-               ("commit", "decision", "devices", "jobs", "lookup", "release", "supervisor", "tuning")]  # fmt: skip
+               ("commit", "decision", "devices", "jobs", "lookup", "release", "tuning")]  # fmt: skip
 
 # What the other folders of the model are built on.
 MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enums", "environment", "text", "violation")]
@@ -45,11 +45,10 @@ MAY_INCLUDE = {
     # The tuner's folders, lowest first.
     "server/decision": ["proto"],
     "server/jobs": ["proto"],
-    "server/supervisor": ["proto"],
-    "server/tuning": ["proto", "server/decision", "server/jobs", "server/supervisor"],
+    "server/tuning": ["proto", "server/decision", "server/jobs"],
     "server/lookup": ["proto", "db", "server/decision", "server/jobs"],
     "server/commit": ["proto", "db", "server/decision", "server/lookup"],
-    "server/devices": ["proto", "server/commit", "server/decision", "server/jobs", "server/tuning", "server/supervisor"],
+    "server/devices": ["proto", "server/commit", "server/decision", "server/jobs", "server/tuning"],
     "server/release": ["proto", "db", "server/commit", "server/decision", "server/lookup"],
     "server/tuner": ["proto", "db", *TUNER_FOLDERS],
     "server/worker": ["proto"],
@@ -87,7 +86,7 @@ FENCED = [
     ("SQLite", r"sqlite3(ext)?\.h", [r"db/(sqlite|store)/[^/]+\.cc"]),
     ("spdlog", r"(spdlog|fmt)/.*", [r"proto/monitoring/.*", r"tests/unit/convtuned/logging_test\.cc"]),
     ("the log", r"proto/monitoring/log\.h",
-     [r"proto/monitoring/.*", r"server/(commit|convtuned|devices|lookup|release|supervisor)/.*",
+     [r"proto/monitoring/.*", r"server/(commit|convtuned|devices|lookup|release)/.*",
       r"server/rpc/(http2/|services/)?[^/]+", r"client/fleet/.*", r"tests/bench/.*"]),
     ("the metrics", r"proto/monitoring/(metrics_server|family_builder)\.h",
      [r"proto/monitoring/.*", r"server/(convtuned|metrics)/.*", r"client/fleet/.*"]),
@@ -111,7 +110,7 @@ FENCED = [
 MIRRORS = {
     "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db",
     "commit": "server/commit", "decision": "server/decision", "devices": "server/devices", "jobs": "server/jobs",
-    "lookup": "server/lookup", "release": "server/release", "supervisor": "server/supervisor",
+    "lookup": "server/lookup", "release": "server/release", "worker_client": "proto/worker_client",
     "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",
     "fleet": "client/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload", "simgpu": "tests/simgpu",

@@ -287,4 +287,4 @@ int cudnnBackendFinalize(void *descriptor) {
     )  # fmt: skip
     [row] = json.loads(done.stdout)["rows"]
     assert done.returncode == 1 and (row["unknown"], row["withoutChoice"]) == (1, 1), done
-    assert re.search(r"error: fwd,x=32x64x56x56,\S+: the worker was ended by signal 9 \(KILL\)", done.stderr), done.stderr
+    assert re.search(r"error: fwd,x=32x64x56x56,\S+: the worker died: signal 9 \(SIGKILL\)", done.stderr), done.stderr

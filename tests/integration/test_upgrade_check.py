@@ -152,7 +152,7 @@ def wrapped(tmp_path, worker, lines):
 def test_the_end_of_a_worker_is_seen_at_once(cli, worker, own_cudnn, tmp_path):
     dying = wrapped(tmp_path, worker, "kill -PIPE $$")
     result = cli(None)("upgrade-check", *RESNET, "--to", own_cudnn, "--profile", "nvidia-h200", "--worker", dying)
-    assert result.code == 1 and "the worker was ended by signal 13 (PIPE)" in result.err, result
+    assert result.code == 1 and "the worker died: signal 13 (SIGPIPE)" in result.err, result
 
 
 def test_what_cudnn_says_of_the_driver_stub_is_left_out(cli, worker, own_cudnn, tmp_path):
@@ -230,7 +230,7 @@ def test_a_file_that_is_no_library_is_an_error_at_once(check, tmp_path):
     """The worker ends before it says anything."""
     (tmp_path / "libcudnn.so.9").write_bytes(b"")
     result = check(*RESNET, "--to", tmp_path, "--profile", "nvidia-h200")
-    assert result.code == 1 and f"error: cuDNN in {tmp_path}: the worker ended with exit code 127" in result.err, result
+    assert result.code == 1 and f"error: cuDNN in {tmp_path}: the worker does not start: the worker died: exit status 127" in result.err, result
     assert "libcudnn.so.9: file too short" in result.err and result.out == ""
 
 

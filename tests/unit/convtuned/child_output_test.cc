@@ -6,7 +6,7 @@
 namespace convtune::convtuned {
 namespace {
 
-const supervisor::StartLimits kLong = {absl::Minutes(5), absl::Minutes(5)};
+const StartLimits kLong = {absl::Minutes(5), absl::Minutes(5)};
 
 bool Never() { return false; }
 

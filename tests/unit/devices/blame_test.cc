@@ -6,8 +6,7 @@ namespace convtune::devices {
 namespace {
 
 TEST(BlameTest, AHangIsKeptWithItsBudget) {
-  const supervisor::WorkerLoss loss{"hung: no reply within the request's own budget and 30s", false,
-                                    true, 2};
+  const WorkerLoss loss{"hung: no reply within the request's own budget and 30s", false, true, 2};
   const QuarantineEntry entry = Blame(EngineConfig{2, {}}, loss, absl::Seconds(2), 5);
   EXPECT_EQ(entry.candidate, CandidateId(EngineConfig{2, {}}));
   EXPECT_EQ(entry.reason, QuarantineReason::kHung);
@@ -18,7 +17,7 @@ TEST(BlameTest, AHangIsKeptWithItsBudget) {
 }
 
 TEST(BlameTest, ADeathHasNoBudget) {
-  const supervisor::WorkerLoss loss{"signal 11 (SIGSEGV)", false, false, 2};
+  const WorkerLoss loss{"signal 11 (SIGSEGV)", false, false, 2};
   const QuarantineEntry entry = Blame(EngineConfig{2, {}}, loss, absl::Seconds(2), 5);
   EXPECT_EQ(entry.reason, QuarantineReason::kCrashed);
   EXPECT_EQ(entry.hang_budget, absl::ZeroDuration());

@@ -386,7 +386,7 @@ TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnWaitUntilTheirGpuIsIdle) {
   const std::string newer = "nvidia-h200,cc=9.0,sms=132,cudnn=9.28.1,lib=full";
   AddDevice("measure_delay_ms=40", kH200);
   AddDevice("", newer);
-  for (supervisor::DeviceSpec& device : options_.devices) device.gpu = "gpu:0";
+  for (devices::DeviceSpec& device : options_.devices) device.gpu = "gpu:0";
   Start();
   jobs::JobRequest request;
   request.environment = kH200;

@@ -313,7 +313,7 @@ TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {
 TEST_F(FaultTest, WorkerOfAnotherVersionIsNotUsed) {
   Start("version=0.0.9");
   EXPECT_THAT(LookupOne(Problem(1), jobs::OnMiss::kTune).miss().message(),
-              HasSubstr("the worker's version is \"0.0.9\", the daemon's is "));
+              HasSubstr("the worker's version is \"0.0.9\", this program's is "));
 }
 
 TEST_F(FaultTest, BrokenDeviceLeavesTheWorkToItsTwin) {

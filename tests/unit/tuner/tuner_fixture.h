@@ -44,7 +44,7 @@ class TunerTest : public ::testing::Test {
   // Adds a device whose worker follows `script`; see fake_script.h.
   void AddDevice(const std::string& script, const std::string& environment = kH200,
                  const std::string& program = CONVTUNE_FAKE_WORKER) {
-    supervisor::DeviceSpec device;
+    devices::DeviceSpec device;
     device.name = absl::StrCat("gpu:", options_.devices.size());
     device.environment = Environment::Parse(environment).value();
     device.worker_argv = {program, "--environment", environment, "--script",

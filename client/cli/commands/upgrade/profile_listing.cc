@@ -1,17 +1,13 @@
 #include "client/cli/commands/upgrade/upgrade_changes.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <thread>
@@ -20,22 +16,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "convtune/worker/worker.pb.h"
-#include "proto/base/child_program.h"
-#include "proto/base/clock.h"
-#include "proto/base/framing.h"
+#include "proto/base/cancel_token.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/base/unique_fd.h"
 #include "proto/convert/record_codec.h"
+#include "proto/worker_client/worker_client.h"
 
 namespace convtune::cli::commands::upgrade {
 namespace {
 
-constexpr int kWorkerFd = 3;  // the last of those that it is started with
-// Its libraries have a gigabyte, and may lie on a cold disk.
-constexpr absl::Duration kStartTimeout = absl::Minutes(3);
-// One reply takes milliseconds, seconds where an engine is compiled.
+// A listing takes milliseconds, a plan too, seconds where an engine is compiled.
 constexpr absl::Duration kReplyTimeout = absl::Minutes(1);
+// For building the plans of a problem, of which each may be compiled.
+constexpr int64_t kBuildBudgetMs = 1'800'000;
 
 // The driver stub lacks this function on purpose (driver_stub.c), and
 // cuDNN says so once for each problem.
@@ -54,106 +48,7 @@ void PassOn(int fd) {
   fclose(lines);
 }
 
-// A session with one worker, from this end. The worker dies with the thread that
-// started it.
-class WorkerSession {
- public:
-  static absl::StatusOr<std::unique_ptr<WorkerSession>> Start(const std::string& worker,
-                                                              const CudnnFolder& cudnn,
-                                                              const std::string& profile_file) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-      return absl::ErrnoToStatus(errno, "socketpair");
-    }
-    UniqueFd ours(ends[0]);
-    UniqueFd theirs(ends[1]);
-    int errors[2];
-    if (pipe2(errors, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
-    UniqueFd said(errors[0]);
-    UniqueFd saying(errors[1]);
-    Variables variables;
-    if (!cudnn.library_path.empty()) variables.emplace_back("LD_LIBRARY_PATH", cudnn.library_path);
-    ASSIGN_OR_RETURN(const pid_t pid,
-                     Spawn({worker, "--profile", profile_file, "--fd", absl::StrCat(kWorkerFd)},
-                           variables, {saying.get(), saying.get(), theirs.get()}));
-    // With the worker's ends in this process too, its end would never be seen.
-    theirs = UniqueFd();
-    saying = UniqueFd();
-    auto session =
-        std::unique_ptr<WorkerSession>(new WorkerSession(pid, std::move(ours), std::move(said)));
-    worker::v1::Request hello;
-    hello.mutable_hello()->set_version(CONVTUNE_VERSION);
-    std::string text;
-    RETURN_IF_ERROR(
-        session
-            ->Ask(hello, kStartTimeout,
-                  [&](const worker::v1::Reply& reply) { text = reply.hello().environment_text(); })
-            .status());
-    ASSIGN_OR_RETURN(session->environment_, Environment::Parse(text));
-    return session;
-  }
-
-  ~WorkerSession() {
-    if (pid_ > 0) {
-      kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
-    }
-    words_.join();
-  }
-  WorkerSession(const WorkerSession&) = delete;
-  WorkerSession& operator=(const WorkerSession&) = delete;
-
-  const Environment& environment() const { return environment_; }
-
-  // Sends the request and calls `see` with each reply. FAILED_PRECONDITION in the
-  // worker's words if it refused; ABORTED if it died or hung.
-  absl::StatusOr<worker::v1::Outcome> Ask(
-      const worker::v1::Request& request, absl::Duration timeout,
-      const std::function<void(const worker::v1::Reply&)>& see) {
-    if (!WriteFrame(socket_.get(), request.SerializeAsString()).ok()) return Lost();
-    while (true) {
-      const absl::StatusOr<std::string> frame =
-          ReadFrame(socket_.get(), SteadyTime::Now() + timeout);
-      worker::v1::Reply reply;
-      if (absl::IsDeadlineExceeded(frame.status())) {
-        return absl::AbortedError(
-            absl::StrCat("the worker said nothing for ", absl::FormatDuration(timeout)));
-      }
-      if (!frame.ok() || !reply.ParseFromString(*frame)) return Lost();
-      if (!reply.has_outcome()) see(reply);
-      if (!reply.last()) continue;
-      if (reply.has_outcome() && !reply.outcome().ok()) {
-        return absl::FailedPreconditionError(reply.outcome().message());
-      }
-      return reply.outcome();
-    }
-  }
-
- private:
-  WorkerSession(pid_t pid, UniqueFd socket, UniqueFd said)
-      : pid_(pid),
-        socket_(std::move(socket)),
-        words_([fd = std::move(said)] { PassOn(fd.get()); }) {}
-
-  // Says how it ended.
-  absl::Status Lost() {
-    int status = 0;
-    waitpid(std::exchange(pid_, -1), &status, 0);
-    return absl::AbortedError(
-        WIFSIGNALED(status) ? absl::StrCat("the worker was ended by signal ", WTERMSIG(status),
-                                           " (", sigabbrev_np(WTERMSIG(status)), ")")
-                            : absl::StrCat("the worker ended with exit code ", WEXITSTATUS(status),
-                                           " (any reason that it gave stands above)"));
-  }
-
-  pid_t pid_;
-  const UniqueFd socket_;
-  std::thread words_;  // ends with the worker
-  Environment environment_;
-};
-
-absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
-                                     WorkerSession* session) {
+absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build, WorkerClient* client) {
   ListedProblem result;
   result.tuning.set_problem_text(asked.problem.ToText());
   worker::v1::Request open;
@@ -163,7 +58,7 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
   if (!asked.winner.empty()) open.mutable_open_problem()->add_candidate_texts(asked.winner);
   std::optional<int> winner;
   absl::Status readable;
-  const auto listed = session->Ask(open, kReplyTimeout, [&](const worker::v1::Reply& reply) {
+  const auto listed = client->Call(open, [&](const worker::v1::Reply& reply) {
     Candidate candidate;
     readable.Update(Read(reply.listed(), &candidate));
     if (ToText(candidate.id) == asked.winner) winner = reply.index();
@@ -185,32 +80,25 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build,
   }
   // Those that the heuristics list come first: their indexes are places in the tuning.
   worker::v1::Request prepare;
+  prepare.set_time_budget_ms(kBuildBudgetMs);
   prepare.mutable_prepare();
   for (int i = 0; i < result.tuning.candidates_size(); ++i) prepare.add_indexes(i);
   if (build == Build::kFirst) prepare.mutable_prepare()->set_stop_after(1);
-  RETURN_IF_ERROR(
-      session
-          ->Ask(prepare, kReplyTimeout,
-                [&](const worker::v1::Reply& reply) {
-                  if (!reply.has_prepared()) return;
-                  v1::Candidate& candidate = *result.tuning.mutable_candidates(reply.index());
-                  candidate.set_status(reply.prepared().ok() ? v1::CANDIDATE_STATUS_FINALIZED
-                                                             : v1::CANDIDATE_STATUS_FAILED);
-                  candidate.set_workspace_bytes(reply.prepared().workspace_bytes());
-                })
-          .status());
+  const auto take = [&](const worker::v1::Reply& reply) {
+    v1::Candidate& candidate = *result.tuning.mutable_candidates(reply.index());
+    candidate.set_status(reply.prepared().ok() ? v1::CANDIDATE_STATUS_FINALIZED
+                                               : v1::CANDIDATE_STATUS_FAILED);
+    candidate.set_workspace_bytes(reply.prepared().workspace_bytes());
+  };
+  RETURN_IF_ERROR(client->Call(prepare, take).status());
   if (winner) {
-    worker::v1::Request prepare_winner;
-    prepare_winner.mutable_prepare();
-    prepare_winner.add_indexes(*winner);
+    prepare.clear_indexes();
+    prepare.add_indexes(*winner);
     result.winner_builds = false;
-    RETURN_IF_ERROR(session
-                        ->Ask(prepare_winner, kReplyTimeout,
-                              [&](const worker::v1::Reply& reply) {
-                                if (reply.has_prepared())
-                                  result.winner_builds = reply.prepared().ok();
-                              })
-                        .status());
+    const auto see_whether = [&result](const worker::v1::Reply& reply) {
+      result.winner_builds = reply.prepared().ok();
+    };
+    RETURN_IF_ERROR(client->Call(prepare, see_whether).status());
   }
   return result;
 }
@@ -233,26 +121,38 @@ absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const Cu
                                              const std::vector<AskedProblem>& problems,
                                              Build build) {
   ProfileListing listing;
-  std::unique_ptr<WorkerSession> session;
+  ASSIGN_OR_RETURN(const std::unique_ptr<CancelToken> never, CancelToken::Create());
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
+  // It ends once no worker and no descriptor of ours can write any more.
+  const std::jthread words([said = UniqueFd(ends[0])] { PassOn(said.get()); });
+  const UniqueFd saying(ends[1]);
+  std::unique_ptr<WorkerClient> client;
   for (const AskedProblem& asked : problems) {
-    if (session == nullptr) {
-      auto started = WorkerSession::Start(worker, cudnn, profile_file);
+    if (client == nullptr) {
+      WorkerClient::Options options;
+      options.worker_argv = {worker, "--profile", profile_file};
+      options.hang_timeout = kReplyTimeout;
+      options.cancel = never.get();
+      options.library_path = cudnn.library_path;
+      options.errors = saying.get();
+      auto started = WorkerClient::Start(std::move(options));
       if (!started.ok()) {
         return absl::FailedPreconditionError(absl::StrCat(
             cudnn.folder.empty() ? "the worker's cuDNN" : absl::StrCat("cuDNN in ", cudnn.folder),
             ": ", started.status().message()));
       }
-      session = *std::move(started);
-      listing.environment = session->environment();
+      client = *std::move(started);
+      ASSIGN_OR_RETURN(listing.environment, Environment::Parse(client->hello().environment_text()));
       RETURN_IF_ERROR(CheckVersion(cudnn, listing.environment));
     }
-    absl::StatusOr<ListedProblem> listed = AskFor(asked, build, session.get());
+    absl::StatusOr<ListedProblem> listed = AskFor(asked, build, client.get());
     if (listed.ok()) {
       listing.problems.push_back(*std::move(listed));
       continue;
     }
     listing.problems.emplace_back().error = std::string(listed.status().message());
-    session = nullptr;
+    client = nullptr;
   }
   return listing;
 }

@@ -241,9 +241,9 @@ TEST_F(LintTest, AListThatIsMissingIsAnErrorWithItsReason) {
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
   EXPECT_THAT(Lint(kPlain)[0].message, HasSubstr("no list of its candidates: the daemon keeps"));
-  input_.failures[Problem(kPlain).ToText()] = "the worker was ended by signal 11";
+  input_.failures[Problem(kPlain).ToText()] = "the worker died: signal 11";
   EXPECT_EQ(Lint(kPlain)[0].message,
-            "there is no list of its candidates: the worker was ended by signal 11");
+            "there is no list of its candidates: the worker died: signal 11");
 }
 
 TEST_F(LintTest, CandidatesOnTensorCoresAloneAreNoneWithoutTf32) {
@@ -486,11 +486,11 @@ TEST_F(LintCommandTest, AProblemWithoutAListHasTheJobsReason) {
   daemon_.states[0].set_state(v1::JOB_STATE_FAILED);
   v1::TuningFailure* failure = daemon_.states[0].add_failures();
   failure->set_problem_text(Problem(kPlain).ToText());
-  failure->set_reason("the worker was ended by signal 11");
+  failure->set_reason("the worker died: signal 11");
   const RunResult result = Lint({});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out,
-              HasSubstr("there is no list of its candidates: the worker was ended by signal 11"));
+              HasSubstr("there is no list of its candidates: the worker died: signal 11"));
 }
 
 TEST_F(LintCommandTest, EachFormatHasTheFinding) {

@@ -148,7 +148,7 @@ TEST(CompareListingsTest, ARefusalLosesTheChoiceAndSaysWhy) {
 
 TEST(CompareListingsTest, ADeadWorkerIsNoSuccess) {
   upgrade::ListedProblem died;
-  died.error = "the worker was ended by signal 11 (SEGV)";
+  died.error = "the worker died: signal 11 (SIGSEGV)";
   const upgrade::UpgradeChange change = Compare(Asked(), Lists({Make("graph:eng1")}), died);
   EXPECT_EQ(change.choice, upgrade::FirstChoiceChange::kUnknown);
   EXPECT_TRUE(change.any());

@@ -1,7 +1,8 @@
-// A WorkerClient is the daemon's side of the worker protocol.
+// A WorkerClient is this program's side of the worker protocol.
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <functional>
@@ -18,10 +19,9 @@
 #include "proto/base/cancel_token.h"
 #include "proto/base/clock.h"
 #include "proto/model/tuning/conditions.h"
-#include "server/supervisor/self_check_cache.h"
-#include "server/supervisor/worker_process.h"
+#include "proto/worker_client/worker_process.h"
 
-namespace convtune::supervisor {
+namespace convtune {
 
 // Work of a process since it began, as the kernel counts it: CPU time and
 // page faults. It grows while libraries are read and relocated, however slow the
@@ -35,7 +35,7 @@ struct StartLimits {
   absl::Duration longest = absl::Minutes(5);
 };
 
-// A StartTimeout says until when a daemon waits for a process that starts. It counts from
+// A StartTimeout says until when a process that starts is waited for. It counts from
 // the last sign of life, since libraries of gigabytes may come from a cold disk. Not
 // thread-safe.
 class StartTimeout {
@@ -48,8 +48,8 @@ class StartTimeout {
   std::string WhyOver(uint64_t work_done, SteadyTime now);
 
  private:
-  const StartLimits limits_;
-  const SteadyTime start_;
+  StartLimits limits_;
+  SteadyTime start_;
   SteadyTime last_sign_;
   uint64_t work_done_ = 0;
 };
@@ -73,20 +73,24 @@ class WorkerClient {
  public:
   struct Options {
     std::vector<std::string> worker_argv;
-    std::string environment_text;  // what the worker must say it is
-    absl::Duration hang_timeout;   // see WorkerLimits
+    std::string environment_text = {};  // what the worker must say it is; empty: anything
+    // A worker that has sent nothing for this long hangs; a listing, which sends nothing while
+    // it is at work, has its own budget besides.
+    absl::Duration hang_timeout;
     const CancelToken* cancel = nullptr;
     std::string library_path = {};  // as WorkerProcess::Start takes it
+    int errors = STDERR_FILENO;     // likewise
     StartLimits start = {};         // until the handshake is answered
-    // Says what is known of the worker's self-check, and is told what it came
-    // to; nullptr: nothing is known, and nobody is told.
-    SelfCheckCache* self_checks = nullptr;
-    std::string self_check_key = {};  // SelfCheckCache::KeyOf
+    // What an earlier worker found, if it is known: then this one does not check itself.
+    SelfCheck self_check = {};
+    uint32_t lost_steps = 0;  // of its self-check, which it leaves out
   };
 
-  // Starts the worker and shakes hands. Errors: UNAVAILABLE with the reason,
-  // or CANCELLED.
-  static absl::StatusOr<std::unique_ptr<WorkerClient>> Start(Options options);
+  // Starts the worker and shakes hands. Errors: UNAVAILABLE with the reason, or CANCELLED.
+  // `lost_step` is set to the step of its self-check that the worker did not come back from, of
+  // its own fault.
+  static absl::StatusOr<std::unique_ptr<WorkerClient>> Start(Options options,
+                                                             uint32_t* lost_step = nullptr);
 
   const worker::v1::HelloReply& hello() const { return hello_; }
   // The outcome of the worker's self-check: the instruments that work.
@@ -134,12 +138,10 @@ class WorkerClient {
     SteadyTime silent;  // without another reply; never, where the worker names no candidates
   };
 
-  absl::Status Handshake();
-  // Waits while the worker names the steps of its start (Starting), and returns the
+  absl::Status Handshake(uint32_t* lost_step);
+  // Waits while the worker names the steps of its start and of its self-check, and returns the
   // first reply of another kind.
-  absl::StatusOr<worker::v1::Reply> AwaitStart();
-  // The reply to Hello; `reply` is the worker's first.
-  absl::StatusOr<worker::v1::Reply> AwaitSelfCheck(worker::v1::Reply reply);
+  absl::StatusOr<worker::v1::Reply> AwaitStart(uint32_t* lost_step);
   // `why` is what is said of a worker that has not replied by then.
   absl::StatusOr<worker::v1::Reply> Receive(SteadyTime deadline, const std::string& why);
   // The next reply of a process that may have to load code from a cold disk. `doing` is what
@@ -165,4 +167,4 @@ class WorkerClient {
   std::optional<WorkerLoss> loss_;
 };
 
-}  // namespace convtune::supervisor
+}  // namespace convtune

@@ -1,10 +1,9 @@
-#include "server/supervisor/worker_process.h"
+#include "proto/worker_client/worker_process.h"
 
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -15,7 +14,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::supervisor {
+namespace convtune {
 namespace {
 
 constexpr int kWorkerFd = 3;
@@ -36,7 +35,7 @@ WorkerExit Describe(int status, bool killed_by_us) {
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(std::vector<std::string> argv,
                                                                     const std::string& library_path,
-                                                                    bool prints) {
+                                                                    bool prints, int errors) {
   if (argv.empty()) return absl::InvalidArgumentError("worker_argv: must not be empty");
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -44,9 +43,9 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(std::vector<
   }
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
-  std::vector<int> fds = {STDERR_FILENO, STDERR_FILENO, theirs.get()};  // kWorkerFd is the third
+  std::vector<int> fds = {errors, errors, theirs.get()};  // kWorkerFd is the third
   if (prints) {
-    fds = {theirs.get(), STDERR_FILENO};
+    fds = {theirs.get(), errors};
   } else {
     argv.insert(argv.end(), {"--fd", absl::StrCat(kWorkerFd)});
   }
@@ -90,4 +89,4 @@ WorkerExit WorkerProcess::Kill() {
   return *exit_;
 }
 
-}  // namespace convtune::supervisor
+}  // namespace convtune

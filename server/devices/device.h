@@ -10,7 +10,7 @@
 #include "proto/cudnn/program_cudnn.h"
 #include "proto/model/environment.h"
 
-namespace convtune::supervisor {
+namespace convtune::devices {
 
 // One GPU, or one profile that stands in for one.
 struct DeviceSpec {
@@ -47,4 +47,4 @@ struct WorkStats {
   HistogramSnapshot duration;  // nanoseconds
 };
 
-}  // namespace convtune::supervisor
+}  // namespace convtune::devices

@@ -8,9 +8,9 @@
 
 #include "proto/base/mutex.h"
 #include "proto/model/tuning/conditions.h"
-#include "server/supervisor/device.h"
+#include "server/devices/device.h"
 
-namespace convtune::supervisor {
+namespace convtune::devices {
 
 // Thread-safe. db/README.md describes the file.
 class SelfCheckCache {
@@ -48,4 +48,4 @@ class SelfCheckCache {
   std::map<std::string, Entry> entries_ GUARDED_BY(mutex_);
 };
 
-}  // namespace convtune::supervisor
+}  // namespace convtune::devices

@@ -1,5 +1,5 @@
 // How long a worker that starts is waited for.
-#include "server/supervisor/worker_client.h"
+#include "proto/worker_client/worker_client.h"
 #include "proto/base/clock.h"
 
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace convtune::supervisor {
+namespace convtune {
 namespace {
 
 using ::testing::HasSubstr;
@@ -137,4 +137,4 @@ TEST_F(WorkerStartTest, OneWhoseSelfCheckCannotBeReadIsLost) {
 }
 
 }  // namespace
-}  // namespace convtune::supervisor
+}  // namespace convtune

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>
@@ -11,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "proto/base/unique_fd.h"
 
-namespace convtune::supervisor {
+namespace convtune {
 
 // The end of a worker.
 struct WorkerExit {
@@ -26,13 +27,14 @@ struct WorkerExit {
 class WorkerProcess {
  public:
   // Starts `argv` with "--fd 3" behind it: a connected socket. The child has
-  // its own process group, /dev/null for standard input, our standard error
+  // its own process group, /dev/null for standard input, the descriptor `errors`
   // for output and errors, and no other descriptor of ours. `library_path` is its
   // LD_LIBRARY_PATH; empty: it has ours. NOT_FOUND: there is no such program.
   // `prints`: the socket is its standard output, and nothing is added to `argv`.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(std::vector<std::string> argv,
                                                               const std::string& library_path = "",
-                                                              bool prints = false);
+                                                              bool prints = false,
+                                                              int errors = STDERR_FILENO);
   // Kills and reaps it.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
@@ -56,4 +58,4 @@ class WorkerProcess {
   std::optional<WorkerExit> exit_;
 };
 
-}  // namespace convtune::supervisor
+}  // namespace convtune

@@ -1,4 +1,4 @@
-#include "server/supervisor/worker_client.h"
+#include "proto/worker_client/worker_client.h"
 
 #include <algorithm>
 #include <bit>
@@ -12,7 +12,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 
-namespace convtune::supervisor {
+namespace convtune {
 namespace {
 
 constexpr absl::Duration kStartLook = absl::Milliseconds(100);
@@ -59,30 +59,26 @@ std::string StartTimeout::WhyOver(uint64_t work_done, SteadyTime now) {
              : absl::StrCat("it did not start within ", absl::FormatDuration(limits_.longest));
 }
 
-absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options options) {
-  absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
-      WorkerProcess::Start(options.worker_argv, options.library_path);
+absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options options,
+                                                                  uint32_t* lost_step) {
+  absl::StatusOr<std::unique_ptr<WorkerProcess>> process = WorkerProcess::Start(
+      options.worker_argv, options.library_path, /*prints=*/false, options.errors);
   if (!process.ok()) return absl::UnavailableError(process.status().message());
   std::unique_ptr<WorkerClient> client(new WorkerClient(std::move(options), *std::move(process)));
-  const absl::Status status = client->Handshake();
+  const absl::Status status = client->Handshake(lost_step);
   if (absl::IsCancelled(status)) return status;
   if (!status.ok()) return absl::UnavailableError(status.message());
   return client;
 }
 
-absl::Status WorkerClient::Handshake() {
+absl::Status WorkerClient::Handshake(uint32_t* lost_step) {
   worker::v1::Request request;
-  request.mutable_hello()->set_version(CONVTUNE_VERSION);
-  if (options_.self_checks != nullptr) {
-    const SelfCheckCache::Entry entry = options_.self_checks->Find(options_.self_check_key);
-    request.mutable_hello()->set_lost_steps(entry.lost_steps);
-    if (entry.passed.known()) {
-      *request.mutable_hello()->mutable_self_check() = ToProto(entry.passed);
-    }
-  }
+  worker::v1::Hello& hello = *request.mutable_hello();
+  hello.set_version(CONVTUNE_VERSION);
+  hello.set_lost_steps(options_.lost_steps);
+  if (options_.self_check.known()) *hello.mutable_self_check() = ToProto(options_.self_check);
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
-  ASSIGN_OR_RETURN(worker::v1::Reply reply, AwaitStart());
-  ASSIGN_OR_RETURN(reply, AwaitSelfCheck(std::move(reply)));
+  ASSIGN_OR_RETURN(const worker::v1::Reply reply, AwaitStart(lost_step));
   if (reply.has_outcome()) {
     return Lose(absl::StrCat("the worker refuses to serve: ", reply.outcome().message()));
   }
@@ -90,9 +86,10 @@ absl::Status WorkerClient::Handshake() {
   hello_ = reply.hello();
   if (hello_.version() != CONVTUNE_VERSION) {
     return Lose(absl::StrCat("the worker's version is \"", hello_.version(),
-                             "\", the daemon's is \"" CONVTUNE_VERSION "\""));
+                             "\", this program's is \"" CONVTUNE_VERSION "\""));
   }
-  if (hello_.environment_text() != options_.environment_text) {
+  if (!options_.environment_text.empty() &&
+      hello_.environment_text() != options_.environment_text) {
     return Lose(absl::StrCat("the worker's environment is ", hello_.environment_text(),
                              ", at start it was ", options_.environment_text));
   }
@@ -100,54 +97,40 @@ absl::Status WorkerClient::Handshake() {
     return Lose("unreadable self-check: it names an instrument that no self-check has");
   }
   self_check_ = FromProto(hello_.self_check());
-  if (options_.self_checks != nullptr) {
-    options_.self_checks->Note(options_.self_check_key, self_check_);
-  }
   return absl::OkStatus();
 }
 
-absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitStart() {
+absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitStart(uint32_t* lost_step) {
   StartTimeout timeout(options_.start, SteadyTime::Now());
-  std::string at;
+  std::string at;     // words for the step that it is at
+  uint32_t step = 0;  // of its self-check; 0: it has not begun
   while (true) {
-    absl::StatusOr<worker::v1::Reply> reply = ReceiveAtWork(&timeout, "");
-    if (!reply.ok() && !absl::IsCancelled(reply.status())) {
-      return absl::Status(reply.status().code(), absl::StrCat("the worker does not start", at, ": ",
-                                                              reply.status().message()));
+    // Of a self-check one step alone runs a convolution, whose code cuDNN loads.
+    const bool loads = step == 0 || step == MaskOf(SelfCheckBit::kCaptures);
+    absl::StatusOr<worker::v1::Reply> reply =
+        loads ? ReceiveAtWork(&timeout, step == 0 ? "" : "hung: ")
+              : Receive(SteadyTime::Now() + options_.hang_timeout, Silence());
+    if (absl::IsCancelled(reply.status())) return reply;
+    if (!reply.ok()) {
+      if (lost_step != nullptr && !loss_->killed_from_outside) *lost_step = step;
+      return absl::Status(
+          reply.status().code(),
+          absl::StrCat(step == 0 ? "the worker does not start" : "in its self-check", at, ": ",
+                       reply.status().message()));
     }
-    if (!reply.ok() || !reply->has_starting()) return reply;
-    at = absl::StrCat(", at \"", reply->starting(), "\"");
-  }
-}
-
-absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitSelfCheck(worker::v1::Reply reply) {
-  while (reply.has_self_checking()) {
-    const uint32_t step = reply.self_checking();
-    if (!std::has_single_bit(step) || (step & SelfCheckSteps()) == 0) {
-      return Lose("unreadable reply: a step that no self-check has");
-    }
-    absl::StatusOr<worker::v1::Reply> next = absl::UnknownError("");
-    if (step == MaskOf(SelfCheckBit::kCaptures)) {
-      // The only step that runs a convolution, whose code cuDNN loads.
-      StartTimeout timeout({options_.hang_timeout, options_.start.longest}, SteadyTime::Now());
-      next = ReceiveAtWork(&timeout, "hung: ");
+    if (reply->has_starting()) {
+      at = absl::StrCat(", at \"", reply->starting(), "\"");
+    } else if (reply->has_self_checking()) {
+      step = reply->self_checking();
+      if (!std::has_single_bit(step) || (step & SelfCheckSteps()) == 0) {
+        return Lose("unreadable reply: a step that no self-check has");
+      }
+      at = absl::StrCat(", at ", absl::StrJoin(FailedInstruments(step), ", "));
+      timeout = StartTimeout({options_.hang_timeout, options_.start.longest}, SteadyTime::Now());
     } else {
-      next = Receive(SteadyTime::Now() + options_.hang_timeout, Silence());
+      return reply;
     }
-    if (next.ok()) {
-      reply = *std::move(next);
-      continue;
-    }
-    if (!absl::IsCancelled(next.status()) && !(loss_ && loss_->killed_from_outside) &&
-        options_.self_checks != nullptr) {
-      options_.self_checks->NoteLost(options_.self_check_key, step);
-    }
-    return absl::Status(
-        next.status().code(),
-        absl::StrCat("in its self-check, at ", absl::StrJoin(FailedInstruments(step), ", "), ": ",
-                     next.status().message()));
   }
-  return reply;
 }
 
 bool WorkerClient::measures() const {
@@ -273,4 +256,4 @@ absl::Status WorkerClient::FinishPending(SteadyTime until) {
   return absl::IsFailedPrecondition(outcome.status()) ? absl::OkStatus() : outcome.status();
 }
 
-}  // namespace convtune::supervisor
+}  // namespace convtune

@@ -1,4 +1,4 @@
-#include "server/supervisor/self_check_cache.h"
+#include "server/devices/self_check_cache.h"
 
 #include <fstream>
 #include <sstream>
@@ -10,7 +10,7 @@
 #include "proto/convert/record_codec.h"
 #include "proto/monitoring/log.h"
 
-namespace convtune::supervisor {
+namespace convtune::devices {
 
 std::string SelfCheckCache::KeyOf(const DeviceSpec& device) {
   const Provenance& at = device.provenance;
@@ -63,4 +63,4 @@ void SelfCheckCache::Write() const {
   if (!written.ok()) log::Warn("$0", std::string(written.message()));
 }
 
-}  // namespace convtune::supervisor
+}  // namespace convtune::devices

@@ -24,8 +24,6 @@ constexpr unsigned int kBlocksPerSm = 8;
 // Not linked but looked up: a machine without a driver has no libcuda.so.1, and
 // the worker runs there, too.
 struct Kernels::Driver {
-  decltype(&::cuGetErrorName) get_error_name = nullptr;
-  decltype(&::cuGetErrorString) get_error_string = nullptr;
   decltype(&::cuModuleLoadDataEx) module_load_data = nullptr;
   decltype(&::cuModuleUnload) module_unload = nullptr;
   decltype(&::cuModuleGetFunction) module_get_function = nullptr;
@@ -47,8 +45,7 @@ struct Kernels::Driver {
       *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(dlsym(library, name));
       return *function != nullptr;
     };
-    if (!find("cuGetErrorName", &get_error_name) || !find("cuGetErrorString", &get_error_string) ||
-        !find("cuModuleLoadDataEx", &module_load_data) || !find("cuModuleUnload", &module_unload) ||
+    if (!find("cuModuleLoadDataEx", &module_load_data) || !find("cuModuleUnload", &module_unload) ||
         !find("cuModuleGetFunction", &module_get_function) ||
         !find("cuLaunchKernel", &launch_kernel)) {
       return absl::UnavailableError("libcuda.so.1 lacks a function of CUDA 12");
@@ -61,20 +58,14 @@ struct Kernels::Driver {
   absl::Status Launch(const char* what, CUfunction kernel, unsigned int blocks,
                       unsigned int threads, cudaStream_t stream, Arguments... arguments) const {
     std::array<void*, sizeof...(arguments)> pointers = {&arguments...};
-    const CUresult launched =
-        launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, pointers.data(), nullptr);
-    return launched == CUDA_SUCCESS ? absl::OkStatus() : Check(launched, what);
+    return ToStatus(
+        launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, pointers.data(), nullptr),
+        what);
   }
 
-  absl::Status Check(CUresult result, const std::string& what) const {
-    if (result == CUDA_SUCCESS) return absl::OkStatus();
-    const char* name = nullptr;
-    const char* text = nullptr;
-    get_error_name(result, &name);
-    get_error_string(result, &text);
-    return absl::InternalError(absl::StrCat(what, ": ", name != nullptr ? name : "an error",
-                                            text != nullptr ? ": " : "",
-                                            text != nullptr ? text : ""));
+  // An error has the same number in the driver and in the runtime, which names it.
+  static absl::Status ToStatus(CUresult result, absl::string_view what) {
+    return cudnn::ToStatus(static_cast<cudaError_t>(result), what);
   }
 
   absl::Status Compile() {
@@ -86,7 +77,7 @@ struct Kernels::Driver {
         module_load_data(&module, kKernelsPtx, options.size(), options.data(), values.data());
     if (loaded != CUDA_SUCCESS) {
       module = nullptr;
-      return Check(loaded, absl::StrCat("compile the timer's kernels: ", log.data()));
+      return ToStatus(loaded, absl::StrCat("compile the timer's kernels: ", log.data()));
     }
     for (const auto& [name, function] : {std::pair{"convtune_blocking", &blocking},
                                          {"convtune_stamp", &stamp},
@@ -94,7 +85,7 @@ struct Kernels::Driver {
                                          {"convtune_gather", &gather},
                                          {"convtune_scan", &scan}}) {
       RETURN_IF_ERROR(
-          Check(module_get_function(function, module, name), absl::StrCat("find ", name)));
+          ToStatus(module_get_function(function, module, name), absl::StrCat("find ", name)));
     }
     return absl::OkStatus();
   }

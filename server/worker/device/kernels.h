@@ -23,7 +23,7 @@ class Kernels {
  public:
   // Loads them through libcuda.so.1, which the CUDA runtime has loaded before,
   // and runs each once on `stream`, so that no later launch has to load code.
-  // UNAVAILABLE without a driver, INTERNAL with the compiler's words.
+  // UNAVAILABLE without a driver; else CUDA's, with the compiler's words.
   static absl::StatusOr<std::unique_ptr<Kernels>> Load(int sm_count, cudaStream_t stream);
   ~Kernels();
   Kernels(const Kernels&) = delete;

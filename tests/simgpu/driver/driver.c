@@ -1,4 +1,4 @@
-// The simulated GPU's libcuda.so.1: six functions that device/kernels.cc looks
+// The simulated GPU's libcuda.so.1: four functions that device/kernels.cc looks
 // up, which the program answers, and those that cuDNN looks for, without a device.
 #include "tests/simgpu/driver/driver_table.h"
 
@@ -16,8 +16,6 @@ void SimgpuSetDriverTable(const struct SimgpuDriverTable* table) { driver_table 
     return driver_table != NULL ? driver_table->member arguments : kNoDevice; \
   }
 
-ANSWER(cuGetErrorName, get_error_name, (int error, const char** name), (error, name))
-ANSWER(cuGetErrorString, get_error_string, (int error, const char** text), (error, text))
 ANSWER(cuModuleLoadDataEx, module_load_data_ex,
        (void** module, const void* image, unsigned count, int* options, void** values),
        (module, image, count, options, values))

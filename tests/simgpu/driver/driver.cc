@@ -41,47 +41,15 @@ static_assert(int{CUDA_ERROR_INVALID_HANDLE} == int{cudaErrorInvalidResourceHand
 static_assert(int{CUDA_ERROR_ILLEGAL_STATE} == int{cudaErrorIllegalState});
 static_assert(int{CUDA_ERROR_ILLEGAL_ADDRESS} == int{cudaErrorIllegalAddress});
 static_assert(int{CUDA_ERROR_MISALIGNED_ADDRESS} == int{cudaErrorMisalignedAddress});
+static_assert(int{CUDA_ERROR_INVALID_PTX} == int{cudaErrorInvalidPtx});
+static_assert(int{CUDA_ERROR_JIT_COMPILER_NOT_FOUND} == int{cudaErrorJitCompilerNotFound});
+static_assert(int{CUDA_ERROR_JIT_COMPILATION_DISABLED} == int{cudaErrorJitCompilationDisabled});
+static_assert(int{CUDA_ERROR_NOT_FOUND} == int{cudaErrorSymbolNotFound});
+static_assert(int{CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES} == int{cudaErrorLaunchOutOfResources});
+static_assert(int{CUDA_ERROR_NOT_SUPPORTED} == int{cudaErrorNotSupported});
 static_assert(int{CUDA_ERROR_LAUNCH_FAILED} == int{cudaErrorLaunchFailure});
 static_assert(int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED} == int{cudaErrorStreamCaptureUnsupported});
 static_assert(int{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED} == int{cudaErrorStreamCaptureInvalidated});
-
-struct ErrorRow {
-  CUresult error;
-  const char* name;
-  const char* text;
-};
-constexpr ErrorRow kErrors[] = {
-    {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
-    {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-    {CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
-    {CUDA_ERROR_JIT_COMPILER_NOT_FOUND, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND",
-     "PTX JIT compiler library not found"},
-    {CUDA_ERROR_JIT_COMPILATION_DISABLED, "CUDA_ERROR_JIT_COMPILATION_DISABLED",
-     "PTX JIT compilation was disabled"},
-    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
-    {CUDA_ERROR_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE",
-     "the operation cannot be performed in the present state"},
-    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-    {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
-     "an illegal memory access was encountered"},
-    {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
-     "too many resources requested for launch"},
-    {CUDA_ERROR_MISALIGNED_ADDRESS, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
-    {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
-    {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
-    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
-     "operation not permitted when stream is capturing"},
-    {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
-     "operation failed due to a previous error during capture"},
-};
-
-const ErrorRow* FindError(int error) {
-  const auto* const row = std::find_if(std::begin(kErrors), std::end(kErrors),
-                                       [error](const ErrorRow& e) { return e.error == error; });
-  return row != std::end(kErrors) ? row : nullptr;
-}
 
 // What a CUmodule and a CUfunction point to.
 struct Function {
@@ -194,18 +162,6 @@ WorkEnd RunLaunch(const Launch& launch, const WorkStart& start) {
     end.ns = start.ns + static_cast<int64_t>(kSlowFactor) * (end.ns - start.ns);
   }
   return {end.ns, end.error, ended_by_host};
-}
-
-int GetErrorName(int error, const char** name) {
-  const ErrorRow* const row = FindError(error);
-  *name = row != nullptr ? row->name : nullptr;
-  return row != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-int GetErrorString(int error, const char** text) {
-  const ErrorRow* const row = FindError(error);
-  *text = row != nullptr ? row->text : nullptr;
-  return row != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Puts the compiler's words where the caller wants them, and how many there are.
@@ -342,8 +298,8 @@ int LaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned grid_z
   return ToResult(gpu.Put(static_cast<cudaStream_t>(stream), work));
 }
 
-constexpr SimgpuDriverTable kTable = {GetErrorName, GetErrorString,    ModuleLoadDataEx,
-                                      ModuleUnload, ModuleGetFunction, LaunchKernel};
+constexpr SimgpuDriverTable kTable = {ModuleLoadDataEx, ModuleUnload, ModuleGetFunction,
+                                      LaunchKernel};
 
 // Before main, so that nobody has to call it.
 __attribute__((constructor)) void SetTable() { SimgpuSetDriverTable(&kTable); }

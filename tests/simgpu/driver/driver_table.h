@@ -10,8 +10,6 @@ extern "C" {
 #endif
 
 struct SimgpuDriverTable {
-  int (*get_error_name)(int error, const char** name);
-  int (*get_error_string)(int error, const char** text);
   int (*module_load_data_ex)(void** module, const void* image, unsigned option_count, int* options,
                              void** values);
   int (*module_unload)(void* module);
@@ -21,7 +19,7 @@ struct SimgpuDriverTable {
                        void* stream, void** parameters, void** extra);
 };
 
-/* Until this is called, the six have no device either. The table stays in use. */
+/* Until this is called, the four have no device either. The table stays in use. */
 void SimgpuSetDriverTable(const struct SimgpuDriverTable* table);
 
 #ifdef __cplusplus

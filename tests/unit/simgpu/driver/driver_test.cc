@@ -273,8 +273,7 @@ TEST_F(DriverTest, NoCompiler) {
   unsetenv("CUDA_DISABLE_PTX_JIT");
   WriteFaults("jit = fail\n");
   const auto kernels = Kernels::Load(132, stream_);
-  EXPECT_THAT(std::string(kernels.status().message()),
-              HasSubstr("CUDA_ERROR_JIT_COMPILER_NOT_FOUND"));
+  EXPECT_THAT(std::string(kernels.status().message()), HasSubstr("cudaErrorJitCompilerNotFound"));
   EXPECT_EQ(Fired(), "jit = fail\n");
 }
 
@@ -335,9 +334,8 @@ TEST_F(DriverTest, AFirstLaunchSpoilsACapture) {
 
 TEST_F(DriverTest, AWrongAddressDestroysTheContext) {
   const auto kernels = MakeKernels();
-  for (const auto& [counter, error] :
-       {std::pair{int64_t{4}, "CUDA_ERROR_MISALIGNED_ADDRESS"},
-        std::pair{kBytes + (1 << 30), "CUDA_ERROR_ILLEGAL_ADDRESS"}}) {
+  for (const auto& [counter, error] : {std::pair{int64_t{4}, "cudaErrorMisalignedAddress"},
+                                       std::pair{kBytes + (1 << 30), "cudaErrorIllegalAddress"}}) {
     IN_ANOTHER_PROCESS({
       EXPECT_EQ(kernels->Scan(memory_, 1000, 1, 0, static_cast<char*>(memory_) + counter),
                 absl::OkStatus());
@@ -359,7 +357,7 @@ TEST_F(DriverTest, FaultsOfKernels) {
   EXPECT_GT(sweep(), 300 * usual);
   EXPECT_LT(sweep(), 2 * usual);
   EXPECT_THAT(std::string(kernels->Gather(memory_, memory_, 1, 1, memory_).message()),
-              HasSubstr("gather elements: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"));
+              HasSubstr("gather elements: cudaErrorLaunchOutOfResources"));
   EXPECT_EQ(kernels->PutStamp(memory_), absl::OkStatus());
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   EXPECT_EQ(Fired(), "kernel:convtune_sweep nth:2 = slow\nkernel:convtune_gather = fail\n");

@@ -431,17 +431,13 @@ absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_
 
 absl::Status GpuProblem::ListLegacy(const ListingOptions& options, search::ListingSink* sink) {
   ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
-  if (options.depth == worker::v1::LISTING_FIRST_CONFIGS) {
-    search::ListExpectedAlgorithms(problem_, legacy, sink);
-    return absl::OkStatus();
-  }
-  if (absl::Status status = EnsureTensors(); !status.ok()) {
-    // Listing what cuDNN would choose needs no memory.
-    search::ListExpectedAlgorithms(problem_, legacy, sink);
-    return status;
-  }
-  return search::ListLegacyAlgorithms(problem_, legacy, tensors_->pointers(0), workspace_limit_,
-                                      sink);
+  const bool searches = options.depth != worker::v1::LISTING_FIRST_CONFIGS;
+  // Listing what cuDNN would choose needs no memory.
+  absl::Status status = searches ? EnsureTensors() : absl::OkStatus();
+  std::optional<cudnn::ConvPointers> tensors;
+  if (searches && status.ok()) tensors = tensors_->pointers(0);
+  status.Update(search::ListLegacyAlgorithms(problem_, legacy, tensors, workspace_limit_, sink));
+  return status;
 }
 
 }  // namespace convtune::worker

@@ -139,27 +139,17 @@ void AddExpected(const Algorithms& list, Algorithms* expected) {
 
 bool FindIsAffordable(const ConvProblem& problem) { return EstimatedFlops(problem) <= kMostFlops; }
 
-void ListExpectedAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
-                            ListingSink* sink) {
-  const Algorithms expected = AskHeuristic(problem, cudnn, sink);
-  for (const cudnn::FoundAlgorithm& entry : expected) {
-    if (!sink->Offer(ToCandidate(problem, expected, entry))) {
-      break;
-    }
-  }
-}
-
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
-                                  const cudnn::ConvPointers& tensors, int64_t workspace_limit,
-                                  ListingSink* sink) {
+                                  const std::optional<cudnn::ConvPointers>& tensors,
+                                  int64_t workspace_limit, ListingSink* sink) {
   const Algorithms expected = AskHeuristic(problem, cudnn, sink);
   bool out_of_time = false;
   std::vector<Candidate> found;
   absl::Status searched;
-  if (FindIsAffordable(problem)) {
+  if (tensors && FindIsAffordable(problem)) {
     searched =
-        Search(problem, expected, cudnn, tensors, workspace_limit, *sink, &found, &out_of_time);
-  } else {
+        Search(problem, expected, cudnn, *tensors, workspace_limit, *sink, &found, &out_of_time);
+  } else if (tensors) {
     sink->MarkFindLeftOut();
   }
   // Where the search was refused, left out or cut off, too: the stock choice is one of these.

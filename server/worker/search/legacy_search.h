@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,10 +28,6 @@ std::vector<cudnnMathType_t> MathTypesOfHeuristic(DataType type);
 void AddExpected(const std::vector<cudnn::FoundAlgorithm>& list,
                  std::vector<cudnn::FoundAlgorithm>* expected);
 
-// Passes what cudnnGet*_v7 lists to the sink, in its order, as ListLegacyAlgorithms
-// does with what no search had. Runs nothing.
-void ListExpectedAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn, ListingSink* sink);
-
 // Runs cudnnFind*, if it is affordable, with the math types that make sense for
 // the inputs, and passes to the sink what cudnnGet*_v7 lists, in its order, then what a search
 // alone found, then, with the reason, what a search said is not supported. What failed
@@ -38,9 +35,9 @@ void ListExpectedAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
 // cudnnGet*_v7 is passed on also where cuDNN refused the search, it was left out, or the
 // deadline cut it off. The place in that list is the heuristic rank; where cuDNN refuses the
 // list, none has one, and the sink is told. Needs a GPU. Errors are cuDNN's, when it refuses the
-// search as a whole.
+// search as a whole. `tensors`: what the search runs on; nullopt: nothing is run.
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
-                                  const cudnn::ConvPointers& tensors, int64_t workspace_limit,
-                                  ListingSink* sink);
+                                  const std::optional<cudnn::ConvPointers>& tensors,
+                                  int64_t workspace_limit, ListingSink* sink);
 
 }  // namespace convtune::worker::search

@@ -131,7 +131,8 @@ class ListLegacyTest : public testing::Test {
       return true;
     };
     ListingSink sink(options_, on_listed);
-    EXPECT_EQ(ListLegacyAlgorithms(Problem(text), &cudnn_, {}, int64_t{1} << 30, &sink),
+    EXPECT_EQ(ListLegacyAlgorithms(Problem(text), &cudnn_, cudnn::ConvPointers(), int64_t{1} << 30,
+                                   &sink),
               absl::OkStatus());
     end_ = sink.end();
   }

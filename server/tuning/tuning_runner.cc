@@ -591,52 +591,48 @@ class Run {
 
   absl::Status TimeWay(const Way& way) {
     const bool replays = way.first == LaunchMode::kGraphCapture;
-    worker::v1::Request request;
-    std::map<int, decision::Series> series;  // by index
+    std::vector<int> indexes;
     for (const size_t number : race_.runners()) {
       const Candidate& candidate = candidates_.at(racers_[number]);
       if (!candidate.timed() || (replays && candidate.capture != CaptureSupport::kYes)) continue;
-      request.add_indexes(racers_[number]);
-      series.emplace(racers_[number], decision::Series(kRounds));
+      indexes.push_back(racers_[number]);
     }
-    if (series.empty()) return absl::OkStatus();
+    if (indexes.empty()) return absl::OkStatus();
+    worker::v1::Request request;
+    request.mutable_indexes()->Add(indexes.begin(), indexes.end());
     worker::v1::Measure& measure = *request.mutable_measure();
     measure.set_rounds(kRounds);
     measure.set_launch(static_cast<v1::LaunchMode>(way.first));
     measure.set_cache_state(static_cast<v1::CacheState>(way.second));
     request.set_time_budget_ms(MillisUntil(end_));
+    // Nobody leaves it for being slow: it is never asked for its next step.
+    decision::Race samples(std::vector<decision::Contender>(indexes.size()));
     const auto take = [&](const worker::v1::Reply& reply) {
       if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), &tuning_.conditions);
-      const auto found = series.find(reply.index());
-      if (!reply.has_sample() || found == series.end()) return;
-      TakeSecondary(reply.sample(), replays, &found->second, &candidates_.at(reply.index()));
+      const auto found = std::find(indexes.begin(), indexes.end(), reply.index());
+      if (!reply.has_sample() || found == indexes.end()) return;
+      TakeSecondary(reply.sample(), replays, static_cast<size_t>(found - indexes.begin()), &samples,
+                    &candidates_.at(reply.index()));
     };
     const auto outcome = client_->Call(request, take);
-    std::vector<decision::Series> all;
-    std::vector<Candidate> timed(series.size());
+    std::vector<Candidate> timed(indexes.size());
     std::vector<Candidate*> to;
-    for (auto& [index, runs] : series) {
-      to.push_back(&timed[all.size()]);
-      all.push_back(std::move(runs));
-    }
-    decision::DiscardOtherKind(&all);
-    decision::DiscardSlowClocks(&all);
-    decision::Summarize(all, to);
-    size_t next = 0;
-    for (const auto& [index, runs] : series) {
-      const Candidate& times = timed[next++];
+    for (Candidate& times : timed) to.push_back(&times);
+    samples.WriteTimes(to);
+    for (size_t number = 0; number < indexes.size(); ++number) {
+      const Candidate& times = timed[number];
       if (times.sample_count < kFewestRounds) continue;
-      candidates_.at(index).other_times.push_back({way.first, way.second, times.median_us,
-                                                   times.low_us, times.high_us,
-                                                   times.sample_count});
+      candidates_.at(indexes[number])
+          .other_times.push_back({way.first, way.second, times.median_us, times.low_us,
+                                  times.high_us, times.sample_count});
     }
     return outcome.status();
   }
 
-  static void TakeSecondary(const worker::v1::Sample& sample, bool replays,
-                            decision::Series* series, Candidate* candidate) {
+  static void TakeSecondary(const worker::v1::Sample& sample, bool replays, size_t number,
+                            decision::Race* samples, Candidate* candidate) {
     if (!sample.error_message().empty()) {
-      series->assign(kRounds, decision::RunSample());
+      samples->Leave(number);
       if (replays) {
         candidate->capture = CaptureSupport::kNo;
       } else {
@@ -648,8 +644,9 @@ class Run {
     }
     const std::optional<decision::RunSample> run = ReadSample(sample);
     if (!std::isfinite(sample.sm_clock_mhz()) || !run) return;
-    if (sample.round() < 0 || sample.round() >= kRounds) return;
-    (*series)[static_cast<size_t>(sample.round())] = *run;
+    if (sample.round() >= 0 && sample.round() < kRounds) {
+      samples->Add(number, sample.round(), *run);
+    }
   }
 
   absl::Status NoneRan(const Tuning& tuning) const {

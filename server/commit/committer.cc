@@ -23,12 +23,13 @@ constexpr absl::Duration kBetweenCommits = absl::Microseconds(250);
 // A clock may be set; bans that expire are looked at as often as this.
 constexpr absl::Duration kLookForExpired = absl::Seconds(1);
 
-// A fleet's pin or ban is ended by its agent, or by the operator of a node without one: both must
-// name its number in the fleet, which is 0 for the daemon's own. `kind`: "pin" or "ban";
-// `end_in_fleet` and `end_here`: the commands behind `convtune`.
-absl::Status CheckIsNamed(std::string_view kind, std::string_view name, int64_t fleet_number,
-                          int64_t number, std::string_view end_in_fleet,
-                          std::string_view end_here) {
+// Whoever ends a pin or a ban must say whose it is, by its number in the fleet: 0 for the
+// daemon's own. So only the fleet's agent ends a fleet's, or an operator who means it, on a node
+// that has left the fleet. `number`: the one that was said; `kind`: "pin" or "ban"; `end_in_fleet`
+// and `end_here`: the commands behind `convtune`.
+absl::Status CheckFleetNumber(std::string_view kind, std::string_view name, int64_t fleet_number,
+                              int64_t number, std::string_view end_in_fleet,
+                              std::string_view end_here) {
   if (fleet_number == number) return absl::OkStatus();
   if (fleet_number == 0) {
     return absl::FailedPreconditionError(
@@ -40,16 +41,16 @@ absl::Status CheckIsNamed(std::string_view kind, std::string_view name, int64_t 
              end_here, " --fleet-", kind, " ", fleet_number, "`"));
 }
 
-absl::Status CheckIsNamed(const Ban& ban, int64_t fleet_ban) {
-  return CheckIsNamed("ban", ban.Name(), ban.fleet_ban, fleet_ban,
-                      absl::StrCat("ban delete ", ban.fleet_ban),
-                      absl::StrCat("ban delete ", ban.number));
+absl::Status CheckFleetNumber(const Ban& ban, int64_t fleet_ban) {
+  return CheckFleetNumber("ban", ban.Name(), ban.fleet_ban, fleet_ban,
+                          absl::StrCat("ban delete ", ban.fleet_ban),
+                          absl::StrCat("ban delete ", ban.number));
 }
 
-absl::Status CheckIsNamed(const Pin& pin, int64_t fleet_pin) {
+absl::Status CheckFleetNumber(const Pin& pin, int64_t fleet_pin) {
   const std::string end = absl::StrCat("unpin ", pin.key.problem_text, " --environment '",
                                        pin.key.environment_text, "'");
-  return CheckIsNamed("pin", "it", pin.fleet_pin, fleet_pin, end, end);
+  return CheckFleetNumber("pin", "it", pin.fleet_pin, fleet_pin, end, end);
 }
 
 void MarkQuarantined(const QuarantineEntry& entry, Candidate* candidate) {
@@ -85,24 +86,18 @@ absl::Status Committer::Load(const std::vector<Ban>& shipped) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<Pin> pins, store_->ListPins());
   for (const Pin& pin : pins) index_->SetPin(pin);
-  ASSIGN_OR_RETURN(const std::vector<Ban> bans, store_->ListBans());
-  std::vector<Bans::Shared> held;
-  for (const Ban& ban : shipped) held.push_back(std::make_shared<const Ban>(ban));
-  for (const Ban& ban : bans) {
-    if (!HasExpired(ban.expire_time, clock_->Now())) {
-      held.push_back(std::make_shared<const Ban>(ban));
-    } else if (const absl::Status deleted = store_->DeleteBan(ban.number); !deleted.ok()) {
-      log::Warn("$0 expired: $1", ban.Name(), deleted.ToString());
-    }
-  }
+  ASSIGN_OR_RETURN(std::vector<Ban> bans, store_->ListBans());
+  const auto expired = [this](const Ban& ban)
+                           REQUIRES(mutex_) { return DeleteIfExpired(ban, clock_->Now()); };
+  std::erase_if(bans, expired);
+  index_->SetBans(Bans().With(shipped).With(bans));
   {
     MutexLock state_lock(state_mutex_);
-    for (const Bans::Shared& ban : held) listed_bans_[ban->number] = ban;
+    for (const Bans::Shared& ban : index_->bans()->all()) listed_bans_[ban->number] = ban;
   }
   if (!shipped.empty()) {
     log::Info("$0 bans came with convtune (--no-errata leaves them out)", shipped.size());
   }
-  index_->SetBans(Bans(std::move(held)));
   for (const Pin& pin : pins) {
     const Bans::Shared ban = index_->bans()->Find(pin.candidate, pin.key);
     if (ban != nullptr && ban->shipped()) {
@@ -126,10 +121,7 @@ absl::Status Committer::Load(const std::vector<Ban>& shipped) {
 }
 
 bool Committer::Commit(Tuning tuning, const Environment& environment, bool forced) {
-  Waiting self{};
-  self.tuning = &tuning;
-  self.environment = &environment;
-  self.forced = forced;
+  Waiting self{&tuning, &environment, forced};
   {
     MutexLock lock(queue_mutex_);
     queue_.push_back(&self);
@@ -458,7 +450,7 @@ absl::Status Committer::PutPin(const CandidatePattern& candidate, Pin* pin) {
   }
   if (best == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "candidate: ", candidate.ToText(), " must be one that the tuning lists and", " that ran"));
+        "candidate: ", candidate.ToText(), " must be one that the tuning lists and that ran"));
   }
   pin->candidate = best->id;
   RETURN_IF_ERROR(store_->PutPin(*pin));
@@ -483,7 +475,7 @@ void Committer::IndexAnew(const Tuning& tuning) {
 absl::Status Committer::DeletePin(const TuningKey& key, int64_t fleet_pin) {
   MutexLock lock(mutex_);
   const std::shared_ptr<const Pin> pin = index_->Find(key).pin;
-  if (pin != nullptr) RETURN_IF_ERROR(CheckIsNamed(*pin, fleet_pin));
+  if (pin != nullptr) RETURN_IF_ERROR(CheckFleetNumber(*pin, fleet_pin));
   RETURN_IF_ERROR(store_->DeletePin(key));
   index_->ErasePin(key);
   observer_(key, true);
@@ -572,38 +564,44 @@ void Committer::TellBansChanged() {
   tell();
 }
 
-Bans::Shared Committer::TakeOutBan(int64_t number) {
-  std::vector<Bans::Shared> all = index_->bans()->all();
-  const auto found = std::find_if(
-      all.begin(), all.end(), [number](const Bans::Shared& ban) { return ban->number == number; });
-  if (found == all.end()) return nullptr;
-  Bans::Shared ban = *found;
-  all.erase(found);
-  index_->SetBans(Bans(std::move(all)));
-  return ban;
-}
-
 absl::Status Committer::DeleteBan(int64_t number, int64_t fleet_ban) {
-  Bans::Shared ban;
   {
     MutexLock lock(mutex_);
-    const std::shared_ptr<const Bans> bans = index_->bans();
-    for (const Bans::Shared& known : bans->all()) {
-      if (known->number == number) RETURN_IF_ERROR(CheckIsNamed(*known, fleet_ban));
+    for (const Bans::Shared& known : index_->bans()->all()) {
+      if (known->number == number) RETURN_IF_ERROR(CheckFleetNumber(*known, fleet_ban));
     }
     RETURN_IF_ERROR(store_->DeleteBan(number));
-    ban = TakeOutBan(number);
   }
-  if (ban != nullptr) FollowEndOf(*ban, "ended");
+  EndBan(number, "ended");
   return absl::OkStatus();
 }
 
-void Committer::FollowEndOf(const Ban& ban, std::string_view how) {
-  log::Info("$0 $1: $2", ban.Name(), how, ban.candidate.ToText());
-  ForEachUnder(ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
+bool Committer::DeleteIfExpired(const Ban& ban, absl::Time now) {
+  if (!HasExpired(ban.expire_time, now)) return false;
+  // Where the disk refuses, the row goes at the next start.
+  const absl::Status deleted = store_->DeleteBan(ban.number);
+  if (!deleted.ok()) log::Warn("$0 expired: $1", ban.Name(), deleted.ToString());
+  return true;
+}
+
+void Committer::EndBan(int64_t number, std::string_view how) {
+  Bans::Shared ban;
+  {
+    MutexLock lock(mutex_);
+    std::vector<Bans::Shared> all = index_->bans()->all();
+    const auto found = std::find_if(all.begin(), all.end(), [number](const Bans::Shared& known) {
+      return known->number == number;
+    });
+    if (found == all.end()) return;
+    ban = *found;
+    all.erase(found);
+    index_->SetBans(Bans(std::move(all)));
+  }
+  log::Info("$0 $1: $2", ban->Name(), how, ban->candidate.ToText());
+  ForEachUnder(*ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
   {
     MutexLock state_lock(state_mutex_);
-    listed_bans_.erase(ban.number);
+    listed_bans_.erase(number);
   }
   TellBansChanged();
 }
@@ -619,15 +617,12 @@ void Committer::EndExpiredBans() {
   const absl::Time now = clock_->Now();
   const std::shared_ptr<const Bans> bans = index_->bans();
   for (const Bans::Shared& ban : bans->all()) {
-    if (!HasExpired(ban->expire_time, now)) continue;
+    bool expired = false;
     {
       MutexLock lock(mutex_);
-      // Where the disk refuses, the row goes at the next start.
-      const absl::Status deleted = store_->DeleteBan(ban->number);
-      if (!deleted.ok()) log::Warn("$0 expired: $1", ban->Name(), deleted.ToString());
-      if (TakeOutBan(ban->number) == nullptr) continue;
+      expired = DeleteIfExpired(*ban, now);
     }
-    FollowEndOf(*ban, "expired");
+    if (expired) EndBan(ban->number, "expired");
   }
 }
 

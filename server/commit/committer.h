@@ -189,11 +189,12 @@ class Committer {
       EXCLUDES(mutex_);
   // Puts it into the index anew.
   void IndexAnew(const Tuning& tuning) REQUIRES(mutex_);
-  // Takes the ban of that number out of the index; returns it, or nullptr if there is none.
-  Bans::Shared TakeOutBan(int64_t number) REQUIRES(mutex_);
+  // Returns whether the ban has expired, and takes it out of the store if it has.
+  bool DeleteIfExpired(const Ban& ban, absl::Time now) REQUIRES(mutex_);
+  // Takes the ban of that number, if there is one, out of the index and of all answers. `how` it
+  // ended, for the log.
+  void EndBan(int64_t number, std::string_view how) EXCLUDES(mutex_);
   void TellBansChanged() EXCLUDES(mutex_);
-  // To be called once the ban is out of the index.
-  void FollowEndOf(const Ban& ban, std::string_view how) EXCLUDES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
   // To be called before something is added to what waits for the disk.

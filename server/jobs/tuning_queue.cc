@@ -94,26 +94,25 @@ uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscr
       }
     }
     number = next_++;
-    if (shut_) {
-      refused = shut_status_;
-    } else if (item == nullptr) {
-      item = std::make_shared<WorkItem>(std::move(spec));
-      item->priority = priority;
-      item->sequence = number;
-      queued_.emplace(PositionOf(*item), item);
-      by_problem_[item->spec.key.problem_text].push_back(item);
-    } else {
-      if (spec.force) item->force = true;
-      if (item->priority < priority) SetPriority(item, priority);
-    }
-    if (refused.ok()) {
+    if (!shut_) {
+      if (item == nullptr) {
+        item = std::make_shared<WorkItem>(std::move(spec));
+        item->priority = priority;
+        item->sequence = number;
+        queued_.emplace(PositionOf(*item), item);
+        by_problem_[item->spec.key.problem_text].push_back(item);
+      } else {
+        if (spec.force) item->force = true;
+        if (item->priority < priority) SetPriority(item, priority);
+      }
       item->waiters.push_back({number, priority, std::move(subscriber)});
       by_subscriber_.emplace(number, item);
       changed_.SignalAll();
+      return number;
     }
+    refused = shut_status_;
   }
-  // Not moved from then. NOLINTNEXTLINE(bugprone-use-after-move)
-  if (!refused.ok()) subscriber.done({refused, true});
+  subscriber.done({refused, true});
   return number;
 }
 

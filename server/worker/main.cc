@@ -161,27 +161,28 @@ absl::Status Serve(const Flags& flags, Trace* trace) {
   return absl::IsOutOfRange(status) ? absl::OkStatus() : status;
 }
 
-void PrintProbe(const device::DeviceInfo& info, const absl::Status& status) {
-  std::printf("%s\n", device::ToProbeJson(info, std::string(status.message())).c_str());
-}
-
-// Prints a device that cannot be had, so that the daemon says why.
-void PrintFailure(const std::string& name, const absl::Status& status) {
-  device::DeviceInfo none;
-  none.name = name;
-  PrintProbe(none, status);
+// Prints a device, or why it cannot be had, so that the daemon says it.
+void PrintDevice(const std::string& name, const absl::StatusOr<device::DeviceInfo>& found) {
+  device::DeviceInfo info;
+  info.name = name;
+  if (found.ok()) info = *found;
+  std::printf("%s\n", device::ToProbeJson(info, std::string(found.status().message())).c_str());
 }
 
 void ProbeGpu(int ordinal) {
-  const absl::StatusOr<device::DeviceInfo> info = device::DescribeGpu(ordinal);
-  if (!info.ok()) return PrintFailure(absl::StrCat("gpu:", ordinal), info.status());
-  PrintProbe(*info, absl::OkStatus());
+  PrintDevice(absl::StrCat("gpu:", ordinal), device::DescribeGpu(ordinal));
+}
+
+absl::StatusOr<device::DeviceInfo> ProbeProfile(const std::string& path) {
+  ASSIGN_OR_RETURN(const device::DeviceProfile profile, device::DeviceProfile::Load(path));
+  RETURN_IF_ERROR(NameMixture(DevicelessBackend::Create(profile).status()));
+  return device::DescribeProfile(profile);
 }
 
 absl::Status Probe(const Flags& flags) {
   if (flags.devices == "all") {
     const absl::StatusOr<int> count = device::CountGpus();
-    if (!count.ok()) PrintFailure("GPUs", count.status());
+    if (!count.ok()) PrintDevice("GPUs", count.status());
     for (int ordinal = 0; count.ok() && ordinal < *count; ++ordinal) {
       ProbeGpu(ordinal);
     }
@@ -196,15 +197,7 @@ absl::Status Probe(const Flags& flags) {
     }
   }
   for (const std::string& path : flags.profiles) {
-    const absl::StatusOr<device::DeviceProfile> profile = device::DeviceProfile::Load(path);
-    device::DeviceInfo info;
-    info.name = absl::StrCat("profile:", path);
-    absl::Status status = profile.status();
-    if (profile.ok()) {
-      info = device::DescribeProfile(*profile);
-      status = NameMixture(DevicelessBackend::Create(*profile).status());
-    }
-    PrintProbe(info, status);
+    PrintDevice(absl::StrCat("profile:", path), ProbeProfile(path));
   }
   return absl::OkStatus();
 }
@@ -236,7 +229,7 @@ absl::Status Run(const Flags& flags) {
     if (trace.ok()) {
       return Probe(flags);
     }
-    PrintFailure("convtune-worker", trace.status());
+    PrintDevice("convtune-worker", trace.status());
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(trace.status());

@@ -125,28 +125,30 @@ bool Committer::Commit(Tuning tuning, const Environment& environment, bool force
   {
     MutexLock lock(queue_mutex_);
     queue_.push_back(&self);
+    while (!self.done && committing_) group_ended_.Wait(queue_mutex_);
+    if (self.done) return self.persisted;
+    committing_ = true;
   }
-  while (!AwaitTurn(self)) {
+  std::vector<Waiting*> group;
+  {
     MutexLock lock(mutex_);
     // Not before the lock: whoever comes until then goes along.
-    const std::vector<Waiting*> group = TakeGroup();
+    group = TakeGroup(&self);
     CommitGroup(group);
-    EndGroup(group);
   }
+  MutexLock lock(queue_mutex_);
+  for (Waiting* waiting : group) waiting->done = true;
+  committing_ = false;
+  ++groups_ended_;
+  group_ended_.SignalAll();
   return self.persisted;
 }
 
-bool Committer::AwaitTurn(const Waiting& self) {
+std::vector<Committer::Waiting*> Committer::TakeGroup(Waiting* first) {
+  std::vector<Waiting*> group = {first};
+  std::set<TuningKey> keys = {first->tuning->key};
   MutexLock lock(queue_mutex_);
-  while (!self.done && committing_) group_ended_.Wait(queue_mutex_);
-  if (!self.done) committing_ = true;
-  return self.done;
-}
-
-std::vector<Committer::Waiting*> Committer::TakeGroup() {
-  std::vector<Waiting*> group;
-  std::set<TuningKey> keys;
-  MutexLock lock(queue_mutex_);
+  std::erase(queue_, first);
   // A key's second tuning is judged against its first.
   std::erase_if(queue_, [&](Waiting* waiting) {
     if (group.size() == kMostInGroup || !keys.insert(waiting->tuning->key).second) {
@@ -156,14 +158,6 @@ std::vector<Committer::Waiting*> Committer::TakeGroup() {
     return true;
   });
   return group;
-}
-
-void Committer::EndGroup(const std::vector<Waiting*>& group) {
-  MutexLock lock(queue_mutex_);
-  for (Waiting* waiting : group) waiting->done = true;
-  committing_ = false;
-  ++groups_ended_;
-  group_ended_.SignalAll();
 }
 
 void Committer::LetCommitsGoFirst() {

@@ -147,7 +147,8 @@ class Committer {
     index_->PutInstead(tuning, std::move(outdated));
     observer_(tuning.key, false);
   }
-  // A thread in Commit.
+  // A thread in Commit. The first that finds nobody at work commits what waits by then, its own
+  // among it.
   struct Waiting {
     Tuning* tuning;
     const Environment* environment;
@@ -156,12 +157,8 @@ class Committer {
     bool done = false;
   };
 
-  // Waits until it is done, and then returns true, or until nobody works on the queue: then the
-  // caller does.
-  bool AwaitTurn(const Waiting& self) EXCLUDES(queue_mutex_);
-  // Takes what waits, each key at most once.
-  std::vector<Waiting*> TakeGroup() EXCLUDES(queue_mutex_);
-  void EndGroup(const std::vector<Waiting*>& group) EXCLUDES(queue_mutex_);
+  // Takes `first` and what waits besides, each key at most once.
+  std::vector<Waiting*> TakeGroup(Waiting* first) EXCLUDES(queue_mutex_);
   // Waits for the group that is at work or wants mutex_, and for no other: who releases mutex_ and
   // takes it again at once would get it nearly every time.
   void LetCommitsGoFirst() EXCLUDES(queue_mutex_, mutex_);

@@ -1,19 +1,9 @@
 #include "server/worker/timing/timer.h"
 
-#include <chrono>
-
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::worker::timing {
-namespace {
-
-using SteadyClock = std::chrono::steady_clock;
-
-double MicrosSince(SteadyClock::time_point start) {
-  return std::chrono::duration<double, std::micro>(SteadyClock::now() - start).count();
-}
-
-}  // namespace
 
 absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
   for (int attempt = 0; attempt <= work.block_attempts; ++attempt) {
@@ -73,9 +63,9 @@ absl::Status Timer::Queue(const TimedWork& work, int runs, int copies, double* h
     if (i > 0 && copy == 0) RETURN_IF_ERROR(Flush(work));
     RETURN_IF_ERROR(Warm(work, copy));
     RETURN_IF_ERROR(stream_->Record(2 * i));
-    const SteadyClock::time_point launching = SteadyClock::now();
+    const SteadyTime launching = SteadyTime::Now();
     RETURN_IF_ERROR(work.launch(copy));
-    *host_us += MicrosSince(launching) / runs;
+    *host_us += absl::ToDoubleMicroseconds(SteadyTime::Now() - launching) / runs;
     RETURN_IF_ERROR(stream_->Record(2 * i + 1));
   }
   return stream_->PutStamp(1);

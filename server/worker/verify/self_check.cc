@@ -1,19 +1,17 @@
 #include "server/worker/verify/self_check.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::worker::verify {
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kEventToleranceUs = 5;
 constexpr double kTimerTolerance = 0.01;
@@ -41,13 +39,9 @@ constexpr int kStampAttempts = 5;
 constexpr int kReadsAtOnce = 64;
 constexpr int kCacheSamples = 5;
 
-double Micros(SteadyClock::duration duration) {
-  return std::chrono::duration<double, std::micro>(duration).count();
-}
-
-double MicrosSince(SteadyClock::time_point start) { return Micros(SteadyClock::now() - start); }
-
 double Micros(absl::Duration duration) { return absl::ToDoubleMicroseconds(duration); }
+
+double MicrosSince(SteadyTime start) { return Micros(SteadyTime::Now() - start); }
 
 std::string Rounded(double value) { return absl::StrFormat("%.4g", value); }
 
@@ -63,7 +57,7 @@ absl::StatusOr<Finding> TryBlockingKernel(const SelfCheckDevice& card) {
   ASSIGN_OR_RETURN(const timing::MemorySpan memory, card.memory());
   RETURN_IF_ERROR(stream.Synchronize());
   RETURN_IF_ERROR(stream.Block(kBlockTimeout));
-  const SteadyClock::time_point queued = SteadyClock::now();
+  const SteadyTime queued = SteadyTime::Now();
   const auto queue = [&]() -> absl::Status {
     RETURN_IF_ERROR(stream.Record(0));
     RETURN_IF_ERROR(stream.Read(memory.data, memory.bytes));
@@ -106,8 +100,8 @@ absl::StatusOr<double> TimeDelay(absl::Duration limit, timing::TimedStream* stre
 }
 
 struct Sighting {
-  SteadyClock::time_point before;
-  SteadyClock::time_point after;
+  SteadyTime before = SteadyTime::InfinitePast();
+  SteadyTime after = SteadyTime::InfinitePast();
 };
 
 // Puts a stamp, waits for it, and says when it was taken.
@@ -115,10 +109,10 @@ absl::StatusOr<Sighting> SeeStamp(int slot, timing::TimedStream* stream) {
   Sighting sighting;
   for (int attempt = 0; attempt < kStampAttempts; ++attempt) {
     RETURN_IF_ERROR(stream->Synchronize());
-    sighting.before = SteadyClock::now();
+    sighting.before = SteadyTime::Now();
     RETURN_IF_ERROR(stream->PutStamp(slot));
     RETURN_IF_ERROR(stream->Synchronize());
-    sighting.after = SteadyClock::now();
+    sighting.after = SteadyTime::Now();
     if (Micros(sighting.after - sighting.before) <= kSharpUs) break;
   }
   return sighting;
@@ -127,8 +121,8 @@ absl::StatusOr<Sighting> SeeStamp(int slot, timing::TimedStream* stream) {
 // Keeps the GPU at work until its clocks are up.
 absl::Status RaiseClocks(const SelfCheckDevice& card) {
   ASSIGN_OR_RETURN(const timing::MemorySpan memory, card.memory());
-  const SteadyClock::time_point start = SteadyClock::now();
-  while (MicrosSince(start) < Micros(kWarmUp)) {
+  const SteadyTime start = SteadyTime::Now();
+  while (SteadyTime::Now() - start < kWarmUp) {
     for (int i = 0; i < kReadsAtOnce; ++i) {
       RETURN_IF_ERROR(card.stream->Read(memory.data, memory.bytes));
     }
@@ -264,7 +258,7 @@ absl::StatusOr<Finding> TryCaptures(const SelfCheckDevice& card) {
 absl::StatusOr<SelfCheck> RunSelfCheck(uint32_t lost_steps,
                                        const std::function<absl::Status(uint32_t step)>& on_step,
                                        const SelfCheckDevice& card) {
-  const SteadyClock::time_point start = SteadyClock::now();
+  const SteadyTime start = SteadyTime::Now();
   SelfCheck check{MaskOf(SelfCheckBit::kRun), ""};
   struct Step {
     SelfCheckBit bit;

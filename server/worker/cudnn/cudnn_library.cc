@@ -64,8 +64,8 @@ std::string VersionInName(const std::string& file) {
   return absl::StrContains(version, '.') ? version : "";
 }
 
-// "a is of X, the others of Y", where the keys differ. `of_file` gives the key of
-// a file; files without one are left out.
+// "a of folder X, and b, c of folder Y", the odd ones first, where the keys differ; `of` says what
+// they are. `of_file` gives the key of a file; files without one are left out.
 std::string DescribeOdd(const std::vector<std::string>& files, absl::string_view of,
                         const std::function<std::string(const std::string&)>& of_file) {
   std::map<std::string, std::vector<std::string>> names;
@@ -74,17 +74,12 @@ std::string DescribeOdd(const std::vector<std::string>& files, absl::string_view
     if (!key.empty()) names[key].push_back(std::filesystem::path(file).filename());
   }
   if (names.size() < 2) return "";
-  const auto most = std::max_element(names.begin(), names.end(), [](const auto& a, const auto& b) {
-    return a.second.size() < b.second.size();
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups(names.begin(), names.end());
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  return absl::StrJoin(groups, ", and ", [of](std::string* out, const auto& group) {
+    absl::StrAppend(out, absl::StrJoin(group.second, ", "), " of ", of, " ", group.first);
   });
-  std::vector<std::string> odd;
-  for (const auto& [key, of_key] : names) {
-    if (key != most->first) {
-      odd.push_back(absl::StrCat(absl::StrJoin(of_key, ", "), " of ", of, " ", key));
-    }
-  }
-  return absl::StrCat(absl::StrJoin(odd, "; "), ", and ", absl::StrJoin(most->second, ", "), " of ",
-                      of, " ", most->first);
 }
 
 // Asks cuDNN for the versions of its libraries that can tell.

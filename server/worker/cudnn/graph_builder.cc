@@ -89,8 +89,6 @@ class GraphBuilder {
   GraphBuilder(const ConvProblem& problem, const CudnnTarget& target) : problem_(problem) {
     graph_.target_ = target;
     graph_.sm_count_target_ = problem.sm_count_target();
-    // Operations point at parts: none may move once it is named.
-    graph_.parts_.reserve(32);
   }
 
   absl::StatusOr<OperationGraph> Build() && {

@@ -1,4 +1,5 @@
-// Says how far a tuning can be trusted: its evidence, and why it is incomplete. Pure functions.
+// FinishTuning says how far a tuning can be trusted: its evidence, and why it is incomplete. The
+// others keep that true when candidates are quarantined, joined or outdated. Pure functions.
 #pragma once
 
 #include <map>

@@ -22,7 +22,7 @@ constexpr double kScreenFactor = 1.1;
 constexpr int kFirstLook = 12;
 // The factor from the rounds of one look to those of the next.
 constexpr double kGrowth = 1.5;
-// Chance of taking one for slower, or for as fast, that is not, at one look.
+// The chance, at one look, that a candidate is wrongly taken for slower; likewise for as fast.
 constexpr double kLookTail = 0.001;
 // Rounds from which the noise may end the race, and clocks are believed to
 // be a candidate's own.

@@ -21,14 +21,13 @@ struct RunSample {
 // A candidate's runs, by round. Rounds behind the end were not run.
 using Series = std::vector<RunSample>;
 
-// Runs of the candidates are of one kind if all were blocked, or none. True if the
-// kind that counts is that of blocked runs: a candidate's kind is that of more of
-// its valid runs, theirs is that of more of those who have any. Blocked is taken
-// where there are as many of both.
+// True if most valid runs of the candidate were blocked, or half of them: those count. Else the
+// others do.
 bool CountsBlocked(const Series& runs);
+// The same of most candidates, by the runs that count of each. One without a valid run has no say.
 bool CountsBlocked(const std::vector<Series>& series);
 
-// Discards (sets to 0) every run that is not of the kind that counts.
+// Discards (sets to 0) every run that does not count for most candidates.
 void DiscardOtherKind(std::vector<Series>* series);
 
 // Discards (sets to 0) each run whose SM clock is far below its round's, as on

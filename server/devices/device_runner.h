@@ -77,7 +77,7 @@ class DeviceRunner {
   static constexpr int kOutsideKills = 5;
   // Failed starts after which an item is given up.
   static constexpr int kStartAttempts = 3;
-  // Steps of a self-check that may be lost: with more no worker is started until the daemon is.
+  // Steps of a self-check that may be lost: with more, this daemon starts no worker any more.
   static constexpr int kMostStepsLost = 2;
   // Deaths that no candidate can be blamed for, that one item is tried again after.
   static constexpr int kUnexplainedDeaths = 2;

@@ -55,8 +55,8 @@ class JobTable {
  public:
   // Ended jobs that are kept; the oldest go first.
   static constexpr size_t kKeptEnded = 1000;
-  // Numbers begin with the time, so that those of a daemon before are not given
-  // again: more for each second since 2026 than there can be jobs.
+  // The first job's number is this times the seconds since 2026. No daemon makes as many jobs a
+  // second, so that none gives a number that one before it has given.
   static constexpr uint64_t kNumbersPerSecond = 1'000'000;
   static constexpr int kKeptFailures = 20;
   // Of one environment.

@@ -60,9 +60,9 @@ class TuningQueue {
   // Adds a subscriber and returns its number; never 0. If no item can be
   // joined, asks `needed` under the queue's lock, and if it says no adds
   // nothing and returns 0: results are published before their item leaves the
-  // queue, so work that ended in between is not done again. Returns 0, too, for a
-  // subscriber that expires where another such one waits for the item, which then
-  // waits as long.
+  // queue, so work that ended in between is not done again. A second
+  // subscriber that expires is not added to an item, and 0 is returned: the first one then
+  // expires with the later of the two.
   uint64_t Submit(WorkSpec spec, Priority priority, Subscriber subscriber,
                   const std::function<bool()>& needed);
   // The subscriber wants it no longer. Work that nobody wants is dropped, or

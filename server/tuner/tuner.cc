@@ -33,7 +33,7 @@ constexpr absl::Duration kListWait = absl::Seconds(10);
 constexpr absl::Duration kAbandonedTimeout = absl::Minutes(10);
 constexpr char kDraining[] = "the daemon is draining";
 
-// Of what a job request asks for, but for its id.
+// The same number for requests that ask for the same, whatever their ids.
 uint64_t FingerprintOf(const lookup::ResolvedEnvironment& environment,
                        const std::set<std::string>& problems, const jobs::JobRequest& request) {
   const jobs::TuningOptions& options = request.demand.options;
@@ -511,7 +511,7 @@ class TunerImpl final : public Tuner {
     return fitting[0];
   }
 
-  // Empty of an empty one, which stands for all.
+  // The text of the environment that is named so; empty where the name is, which stands for all.
   absl::StatusOr<std::string> TextOf(const std::string& environment) const {
     if (environment.empty()) return "";
     ASSIGN_OR_RETURN(lookup::ResolvedEnvironment resolved, Resolve(environment));

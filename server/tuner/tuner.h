@@ -105,7 +105,7 @@ class Tuner {
   // `page_size`: at least 1.
   virtual absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
   virtual absl::StatusOr<v1::TuningJob> CancelJob(const std::string& name) = 0;
-  // Calls back before it returns, on every change, and last with an ended() snapshot: under
+  // Calls back before it returns, on every change, and last with a job that HasEnded: under
   // the lock of the jobs, so that `on_change` must return at once and call nothing here.
   // Returns a token for StopWatching. NOT_FOUND, and UNAVAILABLE once the daemon has drained.
   virtual absl::StatusOr<uint64_t> WatchJob(const std::string& name,

@@ -17,7 +17,7 @@
 namespace convtune::tuning {
 namespace {
 
-// More than any listing has; a worker that sends more has lost its mind.
+// More than any listing has: a worker that lists more talks nonsense.
 constexpr int kMaxListed = 200'000;
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(250);
 // Candidates that a heuristic look-up prepares.

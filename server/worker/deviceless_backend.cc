@@ -79,7 +79,7 @@ class DevicelessProblem : public BackendProblem {
     if (options.graph_api) {
       search::ListGraphCandidates(graph_, options, &sink);
     }
-    return sink.end();
+    return sink.outcome();
   }
 
   absl::StatusOr<worker::v1::Prepared> Prepare(const CandidateId& id) override {

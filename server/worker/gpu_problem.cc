@@ -65,7 +65,7 @@ absl::StatusOr<worker::v1::Outcome> GpuProblem::List(const ListingOptions& optio
     const absl::Status status = ListLegacy(options, &sink);
     if (!status.ok()) sink.AddRefusal(status);
   }
-  return sink.end();
+  return sink.outcome();
 }
 
 absl::StatusOr<worker::v1::Prepared> GpuProblem::Prepare(const CandidateId& id) {

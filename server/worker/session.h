@@ -57,7 +57,7 @@ class Session {
   // before every run, ended it early.
   absl::StatusOr<bool> RunRounds(const worker::v1::Request& request, const RunMode& mode,
                                  SteadyTime deadline, const Send& send);
-  // Where every failure of the backend comes by before it is reported.
+  // Returns whether it failed; if so has the backend recover, which comes before any report.
   bool Failed(const absl::Status& status);
   // Adds what there is to say of the problem's runs.
   absl::Status SendConditions(ConditionsLook look, const Send& send);

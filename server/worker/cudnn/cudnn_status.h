@@ -43,8 +43,9 @@ auto TryTwice(const Run& run, const std::function<void()>& clear, int* retried) 
   return run();
 }
 
-// Returns `result`, a Status or a StatusOr; where it failed, `launch` is called once behind it,
-// and takes the error that is left, if one is. It had better be a launch that works.
+// Returns `result`, a Status or a StatusOr. Where it failed, calls `launch` once, so that an
+// error that is left is reported there and dropped. REQUIRES: `launch` works as a rule; else it
+// leaves an error of its own.
 template <typename Result>
 Result OrThrowAway(Result result, const std::function<absl::Status()>& launch,
                    const std::function<void()>& clear) {

@@ -22,9 +22,9 @@ class Nvml {
   void ReadSettings();
   // Asks for everything else. What NVML does not support on this GPU is left
   // at its default. Where processes of the GPU cannot be listed the look is not
-  // known. Where the list has not even this one, which is taken to have a context
-  // on the GPU, it is, and its reason says that others would not be seen. Under
-  // MIG processes are not counted, since NVML lists those of all instances.
+  // known. REQUIRES: this process has a context on the GPU; where the list lacks it, unknown_reason
+  // says that others would not be seen either. Under MIG processes are not counted, since NVML
+  // lists those of all instances.
   ConditionsLook Look() const;
 
  private:

@@ -246,7 +246,7 @@ void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOption
   }
   if (out_of_time) {
     sink->MarkOutOfTime();
-  } else if (listed.empty() && sink->end().message().empty()) {
+  } else if (listed.empty() && sink->outcome().message().empty()) {
     // Else the legacy API's obstacle would be the only reason.
     sink->AddRefusal(
         absl::NotFoundError("the graph API's heuristics list no engine for this problem"));

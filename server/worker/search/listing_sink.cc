@@ -49,7 +49,7 @@ bool ListingSink::Over() {
 }
 
 void ListingSink::AddRefusal(const absl::Status& status) {
-  absl::StrAppend(end_.mutable_message(), end_.message().empty() ? "" : "; ",
+  absl::StrAppend(outcome_.mutable_message(), outcome_.message().empty() ? "" : "; ",
                   Utf8(std::string(status.message())));
 }
 

@@ -28,18 +28,18 @@ class ListingSink {
   bool Over();
   // The deadline kept something from being listed.
   void MarkOutOfTime() {
-    end_.set_out_of_time(true);
+    outcome_.set_out_of_time(true);
     stopped_ = true;
   }
   // Something that could be listed was left out.
-  void MarkTruncated() { end_.set_truncated(true); }
+  void MarkTruncated() { outcome_.set_truncated(true); }
   // cudnnFind* was not called.
-  void MarkFindLeftOut() { end_.set_find_left_out(true); }
+  void MarkFindLeftOut() { outcome_.set_find_left_out(true); }
   // Part of the listing was refused.
   void AddRefusal(const absl::Status& status);
 
   int count() const { return static_cast<int>(seen_.size()); }
-  const worker::v1::Outcome& end() const { return end_; }
+  const worker::v1::Outcome& outcome() const { return outcome_; }
 
  private:
   const ListingOptions& options_;
@@ -47,7 +47,7 @@ class ListingSink {
   std::set<CandidateId> seen_;
   int next_rank_ = 0;
   bool stopped_ = false;
-  worker::v1::Outcome end_;
+  worker::v1::Outcome outcome_;
 };
 
 }  // namespace convtune::worker::search

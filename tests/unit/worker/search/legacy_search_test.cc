@@ -134,7 +134,7 @@ class ListLegacyTest : public testing::Test {
     EXPECT_EQ(ListLegacyAlgorithms(Problem(text), &cudnn_, cudnn::ConvPointers(), int64_t{1} << 30,
                                    &sink),
               absl::OkStatus());
-    end_ = sink.end();
+    end_ = sink.outcome();
   }
 
   ListingOptions options_;

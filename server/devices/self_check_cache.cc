@@ -1,11 +1,9 @@
 #include "server/devices/self_check_cache.h"
 
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "convtune/worker/worker.pb.h"
 #include "proto/base/replace_file.h"
 #include "proto/convert/record_codec.h"
 #include "proto/monitoring/log.h"
@@ -20,46 +18,46 @@ std::string SelfCheckCache::KeyOf(const DeviceSpec& device) {
 }
 
 SelfCheckCache::SelfCheckCache(std::string path) : path_(std::move(path)) {
-  if (path_.empty()) return;
   std::ifstream file(path_, std::ios::binary);
-  if (!file) return;
-  std::stringstream bytes;
-  bytes << file.rdbuf();
-  worker::v1::KeptSelfChecks kept;
-  if (!kept.ParseFromString(bytes.str())) {
-    log::Warn("$0: cannot be read, workers check themselves anew", path_);
-    return;
-  }
+  if (!file || kept_.ParseFromIstream(&file)) return;
+  log::Warn("$0: cannot be read, workers check themselves anew", path_);
+  kept_.Clear();
+}
+
+SelfCheckCache::Entry SelfCheckCache::Find(const std::string& key) const {
+  Entry entry;
   MutexLock lock(mutex_);
-  for (const auto& [key, passed] : kept.passed()) {
-    if (passed.failed().empty()) entries_[key].passed = FromProto(passed);
+  if (const auto kept = kept_.passed().find(key);
+      kept != kept_.passed().end() && kept->second.failed().empty()) {
+    entry.passed = FromProto(kept->second);
   }
+  if (const auto lost = lost_steps_.find(key); lost != lost_steps_.end()) {
+    entry.lost_steps = lost->second;
+  }
+  return entry;
 }
 
 void SelfCheckCache::Note(const std::string& key, const SelfCheck& check) {
-  const bool passed = check.mask == MaskOf(SelfCheckBit::kRun);
+  const SelfCheck passed = check.mask == MaskOf(SelfCheckBit::kRun) ? check : SelfCheck();
+  if (Find(key).passed == passed) return;
   MutexLock lock(mutex_);
-  const auto found = entries_.find(key);
-  if (!passed && (found == entries_.end() || !found->second.passed.known())) return;
-  Entry& entry = entries_[key];
-  const SelfCheck before = std::exchange(entry.passed, passed ? check : SelfCheck());
-  if (entry.passed != before) Write();
+  if (passed.known()) {
+    (*kept_.mutable_passed())[key] = ToProto(passed);
+  } else {
+    kept_.mutable_passed()->erase(key);
+  }
+  Write();
 }
 
 void SelfCheckCache::NoteLost(const std::string& key, uint32_t step) {
   MutexLock lock(mutex_);
-  Entry& entry = entries_[key];
-  entry.lost_steps |= step;
-  if (std::exchange(entry.passed, SelfCheck()).known()) Write();
+  lost_steps_[key] |= step;
+  if (kept_.mutable_passed()->erase(key) > 0) Write();
 }
 
 void SelfCheckCache::Write() const {
   if (path_.empty()) return;
-  worker::v1::KeptSelfChecks kept;
-  for (const auto& [key, entry] : entries_) {
-    if (entry.passed.known()) (*kept.mutable_passed())[key] = ToProto(entry.passed);
-  }
-  const absl::Status written = ReplaceFile(path_, kept.SerializeAsString());
+  const absl::Status written = ReplaceFile(path_, kept_.SerializeAsString());
   if (!written.ok()) log::Warn("$0", std::string(written.message()));
 }
 

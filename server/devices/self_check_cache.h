@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "convtune/worker/worker.pb.h"
 #include "proto/base/mutex.h"
 #include "proto/model/tuning/conditions.h"
 #include "server/devices/device.h"
@@ -28,11 +29,7 @@ class SelfCheckCache {
   // `path` empty: nothing is kept beyond this process.
   explicit SelfCheckCache(std::string path);
 
-  Entry Find(const std::string& key) const {
-    MutexLock lock(mutex_);
-    const auto found = entries_.find(key);
-    return found != entries_.end() ? found->second : Entry{};
-  }
+  Entry Find(const std::string& key) const;
   // A failed self-check is forgotten, since another program on the GPU may have
   // been the reason: the next worker tries again.
   void Note(const std::string& key, const SelfCheck& check);
@@ -45,7 +42,8 @@ class SelfCheckCache {
 
   const std::string path_;
   mutable Mutex mutex_;
-  std::map<std::string, Entry> entries_ GUARDED_BY(mutex_);
+  worker::v1::KeptSelfChecks kept_ GUARDED_BY(mutex_);             // the file
+  std::map<std::string, uint32_t> lost_steps_ GUARDED_BY(mutex_);  // by key
 };
 
 }  // namespace convtune::devices

@@ -190,7 +190,11 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
 
 absl::StatusOr<worker::v1::Checked> GpuProblem::RunAndLook(const CandidateId& id,
                                                            Prepared* prepared) {
-  RETURN_IF_ERROR(EnsureCheck());
+  if (!check_.has_value()) {
+    ASSIGN_OR_RETURN(check_, verify::OutputCheck::Create(problem_, host_->Reference(),
+                                                         tensors_->output_elements(),
+                                                         resources_.kernels, resources_.stream));
+  }
   const device::GuardedBuffer& output = tensors_->output();
   RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
   if (FitsWorkspace(*prepared)) {
@@ -405,15 +409,6 @@ absl::Status GpuProblem::EnsureTensors() {
   EnsureHostWork();
   if (!tensors_.has_value()) {
     ASSIGN_OR_RETURN(tensors_, verify::ProblemTensors::Create(problem_, operation_, host_.get()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status GpuProblem::EnsureCheck() {
-  if (!check_.has_value()) {
-    ASSIGN_OR_RETURN(check_, verify::OutputCheck::Create(problem_, host_->Reference(),
-                                                         tensors_->output_elements(),
-                                                         resources_.kernels, resources_.stream));
   }
   return absl::OkStatus();
 }

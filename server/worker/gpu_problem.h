@@ -88,7 +88,6 @@ class GpuProblem : public BackendProblem {
   absl::StatusOr<cudnn::LegacyConvolution*> Legacy();
   void EnsureHostWork();
   absl::Status EnsureTensors();
-  absl::Status EnsureCheck();
   absl::StatusOr<cudnn::Descriptor> MakeVariantPack(int64_t workspace_bytes, int copy);
   absl::Status ListLegacy(const ListingOptions& options, search::ListingSink* sink);
   absl::StatusOr<Prepared*> Find(const CandidateId& id);

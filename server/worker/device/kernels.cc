@@ -93,7 +93,10 @@ struct Kernels::Driver {
 
 absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(int sm_count, cudaStream_t stream) {
   std::unique_ptr<Kernels> kernels(new Kernels(sm_count, stream));
-  RETURN_IF_ERROR(kernels->Init());
+  RETURN_IF_ERROR(kernels->driver_->LookUp());
+  RETURN_IF_ERROR(kernels->driver_->Compile());
+  ASSIGN_OR_RETURN(kernels->sink_, DeviceBuffer::Allocate(16));
+  RETURN_IF_ERROR(kernels->RunEachOnce());
   return kernels;
 }
 
@@ -106,13 +109,6 @@ Kernels::~Kernels() {
   if (driver_->module != nullptr) {
     driver_->module_unload(driver_->module);
   }
-}
-
-absl::Status Kernels::Init() {
-  RETURN_IF_ERROR(driver_->LookUp());
-  RETURN_IF_ERROR(driver_->Compile());
-  ASSIGN_OR_RETURN(sink_, DeviceBuffer::Allocate(16));
-  return RunEachOnce();
 }
 
 absl::Status Kernels::RunEachOnce() {

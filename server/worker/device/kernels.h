@@ -50,7 +50,6 @@ class Kernels {
 
   Kernels(int sm_count, cudaStream_t stream);
 
-  absl::Status Init();
   absl::Status RunEachOnce();
 
   const unsigned int sm_count_;

@@ -198,7 +198,7 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request
       now + absl::Milliseconds(request.time_budget_ms()) + options_.hang_timeout,
       request.has_open_problem() ? SteadyTime::InfiniteFuture() : now + options_.hang_timeout};
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
-  return Await(wait, end_, [&](const worker::v1::Reply& reply) {
+  return Await(wait, [&](const worker::v1::Reply& reply) {
     if (!CanHave(request, reply)) return false;
     on_reply(reply);
     return true;
@@ -206,9 +206,10 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request
 }
 
 absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(
-    Wait wait, SteadyTime end, const std::function<bool(const worker::v1::Reply&)>& handle) {
+    Wait wait, const std::function<bool(const worker::v1::Reply&)>& handle) {
   while (true) {
     const SteadyTime hang = std::min(wait.over, wait.silent);
+    SteadyTime end = end_;
     const SteadyTime until = gives_way_ ? std::min(end, SteadyTime::Now() + kGivesWayPeriod) : end;
     const bool ready = until < hang ? WaitReadable(process_->fd(), *options_.cancel, until) : true;
     if (gives_way_ && gives_way_()) end = std::min(end, SteadyTime::Now());
@@ -246,12 +247,12 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(
   }
 }
 
-absl::Status WorkerClient::FinishPending(SteadyTime until) {
+absl::Status WorkerClient::FinishPending() {
   if (loss_) return absl::AbortedError(loss_->reason);
   if (!pending_) return absl::OkStatus();
   const Wait wait = *std::exchange(pending_, std::nullopt);
   const absl::StatusOr<worker::v1::Outcome> outcome =
-      Await(wait, until, [](const worker::v1::Reply&) { return true; });
+      Await(wait, [](const worker::v1::Reply&) { return true; });
   // Nobody waits for the request's outcome any more.
   return absl::IsFailedPrecondition(outcome.status()) ? absl::OkStatus() : outcome.status();
 }

@@ -66,8 +66,8 @@ struct WorkerLoss {
 //
 // Errors of the calls: ABORTED if the worker died, hung or answered nonsense
 // (then it is gone, and loss() says why); CANCELLED if the token was cancelled
-// (then it was killed); DEADLINE_EXCEEDED if the time of SetEnd() came first, or
-// it gave way (then the worker goes on, and the session is pending());
+// (then it was killed); DEADLINE_EXCEEDED if SetEnd() ended the wait (then
+// the worker goes on, and the session is pending());
 // FAILED_PRECONDITION in the worker's words if it refused the request.
 class WorkerClient {
  public:
@@ -103,16 +103,16 @@ class WorkerClient {
   bool Alive() { return !loss_ && !process_->Poll(); }
 
   const std::optional<WorkerLoss>& loss() const { return loss_; }
-  // From this time on nothing waits for the worker; at first there is none.
-  void SetEnd(SteadyTime end) { end_ = end; }
-  // Is asked a few times a second while a reply is waited for; once it says yes
-  // nothing waits any more. Empty: nobody is asked.
-  void SetGivesWay(std::function<bool()> gives_way) { gives_way_ = std::move(gives_way); }
+  // From `end` on nothing waits for the worker, nor once `gives_way`, if there is one, says yes: it
+  // is asked a few times a second while a reply is waited for. At first nothing ends a wait.
+  void SetEnd(SteadyTime end, std::function<bool()> gives_way = nullptr) {
+    end_ = end;
+    gives_way_ = std::move(gives_way);
+  }
   // A request was left to itself. Only FinishPending() may be called then.
   bool pending() const { return pending_.has_value(); }
-  // Waits for its end, and drops its replies. DEADLINE_EXCEEDED if it is still
-  // going on at `until`.
-  absl::Status FinishPending(SteadyTime until);
+  // Waits for its end, and drops its replies. DEADLINE_EXCEEDED as Call.
+  absl::Status FinishPending();
   // Returns true at once if the session is cancelled, else false after `pause`.
   bool Pause(absl::Duration pause) const { return options_.cancel->WaitFor(pause); }
 
@@ -147,10 +147,10 @@ class WorkerClient {
   // The next reply of a process that may have to load code from a cold disk. `doing` is what
   // is said of one whose time is over, before the reason.
   absl::StatusOr<worker::v1::Reply> ReceiveAtWork(StartTimeout* timeout, const std::string& doing);
-  // Reads replies to the last one. A request that is not over by `end` is left pending.
+  // Reads replies to the last one. A request that is not over by the end is left pending.
   // `handle` returns false for a reply that the request cannot have.
   absl::StatusOr<worker::v1::Outcome> Await(
-      Wait wait, SteadyTime end, const std::function<bool(const worker::v1::Reply&)>& handle);
+      Wait wait, const std::function<bool(const worker::v1::Reply&)>& handle);
   // Ends the process and notes why.
   absl::Status Lose(const std::string& reason, bool hung = false);
   absl::Status LosePeer();

@@ -299,12 +299,10 @@ absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(
     }
     RETURN_IF_ERROR(EnsureWorker());
     const int checker_version = client_->hello().checker_version();
-    client_->SetEnd(end);
-    client_->SetGivesWay(gives_way);
+    client_->SetEnd(end, gives_way);
     // The worker survives it, or there is a loss; whether it works is no matter.
     const absl::Status status = tuning::TryAlone(spec, suspect, client_.get());
     client_->SetEnd(SteadyTime::InfiniteFuture());
-    client_->SetGivesWay(nullptr);
     if (client_->pending()) {
       client_.reset();
       return status;
@@ -349,14 +347,14 @@ void DeviceRunner::RequalifyTimedOutCandidates(const Tuning& tuning, absl::Durat
 }
 
 bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* late) {
-  client_->SetGivesWay(gives_way);
-  const absl::Status status = client_->FinishPending(SteadyTime::InfiniteFuture());
+  client_->SetEnd(SteadyTime::InfiniteFuture(), gives_way);
+  const absl::Status status = client_->FinishPending();
   if (status.ok()) client_->CloseProblem().IgnoreError();
   if (client_->pending()) {
     client_.reset();
     return false;
   }
-  client_->SetGivesWay(nullptr);
+  client_->SetEnd(SteadyTime::InfiniteFuture());
   if (!client_->loss()) return true;
   const WorkerLoss loss = TakeLoss();
   if (loss.suspect && !loss.killed_from_outside) {

@@ -109,7 +109,7 @@ class DeviceRunner {
   absl::Status EnsureWorker();
   // Finds out whether a worker was lost for the candidate that it was touching: quarantines the
   // suspect, and returns its entry, if it takes a worker down alone as well. Errors:
-  // DEADLINE_EXCEEDED if `end` comes before, or `gives_way` (see WorkerClient::SetGivesWay)
+  // DEADLINE_EXCEEDED if `end` comes before, or `gives_way` (see WorkerClient::SetEnd)
   // says so, and EnsureWorker's.
   absl::StatusOr<std::optional<QuarantineEntry>> Judge(const jobs::WorkSpec& spec,
                                                        const CandidateId& suspect, SteadyTime end,

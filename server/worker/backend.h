@@ -20,14 +20,6 @@
 
 namespace convtune::worker {
 
-struct ListingOptions {
-  worker::v1::Listing depth = worker::v1::LISTING_HEURISTICS;
-  bool graph_api = true;
-  bool legacy_api = false;
-  SteadyTime deadline = SteadyTime::InfiniteFuture();
-  int max_candidates = 0;  // 0: no limit
-};
-
 // The launch mode and the cache state of a run.
 struct RunMode {
   LaunchMode launch = LaunchMode::kEager;
@@ -75,10 +67,12 @@ class BackendProblem {
 
   virtual ~BackendProblem() = default;
 
-  // Lists the candidates. The outcome's message has the parts of the listing that cuDNN
+  // Lists the candidates that the request asks for, but for those that it names, until the
+  // deadline. The outcome's message has the parts of the listing that cuDNN
   // refused, in its words; whether it is `ok` is not said. Fails only if nothing at all
   // could be listed.
-  virtual absl::StatusOr<worker::v1::Outcome> List(const ListingOptions& options,
+  virtual absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
+                                                   SteadyTime deadline,
                                                    const OnListed& on_listed) = 0;
   // Builds the candidate's plan and keeps it until the problem ends. Says what workspace it
   // needs, and whether that is over the memory budget: then it may not run. Errors are

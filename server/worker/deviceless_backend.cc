@@ -73,11 +73,12 @@ class DevicelessProblem : public BackendProblem {
   DevicelessProblem(cudnn::OperationGraph graph, int64_t workspace_limit)
       : graph_(std::move(graph)), workspace_limit_(workspace_limit) {}
 
-  absl::StatusOr<worker::v1::Outcome> List(const ListingOptions& options,
+  absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
+                                           SteadyTime deadline,
                                            const OnListed& on_listed) override {
-    search::ListingSink sink(options, on_listed);
-    if (options.graph_api) {
-      search::ListGraphCandidates(graph_, options, &sink);
+    search::ListingSink sink(request.max_candidates(), deadline, on_listed);
+    if (request.graph_api()) {
+      search::ListGraphCandidates(graph_, request.listing(), &sink);
     }
     return sink.outcome();
   }

@@ -38,13 +38,16 @@ absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture(const GpuResources& re
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GpuProblem> known,
       GpuProblem::Create(problem, resources, free_bytes / 2, verify::InputValues::kSmallIntegers));
-  ListingOptions options;
-  options.depth = worker::v1::LISTING_FIRST_CONFIGS;
+  worker::v1::OpenProblem first;
+  first.set_listing(worker::v1::LISTING_FIRST_CONFIGS);
+  first.set_graph_api(true);
   std::vector<CandidateId> ids;
-  ASSIGN_OR_RETURN(const worker::v1::Outcome end, known->List(options, [&ids](const Candidate& c) {
+  const auto take = [&ids](const Candidate& c) {
     ids.push_back(c.id);
     return true;
-  }));
+  };
+  ASSIGN_OR_RETURN(const worker::v1::Outcome end,
+                   known->List(first, SteadyTime::InfiniteFuture(), take));
   // Not every engine can be built for every problem.
   absl::Status refused = absl::OkStatus();
   const auto stock = std::find_if(ids.begin(), ids.end(), [&](const CandidateId& id) {

@@ -53,16 +53,17 @@ absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem
                                                     memory_budget_bytes - needed, inputs));
 }
 
-absl::StatusOr<worker::v1::Outcome> GpuProblem::List(const ListingOptions& options,
+absl::StatusOr<worker::v1::Outcome> GpuProblem::List(const worker::v1::OpenProblem& request,
+                                                     SteadyTime deadline,
                                                      const OnListed& on_listed) {
   // Stock choices are rarely run, so their inputs are made later.
-  if (options.depth != worker::v1::LISTING_FIRST_CONFIGS) EnsureHostWork();
-  search::ListingSink sink(options, on_listed);
-  if (options.graph_api) {
-    search::ListGraphCandidates(operation_, options, &sink);
+  if (request.listing() != worker::v1::LISTING_FIRST_CONFIGS) EnsureHostWork();
+  search::ListingSink sink(request.max_candidates(), deadline, on_listed);
+  if (request.graph_api()) {
+    search::ListGraphCandidates(operation_, request.listing(), &sink);
   }
-  if (options.legacy_api && !sink.Over()) {
-    const absl::Status status = ListLegacy(options, &sink);
+  if (request.legacy_api() && !sink.Over()) {
+    const absl::Status status = ListLegacy(request.listing(), &sink);
     if (!status.ok()) sink.AddRefusal(status);
   }
   return sink.outcome();
@@ -424,9 +425,9 @@ absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_
   return pack;
 }
 
-absl::Status GpuProblem::ListLegacy(const ListingOptions& options, search::ListingSink* sink) {
+absl::Status GpuProblem::ListLegacy(worker::v1::Listing depth, search::ListingSink* sink) {
   ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
-  const bool searches = options.depth != worker::v1::LISTING_FIRST_CONFIGS;
+  const bool searches = depth != worker::v1::LISTING_FIRST_CONFIGS;
   // Listing what cuDNN would choose needs no memory.
   absl::Status status = searches ? EnsureTensors() : absl::OkStatus();
   std::optional<cudnn::ConvPointers> tensors;

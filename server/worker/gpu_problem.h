@@ -48,8 +48,8 @@ class GpuProblem : public BackendProblem {
       const ConvProblem& problem, const GpuResources& resources, int64_t memory_budget_bytes,
       verify::InputValues inputs = verify::InputValues::kAsInNetworks);
 
-  absl::StatusOr<worker::v1::Outcome> List(const ListingOptions& options,
-                                           const OnListed& on_listed) override;
+  absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
+                                           SteadyTime deadline, const OnListed& on_listed) override;
   absl::StatusOr<worker::v1::Prepared> Prepare(const CandidateId& id) override;
   absl::Status BeginMeasure(const std::vector<CandidateId>& ids) override;
   absl::StatusOr<worker::v1::Checked> Check(const CandidateId& id) override;
@@ -89,7 +89,7 @@ class GpuProblem : public BackendProblem {
   void EnsureHostWork();
   absl::Status EnsureTensors();
   absl::StatusOr<cudnn::Descriptor> MakeVariantPack(int64_t workspace_bytes, int copy);
-  absl::Status ListLegacy(const ListingOptions& options, search::ListingSink* sink);
+  absl::Status ListLegacy(worker::v1::Listing depth, search::ListingSink* sink);
   absl::StatusOr<Prepared*> Find(const CandidateId& id);
   bool FitsWorkspace(const Prepared& prepared) const {
     return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();

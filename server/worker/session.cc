@@ -77,9 +77,12 @@ constexpr char kWarmUpProblem[] = "fwd,x=1x8x8x8,w=8x8x3x3,pad=1,nhwc,f16";
 absl::Status WarmUp(Backend* backend) {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kWarmUpProblem));
   ASSIGN_OR_RETURN(const std::unique_ptr<BackendProblem> opened, backend->Open(problem, 0));
+  worker::v1::OpenProblem all;
+  all.set_listing(worker::v1::LISTING_HEURISTICS);
+  all.set_graph_api(true);
   std::vector<CandidateId> ids;
   RETURN_IF_ERROR(opened
-                      ->List(ListingOptions(),
+                      ->List(all, SteadyTime::InfiniteFuture(),
                              [&ids](const Candidate& candidate) {
                                ids.push_back(candidate.id);
                                return true;
@@ -159,20 +162,14 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
 absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, SteadyTime deadline,
                                  const Send& send) {
   CloseProblem();
-  ListingOptions options;
-  options.deadline = deadline;
-  options.graph_api = request.graph_api();
-  options.legacy_api = request.legacy_api();
-  options.max_candidates = request.max_candidates();
-  options.depth = request.listing();
-  if (!worker::v1::Listing_IsValid(options.depth) ||
-      options.depth == worker::v1::LISTING_UNSPECIFIED) {
+  if (!worker::v1::Listing_IsValid(request.listing()) ||
+      request.listing() == worker::v1::LISTING_UNSPECIFIED) {
     return Finish(send, false, "listing: must be FIRST_CONFIGS, HEURISTICS or EXHAUSTIVE");
   }
-  if (!options.graph_api && !(options.legacy_api && backend_->has_gpu())) {
+  if (!request.graph_api() && !(request.legacy_api() && backend_->has_gpu())) {
     return Finish(send, false,
-                  options.legacy_api ? "legacy_api: legacy algorithms need a GPU"
-                                     : "graph_api: one of graph_api and legacy_api must be set");
+                  request.legacy_api() ? "legacy_api: legacy algorithms need a GPU"
+                                       : "graph_api: one of graph_api and legacy_api must be set");
   }
   const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(request.problem_text());
   if (!problem.ok()) {
@@ -203,7 +200,7 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, SteadyT
     sent = send(reply);
     return sent.ok();
   };
-  absl::StatusOr<worker::v1::Outcome> end = problem_->List(options, on_listed);
+  absl::StatusOr<worker::v1::Outcome> end = problem_->List(request, deadline, on_listed);
   if (!Failed(end.status()) && !end->message().empty()) backend_->Recover();
   RETURN_IF_ERROR(sent);
   for (const CandidateId& id : asked) {

@@ -201,11 +201,11 @@ absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
   return list;
 }
 
-void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOptions& options,
+void ListGraphCandidates(const cudnn::OperationGraph& graph, worker::v1::Listing depth,
                          ListingSink* sink) {
   std::vector<std::pair<cudnnBackendHeurMode_t, int16_t HeuristicPlaces::*>> modes = {
       {CUDNN_HEUR_MODE_A, &HeuristicPlaces::mode_a}};
-  if (options.depth != worker::v1::LISTING_FIRST_CONFIGS) {
+  if (depth != worker::v1::LISTING_FIRST_CONFIGS) {
     modes.emplace_back(CUDNN_HEUR_MODE_B, &HeuristicPlaces::mode_b);
   }
   modes.emplace_back(CUDNN_HEUR_MODE_FALLBACK, &HeuristicPlaces::fallback);
@@ -215,11 +215,11 @@ void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOption
   std::map<CandidateId, HeuristicPlaces> places;
   bool out_of_time = false;
   for (const auto& [mode, place] : modes) {
-    if (!listed.empty() && SteadyTime::Now() >= options.deadline) {
+    if (!listed.empty() && SteadyTime::Now() >= sink->deadline()) {
       out_of_time = true;
       break;
     }
-    absl::StatusOr<HeuristicList> list = AskHeuristics(graph, mode, options.deadline);
+    absl::StatusOr<HeuristicList> list = AskHeuristics(graph, mode, sink->deadline());
     if (!list.ok()) {
       sink->AddRefusal(list.status());
       continue;
@@ -251,7 +251,7 @@ void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOption
     sink->AddRefusal(
         absl::NotFoundError("the graph API's heuristics list no engine for this problem"));
   }
-  if (options.depth == worker::v1::LISTING_EXHAUSTIVE && !sink->Over()) {
+  if (depth == worker::v1::LISTING_EXHAUSTIVE && !sink->Over()) {
     const absl::Status status = ListEngines(graph, sink);
     if (!status.ok()) {
       sink->AddRefusal(status);

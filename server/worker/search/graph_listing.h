@@ -59,10 +59,10 @@ struct HeuristicList {
 absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
                                             cudnnBackendHeurMode_t mode, SteadyTime deadline);
 
-// Lists the graph API's candidates as the options say: what the modes list, and, EXHAUSTIVE, each
+// Lists the graph API's candidates to this depth: what the modes list, and, EXHAUSTIVE, each
 // engine's combinations of knobs in turn, 1024 of an engine at most: one with more marks the
 // listing truncated. A mode that cuDNN refuses is noted in the sink.
-void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOptions& options,
+void ListGraphCandidates(const cudnn::OperationGraph& graph, worker::v1::Listing depth,
                          ListingSink* sink);
 
 }  // namespace convtune::worker::search

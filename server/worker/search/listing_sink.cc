@@ -25,7 +25,7 @@ bool ListingSink::Offer(Candidate candidate) {
   if (seen_.count(candidate.id) > 0) {
     return true;
   }
-  if (options_.max_candidates > 0 && count() >= options_.max_candidates) {
+  if (max_candidates_ > 0 && count() >= max_candidates_) {
     MarkTruncated();
     stopped_ = true;
     return false;
@@ -40,7 +40,7 @@ bool ListingSink::Offer(Candidate candidate) {
 bool ListingSink::Late(int about_to_be) const {
   // With nothing listed there is nothing to try: cuDNN, which loads its
   // libraries at its first call, may have taken all of the time for that.
-  return count() + about_to_be > 0 && SteadyTime::Now() >= options_.deadline;
+  return count() + about_to_be > 0 && SteadyTime::Now() >= deadline_;
 }
 
 bool ListingSink::Over() {

@@ -12,9 +12,9 @@ namespace convtune::worker::search {
 // limit or the deadline. Not thread-safe.
 class ListingSink {
  public:
-  // Both arguments outlive the sink.
-  ListingSink(const ListingOptions& options, const BackendProblem::OnListed& on_listed)
-      : options_(options), on_listed_(on_listed) {}
+  // `max_candidates` of 0: no limit. `on_listed` outlives the sink.
+  ListingSink(int max_candidates, SteadyTime deadline, const BackendProblem::OnListed& on_listed)
+      : max_candidates_(max_candidates), deadline_(deadline), on_listed_(on_listed) {}
 
   // Returns false when the listing is over. A candidate from the heuristics
   // gets the next rank, unless it was listed before.
@@ -38,11 +38,13 @@ class ListingSink {
   // Part of the listing was refused.
   void AddRefusal(const absl::Status& status);
 
+  SteadyTime deadline() const { return deadline_; }
   int count() const { return static_cast<int>(seen_.size()); }
   const worker::v1::Outcome& outcome() const { return outcome_; }
 
  private:
-  const ListingOptions& options_;
+  const int max_candidates_;
+  const SteadyTime deadline_;
   const BackendProblem::OnListed& on_listed_;
   std::set<CandidateId> seen_;
   int next_rank_ = 0;

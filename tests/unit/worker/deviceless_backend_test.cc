@@ -57,10 +57,15 @@ struct Listing {
   worker::v1::Outcome end;
 };
 
-Listing List(BackendProblem* problem, const ListingOptions& options = {}) {
+Listing List(BackendProblem* problem, worker::v1::Listing depth = worker::v1::LISTING_HEURISTICS,
+             int max_candidates = 0, SteadyTime deadline = SteadyTime::InfiniteFuture()) {
+  worker::v1::OpenProblem request;
+  request.set_listing(depth);
+  request.set_graph_api(true);
+  request.set_max_candidates(max_candidates);
   Listing listing;
   const absl::StatusOr<worker::v1::Outcome> end =
-      problem->List(options, [&listing](const Candidate& candidate) {
+      problem->List(request, deadline, [&listing](const Candidate& candidate) {
         listing.candidates.push_back(candidate);
         return true;
       });
@@ -69,12 +74,6 @@ Listing List(BackendProblem* problem, const ListingOptions& options = {}) {
     listing.end = *end;
   }
   return listing;
-}
-
-ListingOptions Depth(worker::v1::Listing depth) {
-  ListingOptions options;
-  options.depth = depth;
-  return options;
 }
 
 constexpr char kPlain[] = "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
@@ -120,7 +119,7 @@ TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
     for (const auto& [place, count] : *places) EXPECT_EQ(count, 1) << place;
   }
   for (const Candidate& candidate :
-       List(Open(GetParam()).get(), Depth(worker::v1::LISTING_FIRST_CONFIGS)).candidates) {
+       List(Open(GetParam()).get(), worker::v1::LISTING_FIRST_CONFIGS).candidates) {
     EXPECT_EQ(candidate.places.mode_b, 0);
   }
 }
@@ -128,7 +127,7 @@ TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
 TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
   const std::unique_ptr<BackendProblem> problem = Open(GetParam());
   ASSERT_NE(problem, nullptr);
-  const Listing listing = List(problem.get(), Depth(worker::v1::LISTING_FIRST_CONFIGS));
+  const Listing listing = List(problem.get(), worker::v1::LISTING_FIRST_CONFIGS);
   std::string refusals;
   for (const Candidate& candidate : listing.candidates) {
     const absl::StatusOr<worker::v1::Prepared> prepared = problem->Prepare(candidate.id);
@@ -223,7 +222,7 @@ TEST(DevicelessBackendTest, HeuristicsListsAtLeastWhatStockLists) {
   for (const Candidate& candidate : List(problem.get()).candidates) {
     all.insert(candidate.id);
   }
-  const Listing stock = List(problem.get(), Depth(worker::v1::LISTING_FIRST_CONFIGS));
+  const Listing stock = List(problem.get(), worker::v1::LISTING_FIRST_CONFIGS);
   EXPECT_GE(all.size(), stock.candidates.size());
   EXPECT_THAT(stock.candidates, Not(IsEmpty()));
   for (const Candidate& candidate : stock.candidates) {
@@ -235,7 +234,7 @@ TEST(DevicelessBackendTest, ExhaustiveListsTheHeuristicsFirstAndThenMore) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
   const size_t heuristics = List(problem.get()).candidates.size();
-  const Listing exhaustive = List(problem.get(), Depth(worker::v1::LISTING_EXHAUSTIVE));
+  const Listing exhaustive = List(problem.get(), worker::v1::LISTING_EXHAUSTIVE);
   ASSERT_GT(exhaustive.candidates.size(), heuristics);
   std::set<CandidateId> ids;
   for (size_t i = 0; i < exhaustive.candidates.size(); ++i) {
@@ -248,9 +247,7 @@ TEST(DevicelessBackendTest, ExhaustiveListsTheHeuristicsFirstAndThenMore) {
 TEST(DevicelessBackendTest, ExhaustiveKeepsToItsLimits) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
-  ListingOptions options = Depth(worker::v1::LISTING_EXHAUSTIVE);
-  options.max_candidates = 150;
-  const Listing listing = List(problem.get(), options);
+  const Listing listing = List(problem.get(), worker::v1::LISTING_EXHAUSTIVE, 150);
   EXPECT_EQ(listing.candidates.size(), 150U);
   EXPECT_TRUE(listing.end.truncated());
 }
@@ -258,9 +255,8 @@ TEST(DevicelessBackendTest, ExhaustiveKeepsToItsLimits) {
 TEST(DevicelessBackendTest, APassedDeadlineEndsTheListingBehindItsFirstCandidateAndSaysSo) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
-  ListingOptions options;
-  options.deadline = SteadyTime::InfinitePast();
-  const Listing listing = List(problem.get(), options);
+  const Listing listing =
+      List(problem.get(), worker::v1::LISTING_HEURISTICS, 0, SteadyTime::InfinitePast());
   EXPECT_EQ(listing.candidates.size(), 1U);
   EXPECT_TRUE(listing.end.out_of_time());
 }
@@ -329,9 +325,7 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
 // A self-check finds a plan to run.
 TEST(DevicelessBackendTest, TheKnownConvolutionHasAStockChoice) {
   const std::unique_ptr<BackendProblem> problem = Open(verify::kKnownProblem);
-  ListingOptions options;
-  options.depth = worker::v1::LISTING_FIRST_CONFIGS;
-  const Listing listing = List(problem.get(), options);
+  const Listing listing = List(problem.get(), worker::v1::LISTING_FIRST_CONFIGS);
   EXPECT_TRUE(
       std::any_of(listing.candidates.begin(), listing.candidates.end(),
                   [&](const Candidate& candidate) { return problem->Prepare(candidate.id).ok(); }));

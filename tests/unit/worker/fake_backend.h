@@ -69,7 +69,8 @@ class FakeBackend : public Backend {
   std::vector<int64_t> runs;  // engines in the order in which they were run
   RunMode mode;               // of the last one
   std::vector<int64_t> checks;
-  ListingOptions options;  // of the last listing
+  worker::v1::OpenProblem listed;                    // the last
+  SteadyTime deadline = SteadyTime::InfinitePast();  // of it
   worker::v1::Outcome end;
   int open_problems = 0;
   int prepared = 0;  // calls of Prepare
@@ -89,9 +90,11 @@ class FakeProblem : public BackendProblem {
   explicit FakeProblem(FakeBackend* backend) : backend_(backend) { ++backend_->open_problems; }
   ~FakeProblem() override { --backend_->open_problems; }
 
-  absl::StatusOr<worker::v1::Outcome> List(const ListingOptions& options,
+  absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
+                                           SteadyTime deadline,
                                            const OnListed& on_listed) override {
-    backend_->options = options;
+    backend_->listed = request;
+    backend_->deadline = deadline;
     for (const FakeCandidate& candidate : backend_->candidates) {
       if (!on_listed(candidate.candidate)) {
         break;

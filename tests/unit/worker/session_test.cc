@@ -169,10 +169,10 @@ TEST_F(SessionTest, OpenPassesItsOptionsOn) {
   open.set_max_candidates(5);
   const auto replies = Open(open);
   EXPECT_TRUE(replies.back().outcome().truncated());
-  EXPECT_EQ(backend_.options.depth, worker::v1::LISTING_EXHAUSTIVE);
-  EXPECT_TRUE(backend_.options.legacy_api);
-  EXPECT_EQ(backend_.options.max_candidates, 5);
-  EXPECT_EQ(backend_.options.deadline, SteadyTime::InfiniteFuture());
+  EXPECT_EQ(backend_.listed.listing(), worker::v1::LISTING_EXHAUSTIVE);
+  EXPECT_TRUE(backend_.listed.legacy_api());
+  EXPECT_EQ(backend_.listed.max_candidates(), 5);
+  EXPECT_EQ(backend_.deadline, SteadyTime::InfiniteFuture());
 }
 
 TEST_F(SessionTest, BadOpenNamesTheField) {

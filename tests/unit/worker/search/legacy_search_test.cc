@@ -130,14 +130,15 @@ class ListLegacyTest : public testing::Test {
       if (!candidate.error_message.empty()) refused_.push_back(ToText(candidate.id));
       return true;
     };
-    ListingSink sink(options_, on_listed);
+    ListingSink sink(max_candidates_, deadline_, on_listed);
     EXPECT_EQ(ListLegacyAlgorithms(Problem(text), &cudnn_, cudnn::ConvPointers(), int64_t{1} << 30,
                                    &sink),
               absl::OkStatus());
     end_ = sink.outcome();
   }
 
-  ListingOptions options_;
+  int max_candidates_ = 0;
+  SteadyTime deadline_ = SteadyTime::InfiniteFuture();
   FakeLegacyApi cudnn_;
   std::vector<std::string> refused_;
   std::vector<std::string> listed_;
@@ -176,7 +177,7 @@ TEST_F(ListLegacyTest, WhatFailsOtherwiseInASearchIsTriedAsACandidate) {
 }
 
 TEST_F(ListLegacyTest, ALimitOnCandidatesCostsTheStockChoiceLast) {
-  options_.max_candidates = 2;
+  max_candidates_ = 2;
   cudnn_.status_of_0 = CUDNN_STATUS_NOT_SUPPORTED;
   List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f16");
   EXPECT_THAT(listed_, ElementsAre("legacy:algo1,math1", "legacy:algo6,math1"));
@@ -185,7 +186,7 @@ TEST_F(ListLegacyTest, ALimitOnCandidatesCostsTheStockChoiceLast) {
 
 // The deadline has passed; the first search is run all the same, with nothing listed.
 TEST_F(ListLegacyTest, WhatIsLateIsSearchedOnce) {
-  options_.deadline = SteadyTime::InfinitePast();
+  deadline_ = SteadyTime::InfinitePast();
   List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f32");
   EXPECT_EQ(cudnn_.finds, 1);
   EXPECT_TRUE(end_.out_of_time());

@@ -27,6 +27,7 @@
 #include "server/devices/device.h"
 #include "server/devices/gpu_health.h"
 #include "server/devices/gpu_turn.h"
+#include "server/devices/self_check_cache.h"
 #include "server/jobs/tuning_queue.h"
 #include "server/tuning/tuning_runner.h"
 

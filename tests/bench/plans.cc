@@ -131,9 +131,12 @@ absl::StatusOr<Work> BareLoop(worker::Backend* backend, const std::vector<std::s
     ASSIGN_OR_RETURN(const ConvProblem parsed, ConvProblem::Parse(line));
     ASSIGN_OR_RETURN(const std::unique_ptr<worker::BackendProblem> problem,
                      backend->Open(parsed, 0));
+    worker::v1::OpenProblem request;
+    request.set_listing(worker::v1::LISTING_HEURISTICS);
+    request.set_graph_api(true);
     std::vector<CandidateId> ids;
     RETURN_IF_ERROR(problem
-                        ->List({},
+                        ->List(request, SteadyTime::InfiniteFuture(),
                                [&ids](const Candidate& candidate) {
                                  ids.push_back(candidate.id);
                                  return true;

@@ -26,7 +26,12 @@ TEST(CudnnStatusTest, AMessageHoldsNoTextThatSuccessesLeft) {
   const auto opened = (*backend)->Open(*problem, 0);
   ASSERT_TRUE(opened.ok()) << opened.status();
   // Its heuristics leave kilobytes of warnings.
-  ASSERT_TRUE((*opened)->List({}, [](const Candidate&) { return true; }).ok());
+  worker::v1::OpenProblem request;
+  request.set_listing(worker::v1::LISTING_HEURISTICS);
+  request.set_graph_api(true);
+  const auto listed =
+      (*opened)->List(request, SteadyTime::InfiniteFuture(), [](const Candidate&) { return true; });
+  ASSERT_TRUE(listed.ok());
   cudnnTensorDescriptor_t tensor = nullptr;
   ASSERT_EQ(cudnnCreateTensorDescriptor(&tensor), CUDNN_STATUS_SUCCESS);
   const int sizes[CUDNN_DIM_MAX + 1] = {};

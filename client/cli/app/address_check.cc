@@ -39,7 +39,8 @@ Finding ExamineDates(const std::string& whose, const X509* certificate) {
   return end - SystemClock().Now() > kEndsSoon ? Fine(ends) : Notice(ends, "renew it before");
 }
 
-// Of an address where connections are taken: by the kernel, for whoever listens.
+// The finding where a connection was made, which the kernel does for whoever listens, and nothing
+// came over it.
 Finding DoesNotAnswer(const std::string& where) {
   return Problem(absl::StrCat(where, ": somebody listens there and does not answer"),
                  "see what its process does, and its log: it was stopped, it hangs, or the machine "

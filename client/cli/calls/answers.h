@@ -62,7 +62,7 @@ std::optional<ConvProblem> Vary(const ConvProblem& problem, const ProblemOverrid
 using TuningMap = std::map<std::string, v1::Tuning>;
 
 // Adds the tunings of `rows`, with all of their candidates, to `tunings`. A problem
-// without one is left out, as are those that are not asked for by `end`. Errors are
+// without a tuning is left out; from `end` on no more problems are asked for. Errors are
 // the daemon's.
 absl::Status GetTunings(app::Context& context, const std::string& environment,
                         const std::vector<ProblemRow>& rows, TuningMap* tunings,
@@ -80,8 +80,8 @@ std::string NotPublishedWord(int64_t count, v1::Evidence least);
 // CSV are.
 output::Fields AnswerFields(const AnswerRow& row, const v1::Environment& environment);
 // Writes the answers in the context's format to its output. `invalid` are the
-// rows that were not asked for; `jobs` are the document's "jobs", which it has
-// not if that is nullptr.
+// rows that were not asked for; `jobs` become "jobs" of the JSON document; nullptr: it has no
+// such member.
 void PrintAnswers(app::Context& context, const BatchAnswers& answers,
                   const std::vector<ProblemRowError>& invalid,
                   const std::vector<v1::TuningJob>* jobs);

@@ -22,7 +22,8 @@
 namespace convtune::cli::commands {
 namespace {
 
-// A change is published after half a second.
+// The longest wait for a publication: where the daemon says that it failed, and where it is under
+// way. The daemon begins one half a second after a change.
 constexpr absl::Duration kMostFailing = absl::Seconds(2);
 constexpr absl::Duration kMostPublishing = absl::Seconds(30);
 constexpr absl::Duration kPublicationLook = absl::Milliseconds(50);

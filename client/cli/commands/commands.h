@@ -1,5 +1,5 @@
-// RunCli runs the program, which has every verb. commands.cc also has completion and fleet, which
-// are about programs as a whole.
+// RunCli runs the program, which has every verb. commands.cc also has the verbs completion, which
+// needs the list of all verbs, and fleet, which starts another program.
 #pragma once
 
 #include <memory>

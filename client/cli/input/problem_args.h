@@ -18,7 +18,7 @@ class Option;
 
 namespace convtune::cli::input {
 
-// A list that was read, with what was wrong already said.
+// The problems that the options name. Errors were said when they were read.
 struct ProblemBatch {
   std::vector<ProblemRow> rows;               // the valid ones, in order
   std::vector<ProblemRowError> errors;        // the others

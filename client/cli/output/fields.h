@@ -98,13 +98,14 @@ using Members = std::vector<Member>;
 // An object with these members, in this order.
 Json JsonObject(const Members& members);
 
+// The one format, of JSON and CSV, that has a field; kNothing: both have it.
 enum class Only { kNothing, kJson, kCsv };
 
 struct Field {
-  std::string_view name;     // in JSON; in CSV with "_" before what are capitals. Empty: in neither
+  std::string_view name;  // in JSON, such as "lastResort"; in CSV "last_resort". Empty: in neither
   std::string_view heading;  // in a table; empty: not there; a space: a column without a heading
   Value value;
-  Only only = Only::kNothing;  // `name` is for that one alone
+  Only only = Only::kNothing;
 };
 using Fields = std::vector<Field>;
 

@@ -26,10 +26,10 @@ std::string NamesOf(const v1::Ban& ban);
 
 struct ErrataBans {
   std::vector<v1::Ban> bans;  // without author; the reason names the rule
-  // On rules that are no ban of `bans`: a condition that a ban does not have was left
-  // aside otherwise, and more would be banned.
+  // Of each rule that is not among `bans`, why: it is not valid, or has a condition that a ban
+  // cannot have, so that a ban would hold for more than the rule.
   std::vector<std::string> refused;
-  std::vector<std::string> remarks;  // on rules that a ban cannot say in full
+  std::vector<std::string> remarks;  // on rules among `bans` whose ban holds for more
 };
 
 // INVALID_ARGUMENT where the text is no such document. `name` is the file's, for reasons.

@@ -72,7 +72,7 @@ app::Findings ExamineServer(const v1::ServerInfo& server, const std::string& own
 
 namespace {
 
-// Of what follows when it does not work; see SelfCheck in record.proto.
+// What does not work where this instrument failed its self-check; see SelfCheck in record.proto.
 std::string ConsequenceOf(const std::string& instrument) {
   if (instrument == "clock") return "nothing is measured, and answers are HEURISTIC";
   if (instrument == "blocking_kernel") return "GPU times contain the time of launching";

@@ -26,7 +26,7 @@
 namespace convtune::cli::commands::doctor {
 namespace {
 
-// In the place of a path among the secrets, until its word is redacted.
+// What a secret that is a path becomes first. kWords then redacts the whole word that has it.
 constexpr char kPath[] = "/PATH";
 constexpr char kDottedQuad[] = R"(\d+(?:\.\d+){3})";
 

@@ -28,8 +28,9 @@ app::Findings ExaminePublication(const v1::Publication& publication);
 struct SeenFile {
   std::string path;
   int error = 0;  // errno; 0: the try succeeded
-  // What lets its owner alone through, of the file and the folders on its path, with its mode;
-  // looked for where the user is root, whom no mode keeps out. Empty: nothing does.
+  // "/var/lib/convtune has mode 0700": the file, or the first folder above it, that nobody but its
+  // owner may read or pass. Looked for only where the user is root, whom no mode keeps out.
+  // Empty: there is none.
   std::string owner_only = "";
 };
 

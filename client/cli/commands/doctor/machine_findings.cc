@@ -23,7 +23,8 @@
 namespace convtune::cli::commands::doctor {
 namespace {
 
-// Too little for a write-ahead log and a backup of nothing.
+// With less space than this even an empty database has no room for its write-ahead log and a
+// backup.
 constexpr int64_t kLeastFree = int64_t{64} << 20;
 constexpr absl::Duration kClockSlack = absl::Seconds(2);
 // An agent asks at least every ten seconds, unless --refresh says otherwise.

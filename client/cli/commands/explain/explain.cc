@@ -140,7 +140,7 @@ std::string Notes(const v1::Candidate& candidate, const v1::Candidate* legacy_st
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// The interval of the median, as what it leaves open below and above.
+// The interval of the median, "-0.5% +1.2%": how far its ends lie below and above the median.
 std::string Interval(const v1::Candidate& candidate) {
   const double median = candidate.median_us();
   if (!(median > 0)) return "-";

@@ -36,7 +36,7 @@ int64_t ChannelStep(DataType type) {
   return narrow ? 16 : 8;
 }
 
-// A form that takes this many times the arithmetic is worth a look at most.
+// From this many times the arithmetic on, a form is proposed as a notice, not as a warning.
 constexpr double kMuchMoreWork = 2;
 
 std::optional<calls::CandidateList> ListOf(const ConvProblem& problem, const LintInput& input) {

@@ -45,7 +45,7 @@ using convtune::report::ReportWanted;
 using output::Fields;
 using output::Value;
 
-// Problems that a GPU's speed takes.
+// The least number of problems by which a GPU is compared with others of its model.
 constexpr int kLeastCompared = 8;
 
 std::string TimesWord(const std::optional<double>& ratio) {

@@ -1,5 +1,5 @@
-// Runs another program in the place of this one, for `convtune run`: finds the interposer's
-// library, and sums what it counted in the processes of the run.
+// Runs another program and waits for it, for `convtune run`: finds the interposer's library, and
+// sums what it counted in the processes of the run.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ std::vector<std::string> Describe(const PreloadCounters& counters, const std::st
 
 // Runs `command` (its first word is looked up in PATH) with these variables
 // added to the environment, and returns how it ended, as waitpid says it. Signals that this process
-// gets meanwhile go to the program, those that the terminal sent to both of them alone excepted.
+// gets meanwhile are passed on to the program, but for those of the terminal, which it gets itself.
 // NOT_FOUND: the program is not there; PERMISSION_DENIED: it cannot be run. To be called while the
 // process has one thread.
 absl::StatusOr<int> RunProgramAndWait(const std::vector<std::string>& command,

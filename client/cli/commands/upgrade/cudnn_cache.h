@@ -61,8 +61,9 @@ class CudnnCache {
   absl::StatusOr<std::string> FindVersion(const std::string& option, const Wheel& wheel);
   // The newest folder of the cache with a version; empty if no folder has it.
   std::string CachedVersion(const std::string& prefix, const std::vector<int>& wanted) const;
-  // Has pip put `packages` into a folder of the cache, unless `is_there` once no other
-  // process does the same.
+  // Has pip put `packages` into the folder `entry` of the cache, unless `is_there` once no other
+  // process fills the cache. An `entry` that ends in "-" gets the wheel's version behind it.
+  // `version`: the package's if it has four numbers, else the beginning of each package's.
   absl::Status Fetch(const std::string& option, const std::vector<std::string>& packages,
                      const std::string& version, const std::string& entry,
                      const std::function<bool()>& is_there);

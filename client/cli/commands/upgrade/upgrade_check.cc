@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kTuningsPerPage = 1000;
 
-// A change of which nothing is known, beside the kinds of --fail-on.
+// One more kind for Has(), which --fail-on cannot name: nothing is known of the change.
 constexpr char kUnknown[] = "unknown";
 
 // True if `change` has what --fail-on names so.

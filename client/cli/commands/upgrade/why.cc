@@ -100,7 +100,7 @@ WhyRow MakeRow(const std::vector<ProblemRow>& rows, const ProfileListing& listin
       ++row.modes_differ;
       differs += work;
     }
-    // Beside itself, for what is said of a first choice.
+    // Compared with itself: only what it says of the first choice is used.
     const UpgradeChange own = CompareListings({rows[i].problem, rows[i].count, ""}, listed, listed,
                                               listing.environment.ToText());
     row.first_choices.push_back(own.to);

@@ -1,7 +1,6 @@
 #include "client/cli/app/context.h"
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -68,34 +67,26 @@ void Context::PrintJson(const google::protobuf::Message& document) {
   if (format_ == Format::kJson) io_.out << output::JsonMessage(document).text << "\n";
 }
 
-void Context::Say(const std::string& words) { io_.err << words << "\n"; }
-
-void Context::SayError(const std::string& words) {
-  io_.err << output::Paint("error:", output::Color::kRed, err_color()) << " " << words << "\n";
-}
-
 ExitCode Context::Fail(const absl::Status& status) {
   const std::string message(status.message());
   const std::string address = settings_.client.address.ToText();
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       if (client::IsFromDaemon(status)) {
-        SayError(absl::StrCat("the daemon at ", address, " cannot do this now: ", message));
+        SayError("the daemon at ", address, " cannot do this now: ", message);
         return ExitCode::kUnreachable;
       }
-      SayError(absl::StrCat("no answer from the daemon at ", address, ": ", message));
+      SayError("no answer from the daemon at ", address, ": ", message);
       Say(AdviceFor(settings_.client));
       return ExitCode::kUnreachable;
     case absl::StatusCode::kDeadlineExceeded:
-      SayError(absl::StrCat("the daemon at ", address, " needed longer than ",
-                            absl::FormatDuration(settings_.client.timeout),
-                            "; allow more with --timeout"));
+      SayError("the daemon at ", address, " needed longer than ",
+               absl::FormatDuration(settings_.client.timeout), "; allow more with --timeout");
       return ExitCode::kFailed;
     case absl::StatusCode::kUnimplemented:
-      SayError(
-          absl::StrCat("the daemon at ", address,
-                       " does not know this call: it is older than this program (" CONVTUNE_VERSION
-                       "), see `convtune version`"));
+      SayError("the daemon at ", address,
+               " does not know this call: it is older than this program (" CONVTUNE_VERSION
+               "), see `convtune version`");
       return ExitCode::kFailed;
     default:
       break;
@@ -103,7 +94,7 @@ ExitCode Context::Fail(const absl::Status& status) {
   const std::vector<Violation> violations = client::ViolationsOf(status);
   if (violations.empty()) SayError(message);
   for (const Violation& violation : violations) {
-    SayError(absl::StrCat(violation.field, ": ", violation.rule));
+    SayError(violation.field, ": ", violation.rule);
   }
   return ExitCodeOf(status);
 }

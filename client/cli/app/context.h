@@ -15,6 +15,7 @@
 #include "client/cli/output/fields.h"
 #include "client/cli/output/io.h"
 #include "client/cpp/client.h"
+#include "proto/base/strings.h"
 
 namespace CLI {
 class App;
@@ -99,10 +100,16 @@ class Context {
     for (const auto& row : rows) io_.out << output::CsvRow(fields_of(row));
   }
 
-  // One line of words.
-  void Say(const std::string& words);
+  // One line of words, which are made of parts.
+  template <typename... Parts>
+  void Say(const Parts&... parts) {
+    io_.err << Concat(parts...) << "\n";
+  }
   // One line of words that starts with "error: ".
-  void SayError(const std::string& words);
+  template <typename... Parts>
+  void SayError(const Parts&... parts) {
+    Say(output::Paint("error:", output::Color::kRed, err_color()), " ", parts...);
+  }
   // Says the error, field by field if it has fields, with what to do about it.
   ExitCode Fail(const absl::Status& status);
 

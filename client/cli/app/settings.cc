@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "client/cli/output/units.h"
 #include "proto/base/default_paths.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::app {
@@ -46,25 +47,21 @@ absl::StatusOr<std::map<std::string, std::string>> ReadConfig(const std::string&
   try {
     items = CLI::ConfigTOML().from_file(path);
   } catch (const CLI::Error&) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("config: must be a readable TOML file, but ", path, " is not"));
+    return InvalidArgument("config: must be a readable TOML file, but ", path, " is not");
   }
   for (const CLI::ConfigItem& item : items) {
     if (!item.parents.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": there are no sections, such as [",
-                                                     item.parents.front(), "], and no dots in ",
-                                                     "names: NAME = VALUE alone"));
+      return InvalidArgument(path, ": there are no sections, such as [", item.parents.front(),
+                             "], and no dots in ", "names: NAME = VALUE alone");
     }
     const bool known =
         item.parents.empty() && std::ranges::count(kSettings, item.name, &Setting::name) > 0;
     if (!known) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", item.fullname(), ": no such setting; there are address, ",
-                       "environment, timeout, tls_ca, tls_cert and tls_key"));
+      return InvalidArgument(path, ": ", item.fullname(), ": no such setting; there are address, ",
+                             "environment, timeout, tls_ca, tls_cert and tls_key");
     }
     if (item.inputs.size() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", item.name, ": must have one value"));
+      return InvalidArgument(path, ": ", item.name, ": must have one value");
     }
     values[item.name] = item.inputs[0];
   }
@@ -78,8 +75,7 @@ absl::StatusOr<std::string> ConfigPath(const SettingFlags& flags, const output::
   std::error_code error;
   if (!path.empty()) {
     if (!std::filesystem::is_regular_file(path, error)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("config: must name a file, but '", path, "' is not a file"));
+      return InvalidArgument("config: must name a file, but '", path, "' is not a file");
     }
     return path;
   }

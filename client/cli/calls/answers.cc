@@ -5,12 +5,10 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "client/cpp/client.h"
-#include "proto/base/status_macros.h"
 #include "proto/model/environment.h"
 #include "proto/model/tuning/ban.h"
 
@@ -62,8 +60,7 @@ void SayBans(app::Context& context, const std::vector<AnswerRow>& rows) {
     ++bans[BanNameAndReason(banned.ban(), banned.fleet_ban(), banned.reason())];
   }
   for (const auto& [ban, count] : bans) {
-    context.Say(
-        absl::StrCat(count, count == 1 ? " answer is" : " answers are", " another for ", ban));
+    context.Say(output::Counted(count, "answer is", "answers are"), " another for ", ban);
   }
 }
 
@@ -103,7 +100,7 @@ bool TakeRefused(app::Context& context, const absl::Status& status,
   for (const auto& [place, words] : client::RefusedProblems(status, rows->size())) {
     refused.insert(place);
     errors->push_back({(*rows)[place]->source, words});
-    context.SayError(absl::StrCat(errors->back().source, ": ", words));
+    context.SayError(errors->back().source, ": ", words);
   }
   if (refused.empty()) return false;
   std::vector<const ProblemRow*> left;
@@ -137,8 +134,8 @@ BatchAnswers BatchGetAll(app::Context& context, const v1::BatchGetRequest& reque
       return answers;
     }
     if (response->results_size() != static_cast<int>(asked.size())) {
-      context.SayError(absl::StrCat("the daemon answered ", response->results_size(), " of ",
-                                    asked.size(), " problems"));
+      context.SayError("the daemon answered ", response->results_size(), " of ", asked.size(),
+                       " problems");
       answers.code = app::Worse(answers.code, app::ExitCode::kFailed);
       return answers;
     }
@@ -184,7 +181,7 @@ absl::Status GetTunings(app::Context& context, const std::string& environment,
 }
 
 std::string NotPublishedWord(int64_t count, v1::Evidence least) {
-  return absl::StrCat(count, count == 1 ? " problem is" : " problems are",
+  return absl::StrCat(output::Counted(count, "problem is", "problems are"),
                       " not published: evidence below ", output::EnumWord(least),
                       " (--publish-evidence)");
 }

@@ -66,7 +66,7 @@ CandidateList::CandidateList(const v1::Tuning& tuning, bool no_tf32) {
 
 std::string CandidateList::ToText() const {
   if (empty()) return "no candidate that can be built";
-  return absl::StrCat(size(), size() == 1 ? " candidate, " : " candidates, ", on_tensor_cores_,
+  return absl::StrCat(output::Counted(size(), "candidate"), ", ", on_tensor_cores_,
                       " on tensor cores, first ", WithWorkspace(first()));
 }
 

@@ -1,7 +1,6 @@
 // A CandidateList says what cuDNN lists for a convolution, out of its tuning.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -13,7 +13,6 @@
 #include "client/cli/calls/answers.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
-#include "client/cli/output/units.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
@@ -130,8 +129,8 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& 
     ended = Watch(context, client, created.name(), before, total, &course->moved);
   }
   if (!cancel_status.ok()) {
-    context.SayError(absl::StrCat(
-        created.name(), " could not be cancelled: ", std::string(cancel_status.message())));
+    context.SayError(created.name(),
+                     " could not be cancelled: ", std::string(cancel_status.message()));
   }
   return ended;
 }
@@ -169,7 +168,7 @@ absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, const std::string&
 
 app::ExitCode ReportJob(app::Context& context, const v1::TuningJob& job) {
   for (const v1::TuningFailure& failure : job.failures()) {
-    context.SayError(absl::StrCat(failure.problem_text(), ": ", failure.reason()));
+    context.SayError(failure.problem_text(), ": ", failure.reason());
   }
   const std::string counts = absl::StrCat(
       job.succeeded_count(), " of ", job.problem_count(), " problems have a result",
@@ -178,9 +177,9 @@ app::ExitCode ReportJob(app::Context& context, const v1::TuningJob& job) {
           : "",
       job.failed_count() > 0 ? absl::StrCat(", ", job.failed_count(), " failed") : "");
   if (job.state() == v1::JOB_STATE_CANCELLED) {
-    context.Say(absl::StrCat(job.name(), " was cancelled: ", counts, ", which are kept"));
+    context.Say(job.name(), " was cancelled: ", counts, ", which are kept");
   } else if (HasEnded(job)) {
-    context.Say(absl::StrCat(job.name(), ": ", counts));
+    context.Say(job.name(), ": ", counts);
   }
   const bool lost =
       HasEnded(job) && !job.persisted() && job.succeeded_count() > job.skipped_count();

@@ -24,6 +24,7 @@
 #include "db/bundle/bundle_writer.h"
 #include "db/bundle/oci_layout.h"
 #include "proto/base/clock.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -50,8 +51,7 @@ class ExportCommand final : public app::Command {
     const bool jsonl = jsonl_ || (!oci_ && absl::EndsWith(file_, ".jsonl"));
     std::error_code error;
     if (oci_ && std::filesystem::exists(file_, error)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("FILE: with --oci ", file_, " must not exist"));
+      return InvalidArgument("FILE: with --oci ", file_, " must not exist");
     }
     std::optional<db::bundle::BundleSigningKey> key;
     if (sign_key_) {
@@ -92,9 +92,9 @@ class ExportCommand final : public app::Command {
                        {"tunings", count},
                        {"bytes", reader->size()},
                        {"signed", key.has_value()}});
-    context.Say(absl::StrCat("wrote ", count, " tunings to ", file_,
-                             jsonl ? "" : absl::StrCat(", ", output::FormatBytes(reader->size())),
-                             key ? ", signed" : ""));
+    context.Say("wrote ", count, " tunings to ", file_,
+                jsonl ? "" : absl::StrCat(", ", output::FormatBytes(reader->size())),
+                key ? ", signed" : "");
     return app::ExitCode::kDone;
   }
 
@@ -164,15 +164,15 @@ class ImportCommand final : public app::Command {
       size = static_cast<int64_t>(std::filesystem::file_size(path, error));
       file.open(path, std::ios::binary);
       if (error || !file) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            path, ": cannot be read: ", error ? error.message() : "it may not be read"));
+        return InvalidArgument(
+            path, ": cannot be read: ", error ? error.message() : "it may not be read");
       }
       next = [&]() -> absl::StatusOr<std::string> {
         std::string piece(kPieceBytes, '\0');
         file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
         piece.resize(static_cast<size_t>(file.gcount()));
         if (file.bad()) {
-          return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read to its end"));
+          return InvalidArgument(path, ": cannot be read to its end");
         }
         return piece;
       };
@@ -200,18 +200,16 @@ class ImportCommand final : public app::Command {
   static void Report(app::Context& context, const std::string& file,
                      const v1::ImportBundleResponse& response) {
     for (const v1::Refusal& refusal : response.refusals()) {
-      context.SayError(absl::StrCat(file, ": refused for its ", output::EnumWord(refusal.reason()),
-                                    ": ", refusal.count()));
+      context.SayError(file, ": refused for its ", output::EnumWord(refusal.reason()), ": ",
+                       refusal.count());
       for (const std::string& example : refusal.examples()) context.Say("  " + example);
     }
-    context.Say(absl::StrCat(file, ": took ", response.taken_count(), " of ",
-                             response.tuning_count(), " tunings, kept ", response.kept_count(),
-                             " that are as good or better here, refused ",
-                             response.refused_count()));
+    context.Say(file, ": took ", response.taken_count(), " of ", response.tuning_count(),
+                " tunings, kept ", response.kept_count(),
+                " that are as good or better here, refused ", response.refused_count());
     if (response.simulated_count() > 0) {
-      context.Say(absl::StrCat(file, ": ", response.simulated_count(), " of ",
-                               response.tuning_count(),
-                               " tunings are of a simulated GPU, and hold for that alone"));
+      context.Say(file, ": ", response.simulated_count(), " of ", response.tuning_count(),
+                  " tunings are of a simulated GPU, and hold for that alone");
     }
   }
 
@@ -259,9 +257,8 @@ class MergeCommand final : public app::Command {
                        {"written", counts.written},
                        {"superseded", counts.superseded},
                        {"refused", counts.refused}});
-    context.Say(absl::StrCat("wrote ", counts.written, " tunings to ", out_, "; read ", counts.read,
-                             ", ", counts.superseded, " of them worse than another, ",
-                             counts.refused, " refused"));
+    context.Say("wrote ", counts.written, " tunings to ", out_, "; read ", counts.read, ", ",
+                counts.superseded, " of them worse than another, ", counts.refused, " refused");
     return app::ExitCode::kDone;
   }
 
@@ -348,18 +345,17 @@ class VerifyCommand final : public app::Command {
     }
     for (const v1::Refusal& refusal : refused.refusals()) {
       for (const std::string& example : refusal.examples()) {
-        context.SayError(absl::StrCat(file, ": ", example));
+        context.SayError(file, ": ", example);
       }
     }
     const v1::BundleTrailer& trailer = reader->trailer();
     const std::string signer = absl::BytesToHexString(trailer.public_key());
-    context.Say(
-        absl::StrCat(file, ": ", trailer.tuning_count(), " tunings, ", trailer.environment_count(),
-                     " environments and places, ", output::FormatBytes(reader->size()), ", ",
-                     signer.empty() ? "not signed" : "signed by " + signer,
-                     refused.refused_count() > 0
-                         ? absl::StrCat(", ", refused.refused_count(), " tunings break a rule")
-                         : ", sound"));
+    context.Say(file, ": ", trailer.tuning_count(), " tunings, ", trailer.environment_count(),
+                " environments and places, ", output::FormatBytes(reader->size()), ", ",
+                signer.empty() ? "not signed" : "signed by " + signer,
+                refused.refused_count() > 0
+                    ? absl::StrCat(", ", refused.refused_count(), " tunings break a rule")
+                    : ", sound");
     if (refused.refused_count() > 0) *code = app::Worse(*code, app::ExitCode::kFailed);
     return output::JsonObject({{"file", file},
                                {"tunings", trailer.tuning_count()},

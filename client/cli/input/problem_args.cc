@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/child_program.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/sizes.h"
 
@@ -44,17 +45,16 @@ absl::StatusOr<std::string> OnnxProblems(const std::string& path,
   words.insert(words.end(), options.begin(), options.end());
   auto ran = RunToEnd(words, {}, ChildErrors::kOurs);
   if (!ran.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": an ONNX model is read by the Python package, but ",
-                     ran.status().message(), ": ", kHowTo));
+    return FailedPrecondition(path, ": an ONNX model is read by the Python package, but ",
+                              ran.status().message(), ": ", kHowTo);
   }
   if (ran->exit_code != 0) {
     // It ends with kRefused where it has read the model and says why it does not take it.
     const bool refused = ran->exit_code == kRefused;
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": `", python,
-                     " -m convtune problems` could not read the model (what it said stands above)",
-                     refused ? "" : "; if the package is missing: ", refused ? "" : kHowTo));
+    return InvalidArgument(
+        path, ": `", python,
+        " -m convtune problems` could not read the model (what it said stands above)",
+        refused ? "" : "; if the package is missing: ", refused ? "" : kHowTo);
   }
   return std::move(ran->text);
 }
@@ -171,8 +171,7 @@ absl::StatusOr<ProblemOverrides> ProblemArgs::Overrides() const {
   if (batch_) {
     auto batches = ParseSizes(*batch_);
     if (!batches.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--batch: ", std::string(batches.status().message())));
+      return InvalidArgument("--batch: ", std::string(batches.status().message()));
     }
     overrides.batches = *std::move(batches);
     if (*std::min_element(overrides.batches.begin(), overrides.batches.end()) < 1) {
@@ -213,20 +212,20 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(app::Context& context) const {
   }
   for (const std::string& problem : problems_) {
     if (IsOnnxFile(problem)) {
-      return absl::InvalidArgumentError(absl::StrCat("PROBLEM: must be a problem, is ", problem,
-                                                     "; a file is named with --file"));
+      return InvalidArgument("PROBLEM: must be a problem, is ", problem,
+                             "; a file is named with --file");
     }
   }
   ASSIGN_OR_RETURN(const ProblemOverrides overrides, Overrides());
   if ((!dims_.empty() || runtime_) && std::none_of(files_.begin(), files_.end(), IsOnnxFile)) {
-    return absl::InvalidArgumentError(absl::StrCat(dims_.empty() ? "--runtime" : "--dim",
-                                                   ": must come with an ONNX model (*.onnx)"));
+    return InvalidArgument(dims_.empty() ? "--runtime" : "--dim",
+                           ": must come with an ONNX model (*.onnx)");
   }
   ProblemBatch batch;
   const auto take = [&](ProblemList list) {
     for (const std::string& notice : list.notices) context.Say(notice);
     for (ProblemRowError& error : list.errors) {
-      context.SayError(absl::StrCat(error.source, ": ", error.message));
+      context.SayError(error.source, ": ", error.message);
       batch.errors.push_back(std::move(error));
       batch.code = app::ExitCode::kUsage;
     }
@@ -257,7 +256,7 @@ absl::StatusOr<ConvProblem> ProblemArgs::ReadOne() const {
   ASSIGN_OR_RETURN(const ProblemOverrides overrides, Overrides());
   const ProblemList list = ReadArgument(problem_, 1, overrides);
   if (!list.errors.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("PROBLEM: ", list.errors[0].message));
+    return InvalidArgument("PROBLEM: ", list.errors[0].message);
   }
   if (list.rows.size() != 1) return absl::InvalidArgumentError("PROBLEM: must be one problem");
   return list.rows[0].problem;

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/errors.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 
@@ -65,8 +66,7 @@ constexpr int kMostLinks = 40;
 
 absl::Status CannotBeWritten(const char* argument, const std::string& path) {
   const int error_number = errno;
-  return absl::InvalidArgumentError(
-      absl::StrCat(argument, ": ", path, " cannot be written: ", std::strerror(error_number)));
+  return InvalidArgument(argument, ": ", path, " cannot be written: ", std::strerror(error_number));
 }
 
 // The file that `path` names in the end, through links; it need not be there,
@@ -85,14 +85,14 @@ std::string BehindLinks(const std::string& path) {
 
 absl::StatusOr<std::string> Target(const std::string& path, const char* argument) {
   if (path == "-") {
-    return absl::InvalidArgumentError(absl::StrCat(argument, ": must be a file, is -"));
+    return InvalidArgument(argument, ": must be a file, is -");
   }
   struct stat there {};
   if (stat(path.c_str(), &there) != 0) {
     if (errno != ENOENT) return CannotBeWritten(argument, path);
   } else if (!S_ISREG(there.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        argument, ": ", path, " must be a file or not be there, is ", KindOf(there.st_mode)));
+    return InvalidArgument(argument, ": ", path, " must be a file or not be there, is ",
+                           KindOf(there.st_mode));
   }
   return BehindLinks(path);
 }
@@ -132,10 +132,17 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::CreateOver(
   const bool known = std::any_of(beginnings.begin(), beginnings.end(),
                                  [&](std::string_view b) { return found.starts_with(b); });
   if (!found.empty() && !known) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        argument, ": ", path, " is a file that this command did not write; remove it first"));
+    return InvalidArgument(argument, ": ", path,
+                           " is a file that this command did not write; remove it first");
   }
   return Create(path, argument);
+}
+
+absl::Status AtomicFile::WriteWhole(const std::string& path, const char* argument,
+                                    std::string_view bytes) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, Create(path, argument));
+  RETURN_IF_ERROR(file->Write(bytes));
+  return file->Commit();
 }
 
 AtomicFile::~AtomicFile() {

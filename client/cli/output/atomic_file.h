@@ -27,6 +27,9 @@ class AtomicFile {
   static absl::StatusOr<std::unique_ptr<AtomicFile>> CreateOver(
       const std::string& path, const char* argument,
       const std::vector<std::string_view>& beginnings);
+  // Makes `path` a file of these bytes: Create, Write and Commit.
+  static absl::Status WriteWhole(const std::string& path, const char* argument,
+                                 std::string_view bytes);
   // Removes what was not committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/base/clock.h"
+#include "proto/base/errors.h"
 #include "proto/model/enums.h"
 
 namespace convtune::cli::output {
@@ -24,7 +25,7 @@ constexpr std::pair<const char*, int64_t> kUnits[] = {
 
 absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& text) {
   const auto bad = [&](const std::string& rule) {
-    return absl::InvalidArgumentError(absl::StrCat(field, ": ", rule, ", is '", text, "'"));
+    return InvalidArgument(field, ": ", rule, ", is '", text, "'");
   };
   if (text == "0") return 0;
   const size_t digits = text.find_first_not_of("0123456789");
@@ -48,15 +49,19 @@ absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::st
                                          absl::Duration least, absl::Duration most) {
   const std::optional<absl::Duration> time = ParseDuration(text);
   if (!time || *time <= absl::ZeroDuration() || *time == absl::InfiniteDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field, ": must be a positive time such as 500ms, 1h30m or 30d, is '", text, "'"));
+    return InvalidArgument(field, ": must be a positive time such as 500ms, 1h30m or 30d, is '",
+                           text, "'");
   }
   if (*time < least || *time > most) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         field, ": must be ",
-        least > absl::ZeroDuration() ? absl::StrCat("from ", absl::FormatDuration(least), " to ")
-                                     : "at most ",
-        absl::FormatDuration(most), ", is '", text, "'"));
+        most == absl::InfiniteDuration()
+            ? absl::StrCat("at least ", absl::FormatDuration(least))
+            : absl::StrCat(least > absl::ZeroDuration()
+                               ? absl::StrCat("from ", absl::FormatDuration(least), " to ")
+                               : "at most ",
+                           absl::FormatDuration(most)),
+        ", is '", text, "'");
   }
   return *time;
 }
@@ -67,8 +72,8 @@ absl::StatusOr<int> ParsePermille(const std::string& field, const std::string& t
   const bool number = absl::SimpleAtod(percent ? text.substr(0, text.size() - 1) : text, &share);
   const double permille = share * (percent ? 10 : 1000);
   if (!number || !(permille >= 1 && permille <= 999)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field, ": must be a share from 0.1% to 99.9% such as 5% or 0.05, is '", text, "'"));
+    return InvalidArgument(field, ": must be a share from 0.1% to 99.9% such as 5% or 0.05, is '",
+                           text, "'");
   }
   return static_cast<int>(std::lround(permille));
 }
@@ -106,8 +111,9 @@ std::string FormatShare(std::optional<double> share) {
   return share ? absl::StrFormat("%.1f%%", 100 * *share) : "-";
 }
 
-std::string Counted(int64_t count, const std::string& noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+std::string Counted(int64_t count, const std::string& one, const std::string& several) {
+  return absl::StrCat(count, " ", count == 1 || several.empty() ? one : several,
+                      count == 1 || !several.empty() ? "" : "s");
 }
 
 std::string FormatAge(absl::Duration age) {

@@ -31,8 +31,9 @@ std::string FormatBytesChange(int64_t from, int64_t to);
 std::string FormatMicroseconds(double us);
 // 0.412 as "41.2%"; "-" for what is not known.
 std::string FormatShare(std::optional<double> share);
-// "1 tuning", "2 tunings".
-std::string Counted(int64_t count, const std::string& noun);
+// "1 tuning", "2 tunings"; `several` is what follows any other number than 1, where that is not
+// `one` with an "s": "1 ban holds", "2 bans hold".
+std::string Counted(int64_t count, const std::string& one, const std::string& several = "");
 // "45 s", "3 min", "5 h", "12 d".
 std::string FormatAge(absl::Duration age);
 // UTC, "2025-01-31 12:00:00Z".

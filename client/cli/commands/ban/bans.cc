@@ -15,6 +15,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/units.h"
 #include "proto/base/clock.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
 
@@ -31,8 +32,8 @@ absl::StatusOr<absl::Time> ParseExpiry(const std::string& text) {
   }
   const absl::StatusOr<absl::Duration> after = output::ParseTime("--expires", text);
   if (after.ok()) return SystemClock().Now() + *after;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--expires: must be a time such as 72h, or a date such as 2027-01-31, is '", text, "'"));
+  return InvalidArgument(
+      "--expires: must be a time such as 72h, or a date such as 2027-01-31, is '", text, "'");
 }
 
 absl::StatusOr<std::string> ReadWhole(const std::string& path) {
@@ -40,7 +41,7 @@ absl::StatusOr<std::string> ReadWhole(const std::string& path) {
   std::stringstream text;
   if (file) text << file.rdbuf();
   if (!file || !text) {
-    return absl::InvalidArgumentError(absl::StrCat("--errata: ", path, " cannot be read"));
+    return InvalidArgument("--errata: ", path, " cannot be read");
   }
   return text.str();
 }
@@ -70,10 +71,6 @@ std::string Until(const v1::Ban& ban) {
   return ban.has_expire_time() ? output::FormatTimestamp(ban.expire_time()) : "deleted";
 }
 
-std::string Count(int64_t count, const char* one, const char* several) {
-  return absl::StrCat(count, " ", count == 1 ? one : several);
-}
-
 output::Fields BanChangeFields(const v1::BanChange& change) {
   const std::string ratio = change.ratio() > 0 ? absl::StrFormat("%.2fx", change.ratio()) : "-";
   return {{"", "PROBLEM", input::ProblemValue(change.problem_text())},
@@ -86,23 +83,22 @@ output::Fields BanChangeFields(const v1::BanChange& change) {
 void PrintChanges(app::Context& context, const v1::CreateBanResponse& created, bool dry_run) {
   const v1::Ban& ban = created.ban();
   context.PrintRows(created.changes(), BanChangeFields);
-  context.Say(absl::StrCat(dry_run ? "would ban " : absl::StrCat(NamesOf(ban), " bans "),
-                           ban.candidate(), " (", Where(ban), ") until ", Until(ban), ": ",
-                           Count(created.listed_count(), "tuning lists", "tunings list"),
-                           " such a candidate, ", created.change_count(), " ",
-                           created.change_count() == 1 ? "has" : "have", " another winner, ",
-                           created.lost_count(), " of these no candidate that is left"));
+  context.Say(dry_run ? "would ban " : absl::StrCat(NamesOf(ban), " bans "), ban.candidate(), " (",
+              Where(ban), ") until ", Until(ban), ": ",
+              output::Counted(created.listed_count(), "tuning lists", "tunings list"),
+              " such a candidate, ", output::Counted(created.change_count(), "has", "have"),
+              " another winner, ", created.lost_count(), " of these no candidate that is left");
   std::vector<std::string> pins;
   for (const v1::BanChange& change : created.changes()) {
     if (!change.pinned()) continue;
     pins.push_back(absl::StrCat(change.problem_text(), " in ", change.environment()));
   }
   if (!pins.empty()) {
-    context.Say(absl::StrCat(Count(std::ssize(pins), "pin has", "pins have"),
-                             " no effect while the ban holds: ", absl::StrJoin(pins, ", ")));
+    context.Say(output::Counted(std::ssize(pins), "pin has", "pins have"),
+                " no effect while the ban holds: ", absl::StrJoin(pins, ", "));
   }
   if (created.changes_size() < created.change_count()) {
-    context.Say(absl::StrCat("these are the first ", created.changes_size(), " changes"));
+    context.Say("these are the first ", created.changes_size(), " changes");
   }
 }
 
@@ -149,7 +145,7 @@ class BanCommand final : public app::Command {
     if (as_errata_) {
       // cudnn-frontend's form lacks their conditions, and PyTorch has them in its code.
       const size_t shipped = std::erase_if(bans, [](const v1::Ban& ban) { return ban.shipped(); });
-      if (shipped > 0) context.Say(absl::StrCat(shipped, " that came with convtune are left out"));
+      if (shipped > 0) context.Say(shipped, " that came with convtune are left out");
       return PrintErrata(context, bans);
     }
     context.PrintJson(list);
@@ -233,8 +229,7 @@ absl::StatusOr<ErrataBans> BanArgs::Read() const {
           {"--op", given_.operation() != v1::OPERATION_UNSPECIFIED},
           {"--layout", given_.layout() != v1::TENSOR_LAYOUT_UNSPECIFIED}}) {
       if (!is_given) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(option, ": cannot be given with --errata, whose rules say it"));
+      return InvalidArgument(option, ": cannot be given with --errata, whose rules say it");
     }
     ASSIGN_OR_RETURN(const std::string text, ReadWhole(errata_));
     ASSIGN_OR_RETURN(out, ReadErrata(text, errata_));
@@ -252,8 +247,7 @@ absl::StatusOr<ErrataBans> BanArgs::Read() const {
   if (!data_type_.empty()) {
     const std::optional<DataType> type = ParseLooseDataType(data_type_);
     if (!type) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--dtype: must be a data type such as f16, is '", data_type_, "'"));
+      return InvalidArgument("--dtype: must be a data type such as f16, is '", data_type_, "'");
     }
     data_type = static_cast<v1::DataType>(*type);
   }

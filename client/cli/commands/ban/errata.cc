@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/output/units.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 
@@ -140,11 +141,10 @@ std::string NamesOf(const v1::Ban& ban) {
 absl::StatusOr<ErrataBans> ReadErrata(const std::string& text, const std::string& name) {
   const Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object() || !document.contains("rules") || !document["rules"].is_array()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": must be a JSON object with a list \"rules\""));
+    return InvalidArgument(name, ": must be a JSON object with a list \"rules\"");
   }
   if (document.contains("version") && document["version"] != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": version must be 1"));
+    return InvalidArgument(name, ": version must be 1");
   }
   ErrataBans out;
   size_t place = 0;

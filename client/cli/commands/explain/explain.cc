@@ -309,9 +309,8 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
   }
   const auto why = kWhyStopped.find(tuning.stop_reason());
   if (why == kWhyStopped.end()) return words;
-  words.push_back(absl::StrCat("race: ", tuning.rounds(),
-                               tuning.rounds() == 1 ? " round" : " rounds", ", until ",
-                               why->second));
+  words.push_back(
+      absl::StrCat("race: ", output::Counted(tuning.rounds(), "round"), ", until ", why->second));
   const v1::Conditions& conditions = tuning.conditions();
   if (!conditions.known()) {
     words.push_back("GPU: not known (NVML could not be asked)");

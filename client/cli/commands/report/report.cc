@@ -382,8 +382,8 @@ class ReportCommand final : public app::Command {
       progress.Show(reader->offset());
     }
     if (refused > 0) {
-      context.Say(absl::StrCat(name, ": left out ", refused, refused == 1 ? " row" : " rows",
-                               " that break a rule; `convtune verify` names them"));
+      context.Say(name, ": left out ", output::Counted(refused, "row"),
+                  " that break a rule; `convtune verify` names them");
     }
     return absl::OkStatus();
   }
@@ -472,10 +472,7 @@ absl::Status ReportOutput::Write(convtune::report::ReportData data, app::Context
   const convtune::report::Report report = convtune::report::MakeReport(options, &data);
   if (!html_.empty()) {
     const std::string page = convtune::report::ReportHtml(data, report);
-    ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
-                     output::AtomicFile::Create(html_, "--html"));
-    RETURN_IF_ERROR(file->Write(page));
-    RETURN_IF_ERROR(file->Commit());
+    RETURN_IF_ERROR(output::AtomicFile::WriteWhole(html_, "--html", page));
     io.err << "wrote " << html_ << ", " << output::FormatBytes(static_cast<int64_t>(page.size()))
            << "\n";
   }

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "client/cli/app/context.h"
-#include "client/cli/output/fields.h"
 #include "client/report/report.h"
 
 namespace CLI {

@@ -35,10 +35,7 @@ class AtomicFileTest : public testing::Test {
   }
 
   static absl::Status Put(const std::string& path, const std::string& bytes) {
-    auto file = AtomicFile::Create(path, "OUT");
-    if (!file.ok()) return file.status();
-    if (absl::Status status = (*file)->Write(bytes); !status.ok()) return status;
-    return (*file)->Commit();
+    return AtomicFile::WriteWhole(path, "OUT", bytes);
   }
 
   std::string folder_;

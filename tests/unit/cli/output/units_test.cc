@@ -36,6 +36,15 @@ TEST(ParseTimeTest, RefusesZeroAndNegative) {
   EXPECT_FALSE(ParseTime("f", "5").ok());
 }
 
+TEST(ParseTimeTest, NamesTheLimitsThatThereAre) {
+  const auto words = [](absl::Duration least, absl::Duration most) {
+    return std::string(ParseTime("f", "1m", least, most).status().message());
+  };
+  EXPECT_EQ(words(absl::Hours(1), absl::InfiniteDuration()), "f: must be at least 1h, is '1m'");
+  EXPECT_EQ(words(absl::ZeroDuration(), absl::Seconds(1)), "f: must be at most 1s, is '1m'");
+  EXPECT_EQ(words(absl::Hours(1), absl::Hours(2)), "f: must be from 1h to 2h, is '1m'");
+}
+
 TEST(ParsePermilleTest, ReadsPercentAndPartsOfOne) {
   EXPECT_EQ(*ParsePermille("f", "5%"), 50);
   EXPECT_EQ(*ParsePermille("f", "0.05"), 50);
@@ -63,6 +72,13 @@ TEST(FormatTest, TimesChangeTheirUnitAtAMillisecond) {
   EXPECT_EQ(FormatMicroseconds(512.3), "512 us");
   EXPECT_EQ(FormatMicroseconds(999.9), "1.00 ms");
   EXPECT_EQ(FormatMicroseconds(12346), "12.35 ms");
+}
+
+TEST(UnitsTest, OneIsNotSeveral) {
+  EXPECT_EQ(Counted(1, "tuning"), "1 tuning");
+  EXPECT_EQ(Counted(0, "tuning"), "0 tunings");
+  EXPECT_EQ(Counted(1, "ban holds", "bans hold"), "1 ban holds");
+  EXPECT_EQ(Counted(2, "ban holds", "bans hold"), "2 bans hold");
 }
 
 TEST(UnitsTest, AChangeOfBytesIsSeenWhereBothRoundAlike) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -358,7 +359,11 @@ std::optional<TensorLayout> ParseLooseLayout(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<ProblemRow> MostWorkFirst(const std::vector<ProblemRow>& rows) {
+double WorkOf(const ProblemRow& row) {
+  return static_cast<double>(row.count) * EstimatedFlops(row.problem);
+}
+
+std::vector<ProblemRow> Distinct(const std::vector<ProblemRow>& rows) {
   std::vector<ProblemRow> ordered;
   std::unordered_map<std::string, size_t> place;
   for (const ProblemRow& row : rows) {
@@ -372,11 +377,12 @@ std::vector<ProblemRow> MostWorkFirst(const std::vector<ProblemRow>& rows) {
                 ? std::numeric_limits<int64_t>::max()
                 : count + row.count;
   }
-  const auto work = [](const ProblemRow& row) {
-    return static_cast<double>(row.count) * EstimatedFlops(row.problem);
-  };
-  std::stable_sort(ordered.begin(), ordered.end(),
-                   [&work](const ProblemRow& a, const ProblemRow& b) { return work(a) > work(b); });
+  return ordered;
+}
+
+std::vector<ProblemRow> MostWorkFirst(const std::vector<ProblemRow>& rows) {
+  std::vector<ProblemRow> ordered = Distinct(rows);
+  std::ranges::stable_sort(ordered, std::greater(), WorkOf);
   return ordered;
 }
 

@@ -68,9 +68,13 @@ std::vector<std::string> InputTypeNames();
 // Reads nchw, ncdhw, nhwc and ndhwc in any case.
 std::optional<TensorLayout> ParseLooseLayout(std::string_view text);
 
-// Each problem once, with the counts of its rows together and the source of the
-// first; those that the workload spends most on (count times EstimatedFlops)
-// first, between equals in the order of the list.
+// EstimatedFlops of all runs of a row: times count.
+double WorkOf(const ProblemRow& row);
+
+// Each problem once, with the counts of its rows together and the source of the first, in the
+// order of the list.
+std::vector<ProblemRow> Distinct(const std::vector<ProblemRow>& rows);
+// The same with the most work first, between equals in the order of the list.
 std::vector<ProblemRow> MostWorkFirst(const std::vector<ProblemRow>& rows);
 
 }  // namespace convtune

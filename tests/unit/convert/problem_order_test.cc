@@ -34,6 +34,16 @@ TEST(ProblemOrderTest, DoublesAreOneWithTheirCountsTogether) {
   EXPECT_EQ(ordered[0].count, 42);
 }
 
+TEST(ProblemOrderTest, DistinctRowsKeepTheOrderOfTheList) {
+  const std::vector<ProblemRow> rows =
+      Distinct({Row("fwd,x=1x8x8x8,w=8x8x1x1", 2, "a"), Row("fwd,x=1x8x8x8,w=8x8x3x3", 1, "b"),
+                Row("fwd,x=1x8x8x8,w=8x8x1x1", 3, "c")});
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].source, "a");
+  EXPECT_EQ(rows[0].count, 5);
+  EXPECT_EQ(rows[1].source, "b");
+}
+
 TEST(ProblemOrderTest, CountsDoNotOverflow) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(MostWorkFirst({Row("fwd,x=1x8x8x8,w=8x8x1x1", kMost, "a"),

@@ -57,11 +57,7 @@ bool IsWhole(const ConvProblem& problem, const calls::TuningMap& known) {
 
 bool WantsTensorCores(const ConvProblem& problem) { return problem.data_type() != DataType::kF64; }
 
-double WorkOf(const ProblemRow& row) {
-  return static_cast<double>(row.count) * EstimatedFlops(row.problem);
-}
-
-double WorkOf(const std::vector<ProblemRow>& rows) {
+double WholeWork(const std::vector<ProblemRow>& rows) {
   double work = 0;
   for (const ProblemRow& row : rows) work += WorkOf(row);
   return work;
@@ -147,7 +143,8 @@ class Linter {
   }
 
   LintFinding Make(const char* kind, LintSeverity severity, const std::string& message) const {
-    LintFinding finding{kind, severity, row_, share_, message, {}, ""};
+    LintFinding finding{kind, severity, problem_.ToText(), row_.count, row_.source, share_, message,
+                        {},   ""};
     if (list_) AddProof("as it is", problem_, LeanestWords(*list_), &finding);
     return finding;
   }
@@ -178,8 +175,8 @@ class Linter {
   void CheckLastResort() {
     if (!list_->last_resort_only()) return;
     Add("last-resort", LintSeverity::kError,
-        absl::StrCat("mode FALLBACK alone lists what can be built: ", list_->size(),
-                     list_->size() == 1 ? " engine config" : " engine configs", " of last resort"));
+        absl::StrCat("mode FALLBACK alone lists what can be built: ",
+                     output::Counted(list_->size(), "engine config"), " of last resort"));
   }
 
   void CheckTensorCores() {
@@ -333,7 +330,7 @@ std::vector<Form> TensorCoreForms(const ConvProblem& problem) {
     std::vector<std::string> padded;
     const auto pad = [&](int64_t channels, const std::string& kind) {
       if (channels % step == 0) return;
-      padded.push_back(absl::StrCat(channels, " ", kind, channels == 1 ? " channel" : " channels",
+      padded.push_back(absl::StrCat(output::Counted(channels, kind + " channel"),
                                     padded.empty() ? " padded to " : " to ",
                                     RoundUp(channels, step)));
     };
@@ -431,7 +428,7 @@ std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows,
 }
 
 std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const LintInput& input) {
-  const double whole = WorkOf(rows);
+  const double whole = WholeWork(rows);
   std::vector<LintFinding> findings;
   for (const ProblemRow& row : rows) {
     Linter(row, whole > 0 ? WorkOf(row) / whole : 0, input, &findings).Run();
@@ -451,7 +448,7 @@ output::Fields SummaryFields(const std::vector<ProblemRow>& rows, const LintInpu
   int64_t most_workspace = 0;
   double on_tensor_cores = 0;
   std::set<std::string> batches, types;
-  const double whole = WorkOf(rows);
+  const double whole = WholeWork(rows);
   for (const ProblemRow& row : rows) {
     batches.insert(absl::StrCat(row.problem.x_dims()[0]));
     types.insert(std::string(Name(row.problem.data_type())));

@@ -8,7 +8,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/commands.h"
@@ -37,7 +36,7 @@ std::optional<LintSeverity> ParseSeverity(std::string_view name) {
 }
 
 std::string RunsWords(const LintFinding& finding) {
-  return absl::StrCat(finding.row.count, finding.row.count == 1 ? " run, " : " runs, ",
+  return absl::StrCat(output::Counted(finding.count, "run"), ", ",
                       output::FormatShare(finding.share), " of the arithmetic");
 }
 
@@ -49,18 +48,13 @@ output::Fields ProofFields(const ProofLine& line) {
 output::Fields FindingFields(const LintFinding& finding) {
   return {{"severity", "", Name(finding.severity)},
           {"finding", "", finding.kind},
-          {"problem", "", finding.row.problem.ToText()},
-          {"runs", "", finding.row.count},
+          {"problem", "", finding.problem},
+          {"runs", "", finding.count},
           {"share", "", finding.share},
           {"message", "", finding.message},
           {"proposal", "", finding.proposal},
-          {"row", "", finding.row.source},
+          {"row", "", finding.source},
           {"proof", "", output::JsonRows(finding.proof, ProofFields), output::Only::kJson}};
-}
-
-LintFinding AnyFinding() {
-  const ProblemRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32"), 1, "", ""};
-  return {"", LintSeverity::kNotice, row, 0, "", {}, ""};
 }
 
 // The findings of one kind and severity.
@@ -80,15 +74,15 @@ output::Fields KindFields(const KindSum& sum) {
 }
 
 // A line for each kind and severity, in the order of the findings.
-std::vector<KindSum> KindSums(const LintReport& report) {
+std::vector<KindSum> KindSums(const std::vector<LintFinding>& findings) {
   std::vector<KindSum> sums;
-  for (const LintFinding& finding : report.findings) {
+  for (const LintFinding& finding : findings) {
     auto sum = std::find_if(sums.begin(), sums.end(), [&](const KindSum& one) {
       return one.kind == finding.kind && one.severity == finding.severity;
     });
     if (sum == sums.end()) sum = sums.insert(sums.end(), {finding.kind, finding.severity});
     ++sum->convolutions;
-    sum->runs += finding.row.count;
+    sum->runs += finding.count;
     sum->share += finding.share;
   }
   return sums;
@@ -108,12 +102,12 @@ std::string PlaceProperties(const std::string& source) {
 }
 
 // "23 convolutions: 0 errors, 1 warning, 2 notices".
-std::string CountWords(const LintReport& report) {
-  std::string text = output::Counted(report.problems, "convolution");
+std::string CountWords(size_t problems, const std::vector<LintFinding>& findings) {
+  std::string text = output::Counted(static_cast<int64_t>(problems), "convolution");
   std::string separator = ": ";
   for (const LintSeverity severity :
        {LintSeverity::kError, LintSeverity::kWarning, LintSeverity::kNotice}) {
-    const auto count = std::ranges::count(report.findings, severity, &LintFinding::severity);
+    const auto count = std::ranges::count(findings, severity, &LintFinding::severity);
     absl::StrAppend(&text, separator, output::Counted(count, std::string(Name(severity))));
     separator = ", ";
   }
@@ -151,7 +145,7 @@ class LintCommand final : public app::Command {
         ->delimiter(',')
         ->check(CLI::Range(1, 1 << 30));
     app->add_flag("--github", github_, "print annotations for GitHub Actions");
-    app::SayColumns(app, FindingFields(AnyFinding()));
+    app::SayColumns(app, FindingFields({}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -171,16 +165,12 @@ class LintCommand final : public app::Command {
     if (code == app::ExitCode::kDone) code = List(context, ProblemsToList(rows, input_));
     if (code != app::ExitCode::kDone) return app::Worse(batch.code, code);
 
-    LintReport report;
-    report.environment =
-        input_.known.empty() ? "" : input_.known.begin()->second.environment().name();
-    report.problems = static_cast<int>(rows.size());
-    report.findings = FindingsOf(rows, input_);
-    for (const auto& variant : variants) {
-      report.variants.push_back(SummaryFields(variant, input_));
-    }
-    Print(context, report);
-    return app::Worse(batch.code, Fails(report) ? app::ExitCode::kFailed : app::ExitCode::kDone);
+    const std::vector<LintFinding> findings = FindingsOf(rows, input_);
+    Print(context, rows.size(), findings, variants);
+    const bool fails = fail_on_ && std::ranges::any_of(findings, [&](const LintFinding& finding) {
+                         return finding.severity >= *fail_on_;
+                       });
+    return app::Worse(batch.code, fails ? app::ExitCode::kFailed : app::ExitCode::kDone);
   }
 
  private:
@@ -216,18 +206,16 @@ class LintCommand final : public app::Command {
 
   // Has the daemon list the problems that are not known, which adds to the input.
   app::ExitCode List(app::Context& context, const std::vector<ProblemRow>& rows) {
-    std::vector<ProblemRow> distinct;
-    std::set<std::string> seen;
-    for (const ProblemRow& row : rows) {
-      const std::string text = row.problem.ToText();
-      if (input_.known.count(text) == 0 && seen.insert(text).second) distinct.push_back(row);
-    }
-    if (distinct.empty()) return app::ExitCode::kDone;
+    std::vector<ProblemRow> wanted = Distinct(rows);
+    std::erase_if(wanted, [this](const ProblemRow& row) {
+      return input_.known.count(row.problem.ToText()) > 0;
+    });
+    if (wanted.empty()) return app::ExitCode::kDone;
     auto request = context.NewRequest<v1::CreateTuningJobRequest>();
     request.set_priority(v1::PRIORITY_INTERACTIVE);
     request.mutable_options()->set_list_only(true);
     // A problem that cuDNN has nothing for is a finding like others.
-    const calls::TuningRun run = calls::RunTuning(context, request, distinct, {.quiet = true});
+    const calls::TuningRun run = calls::RunTuning(context, request, wanted, {.quiet = true});
     if (run.jobs.empty()) {
       return run.code == app::ExitCode::kDone ? app::ExitCode::kFailed : run.code;
     }
@@ -238,30 +226,28 @@ class LintCommand final : public app::Command {
     if (run.code == app::ExitCode::kUnreachable) return run.code;
     input_.failures.merge(calls::FailureReasons(run));
     const absl::Status status =
-        calls::GetTunings(context, context.settings().environment, distinct, &input_.known);
+        calls::GetTunings(context, context.settings().environment, wanted, &input_.known);
     return status.ok() ? app::ExitCode::kDone : context.Fail(status);
   }
 
-  bool Fails(const LintReport& report) const {
-    return fail_on_ && std::ranges::any_of(report.findings, [&](const LintFinding& finding) {
-             return finding.severity >= *fail_on_;
-           });
-  }
-
-  void Print(app::Context& context, const LintReport& report) const {
-    context.PrintJson({{"environment", report.environment},
-                       {"problems", report.problems},
-                       {"findings", output::JsonRows(report.findings, FindingFields)},
-                       {"variants", output::JsonRows(report.variants, std::identity())}});
-    if (context.format() == app::Format::kCsv) {
-      context.PrintRows(report.findings, FindingFields, AnyFinding());
-    }
+  void Print(app::Context& context, size_t problems, const std::vector<LintFinding>& findings,
+             const std::vector<std::vector<ProblemRow>>& variants) const {
+    const std::string environment =
+        input_.known.empty() ? "" : input_.known.begin()->second.environment().name();
+    std::vector<output::Fields> summaries;
+    for (const auto& variant : variants) summaries.push_back(SummaryFields(variant, input_));
+    context.PrintJson({{"environment", environment},
+                       {"problems", problems},
+                       {"findings", output::JsonRows(findings, FindingFields)},
+                       {"variants", output::JsonRows(summaries, std::identity())}});
+    if (context.format() == app::Format::kCsv) context.PrintRows(findings, FindingFields);
     if (context.format() == app::Format::kTable) {
-      context.io().out << (github_ ? LintGithub(report)
-                                   : LintText(report, context.table_width(), context.out_color()));
+      context.io().out << (github_ ? LintGithub(findings)
+                                   : LintText(findings, summaries, context.table_width(),
+                                              context.out_color()));
     }
-    context.Say(absl::StrCat(report.environment, ": ", CountWords(report),
-                             "; nothing was timed: whether a form is faster takes a GPU"));
+    context.Say(environment, ": ", CountWords(problems, findings),
+                "; nothing was timed: whether a form is faster takes a GPU");
   }
 
   input::ProblemArgs problems_;
@@ -274,16 +260,17 @@ class LintCommand final : public app::Command {
 
 }  // namespace
 
-std::string LintText(const LintReport& report, int width, bool color) {
+std::string LintText(const std::vector<LintFinding>& findings,
+                     const std::vector<output::Fields>& variants, int width, bool color) {
   std::string text;
-  for (const LintFinding& finding : report.findings) {
+  for (const LintFinding& finding : findings) {
     absl::StrAppend(
         &text,
         output::Paint(std::string(Name(finding.severity)), SeverityColor(finding.severity), color),
-        " ", finding.kind, ": ", input::ShortProblem(finding.row.problem.ToText()), " (",
-        RunsWords(finding), ")\n  ", finding.message, "\n");
+        " ", finding.kind, ": ", input::ShortProblem(finding.problem), " (", RunsWords(finding),
+        ")\n  ", finding.message, "\n");
     for (const ProofLine& line : finding.proof) {
-      const bool same = line.problem_text == finding.row.problem.ToText();
+      const bool same = line.problem_text == finding.problem;
       // Forms that are not proposed prove nothing where another one is.
       if (!same && !finding.proposal.empty() && line.problem_text != finding.proposal) continue;
       absl::StrAppend(&text, "  ", line.form, ": ",
@@ -293,26 +280,25 @@ std::string LintText(const LintReport& report, int width, bool color) {
       absl::StrAppend(&text, "  the same: ", finding.proposal, "\n");
     }
   }
-  if (report.findings.size() > 1) {
-    const output::Table kinds = output::TableOf(KindSums(report), KindFields);
+  if (findings.size() > 1) {
+    const output::Table kinds = output::TableOf(KindSums(findings), KindFields);
     absl::StrAppend(&text, "\n", kinds.Render(width, color));
   }
-  if (!report.variants.empty()) {
-    absl::StrAppend(
-        &text, text.empty() ? "" : "\n",
-        output::TableOf(report.variants, std::identity(), report.variants[0]).Render(width, color));
+  if (!variants.empty()) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n",
+                    output::TableOf(variants, std::identity(), variants[0]).Render(width, color));
   }
   return text;
 }
 
-std::string LintGithub(const LintReport& report) {
+std::string LintGithub(const std::vector<LintFinding>& findings) {
   std::string out;
-  for (const LintFinding& finding : report.findings) {
-    std::string text = absl::StrCat(input::ShortProblem(finding.row.problem.ToText()), " (",
-                                    RunsWords(finding), "): ", finding.message);
+  for (const LintFinding& finding : findings) {
+    std::string text = absl::StrCat(input::ShortProblem(finding.problem), " (", RunsWords(finding),
+                                    "): ", finding.message);
     if (!finding.proposal.empty()) absl::StrAppend(&text, "\nIn its place: ", finding.proposal);
     absl::StrAppend(&out, "::", std::string(Name(finding.severity)), " ",
-                    PlaceProperties(finding.row.source), "title=convtune ", finding.kind,
+                    PlaceProperties(finding.source), "title=convtune ", finding.kind,
                     "::", absl::StrReplaceAll(text, {{"%", "%25"}, {"\r", "%0D"}, {"\n", "%0A"}}),
                     "\n");
   }

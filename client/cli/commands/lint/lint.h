@@ -37,8 +37,10 @@ struct ProofLine {
 struct LintFinding {
   std::string kind;  // of kFindingKinds
   LintSeverity severity = LintSeverity::kNotice;
-  ProblemRow row;    // the convolution, and how often the model runs it
-  double share = 0;  // of the model's arithmetic, from 0 to 1
+  std::string problem;  // text form of the convolution
+  int64_t count = 1;    // how often the model runs it
+  std::string source;   // as ProblemRow has it
+  double share = 0;     // of the model's arithmetic, from 0 to 1
   std::string message;
   std::vector<ProofLine> proof;
   // A proposed replacement: a problem, or code. Empty: there is none.
@@ -98,18 +100,12 @@ struct MatrixProduct {
 // other, a 1x1 convolution over many pixels and the backward operations among them.
 std::optional<MatrixProduct> AsMatrixProduct(const ConvProblem& problem);
 
-// The findings of a lint run, and the environment they hold for. Value type.
-struct LintReport {
-  std::string environment;
-  int problems = 0;
-  std::vector<LintFinding> findings;
-  std::vector<output::Fields> variants;  // the model as it is first; empty: not asked for
-};
-
-// For people.
-std::string LintText(const LintReport& report, int width, bool color);
+// For people. `variants` are the SummaryFields of the model as it is, first, and as it could be;
+// empty: not asked for.
+std::string LintText(const std::vector<LintFinding>& findings,
+                     const std::vector<output::Fields>& variants, int width, bool color);
 // Workflow commands of GitHub Actions, which become annotations:
 // "::warning file=list.csv,line=3,title=convtune tensor-cores::...".
-std::string LintGithub(const LintReport& report);
+std::string LintGithub(const std::vector<LintFinding>& findings);
 
 }  // namespace convtune::cli::commands::lint

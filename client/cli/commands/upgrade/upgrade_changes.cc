@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/fields.h"
@@ -146,7 +145,7 @@ std::string SummaryWords(const ProfileChanges& profile) {
                     count(&UpgradeChange::winner_lost), " cannot be built any more");
   }
   if (const int64_t lost = count(&UpgradeChange::choice_lost); lost > 0) {
-    absl::StrAppend(&words, "; ", output::Counted(lost, "problem"), lost == 1 ? " has" : " have",
+    absl::StrAppend(&words, "; ", output::Counted(lost, "problem has", "problems have"),
                     " no choice any more");
   }
   const int64_t unknown = count(&UpgradeChange::unknown);

@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <thread>
 #include <utility>
@@ -14,7 +13,9 @@
 #include "client/cli/commands/upgrade/upgrade_changes.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
+#include "client/cli/output/units.h"
 #include "proto/base/default_paths.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::upgrade {
@@ -84,8 +85,7 @@ class UpgradeCheckCommand final : public app::Command {
     app::ExitCode code = app::ExitCode::kDone;
     if (worker_.empty()) worker_ = DefaultWorkerPath();
     if (!std::filesystem::exists(worker_)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("--worker: there is no ", worker_, ", which asks cuDNN"));
+      return FailedPrecondition("--worker: there is no ", worker_, ", which asks cuDNN");
     }
     std::vector<AskedProblem> problems;
     v1::Environment stored;  // of the database's tunings; empty: they are not asked for
@@ -94,7 +94,9 @@ class UpgradeCheckCommand final : public app::Command {
     } else {
       ASSIGN_OR_RETURN(const input::ProblemBatch batch, problems_.Read(context));
       code = batch.code;
-      problems = Distinct(batch.rows);
+      for (const ProblemRow& row : Distinct(batch.rows)) {
+        problems.push_back({row.problem, row.count, ""});
+      }
       if (problems.empty()) return code;  // why has been said
     }
     if (profiles_.empty() && !stored.gpu_model().empty() &&
@@ -120,30 +122,24 @@ class UpgradeCheckCommand final : public app::Command {
       ASSIGN_OR_RETURN(ProfileChanges changes, Compare(file, from, to, problems));
       changes.profile = name;
       if (!stored.cudnn_version().empty() && changes.from != stored.cudnn_version()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--from: must be the cuDNN of the database's ", problems.size(),
-                         problems.size() == 1 ? " tuning, " : " tunings, ", stored.cudnn_version(),
-                         ", is ", changes.from, "; without --from it is"));
+        return InvalidArgument("--from: must be the cuDNN of the database's ",
+                               output::Counted(static_cast<int64_t>(problems.size()), "tuning"),
+                               ", ", stored.cudnn_version(), ", is ", changes.from,
+                               "; without --from it is");
       }
       results.push_back(std::move(changes));
     }
     PrintUpgrade(context, results, all_);
-    const auto write = [](const std::string& path, const char* option,
-                          const std::string& text) -> absl::Status {
-      ASSIGN_OR_RETURN(const auto file, output::AtomicFile::Create(path, option));
-      RETURN_IF_ERROR(file->Write(text));
-      return file->Commit();
-    };
     if (!tune_list_.empty()) {
-      RETURN_IF_ERROR(write(tune_list_, "--tune-list", TuneList(results)));
+      RETURN_IF_ERROR(output::AtomicFile::WriteWhole(tune_list_, "--tune-list", TuneList(results)));
     }
     if (!html_.empty()) {
-      RETURN_IF_ERROR(write(html_, "--html", UpgradeHtml(results)));
+      RETURN_IF_ERROR(output::AtomicFile::WriteWhole(html_, "--html", UpgradeHtml(results)));
     }
     const std::vector<std::string> failures = Failures(results);
     if (!failures.empty()) {
       code = app::Worse(code, app::ExitCode::kFailed);
-      context.Say(absl::StrCat("failed: ", absl::StrJoin(failures, ", ")));
+      context.Say("failed: ", absl::StrJoin(failures, ", "));
     }
     return code;
   }
@@ -163,20 +159,6 @@ class UpgradeCheckCommand final : public app::Command {
       if (count > 0) failures.push_back(absl::StrCat(kind, " (", count, ")"));
     }
     return failures;
-  }
-
-  static std::vector<AskedProblem> Distinct(const std::vector<ProblemRow>& rows) {
-    std::vector<AskedProblem> problems;
-    std::map<std::string, size_t> places;
-    for (const ProblemRow& row : rows) {
-      const auto [place, is_new] = places.emplace(row.problem.ToText(), problems.size());
-      if (is_new) {
-        problems.push_back({row.problem, row.count, ""});
-      } else {
-        problems[place->second].count += row.count;
-      }
-    }
-    return problems;
   }
 
   // That version: the worker's own if it is the same, else that of the cache.
@@ -208,14 +190,13 @@ class UpgradeCheckCommand final : public app::Command {
       return absl::InvalidArgumentError("FILE: must be given, since the database has no tunings");
     }
     if (environments.size() > 1) {
-      return absl::InvalidArgumentError(absl::StrCat("--environment: must be one of ",
-                                                     absl::StrJoin(environments, "; "),
-                                                     ": the database has tunings of each"));
+      return InvalidArgument("--environment: must be one of ", absl::StrJoin(environments, "; "),
+                             ": the database has tunings of each");
     }
     if (legacy > 0) {
-      context.Say(absl::StrCat(legacy,
-                               " stored winners are of the legacy API: whether they are "
-                               "still there takes a GPU"));
+      context.Say(legacy,
+                  " stored winners are of the legacy API: whether they are "
+                  "still there takes a GPU");
     }
     return absl::OkStatus();
   }

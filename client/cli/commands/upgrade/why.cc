@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "client/cli/calls/answers.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/lint/lint.h"
 #include "client/cli/commands/upgrade/cudnn_cache.h"
@@ -92,7 +90,7 @@ WhyRow MakeRow(const std::vector<ProblemRow>& rows, const ProfileListing& listin
   double whole = 0, differs = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const ListedProblem& listed = listing.problems[i];
-    const double work = static_cast<double>(rows[i].count) * EstimatedFlops(rows[i].problem);
+    const double work = WorkOf(rows[i]);
     whole += work;
     const v1::Tuning& tuning = listed.tuning;
     if (FirstOf(tuning, &v1::Candidate::mode_a_place) !=
@@ -196,7 +194,7 @@ class WhyCommand final : public app::Command {
       for (size_t i = 0; i < wanted.size(); ++i) {
         const ListedProblem& listed = listing.problems[i];
         const std::string text = wanted[i].problem.ToText();
-        if (!listed.error.empty()) context.SayError(absl::StrCat(text, ": ", listed.error));
+        if (!listed.error.empty()) context.SayError(text, ": ", listed.error);
         if (listed.tuning.candidates().empty()) {
           input.failures[text] = listed.error.empty() ? listed.refusal : listed.error;
         } else {
@@ -242,9 +240,8 @@ class WhyCommand final : public app::Command {
                  row->first_choices[i] == own[0]->first_choices[i];
         });
       }
-      context.Say(absl::StrCat(output::Counted(static_cast<int64_t>(rows.size()), "convolution"),
-                               ": the first choice is the same on all ", own.size(),
-                               " profiles for ", same));
+      context.Say(output::Counted(static_cast<int64_t>(rows.size()), "convolution"),
+                  ": the first choice is the same on all ", own.size(), " profiles for ", same);
     }
     context.Say(
         "PLANS is what a process in benchmark mode builds and times. `convtune lint` names the "

@@ -130,9 +130,8 @@ class WarmCommand final : public app::Command {
     if (!missing.empty()) {
       const calls::TuningRunLimits limits{.end = SteadyTime::Now() + budget_total_};
       const bool limited = limits.end < SteadyTime::InfiniteFuture();
-      context.Say(absl::StrCat(summary.hits, " of ", rows.size(), " problems have an answer; ",
-                               missing.size(), " are tuned, ",
-                               limited ? "most expected gain first" : "most work first"));
+      context.Say(summary.hits, " of ", rows.size(), " problems have an answer; ", missing.size(),
+                  " are tuned, ", limited ? "most expected gain first" : "most work first");
       if (limited) run = OrderByGain(context, before.environment, &missing);
       if (!run.cancelled) run = calls::RunTuning(context, request_, missing, limits);
       if (run.code == app::ExitCode::kUnreachable) return run.code;
@@ -142,7 +141,7 @@ class WarmCommand final : public app::Command {
     }
     CountUnkept(context, rows, answers, &summary);
     context.PrintJson(ToDocument(summary, not_tuned));
-    context.Say(absl::StrCat(summary.ToText(), NotTunedText(not_tuned)));
+    context.Say(summary.ToText(), NotTunedText(not_tuned));
     context.Say(summary.Verdict());
     return app::Worse(app::Worse(batch.code, run.code),
                       summary.warm() ? app::ExitCode::kDone : app::ExitCode::kFailed);
@@ -189,10 +188,10 @@ class WarmCommand final : public app::Command {
       const auto known = choices.find(row.problem.ToText());
       return known != choices.end() && Disagreement(known->second) > 0;
     });
-    context.Say(absl::StrCat(
+    context.Say(
         "the order is a heuristic: runs x arithmetic, more where cuDNN's first choices differ (",
         environment.profile() ? "" : "modes A and B, ", others,
-        " other environments); they do for ", differ, " of ", rows.size(), " problems"));
+        " other environments); they do for ", differ, " of ", rows.size(), " problems");
     *missing = MostGainFirst(rows, choices);
     return {};
   }
@@ -362,8 +361,7 @@ std::vector<ProblemRow> MostGainFirst(const std::vector<ProblemRow>& rows,
   for (const ProblemRow& row : rows) {
     const auto known = choices.find(row.problem.ToText());
     const double more = known == choices.end() ? 0 : Disagreement(known->second);
-    order.emplace_back(static_cast<double>(row.count) * EstimatedFlops(row.problem) * (1 + more),
-                       &row);
+    order.emplace_back(WorkOf(row) * (1 + more), &row);
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -82,7 +82,7 @@ TEST_F(LintTest, PaddedChannelsThatHaveTensorCoresAreProposedWithBothLists) {
             "none of 2 candidates runs on tensor cores; with 3 input channels padded to 8: 2 of 3, "
             "one with no workspace");
   EXPECT_EQ(finding.proposal, Problem(kEight).ToText());
-  EXPECT_EQ(finding.row.count, 3);
+  EXPECT_EQ(finding.count, 3);
   EXPECT_EQ(finding.share, 1);
   ASSERT_THAT(finding.proof, SizeIs(2));
   EXPECT_EQ(finding.proof[0].words,
@@ -271,7 +271,7 @@ TEST_F(LintTest, TheWorstComesFirstThenTheMostArithmeticAndKindsCanBeIgnored) {
       {Problem(small), 1, "a:1"}, {Problem(missing), 1, "a:2"}, {Problem(kPlain), 1, "a:3"}};
   std::vector<std::string> order;
   for (const lint::LintFinding& finding : lint::FindingsOf(rows, input_)) {
-    order.push_back(finding.row.source + " " + finding.kind);
+    order.push_back(finding.source + " " + finding.kind);
   }
   EXPECT_THAT(order, ElementsAre("a:2 no-candidate", "a:3 nondeterministic", "a:3 compiled",
                                  "a:1 nondeterministic", "a:1 compiled"));
@@ -332,16 +332,15 @@ TEST_F(LintTest, TextEndsWithASumOfEachKindAndShowsTheProposedFormAlone) {
   Know(kEight, {{}});
   const std::string nchw = lint::OtherLayout(Problem(kThree))->ToText();
   Know(nchw, {{.tensor_cores = false}});
-  lint::LintReport report;
-  report.findings = lint::FindingsOf({{Problem(kThree), 3, "a:1"}}, input_);
-  EXPECT_THAT(report.findings[0].proof, SizeIs(3));
-  const std::string alone = lint::LintText(report, 0, false);
+  std::vector<lint::LintFinding> findings = lint::FindingsOf({{Problem(kThree), 3, "a:1"}}, input_);
+  EXPECT_THAT(findings[0].proof, SizeIs(3));
+  const std::string alone = lint::LintText(findings, {}, 0, false);
   EXPECT_THAT(alone, Not(HasSubstr("in nchw, 1.00")));
   EXPECT_THAT(alone, HasSubstr("padded to 8, 2.67 times the arithmetic: fwd,x=8x8x28x28"));
   EXPECT_THAT(alone, Not(HasSubstr("FINDING")));  // one finding has no sum
-  report.findings.push_back(report.findings[0]);
-  report.findings[1].share = 0.25;
-  EXPECT_THAT(lint::LintText(report, 0, false),
+  findings.push_back(findings[0]);
+  findings[1].share = 0.25;
+  EXPECT_THAT(lint::LintText(findings, {}, 0, false),
               HasSubstr("FINDING       SEVERITY  CONVOLUTIONS  RUNS  ARITHMETIC\n"
                         "tensor-cores  notice               2     6      125.0%\n"));
 }
@@ -430,17 +429,17 @@ TEST_F(LintTest, ASummaryCountsByFirstChoice) {
 
 TEST_F(LintTest, AnnotationsNameFileAndLineAndAreEscaped) {
   Know(kThree, {{.tensor_cores = false}});
-  lint::LintReport report;
-  report.findings = lint::FindingsOf({{Problem(kThree), 1, "my,list:x.csv:17"}}, input_);
-  report.findings[0].message = "50% of\nit";
-  EXPECT_EQ(lint::LintGithub(report),
+  std::vector<lint::LintFinding> findings =
+      lint::FindingsOf({{Problem(kThree), 1, "my,list:x.csv:17"}}, input_);
+  findings[0].message = "50% of\nit";
+  EXPECT_EQ(lint::LintGithub(findings),
             "::notice file=my%2Clist%3Ax.csv,line=17,title=convtune tensor-cores::"
             "fwd,x=8x3x28x28,w=64x3x3x3,pad=1,nhwc,f16 (1 run, 100.0%25 of the arithmetic): 50%25 "
             "of%0Ait\n");
-  report.findings[0].row.source = "model.onnx:3";
-  EXPECT_THAT(lint::LintGithub(report), HasSubstr("::notice file=model.onnx,title="));
-  report.findings[0].row.source = "stdin:3";
-  EXPECT_THAT(lint::LintGithub(report), HasSubstr("::notice title="));
+  findings[0].source = "model.onnx:3";
+  EXPECT_THAT(lint::LintGithub(findings), HasSubstr("::notice file=model.onnx,title="));
+  findings[0].source = "stdin:3";
+  EXPECT_THAT(lint::LintGithub(findings), HasSubstr("::notice title="));
 }
 
 class LintCommandTest : public testing::Test {

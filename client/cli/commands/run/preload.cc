@@ -8,11 +8,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "proto/base/errors.h"
 
 namespace convtune::cli::commands::run {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The counters of a process, and what is said of one that is not 0.
+constexpr std::pair<const char*, const char*> kCounters[] = {
+    {"served", nullptr},
+    {"learned", nullptr},
+    {"observed", " left alone"},
+    {"passed", " of other forms"},
+    {"dropped", " reports not taken"},
+    {"over_limit", " with nothing below --max-workspace"},
+    {"errata", " without an engine that is known to be wrong"}};
 
 // Folders, from that of this program, in which the libraries may lie: a build
 // folder's, an installation's, Debian's, and beside it.
@@ -53,17 +64,13 @@ std::string Sums(const PreloadCounters& counters, const std::string& snapshot) {
   for (const auto& [reason, count] : counters.missed) {
     reasons.push_back(absl::StrCat(absl::StrReplaceAll(reason, {{"_", " "}}), " ", count));
   }
-  std::string text = absl::StrCat(counters.served, " served, ", counters.missed_count(), " missed");
+  std::string text =
+      absl::StrCat(counters.Sum("served"), " served, ", counters.Sum("missed"), " missed");
   if (!reasons.empty()) absl::StrAppend(&text, " (", absl::StrJoin(reasons, ", "), ")");
-  absl::StrAppend(&text, ", ", counters.learned, " learned");
-  if (counters.observed > 0) absl::StrAppend(&text, ", ", counters.observed, " left alone");
-  if (counters.passed > 0) absl::StrAppend(&text, ", ", counters.passed, " of other forms");
-  if (counters.dropped > 0) absl::StrAppend(&text, ", ", counters.dropped, " reports not taken");
-  if (counters.over_limit > 0) {
-    absl::StrAppend(&text, ", ", counters.over_limit, " with nothing below --max-workspace");
-  }
-  if (counters.errata > 0) {
-    absl::StrAppend(&text, ", ", counters.errata, " without an engine that is known to be wrong");
+  absl::StrAppend(&text, ", ", counters.Sum("learned"), " learned");
+  for (const auto& [name, words] : kCounters) {
+    const int64_t count = counters.Sum(name);
+    if (words != nullptr && count > 0) absl::StrAppend(&text, ", ", count, words);
   }
   if (counters.each.size() == 1) absl::StrAppend(&text, ", ", How(counters.each.front()));
   if (counters.processes > 1) absl::StrAppend(&text, ", in ", counters.processes, " processes");
@@ -86,15 +93,9 @@ absl::StatusOr<std::string> FindPreloadLibrary() {
     if (!error) return real.string();
     tried.push_back(candidate);
   }
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       kPreloadLibrary, " is in none of the places where it should be; say where with --library: ",
-      absl::StrJoin(tried, ", ")));
-}
-
-int64_t PreloadCounters::missed_count() const {
-  int64_t count = 0;
-  for (const auto& [reason, number] : missed) count += number;
-  return count;
+      absl::StrJoin(tried, ", "));
 }
 
 PreloadCounters ReadPreloadCounters(std::istream& in) {
@@ -122,13 +123,7 @@ PreloadCounters ReadPreloadCounters(std::istream& in) {
     if (const std::string snapshot = text("snapshot"); !snapshot.empty() && snapshot != "valid") {
       sum.no_snapshot.insert(snapshot);
     }
-    sum.served += process.served;
-    sum.observed += number("observed");
-    sum.passed += number("passed");
-    sum.learned += number("learned");
-    sum.dropped += number("dropped");
-    sum.over_limit += number("over_limit");
-    sum.errata += number("errata");
+    for (const auto& [name, words] : kCounters) sum.sums[name] += number(name);
     const Json missed = object.value("missed", Json());
     if (!missed.is_object()) continue;
     for (const auto& [reason, value] : missed.items()) {
@@ -137,6 +132,7 @@ PreloadCounters ReadPreloadCounters(std::istream& in) {
         process.missed += count;
       }
     }
+    sum.sums["missed"] += process.missed;
   }
   return sum;
 }

@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,6 +21,7 @@
 #include "client/cli/output/fields.h"
 #include "db/snapshot/snapshot_file.h"
 #include "proto/base/default_paths.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands::run {
@@ -142,7 +142,7 @@ class RunCommand final : public app::Command {
     ASSIGN_OR_RETURN(const std::string looked_in, SetVariables(context, folder, &variables));
     const std::string file = absl::StrCat(looked_in, "/", snapshot::kSnapshotFile);
     if (const std::string trouble = SnapshotTrouble(file); !trouble.empty() && !quiet_) {
-      context.Say(absl::StrCat("convtune: ", trouble, "; the program gets nothing from convtune"));
+      context.Say("convtune: ", trouble, "; the program gets nothing from convtune");
     }
     const auto end = RunProgramAndWait(command_, variables);
     if (!end.ok()) {
@@ -168,7 +168,7 @@ class RunCommand final : public app::Command {
     if (library.empty()) {
       ASSIGN_OR_RETURN(library, FindPreloadLibrary());
     } else if (access(library.c_str(), R_OK) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("--library: ", library, " cannot be read"));
+      return InvalidArgument("--library: ", library, " cannot be read");
     }
     const std::string others = context.io().env("LD_PRELOAD").value_or("");
     variables->emplace_back(
@@ -185,8 +185,7 @@ class RunCommand final : public app::Command {
     if (!snapshot_.empty()) {
       char real[PATH_MAX];
       if (realpath(snapshot_.c_str(), real) == nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--snapshot: there is no folder ", snapshot_));
+        return InvalidArgument("--snapshot: there is no folder ", snapshot_);
       }
       folder_of_snapshot = real;
       // The daemon's state directory, in which the folder is.
@@ -243,14 +242,14 @@ class RunCommand final : public app::Command {
                 {"missed", "", process.missed}};
       };
       context.Say(output::JsonObject({{"processes", counters.processes},
-                                      {"served", counters.served},
+                                      {"served", counters.Sum("served")},
                                       {"missed", output::JsonObject(missed)},
-                                      {"learned", counters.learned},
-                                      {"observed", counters.observed},
-                                      {"passed", counters.passed},
-                                      {"dropped", counters.dropped},
-                                      {"overLimit", counters.over_limit},
-                                      {"errata", counters.errata},
+                                      {"learned", counters.Sum("learned")},
+                                      {"observed", counters.Sum("observed")},
+                                      {"passed", counters.Sum("passed")},
+                                      {"dropped", counters.Sum("dropped")},
+                                      {"overLimit", counters.Sum("over_limit")},
+                                      {"errata", counters.Sum("errata")},
                                       {"bypassed", counters.bypassed},
                                       {"each", output::JsonRows(counters.each, fields_of)},
                                       {"snapshot", snapshot},
@@ -258,7 +257,7 @@ class RunCommand final : public app::Command {
                       .text);
     } else if (!quiet_) {
       for (const std::string& line : Describe(counters, snapshot)) {
-        context.Say(absl::StrCat("convtune: ", line));
+        context.Say("convtune: ", line);
       }
     }
   }

@@ -257,10 +257,10 @@ TEST(PreloadCountersTest, ProcessesAreSummedAndNonsenseIsLeftOut) {
       "{\"cut sho");
   const run::PreloadCounters counters = run::ReadPreloadCounters(in);
   EXPECT_EQ(counters.processes, 3);
-  EXPECT_EQ(counters.served, 4);
-  EXPECT_EQ(counters.learned, 4);
-  EXPECT_EQ(counters.dropped, 0);
-  EXPECT_EQ(counters.missed_count(), 4);
+  EXPECT_EQ(counters.Sum("served"), 4);
+  EXPECT_EQ(counters.Sum("learned"), 4);
+  EXPECT_EQ(counters.Sum("dropped"), 0);
+  EXPECT_EQ(counters.Sum("missed"), 4);
   EXPECT_EQ(run::Describe(counters, "/s").front(),
             "4 served, 4 missed (no entry 3, not neutral 1), 4 learned, 1 of other forms, in 3 "
             "processes");

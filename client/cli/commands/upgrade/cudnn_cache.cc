@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/child_program.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 #include "proto/cudnn/program_cudnn.h"
@@ -80,17 +81,15 @@ std::string LibraryFolderBelow(const std::string& folder) {
 }
 
 // An error if the Python of a venv, `name`, loads a cuDNN of another folder, too.
-absl::Status CheckIsTheOnly(const std::string& option, const std::string& name,
-                            const std::string& folder) {
+absl::Status CheckIsTheOnly(const std::string& name, const std::string& folder) {
   std::error_code error;
   if (!fs::exists(fs::path(name) / "bin" / "python", error)) return absl::OkStatus();
-  const absl::StatusOr<std::vector<LoadedCudnn>> loaded = FindCudnn(option, name);
+  const absl::StatusOr<std::vector<LoadedCudnn>> loaded = FindCudnn("", name);
   if (!loaded.ok()) return absl::OkStatus();  // no package there is built for cuDNN
   for (const LoadedCudnn& cudnn : *loaded) {
     if (cudnn.folder.empty() || fs::equivalent(cudnn.folder, folder, error)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(option, ": must name the folder of one cuDNN: ", name, " has that of ", folder,
-                     ", and ", cudnn.by, " loads that of ", cudnn.folder));
+    return InvalidArgument("must name the folder of one cuDNN: ", name, " has that of ", folder,
+                           ", and ", cudnn.by, " loads that of ", cudnn.folder);
   }
   return absl::OkStatus();
 }
@@ -104,17 +103,16 @@ std::string LastLineWith(const std::string& text, absl::string_view part) {
 }
 
 // Runs a pip that asks nobody and does not wait long. An empty index is pip's own.
-absl::StatusOr<ProgramOutput> RunPip(const std::string& option, const std::string& index,
-                                     std::vector<std::string> words, const Variables& variables) {
+absl::StatusOr<ProgramOutput> RunPip(const std::string& index, std::vector<std::string> words,
+                                     const Variables& variables) {
   words.insert(words.begin(), {PythonInterpreter(), "-m", "pip"});
   words.insert(words.end(), {"--disable-pip-version-check", "--no-input", "--only-binary",
                              ":all:", "--retries", "1", "--timeout", "15"});
   if (!index.empty()) words.insert(words.end(), {"--index-url", index});
   auto ran = RunToEnd(words, variables, ChildErrors::kOutput);
   if (ran.ok()) return ran;
-  return absl::FailedPreconditionError(
-      absl::StrCat(option, ": ", ran.status().message(),
-                   ": CONVTUNE_PYTHON must name a Python that has pip, or be left out"));
+  return FailedPrecondition(ran.status().message(),
+                            ": CONVTUNE_PYTHON must name a Python that has pip, or be left out");
 }
 
 // What pip's report says of a package that needs cuDNN.
@@ -212,17 +210,24 @@ CudnnCache::CudnnCache(Options options) : options_(std::move(options)) {
 
 absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const std::string& name) {
   if (name.empty()) return CudnnFolder();
-  ASSIGN_OR_RETURN(const std::optional<Wheel> wheel, Read(option, name));
+  absl::StatusOr<CudnnFolder> found = FindNamed(name);
+  // Errors of the cache itself name its own option.
+  if (found.ok() || absl::StartsWith(found.status().message(), "--cache: ")) return found;
+  return absl::Status(found.status().code(), absl::StrCat(option, ": ", found.status().message()));
+}
+
+absl::StatusOr<CudnnFolder> CudnnCache::FindNamed(const std::string& name) {
+  ASSIGN_OR_RETURN(const std::optional<Wheel> wheel, Read(name));
   CudnnFolder found;
   if (wheel) {
-    ASSIGN_OR_RETURN(found.folder, FindVersion(option, *wheel));
+    ASSIGN_OR_RETURN(found.folder, FindVersion(*wheel));
     found.version = VersionNumbers(wheel->version);
   } else {
     found.folder = LibraryFolderBelow(name);
-    RETURN_IF_ERROR(CheckIsTheOnly(option, name, found.folder));
+    RETURN_IF_ERROR(CheckIsTheOnly(name, found.folder));
   }
-  const int cuda_major = wheel ? wheel->cuda_major : OwnCuda();
-  ASSIGN_OR_RETURN(std::vector<std::string> folders, FindCuda(option, cuda_major));
+  ASSIGN_OR_RETURN(std::vector<std::string> folders,
+                   FindCuda(wheel ? wheel->cuda_major : OwnCuda()));
   folders.insert(folders.begin(), found.folder);
   if (const char* const more = getenv("LD_LIBRARY_PATH"); more != nullptr && *more != '\0') {
     folders.emplace_back(more);
@@ -236,72 +241,65 @@ int CudnnCache::OwnCuda() {
   return own_cuda_major_ > 0 ? own_cuda_major_ : 13;
 }
 
-absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::string& option,
-                                                                  const std::string& name) {
+absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::string& name) {
   std::error_code error;
   if (fs::is_directory(name, error)) {
     if (!LibraryFolderBelow(name).empty()) return std::nullopt;
-    return absl::InvalidArgumentError(
-        absl::StrCat(option, ": there is no ", kLibrary, " in ", name));
+    return InvalidArgument("there is no ", kLibrary, " in ", name);
   }
   if (absl::StrContains(name, "==")) {
-    ASSIGN_OR_RETURN(const std::string pinned, FindPin(option, name));
-    return Read(option, pinned);
+    ASSIGN_OR_RETURN(const std::string pinned, FindPin(name));
+    return Read(pinned);
   }
   if (absl::StrContains(name, '/')) {
-    return absl::InvalidArgumentError(absl::StrCat(option, ": there is no folder ", name));
+    return InvalidArgument("there is no folder ", name);
   }
   if (!IsCudnnVersion(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        option, ": must be a version such as 9.28, a package such as torch==2.15, or a folder, is ",
-        name));
+    return InvalidArgument(
+        "must be a version such as 9.28, a package such as torch==2.15, or a folder, is ", name);
   }
   const auto [version, named_cuda] = SplitCuda(name);
   const int cuda_major = VersionNumbers(version)[1] < kFirstMinorForCuda13 ? 12 : OwnCuda();
   return Wheel{version, named_cuda > 0 ? named_cuda : cuda_major};
 }
 
-absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& option,
-                                                const std::string& requirement) const {
+absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& requirement) const {
   options_.say(absl::StrCat("asking which cuDNN ", requirement, " needs"));
   ASSIGN_OR_RETURN(const ProgramOutput ran,
-                   RunPip(option, options_.index,
+                   RunPip(options_.index,
                           {"install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet",
                            "--report", "-", requirement},
                           {}));
   const auto [package, version] =
       std::pair<std::string, std::string>(absl::StrSplit(requirement, absl::MaxSplits("==", 1)));
   if (ran.exit_code != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(option, ": ", ExplainPip(package, version, options_.folder, ran.text)));
+    return absl::FailedPreconditionError(ExplainPip(package, version, options_.folder, ran.text));
   }
   const ReportedPackage found = ReadReport(ran.text);
   if (found.name.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(option, ": pip gave no report of ", requirement));
+    return FailedPrecondition("pip gave no report of ", requirement);
   }
   if (found.cudnn.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        option, ": must be a package that names one cuDNN; ", requirement,
+    return InvalidArgument(
+        "must be a package that names one cuDNN; ", requirement,
         found.requirement.empty() ? " names none" : absl::StrCat(" names ", found.requirement),
-        ": give a version such as 9.28"));
+        ": give a version such as 9.28");
   }
   if (!IsCudnnVersion(found.cudnn)) {
-    return absl::InvalidArgumentError(absl::StrCat(option, ": must be a package for cuDNN 9; ",
-                                                   requirement, " is for ", found.cudnn));
+    return InvalidArgument("must be a package for cuDNN 9; ", requirement, " is for ", found.cudnn);
   }
   options_.say(absl::StrCat(found.name, " ", found.version, " needs cuDNN ", found.cudnn));
   return found.cudnn;
 }
 
-absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option, const Wheel& wheel) {
+absl::StatusOr<std::string> CudnnCache::FindVersion(const Wheel& wheel) {
   const std::string prefix = absl::StrCat("cu", wheel.cuda_major, "-");
   const std::vector<int> wanted = VersionNumbers(wheel.version);
   std::string folder;
   const auto is_there = [&] { return !(folder = CachedVersion(prefix, wanted)).empty(); };
   if (is_there()) return folder;
-  RETURN_IF_ERROR(Fetch(option, {absl::StrCat(kCudnnPackage, wheel.cuda_major)}, wheel.version,
-                        prefix, is_there));
+  RETURN_IF_ERROR(
+      Fetch({absl::StrCat(kCudnnPackage, wheel.cuda_major)}, wheel.version, prefix, is_there));
   return folder;
 }
 
@@ -319,9 +317,8 @@ std::string CudnnCache::CachedVersion(const std::string& prefix,
   return cached.empty() ? "" : cached.rbegin()->second;
 }
 
-absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std::string>& packages,
-                               const std::string& version, const std::string& entry,
-                               const std::function<bool()>& is_there) {
+absl::Status CudnnCache::Fetch(const std::vector<std::string>& packages, const std::string& version,
+                               const std::string& entry, const std::function<bool()>& is_there) {
   const fs::path cache = options_.folder;
   std::error_code error;
   fs::create_directories(cache, error);
@@ -333,8 +330,8 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
     locked = flock(lock.get(), LOCK_EX) == 0;
   }
   if (!locked) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--cache: ", options_.folder, " cannot be written: ", std::strerror(errno)));
+    return FailedPrecondition("--cache: ", options_.folder,
+                              " cannot be written: ", std::strerror(errno));
   }
   // Who had the lock before may have wanted the same.
   if (is_there()) return absl::OkStatus();
@@ -352,18 +349,15 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
   // Everything that pip writes, the unpacked wheel before it is moved as well, lies below `part`.
   std::vector<std::string> command = {"install", "--no-deps", "--no-compile", "--no-cache-dir"};
   command.insert(command.end(), {"--target", (part / "whole").string()});
+  const char* const patches = VersionNumbers(version).size() == 4 ? "" : ".*";
   for (const std::string& package : packages) {
-    command.push_back(
-        absl::StrCat(package, version.empty() ? "" : absl::StrCat("==", version, ".*")));
+    command.push_back(absl::StrCat(package, "==", version, patches));
   }
-  if (VersionNumbers(version).size() == 4) {
-    command.back() = absl::StrCat(packages[0], "==", version);
-  }
-  const auto ran = RunPip(option, options_.index, command, {{"TMPDIR", (part / "tmp").string()}});
+  const auto ran = RunPip(options_.index, command, {{"TMPDIR", (part / "tmp").string()}});
   absl::Status status = ran.status();
   if (status.ok() && ran->exit_code != 0) {
-    status = absl::FailedPreconditionError(
-        absl::StrCat(option, ": ", ExplainPip(packages[0], version, options_.folder, ran->text)));
+    status =
+        absl::FailedPreconditionError(ExplainPip(packages[0], version, options_.folder, ran->text));
   }
   std::string whole = cache / entry;
   if (status.ok() && absl::EndsWith(entry, "-")) {
@@ -380,20 +374,17 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
     fs::remove_all(whole, error);
     if (!error) fs::rename(part / "whole", whole, error);
     if (error) {
-      status = absl::FailedPreconditionError(
-          absl::StrCat("--cache: ", whole, " cannot be made: ", error.message()));
+      status = FailedPrecondition("--cache: ", whole, " cannot be made: ", error.message());
     }
   }
   fs::remove_all(part, error);
   RETURN_IF_ERROR(status);
   if (is_there()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("--cache: there is no library in ", whole,
-                                                    ", into which pip put ",
-                                                    absl::StrJoin(packages, " and ")));
+  return FailedPrecondition("--cache: there is no library in ", whole, ", into which pip put ",
+                            absl::StrJoin(packages, " and "));
 }
 
-absl::StatusOr<std::vector<std::string>> CudnnCache::FindCuda(const std::string& option,
-                                                              int cuda_major) {
+absl::StatusOr<std::vector<std::string>> CudnnCache::FindCuda(int cuda_major) {
   if (cuda_major == own_cuda_major_ && !own_folders_.empty()) return own_folders_;
   const std::string entry = absl::StrCat("cuda", cuda_major);
   std::vector<std::string> folders;
@@ -403,9 +394,9 @@ absl::StatusOr<std::vector<std::string>> CudnnCache::FindCuda(const std::string&
   };
   if (is_there()) return folders;
   const std::string suffix = cuda_major == 12 ? "-cu12" : "";
-  RETURN_IF_ERROR(Fetch(
-      option, {absl::StrCat("nvidia-cublas", suffix), absl::StrCat("nvidia-cuda-nvrtc", suffix)},
-      absl::StrCat(cuda_major), entry, is_there));
+  RETURN_IF_ERROR(
+      Fetch({absl::StrCat("nvidia-cublas", suffix), absl::StrCat("nvidia-cuda-nvrtc", suffix)},
+            absl::StrCat(cuda_major), entry, is_there));
   return folders;
 }
 

@@ -53,22 +53,22 @@ class CudnnCache {
     std::string version;
     int cuda_major = 0;
   };
+  // As Find, but errors do not name the option, unless it is --cache.
+  absl::StatusOr<CudnnFolder> FindNamed(const std::string& name);
   // No wheel: `name` is a folder.
-  absl::StatusOr<std::optional<Wheel>> Read(const std::string& option, const std::string& name);
+  absl::StatusOr<std::optional<Wheel>> Read(const std::string& name);
   // The version that the package of a requirement pins, "9.26.0.51+cu13".
-  absl::StatusOr<std::string> FindPin(const std::string& option,
-                                      const std::string& requirement) const;
-  absl::StatusOr<std::string> FindVersion(const std::string& option, const Wheel& wheel);
+  absl::StatusOr<std::string> FindPin(const std::string& requirement) const;
+  absl::StatusOr<std::string> FindVersion(const Wheel& wheel);
   // The newest folder of the cache with a version; empty if no folder has it.
   std::string CachedVersion(const std::string& prefix, const std::vector<int>& wanted) const;
   // Has pip put `packages` into the folder `entry` of the cache, unless `is_there` once no other
   // process fills the cache. An `entry` that ends in "-" gets the wheel's version behind it.
   // `version`: the package's if it has four numbers, else the beginning of each package's.
-  absl::Status Fetch(const std::string& option, const std::vector<std::string>& packages,
-                     const std::string& version, const std::string& entry,
-                     const std::function<bool()>& is_there);
+  absl::Status Fetch(const std::vector<std::string>& packages, const std::string& version,
+                     const std::string& entry, const std::function<bool()>& is_there);
   // Folders of cuBLASLt and NVRTC for that CUDA: the worker's own, else the cache's.
-  absl::StatusOr<std::vector<std::string>> FindCuda(const std::string& option, int cuda_major);
+  absl::StatusOr<std::vector<std::string>> FindCuda(int cuda_major);
   void AskWorker();
   int OwnCuda();  // the worker's; 13 if it has none
 

@@ -95,8 +95,15 @@ class HelpFormatter final : public CLI::Formatter {
 bool Command::chosen() const { return verb_ != nullptr && verb_->parsed(); }
 
 bool Command::prints_rows() const {
-  return std::any_of(with_rows_.begin(), with_rows_.end(),
-                     [](const CLI::App* app) { return app->parsed(); });
+  return std::ranges::any_of(
+      parts_, [](const Part& part) { return part.app->parsed() && part.rows == Rows::kYes; });
+}
+
+absl::StatusOr<ExitCode> Command::RunChosen(Context& context) {
+  for (const Part& part : parts_) {
+    if (part.run && part.app->parsed()) return part.run(context);
+  }
+  return Run(context);
 }
 
 CLI::App* Command::AddVerb(CLI::App& root, const std::string& name, const std::string& description,
@@ -113,10 +120,9 @@ CLI::App* Command::AddVerbGroup(CLI::App& root, const std::string& name,
 }
 
 CLI::App* Command::AddVerbBelow(CLI::App* verb, const std::string& name,
-                                const std::string& description, Rows rows) {
-  CLI::App* app = verb->add_subcommand(name, description);
-  if (rows == Rows::kYes) with_rows_.push_back(app);
-  return app;
+                                const std::string& description, Rows rows, RunVerb run) {
+  parts_.push_back({verb->add_subcommand(name, description), rows, std::move(run)});
+  return parts_.back().app;
 }
 
 void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when) {
@@ -179,7 +185,7 @@ ExitCode RunProgram(const Program& program, const std::vector<std::string>& argu
   Context context(io, settings.ok() ? *settings : Settings(), format, root);
   if (!(*command)->warns_itself()) {
     for (const std::string& warning : UnknownVariables()) {
-      context.Say(absl::StrCat("warning: ", warning));
+      context.Say("warning: ", warning);
     }
   }
   if (csv && !(*command)->prints_rows()) {
@@ -189,7 +195,7 @@ ExitCode RunProgram(const Program& program, const std::vector<std::string>& argu
   if (!settings.ok() && (*command)->needs_settings()) {
     return program.fail(context, settings.status());
   }
-  const absl::StatusOr<ExitCode> code = (*command)->Run(context);
+  const absl::StatusOr<ExitCode> code = (*command)->RunChosen(context);
   return code.ok() ? *code : program.fail(context, code.status());
 }
 

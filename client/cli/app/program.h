@@ -25,12 +25,15 @@ enum class Rows { kNo, kYes };
 // Not thread-safe.
 class Command {
  public:
+  // Does what a verb's options say, once they are parsed. An error is for Context::Fail.
+  using RunVerb = std::function<absl::StatusOr<ExitCode>(Context&)>;
+
   virtual ~Command() = default;
 
   // Adds the verb and its options to `root`, which must not outlive *this.
   virtual void Register(CLI::App& root) = 0;
-  // Does what the options say, once they are parsed. An error is for Context::Fail.
-  virtual absl::StatusOr<ExitCode> Run(Context& context) = 0;
+  // The RunVerb of the class's own verb, and of those below it that were added without one.
+  virtual absl::StatusOr<ExitCode> Run(Context&) { return ExitCode::kUsage; }
   // False for a verb that asks no daemon, and so runs with settings that are wrong, too.
   virtual bool needs_settings() const { return true; }
 
@@ -42,6 +45,8 @@ class Command {
   bool chosen() const;
   // True if the output of what the command line names fits rows.
   bool prints_rows() const;
+  // Runs what the command line names: the verb below, or this one.
+  absl::StatusOr<ExitCode> RunChosen(Context& context);
   // The verb, once it is registered.
   CLI::App& verb() { return *verb_; }
 
@@ -53,12 +58,21 @@ class Command {
   CLI::App* AddVerbGroup(CLI::App& root, const std::string& name, const std::string& description);
   // Adds a verb below that one.
   CLI::App* AddVerbBelow(CLI::App* verb, const std::string& name, const std::string& description,
-                         Rows rows);
+                         Rows rows, RunVerb run = nullptr);
 
  private:
+  struct Part {
+    CLI::App* app;
+    Rows rows;
+    RunVerb run;
+  };
+
   CLI::App* verb_ = nullptr;
-  std::vector<const CLI::App*> with_rows_;
+  std::vector<Part> parts_;
 };
+
+// Makes a verb.
+using NewVerb = std::unique_ptr<Command>();
 
 // Has the verb's help name the columns of `row` in CSV; `when`: " with --pins".
 void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when = "");

@@ -228,10 +228,10 @@ class FleetCommand final : public app::Command {
     } else {
       execvp(kProgram, argv.data());
     }
-    context.SayError(absl::StrCat(kProgram, ": ", std::strerror(errno),
-                                  ": it is neither beside convtune nor in PATH (the package "
-                                  "convtune-fleet has it; in a checkout with libpq: cmake --build "
-                                  "build --target convtune-fleet)"));
+    context.SayError(kProgram, ": ", std::strerror(errno),
+                     ": it is neither beside convtune nor in PATH (the package "
+                     "convtune-fleet has it; in a checkout with libpq: cmake --build "
+                     "build --target convtune-fleet)");
     return app::ExitCode::kFailed;
   }
 
@@ -246,8 +246,7 @@ std::unique_ptr<app::Command> New() {
 
 // One of each verb, registered with `root`, which must not outlive them.
 std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
-  using Make = std::unique_ptr<app::Command> (*)();
-  const std::pair<const char*, std::vector<Make>> groups[] = {
+  const std::pair<const char*, std::vector<app::NewVerb*>> groups[] = {
       {"Ask",
        {NewGetCommand, explain::NewExplainCommand, upgrade::NewWhyCommand, advise::NewAdviseCommand,
         lint::NewLintCommand, upgrade::NewUpgradeCheckCommand, NewListCommand,
@@ -264,7 +263,7 @@ std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
   };
   std::vector<std::unique_ptr<app::Command>> commands;
   for (const auto& [title, makers] : groups) {
-    for (const Make make : makers) {
+    for (app::NewVerb* const make : makers) {
       commands.push_back(make());
       commands.back()->Register(root);
       commands.back()->verb().group(title);
@@ -286,8 +285,8 @@ app::ExitCode AwaitPublished(app::Context& context) {
     if (error.empty() && !published->pending()) return app::ExitCode::kDone;
     // The error may be that of an earlier publication; a publication that succeeds clears it.
     if (SteadyTime::Now() - start >= (error.empty() ? kMostPublishing : kMostFailing)) {
-      context.SayError(absl::StrCat("it is kept, but what programs are served lacks it: ",
-                                    error.empty() ? "the daemon is still publishing" : error));
+      context.SayError("it is kept, but what programs are served lacks it: ",
+                       error.empty() ? "the daemon is still publishing" : error);
       return app::ExitCode::kUnheeded;
     }
     absl::SleepFor(kPublicationLook);

@@ -2,7 +2,6 @@
 // needs the list of all verbs, and fleet, which starts another program.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,59 +18,45 @@ int RunCli(const std::vector<std::string>& arguments, output::Io& io);
 // Waits until unmodified programs are served what the daemon took. Else says why not: kUnheeded.
 app::ExitCode AwaitPublished(app::Context& context);
 
-std::unique_ptr<app::Command> NewGetCommand();
-std::unique_ptr<app::Command> NewTuneCommand();
-std::unique_ptr<app::Command> NewListCommand();
-std::unique_ptr<app::Command> NewPinCommand();
-std::unique_ptr<app::Command> NewUnpinCommand();
-std::unique_ptr<app::Command> NewDeleteCommand();
-std::unique_ptr<app::Command> NewExportCommand();
-std::unique_ptr<app::Command> NewImportCommand();
-std::unique_ptr<app::Command> NewVerifyCommand();
-std::unique_ptr<app::Command> NewMergeCommand();
-std::unique_ptr<app::Command> NewEnvironmentsCommand();
-std::unique_ptr<app::Command> NewJobsCommand();
-std::unique_ptr<app::Command> NewReleaseCommand();
-std::unique_ptr<app::Command> NewWantedCommand();
-std::unique_ptr<app::Command> NewDbCommand();
-std::unique_ptr<app::Command> NewStatsCommand();
-std::unique_ptr<app::Command> NewVersionCommand();
+app::NewVerb NewGetCommand, NewTuneCommand, NewListCommand, NewPinCommand, NewUnpinCommand,
+    NewDeleteCommand, NewExportCommand, NewImportCommand, NewVerifyCommand, NewMergeCommand,
+    NewEnvironmentsCommand, NewJobsCommand, NewReleaseCommand, NewWantedCommand, NewDbCommand,
+    NewStatsCommand, NewVersionCommand;
 
 namespace advise {
-std::unique_ptr<app::Command> NewAdviseCommand();
+app::NewVerb NewAdviseCommand;
 }  // namespace advise
 
 namespace ban {
-std::unique_ptr<app::Command> NewBanCommand();
+app::NewVerb NewBanCommand;
 }  // namespace ban
 
 namespace doctor {
-std::unique_ptr<app::Command> NewDoctorCommand();
+app::NewVerb NewDoctorCommand;
 }  // namespace doctor
 
 namespace explain {
-std::unique_ptr<app::Command> NewExplainCommand();
+app::NewVerb NewExplainCommand;
 }  // namespace explain
 
 namespace lint {
-std::unique_ptr<app::Command> NewLintCommand();
+app::NewVerb NewLintCommand;
 }  // namespace lint
 
 namespace report {
-std::unique_ptr<app::Command> NewReportCommand();
+app::NewVerb NewReportCommand;
 }  // namespace report
 
 namespace run {
-std::unique_ptr<app::Command> NewRunCommand();
+app::NewVerb NewRunCommand;
 }  // namespace run
 
 namespace upgrade {
-std::unique_ptr<app::Command> NewUpgradeCheckCommand();
-std::unique_ptr<app::Command> NewWhyCommand();
+app::NewVerb NewUpgradeCheckCommand, NewWhyCommand;
 }  // namespace upgrade
 
 namespace warm {
-std::unique_ptr<app::Command> NewWarmCommand();
+app::NewVerb NewWarmCommand;
 }  // namespace warm
 
 }  // namespace convtune::cli::commands

@@ -28,18 +28,14 @@ class DbCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "db", "care of the database, through the daemon");
-    check_ = AddVerbBelow(verb, "check", "structure, foreign keys and every row's checksum",
-                          app::Rows::kNo);
-    backup_ = AddVerbBelow(verb, "backup", "write a copy into convtuned's --backup-dir, read back",
-                           app::Rows::kNo);
-    backup_->add_option("file", file_, "name of a new file; without it, convtune-TIME.db")
+    AddVerbBelow(verb, "check", "structure, foreign keys and every row's checksum", app::Rows::kNo,
+                 Check);
+    AddVerbBelow(verb, "backup", "write a copy into convtuned's --backup-dir, read back",
+                 app::Rows::kNo, [this](app::Context& context) { return Backup(context); })
+        ->add_option("file", file_, "name of a new file; without it, convtune-TIME.db")
         ->type_name("NAME");
-    AddVerbBelow(verb, "compact", "thin old samples and give free space back", app::Rows::kNo);
-  }
-
-  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    if (check_->parsed()) return Check(context);
-    return backup_->parsed() ? Backup(context) : Compact(context);
+    AddVerbBelow(verb, "compact", "thin old samples and give free space back", app::Rows::kNo,
+                 Compact);
   }
 
  private:
@@ -48,9 +44,9 @@ class DbCommand final : public app::Command {
                                               v1::CheckDatabaseRequest(), context.long_timeout()));
     context.PrintJson(response);
     for (const std::string& finding : response.findings()) context.SayError(finding);
-    context.Say(absl::StrCat(
+    context.Say(
         "compared ", response.rows_checked(), " rows: ",
-        response.ok() ? "the database is sound" : "the database is damaged; restore a backup"));
+        response.ok() ? "the database is sound" : "the database is damaged; restore a backup");
     return response.ok() ? app::ExitCode::kDone : app::ExitCode::kFailed;
   }
 
@@ -60,9 +56,8 @@ class DbCommand final : public app::Command {
     ASSIGN_OR_RETURN(const auto response,
                      context.Call<v1::BackupDatabaseResponse>(request, context.long_timeout()));
     context.PrintJson(response);
-    context.Say(absl::StrCat("wrote ", output::FormatBytes(response.bytes()), " to ",
-                             response.path().empty() ? file_ : response.path(),
-                             ", in the daemon's file system"));
+    context.Say("wrote ", output::FormatBytes(response.bytes()), " to ",
+                response.path().empty() ? file_ : response.path(), ", in the daemon's file system");
     ASSIGN_OR_RETURN(const auto server, context.Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
     if (server.writable()) return app::ExitCode::kDone;
     context.SayError(
@@ -76,14 +71,12 @@ class DbCommand final : public app::Command {
                      context.Call<v1::CompactDatabaseResponse>(v1::CompactDatabaseRequest(),
                                                                context.long_timeout()));
     context.PrintJson(response);
-    context.Say(absl::StrCat("thinned ", response.thinned(), " measurements; ",
-                             output::FormatBytes(response.bytes_before()), " before, ",
-                             output::FormatBytes(response.bytes_after()), " now"));
+    context.Say("thinned ", response.thinned(), " measurements; ",
+                output::FormatBytes(response.bytes_before()), " before, ",
+                output::FormatBytes(response.bytes_after()), " now");
     return app::ExitCode::kDone;
   }
 
-  CLI::App* check_ = nullptr;
-  CLI::App* backup_ = nullptr;
   std::string file_;
 };
 
@@ -148,9 +141,7 @@ class StatsCommand final : public app::Command {
     }
     std::error_code ignored;  // the file's own error names the path
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    ASSIGN_OR_RETURN(const auto file, output::AtomicFile::Create(path, "--zero"));
-    RETURN_IF_ERROR(file->Write(now.SerializeAsString()));
-    return file->Commit();
+    return output::AtomicFile::WriteWhole(path, "--zero", now.SerializeAsString());
   }
 
   absl::StatusOr<std::vector<v1::Tuning>> Newest(app::Context& context) const {
@@ -228,9 +219,8 @@ class VersionCommand final : public app::Command {
       }
     }
     if (!server.ok()) {
-      context.Say(absl::StrCat("no answer from the daemon at ",
-                               context.settings().client.address.ToText(), ": ",
-                               std::string(server.status().message())));
+      context.Say("no answer from the daemon at ", context.settings().client.address.ToText(), ": ",
+                  std::string(server.status().message()));
     }
     return app::ExitCode::kDone;
   }
@@ -342,8 +332,8 @@ class EnvironmentsCommand final : public app::Command {
     }
     for (const auto& [name, count] : counts) {
       if (count == 1) continue;
-      context.Say(absl::StrCat(count, " environments have the name ", name,
-                               ": --environment takes the TEXT of one as well"));
+      context.Say(count, " environments have the name ", name,
+                  ": --environment takes the TEXT of one as well");
     }
   }
 };

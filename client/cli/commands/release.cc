@@ -1,7 +1,7 @@
 // The verbs release and wanted.
+#include <signal.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -9,7 +9,6 @@
 #include <ostream>
 #include <string>
 #include <system_error>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -25,6 +24,7 @@
 #include "convtune/v1/release_service.pb.h"
 #include "db/snapshot/snapshot_file.h"
 #include "proto/base/clock.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/environment.h"
 
@@ -32,18 +32,12 @@ namespace convtune::cli::commands {
 namespace {
 
 constexpr absl::Duration kFetchRetry = absl::Milliseconds(500);
-constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
 constexpr int64_t kMaxSnapshotBytes = int64_t{4} << 30;
 
-volatile std::sig_atomic_t fetch_stopped = 0;
-
-void StopFetching(int) { fetch_stopped = 1; }
-
-void SleepUnlessStopped(absl::Duration time) {
-  const SteadyTime end = SteadyTime::Now() + time;
-  while (fetch_stopped == 0 && SteadyTime::Now() < end) {
-    absl::SleepFor(std::min(kStopPoll, end - SteadyTime::Now()));
-  }
+// Returns after `time`, or true at once when one of `stops` comes, which are blocked.
+bool StopsWithin(const sigset_t& stops, absl::Duration time) {
+  const timespec most = absl::ToTimespec(std::max(time, absl::ZeroDuration()));
+  return sigtimedwait(&stops, nullptr, &most) > 0;
 }
 
 bool MayComeYet(const absl::Status& status) {
@@ -63,8 +57,8 @@ absl::Status Fetch(app::Context& context, const std::string& folder, uint64_t* v
     ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece,
                      context.Call<v1::ReadSnapshotResponse>(request));
     if (piece.size_bytes() > kMaxSnapshotBytes) {
-      return absl::FailedPreconditionError(absl::StrCat("the snapshot has ", piece.size_bytes(),
-                                                        " bytes, more than ", kMaxSnapshotBytes));
+      return FailedPrecondition("the snapshot has ", piece.size_bytes(), " bytes, more than ",
+                                kMaxSnapshotBytes);
     }
     if (file == nullptr) {
       if (piece.chunk().empty()) return absl::OkStatus();  // it is that of *version
@@ -93,9 +87,9 @@ absl::Status Fetch(app::Context& context, const std::string& folder, uint64_t* v
                      {"choices", static_cast<int64_t>(choices)},
                      {"bytes", size}});
   context.io().out.flush();  // a reader of --watch waits for the line
-  context.Say(absl::StrCat("wrote release ", view.header().release, " to ", path, ": ",
-                           output::Counted(static_cast<int64_t>(choices), "choice"), ", ",
-                           output::FormatBytes(size)));
+  context.Say("wrote release ", view.header().release, " to ", path, ": ",
+              output::Counted(static_cast<int64_t>(choices), "choice"), ", ",
+              output::FormatBytes(size));
   return absl::OkStatus();
 }
 
@@ -105,24 +99,26 @@ absl::Status Fetch(app::Context& context, const std::string& folder, uint64_t* v
 app::ExitCode FetchRelease(app::Context& context, const std::string& folder, absl::Duration wait,
                            absl::Duration watch) {
   uint64_t version = 0;
-  const auto fetch = [&] { return Fetch(context, folder, &version); };
   const bool watching = watch > absl::ZeroDuration();
+  sigset_t stops;
+  sigemptyset(&stops);
   if (watching) {
-    // The first process of a container would ignore a signal without a handler.
-    std::signal(SIGTERM, StopFetching);
-    std::signal(SIGINT, StopFetching);
+    sigaddset(&stops, SIGTERM);
+    sigaddset(&stops, SIGINT);
+    sigprocmask(SIG_BLOCK, &stops, nullptr);  // before the connection has threads
   }
   const SteadyTime end = SteadyTime::Now() + wait;
-  absl::Status status = fetch();
-  while (!status.ok() && MayComeYet(status) && SteadyTime::Now() < end && fetch_stopped == 0) {
-    SleepUnlessStopped(std::min(kFetchRetry, end - SteadyTime::Now()));
-    status = fetch();
+  absl::Status status = Fetch(context, folder, &version);
+  bool stopped = false;
+  while (!status.ok() && MayComeYet(status) && SteadyTime::Now() < end && !stopped) {
+    stopped = StopsWithin(stops, std::min(kFetchRetry, end - SteadyTime::Now()));
+    if (!stopped) status = Fetch(context, folder, &version);
   }
   if (!watching) return status.ok() ? app::ExitCode::kDone : context.Fail(status);
-  while (fetch_stopped == 0) {
+  while (!stopped) {
     if (!status.ok()) context.Fail(status);
-    SleepUnlessStopped(watch);
-    if (fetch_stopped == 0) status = fetch();
+    stopped = StopsWithin(stops, watch);
+    if (!stopped) status = Fetch(context, folder, &version);
   }
   return app::ExitCode::kDone;
 }
@@ -214,61 +210,47 @@ class ReleaseCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "release", "what unmodified programs are served");
-    app::SayColumns(AddVerbBelow(verb, "list", "all releases, newest first", app::Rows::kYes),
+    app::SayColumns(AddVerbBelow(verb, "list", "all releases, newest first", app::Rows::kYes, List),
                     ReleaseFields({}, 0));
-    diff_ = AddVerbBelow(verb, "diff", "what differs; without numbers, what waits for a promotion",
-                         app::Rows::kYes);
-    diff_->add_option("from", from_, "a release; without it the promoted one")->type_name("FROM");
-    diff_->add_option("to", to_, "another release; without it what a promotion would bring")
+    CLI::App* const diff =
+        AddVerbBelow(verb, "diff", "what differs; without numbers, what waits for a promotion",
+                     app::Rows::kYes, [this](app::Context& context) { return Diff(context); });
+    diff->add_option("from", from_, "a release; without it the promoted one")->type_name("FROM");
+    diff->add_option("to", to_, "another release; without it what a promotion would bring")
         ->type_name("TO");
-    app::SayColumns(diff_, ChoiceChangeFields({}));
-    promote_ = AddVerbBelow(verb, "promote", "serve the changed choices, or promote the canary",
-                            app::Rows::kNo);
-    promote_
+    app::SayColumns(diff, ChoiceChangeFields({}));
+    CLI::App* const promote =
+        AddVerbBelow(verb, "promote", "serve the changed choices, or promote the canary",
+                     app::Rows::kNo, [this](app::Context& context) { return Promote(context); });
+    promote
         ->add_option("--canary", canary_,
                      "share of the processes that are served it first, such as 5%")
         ->type_name("SHARE");
-    rollback_ =
+    CLI::App* const rollback =
         AddVerbBelow(verb, "rollback", "roll the canary back, or serve an earlier release again",
-                     app::Rows::kNo);
-    rollback_
+                     app::Rows::kNo, [this](app::Context& context) { return RollBack(context); });
+    rollback
         ->add_option("release", to_, "release to serve again; without it the one promoted before")
         ->type_name("RELEASE");
-    fetch_ = AddVerbBelow(verb, "fetch",
-                          "bring the snapshot to a folder of this machine, for programs to read",
-                          app::Rows::kNo);
-    fetch_
+    CLI::App* const fetch = AddVerbBelow(
+        verb, "fetch", "bring the snapshot to a folder of this machine, for programs to read",
+        app::Rows::kNo,
+        [this](app::Context& context) { return FetchRelease(context, folder_, wait_, watch_); });
+    fetch
         ->add_option("folder", folder_,
                      "folder, made if need be; what CONVTUNE_SNAPSHOT names then")
         ->type_name("FOLDER")
         ->required();
-    fetch_->add_option("--wait", wait_, "longest wait for the daemon and its first snapshot")
-        ->type_name("TIME");
-    fetch_->add_option("--watch", watch_, "interval at which to look again, until SIGTERM")
-        ->type_name("TIME");
-    for (CLI::App* app : {promote_, rollback_}) {
+    input::AddTime(*fetch, "--wait", "longest wait for the daemon and its first snapshot",
+                   [this](absl::Duration time) { wait_ = time; });
+    input::AddTime(*fetch, "--watch", "interval at which to look again, until SIGTERM",
+                   [this](absl::Duration time) { watch_ = time; });
+    for (CLI::App* const app : {promote, rollback}) {
       app->add_option("--reason", reason_, "the reason, for those who find it later")
           ->type_name("TEXT");
       app->add_option("--author", author_, "who decides; without it your user name")
           ->type_name("NAME");
     }
-  }
-
-  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    int permille = 0;
-    if (!canary_.empty()) {
-      ASSIGN_OR_RETURN(permille, output::ParsePermille("--canary", canary_));
-    }
-    for (const int64_t number : {from_, to_}) {
-      if (number < 0) {
-        return absl::InvalidArgumentError("RELEASE: must be a number from 1");
-      }
-    }
-    if (diff_->parsed()) return Diff(context);
-    if (promote_->parsed()) return Promote(context, permille);
-    if (rollback_->parsed()) return RollBack(context);
-    if (fetch_->parsed()) return Fetch(context);
-    return List(context);
   }
 
  private:
@@ -296,16 +278,17 @@ class ReleaseCommand final : public app::Command {
     if (!response.ok()) return;
     for (const v1::Environment& environment : response->environments()) {
       if (!IsSimulated(environment.name()) || environment.tuning_count() == 0) continue;
-      context.Say(absl::StrCat("the choices for ", environment.name(),
-                               " are simulated: no program on a GPU is served them"));
+      context.Say("the choices for ", environment.name(),
+                  " are simulated: no program on a GPU is served them");
     }
   }
 
   static std::string Waiting(int64_t changes, bool held) {
     if (changes == 0) return "no changed portfolio waits";
-    return absl::StrCat(output::Counted(changes, "changed portfolio"),
-                        changes == 1 ? " waits" : " wait", " for `convtune release promote`",
-                        held ? "; --auto-promote is held since the last rollback" : "");
+    return absl::StrCat(
+        output::Counted(changes, "changed portfolio waits", "changed portfolios wait"),
+        " for `convtune release promote`",
+        held ? "; --auto-promote is held since the last rollback" : "");
   }
 
   absl::StatusOr<app::ExitCode> Diff(app::Context& context) const {
@@ -318,21 +301,23 @@ class ReleaseCommand final : public app::Command {
     context.PrintJson(diff);
     if (context.format() == app::Format::kJson) return app::ExitCode::kDone;
     context.PrintRows(diff.changes(), ChoiceChangeFields);
-    context.Say(absl::StrCat(
-        output::Counted(diff.change_count(), "change"), " from release ", diff.from(), " to ",
-        diff.to() != 0 ? absl::StrCat("release ", diff.to()) : "what is best known"));
+    context.Say(output::Counted(diff.change_count(), "change"), " from release ", diff.from(),
+                " to ",
+                diff.to() != 0 ? absl::StrCat("release ", diff.to()) : "what is best known");
     if (diff.changes_size() < diff.change_count()) {
-      context.Say(
-          absl::StrCat("these are the first ", diff.changes_size(), "; choose with --environment"));
+      context.Say("these are the first ", diff.changes_size(), "; choose with --environment");
     }
     return app::ExitCode::kDone;
   }
 
-  absl::StatusOr<app::ExitCode> Promote(app::Context& context, int permille) const {
+  absl::StatusOr<app::ExitCode> Promote(app::Context& context) const {
     v1::PromoteReleaseRequest request;
+    if (!canary_.empty()) {
+      ASSIGN_OR_RETURN(const int permille, output::ParsePermille("--canary", canary_));
+      request.set_canary_permille(permille);
+    }
     request.set_author(input::AuthorOf(author_));
     request.set_reason(reason_.empty() ? "promoted by hand" : reason_);
-    request.set_canary_permille(permille);
     ASSIGN_OR_RETURN(const auto release, context.Call<v1::Release>(request));
     context.PrintJson({{"release", release}});
     context.Say(release.state() == v1::RELEASE_STATE_CANARY
@@ -356,24 +341,10 @@ class ReleaseCommand final : public app::Command {
     return AwaitPublished(context);
   }
 
-  absl::StatusOr<app::ExitCode> Fetch(app::Context& context) const {
-    absl::Duration wait = absl::ZeroDuration(), watch = absl::ZeroDuration();
-    for (const auto& [option, text, value] :
-         {std::tuple{"--wait", &wait_, &wait}, std::tuple{"--watch", &watch_, &watch}}) {
-      if (text->empty()) continue;
-      ASSIGN_OR_RETURN(*value, output::ParseTime(option, *text));
-    }
-    return FetchRelease(context, folder_, wait, watch);
-  }
-
-  CLI::App* diff_ = nullptr;
-  CLI::App* promote_ = nullptr;
-  CLI::App* rollback_ = nullptr;
-  CLI::App* fetch_ = nullptr;
   int64_t from_ = 0;
   int64_t to_ = 0;
-  std::string canary_, reason_, author_;
-  std::string folder_, wait_, watch_;
+  std::string canary_, reason_, author_, folder_;
+  absl::Duration wait_, watch_;  // zero: not given
 };
 
 // A daemon older than these two fields leaves both empty.

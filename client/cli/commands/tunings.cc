@@ -1,7 +1,5 @@
 // The verbs get, tune, list, delete, jobs, pin and unpin.
 #include <CLI/CLI.hpp>
-#include <optional>
-#include <set>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -13,10 +11,11 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
+#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/enums.h"
-#include "proto/model/tuning/ban.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::cli::commands {
 namespace {
@@ -211,11 +210,7 @@ class DeleteCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     // Doubles count once, so that what is missing can be told.
-    std::vector<ProblemRow> rows;
-    std::set<std::string> seen;
-    for (const ProblemRow& row : batch.rows) {
-      if (seen.insert(row.problem.ToText()).second) rows.push_back(row);
-    }
+    const std::vector<ProblemRow> rows = Distinct(batch.rows);
     int64_t deleted = 0;
     app::ExitCode code = batch.code;
     for (const auto& asked : calls::SplitIntoRequests(rows)) {
@@ -229,7 +224,7 @@ class DeleteCommand final : public app::Command {
     }
     if (deleted < static_cast<int64_t>(rows.size())) code = app::Worse(code, app::ExitCode::kMiss);
     context.PrintJson({{"deleted", deleted}, {"asked", rows.size()}});
-    context.Say(absl::StrCat("deleted ", deleted, " of ", rows.size(), " tunings"));
+    context.Say("deleted ", deleted, " of ", rows.size(), " tunings");
     return code;
   }
 
@@ -246,8 +241,7 @@ output::Color StateColor(v1::JobState state) {
 absl::StatusOr<std::string> JobName(const std::string& text) {
   const std::string number = text.compare(0, 5, "jobs/") == 0 ? text.substr(5) : text;
   if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("JOB: must be a number or jobs/NUMBER, is '", text, "'"));
+    return InvalidArgument("JOB: must be a number or jobs/NUMBER, is '", text, "'");
   }
   return absl::StrCat("jobs/", number);
 }
@@ -278,40 +272,37 @@ class JobsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "jobs", "tunings that were asked for");
-    CLI::App* list = AddVerbBelow(verb, "list", "all jobs, newest first", app::Rows::kYes);
-    app::SayColumns(list, JobFields({}));
-    show_ = AddVerbBelow(verb, "show", "one job, with its failures", app::Rows::kYes);
-    watch_ = AddVerbBelow(verb, "watch", "wait until a job has ended", app::Rows::kYes);
-    cancel_ = AddVerbBelow(verb, "cancel", "stop a job; what it has done is kept", app::Rows::kYes);
-    for (CLI::App* app : {show_, watch_, cancel_}) {
-      app->add_option("job", name_, "number of the job")->type_name("JOB")->required();
-      app::SayColumns(app, JobFields({}));
-    }
-  }
-
-  absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    std::string name;
-    if (show_->parsed() || watch_->parsed() || cancel_->parsed()) {
-      ASSIGN_OR_RETURN(name, JobName(name_));
-    }
-    if (name.empty()) return List(context);
-    ASSIGN_OR_RETURN(const auto job, One(context, name));
-    context.PrintJson({{"job", job}});
-    context.PrintRows(std::vector<v1::TuningJob>{job}, JobFields);
-    const app::ExitCode code = calls::ReportJob(context, job);
-    return cancel_->parsed() ? app::ExitCode::kDone : code;
+    app::SayColumns(AddVerbBelow(verb, "list", "all jobs, newest first", app::Rows::kYes, List),
+                    JobFields({}));
+    AddVerbOfOne(verb, "show", "one job, with its failures", Call<v1::GetTuningJobRequest>);
+    AddVerbOfOne(verb, "watch", "wait until a job has ended", calls::WatchJob);
+    cancel_ = AddVerbOfOne(verb, "cancel", "stop a job; what it has done is kept",
+                           Call<v1::CancelTuningJobRequest>);
   }
 
  private:
-  absl::StatusOr<v1::TuningJob> One(app::Context& context, const std::string& name) const {
-    if (watch_->parsed()) return calls::WatchJob(context, name);
-    if (cancel_->parsed()) {
-      v1::CancelTuningJobRequest request;
-      request.set_name(name);
-      return context.Call<v1::TuningJob>(request);
-    }
-    v1::GetTuningJobRequest request;
-    request.set_name(name);
+  // A verb that `call`s the daemon for the job of a name, and prints what the job is then.
+  CLI::App* AddVerbOfOne(CLI::App* verb, const std::string& name, const std::string& description,
+                         absl::StatusOr<v1::TuningJob> (*call)(app::Context&,
+                                                               const std::string& job)) {
+    const auto run = [this, call](app::Context& context) -> absl::StatusOr<app::ExitCode> {
+      ASSIGN_OR_RETURN(const std::string job_name, JobName(name_));
+      ASSIGN_OR_RETURN(const v1::TuningJob job, call(context, job_name));
+      context.PrintJson({{"job", job}});
+      context.PrintRows(std::vector<v1::TuningJob>{job}, JobFields);
+      const app::ExitCode code = calls::ReportJob(context, job);
+      return cancel_->parsed() ? app::ExitCode::kDone : code;
+    };
+    CLI::App* const app = AddVerbBelow(verb, name, description, app::Rows::kYes, run);
+    app->add_option("job", name_, "number of the job")->type_name("JOB")->required();
+    app::SayColumns(app, JobFields({}));
+    return app;
+  }
+
+  template <typename Request>
+  static absl::StatusOr<v1::TuningJob> Call(app::Context& context, const std::string& job) {
+    Request request;
+    request.set_name(job);
     return context.Call<v1::TuningJob>(request);
   }
 
@@ -332,8 +323,6 @@ class JobsCommand final : public app::Command {
     return app::ExitCode::kDone;
   }
 
-  CLI::App* show_ = nullptr;
-  CLI::App* watch_ = nullptr;
   CLI::App* cancel_ = nullptr;
   std::string name_;
 };
@@ -344,51 +333,38 @@ class PinCommand final : public app::Command {
     CLI::App* app = AddVerb(root, "pin", "make one candidate the answer, whatever was measured",
                             app::Rows::kNo);
     problem_.RegisterOne(*app);
-    app->add_option("candidate", candidate_,
+    app->add_option("candidate", *request_.mutable_candidate(),
                     "candidate as `convtune explain` shows it; of a pattern such as eng47 the best "
                     "that fits")
         ->type_name("CANDIDATE")
         ->required();
-    app->add_option("--reason", reason_, "the reason, for those who find it later")
+    app->add_option("--reason", *request_.mutable_reason(),
+                    "the reason, for those who find it later")
         ->type_name("TEXT")
         ->required();
-    app->add_option("--ttl", ttl_, "how long the pin holds, such as 72h; without it until unpin")
-        ->type_name("TIME");
+    input::AddTime(
+        *app, "--ttl", "how long the pin holds, such as 72h; without it until unpin",
+        [this](absl::Duration ttl) { *request_.mutable_ttl() = ToProto(ttl); }, absl::Seconds(1));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
-    if (const auto candidate = CandidatePattern::Parse(candidate_); !candidate.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("CANDIDATE: ", std::string(candidate.status().message())));
+    if (const auto candidate = CandidatePattern::Parse(request_.candidate()); !candidate.ok()) {
+      return InvalidArgument("CANDIDATE: ", std::string(candidate.status().message()));
     }
-    if (reason_.empty() || reason_.size() > 500) {
-      return absl::InvalidArgumentError("--reason: must have 1 to 500 characters");
-    }
-    auto request = context.NewRequest<v1::PinRequest>();
-    if (ttl_) {
-      ASSIGN_OR_RETURN(const auto ttl, output::ParseTime("--ttl", *ttl_));
-      if (ttl < absl::Seconds(1)) {
-        return absl::InvalidArgumentError("--ttl: must be at least 1s, is '" + *ttl_ + "'");
-      }
-      request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
-    }
-    request.mutable_problem()->set_text(problem.ToText());
-    request.set_candidate(candidate_);
-    request.set_reason(reason_);
-    ASSIGN_OR_RETURN(const auto pin, context.Call<v1::PinRecord>(request));
+    request_.set_environment(context.settings().environment);
+    request_.mutable_problem()->set_text(problem.ToText());
+    ASSIGN_OR_RETURN(const auto pin, context.Call<v1::PinRecord>(request_));
     context.PrintJson({{"pin", pin}});
     const std::string until =
         pin.has_expire_time() ? output::FormatTimestamp(pin.expire_time()) : "unpinned";
-    context.Say(
-        absl::StrCat("pinned ", pin.candidate(), " in ", pin.environment(), " until ", until));
+    context.Say("pinned ", pin.candidate(), " in ", pin.environment(), " until ", until);
     return AwaitPublished(context);
   }
 
  private:
   input::ProblemArgs problem_;
-  std::string candidate_, reason_;
-  std::optional<std::string> ttl_;
+  v1::PinRequest request_;
 };
 
 class UnpinCommand final : public app::Command {

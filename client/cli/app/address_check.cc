@@ -30,21 +30,24 @@ constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 constexpr int kPollMilliseconds = 10;
 constexpr absl::Duration kEndsSoon = absl::Hours(14 * 24);  // as in the chart's alerts.yml
 
-Finding ExamineDates(const std::string& whose, const X509* certificate) {
+Findings ExamineDates(const std::string& whose, const X509* certificate) {
   if (const std::string fault = CertificateDateFault(certificate); !fault.empty()) {
-    return Problem(absl::StrCat(whose, " ", fault), "put one in its place that holds now");
+    return Findings().Problem(absl::StrCat(whose, " ", fault),
+                              "put one in its place that holds now");
   }
   const absl::Time end = CertificateTime(X509_get0_notAfter(certificate));
   const std::string ends = absl::StrCat(whose, " ends on ", output::FormatTimestamp(end));
-  return end - SystemClock().Now() > kEndsSoon ? Fine(ends) : Notice(ends, "renew it before");
+  return end - SystemClock().Now() > kEndsSoon ? Findings().Fine(ends)
+                                               : Findings().Notice(ends, "renew it before");
 }
 
 // The finding where a connection was made, which the kernel does for whoever listens, and nothing
 // came over it.
-Finding DoesNotAnswer(const std::string& where) {
-  return Problem(absl::StrCat(where, ": somebody listens there and does not answer"),
-                 "see what its process does, and its log: it was stopped, it hangs, or the machine "
-                 "is too busy; a daemon that hangs is to be restarted");
+Findings DoesNotAnswer(const std::string& where) {
+  return Findings().Problem(
+      absl::StrCat(where, ": somebody listens there and does not answer"),
+      "see what its process does, and its log: it was stopped, it hangs, or the machine "
+      "is too busy; a daemon that hangs is to be restarted");
 }
 
 // gRPC does not tell its caller why a handshake failed, so this one looks at the certificate
@@ -55,8 +58,8 @@ Findings ExamineCertificates(const client::Address& address, const client::TlsFi
                                                                   &SSL_CTX_free);
   // Without the caller's certificate and ALPN the daemon would log that they are missing.
   if (SSL_CTX_use_certificate_chain_file(context.get(), tls.cert.c_str()) == 1) {
-    findings.push_back(ExamineDates(absl::StrCat("the client's certificate in ", tls.cert),
-                                    SSL_CTX_get0_certificate(context.get())));
+    findings.Add(ExamineDates(absl::StrCat("the client's certificate in ", tls.cert),
+                              SSL_CTX_get0_certificate(context.get())));
     SSL_CTX_use_PrivateKey_file(context.get(), tls.key.c_str(), SSL_FILETYPE_PEM);
   }
   SSL_CTX_set_alpn_protos(context.get(),
@@ -76,17 +79,17 @@ Findings ExamineCertificates(const client::Address& address, const client::TlsFi
   SSL* ssl = nullptr;
   BIO_get_ssl(connection.get(), &ssl);
   if (const X509* shown = SSL_get0_peer_certificate(ssl); shown != nullptr) {
-    findings.push_back(ExamineDates(absl::StrCat("the certificate of ", address.target), shown));
+    findings.Add(ExamineDates(absl::StrCat("the certificate of ", address.target), shown));
   } else if (sockaddr_storage peer{}; SteadyTime::Now() >= end) {
     socklen_t size = sizeof(peer);
     const int fd = static_cast<int>(BIO_get_fd(connection.get(), nullptr));
     const bool connected = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
-    if (connected) findings.push_back(DoesNotAnswer(address.target));
+    if (connected) findings.Add(DoesNotAnswer(address.target));
   }
   return findings;
 }
 
-Finding ExamineSocket(const std::string& path) {
+Findings ExamineSocket(const std::string& path) {
   const std::string where = absl::StrCat("socket ", path);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -99,17 +102,17 @@ Finding ExamineSocket(const std::string& path) {
     const bool answers =
         poll(&first, 1, static_cast<int>(kAnswerTimeout / absl::Milliseconds(1))) > 0 &&
         recv(fd.get(), &byte, 1, MSG_PEEK) > 0;
-    return answers ? Fine(absl::StrCat(where, " answers")) : DoesNotAnswer(where);
+    return answers ? Findings().Fine(absl::StrCat(where, " answers")) : DoesNotAnswer(where);
   }
   const int error = errno;
   if (error == EAGAIN) return DoesNotAnswer(where);  // not even the kernel's queue has room
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
-    return Problem(absl::StrCat(path, " is not a socket"),
-                   "give the daemon's socket with --address");
+    return Findings().Problem(absl::StrCat(path, " is not a socket"),
+                              "give the daemon's socket with --address");
   }
-  return Problem(absl::StrCat(where, ": ", std::strerror(error)),
-                 error == EACCES ? kAskForAccess : HowToStart());
+  return Findings().Problem(absl::StrCat(where, ": ", std::strerror(error)),
+                            error == EACCES ? kAskForAccess : HowToStart());
 }
 
 }  // namespace
@@ -124,7 +127,7 @@ std::string HowToStart() {
 
 Findings ExamineAddress(const client::Address& address, const client::TlsFiles& tls) {
   if (!address.unix_socket) return ExamineCertificates(address, tls);
-  return {ExamineSocket(address.target)};
+  return ExamineSocket(address.target);
 }
 
 }  // namespace convtune::cli::app

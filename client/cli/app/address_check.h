@@ -20,26 +20,21 @@ struct Finding {
   std::string advice;  // empty if there is nothing to do
 };
 
-inline Finding Fine(std::string what) { return {Severity::kFine, std::move(what), ""}; }
-inline Finding Notice(std::string what, std::string advice) {
-  return {Severity::kNotice, std::move(what), std::move(advice)};
-}
-inline Finding Problem(std::string what, std::string advice) {
-  return {Severity::kProblem, std::move(what), std::move(advice)};
-}
-
 // In the order in which they are found. Value type.
 struct Findings : std::vector<Finding> {
   using std::vector<Finding>::vector;
 
-  void Fine(std::string what) { push_back(app::Fine(std::move(what))); }
-  void Notice(std::string what, std::string advice) {
-    push_back(app::Notice(std::move(what), std::move(advice)));
+  Findings& Fine(std::string what) { return Add({{Severity::kFine, std::move(what), ""}}); }
+  Findings& Notice(std::string what, std::string advice) {
+    return Add({{Severity::kNotice, std::move(what), std::move(advice)}});
   }
-  void Problem(std::string what, std::string advice) {
-    push_back(app::Problem(std::move(what), std::move(advice)));
+  Findings& Problem(std::string what, std::string advice) {
+    return Add({{Severity::kProblem, std::move(what), std::move(advice)}});
   }
-  void Add(const Findings& more) { insert(end(), more.begin(), more.end()); }
+  Findings& Add(const Findings& more) {
+    insert(end(), more.begin(), more.end());
+    return *this;
+  }
 };
 
 // The advice where no daemon is found.

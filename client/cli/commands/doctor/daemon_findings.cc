@@ -2,6 +2,7 @@
 
 #include <sys/un.h>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -17,7 +18,7 @@ namespace convtune::cli::commands::doctor {
 
 namespace {
 
-app::Finding ExamineBackups(const v1::BackupState& backups) {
+app::Findings ExamineBackups(const v1::BackupState& backups) {
   const std::string newest =
       backups.has_newest_time()
           ? absl::StrCat("the newest backup is of ", output::FormatTimestamp(backups.newest_time()))
@@ -25,13 +26,15 @@ app::Finding ExamineBackups(const v1::BackupState& backups) {
   const std::string text = absl::StrCat(newest, ", one is due every ",
                                         absl::FormatDuration(FromProto(backups.interval())));
   if (!backups.error().empty()) {
-    return app::Problem(absl::StrCat(text, "; ", backups.error()),
-                        absl::StrCat("mend that, and try it with `convtune db backup`: the ",
-                                     "schedule tries less and less often; the older copies in ",
-                                     backups.folder(), " stay"));
+    return app::Findings().Problem(
+        absl::StrCat(text, "; ", backups.error()),
+        absl::StrCat("mend that, and try it with `convtune db backup`: the ",
+                     "schedule tries less and less often; the older copies in ", backups.folder(),
+                     " stay"));
   }
   const std::string whole = absl::StrCat(text, ", in ", backups.folder());
-  return backups.has_newest_time() ? app::Fine(whole) : app::Notice(whole, "ask again in a minute");
+  return backups.has_newest_time() ? app::Findings().Fine(whole)
+                                   : app::Findings().Notice(whole, "ask again in a minute");
 }
 
 }  // namespace
@@ -58,7 +61,7 @@ app::Findings ExamineServer(const v1::ServerInfo& server, const std::string& own
                      "make space there, check its permissions, and whether convtune.db was moved, "
                      "deleted or replaced; until then results are lost when the daemon stops");
   }
-  if (server.backups().has_interval()) findings.push_back(ExamineBackups(server.backups()));
+  if (server.backups().has_interval()) findings.Add(ExamineBackups(server.backups()));
   if (server.metrics_state() == v1::METRICS_STATE_ON) {
     findings.Fine(absl::StrCat("metrics at ", server.metrics_url()));
   } else if (server.metrics_state() == v1::METRICS_STATE_OFF) {
@@ -194,16 +197,16 @@ app::Findings ExamineBans(const v1::ListBansResponse& bans) {
     names.push_back(BanNameAndReason(ban.name(), ban.fleet_ban(), ban.reason()));
   }
   if (holding == 0) return {};
-  const std::string hold = absl::StrCat(holding, holding == 1 ? " ban holds" : " bans hold");
+  const std::string hold = output::Counted(holding, "ban holds", "bans hold");
   if (changed == 0) {
-    return {app::Fine(absl::StrCat(hold, "; no tuning has another winner for it"))};
+    return app::Findings().Fine(absl::StrCat(hold, "; no tuning has another winner for it"));
   }
-  return {
-      app::Notice(absl::StrCat(hold, "; ", changed, changed == 1 ? " tuning has" : " tunings have",
-                               " another winner for ", absl::StrJoin(names, ", ")),
-                  "see `convtune ban list`; `convtune ban delete` ends one that is needed no more, "
-                  "`convtune fleet ban delete` one of the fleet's, and `convtuned --no-errata` "
-                  "those that came with convtune")};
+  return app::Findings().Notice(
+      absl::StrCat(hold, "; ", output::Counted(changed, "tuning has", "tunings have"),
+                   " another winner for ", absl::StrJoin(names, ", ")),
+      "see `convtune ban list`; `convtune ban delete` ends one that is needed no more, "
+      "`convtune fleet ban delete` one of the fleet's, and `convtuned --no-errata` "
+      "those that came with convtune");
 }
 
 app::Findings ExaminePublication(const v1::Publication& publication) {
@@ -227,8 +230,9 @@ app::Findings ExaminePublication(const v1::Publication& publication) {
   }
   if (publication.waiting_changes() > 0) {
     findings.Notice(
-        absl::StrCat(output::Counted(publication.waiting_changes(), "changed portfolio"),
-                     publication.waiting_changes() == 1 ? " waits" : " wait", " for a promotion"),
+        absl::StrCat(output::Counted(publication.waiting_changes(), "changed portfolio waits",
+                                     "changed portfolios wait"),
+                     " for a promotion"),
         "see `convtune release diff`, then `convtune release promote`");
   }
   if (publication.below_evidence_count() > 0) {
@@ -256,6 +260,79 @@ app::Findings ExaminePublication(const v1::Publication& publication) {
         absl::StrCat(publication.datagrams_malformed(), " of ", publication.datagrams_received(),
                      " reports of programs could not be read"),
         "update the interposer or the daemon; both should be of one release");
+  }
+  return findings;
+}
+
+namespace {
+
+app::Severity SeverityOf(CudnnState state) {
+  switch (state) {
+    case CudnnState::kOlder:
+    case CudnnState::kIncomplete:
+    case CudnnState::kMixed:
+      return app::Severity::kProblem;
+    case CudnnState::kForJitAlone:
+    case CudnnState::kUnknown:
+      return app::Severity::kNotice;
+    case CudnnState::kWhole:
+      break;
+  }
+  return app::Severity::kFine;
+}
+
+// Whether the daemon has answers for programs with that cuDNN.
+app::Findings ExamineEnvironmentOf(const LoadedCudnn& cudnn,
+                                   const v1::ListEnvironmentsResponse& environments) {
+  const bool full = HasPrecompiled(cudnn);
+  const auto configuration =
+      full ? v1::LIBRARY_CONFIGURATION_FULL : v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY;
+  std::vector<std::string> current, past;
+  for (const v1::Environment& environment : environments.environments()) {
+    if (environment.cudnn_version() != cudnn.version ||
+        environment.library_configuration() != configuration) {
+      continue;
+    }
+    (environment.current() ? current : past).push_back(environment.name());
+  }
+  const std::string version =
+      absl::StrCat("cuDNN ", cudnn.version, full ? "" : " without precompiled engines");
+  if (!current.empty()) {
+    return app::Findings().Fine(
+        absl::StrCat("the daemon tunes for ", version, ": ", absl::StrJoin(current, ", ")));
+  }
+  return app::Findings().Notice(
+      absl::StrCat("no device of the daemon has ", version,
+                   past.empty()
+                       ? ", and no tuning is for it: the program gets no answers"
+                       : absl::StrCat("; tunings for it are of ", absl::StrJoin(past, ", "))),
+      absl::StrCat("start the daemon with --cudnn-of ", cudnn.folder));
+}
+
+}  // namespace
+
+app::Findings ExamineProgram(const std::string& program, const std::vector<LoadedCudnn>& found,
+                             const v1::ListEnvironmentsResponse* environments) {
+  if (found.empty()) {
+    return app::Findings().Notice(absl::StrCat(program, " has no package that loads cuDNN"),
+                                  "name the Python in which torch or onnxruntime-gpu is installed");
+  }
+  app::Findings findings;
+  std::set<std::string> said;  // two packages may load the same
+  for (const LoadedCudnn& cudnn : found) {
+    if (cudnn.folder.empty()) {
+      findings.Notice(
+          absl::StrCat(cudnn.by, " finds no libcudnn.so.9 by itself"),
+          "say where it is with LD_LIBRARY_PATH; onnxruntime.preload_dlls() loads the wheel's");
+      continue;
+    }
+    const CudnnExamination examined = ExamineCudnn(cudnn);
+    findings.push_back({SeverityOf(examined.state), examined.what, examined.advice});
+    if (environments == nullptr || cudnn.version.empty() || examined.state == CudnnState::kOlder ||
+        !said.insert(cudnn.folder).second) {
+      continue;
+    }
+    findings.Add(ExamineEnvironmentOf(cudnn, *environments));
   }
   return findings;
 }

@@ -185,10 +185,11 @@ class DoctorCommand final : public app::Command {
   }
 
   // Adds the findings that `examine` makes of the daemon's answer. Where the call failed,
-  // adds one finding that says so.
+  // adds one finding that says so, unless the daemon is older than the call.
   template <typename Response, typename Examine>
   void AddAnswer(const absl::StatusOr<Response>& answer, const char* failure,
                  const Examine& examine) {
+    if (absl::IsUnimplemented(answer.status())) return;
     if (!answer.ok()) return AddFailure(failure, answer.status());
     findings_.Add(examine(*answer));
   }
@@ -216,10 +217,8 @@ class DoctorCommand final : public app::Command {
     if (environments.ok()) environments_ = *environments;
     findings_.Add(ExamineLibraries(environments_));
     AddAnswer(environments, "the environments cannot be listed", ExamineEnvironments);
-    const auto bans = client_->Call<v1::ListBansResponse>(v1::ListBansRequest());
-    if (!absl::IsUnimplemented(bans.status())) {
-      AddAnswer(bans, "the bans cannot be listed", ExamineBans);
-    }
+    AddAnswer(client_->Call<v1::ListBansResponse>(v1::ListBansRequest()),
+              "the bans cannot be listed", ExamineBans);
     return true;
   }
 
@@ -227,13 +226,12 @@ class DoctorCommand final : public app::Command {
     v1::GetFleetStateRequest request;
     request.set_observer(true);  // the daemon measures the silence of agents
     const auto state = client_->Call<v1::FleetState>(request);
-    if (absl::IsUnimplemented(state.status()) || absl::IsPermissionDenied(state.status())) return;
+    if (absl::IsPermissionDenied(state.status())) return;
     AddAnswer(state, "the daemon does not say what waits for the fleet", ExamineFleet);
   }
 
   void ExaminePublished() {
     const auto publication = client_->Call<v1::Publication>(v1::GetPublicationRequest());
-    if (absl::IsUnimplemented(publication.status())) return;
     if (publication.ok()) published_ = *publication;
     AddAnswer(publication, "the daemon does not say how the snapshot is", ExaminePublication);
   }

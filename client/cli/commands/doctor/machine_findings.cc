@@ -5,7 +5,6 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -95,32 +94,32 @@ app::Findings ExamineDisk(const v1::ServerInfo& server, const MachineFacts& fact
   const std::string what = absl::StrCat("the disk of ", server.state_dir(), " has ",
                                         output::FormatBytes(*facts.disk_free), " free");
   if (*facts.disk_free < kLeastFree) {
-    return {app::Problem(what,
-                         "make space: results are kept in memory only once the disk refuses them")};
+    return app::Findings().Problem(
+        what, "make space: results are kept in memory only once the disk refuses them");
   }
   if (*facts.disk_free < server.database_bytes()) {
-    return {app::Notice(
+    return app::Findings().Notice(
         absl::StrCat(what, ", less than the database itself"),
         "make space before `convtune db compact`, or a backup there; --max-db-size bounds the "
-        "database")};
+        "database");
   }
-  return {app::Fine(what)};
+  return app::Findings().Fine(what);
 }
 
 app::Findings ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts) {
   const absl::Time started = FromProto(server.start_time());
   if (started > facts.now + kClockSlack) {
-    return {app::Problem(
+    return app::Findings().Problem(
         absl::StrCat("the daemon started ", absl::FormatDuration(started - facts.now),
                      " in the future, by this clock"),
-        "set the clock: ages, the ends of pins and which tuning is newer depend on it")};
+        "set the clock: ages, the ends of pins and which tuning is newer depend on it");
   }
   if (facts.clock_kept.has_value() && !*facts.clock_kept) {
-    return {app::Notice(
+    return app::Findings().Notice(
         "nothing keeps the clock right",
-        "let chrony or systemd-timesyncd keep it; ages of answers and of pins are told by it")};
+        "let chrony or systemd-timesyncd keep it; ages of answers and of pins are told by it");
   }
-  return {app::Fine("the clock is right, as far as can be seen")};
+  return app::Findings().Fine("the clock is right, as far as can be seen");
 }
 
 app::Findings ExamineInterposer(const MachineFacts& facts) {
@@ -196,32 +195,34 @@ app::Findings ExamineLibraries(const v1::ListEnvironmentsResponse& environments)
 
 app::Findings ExamineFleet(const v1::FleetState& state) {
   if (state.outbox_dropped() > 0) {
-    return {app::Notice(
+    return app::Findings().Notice(
         absl::StrCat(state.outbox_dropped(), " tunings were dropped before the fleet took them"),
-        "if there is a fleet, see to its agent, then `convtune fleet status`")};
+        "if there is a fleet, see to its agent, then `convtune fleet status`");
   }
   if (state.outbox_refused() > 0) {
-    return {app::Notice(absl::StrCat(state.outbox_refused(), " tunings were refused by the fleet, ",
-                                     "the last of ", state.last_refused()),
-                        "the log of `convtune-fleet agent` names each; `convtune tune --force` "
-                        "makes them anew")};
+    return app::Findings().Notice(
+        absl::StrCat(state.outbox_refused(), " tunings were refused by the fleet, ", "the last of ",
+                     state.last_refused()),
+        "the log of `convtune-fleet agent` names each; `convtune tune --force` "
+        "makes them anew");
   }
-  if (state.release() == 0) return {app::Fine("no release of a fleet is followed")};
+  if (state.release() == 0) return app::Findings().Fine("no release of a fleet is followed");
   const absl::Duration silence = FromProto(state.agent_silence());
   if (silence > kAgentSilence) {
-    return {app::Notice(
+    return app::Findings().Notice(
         absl::StrCat("fleet release ", state.release(), "; no agent has asked for ",
                      output::FormatAge(silence)),
         "start `convtune-fleet agent` on this node, or see its log; the node serves on what it "
-        "has")};
+        "has");
   }
   if (state.outbox_depth() > 0) {
-    return {app::Notice(absl::StrCat("fleet release ", state.release(), "; ", state.outbox_depth(),
-                                     " tunings wait to be delivered"),
-                        "if that does not go down, see the log of `convtune-fleet agent`")};
+    return app::Findings().Notice(
+        absl::StrCat("fleet release ", state.release(), "; ", state.outbox_depth(),
+                     " tunings wait to be delivered"),
+        "if that does not go down, see the log of `convtune-fleet agent`");
   }
-  return {app::Fine(
-      absl::StrCat("fleet release ", state.release(), "; nothing waits to be delivered"))};
+  return app::Findings().Fine(
+      absl::StrCat("fleet release ", state.release(), "; nothing waits to be delivered"));
 }
 
 }  // namespace convtune::cli::commands::doctor

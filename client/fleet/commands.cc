@@ -302,7 +302,7 @@ void AddHeeding(const db::fleet::Heeding& heeding, bool with_names, cli::output:
   }
 }
 
-cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,
+cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Fields& document,
                                 const std::string& text) {
   context.PrintJson(document);
   if (context.format() != cli::app::Format::kJson) context.io().out << text << '\n';

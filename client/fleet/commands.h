@@ -105,7 +105,7 @@ struct WaitArgs {
 void AddHeeding(const db::fleet::Heeding& heeding, bool with_names, cli::output::Fields* fields);
 
 // Writes a line: the document with --json, else the text.
-cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Members& document,
+cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Fields& document,
                                 const std::string& text);
 
 // An array with --json, else CSV or a table; see cli::output::Fields. Without a row, a table is

@@ -59,8 +59,8 @@ absl::Duration Context::long_timeout() const {
   return settings_.timeout.value_or(absl::InfiniteDuration());
 }
 
-void Context::PrintJson(const output::Members& document) {
-  if (format_ == Format::kJson) io_.out << output::JsonObject(document).text << "\n";
+void Context::PrintJson(const output::Fields& document) {
+  if (format_ == Format::kJson) io_.out << output::JsonRow(document).text << "\n";
 }
 
 void Context::PrintJson(const google::protobuf::Message& document) {

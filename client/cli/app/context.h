@@ -84,7 +84,7 @@ class Context {
 
   // Write to io.out what is in the context's format, and nothing otherwise: a document of one line,
   // or rows.
-  void PrintJson(const output::Members& document);
+  void PrintJson(const output::Fields& document);
   void PrintJson(const google::protobuf::Message& document);
   // Lines of CSV, or a table, which is nothing without a row: `fields_of` returns the
   // output::Fields of a row. Those of `example` are for the headings.

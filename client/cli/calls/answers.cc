@@ -67,7 +67,7 @@ void SayBans(app::Context& context, const std::vector<AnswerRow>& rows) {
 output::Json AnswerJson(const std::vector<AnswerRow>& rows) {
   std::vector<output::Json> results;
   for (const AnswerRow& row : rows) {
-    results.push_back(output::JsonMerged(output::JsonObject({{"row", row.source}}),
+    results.push_back(output::JsonMerged(output::JsonRow({{"row", row.source}}),
                                          output::JsonMessage(row.result)));
   }
   return output::JsonArray(results);
@@ -259,7 +259,7 @@ void PrintAnswers(app::Context& context, const BatchAnswers& answers,
   if (context.format() != app::Format::kJson) return;
   std::vector<ProblemRowError> errors = invalid;
   errors.insert(errors.end(), answers.errors.begin(), answers.errors.end());
-  output::Members document;
+  output::Fields document;
   if (jobs != nullptr) document.push_back({"jobs", output::JsonMessages(*jobs)});
   document.push_back({"environment", answers.environment});
   document.push_back({"results", AnswerJson(answers.rows)});

@@ -141,7 +141,7 @@ class ImportCommand final : public app::Command {
       }
       Report(context, file, *response);
       documents.push_back(
-          output::JsonMerged(output::JsonObject({{"file", file}}), output::JsonMessage(*response)));
+          output::JsonMerged(output::JsonRow({{"file", file}}), output::JsonMessage(*response)));
       if (response->refused_count() > 0) code = app::Worse(code, app::ExitCode::kFailed);
     }
     context.PrintJson({{"imports", documents}});
@@ -357,13 +357,13 @@ class VerifyCommand final : public app::Command {
                     ? absl::StrCat(", ", refused.refused_count(), " tunings break a rule")
                     : ", sound");
     if (refused.refused_count() > 0) *code = app::Worse(*code, app::ExitCode::kFailed);
-    return output::JsonObject({{"file", file},
-                               {"tunings", trailer.tuning_count()},
-                               {"environments", trailer.environment_count()},
-                               {"bytes", reader->size()},
-                               {"sha256", absl::BytesToHexString(trailer.sha256())},
-                               {"signer", signer},
-                               {"refusals", output::JsonMessages(refused.refusals())}});
+    return output::JsonRow({{"file", file},
+                            {"tunings", trailer.tuning_count()},
+                            {"environments", trailer.environment_count()},
+                            {"bytes", reader->size()},
+                            {"sha256", absl::BytesToHexString(trailer.sha256())},
+                            {"signer", signer},
+                            {"refusals", output::JsonMessages(refused.refusals())}});
   }
 
   std::vector<std::string> files_;

@@ -101,13 +101,6 @@ Value Positive(double number) { return number > 0 ? std::make_optional(number) :
 
 Value Micros(double us) { return Positive(us).Shown(FormatMicroseconds(us)); }
 
-Json JsonObject(const Members& members) {
-  const auto append = [](std::string* out, const Member& member) {
-    absl::StrAppend(out, JsonString(member.key).text, ":", member.value.ToJson().text);
-  };
-  return {absl::StrCat("{", absl::StrJoin(members, ",", append), "}")};
-}
-
 std::string CsvLine(const std::vector<std::string>& fields) {
   const auto append = [](std::string* out, const std::string& field) {
     if (field.find_first_of(",\"\r\n") == std::string::npos) {
@@ -136,11 +129,12 @@ std::string CsvRow(const Fields& fields) {
 }
 
 Json JsonRow(const Fields& fields) {
-  Members members;
+  std::vector<std::string> members;
   for (const Field& field : fields) {
-    if (IsIn(field, Only::kJson)) members.push_back({std::string(field.name), field.value});
+    if (!IsIn(field, Only::kJson)) continue;
+    members.push_back(absl::StrCat(JsonString(field.name).text, ":", field.value.ToJson().text));
   }
-  return JsonObject(members);
+  return {absl::StrCat("{", absl::StrJoin(members, ","), "}")};
 }
 
 }  // namespace convtune::cli::output

@@ -90,18 +90,18 @@ Value Positive(double number);
 // The same of microseconds, in a table "12.3 us" or "-".
 Value Micros(double us);
 
-struct Member {
-  std::string key;
-  Value value;
-};
-using Members = std::vector<Member>;
-// An object with these members, in this order.
-Json JsonObject(const Members& members);
-
 // The one format, of JSON and CSV, that has a field; kNothing: both have it.
 enum class Only { kNothing, kJson, kCsv };
 
+// Value type; its texts outlive it.
 struct Field {
+  // Of a JSON document.
+  Field(std::string_view in_json, Value its_value) : name(in_json), value(std::move(its_value)) {}
+  // Of a row.
+  Field(std::string_view its_name, std::string_view its_heading, Value its_value,
+        Only one = Only::kNothing)
+      : name(its_name), heading(its_heading), value(std::move(its_value)), only(one) {}
+
   std::string_view name;  // in JSON, such as "lastResort"; in CSV "last_resort". Empty: in neither
   std::string_view heading;  // in a table; empty: not there; a space: a column without a heading
   Value value;
@@ -113,6 +113,7 @@ using Fields = std::vector<Field>;
 std::string CsvLine(const std::vector<std::string>& fields);
 std::string CsvHeading(const Fields& fields);
 std::string CsvRow(const Fields& fields);
+// An object with these members, in this order.
 Json JsonRow(const Fields& fields);
 
 // A Table prints rows for people: columns aligned by their widest cell, two spaces between them.

@@ -213,13 +213,13 @@ class AdviseCommand final : public app::Command {
     };
     std::vector<output::Json> tflops;
     for (const auto& [type, most] : ceilings.tflops) {
-      tflops.push_back(output::JsonObject(
+      tflops.push_back(output::JsonRow(
           {{"dtype", Name(type.first)}, {"tf32Forbidden", type.second}, {"value", most}}));
     }
-    context.PrintJson({{"variants", output::JsonRows(rows, fields_of)},
-                       {"ceilings", output::JsonObject({{"tflops", tflops},
-                                                        {"gbytesPerSecond", ceilings.gbytes}})},
-                       {"conclusion", Conclude(rows)}});
+    context.PrintJson(
+        {{"variants", output::JsonRows(rows, fields_of)},
+         {"ceilings", output::JsonRow({{"tflops", tflops}, {"gbytesPerSecond", ceilings.gbytes}})},
+         {"conclusion", Conclude(rows)}});
     context.PrintRows(rows, fields_of, rows.front());
     if (context.format() != app::Format::kTable) return;
     context.io().out << "\n" << Conclude(rows) << "\n";

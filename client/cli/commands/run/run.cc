@@ -232,7 +232,7 @@ class RunCommand final : public app::Command {
     std::ifstream file(path);
     const PreloadCounters counters = ReadPreloadCounters(file);
     if (context.format() == app::Format::kJson) {
-      output::Members missed;
+      output::Fields missed;
       for (const auto& [reason, count] : counters.missed) missed.push_back({reason, count});
       const auto fields_of = [](const PreloadProcess& process) -> output::Fields {
         return {{"pid", "", process.pid},
@@ -241,19 +241,19 @@ class RunCommand final : public app::Command {
                 {"served", "", process.served},
                 {"missed", "", process.missed}};
       };
-      context.Say(output::JsonObject({{"processes", counters.processes},
-                                      {"served", counters.Sum("served")},
-                                      {"missed", output::JsonObject(missed)},
-                                      {"learned", counters.Sum("learned")},
-                                      {"observed", counters.Sum("observed")},
-                                      {"passed", counters.Sum("passed")},
-                                      {"dropped", counters.Sum("dropped")},
-                                      {"overLimit", counters.Sum("over_limit")},
-                                      {"errata", counters.Sum("errata")},
-                                      {"bypassed", counters.bypassed},
-                                      {"each", output::JsonRows(counters.each, fields_of)},
-                                      {"snapshot", snapshot},
-                                      {"noSnapshot", absl::StrJoin(counters.no_snapshot, ", ")}})
+      context.Say(output::JsonRow({{"processes", counters.processes},
+                                   {"served", counters.Sum("served")},
+                                   {"missed", output::JsonRow(missed)},
+                                   {"learned", counters.Sum("learned")},
+                                   {"observed", counters.Sum("observed")},
+                                   {"passed", counters.Sum("passed")},
+                                   {"dropped", counters.Sum("dropped")},
+                                   {"overLimit", counters.Sum("over_limit")},
+                                   {"errata", counters.Sum("errata")},
+                                   {"bypassed", counters.bypassed},
+                                   {"each", output::JsonRows(counters.each, fields_of)},
+                                   {"snapshot", snapshot},
+                                   {"noSnapshot", absl::StrJoin(counters.no_snapshot, ", ")}})
                       .text);
     } else if (!quiet_) {
       for (const std::string& line : Describe(counters, snapshot)) {

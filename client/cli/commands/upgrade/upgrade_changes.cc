@@ -157,21 +157,21 @@ output::Json SummaryJson(const ProfileChanges& profile) {
   const auto count = [&profile](auto holds) { return Count(profile, holds); };
   const UpgradeChange* const most = profile.MostGrowth();
   const bool grew = most != nullptr && most->grew();
-  return output::JsonObject({{"problems", profile.changes.size()},
-                             {"choice", count(&UpgradeChange::choice_changed)},
-                             {"engine", count(&UpgradeChange::engine_changed)},
-                             {"lastResort", count(&UpgradeChange::last_resort)},
-                             {"errata", count(&UpgradeChange::has_erratum)},
-                             {"workspaceGrew", count(&UpgradeChange::grew)},
-                             {"workspaceShrank", count(&UpgradeChange::shrank)},
-                             {"notes", count(&UpgradeChange::notes_changed)},
-                             {"winners", count(&UpgradeChange::has_winner)},
-                             {"winnersLost", count(&UpgradeChange::winner_lost)},
-                             {"choicesLost", count(&UpgradeChange::choice_lost)},
-                             {"lost", count(&UpgradeChange::lost)},
-                             {"unknown", count(&UpgradeChange::unknown)},
-                             {"mostGrowthFromBytes", grew ? most->from_workspace : 0},
-                             {"mostGrowthToBytes", grew ? most->to_workspace : 0}});
+  return output::JsonRow({{"problems", profile.changes.size()},
+                          {"choice", count(&UpgradeChange::choice_changed)},
+                          {"engine", count(&UpgradeChange::engine_changed)},
+                          {"lastResort", count(&UpgradeChange::last_resort)},
+                          {"errata", count(&UpgradeChange::has_erratum)},
+                          {"workspaceGrew", count(&UpgradeChange::grew)},
+                          {"workspaceShrank", count(&UpgradeChange::shrank)},
+                          {"notes", count(&UpgradeChange::notes_changed)},
+                          {"winners", count(&UpgradeChange::has_winner)},
+                          {"winnersLost", count(&UpgradeChange::winner_lost)},
+                          {"choicesLost", count(&UpgradeChange::choice_lost)},
+                          {"lost", count(&UpgradeChange::lost)},
+                          {"unknown", count(&UpgradeChange::unknown)},
+                          {"mostGrowthFromBytes", grew ? most->from_workspace : 0},
+                          {"mostGrowthToBytes", grew ? most->to_workspace : 0}});
 }
 
 output::Fields UpgradeFields(const ProfileChanges& profile, const UpgradeChange& change,
@@ -220,11 +220,11 @@ output::Json ProfilesJson(const std::vector<ProfileChanges>& profiles) {
       return UpgradeFields(profile, change, false);
     };
     documents.push_back(
-        output::JsonObject({{"profile", profile.profile},
-                            {"from", profile.from},
-                            {"to", profile.to},
-                            {"summary", SummaryJson(profile)},
-                            {"problems", output::JsonRows(profile.changes, fields_of)}}));
+        output::JsonRow({{"profile", profile.profile},
+                         {"from", profile.from},
+                         {"to", profile.to},
+                         {"summary", SummaryJson(profile)},
+                         {"problems", output::JsonRows(profile.changes, fields_of)}}));
   }
   return output::JsonArray(documents);
 }

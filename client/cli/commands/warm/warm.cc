@@ -65,10 +65,10 @@ std::string NotTunedText(const std::vector<std::string>& not_tuned) {
 }
 
 // The document of --json.
-output::Members ToDocument(const WarmSummary& summary, const std::vector<std::string>& not_tuned) {
+output::Fields ToDocument(const WarmSummary& summary, const std::vector<std::string>& not_tuned) {
   std::vector<output::Json> rows;
   for (const auto& [reason, failure] : summary.failures) {
-    rows.push_back(output::JsonObject(
+    rows.push_back(output::JsonRow(
         {{"reason", reason}, {"count", failure.count}, {"example", failure.example}}));
   }
   return {{"environment", summary.environment},

@@ -43,16 +43,16 @@ TEST(FieldsTest, AndJson) {
             R"({"name":"b,c","workspaceBytes":0,"timeUs":null,"inModel":false}])");
 }
 
-TEST(JsonObjectTest, KeepsTheOrderAndTheTypesOfTheValues) {
-  EXPECT_EQ(JsonObject({{"text", "a\"b"},
-                        {"yes", true},
-                        {"count", size_t{3}},
-                        {"us", 12.5},
-                        {"infinite", std::numeric_limits<double>::infinity()},
-                        {"absent", std::optional<double>()},
-                        {"texts", std::vector<std::string>{"b", "c"}},
-                        {"rows", std::vector<Json>{Json{"{}"}}},
-                        {"inner", JsonObject({})}})
+TEST(JsonRowTest, KeepsTheOrderAndTheTypesOfTheValues) {
+  EXPECT_EQ(JsonRow({{"text", "a\"b"},
+                     {"yes", true},
+                     {"count", size_t{3}},
+                     {"us", 12.5},
+                     {"infinite", std::numeric_limits<double>::infinity()},
+                     {"absent", std::optional<double>()},
+                     {"texts", std::vector<std::string>{"b", "c"}},
+                     {"rows", std::vector<Json>{Json{"{}"}}},
+                     {"inner", JsonRow({})}})
                 .text,
             R"({"text":"a\"b","yes":true,"count":3,"us":12.5,"infinite":null,"absent":null,)"
             R"("texts":["b","c"],"rows":[{}],"inner":{}})");

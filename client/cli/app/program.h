@@ -53,7 +53,7 @@ class Command {
  protected:
   // Adds the verb.
   CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description,
-                    Rows rows);
+                    Rows rows = Rows::kNo);
   // Adds a verb that only has verbs below it.
   CLI::App* AddVerbGroup(CLI::App& root, const std::string& name, const std::string& description);
   // Adds a verb below that one.

@@ -33,8 +33,7 @@ namespace {
 class ExportCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "export", "write what the daemon knows to a bundle", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "export", "write what the daemon knows to a bundle");
     app->add_option("file", file_, "file to write; an earlier export is replaced as a whole")
         ->type_name("FILE")
         ->required();
@@ -121,7 +120,7 @@ constexpr char kDaemonsName[] = "bundle: ";
 class ImportCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "import", "give the daemon what a bundle holds", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "import", "give the daemon what a bundle holds");
     app->add_option(
            "files", files_,
            "bundles, or folders with one as an OCI image layout; a row that breaks a rule is "
@@ -220,8 +219,7 @@ class MergeCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app =
-        AddVerb(root, "merge", "make one bundle of several, the better tuning of each problem",
-                app::Rows::kNo);
+        AddVerb(root, "merge", "make one bundle of several, the better tuning of each problem");
     app->add_option("out", out_, "file to write; an earlier bundle is replaced as a whole")
         ->type_name("OUT")
         ->required();
@@ -283,8 +281,7 @@ class MergeCommand final : public app::Command {
 class VerifyCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "verify", "check a bundle, byte by byte and row by row", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "verify", "check a bundle, byte by byte and row by row");
     app->add_option("files", files_, "bundles")->type_name("FILE")->required();
     app->add_option("--public-key", public_keys_,
                     "PEM file with an Ed25519 public key, one of which must have signed")

@@ -168,8 +168,7 @@ std::string Candidates(const CLI::App& root, const std::vector<std::string>& wor
 class CompletionCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "completion", "script that completes this program's words", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "completion", "script that completes this program's words");
     app->add_option("shell", shell_, "which shell")
         ->required()
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));

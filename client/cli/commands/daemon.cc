@@ -94,7 +94,7 @@ output::Fields NewestFields(const v1::Tuning& tuning) {
 class StatsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "stats", "hits and misses; newest tunings", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "stats", "hits and misses; newest tunings");
     app->add_flag("--zero", zero_, "show them, and count from zero for this user from now on");
     app->add_option("--last", last_, "how many tunings to show, newest first; without it 5")
         ->type_name("N")
@@ -201,7 +201,7 @@ class StatsCommand final : public app::Command {
 class VersionCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "version", "versions of this program and of the daemon", app::Rows::kNo);
+    AddVerb(root, "version", "versions of this program and of the daemon");
   }
 
   // A daemon that is not there is no failure: this program's version is known.

@@ -203,8 +203,7 @@ class ListCommand final : public app::Command {
 class DeleteCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    problems_.Register(
-        *AddVerb(root, "delete", "forget the tunings of problems; pins stay", app::Rows::kNo));
+    problems_.Register(*AddVerb(root, "delete", "forget the tunings of problems; pins stay"));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -330,8 +329,7 @@ class JobsCommand final : public app::Command {
 class PinCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "pin", "make one candidate the answer, whatever was measured",
-                            app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "pin", "make one candidate the answer, whatever was measured");
     problem_.RegisterOne(*app);
     app->add_option("candidate", *request_.mutable_candidate(),
                     "candidate as `convtune explain` shows it; of a pattern such as eng47 the best "
@@ -370,7 +368,7 @@ class PinCommand final : public app::Command {
 class UnpinCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "unpin", "end a pin", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "unpin", "end a pin");
     problem_.RegisterOne(*app);
     app->add_option("--fleet-pin", fleet_pin_,
                     "number of a fleet pin; only after this node left the fleet");

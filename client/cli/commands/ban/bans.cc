@@ -106,8 +106,7 @@ class BanCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app =
-        AddVerb(root, "ban", "keep candidates from being an answer, by a rule; or list, delete",
-                app::Rows::kNo);
+        AddVerb(root, "ban", "keep candidates from being an answer, by a rule; or list, delete");
     args_.Register(*app);
     list_ =
         AddVerbBelow(app, "list", "all bans: those that came with convtune, then the oldest first",

@@ -124,8 +124,7 @@ std::vector<std::string> NamesOfThisMachine() {
 class DoctorCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "doctor", "what is wrong, and what to do about it", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "doctor", "what is wrong, and what to do about it");
     app->add_flag("--report", report_,
                   "print what an issue needs: the system too, without names, paths and addresses");
     app->add_option("--program", program_,

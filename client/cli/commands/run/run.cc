@@ -109,8 +109,7 @@ class RunFolder {
 class RunCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "run", "run a program that gets the stored choices", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "run", "run a program that gets the stored choices");
     app->add_option("--policy", policy_, "observe, reorder or truncate; without it reorder")
         ->check(CLI::IsMember({"observe", "reorder", "truncate"}));
     app->add_option("--allow", allow_, "what may differ from stock: notes, workspace")

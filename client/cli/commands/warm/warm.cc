@@ -87,8 +87,7 @@ output::Fields ToDocument(const WarmSummary& summary, const std::vector<std::str
 class WarmCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app =
-        AddVerb(root, "warm", "tune what is missing of a model, most work first", app::Rows::kNo);
+    CLI::App* app = AddVerb(root, "warm", "tune what is missing of a model, most work first");
     problems_.RegisterFiles(*app)->required();
     input::AddBudget(*app, request_.mutable_options());
     input::AddTime(

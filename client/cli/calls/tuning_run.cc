@@ -129,8 +129,7 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& 
     ended = Watch(context, client, created.name(), before, total, &course->moved);
   }
   if (!cancel_status.ok()) {
-    context.SayError(created.name(),
-                     " could not be cancelled: ", std::string(cancel_status.message()));
+    context.SayError(created.name(), " could not be cancelled: ", cancel_status.message());
   }
   return ended;
 }

@@ -220,7 +220,7 @@ class VersionCommand final : public app::Command {
     }
     if (!server.ok()) {
       context.Say("no answer from the daemon at ", context.settings().client.address.ToText(), ": ",
-                  std::string(server.status().message()));
+                  server.status().message());
     }
     return app::ExitCode::kDone;
   }

@@ -348,7 +348,7 @@ class PinCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
     if (const auto candidate = CandidatePattern::Parse(request_.candidate()); !candidate.ok()) {
-      return InvalidArgument("CANDIDATE: ", std::string(candidate.status().message()));
+      return InvalidArgument("CANDIDATE: ", candidate.status().message());
     }
     request_.set_environment(context.settings().environment);
     request_.mutable_problem()->set_text(problem.ToText());

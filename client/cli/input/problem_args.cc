@@ -171,7 +171,7 @@ absl::StatusOr<ProblemOverrides> ProblemArgs::Overrides() const {
   if (batch_) {
     auto batches = ParseSizes(*batch_);
     if (!batches.ok()) {
-      return InvalidArgument("--batch: ", std::string(batches.status().message()));
+      return InvalidArgument("--batch: ", batches.status().message());
     }
     overrides.batches = *std::move(batches);
     if (*std::min_element(overrides.batches.begin(), overrides.batches.end()) < 1) {

@@ -299,7 +299,7 @@ app::ExitCode MakeBans(
   for (const v1::Ban& ban : asked->bans) {
     const absl::StatusOr<v1::CreateBanResponse> created = create(ban);
     if (absl::IsAlreadyExists(created.status()) && args.from_errata()) {
-      context.Say(std::string(created.status().message()));
+      context.Say(created.status().message());
       continue;
     }
     if (!created.ok()) {

@@ -179,8 +179,7 @@ class DoctorCommand final : public app::Command {
   }
 
   void AddFailure(const std::string& what, const absl::Status& status) {
-    findings_.Problem(absl::StrCat(what, ": ", std::string(status.message())),
-                      "see the daemon's log");
+    findings_.Problem(absl::StrCat(what, ": ", status.message()), "see the daemon's log");
   }
 
   // Adds the findings that `examine` makes of the daemon's answer. Where the call failed,
@@ -199,7 +198,7 @@ class DoctorCommand final : public app::Command {
     if (server.ok()) server_ = *server;
     if (absl::IsUnavailable(server.status())) {
       findings_.Problem(absl::StrCat("no answer from the daemon at ", client_->address().ToText(),
-                                     ": ", std::string(server.status().message())),
+                                     ": ", server.status().message()),
                         HasProblem() ? "" : app::HowToStart());
       return false;
     }

@@ -145,7 +145,7 @@ class RunCommand final : public app::Command {
     }
     const auto end = RunProgramAndWait(command_, variables);
     if (!end.ok()) {
-      context.SayError(std::string(end.status().message()));
+      context.SayError(end.status().message());
       return static_cast<app::ExitCode>(absl::IsNotFound(end.status()) ? kNotFound : kNotRunnable);
     }
     Report(context, folder.counters(), file);

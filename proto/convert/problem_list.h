@@ -33,6 +33,7 @@ struct ProblemRow {
   std::string source;  // "file:line"
   // Text of the environment that it is wanted for: the column environment_text.
   std::string environment = {};
+  friend bool operator==(const ProblemRow&, const ProblemRow&) = default;
 };
 
 struct ProblemRowError {

@@ -186,19 +186,14 @@ class LintCommand final : public app::Command {
         if (!dtype.empty()) overrides.data_type = ParseDataType(dtype);
         if (size > 0) overrides.batches = {size};
         std::vector<ProblemRow> variant;
-        for (const ProblemRow& row : rows) {
+        for (ProblemRow row : rows) {
           const auto problem = calls::Vary(row.problem, overrides);
-          if (problem) variant.push_back({*problem, row.count, row.source});
+          if (!problem) continue;
+          row.problem = *problem;
+          variant.push_back(std::move(row));
         }
         variant = MostWorkFirst(variant);
-        const bool is_new = std::none_of(
-            variants.begin(), variants.end(), [&](const std::vector<ProblemRow>& other) {
-              return std::equal(variant.begin(), variant.end(), other.begin(), other.end(),
-                                [](const ProblemRow& a, const ProblemRow& b) {
-                                  return a.problem == b.problem && a.count == b.count;
-                                });
-            });
-        if (is_new) variants.push_back(std::move(variant));
+        if (std::ranges::count(variants, variant) == 0) variants.push_back(std::move(variant));
       }
     }
     return variants;

@@ -9,21 +9,14 @@
 #include "proto/model/tuning/candidate.h"
 
 namespace convtune::cli::calls {
-namespace {
-
-template <typename Notes, typename Note>
-bool HasNote(const Notes& notes, Note note) {
-  return std::find(notes.begin(), notes.end(), note) != notes.end();
-}
-
-}  // namespace
 
 bool OnTensorCores(const v1::Candidate& candidate) {
-  return HasNote(candidate.numerical_notes(), v1::NUMERICAL_NOTE_TENSOR_CORE);
+  return std::ranges::count(candidate.numerical_notes(), int{v1::NUMERICAL_NOTE_TENSOR_CORE}) > 0;
 }
 
 bool CompiledAtRunTime(const v1::Candidate& candidate) {
-  return HasNote(candidate.behavior_notes(), v1::BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+  return std::ranges::count(candidate.behavior_notes(),
+                            int{v1::BEHAVIOR_NOTE_RUNTIME_COMPILATION}) > 0;
 }
 
 std::string WorkspaceWords(const v1::Candidate& candidate) {

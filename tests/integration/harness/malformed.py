@@ -208,6 +208,8 @@ COMMANDS = [
     ("budget no duration", ["tune", GOOD_TEXT, "--budget", "soon"], b"", "budget", "soon"),
     ("budget too small", ["tune", GOOD_TEXT, "--budget", "1us"], b"", "budget", ""),
     ("pin of nonsense", ["pin", GOOD_TEXT, "engine seven", "--reason", "r"], b"", "candidate", ""),
+    ("pin without a reason", ["pin", GOOD_TEXT, "graph:eng1", "--reason", ""], b"", "reason", "required"),
+    ("release negative", ["release", "rollback", "-1"], b"", "release", "0 to"),
     ("unknown command", ["gett", GOOD_TEXT], b"", "gett", ""),
     ("unknown flag", ["get", GOOD_TEXT, "--colour"], b"", "--colour", ""),
 ]

@@ -73,8 +73,8 @@ class ExportNodesCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(
         const std::unique_ptr<cli::output::AtomicFile> file,
         cli::output::AtomicFile::Create(absl::StrCat(folder_, "/", BundleName(node)), "FOLDER"));
-    db::bundle::BundleWriter writer({.with_samples = false},
-                                    [&](std::string_view bytes) { return file->Write(bytes); });
+    db::bundle::BundleWriter writer([&](std::string_view bytes) { return file->Write(bytes); },
+                                    /*with_samples=*/false);
     RETURN_IF_ERROR(db::fleet::ReadNodeTunings(
         postgres, node, [&](const Tuning& tuning, const Environment& environment) {
           return writer.Add(tuning, environment);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -116,8 +117,8 @@ absl::StatusOr<BundleReader::Record> BundleReader::ReadRecord(int64_t offset) {
     return Damaged(offset, "the checksum of the record does not match");
   }
   if (kind < 1 || kind > 4) return Damaged(offset, Concat("records have no kind ", kind));
-  return Record{offset, static_cast<BundleRecordKind>(kind),
-                bytes.substr(kBundleFrameHead, length)};
+  return Record{offset, static_cast<BundleRecordKind>(kind), bytes.substr(kBundleFrameHead, length),
+                bytes};
 }
 
 absl::Status BundleReader::ReadHeader() {
@@ -137,9 +138,8 @@ absl::Status BundleReader::ReadHeader() {
                                                 header.format_version(), "; this program reads ",
                                                 kBundleVersion));
   }
-  const size_t whole = kBundleFrameHead + record.message.size() + kBundleChecksum;
-  sha256_.Update({record.message.data() - kBundleFrameHead, whole});
-  offset_ += static_cast<int64_t>(whole);
+  sha256_.Update(record.frame);
+  offset_ += std::ssize(record.frame);
   return absl::OkStatus();
 }
 
@@ -197,14 +197,13 @@ absl::StatusOr<std::optional<BundleReader::Record>> BundleReader::NextRecord() {
   if (ended_) return std::nullopt;
   if (offset_ == size_) return Damaged(offset_, "the file ends without a trailer");
   ASSIGN_OR_RETURN(const Record record, ReadRecord(offset_));
-  const size_t whole = kBundleFrameHead + record.message.size() + kBundleChecksum;
-  offset_ += static_cast<int64_t>(whole);
+  offset_ += std::ssize(record.frame);
   if (record.kind == BundleRecordKind::kTrailer) {
     RETURN_IF_ERROR(CheckTrailer(record, sha256_.Digest()));
     ended_ = true;
     return std::nullopt;
   }
-  sha256_.Update({record.message.data() - kBundleFrameHead, whole});
+  sha256_.Update(record.frame);
   if (record.kind == BundleRecordKind::kHeader) {
     return Damaged(record.offset, "there must be one header only");
   }

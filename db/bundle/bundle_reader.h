@@ -46,10 +46,10 @@ class BundleReader {
   // The next tuning. False at the end: then the whole file was read and is as
   // it was written, and trailer() says what it holds.
   absl::StatusOr<bool> Next(BundleEntry* entry);
-  // Reads what Next() would, and looks at the checksums and the trailer alone:
-  // records may still hold what Next() of another reader refuses.
+  // Reads to the end in place of Next(), and looks at the checksums and the trailer alone. Next()
+  // of another reader may still refuse a record for its content.
   absl::Status CheckBytes();
-  // One that Next() gave before. Only after the end. Neither moves Next().
+  // The tuning at an offset that Next() gave before. Only after the end.
   absl::StatusOr<BundleEntry> ReadAt(int64_t offset);
 
   // Meaningful after the end.
@@ -65,7 +65,8 @@ class BundleReader {
   struct Record {
     int64_t offset = 0;
     BundleRecordKind kind = BundleRecordKind::kHeader;
-    std::string_view message;  // until the next read
+    std::string_view message;  // this and the next until the next read
+    std::string_view frame;    // all of the record's bytes
   };
 
   BundleReader(UniqueFd fd, std::string name, int64_t size)

@@ -102,7 +102,7 @@ absl::Status BundleWriter::Add(const Tuning& tuning, const Environment& environm
   }
   RETURN_IF_ERROR(EnterPlace(environment, tuning.provenance));
   v1::Tuning* const row = RecordArena::OfThread().New();
-  FillBundleTuning(tuning, place_.number, options_.with_samples, row);
+  FillBundleTuning(tuning, place_.number, with_samples_, row);
   RETURN_IF_ERROR(WriteRecord(BundleRecordKind::kTuning, *row));
   trailer_.set_tuning_count(trailer_.tuning_count() + 1);
   last_key_ = key;
@@ -112,9 +112,6 @@ absl::Status BundleWriter::Add(const Tuning& tuning, const Environment& environm
 absl::Status BundleWriter::Finish() {
   RETURN_IF_ERROR(Begin());
   trailer_.set_sha256(sha256_.Digest());
-  if (options_.signing_key != nullptr) {
-    RETURN_IF_ERROR(options_.signing_key->Sign(&trailer_));
-  }
   return WriteRecord(BundleRecordKind::kTrailer, trailer_);
 }
 

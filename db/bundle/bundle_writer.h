@@ -23,20 +23,16 @@ class BundleWriter {
  public:
   // Takes the next bytes of the file; an error ends the writing.
   using Sink = std::function<absl::Status(std::string_view)>;
-  struct Options {
-    bool with_samples = true;
-    // Signs; outlives the writer. nullptr: not signed.
-    const BundleSigningKey* signing_key = nullptr;
-  };
 
-  BundleWriter(Options options, Sink sink) : options_(options), sink_(std::move(sink)) {}
+  explicit BundleWriter(Sink sink, bool with_samples = true)
+      : sink_(std::move(sink)), with_samples_(with_samples) {}
 
   // `environment` is the key's, with the full GPU model. INVALID_ARGUMENT if it
   // is not, or if the key does not come after the last one's in the order of
   // (environment text, problem text); RESOURCE_EXHAUSTED: the tuning is longer
   // than a record may be.
   absl::Status Add(const Tuning& tuning, const Environment& environment);
-  // Writes the trailer. Nothing may be added afterwards.
+  // Writes the trailer, which SignBundle may sign. Nothing may be added afterwards.
   absl::Status Finish();
 
   int64_t tunings() const { return trailer_.tuning_count(); }
@@ -58,8 +54,8 @@ class BundleWriter {
   absl::Status WriteRecord(BundleRecordKind kind, const google::protobuf::Message& message);
   absl::Status Emit(std::string_view bytes);
 
-  const Options options_;
   const Sink sink_;
+  const bool with_samples_;
   Sha256 sha256_;
   int64_t offset_ = 0;
   v1::BundleTrailer trailer_;

@@ -1,6 +1,6 @@
-// An OciLayout is a folder that holds one bundle as an OCI image, which registries and Kubernetes'
-// image volumes carry: https://github.com/opencontainers/image-spec, image-layout.md, version
-// 1.0.0. The image has one layer, a tar archive with the one file tunings.bundle.
+// An OciBundle is the bundle in an OCI image layout: a folder with one image, which registries and
+// Kubernetes' image volumes carry (https://github.com/opencontainers/image-spec, image-layout.md,
+// version 1.0.0). The image has one layer, a tar archive with the one file tunings.bundle.
 #pragma once
 
 #include <cstdint>

@@ -238,9 +238,8 @@ class MergeCommand final : public app::Command {
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<output::AtomicFile> file,
                      output::AtomicFile::CreateOver(out_, "OUT", {db::bundle::kBundleMagic}));
-    db::bundle::BundleWriter writer(
-        {.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
-        [&](std::string_view bytes) { return file->Write(bytes); });
+    db::bundle::BundleWriter writer([&](std::string_view bytes) { return file->Write(bytes); },
+                                    !no_samples_);
     output::ByteProgress progress(context.io(), "merging", TotalSize());
     db::bundle::BundleMergeOptions options;
     options.now = SystemClock().Now();
@@ -249,6 +248,7 @@ class MergeCommand final : public app::Command {
     options.progress = [&](int64_t bytes) { progress.Show(bytes); };
     ASSIGN_OR_RETURN(const db::bundle::BundleMergeCounts counts,
                      db::bundle::MergeBundles(inputs_, options, &writer));
+    if (key) RETURN_IF_ERROR(db::bundle::SignBundle(file->temporary_path(), *key));
     RETURN_IF_ERROR(file->Commit());
     context.PrintJson({{"file", out_},
                        {"read", counts.read},

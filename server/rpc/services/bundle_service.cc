@@ -121,11 +121,12 @@ class ExportCall final : public BundleCall<grpc::ServerWriteReactor<ByteBuffer>>
   absl::Status MakePiece() {
     if (!writer_.has_value()) {
       known_ = tuner_->ListEnvironments();
-      writer_.emplace(db::bundle::BundleWriter::Options{.with_samples = !request_->omit_samples()},
-                      [this](std::string_view bytes) {
-                        piece_ += bytes;
-                        return absl::OkStatus();
-                      });
+      writer_.emplace(
+          [this](std::string_view bytes) {
+            piece_ += bytes;
+            return absl::OkStatus();
+          },
+          /*with_samples=*/!request_->omit_samples());
       RETURN_IF_ERROR(NextPage());
     }
     while (!finished_ && piece_.size() < kPieceBytes) {

@@ -55,7 +55,7 @@ Tuning MadeUp(int64_t n, const std::string& environment) {
 }
 
 absl::Status WriteBundle(int64_t count, const Environment& environment, std::FILE* file) {
-  convtune::db::bundle::BundleWriter writer({}, [file](std::string_view bytes) {
+  convtune::db::bundle::BundleWriter writer([file](std::string_view bytes) {
     return std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size()
                ? absl::OkStatus()
                : absl::UnavailableError("the file cannot be written");

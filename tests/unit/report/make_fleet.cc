@@ -14,7 +14,7 @@ absl::Status WriteNode(const convtune::report::SimulatedFleet& fleet, int node,
                        const std::string& path) {
   std::FILE* const file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) return absl::UnavailableError(path + " cannot be written");
-  convtune::db::bundle::BundleWriter writer({}, [file](std::string_view bytes) {
+  convtune::db::bundle::BundleWriter writer([file](std::string_view bytes) {
     return std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size()
                ? absl::OkStatus()
                : absl::UnavailableError("the file cannot be written");

@@ -25,13 +25,14 @@ inline Tuning ValidTuning(int n) {
 }
 
 // A bundle of these tunings, which are in order and of SampleEnvironment().
-inline std::string BundleOf(const std::vector<Tuning>& tunings,
-                            BundleWriter::Options options = {}) {
+inline std::string BundleOf(const std::vector<Tuning>& tunings, bool with_samples = true) {
   std::string bytes;
-  BundleWriter writer(options, [&bytes](std::string_view piece) {
-    bytes += piece;
-    return absl::OkStatus();
-  });
+  BundleWriter writer(
+      [&bytes](std::string_view piece) {
+        bytes += piece;
+        return absl::OkStatus();
+      },
+      with_samples);
   for (const Tuning& tuning : tunings) {
     const absl::Status status = writer.Add(tuning, SampleEnvironment());
     EXPECT_TRUE(status.ok()) << status;

@@ -22,7 +22,7 @@ class BundleMergeTest : public ::testing::Test {
   absl::StatusOr<std::string> Merge(const std::vector<std::string>& inputs,
                                     bool skip_refused = false) {
     std::string bytes;
-    BundleWriter writer({}, [&bytes](std::string_view piece) {
+    BundleWriter writer([&bytes](std::string_view piece) {
       bytes += piece;
       return absl::OkStatus();
     });
@@ -48,6 +48,12 @@ class BundleMergeTest : public ::testing::Test {
     EVP_PKEY_free(key);
     *raw_public = ReadBundlePublicKey(folder_.File(name + ".pub")).value();
     return folder_.File(name);
+  }
+
+  std::string SignedBundleOf(const std::vector<Tuning>& tunings, const BundleSigningKey& key) {
+    const std::string file = Write("signed", BundleOf(tunings));
+    EXPECT_TRUE(SignBundle(file, key).ok());
+    return ReadWholeFile(file);
   }
 
   TestFolder folder_;
@@ -98,7 +104,7 @@ TEST_F(BundleMergeTest, ASignatureIsCheckedAgainstTheTrustedKeys) {
   const auto key = BundleSigningKey::Read(NewKey("key", &public_key));
   NewKey("other", &other_key);
   ASSERT_TRUE(key.ok()) << key.status();
-  const std::string bytes = BundleOf(SampleTunings(2), {.signing_key = &*key});
+  const std::string bytes = SignedBundleOf(SampleTunings(2), *key);
   EXPECT_TRUE(ReadAll(bytes).ok());
   EXPECT_TRUE(ReadAll(bytes, nullptr, {public_key}).ok());
   EXPECT_TRUE(ReadAll(bytes, nullptr, {other_key, public_key}).ok());
@@ -108,18 +114,27 @@ TEST_F(BundleMergeTest, ASignatureIsCheckedAgainstTheTrustedKeys) {
   EXPECT_TRUE(absl::IsPermissionDenied(Merge({Write("a", bytes)}).status()));
 }
 
-TEST_F(BundleMergeTest, SigningAFinishedBundleIsSigningWhileItIsWritten) {
+TEST_F(BundleMergeTest, SigningChangesTheTrailerAlone) {
   std::string public_key;
   const auto key = BundleSigningKey::Read(NewKey("key", &public_key));
-  const std::string file = Write("a", BundleOf(SampleTunings(2)));
+  const std::string unsigned_bytes = BundleOf(SampleTunings(2));
+  const std::string file = Write("a", unsigned_bytes);
+  auto reader = BundleReader::Open(file);
+  ASSERT_TRUE(ReadWholeBundle(reader->get(), {}, nullptr).ok());
+  const auto trailer = static_cast<size_t>((*reader)->trailer_offset());
   ASSERT_TRUE(SignBundle(file, *key).ok());
-  EXPECT_EQ(ReadWholeFile(file), BundleOf(SampleTunings(2), {.signing_key = &*key}));
+  const std::string bytes = ReadWholeFile(file);
+  EXPECT_EQ(bytes.substr(0, trailer), unsigned_bytes.substr(0, trailer));
+  EXPECT_GT(bytes.size(), unsigned_bytes.size());
+  // What is signed already can be signed again.
+  ASSERT_TRUE(SignBundle(file, *key).ok());
+  EXPECT_EQ(ReadWholeFile(file), bytes);
 }
 
 TEST_F(BundleMergeTest, AForgedSignatureIsRefusedThoughItsRecordIsSound) {
   std::string public_key;
   const auto key = BundleSigningKey::Read(NewKey("key", &public_key));
-  const std::string file = Write("a", BundleOf(SampleTunings(1), {.signing_key = &*key}));
+  const std::string file = Write("a", SignedBundleOf(SampleTunings(1), *key));
   auto reader = BundleReader::Open(file);
   ASSERT_TRUE(ReadWholeBundle(reader->get(), {}, nullptr).ok());
   v1::BundleTrailer trailer = (*reader)->trailer();

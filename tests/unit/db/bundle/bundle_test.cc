@@ -54,7 +54,7 @@ TEST(BundleTest, TheSameTuningsGiveTheSameBytes) {
 
 TEST(BundleTest, WithoutSamplesTheSummaryStays) {
   std::vector<v1::Tuning> rows;
-  ASSERT_TRUE(ReadAll(BundleOf(SampleTunings(1), {.with_samples = false}), &rows).ok());
+  ASSERT_TRUE(ReadAll(BundleOf(SampleTunings(1), /*with_samples=*/false), &rows).ok());
   EXPECT_EQ(rows[0].candidates(0).samples_ns_size(), 0);
   EXPECT_EQ(rows[0].candidates(0).sample_count(), 21);
   EXPECT_GT(rows[0].candidates(0).median_us(), 10);
@@ -73,14 +73,14 @@ TEST(BundleTest, APlaceIsWrittenOnce) {
 }
 
 TEST(BundleTest, TheWriterRefusesADoubledKeyAndAnotherOrder) {
-  BundleWriter writer({}, [](std::string_view) { return absl::OkStatus(); });
+  BundleWriter writer([](std::string_view) { return absl::OkStatus(); });
   ASSERT_TRUE(writer.Add(ValidTuning(2), SampleEnvironment()).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(writer.Add(ValidTuning(2), SampleEnvironment())));
   EXPECT_TRUE(absl::IsInvalidArgument(writer.Add(ValidTuning(1), SampleEnvironment())));
 }
 
 TEST(BundleTest, AnErrorOfTheSinkEndsTheWriting) {
-  BundleWriter writer({}, [](std::string_view) { return absl::UnavailableError("disk"); });
+  BundleWriter writer([](std::string_view) { return absl::UnavailableError("disk"); });
   EXPECT_TRUE(absl::IsUnavailable(writer.Add(ValidTuning(1), SampleEnvironment())));
 }
 

@@ -1,4 +1,4 @@
-// A Database is one connection to an SQLite file, and the owner of every PRAGMA.
+// A Database is one connection to an SQLite file. It sets the PRAGMAs of the connection.
 #pragma once
 
 #include <cstdint>
@@ -176,7 +176,7 @@ class Database {
   // Copies everything and empties the log; UNAVAILABLE if readers stay.
   absl::Status CheckpointTruncate();
 
-  // For Transaction: ends one that did not commit.
+  // Ends the transaction that is open, if one is. For Transaction alone.
   void RollBack();
   // Closes and, as the last connection to it, removes the log, which must be
   // checkpointed. The object is then unusable.

@@ -1,5 +1,6 @@
 #include "db/sqlite/database_file.h"
 
+#include <endian.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -75,13 +77,11 @@ absl::StatusOr<FileKind> InspectFile(const std::string& path) {
       std::string_view(header.data(), kMagic.size()) != kMagic) {
     return FileKind::kNotADatabase;
   }
-  uint32_t application_id = 0;
-  for (size_t i = 0; i < 4; ++i) {
-    application_id =
-        (application_id << 8) | static_cast<unsigned char>(header[kApplicationIdOffset + i]);
-  }
-  return application_id == static_cast<uint32_t>(Database::kApplicationId) ? FileKind::kOurs
-                                                                           : FileKind::kForeign;
+  uint32_t application_id = 0;  // big-endian, as all of the header
+  std::memcpy(&application_id, header.data() + kApplicationIdOffset, sizeof application_id);
+  return be32toh(application_id) == static_cast<uint32_t>(Database::kApplicationId)
+             ? FileKind::kOurs
+             : FileKind::kForeign;
 }
 
 // FAILED_PRECONDITION if the file is newer than `migrations` and its compatible version says that
@@ -308,7 +308,6 @@ absl::Status Migrate(Database& database, std::span<const Migration> migrations) 
     }
     ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
     RETURN_IF_ERROR(database.Execute(migration.sql));
-    if (migration.step != nullptr) RETURN_IF_ERROR(migration.step(database));
     RETURN_IF_ERROR(database.SetUserVersion(migration.version));
     RETURN_IF_ERROR(transaction.Commit());
   }

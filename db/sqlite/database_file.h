@@ -17,10 +17,7 @@ namespace convtune::db::sqlite {
 struct Migration {
   int version;       // the schema version that it leads to
   const char* name;  // of its file
-  const char* sql;
-  // Runs behind the SQL in its transaction, for what SQL cannot do, such as
-  // checksums of rows that change; null: nothing.
-  absl::Status (*step)(Database&) = nullptr;
+  const char* sql;   // rows that it changes get their checksums by row_checksum (database.h)
 };
 
 // In order, from version 1 without a gap. Made from db/sqlite/migrations/*.sql.

@@ -46,24 +46,6 @@ TEST_F(MigratorTest, OneThatFailsLeavesTheVersionBefore) {
   EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM sqlite_schema WHERE name = 'b'"), 0);
 }
 
-TEST_F(MigratorTest, AStepRunsBehindItsSqlAndIsUndoneWithIt) {
-  constexpr auto kInsert = [](Database& database) {
-    return database.Execute("INSERT INTO b VALUES (2)");
-  };
-  constexpr auto kFail = [](Database& database) {
-    EXPECT_TRUE(database.Execute("INSERT INTO b VALUES (2)").ok());
-    return absl::UnavailableError("no");
-  };
-  Migration migrations[] = {kGood[0], kGood[1]};
-  migrations[1].step = kFail;
-  EXPECT_FALSE(Migrate(*database_, migrations).ok());
-  EXPECT_EQ(*database_->UserVersion(), 1);
-  EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM sqlite_schema WHERE name = 'b'"), 0);
-  migrations[1].step = kInsert;
-  ASSERT_TRUE(Migrate(*database_, migrations).ok());
-  EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM b"), 2);
-}
-
 TEST_F(MigratorTest, TheListHasNoGap) {
   int expected = 1;
   for (const Migration& migration : AllMigrations()) {

@@ -26,12 +26,7 @@ inline std::vector<sqlite::Migration> WithASecondVersion() {
   migrations.push_back(
       {sqlite::LatestVersion(sqlite::AllMigrations()) + 1, "second",
        "CREATE TABLE second (tuning_id INTEGER PRIMARY KEY, length INTEGER NOT NULL);"
-       "INSERT INTO second SELECT tuning_id, 0 FROM tunings",
-       [](sqlite::Database& database) {
-         return database.Execute(
-             "UPDATE second SET length = (SELECT length(t.problem_text) FROM "
-             "tunings t WHERE t.tuning_id = second.tuning_id)");
-       }});
+       "INSERT INTO second SELECT tuning_id, length(problem_text) FROM tunings"});
   return migrations;
 }
 

@@ -1,4 +1,4 @@
-// Read-only bundles beneath a store, as an image brings them.
+// LayeredTunings are a store and, beneath it, read-only bundles, as a container image brings them.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@
 
 namespace convtune::db {
 
-// One bundle that is read and never written. Thread-safe. Memory: about 60
-// bytes a tuning; the tunings stay in the file, which is kept open and must not
-// be changed in place.
+// A BundleLayer is one of the bundles, which is read and never written. Thread-safe. Memory: about
+// 60 bytes a tuning; the tunings stay in the file, which is kept open and must not be changed in
+// place.
 class BundleLayer {
  public:
   struct Options {

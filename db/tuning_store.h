@@ -1,5 +1,5 @@
-// A TuningStore keeps tunings, pins, bans and quarantines. An interface, so that engines
-// can be exchanged and failures injected.
+// A TuningStore keeps tunings, pins, bans and quarantines, releases and missed problems. An
+// interface, so that engines can be exchanged and failures injected.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
+#include "proto/model/release/release.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
@@ -26,23 +26,9 @@ struct TuningRecord {
 // A StoredTuning is a tuning as it was read, for whoever decodes several at a time.
 struct StoredTuning {
   TuningKey key;
-  // Without samples. On any thread. DATA_LOSS names the row whose record means
-  // nothing to this program.
+  // Gives the tuning without samples. May be called on any thread. DATA_LOSS names the row
+  // whose record means nothing to this program.
   std::function<absl::StatusOr<Tuning>()> decode;
-};
-
-struct OutboxEntry {
-  v1::OutboxId id;
-  Tuning tuning;  // without samples
-  Environment environment;
-};
-
-struct OutboxPage {
-  std::vector<OutboxEntry> entries;  // in the order in which they were written
-  // Rows of this page that stand for nothing (any more): their tuning was
-  // deleted, or is damaged. To be acknowledged with the rest.
-  std::vector<v1::OutboxId> void_ids;
-  bool more = false;
 };
 
 // Gives one after the other, then nothing; an error ends it.
@@ -67,8 +53,8 @@ class TuningStore {
   virtual absl::Status PutTunings(const TuningSource& next) = 0;
   // NOT_FOUND if there is none. With samples.
   virtual absl::StatusOr<Tuning> GetTuning(const TuningKey& key) = 0;
-  // Returns how many of the keys were there. Without keys: says whether it could,
-  // and writes nothing.
+  // Returns how many of the keys were there. Without keys it writes nothing, and gives the
+  // error that a deletion would give.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) = 0;
   // Calls `visit` for every tuning in the order of (environment text, problem
   // text). A row whose checksum does not match is passed to `corrupt` as text and
@@ -101,12 +87,50 @@ class TuningStore {
   virtual absl::Status DeleteQuarantine(const TuningKey& key,
                                         const std::vector<CandidateId>& candidates) = 0;
 
-  // Maintenance, while the store serves.
-  // The result without its field `elapsed`.
+  // In order of number.
+  virtual absl::StatusOr<std::vector<Release>> ListReleases() = 0;
+  // Writes the release, replacing one of the same number, and these portfolios
+  // of it, whatever their `release` says, replacing what it had for the same
+  // problems. One that is rolled back loses every portfolio that it had.
+  virtual absl::Status PutRelease(const Release& release,
+                                  const std::vector<Portfolio>& portfolios) = 0;
+
+  // The portfolio that a problem has in `release`: its own or, where it has
+  // none, that of the nearest release before it. NOT_FOUND without any; a
+  // portfolio without choices where the problem has none any more.
+  virtual absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) = 0;
+  // Every problem's, in the order of (environment text, problem text). Empty
+  // `environment_text`: all. A damaged one is passed to `corrupt` as text and
+  // left out. The callbacks must not call the store.
+  virtual absl::Status ForEachPortfolio(const std::string& environment_text, int64_t release,
+                                        const std::function<void(Portfolio)>& visit,
+                                        const std::function<void(const std::string&)>& corrupt) = 0;
+  // Drops the portfolios that no release from `oldest` on has any more. Returns
+  // their rows.
+  virtual absl::StatusOr<int64_t> ThinPortfolios(int64_t oldest) = 0;
+
+  // Looks at the pages of every table that what is served rests on, where damage
+  // may hide rows without an error. DATA_LOSS names the first finding; the next
+  // start then checks the whole file.
+  virtual absl::Status CheckServed() = 0;
+  // True while the store may lack choices that the last snapshot has: from its
+  // first use, and from SetCarryOver(true), until SetCarryOver(false).
+  virtual absl::StatusOr<bool> CarriesOver() = 0;
+  virtual absl::Status SetCarryOver(bool carry_over) = 0;
+
+  // Writes the first list, replacing entries of the same key, and drops the
+  // second.
+  virtual absl::Status UpdateWanted(const std::vector<WantedProblem>& put,
+                                    const std::vector<TuningKey>& drop) = 0;
+  // Ordered by (environment text, problem text).
+  virtual absl::StatusOr<std::vector<WantedProblem>> ListWanted() = 0;
+
+  // The next three are maintenance; the store serves meanwhile.
+
+  // Checks everything that is stored. Does not set the response's `elapsed`.
   virtual absl::StatusOr<v1::CheckDatabaseResponse> Check() = 0;
   // `path` is absolute and must not exist. Returns the copy's bytes. DATA_LOSS: what is stored is
-  // damaged, and so not copied.
-  // CANCELLED: `stopped` became true, and there is no copy.
+  // damaged, and so not copied. CANCELLED: `stopped` became true, and there is no copy.
   virtual absl::StatusOr<int64_t> Backup(const std::string& path,
                                          const std::function<bool()>& stopped) = 0;
   virtual absl::StatusOr<v1::CompactDatabaseResponse> Compact() = 0;

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "convtune/v1/fleet_service.pb.h"
 #include "db/fleet/names.h"
 #include "db/postgres/connection.h"
 #include "db/tuning_store.h"

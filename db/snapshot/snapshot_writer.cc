@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kMaxCandidates = 64;
 constexpr size_t kMaxKnobs = 255;
 
+// Adds its knobs to `knobs`.
 absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
                      std::vector<SnapshotKnob>* knobs) {
   if (from.workspace_bytes < 0) {
@@ -28,6 +29,7 @@ absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
   to->behavior_notes = from.behavior_notes;
   to->workspace_bytes = from.workspace_bytes;
   to->time_us = static_cast<float>(from.median_us);
+  to->knob_begin = static_cast<uint32_t>(knobs->size());
   if (const auto* legacy = std::get_if<LegacyAlgorithm>(&from.id)) {
     to->api = kApiLegacy;
     to->number = legacy->algorithm;
@@ -42,7 +44,7 @@ absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
   to->number = config.engine_index;
   to->knob_count = static_cast<uint8_t>(config.knobs.size());
   for (const auto& [type, value] : config.knobs) {
-    if (!knobs->empty() && knobs->back().type >= type) {
+    if (knobs->size() > to->knob_begin && knobs->back().type >= type) {
       return ViolationError({"knobs", "must be ordered by type, each type once"});
     }
     knobs->push_back({type, 0, value});
@@ -100,11 +102,7 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
     if (!seen.insert(candidate.id).second) {
       return ViolationError({"candidates", Concat(ToText(candidate.id), " is there twice")});
     }
-    SnapshotCandidate converted;
-    std::vector<SnapshotKnob> knobs;
-    RETURN_IF_ERROR(Convert(candidate, &converted, &knobs));
-    added.candidates.push_back(converted);
-    added.knobs.push_back(std::move(knobs));
+    RETURN_IF_ERROR(Convert(candidate, &added.candidates.emplace_back(), &added.knobs));
   }
   added.entry.candidate_count = static_cast<uint16_t>(added.candidates.size());
   added.entry.evidence = static_cast<uint8_t>(choice.evidence);
@@ -144,7 +142,8 @@ SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, con
         if (bans->Find(ToCandidateId(other, candidate)) != nullptr) continue;
         const SnapshotKnob* knobs = other.knobs(candidate);
         entry.candidates.push_back(candidate);
-        entry.knobs.emplace_back(knobs, knobs + candidate.knob_count);
+        entry.candidates.back().knob_begin = static_cast<uint32_t>(entry.knobs.size());
+        entry.knobs.insert(entry.knobs.end(), knobs, knobs + candidate.knob_count);
       }
       if (entry.candidates.empty()) continue;
       entry.entry.candidate_count = static_cast<uint16_t>(entry.candidates.size());
@@ -183,11 +182,11 @@ absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
     for (const auto& [problem, choice] : choices) {
       entries.push_back(choice.entry);
       entries.back().candidate_begin = static_cast<uint32_t>(candidates.size());
-      for (size_t i = 0; i < choice.candidates.size(); ++i) {
-        candidates.push_back(choice.candidates[i]);
-        candidates.back().knob_begin = static_cast<uint32_t>(knobs.size());
-        knobs.insert(knobs.end(), choice.knobs[i].begin(), choice.knobs[i].end());
+      for (const SnapshotCandidate& candidate : choice.candidates) {
+        candidates.push_back(candidate);
+        candidates.back().knob_begin += static_cast<uint32_t>(knobs.size());
       }
+      knobs.insert(knobs.end(), choice.knobs.begin(), choice.knobs.end());
     }
     const std::vector<SnapshotSlot> slots = MakeSlots(entries);
     SnapshotSection section = {};

@@ -49,7 +49,6 @@ class SnapshotWriter {
   };
 
   explicit SnapshotWriter(const Options& options) : options_(options) {}
-  void SetOptions(const Options& options) { options_ = options; }
 
   // Declares an environment, so that a snapshot says of it that nothing is
   // known. Add does it too.
@@ -81,12 +80,12 @@ class SnapshotWriter {
  private:
   struct Entry {
     SnapshotEntry entry;
-    std::vector<SnapshotCandidate> candidates;
-    std::vector<std::vector<SnapshotKnob>> knobs;
+    std::vector<SnapshotCandidate> candidates;  // their knob_begin counts in `knobs`
+    std::vector<SnapshotKnob> knobs;
   };
   using Section = std::map<std::string, Entry>;  // by the bytes of the problem's key
 
-  Options options_;
+  const Options options_;
   std::map<std::pair<std::string, Channel>, Section> sections_;  // the environment's key
   size_t choice_count_ = 0;
 };

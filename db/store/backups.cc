@@ -142,14 +142,15 @@ std::vector<std::string> Backups::List(bool partial) const {
 }
 
 void Backups::Loop() {
-  const v1::BackupState before = GetState();
-  SteadyTime next = SteadyTime::Now();
-  if (before.has_newest_time()) {
-    const absl::Duration age = options_.clock->Now() - FromProto(before.newest_time());
-    next = next + std::max(options_.every - age, absl::ZeroDuration());
+  absl::Duration wait;
+  {
+    MutexLock lock(mutex_);
+    const absl::Duration age = options_.clock->Now() - newest_;
+    wait = std::max(options_.every - age, absl::ZeroDuration());
   }
   absl::Duration retry = options_.retry;
   while (true) {
+    const SteadyTime next = SteadyTime::Now() + wait;
     {
       MutexLock lock(mutex_);
       while (!stopped_ && SteadyTime::Now() < next) {
@@ -159,7 +160,7 @@ void Backups::Loop() {
     }
     const absl::StatusOr<v1::BackupDatabaseResponse> copy = Write("");
     if (!copy.ok() && stopped()) return;
-    next = SteadyTime::Now() + (copy.ok() ? options_.every : std::min(options_.every, retry));
+    wait = copy.ok() ? options_.every : std::min(options_.every, retry);
     retry = copy.ok() ? options_.retry : std::min(options_.every, retry * 2);
     std::string error;
     {

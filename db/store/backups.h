@@ -27,10 +27,11 @@ class Backups {
     std::string folder;                           // absolute; made at the first copy
     absl::Duration every = absl::ZeroDuration();  // 0: no schedule
     int keep = 8;  // copies that are named by their time; a new one deletes the oldest
-    // Called after each copy of the schedule, with its path or the error.
+    // Called after each copy of the schedule, with its path or the error; and once more, with the
+    // error, where an old copy cannot be deleted.
     std::function<void(const absl::StatusOr<std::string>&)> done = {};
-    // After a copy that failed: the whole database is read again, so each time twice as long, up to
-    // `every`.
+    // The wait after a copy that failed. It doubles with each further failure, up to `every`, since
+    // each attempt reads the whole database.
     absl::Duration retry = absl::Minutes(5);
   };
   // Starts the schedule's thread, if there is a schedule. The first copy is made once the newest

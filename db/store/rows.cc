@@ -37,22 +37,6 @@ StoredTuning ToStored(TuningRow row, const std::string& environment_text) {
   return stored;
 }
 
-// Tunings whose environment is damaged: none of `environments`.
-absl::Status TellOfLostEnvironments(const sqlite::Database& database,
-                                    const std::map<int64_t, std::string>& environments,
-                                    const sqlite::CorruptRowSink& corrupt) {
-  ASSIGN_OR_RETURN(const int64_t rows, database.QueryInt("SELECT COUNT(*) FROM environments"));
-  if (rows == static_cast<int64_t>(environments.size())) return absl::OkStatus();
-  return database.ForEachRow(
-      "SELECT environment_id, tuning_id, problem_text FROM tunings "
-      "JOIN environments USING (environment_id)",
-      [&](const sqlite::Statement& row) {
-        if (environments.contains(row.Int(0))) return;
-        corrupt(Concat("tunings row (tuning ", row.Int(1), ", ", row.Text(2),
-                       "): its environment is damaged"));
-      });
-}
-
 // nullopt: there is no such environment.
 absl::StatusOr<std::optional<int64_t>> FindSound(const sqlite::Database& database,
                                                  const std::string& text,
@@ -268,8 +252,12 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
                                  const sqlite::CorruptRowSink& corrupt) {
   ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
   ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(database, corrupt));
-  std::vector<std::pair<std::string, int64_t>> by_text;
-  for (const auto& [id, text] : environments) by_text.emplace_back(text, id);
+  std::vector<std::pair<std::string, int64_t>> by_text;  // a damaged one has no text
+  RETURN_IF_ERROR(database.ForEachRow(
+      "SELECT environment_id FROM environments NOT INDEXED", [&](const sqlite::Statement& row) {
+        const auto sound = environments.find(row.Int(0));
+        by_text.emplace_back(sound == environments.end() ? "" : sound->second, row.Int(0));
+      }));
   std::sort(by_text.begin(), by_text.end());
   // One after the other, in the order of an index: nothing is sorted.
   ASSIGN_OR_RETURN(sqlite::Statement statement,
@@ -284,6 +272,7 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
       if (!more) break;
       absl::StatusOr<TuningRow> row = ReadRow<TuningRow>(statement);
       if (row.ok() && row->environment_id != id) row = Damaged(*row, kWrongRow);
+      if (row.ok() && text.empty()) row = Damaged(*row, kLostEnvironment);
       if (row.ok()) {
         wanted = visit(ToStored(*std::move(row), text));
       } else {
@@ -293,14 +282,14 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
     if (!wanted) return absl::OkStatus();
     statement.Reset();
   }
-  return TellOfLostEnvironments(database, environments, corrupt);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> StoreTuning(sqlite::Database& database, Environments* environments,
                                     const Tuning& tuning, const Environment& environment) {
   RETURN_IF_ERROR(CheckNumbers(tuning));
   ASSIGN_OR_RETURN(const int64_t environment_id,
-                   environments->Of(tuning.key.environment_text, environment));
+                   environments->Of(tuning.key.environment_text, &environment));
   // Rows number themselves before they are written, since the number is part of the checksum.
   ASSIGN_OR_RETURN(const int64_t id,
                    database.QueryInt("SELECT COALESCE(MAX(tuning_id), 0) + 1 FROM tunings"));

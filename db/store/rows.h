@@ -26,6 +26,7 @@ namespace convtune::db::store {
 // The end of the error message of a sound row that was found by another row's key. The
 // damage is then in an index.
 inline constexpr char kWrongRow[] = "an index leads to it for another key";
+inline constexpr char kLostEnvironment[] = "its environment is damaged";
 
 struct EnvironmentRow {
   static constexpr std::string_view kTable = "environments";
@@ -90,8 +91,17 @@ struct SamplesRow {
   std::string record;          // a serialized v1::Tuning with samples alone
 };
 
-// A row whose key names an environment has the value without key.environment_text.
-struct PinRow {
+// A row whose key begins with an environment. The value lacks key.environment_text, which ReadKeyed
+// sets.
+template <typename Value>
+struct KeyedRow {
+  std::string Label() const { return value.key.problem_text; }
+
+  int64_t environment_id = 0;
+  Value value;
+};
+
+struct PinRow : KeyedRow<Pin> {
   static constexpr std::string_view kTable = "pins";
   static constexpr std::string_view kKey = "environment_id, problem_text";
   static void Visit(auto& row, auto& columns) {
@@ -103,10 +113,6 @@ struct PinRow {
     columns("create_time_us", row.value.create_time);
     columns("expire_time_us", row.value.expire_time);
   }
-  std::string Label() const { return value.key.problem_text; }
-
-  int64_t environment_id = 0;
-  Pin value;
 };
 
 struct BanRow {
@@ -131,7 +137,7 @@ struct BanRow {
   Ban value;
 };
 
-struct QuarantineRow {
+struct QuarantineRow : KeyedRow<QuarantineEntry> {
   static constexpr std::string_view kTable = "quarantine";
   static constexpr std::string_view kKey = "environment_id, problem_text, candidate";
   static void Visit(auto& row, auto& columns) {
@@ -144,10 +150,6 @@ struct QuarantineRow {
     columns("checker_version", row.value.checker_version);
     columns("create_time_us", row.value.create_time);
   }
-  std::string Label() const { return value.key.problem_text; }
-
-  int64_t environment_id = 0;
-  QuarantineEntry value;
 };
 
 struct ReleaseRow {
@@ -202,7 +204,7 @@ struct ChoiceRow {
   Choice choice;                         // the other columns; median_us is 0 if it was not timed
 };
 
-struct WantedRow {
+struct WantedRow : KeyedRow<WantedProblem> {
   static constexpr std::string_view kTable = "wanted";
   static constexpr std::string_view kKey = "environment_id, problem_text";
   static void Visit(auto& row, auto& columns) {
@@ -214,10 +216,6 @@ struct WantedRow {
     columns("attempts", row.value.attempts);
     columns("last_error", row.value.last_error);
   }
-  std::string Label() const { return value.key.problem_text; }
-
-  int64_t environment_id = 0;
-  WantedProblem value;
 };
 
 struct OutboxRow {
@@ -244,7 +242,7 @@ std::vector<const sqlite::Table*> ChecksummedTables();
 SamplesRow ToSamplesRow(int64_t tuning_id, const std::vector<Candidate>& candidates);
 // Into the candidates of their tuning. DATA_LOSS if there are fewer.
 absl::Status GetSamples(const SamplesRow& row, std::vector<Candidate>* candidates);
-// Without key.environment_text and samples. On any thread.
+// Without key.environment_text and samples. May be called on any thread.
 absl::StatusOr<Tuning> ToTuning(const TuningRow& row);
 
 // Of the meta table: numbers about the file, by name. DATA_LOSS without a row of that name.
@@ -262,14 +260,11 @@ class Environments {
  public:
   explicit Environments(sqlite::Database* database) : database_(database) {}
 
-  // Whether the row is sound or not. One that is made from the text has the model's short
-  // form until a tuning brings the full name. INVALID_ARGUMENT if it is no environment.
-  absl::StatusOr<int64_t> Of(const std::string& text) { return Of(text, nullptr); }
-  // Makes the row say what `environment` says, which also mends a damaged one.
-  // INVALID_ARGUMENT if the text is another environment's.
-  absl::StatusOr<int64_t> Of(const std::string& text, const Environment& environment) {
-    return Of(text, &environment);
-  }
+  // With `environment` it makes the row say that, which also mends a damaged one, and gives
+  // INVALID_ARGUMENT if the text is another environment's. Without, a damaged row keeps its id and
+  // stays as it is, and a row that is made from the text has the model's short form until a tuning
+  // brings the full name; INVALID_ARGUMENT if the text is no environment.
+  absl::StatusOr<int64_t> Of(const std::string& text, const Environment* environment = nullptr);
 
  private:
   struct Known {
@@ -277,7 +272,6 @@ class Environments {
     std::optional<Environment> environment;  // that the row has, if that was compared
   };
 
-  absl::StatusOr<int64_t> Of(const std::string& text, const Environment* environment);
   absl::StatusOr<int64_t> FindOrMake(const std::string& text, const Environment* environment);
 
   sqlite::Database* const database_;
@@ -300,7 +294,7 @@ auto ReadKeyed(sqlite::Database& database, const sqlite::CorruptRowSink& corrupt
   RETURN_IF_ERROR(sqlite::ReadRows<Row>(database, order, corrupt, [&](Row row) {
     const auto text = texts.find(row.environment_id);
     if (text == texts.end()) {
-      return corrupt(std::string(sqlite::Damaged(row, "its environment is damaged").message()));
+      return corrupt(std::string(sqlite::Damaged(row, kLostEnvironment).message()));
     }
     row.value.key.environment_text = text->second;
     values.push_back(std::move(row.value));
@@ -322,7 +316,8 @@ absl::StatusOr<int64_t> EraseKeyed(const sqlite::Database& database, const Tunin
 absl::StatusOr<std::vector<Environment>> ReadEnvironmentsInUse(
     const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt);
 
-// Ids of the environments whose rows were sound, by text: rows stay, and keep their numbers.
+// Ids of environments whose rows were sound, by text. An id holds for ever: no row of an
+// environment is deleted or gets another number.
 using SoundEnvironments = std::map<std::string, int64_t>;
 
 // Reads the key's tuning with its samples. NOT_FOUND if the database has no such tuning;

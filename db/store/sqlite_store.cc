@@ -6,12 +6,21 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <optional>
 #include <random>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
+#include "db/bundle/bundle_codec.h"
+#include "db/sqlite/database_file.h"
 #include "db/store/rows.h"
+#include "proto/base/mutex.h"
+#include "proto/base/replace_file.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/base/unique_fd.h"
 #include "proto/model/violation.h"
 
 namespace convtune::db::store {
@@ -152,9 +161,7 @@ absl::StatusOr<int64_t> ThinSamples(sqlite::Database& database, absl::Time befor
 }
 
 // Takes free pages off the file's end; the file shrinks at the next checkpoint.
-absl::Status ReleaseFreePages(sqlite::Database& database) {
-  return database.Execute("PRAGMA incremental_vacuum");
-}
+constexpr char kReleaseFreePages[] = "PRAGMA incremental_vacuum";
 
 // In transactions of its own: while the file holds more than `max_bytes`,
 // drops the samples of the oldest tunings until it holds a tenth less, or no
@@ -180,7 +187,7 @@ absl::Status EnforceSizeCap(sqlite::Database& database, int64_t max_bytes) {
     dropped += rows;
     ASSIGN_OR_RETURN(used, database.UsedBytes());
   }
-  return dropped > 0 ? ReleaseFreePages(database) : absl::OkStatus();
+  return dropped > 0 ? database.Execute(kReleaseFreePages) : absl::OkStatus();
 }
 
 // Rows of the nearest release up to ?1 that has the problem.
@@ -189,45 +196,27 @@ constexpr char kEffective[] =
     "r.environment_id = choices.environment_id AND r.problem_text = choices.problem_text AND "
     "r.release_number <= ?1)";
 
-// Puts the rows of one portfolio together.
-class Assembly {
- public:
-  explicit Assembly(const ChoiceRow& first)
-      : environment_id_(first.environment_id), expected_(first.choice_count) {
-    portfolio_.key.problem_text = first.problem_text;
-    portfolio_.evidence = first.evidence;
-    portfolio_.release = first.release_number;
-  }
-
-  bool Holds(const ChoiceRow& row) const {
-    return row.environment_id == environment_id_ && row.problem_text == portfolio_.key.problem_text;
-  }
-  void Add(const ChoiceRow& row) {
-    if (row.choice_count == 0) return;
-    in_order_ = in_order_ && row.place == static_cast<int64_t>(portfolio_.choices.size()) &&
-                row.choice_count == expected_ && row.candidate.has_value();
-    Candidate& candidate = portfolio_.choices.emplace_back(row.choice).candidate;
-    candidate.id = row.candidate.value_or(CandidateId());
+// `rows` are those of one problem. DATA_LOSS if one of them is missing.
+absl::StatusOr<Portfolio> ToPortfolio(std::vector<ChoiceRow> rows,
+                                      const std::string& environment_text) {
+  const ChoiceRow& first = rows.front();
+  Portfolio portfolio{
+      {first.problem_text, environment_text}, first.evidence, {}, first.release_number};
+  const bool has_choice = first.choice_count != 0 || rows.size() != 1;
+  for (size_t i = 0; has_choice && i < rows.size(); ++i) {
+    ChoiceRow& row = rows[i];
+    if (row.place != static_cast<int64_t>(i) || row.choice_count != std::ssize(rows) ||
+        !row.candidate) {
+      return absl::DataLossError(
+          Concat("choices rows (", portfolio.key.problem_text, "): a choice is missing"));
+    }
+    Candidate& candidate = portfolio.choices.emplace_back(std::move(row.choice)).candidate;
+    candidate.id = *std::move(row.candidate);
     candidate.status =
         candidate.median_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
   }
-  int64_t environment_id() const { return environment_id_; }
-  // DATA_LOSS if a row is damaged or missing.
-  absl::StatusOr<Portfolio> Take(const std::string& environment_text) {
-    if (!in_order_ || static_cast<int64_t>(portfolio_.choices.size()) != expected_) {
-      return absl::DataLossError(
-          Concat("choices rows (", portfolio_.key.problem_text, "): a choice is missing"));
-    }
-    portfolio_.key.environment_text = environment_text;
-    return std::move(portfolio_);
-  }
-
- private:
-  const int64_t environment_id_;
-  const int64_t expected_;
-  bool in_order_ = true;
-  Portfolio portfolio_;
-};
+  return portfolio;
+}
 
 // Replaces what the release had for the same problems, in a transaction of the caller.
 // INVALID_ARGUMENT, naming the field, if a number is NaN or infinite.
@@ -262,36 +251,671 @@ absl::Status StorePortfolios(sqlite::Database& database, int64_t release,
   return absl::OkStatus();
 }
 
-// DATA_LOSS if a row of it is damaged.
-absl::StatusOr<Portfolio> ReadPortfolio(sqlite::Database& database, const TuningKey& key,
-                                        int64_t release) {
-  ASSIGN_OR_RETURN(sqlite::Statement statement,
-                   database.Prepare(Concat(
-                       "SELECT ", TableOf<ChoiceRow>().list, ", ", TableOf<EnvironmentRow>().list,
-                       " FROM choices JOIN environments USING (environment_id) "
-                       "WHERE environments.text = ?2 AND choices.problem_text = ?3 AND ",
-                       kEffective, " ORDER BY choices.place")));
-  statement.Bind(release, key.environment_text, key.problem_text);
-  std::optional<Assembly> assembly;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) break;
-    ASSIGN_OR_RETURN(const ChoiceRow row, ReadRow<ChoiceRow>(statement));
-    if (row.problem_text != key.problem_text) return sqlite::Damaged(row, kWrongRow);
-    if (!assembly) {
-      ASSIGN_OR_RETURN(const EnvironmentRow environment,
-                       ReadRow<EnvironmentRow>(statement, TableOf<ChoiceRow>().width()));
-      if (environment.text != key.environment_text) return sqlite::Damaged(environment, kWrongRow);
-      assembly.emplace(row);
+// Calls `visit` with each portfolio that `release` has of those whose rows fit `condition`, which
+// may name choices, environments and `values`, from ?2 on. In one read transaction. Tells `corrupt`
+// of damaged rows, and of portfolios that lack one.
+template <typename... Values>
+absl::Status ReadPortfolios(sqlite::Database& database, std::string_view condition,
+                            const std::function<void(Portfolio)>& visit,
+                            const sqlite::CorruptRowSink& corrupt, int64_t release,
+                            const Values&... values) {
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
+  ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(database, corrupt));
+  std::vector<ChoiceRow> rows;  // of one problem
+  const auto finish = [&] {
+    if (rows.empty()) return;
+    const auto environment = environments.find(rows.front().environment_id);
+    // A damaged environment was reported already.
+    if (environment != environments.end()) {
+      absl::StatusOr<Portfolio> portfolio = ToPortfolio(std::move(rows), environment->second);
+      if (portfolio.ok()) {
+        visit(*std::move(portfolio));
+      } else {
+        corrupt(std::string(portfolio.status().message()));
+      }
     }
-    assembly->Add(row);
-  }
-  if (!assembly) {
-    return absl::NotFoundError(Concat("no choice for ", key.problem_text, " in ",
-                                      key.environment_text, " up to release ", release));
-  }
-  return assembly->Take(key.environment_text);
+    rows.clear();
+  };
+  // Whose a damaged row is cannot be trusted; what it was a part of is found incomplete by its
+  // count.
+  RETURN_IF_ERROR(sqlite::ReadRows<ChoiceRow>(
+      database,
+      Concat("JOIN environments USING (environment_id) WHERE ", condition, " AND ", kEffective,
+             " ORDER BY environments.text, choices.problem_text, choices.place"),
+      corrupt,
+      [&](ChoiceRow row) {
+        const bool same = !rows.empty() && row.environment_id == rows.front().environment_id &&
+                          row.problem_text == rows.front().problem_text;
+        if (!same) finish();
+        rows.push_back(std::move(row));
+      },
+      release, values...));
+  finish();
+  return absl::OkStatus();
 }
+
+// A StoreFile is an SqliteStore that is open, or was closed.
+class StoreFile final : public SqliteStore {
+ public:
+  StoreFile(Options options, std::string path, UniqueFd lock, sqlite::DatabaseFile file,
+            int schema_version)
+      : options_(std::move(options)),
+        path_(std::move(path)),
+        schema_version_(schema_version),
+        read_only_(file.writer == nullptr),
+        reader_access_(file.reader_access),
+        opened_(MarkOf(path_)),
+        opened_log_(read_only_ ? std::nullopt : MarkOf(path_ + "-wal")),
+        lock_(std::move(lock)),
+        writer_(std::move(file.writer)),
+        next_thinning_(options_.clock->Now() + kThinningDelay),
+        reader_(std::move(file.reader)) {}
+
+  absl::Status Close() override {
+    {
+      MutexLock lock(read_mutex_);
+      if (reader_ == nullptr) {
+        return Closed(path_);
+      }
+      reader_.reset();
+    }
+    MutexLock lock(write_mutex_);
+    const bool clean = !damaged_;  // else the next start looks at all of the file
+    std::unique_ptr<sqlite::Database> writer = std::move(writer_);
+    if (writer == nullptr) {
+      lock_ = UniqueFd();
+      return absl::OkStatus();
+    }
+    absl::Status status = [&writer, clean]() -> absl::Status {
+      ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer));
+      RETURN_IF_ERROR(SetMeta(*writer, "clean_shutdown", clean ? 1 : 0));
+      RETURN_IF_ERROR(transaction.Commit());
+      RETURN_IF_ERROR(writer->CheckpointTruncate());
+      return writer->CloseAndRemoveLog();
+    }();
+    writer.reset();  // before the lock: nobody else may open the file while it is open
+    lock_ = UniqueFd();
+    return status;
+  }
+
+  absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override {
+    return Write([&](sqlite::Database& database) -> absl::Status {
+      Environments environments(&database);
+      return StoreWithOutbox(database, &environments, tuning, environment);
+    });
+  }
+
+  absl::Status PutTunings(const TuningSource& next) override {
+    int64_t stored = 0;
+    absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
+      Environments environments(&database);
+      while (true) {
+        ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
+        if (!record.has_value()) {
+          return absl::OkStatus();
+        }
+        if (++stored == kManyTunings) RETURN_IF_ERROR(database.SetCacheBytes(kCacheForMany));
+        RETURN_IF_ERROR(
+            StoreWithOutbox(database, &environments, record->tuning, record->environment));
+      }
+    });
+    if (stored >= kManyTunings) {
+      MutexLock lock(write_mutex_);
+      if (writer_ != nullptr) RETURN_IF_ERROR(writer_->SetCacheBytes(kCacheBytes));
+    }
+    return status;
+  }
+
+  absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override {
+    return Read([&](sqlite::Database& database) REQUIRES(read_mutex_) {
+      return ReadStoredTuning(database, key, &sound_environments_);
+    });
+  }
+
+  absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override {
+    if (keys.empty()) {
+      MutexLock lock(write_mutex_);
+      RETURN_IF_ERROR(CheckWritable());
+      return 0;
+    }
+    return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
+      int64_t erased = 0;
+      for (const TuningKey& key : keys) {
+        ASSIGN_OR_RETURN(const int64_t rows, EraseKeyed<TuningRow>(database, key));
+        erased += rows;
+      }
+      return erased;
+    });
+  }
+
+  absl::Status ForEachStored(const std::function<bool(StoredTuning)>& visit,
+                             const std::function<void(const std::string&)>& corrupt) override {
+    {
+      // Without a file, on a disk that cannot be written, there is nothing else to open.
+      MutexLock lock(read_mutex_);
+      RETURN_IF_ERROR(CheckReadable());
+      if (reader_->path() != path_) return ForEachStoredTuning(*reader_, visit, corrupt);
+    }
+    // A connection of its own: whoever reads single tunings does not wait for it.
+    ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+    return NoteDamage(ForEachStoredTuning(*database, visit, corrupt));
+  }
+
+  absl::StatusOr<std::vector<Environment>> ListEnvironments() override {
+    return Read([this](sqlite::Database& database) {
+      return ReadEnvironmentsInUse(database, options_.notice);
+    });
+  }
+
+  absl::Status PutPin(const Pin& pin) override {
+    return Write([&](sqlite::Database& database) -> absl::Status {
+      ASSIGN_OR_RETURN(const int64_t id, Environments(&database).Of(pin.key.environment_text));
+      return sqlite::PutRow(database, PinRow{{id, pin}});
+    });
+  }
+
+  absl::Status DeletePin(const TuningKey& key) override {
+    return Write([&](sqlite::Database& database) -> absl::Status {
+      ASSIGN_OR_RETURN(const int64_t rows, EraseKeyed<PinRow>(database, key));
+      if (rows > 0) return absl::OkStatus();
+      return MissingError({"pin", key.problem_text},
+                          Concat("no pin of ", key.problem_text, " in ", key.environment_text));
+    });
+  }
+
+  absl::StatusOr<std::vector<Pin>> ListPins() override { return List<PinRow>(); }
+
+  absl::StatusOr<int64_t> AddBan(const Ban& ban) override {
+    return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
+      BanRow row{ban};
+      ASSIGN_OR_RETURN(row.value.number, AddToMeta(database, "ban_sequence", 1));
+      RETURN_IF_ERROR(sqlite::InsertRow(database, row));
+      return row.value.number;
+    });
+  }
+
+  absl::Status DeleteBan(int64_t number) override {
+    return Write([number](sqlite::Database& database) -> absl::Status {
+      RETURN_IF_ERROR(database.Run("DELETE FROM bans WHERE ban_number = ?", number));
+      if (database.Changes() > 0) return absl::OkStatus();
+      return MissingError({"ban", Concat("bans/", number)},
+                          Concat("ban: there is no bans/", number));
+    });
+  }
+
+  absl::StatusOr<std::vector<Ban>> ListBans() override { return List<BanRow>(); }
+
+  absl::Status PutQuarantine(const QuarantineEntry& entry) override {
+    return Write([&](sqlite::Database& database) -> absl::Status {
+      ASSIGN_OR_RETURN(const int64_t id, Environments(&database).Of(entry.key.environment_text));
+      return sqlite::PutRow(database, QuarantineRow{{id, entry}});
+    });
+  }
+
+  absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override {
+    return List<QuarantineRow>();
+  }
+
+  absl::Status DeleteQuarantine(const TuningKey& key,
+                                const std::vector<CandidateId>& candidates) override {
+    return Write([&](sqlite::Database& database) -> absl::Status {
+      for (const CandidateId& candidate : candidates) {
+        RETURN_IF_ERROR(database.Run(
+            "DELETE FROM quarantine WHERE problem_text = ? AND candidate = ? AND environment_id IN "
+            "(SELECT environment_id FROM environments WHERE text = ?)",
+            key.problem_text, ToText(candidate), key.environment_text));
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<v1::CheckDatabaseResponse> Check() override {
+    ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+    return CheckDatabase(*database);
+  }
+
+  absl::StatusOr<int64_t> Backup(const std::string& path,
+                                 const std::function<bool()>& stopped) override {
+    if (!path.starts_with("/") || path.ends_with("/")) {
+      return ViolationError(
+          {"path", Concat("must be the absolute path of a file, is \"", path, "\"")});
+    }
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    if (access(folder.c_str(), X_OK) != 0) {
+      return ViolationError({"path", Concat("must be in a folder that exists, is \"", path, "\"")});
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+    database->InterruptWhen(stopped);
+    const absl::Status copied = sqlite::CopyDatabaseFile(
+        *database, path, [&](const std::string& partial) { return CheckCopy(partial, stopped); });
+    if (absl::IsAlreadyExists(copied)) {
+      return absl::AlreadyExistsError(Concat("path: must not exist, but \"", path, "\" does"));
+    }
+    RETURN_IF_ERROR(copied);
+    return BytesOf(path);
+  }
+
+  absl::StatusOr<v1::CompactDatabaseResponse> Compact() override {
+    v1::CompactDatabaseResponse compaction;
+    compaction.set_bytes_before(SizeBytes());
+    const absl::Time before = options_.clock->Now() - options_.sample_retention;
+    MutexLock lock(write_mutex_);
+    RETURN_IF_ERROR(CheckWritable());
+    RETURN_IF_ERROR(CommitMutation([&](sqlite::Database& database) -> absl::Status {
+      ASSIGN_OR_RETURN(const int64_t thinned, ThinSamples(database, before));
+      compaction.set_thinned(thinned);
+      return absl::OkStatus();
+    }));
+    RETURN_IF_ERROR(writer_->Execute(kReleaseFreePages));
+    const absl::Status truncated = writer_->CheckpointTruncate();
+    // A reader that stays keeps the log; a later checkpoint gets to it.
+    if (!truncated.ok() && !absl::IsUnavailable(truncated)) {
+      return truncated;
+    }
+    compaction.set_bytes_after(SizeBytes());
+    return compaction;
+  }
+
+  bool InPlace() const override {
+    const auto is_still = [](const std::string& path, const std::optional<FileMark>& opened) {
+      const std::optional<FileMark> found = opened ? MarkOf(path) : std::nullopt;
+      return !opened || (found && found->IsSameFile(*opened));
+    };
+    return is_still(path_, opened_) && is_still(path_ + "-wal", opened_log_);
+  }
+
+  int64_t SizeBytes() override { return BytesOf(path_) + BytesOf(path_ + "-wal"); }
+  int SchemaVersion() override { return schema_version_; }
+
+  absl::StatusOr<std::vector<Release>> ListReleases() override { return List<ReleaseRow>(); }
+
+  absl::Status PutRelease(const Release& release,
+                          const std::vector<Portfolio>& portfolios) override {
+    return Write([&](sqlite::Database& database) -> absl::Status {
+      RETURN_IF_ERROR(sqlite::PutRow(database, ReleaseRow{release}));
+      if (release.state == ReleaseState::kRolledBack) {
+        RETURN_IF_ERROR(
+            database.Run("DELETE FROM choices WHERE release_number = ?", release.number));
+      }
+      return StorePortfolios(database, release.number, portfolios);
+    });
+  }
+
+  absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) override {
+    return Read([&](sqlite::Database& database) -> absl::StatusOr<Portfolio> {
+      absl::StatusOr<Portfolio> found =
+          absl::NotFoundError(Concat("no choice for ", key.problem_text, " in ",
+                                     key.environment_text, " up to release ", release));
+      const auto damage = [&found](const std::string& what) { found = absl::DataLossError(what); };
+      RETURN_IF_ERROR(ReadPortfolios(
+          database, "environments.text = ?2 AND choices.problem_text = ?3",
+          [&](Portfolio portfolio) {
+            const bool is_it = portfolio.key == key;
+            found = std::move(portfolio);
+            if (!is_it) damage(Concat("choices rows (", key.problem_text, "): ", kWrongRow));
+          },
+          damage, release, key.environment_text, key.problem_text));
+      return found;
+    });
+  }
+
+  absl::Status ForEachPortfolio(const std::string& environment_text, int64_t release,
+                                const std::function<void(Portfolio)>& visit,
+                                const std::function<void(const std::string&)>& corrupt) override {
+    // It reads long: look-ups of tunings are not to wait for it.
+    ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+    return ReadPortfolios(*database, "(?2 = '' OR environments.text = ?2)", visit, corrupt, release,
+                          environment_text);
+  }
+
+  absl::StatusOr<int64_t> ThinPortfolios(int64_t oldest) override {
+    return WriteAndCount([oldest](sqlite::Database& database) -> absl::StatusOr<int64_t> {
+      RETURN_IF_ERROR(
+          database.Run("DELETE FROM choices AS c WHERE c.release_number < ?1 AND "
+                       "EXISTS (SELECT 1 FROM choices n WHERE "
+                       "n.environment_id = c.environment_id AND "
+                       "n.problem_text = c.problem_text AND "
+                       "n.release_number > c.release_number AND "
+                       "n.release_number <= ?1)",
+                       oldest));
+      return database.Changes();
+    });
+  }
+
+  absl::Status CheckServed() override {
+    ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+    for (const sqlite::Table* table : ChecksummedTables()) {
+      // Most of the file, and nothing that is served rests on it.
+      if (table->name == SamplesRow::kTable) continue;
+      RETURN_IF_ERROR(NoteDamage(database->QuickCheck(table->name)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> CarriesOver() override {
+    return Read([](sqlite::Database& database) -> absl::StatusOr<bool> {
+      ASSIGN_OR_RETURN(const int64_t carries_over, GetMeta(database, "carry_over"));
+      return carries_over != 0;
+    });
+  }
+
+  absl::Status SetCarryOver(bool carry_over) override {
+    return Write([carry_over](sqlite::Database& database) {
+      return SetMeta(database, "carry_over", carry_over ? 1 : 0);
+    });
+  }
+
+  absl::Status UpdateWanted(const std::vector<WantedProblem>& put,
+                            const std::vector<TuningKey>& drop) override {
+    return Write([&](sqlite::Database& database) -> absl::Status {
+      Environments environments(&database);
+      for (const WantedProblem& wanted : put) {
+        ASSIGN_OR_RETURN(const int64_t id, environments.Of(wanted.key.environment_text));
+        RETURN_IF_ERROR(sqlite::PutRow(database, WantedRow{{id, wanted}}));
+      }
+      for (const TuningKey& key : drop) {
+        RETURN_IF_ERROR(EraseKeyed<WantedRow>(database, key).status());
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::vector<WantedProblem>> ListWanted() override { return List<WantedRow>(); }
+
+  absl::StatusOr<v1::ReadOutboxResponse> ReadOutbox(size_t limit, size_t bytes) override {
+    return Read([&](sqlite::Database& database) -> absl::StatusOr<v1::ReadOutboxResponse> {
+      const sqlite::Table& table = TableOf<OutboxRow>();
+      ASSIGN_OR_RETURN(
+          sqlite::Statement statement,
+          database.Prepare(Concat("SELECT ", table.list, ", ", TableOf<EnvironmentRow>().list,
+                                  " FROM outbox LEFT JOIN environments USING (environment_id) "
+                                  "ORDER BY outbox.sequence LIMIT ?")));
+      statement.Bind(limit + 1);
+      v1::ReadOutboxResponse page;
+      size_t used = 0;
+      SoundEnvironments known;
+      for (size_t read = 0;; ++read) {
+        ASSIGN_OR_RETURN(const bool more, statement.Step());
+        page.set_more(more);
+        if (!more || read == limit) return page;
+        v1::OutboxRow given;
+        given.mutable_id()->set_sequence(statement.Int(0));
+        given.mutable_id()->set_epoch(statement.Int(1));
+        const absl::StatusOr<OutboxRow> row = ReadRow<OutboxRow>(statement);
+        const absl::StatusOr<EnvironmentRow> environment =
+            ReadRow<EnvironmentRow>(statement, table.width());
+        const absl::StatusOr<Tuning> tuning = [&]() -> absl::StatusOr<Tuning> {
+          RETURN_IF_ERROR(row.status());
+          RETURN_IF_ERROR(environment.status());
+          return ReadStoredTuning(database, {row->problem_text, environment->text}, &known);
+        }();
+        if (tuning.ok() && tuning->origin != Origin::kImported) {
+          *given.mutable_environment() =
+              bundle::ToBundleEnvironment(1, environment->environment, tuning->provenance);
+          bundle::FillBundleTuning(*tuning, 1, /*with_samples=*/false, given.mutable_tuning());
+          given.set_relayed(tuning->origin == Origin::kFleet);
+          used += given.ByteSizeLong();
+          if (used > bytes && page.rows_size() > 0) return page;
+          *page.add_rows() = std::move(given);
+          continue;
+        }
+        if (absl::IsDataLoss(tuning.status())) {
+          options_.notice(Concat("not delivered to the fleet, since its row is damaged: ",
+                                 row.ok() ? row->problem_text + ": " : "",
+                                 tuning.status().message()));
+        } else if (!tuning.ok() && !absl::IsNotFound(tuning.status())) {
+          return tuning.status();
+        }
+        *page.add_void_ids() = given.id();
+      }
+    });
+  }
+
+  absl::Status AckOutbox(const google::protobuf::RepeatedPtrField<v1::OutboxId>& ids) override {
+    return Write([&](sqlite::Database& database) -> absl::Status {
+      int64_t erased = 0;
+      v1::OutboxId last;
+      for (const v1::OutboxId& id : ids) {
+        RETURN_IF_ERROR(database.Run("DELETE FROM outbox WHERE sequence = ? AND epoch = ?",
+                                     id.sequence(), id.epoch()));
+        if (database.Changes() == 0) continue;
+        ++erased;
+        if (id.sequence() > last.sequence()) last = id;
+      }
+      if (erased == 0) return absl::OkStatus();
+      RETURN_IF_ERROR(SetMeta(database, kAcknowledgedEpoch, last.epoch()));
+      return AddToMeta(database, kDepth, -erased).status();
+    });
+  }
+
+  absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet) override {
+    return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
+      std::vector<std::pair<int64_t, std::string>> keys;
+      RETURN_IF_ERROR(database.ForEachRow(
+          "SELECT t.environment_id, t.problem_text FROM tunings t WHERE t.origin IN (?, ?) AND "
+          "NOT EXISTS (SELECT 1 FROM outbox o WHERE o.environment_id = t.environment_id AND "
+          "o.problem_text = t.problem_text) ORDER BY t.tuning_id",
+          [&](const sqlite::Statement& row) { keys.emplace_back(row.Int(0), row.Text(1)); },
+          Origin::kLocal, include_fleet ? Origin::kFleet : Origin::kLocal));
+      for (const auto& [environment_id, problem] : keys) {
+        RETURN_IF_ERROR(Enqueue(database, environment_id, problem));
+      }
+      return static_cast<int64_t>(keys.size());
+    });
+  }
+
+  absl::StatusOr<bool> IsInOutbox(const TuningKey& key) override {
+    return Read([&](sqlite::Database& database) -> absl::StatusOr<bool> {
+      ASSIGN_OR_RETURN(
+          const int64_t rows,
+          database.QueryInt(
+              "SELECT COUNT(*) FROM outbox WHERE problem_text = ? AND environment_id = "
+              "(SELECT environment_id FROM environments WHERE text = ?)",
+              key.problem_text, key.environment_text));
+      return rows > 0;
+    });
+  }
+
+  absl::StatusOr<v1::FleetState> GetOutboxStatus() override {
+    return Read([this](sqlite::Database& database) -> absl::StatusOr<v1::FleetState> {
+      ASSIGN_OR_RETURN(const int64_t sequence, GetMeta(database, kSequence));
+      ASSIGN_OR_RETURN(const int64_t depth, GetMeta(database, kDepth));
+      ASSIGN_OR_RETURN(const int64_t dropped, GetMeta(database, kDropped));
+      ASSIGN_OR_RETURN(const int64_t superseded, GetMeta(database, kSuperseded));
+      ASSIGN_OR_RETURN(const int64_t release, GetMeta(database, kFleetRelease));
+      // Not there before the first acknowledgement.
+      ASSIGN_OR_RETURN(const int64_t acknowledged,
+                       database.QueryInt("SELECT COALESCE(MAX(value), 0) FROM meta WHERE key = ?",
+                                         kAcknowledgedEpoch));
+      v1::FleetState state;
+      state.set_epoch(epoch_);
+      state.set_last_sequence(sequence);
+      state.set_outbox_depth(depth);
+      state.set_outbox_dropped(dropped);
+      state.set_outbox_superseded(superseded);
+      state.set_release(release);
+      state.set_acknowledged_epoch(acknowledged);
+      return state;
+    });
+  }
+
+  absl::Status SetFleetRelease(int64_t release) override {
+    return Write([release](sqlite::Database& database) {
+      return SetMeta(database, kFleetRelease, release);
+    });
+  }
+
+  bool read_only() const override { return read_only_; }
+
+ private:
+  using Mutation = std::function<absl::Status(sqlite::Database&)>;
+
+  absl::Status CheckWritable() const REQUIRES(write_mutex_) {
+    if (read_only_) {
+      return absl::UnavailableError(Concat(path_, ": is read-only, nothing can be kept"));
+    }
+    if (writer_ == nullptr) return Closed(path_);
+    if (!InPlace()) {
+      // It may be there, below a folder that does not let this user look.
+      std::error_code asked;
+      if (!std::filesystem::exists(path_, asked) && asked) {
+        return absl::UnavailableError(
+            Concat(path_, ": cannot be looked at, so nothing can be kept: ", asked.message()));
+      }
+      return absl::UnavailableError(Concat(
+          path_,
+          ": it or its -wal was moved, deleted or replaced while it is open; nothing can be kept"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckReadable() const REQUIRES(read_mutex_) {
+    return reader_ == nullptr ? Closed(path_) : absl::OkStatus();
+  }
+
+  absl::Status CommitMutation(const Mutation& mutation) REQUIRES(write_mutex_) {
+    ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer_));
+    if (!marked_unclean_) RETURN_IF_ERROR(SetMeta(*writer_, "clean_shutdown", 0));
+    RETURN_IF_ERROR(mutation(*writer_));
+    RETURN_IF_ERROR(transaction.Commit());
+    marked_unclean_ = true;
+    return absl::OkStatus();
+  }
+
+  // Runs `mutation` in a transaction and commits it.
+  absl::Status Write(const Mutation& mutation) EXCLUDES(write_mutex_) {
+    MutexLock lock(write_mutex_);
+    RETURN_IF_ERROR(CheckWritable());
+    absl::Status status = CommitMutation(mutation);
+    damaged_ = damaged_ || absl::IsDataLoss(status);
+    RETURN_IF_ERROR(status);
+    TidyAfterCommit();
+    return absl::OkStatus();
+  }
+
+  // Checkpoint and size cap: what fails here is tried again after the next
+  // commit, and loses nothing.
+  void TidyAfterCommit() REQUIRES(write_mutex_) {
+    absl::Status status;
+    // By the wall clock, as what it thins; the second condition is for one that was set back.
+    if (const absl::Time now = options_.clock->Now();
+        now >= next_thinning_ || now + kThinningPeriod < next_thinning_) {
+      next_thinning_ = now + kThinningPeriod;
+      status.Update(ThinSamples(*writer_, now - options_.sample_retention).status());
+    }
+    if (options_.max_bytes > 0) {
+      status.Update(EnforceSizeCap(*writer_, options_.max_bytes));
+    }
+    if (writer_->wal_frames() >= kCheckpointFrames) {
+      status.Update(writer_->CheckpointPassive());
+    }
+    if (!status.ok()) {
+      options_.notice(Concat("tidying the database failed: ", status.message()));
+    }
+  }
+
+  // With its row in the outbox, if it was made here.
+  absl::Status StoreWithOutbox(sqlite::Database& database, Environments* environments,
+                               const Tuning& tuning, const Environment& environment) const {
+    ASSIGN_OR_RETURN(const int64_t environment_id,
+                     StoreTuning(database, environments, tuning, environment));
+    if (tuning.origin != Origin::kLocal) return absl::OkStatus();
+    return Enqueue(database, environment_id, tuning.key.problem_text);
+  }
+
+  // Passes the status on. One that says DATA_LOSS makes the next start check the whole file.
+  absl::Status NoteDamage(absl::Status status) EXCLUDES(write_mutex_) {
+    if (absl::IsDataLoss(status)) {
+      MutexLock lock(write_mutex_);
+      damaged_ = true;
+    }
+    return status;
+  }
+
+  // A connection of its own for what takes long.
+  absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenReader() EXCLUDES(read_mutex_) {
+    {
+      MutexLock lock(read_mutex_);
+      RETURN_IF_ERROR(CheckReadable());
+    }
+    return sqlite::Database::Open({.path = path_, .access = reader_access_});
+  }
+
+  static int64_t NewEpoch() {
+    std::random_device device;
+    const uint64_t bits = (static_cast<uint64_t>(device()) << 32) | device();
+    return static_cast<int64_t>(bits >> 1) | 1;  // positive, never 0
+  }
+
+  // Puts the key into the outbox, in place of an older row of it, with the next sequence. Where
+  // more rows are there than the limit, the oldest goes and is counted.
+  absl::Status Enqueue(sqlite::Database& database, int64_t environment_id,
+                       const std::string& problem_text) const {
+    RETURN_IF_ERROR(database.Run("DELETE FROM outbox WHERE environment_id = ? AND problem_text = ?",
+                                 environment_id, problem_text));
+    const int64_t replaced = database.Changes();
+    if (replaced > 0) RETURN_IF_ERROR(AddToMeta(database, kSuperseded, replaced).status());
+    ASSIGN_OR_RETURN(const int64_t sequence, AddToMeta(database, kSequence, 1));
+    RETURN_IF_ERROR(
+        sqlite::InsertRow(database, OutboxRow{sequence, epoch_, environment_id, problem_text}));
+    ASSIGN_OR_RETURN(const int64_t depth, AddToMeta(database, kDepth, 1 - replaced));
+    if (depth <= options_.outbox_limit) return absl::OkStatus();
+    RETURN_IF_ERROR(
+        database.Run("DELETE FROM outbox WHERE sequence = (SELECT MIN(sequence) FROM outbox)"));
+    RETURN_IF_ERROR(AddToMeta(database, kDropped, 1).status());
+    return AddToMeta(database, kDepth, -1).status();
+  }
+
+  // The same of a mutation that gives a number.
+  template <typename CountingMutation>
+  absl::StatusOr<int64_t> WriteAndCount(const CountingMutation& mutation) EXCLUDES(write_mutex_) {
+    absl::StatusOr<int64_t> number;
+    RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
+      number = mutation(database);
+      return number.status();
+    }));
+    return number;
+  }
+
+  // Runs `query` on the connection of short reads.
+  template <typename Query>
+  std::invoke_result_t<Query, sqlite::Database&> Read(const Query& query) EXCLUDES(read_mutex_) {
+    MutexLock lock(read_mutex_);
+    RETURN_IF_ERROR(CheckReadable());
+    return query(*reader_);
+  }
+
+  // The values of a table's sound rows; notices tell of the others.
+  template <typename Row>
+  absl::StatusOr<std::vector<decltype(Row::value)>> List() {
+    return Read([this](sqlite::Database& database) {
+      if constexpr (requires { &Row::environment_id; }) {
+        return ReadKeyed<Row>(database, options_.notice);
+      } else {
+        return sqlite::ReadValues<Row>(database, options_.notice);
+      }
+    });
+  }
+
+  const Options options_;
+  const std::string path_;
+  const int schema_version_;
+  const int64_t epoch_ = NewEpoch();
+  const bool read_only_;
+  const sqlite::Database::Access reader_access_;
+  // The files as they were opened, for InPlace().
+  const std::optional<FileMark> opened_;
+  const std::optional<FileMark> opened_log_;  // of the write-ahead log
+  UniqueFd lock_ GUARDED_BY(write_mutex_);    // outlives the connections
+  Mutex write_mutex_;
+  std::unique_ptr<sqlite::Database> writer_ GUARDED_BY(write_mutex_);
+  bool marked_unclean_ GUARDED_BY(write_mutex_) = false;
+  bool damaged_ GUARDED_BY(write_mutex_) = false;  // something read or written said so
+  absl::Time next_thinning_ GUARDED_BY(write_mutex_);
+  Mutex read_mutex_;
+  std::unique_ptr<sqlite::Database> reader_ GUARDED_BY(read_mutex_);
+  SoundEnvironments sound_environments_ GUARDED_BY(read_mutex_);  // of reader_
+};
 
 }  // namespace
 
@@ -324,594 +948,8 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(Options options) 
                                              .read_only = options.read_only,
                                              .notice = options.notice}));
   ASSIGN_OR_RETURN(const int64_t version, file.reader->UserVersion());
-  return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(options), path, std::move(lock),
-                                                      std::move(file), static_cast<int>(version)));
-}
-
-SqliteStore::SqliteStore(Options options, std::string path, UniqueFd lock,
-                         sqlite::DatabaseFile file, int schema_version)
-    : options_(std::move(options)),
-      path_(std::move(path)),
-      schema_version_(schema_version),
-      read_only_(file.writer == nullptr),
-      reader_access_(file.reader_access),
-      opened_(MarkOf(path_)),
-      opened_log_(read_only_ ? std::nullopt : MarkOf(path_ + "-wal")),
-      lock_(std::move(lock)),
-      writer_(std::move(file.writer)),
-      next_thinning_(options_.clock->Now() + kThinningDelay),
-      reader_(std::move(file.reader)) {}
-
-SqliteStore::~SqliteStore() = default;
-
-absl::Status SqliteStore::Close() {
-  {
-    MutexLock lock(read_mutex_);
-    if (reader_ == nullptr) {
-      return Closed(path_);
-    }
-    reader_.reset();
-  }
-  MutexLock lock(write_mutex_);
-  const bool clean = !damaged_;  // else the next start looks at all of the file
-  std::unique_ptr<sqlite::Database> writer = std::move(writer_);
-  if (writer == nullptr) {
-    lock_ = UniqueFd();
-    return absl::OkStatus();
-  }
-  absl::Status status = [&writer, clean]() -> absl::Status {
-    ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer));
-    RETURN_IF_ERROR(SetMeta(*writer, "clean_shutdown", clean ? 1 : 0));
-    RETURN_IF_ERROR(transaction.Commit());
-    RETURN_IF_ERROR(writer->CheckpointTruncate());
-    return writer->CloseAndRemoveLog();
-  }();
-  writer.reset();  // before the lock: nobody else may open the file while it is open
-  lock_ = UniqueFd();
-  return status;
-}
-
-absl::Status SqliteStore::CheckWritable() const {
-  if (read_only_) {
-    return absl::UnavailableError(Concat(path_, ": is read-only, nothing can be kept"));
-  }
-  if (writer_ == nullptr) return Closed(path_);
-  if (!InPlace()) {
-    // It may be there, below a folder that does not let this user look.
-    std::error_code asked;
-    if (!std::filesystem::exists(path_, asked) && asked) {
-      return absl::UnavailableError(
-          Concat(path_, ": cannot be looked at, so nothing can be kept: ", asked.message()));
-    }
-    return absl::UnavailableError(Concat(
-        path_,
-        ": it or its -wal was moved, deleted or replaced while it is open; nothing can be kept"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SqliteStore::CheckReadable() const {
-  return reader_ == nullptr ? Closed(path_) : absl::OkStatus();
-}
-
-absl::Status SqliteStore::CommitMutation(const Mutation& mutation) {
-  ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer_));
-  if (!marked_unclean_) RETURN_IF_ERROR(SetMeta(*writer_, "clean_shutdown", 0));
-  RETURN_IF_ERROR(mutation(*writer_));
-  RETURN_IF_ERROR(transaction.Commit());
-  marked_unclean_ = true;
-  return absl::OkStatus();
-}
-
-absl::Status SqliteStore::Write(const Mutation& mutation) {
-  MutexLock lock(write_mutex_);
-  RETURN_IF_ERROR(CheckWritable());
-  absl::Status status = CommitMutation(mutation);
-  damaged_ = damaged_ || absl::IsDataLoss(status);
-  RETURN_IF_ERROR(status);
-  TidyAfterCommit();
-  return absl::OkStatus();
-}
-
-void SqliteStore::TidyAfterCommit() {
-  absl::Status status;
-  // By the wall clock, as what it thins; the second condition is for one that was set back.
-  if (const absl::Time now = options_.clock->Now();
-      now >= next_thinning_ || now + kThinningPeriod < next_thinning_) {
-    next_thinning_ = now + kThinningPeriod;
-    status.Update(ThinSamples(*writer_, now - options_.sample_retention).status());
-  }
-  if (options_.max_bytes > 0) {
-    status.Update(EnforceSizeCap(*writer_, options_.max_bytes));
-  }
-  if (writer_->wal_frames() >= kCheckpointFrames) {
-    status.Update(writer_->CheckpointPassive());
-  }
-  if (!status.ok()) {
-    options_.notice(Concat("tidying the database failed: ", status.message()));
-  }
-}
-
-absl::Status SqliteStore::StoreWithOutbox(sqlite::Database& database, Environments* environments,
-                                          const Tuning& tuning,
-                                          const Environment& environment) const {
-  ASSIGN_OR_RETURN(const int64_t environment_id,
-                   StoreTuning(database, environments, tuning, environment));
-  if (tuning.origin != Origin::kLocal) return absl::OkStatus();
-  return Enqueue(database, environment_id, tuning.key.problem_text);
-}
-
-absl::Status SqliteStore::PutTuning(const Tuning& tuning, const Environment& environment) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    Environments environments(&database);
-    return StoreWithOutbox(database, &environments, tuning, environment);
-  });
-}
-
-absl::Status SqliteStore::PutTunings(const TuningSource& next) {
-  int64_t stored = 0;
-  absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
-    Environments environments(&database);
-    while (true) {
-      ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
-      if (!record.has_value()) {
-        return absl::OkStatus();
-      }
-      if (++stored == kManyTunings) RETURN_IF_ERROR(database.SetCacheBytes(kCacheForMany));
-      RETURN_IF_ERROR(
-          StoreWithOutbox(database, &environments, record->tuning, record->environment));
-    }
-  });
-  if (stored >= kManyTunings) {
-    MutexLock lock(write_mutex_);
-    if (writer_ != nullptr) RETURN_IF_ERROR(writer_->SetCacheBytes(kCacheBytes));
-  }
-  return status;
-}
-
-absl::StatusOr<Tuning> SqliteStore::GetTuning(const TuningKey& key) {
-  MutexLock lock(read_mutex_);
-  RETURN_IF_ERROR(CheckReadable());
-  return ReadStoredTuning(*reader_, key, &sound_environments_);
-}
-
-absl::StatusOr<int64_t> SqliteStore::DeleteTunings(const std::vector<TuningKey>& keys) {
-  if (keys.empty()) {
-    MutexLock lock(write_mutex_);
-    RETURN_IF_ERROR(CheckWritable());
-    return 0;
-  }
-  return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
-    int64_t erased = 0;
-    for (const TuningKey& key : keys) {
-      ASSIGN_OR_RETURN(const int64_t rows, EraseKeyed<TuningRow>(database, key));
-      erased += rows;
-    }
-    return erased;
-  });
-}
-
-absl::Status SqliteStore::ForEachStored(const std::function<bool(StoredTuning)>& visit,
-                                        const std::function<void(const std::string&)>& corrupt) {
-  {
-    // Without a file, on a disk that cannot be written, there is nothing else to open.
-    MutexLock lock(read_mutex_);
-    RETURN_IF_ERROR(CheckReadable());
-    if (reader_->path() != path_) return ForEachStoredTuning(*reader_, visit, corrupt);
-  }
-  // A connection of its own: whoever reads single tunings does not wait for it.
-  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
-  absl::Status status = ForEachStoredTuning(*database, visit, corrupt);
-  if (absl::IsDataLoss(status)) {
-    MutexLock lock(write_mutex_);
-    damaged_ = true;
-  }
-  return status;
-}
-
-absl::StatusOr<std::vector<Environment>> SqliteStore::ListEnvironments() {
-  return Read([this](sqlite::Database& database) {
-    return ReadEnvironmentsInUse(database, options_.notice);
-  });
-}
-
-absl::Status SqliteStore::PutPin(const Pin& pin) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(const int64_t id, Environments(&database).Of(pin.key.environment_text));
-    return sqlite::PutRow(database, PinRow{id, pin});
-  });
-}
-
-absl::Status SqliteStore::DeletePin(const TuningKey& key) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(const int64_t rows, EraseKeyed<PinRow>(database, key));
-    if (rows > 0) return absl::OkStatus();
-    return MissingError({"pin", key.problem_text},
-                        Concat("no pin of ", key.problem_text, " in ", key.environment_text));
-  });
-}
-
-absl::StatusOr<std::vector<Pin>> SqliteStore::ListPins() {
-  return Read(
-      [this](sqlite::Database& database) { return ReadKeyed<PinRow>(database, options_.notice); });
-}
-
-absl::StatusOr<int64_t> SqliteStore::AddBan(const Ban& ban) {
-  return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
-    BanRow row{ban};
-    ASSIGN_OR_RETURN(row.value.number, AddToMeta(database, "ban_sequence", 1));
-    RETURN_IF_ERROR(sqlite::InsertRow(database, row));
-    return row.value.number;
-  });
-}
-
-absl::Status SqliteStore::DeleteBan(int64_t number) {
-  return Write([number](sqlite::Database& database) -> absl::Status {
-    RETURN_IF_ERROR(database.Run("DELETE FROM bans WHERE ban_number = ?", number));
-    if (database.Changes() > 0) return absl::OkStatus();
-    return MissingError({"ban", Concat("bans/", number)}, Concat("ban: there is no bans/", number));
-  });
-}
-
-absl::StatusOr<std::vector<Ban>> SqliteStore::ListBans() {
-  return Read([this](sqlite::Database& database) {
-    return sqlite::ReadValues<BanRow>(database, options_.notice);
-  });
-}
-
-absl::Status SqliteStore::PutQuarantine(const QuarantineEntry& entry) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(const int64_t id, Environments(&database).Of(entry.key.environment_text));
-    return sqlite::PutRow(database, QuarantineRow{id, entry});
-  });
-}
-
-absl::StatusOr<std::vector<QuarantineEntry>> SqliteStore::ListQuarantine() {
-  return Read([this](sqlite::Database& database) {
-    return ReadKeyed<QuarantineRow>(database, options_.notice);
-  });
-}
-
-absl::Status SqliteStore::DeleteQuarantine(const TuningKey& key,
-                                           const std::vector<CandidateId>& candidates) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    for (const CandidateId& candidate : candidates) {
-      RETURN_IF_ERROR(database.Run(
-          "DELETE FROM quarantine WHERE problem_text = ? AND candidate = ? AND environment_id IN "
-          "(SELECT environment_id FROM environments WHERE text = ?)",
-          key.problem_text, ToText(candidate), key.environment_text));
-    }
-    return absl::OkStatus();
-  });
-}
-
-absl::StatusOr<std::unique_ptr<sqlite::Database>> SqliteStore::OpenReader() {
-  {
-    MutexLock lock(read_mutex_);
-    RETURN_IF_ERROR(CheckReadable());
-  }
-  return sqlite::Database::Open({.path = path_, .access = reader_access_});
-}
-
-absl::StatusOr<v1::CheckDatabaseResponse> SqliteStore::Check() {
-  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
-  return CheckDatabase(*database);
-}
-
-absl::StatusOr<int64_t> SqliteStore::Backup(const std::string& path,
-                                            const std::function<bool()>& stopped) {
-  if (!path.starts_with("/") || path.ends_with("/")) {
-    return ViolationError(
-        {"path", Concat("must be the absolute path of a file, is \"", path, "\"")});
-  }
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
-  if (access(folder.c_str(), X_OK) != 0) {
-    return ViolationError({"path", Concat("must be in a folder that exists, is \"", path, "\"")});
-  }
-  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
-  database->InterruptWhen(stopped);
-  const absl::Status copied = sqlite::CopyDatabaseFile(
-      *database, path, [&](const std::string& partial) { return CheckCopy(partial, stopped); });
-  if (absl::IsAlreadyExists(copied)) {
-    return absl::AlreadyExistsError(Concat("path: must not exist, but \"", path, "\" does"));
-  }
-  RETURN_IF_ERROR(copied);
-  return BytesOf(path);
-}
-
-absl::StatusOr<v1::CompactDatabaseResponse> SqliteStore::Compact() {
-  v1::CompactDatabaseResponse compaction;
-  compaction.set_bytes_before(SizeBytes());
-  const absl::Time before = options_.clock->Now() - options_.sample_retention;
-  MutexLock lock(write_mutex_);
-  RETURN_IF_ERROR(CheckWritable());
-  RETURN_IF_ERROR(CommitMutation([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(const int64_t thinned, ThinSamples(database, before));
-    compaction.set_thinned(thinned);
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(ReleaseFreePages(*writer_));
-  const absl::Status truncated = writer_->CheckpointTruncate();
-  // A reader that stays keeps the log; a later checkpoint gets to it.
-  if (!truncated.ok() && !absl::IsUnavailable(truncated)) {
-    return truncated;
-  }
-  compaction.set_bytes_after(SizeBytes());
-  return compaction;
-}
-
-bool SqliteStore::InPlace() const {
-  const auto is_still = [](const std::string& path, const std::optional<FileMark>& opened) {
-    const std::optional<FileMark> found = opened ? MarkOf(path) : std::nullopt;
-    return !opened || (found && found->IsSameFile(*opened));
-  };
-  return is_still(path_, opened_) && is_still(path_ + "-wal", opened_log_);
-}
-
-int64_t SqliteStore::SizeBytes() { return BytesOf(path_) + BytesOf(path_ + "-wal"); }
-
-int SqliteStore::SchemaVersion() { return schema_version_; }
-
-absl::StatusOr<std::vector<Release>> SqliteStore::ListReleases() {
-  return Read([this](sqlite::Database& database) {
-    return sqlite::ReadValues<ReleaseRow>(database, options_.notice);
-  });
-}
-
-absl::Status SqliteStore::PutRelease(const Release& release,
-                                     const std::vector<Portfolio>& portfolios) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    RETURN_IF_ERROR(sqlite::PutRow(database, ReleaseRow{release}));
-    if (release.state == ReleaseState::kRolledBack) {
-      RETURN_IF_ERROR(database.Run("DELETE FROM choices WHERE release_number = ?", release.number));
-    }
-    return StorePortfolios(database, release.number, portfolios);
-  });
-}
-
-absl::StatusOr<Portfolio> SqliteStore::GetPortfolio(const TuningKey& key, int64_t release) {
-  return Read([&](sqlite::Database& database) { return ReadPortfolio(database, key, release); });
-}
-
-absl::Status SqliteStore::ForEachPortfolio(const std::string& environment_text, int64_t release,
-                                           const std::function<void(Portfolio)>& visit,
-                                           const std::function<void(const std::string&)>& corrupt) {
-  // It reads long: look-ups of tunings are not to wait for it.
-  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
-  ASSIGN_OR_RETURN(const sqlite::Transaction transaction,
-                   sqlite::Transaction::BeginRead(*database));
-  ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(*database, corrupt));
-  std::optional<Assembly> assembly;
-  const auto finish = [&] {
-    if (!assembly) return;
-    const auto environment = environments.find(assembly->environment_id());
-    // A damaged environment was reported already.
-    if (environment != environments.end()) {
-      absl::StatusOr<Portfolio> portfolio = assembly->Take(environment->second);
-      if (portfolio.ok()) {
-        visit(*std::move(portfolio));
-      } else {
-        corrupt(std::string(portfolio.status().message()));
-      }
-    }
-    assembly.reset();
-  };
-  // Whose a damaged row is cannot be trusted; what it was a part of is found incomplete by its
-  // count.
-  RETURN_IF_ERROR(sqlite::ReadRows<ChoiceRow>(
-      *database,
-      Concat("JOIN environments USING (environment_id) WHERE (?2 = '' OR environments.text = ?2) "
-             "AND ",
-             kEffective, " ORDER BY environments.text, choices.problem_text, choices.place"),
-      corrupt,
-      [&](const ChoiceRow& row) {
-        if (assembly && !assembly->Holds(row)) finish();
-        if (!assembly) assembly.emplace(row);
-        assembly->Add(row);
-      },
-      release, environment_text));
-  finish();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<int64_t> SqliteStore::ThinPortfolios(int64_t oldest) {
-  return WriteAndCount([oldest](sqlite::Database& database) -> absl::StatusOr<int64_t> {
-    RETURN_IF_ERROR(
-        database.Run("DELETE FROM choices AS c WHERE c.release_number < ?1 AND "
-                     "EXISTS (SELECT 1 FROM choices n WHERE "
-                     "n.environment_id = c.environment_id AND "
-                     "n.problem_text = c.problem_text AND "
-                     "n.release_number > c.release_number AND "
-                     "n.release_number <= ?1)",
-                     oldest));
-    return database.Changes();
-  });
-}
-
-absl::Status SqliteStore::CheckServed() {
-  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
-  for (const sqlite::Table* table : ChecksummedTables()) {
-    // Most of the file, and nothing that is served rests on it.
-    if (table->name == SamplesRow::kTable) continue;
-    const absl::Status sound = database->QuickCheck(table->name);
-    if (absl::IsDataLoss(sound)) {
-      MutexLock lock(write_mutex_);
-      damaged_ = true;
-    }
-    RETURN_IF_ERROR(sound);
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> SqliteStore::CarriesOver() {
-  return Read([](sqlite::Database& database) -> absl::StatusOr<bool> {
-    ASSIGN_OR_RETURN(const int64_t carries_over, GetMeta(database, "carry_over"));
-    return carries_over != 0;
-  });
-}
-
-absl::Status SqliteStore::SetCarryOver(bool carry_over) {
-  return Write([carry_over](sqlite::Database& database) {
-    return SetMeta(database, "carry_over", carry_over ? 1 : 0);
-  });
-}
-
-absl::Status SqliteStore::UpdateWanted(const std::vector<WantedProblem>& put,
-                                       const std::vector<TuningKey>& drop) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    Environments environments(&database);
-    for (const WantedProblem& wanted : put) {
-      ASSIGN_OR_RETURN(const int64_t id, environments.Of(wanted.key.environment_text));
-      RETURN_IF_ERROR(sqlite::PutRow(database, WantedRow{id, wanted}));
-    }
-    for (const TuningKey& key : drop) {
-      RETURN_IF_ERROR(EraseKeyed<WantedRow>(database, key).status());
-    }
-    return absl::OkStatus();
-  });
-}
-
-absl::StatusOr<std::vector<WantedProblem>> SqliteStore::ListWanted() {
-  return Read([this](sqlite::Database& database) {
-    return ReadKeyed<WantedRow>(database, options_.notice);
-  });
-}
-
-int64_t SqliteStore::NewEpoch() {
-  std::random_device device;
-  const uint64_t bits = (static_cast<uint64_t>(device()) << 32) | device();
-  return static_cast<int64_t>(bits >> 1) | 1;  // positive, never 0
-}
-
-absl::Status SqliteStore::Enqueue(sqlite::Database& database, int64_t environment_id,
-                                  const std::string& problem_text) const {
-  RETURN_IF_ERROR(database.Run("DELETE FROM outbox WHERE environment_id = ? AND problem_text = ?",
-                               environment_id, problem_text));
-  const int64_t replaced = database.Changes();
-  if (replaced > 0) RETURN_IF_ERROR(AddToMeta(database, kSuperseded, replaced).status());
-  ASSIGN_OR_RETURN(const int64_t sequence, AddToMeta(database, kSequence, 1));
-  RETURN_IF_ERROR(
-      sqlite::InsertRow(database, OutboxRow{sequence, epoch_, environment_id, problem_text}));
-  ASSIGN_OR_RETURN(const int64_t depth, AddToMeta(database, kDepth, 1 - replaced));
-  if (depth <= options_.outbox_limit) return absl::OkStatus();
-  RETURN_IF_ERROR(
-      database.Run("DELETE FROM outbox WHERE sequence = (SELECT MIN(sequence) FROM outbox)"));
-  RETURN_IF_ERROR(AddToMeta(database, kDropped, 1).status());
-  return AddToMeta(database, kDepth, -1).status();
-}
-
-absl::StatusOr<OutboxPage> SqliteStore::ReadOutbox(size_t limit) {
-  return Read([&](sqlite::Database& database) -> absl::StatusOr<OutboxPage> {
-    const sqlite::Table& table = TableOf<OutboxRow>();
-    ASSIGN_OR_RETURN(
-        sqlite::Statement statement,
-        database.Prepare(Concat("SELECT ", table.list, ", ", TableOf<EnvironmentRow>().list,
-                                " FROM outbox LEFT JOIN environments USING (environment_id) "
-                                "ORDER BY outbox.sequence LIMIT ?")));
-    statement.Bind(limit + 1);
-    OutboxPage page;
-    SoundEnvironments known;
-    while (true) {
-      ASSIGN_OR_RETURN(page.more, statement.Step());
-      if (!page.more || page.entries.size() + page.void_ids.size() == limit) return page;
-      v1::OutboxId id;
-      id.set_sequence(statement.Int(0));
-      id.set_epoch(statement.Int(1));
-      const absl::StatusOr<OutboxRow> row = ReadRow<OutboxRow>(statement);
-      absl::StatusOr<EnvironmentRow> environment =
-          ReadRow<EnvironmentRow>(statement, table.width());
-      absl::StatusOr<Tuning> tuning = [&]() -> absl::StatusOr<Tuning> {
-        RETURN_IF_ERROR(row.status());
-        RETURN_IF_ERROR(environment.status());
-        return ReadStoredTuning(database, {row->problem_text, environment->text}, &known);
-      }();
-      if (tuning.ok() && tuning->origin != Origin::kImported) {
-        for (Candidate& candidate : tuning->candidates) candidate.samples_ns.clear();
-        page.entries.push_back({id, *std::move(tuning), std::move(environment->environment)});
-        continue;
-      }
-      if (absl::IsDataLoss(tuning.status())) {
-        options_.notice(Concat("not delivered to the fleet, since its row is damaged: ",
-                               row.ok() ? row->problem_text + ": " : "",
-                               tuning.status().message()));
-      } else if (!tuning.ok() && !absl::IsNotFound(tuning.status())) {
-        return tuning.status();
-      }
-      page.void_ids.push_back(id);
-    }
-  });
-}
-
-absl::Status SqliteStore::AckOutbox(const google::protobuf::RepeatedPtrField<v1::OutboxId>& ids) {
-  return Write([&](sqlite::Database& database) -> absl::Status {
-    int64_t erased = 0;
-    v1::OutboxId last;
-    for (const v1::OutboxId& id : ids) {
-      RETURN_IF_ERROR(database.Run("DELETE FROM outbox WHERE sequence = ? AND epoch = ?",
-                                   id.sequence(), id.epoch()));
-      if (database.Changes() == 0) continue;
-      ++erased;
-      if (id.sequence() > last.sequence()) last = id;
-    }
-    if (erased == 0) return absl::OkStatus();
-    RETURN_IF_ERROR(SetMeta(database, kAcknowledgedEpoch, last.epoch()));
-    return AddToMeta(database, kDepth, -erased).status();
-  });
-}
-
-absl::StatusOr<int64_t> SqliteStore::RequeueOutbox(bool include_fleet) {
-  return WriteAndCount([&](sqlite::Database& database) -> absl::StatusOr<int64_t> {
-    std::vector<std::pair<int64_t, std::string>> keys;
-    RETURN_IF_ERROR(database.ForEachRow(
-        "SELECT t.environment_id, t.problem_text FROM tunings t WHERE t.origin IN (?, ?) AND "
-        "NOT EXISTS (SELECT 1 FROM outbox o WHERE o.environment_id = t.environment_id AND "
-        "o.problem_text = t.problem_text) ORDER BY t.tuning_id",
-        [&](const sqlite::Statement& row) { keys.emplace_back(row.Int(0), row.Text(1)); },
-        Origin::kLocal, include_fleet ? Origin::kFleet : Origin::kLocal));
-    for (const auto& [environment_id, problem] : keys) {
-      RETURN_IF_ERROR(Enqueue(database, environment_id, problem));
-    }
-    return static_cast<int64_t>(keys.size());
-  });
-}
-
-absl::StatusOr<bool> SqliteStore::IsInOutbox(const TuningKey& key) {
-  return Read([&](sqlite::Database& database) -> absl::StatusOr<bool> {
-    ASSIGN_OR_RETURN(
-        const int64_t rows,
-        database.QueryInt("SELECT COUNT(*) FROM outbox WHERE problem_text = ? AND environment_id = "
-                          "(SELECT environment_id FROM environments WHERE text = ?)",
-                          key.problem_text, key.environment_text));
-    return rows > 0;
-  });
-}
-
-absl::StatusOr<v1::FleetState> SqliteStore::GetOutboxStatus() {
-  return Read([this](sqlite::Database& database) -> absl::StatusOr<v1::FleetState> {
-    ASSIGN_OR_RETURN(const int64_t sequence, GetMeta(database, kSequence));
-    ASSIGN_OR_RETURN(const int64_t depth, GetMeta(database, kDepth));
-    ASSIGN_OR_RETURN(const int64_t dropped, GetMeta(database, kDropped));
-    ASSIGN_OR_RETURN(const int64_t superseded, GetMeta(database, kSuperseded));
-    ASSIGN_OR_RETURN(const int64_t release, GetMeta(database, kFleetRelease));
-    // Not there before the first acknowledgement.
-    ASSIGN_OR_RETURN(const int64_t acknowledged,
-                     database.QueryInt("SELECT COALESCE(MAX(value), 0) FROM meta WHERE key = ?",
-                                       kAcknowledgedEpoch));
-    v1::FleetState state;
-    state.set_epoch(epoch_);
-    state.set_last_sequence(sequence);
-    state.set_outbox_depth(depth);
-    state.set_outbox_dropped(dropped);
-    state.set_outbox_superseded(superseded);
-    state.set_release(release);
-    state.set_acknowledged_epoch(acknowledged);
-    return state;
-  });
-}
-
-absl::Status SqliteStore::SetFleetRelease(int64_t release) {
-  return Write(
-      [release](sqlite::Database& database) { return SetMeta(database, kFleetRelease, release); });
+  return std::unique_ptr<SqliteStore>(new StoreFile(std::move(options), path, std::move(lock),
+                                                    std::move(file), static_cast<int>(version)));
 }
 
 }  // namespace convtune::db::store

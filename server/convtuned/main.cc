@@ -311,7 +311,6 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
   options.self_checks_path = (std::filesystem::absolute(flags.state_dir) / "self_checks").string();
-  options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();
   absl::StatusOr<std::unique_ptr<tuner::Tuner>> created = tuner::Tuner::Create(options);
@@ -321,7 +320,6 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     database.reset();
     ASSIGN_OR_RETURN(database, OpenStore(flags, &clock, std::string(created.status().message())));
     options.store = database.get();
-    options.release_store = database.get();
     keep_alive();
     created = tuner::Tuner::Create(std::move(options));
   }

@@ -1,4 +1,4 @@
-// A ReleaseStore that forgets at exit and fails on demand.
+// The part of a MemoryStore that keeps releases and missed problems.
 #pragma once
 
 #include <map>
@@ -7,16 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "db/release_store.h"
+#include "db/tuning_store.h"
 #include "proto/base/mutex.h"
 
 namespace convtune {
 
 // Thread-safe.
-class MemoryReleaseStore : public db::ReleaseStore {
+class MemoryReleaseStore : public db::TuningStore {
  public:
-  // Every mutation returns `status` from now on; OK ends that.
-  void FailWith(absl::Status status) {
+  // Every mutation of releases and missed problems returns `status` from now on; OK ends that.
+  void FailReleasesWith(absl::Status status) {
     MutexLock lock(mutex_);
     failure_ = std::move(status);
   }

@@ -11,13 +11,14 @@
 
 #include "db/tuning_store.h"
 #include "proto/base/mutex.h"
+#include "tests/fakes/memory_release_store.h"
 
 namespace convtune {
 
 // Thread-safe. Tunings that ForEachStored visits have no samples, as in the real one.
-class MemoryStore : public db::TuningStore {
+class MemoryStore : public MemoryReleaseStore {
  public:
-  // Every mutation returns `status` from now on; OK ends that.
+  // Every other mutation returns `status` from now on; OK ends that.
   void FailWith(absl::Status status) {
     MutexLock lock(mutex_);
     failure_ = std::move(status);

@@ -39,7 +39,7 @@ MAY_INCLUDE = {
     "db/bundle": ["proto"],
     "db/snapshot": ["proto"],
     "db/sqlite": ["proto"],
-    "db/store": ["proto", "db/sqlite", "db/tuning_store.h", "db/release_store.h"],
+    "db/store": ["proto", "db/bundle", "db/sqlite", "db/tuning_store.h"],
     "db/postgres": ["proto"],
     "db/fleet": ["proto", "db/bundle", "db/postgres", "db/tuning_store.h", "db/sqlite/database_file.h"],
     # The tuner's folders, lowest first.

@@ -1,6 +1,6 @@
-// What every engine of ReleaseStore does. An engine's test instantiates the
+// What every engine of TuningStore does with releases. An engine's test instantiates the
 // suite with a type that has
-//   absl::StatusOr<ReleaseStore*> Open();  // the same data again
+//   absl::StatusOr<TuningStore*> Open();  // the same data again
 // What Open() gave before is ended first.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "db/release_store.h"
+#include "db/tuning_store.h"
 #include "tests/unit/db/sample_releases.h"
 
 namespace convtune::db {
@@ -36,7 +36,7 @@ class ReleaseStoreConformance : public ::testing::Test {
   }
 
   Engine engine_;
-  ReleaseStore* store_ = nullptr;
+  TuningStore* store_ = nullptr;
 };
 
 TYPED_TEST_SUITE_P(ReleaseStoreConformance);

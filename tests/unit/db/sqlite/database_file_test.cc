@@ -113,11 +113,11 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionOneWithItsRows) {
   EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 2), SamplePortfolio(1, 9, 2));
   EXPECT_EQ(*store->GetPortfolio(SampleTuning(2).key, 2), NoChoice(2, 2));
   EXPECT_THAT(*store->ListWanted(), ElementsAre(SampleWanted(3)));
-  const auto page = store->ReadOutbox(10);
+  const auto page = store->ReadOutbox(10, 1 << 20);
   ASSERT_TRUE(page.ok()) << page.status();
-  ASSERT_EQ(page->entries.size(), 4U);
-  EXPECT_EQ(page->entries[2].tuning.key, SampleTuning(3).key);
-  EXPECT_EQ(page->entries[2].id.sequence(), 3);
+  ASSERT_EQ(page->rows_size(), 4);
+  EXPECT_EQ(page->rows(2).tuning().problem_text(), SampleTuning(3).key.problem_text);
+  EXPECT_EQ(page->rows(2).id().sequence(), 3);
   EXPECT_EQ(store->GetOutboxStatus()->outbox_depth(), 4);
   EXPECT_EQ(store->GetOutboxStatus()->release(), 5);
   EXPECT_THAT(store->Check()->findings(), IsEmpty());

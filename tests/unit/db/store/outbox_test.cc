@@ -1,5 +1,4 @@
-#include "db/tuning_store.h"
-
+#include "db/bundle/bundle_codec.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
@@ -15,20 +14,19 @@ class OutboxTest : public StoreTest {
   void SetUp() override { store_ = Open(); }
 
   void Put(int n) { ASSERT_TRUE(store_->PutTuning(SampleTuning(n), SampleEnvironment()).ok()); }
-  OutboxPage Read(size_t limit = 100) {
-    auto page = store_->ReadOutbox(limit);
+  v1::ReadOutboxResponse Read(size_t limit = 100, size_t bytes = 1 << 20) {
+    auto page = store_->ReadOutbox(limit, bytes);
     EXPECT_TRUE(page.ok()) << page.status();
-    return page.ok() ? *std::move(page) : OutboxPage();
+    return page.ok() ? *std::move(page) : v1::ReadOutboxResponse();
   }
-  static google::protobuf::RepeatedPtrField<v1::OutboxId> Ids(const OutboxPage& page) {
-    google::protobuf::RepeatedPtrField<v1::OutboxId> ids(page.void_ids.begin(),
-                                                         page.void_ids.end());
-    for (const OutboxEntry& entry : page.entries) *ids.Add() = entry.id;
+  static google::protobuf::RepeatedPtrField<v1::OutboxId> Ids(const v1::ReadOutboxResponse& page) {
+    google::protobuf::RepeatedPtrField<v1::OutboxId> ids = page.void_ids();
+    for (const v1::OutboxRow& row : page.rows()) *ids.Add() = row.id();
     return ids;
   }
-  static std::vector<std::string> Problems(const OutboxPage& page) {
+  static std::vector<std::string> Problems(const v1::ReadOutboxResponse& page) {
     std::vector<std::string> problems;
-    for (const OutboxEntry& entry : page.entries) problems.push_back(entry.tuning.key.problem_text);
+    for (const v1::OutboxRow& row : page.rows()) problems.push_back(row.tuning().problem_text());
     return problems;
   }
   static std::string Problem(int n) { return SampleTuning(n).key.problem_text; }
@@ -38,13 +36,17 @@ class OutboxTest : public StoreTest {
 
 TEST_F(OutboxTest, ATuningOfThisNodeIsInItWithoutSamples) {
   Put(1);
-  const OutboxPage page = Read();
-  ASSERT_THAT(page.entries, SizeIs(1));
-  Tuning expected = SampleTuning(1);
-  for (Candidate& candidate : expected.candidates) candidate.samples_ns.clear();
-  EXPECT_EQ(page.entries[0].tuning, expected);
-  EXPECT_EQ(page.entries[0].environment, SampleEnvironment());
-  EXPECT_FALSE(page.more);
+  const v1::ReadOutboxResponse page = Read();
+  ASSERT_THAT(page.rows(), SizeIs(1));
+  const v1::OutboxRow& row = page.rows(0);
+  const Tuning tuning = SampleTuning(1);
+  EXPECT_EQ(row.tuning().SerializeAsString(),
+            bundle::ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString());
+  EXPECT_EQ(
+      row.environment().SerializeAsString(),
+      bundle::ToBundleEnvironment(1, SampleEnvironment(), tuning.provenance).SerializeAsString());
+  EXPECT_FALSE(row.relayed());
+  EXPECT_FALSE(page.more());
 }
 
 TEST_F(OutboxTest, WhatCameFromElsewhereIsNotInIt) {
@@ -53,7 +55,7 @@ TEST_F(OutboxTest, WhatCameFromElsewhereIsNotInIt) {
     tuning.origin = origin;
     ASSERT_TRUE(store_->PutTuning(tuning, SampleEnvironment()).ok());
   }
-  EXPECT_THAT(Read().entries, IsEmpty());
+  EXPECT_THAT(Read().rows(), IsEmpty());
 }
 
 TEST_F(OutboxTest, ATuningThatWasNotCommittedIsNotInIt) {
@@ -63,7 +65,7 @@ TEST_F(OutboxTest, ATuningThatWasNotCommittedIsNotInIt) {
     return TuningRecord{SampleTuning(given), SampleEnvironment()};
   };
   ASSERT_FALSE(store_->PutTunings(source).ok());
-  EXPECT_THAT(Read().entries, IsEmpty());
+  EXPECT_THAT(Read().rows(), IsEmpty());
   EXPECT_EQ(store_->GetOutboxStatus()->last_sequence(), 0);
 }
 
@@ -72,8 +74,18 @@ TEST_F(OutboxTest, GivesTheOldestFirstAndSaysIfThereIsMore) {
   Put(1);
   Put(2);
   EXPECT_THAT(Problems(Read(2)), ElementsAre(Problem(3), Problem(1)));
-  EXPECT_TRUE(Read(2).more);
-  EXPECT_FALSE(Read(3).more);
+  EXPECT_TRUE(Read(2).more());
+  EXPECT_FALSE(Read(3).more());
+}
+
+TEST_F(OutboxTest, GivesNoMoreThanThereIsRoomForButOne) {
+  Put(1);
+  Put(2);
+  Put(3);
+  const size_t two = Read(2).ByteSizeLong();
+  EXPECT_THAT(Problems(Read(100, two + 1)), ElementsAre(Problem(1), Problem(2)));
+  EXPECT_TRUE(Read(100, two + 1).more());
+  EXPECT_THAT(Problems(Read(100, 1)), ElementsAre(Problem(1)));
 }
 
 TEST_F(OutboxTest, ANewerTuningOfAKeyTakesThePlaceOfTheOlder) {
@@ -81,7 +93,7 @@ TEST_F(OutboxTest, ANewerTuningOfAKeyTakesThePlaceOfTheOlder) {
   Put(2);
   Put(1);
   EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2), Problem(1)));
-  EXPECT_EQ(Read().entries[1].id.sequence(), 3);
+  EXPECT_EQ(Read().rows(1).id().sequence(), 3);
   EXPECT_EQ(store_->GetOutboxStatus()->outbox_superseded(), 1);
   EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 2);
 }
@@ -99,22 +111,22 @@ TEST_F(OutboxTest, AnAcknowledgementOfAnotherEpochTakesNothing) {
   auto ids = Ids(Read());
   ids[0].set_epoch(ids[0].epoch() ^ 2);
   ASSERT_TRUE(store_->AckOutbox(ids).ok());
-  EXPECT_THAT(Read().entries, SizeIs(1));
+  EXPECT_THAT(Read().rows(), SizeIs(1));
   EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 1);
 }
 
 TEST_F(OutboxTest, EachStartHasAnEpochOfItsOwnAndKeepsWhatWaits) {
   Put(1);
-  const v1::OutboxId first = Read().entries[0].id;
+  const v1::OutboxId first = Read().rows(0).id();
   ASSERT_TRUE(store_->Close().ok());
   store_.reset();
   store_ = Open();
   Put(2);
-  const OutboxPage page = Read();
-  ASSERT_THAT(page.entries, SizeIs(2));
-  EXPECT_EQ(page.entries[0].id.SerializeAsString(), first.SerializeAsString());
-  EXPECT_NE(page.entries[1].id.epoch(), first.epoch());
-  EXPECT_EQ(page.entries[1].id.sequence(), 2);
+  const v1::ReadOutboxResponse page = Read();
+  ASSERT_THAT(page.rows(), SizeIs(2));
+  EXPECT_EQ(page.rows(0).id().SerializeAsString(), first.SerializeAsString());
+  EXPECT_NE(page.rows(1).id().epoch(), first.epoch());
+  EXPECT_EQ(page.rows(1).id().sequence(), 2);
 }
 
 TEST_F(OutboxTest, BeyondItsBoundTheOldestGoAndAreCounted) {
@@ -132,9 +144,9 @@ TEST_F(OutboxTest, ADeletedTuningLeavesARowThatStandsForNothing) {
   Put(1);
   Put(2);
   ASSERT_TRUE(store_->DeleteTunings({SampleTuning(1).key}).ok());
-  const OutboxPage page = Read();
+  const v1::ReadOutboxResponse page = Read();
   EXPECT_THAT(Problems(page), ElementsAre(Problem(2)));
-  ASSERT_THAT(page.void_ids, SizeIs(1));
+  ASSERT_THAT(page.void_ids(), SizeIs(1));
   ASSERT_TRUE(store_->AckOutbox(Ids(page)).ok());
   EXPECT_EQ(store_->GetOutboxStatus()->outbox_depth(), 0);
 }
@@ -192,9 +204,9 @@ TEST_F(OutboxTest, ADamagedRowIsVoidAndTold) {
   store_.reset();
   Run("UPDATE outbox SET epoch = epoch + 1 WHERE sequence = 1");
   store_ = Open();
-  const OutboxPage page = Read();
+  const v1::ReadOutboxResponse page = Read();
   EXPECT_THAT(Problems(page), ElementsAre(Problem(2)));
-  EXPECT_THAT(page.void_ids, SizeIs(1));
+  EXPECT_THAT(page.void_ids(), SizeIs(1));
   EXPECT_THAT(notices_, SizeIs(1));
 }
 
@@ -210,9 +222,9 @@ TEST_F(OutboxTest, ARowWhoseEnvironmentIsDamagedOrMissingIsVoidAndTold) {
     Run(damage);
     store_ = Open();
     notices_.clear();
-    const OutboxPage page = Read();
-    EXPECT_THAT(page.entries, IsEmpty());
-    EXPECT_THAT(page.void_ids, SizeIs(2));
+    const v1::ReadOutboxResponse page = Read();
+    EXPECT_THAT(page.rows(), IsEmpty());
+    EXPECT_THAT(page.void_ids(), SizeIs(2));
     EXPECT_THAT(notices_, ElementsAre(HasSubstr(Problem(1)), HasSubstr(Problem(2))));
   }
 }
@@ -220,7 +232,7 @@ TEST_F(OutboxTest, ARowWhoseEnvironmentIsDamagedOrMissingIsVoidAndTold) {
 TEST_F(OutboxTest, ASequenceThatWentBackCostsNoRow) {
   Put(1);
   Put(2);
-  const OutboxPage before = Read();
+  const v1::ReadOutboxResponse before = Read();
   ASSERT_TRUE(store_->Close().ok());
   store_.reset();
   Run("UPDATE meta SET value = 0 WHERE key = 'outbox_sequence'");

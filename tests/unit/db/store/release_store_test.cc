@@ -1,7 +1,6 @@
-#include "db/release_store.h"
-
-#include "tests/fakes/memory_release_store.h"
 #include "tests/unit/db/release_store_conformance.h"
+
+#include "tests/fakes/memory_store.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
@@ -12,7 +11,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 struct SqliteEngine {
-  absl::StatusOr<ReleaseStore*> Open() {
+  absl::StatusOr<TuningStore*> Open() {
     store.reset();
     SqliteStore::Options options;
     options.state_dir = state.path();
@@ -31,8 +30,8 @@ struct SqliteEngine {
 
 // The fake that other tests stand on keeps to the same rules.
 struct MemoryEngine {
-  absl::StatusOr<ReleaseStore*> Open() { return &store; }
-  MemoryReleaseStore store;
+  absl::StatusOr<TuningStore*> Open() { return &store; }
+  MemoryStore store;
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, ReleaseStoreConformance, SqliteEngine);

@@ -263,7 +263,7 @@ MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
     const rpc::http2::TlsStats& tls = rpc::http2::TlsStats::Global();
     input.certificate_end = tls.certificate_end;
     std::copy(tls.failed.begin(), tls.failed.end(), input.failed_handshakes.begin());
-    if (release::ReleaseManager* releases = sources.tuner->releases(); releases != nullptr) {
+    if (release::Publisher* releases = sources.tuner->releases(); releases != nullptr) {
       input.publication = releases->Status();
     }
     return MakeFamilies(input);

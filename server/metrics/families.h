@@ -16,7 +16,7 @@
 #include "proto/monitoring/lost_lines.h"
 #include "proto/monitoring/metrics_server.h"
 #include "server/devices/gpu_health.h"
-#include "server/release/release_manager.h"
+#include "server/release/publisher.h"
 #include "server/rpc/http2/handshakes.h"
 #include "server/rpc/services/call_stats.h"
 #include "server/tuner/tuner.h"

@@ -43,12 +43,12 @@ void MissedProblems::MakeRoom() {
   Erase(TuningKey(least->first));
 }
 
-void MissedProblems::AddFailure(const TuningKey& key, const std::string& error) {
+int MissedProblems::AddFailure(const TuningKey& key, const std::string& error) {
   const auto found = problems_.find(key);
-  if (found == problems_.end()) return;
-  ++found->second.attempts;
+  if (found == problems_.end()) return 0;
   found->second.last_error = error;
   changed_.insert(found->first);
+  return ++found->second.attempts;
 }
 
 void MissedProblems::Erase(const TuningKey& key) {

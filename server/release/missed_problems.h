@@ -26,12 +26,12 @@ class MissedProblems {
                           size_t most_environments = kMostEnvironments)
       : most_problems_(most_problems), most_environments_(most_environments) {}
 
-  // As it was kept.
+  // Adds what a store kept.
   void Load(const std::vector<WantedProblem>& wanted);
   // Returns false, and counts nothing, for one environment too many.
   bool AddMisses(const TuningKey& key, int64_t count, absl::Time now);
-  // Takes note of a tuning that did not help. Unknown keys are ignored.
-  void AddFailure(const TuningKey& key, const std::string& error);
+  // Takes note of a tuning that did not help. Returns how many did not; 0 for an unknown key.
+  int AddFailure(const TuningKey& key, const std::string& error);
   void Erase(const TuningKey& key);
   void Forget(absl::Time now);
 
@@ -49,7 +49,7 @@ class MissedProblems {
     bool empty() const { return put.empty() && drop.empty(); }
   };
   Changes TakeChanges();
-  // The store did not take them.
+  // Makes them changes again, since the store did not take them.
   void GiveBack(const Changes& changes);
 
  private:

@@ -11,9 +11,9 @@ namespace convtune::release {
 // and it needs no more workspace; and the best without workspace. Besides them
 // the stock choice, where it is certain which one it is. Pins are left aside, and banned
 // candidates are never chosen.
-// A result that could not be judged is never chosen: where that is the stock
-// choice's, and nothing beats it, its place stays empty; and a tuning of which
-// none could be judged has no choice. Without choices if nothing ran that could be put in place of
+// A result that could not be judged is never chosen. Where the stock choice's could not be, and no
+// other candidate beats it, programs get no choice in its place. A tuning of which no result could
+// be judged has no choice, and neither has one in which nothing ran that can be put in place of
 // another engine (one that wants its filter reordered cannot).
 Portfolio ChoosePortfolio(const lookup::IndexedTuning& indexed);
 

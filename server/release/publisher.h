@@ -1,42 +1,53 @@
-// The Publisher keeps the snapshot of what is served up to date, and learns from what
-// programs report.
+// A Publisher decides with operators what unmodified programs are served, keeps the snapshot of it
+// up to date, and learns from what programs report.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
-#include "db/snapshot/snapshot_writer.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "convtune/v1/release_service.pb.h"
+#include "db/tuning_store.h"
 #include "proto/base/clock.h"
-#include "proto/base/mutex.h"
-#include "proto/base/replace_file.h"
-#include "server/commit/committer.h"
-#include "server/release/datagram_socket.h"
-#include "server/release/missed_problems.h"
-#include "server/release/observation.h"
-#include "server/release/release_manager.h"
+#include "proto/model/enums.h"
+#include "server/lookup/tuning_index.h"
 #include "server/release/releases.h"
+
+namespace convtune::commit {
+class Committer;
+}  // namespace convtune::commit
 
 namespace convtune::release {
 
-// Thread-safe. One thread of its own reconciles releases, writes the snapshot
-// and tunes what is wanted: commits and look-ups never wait for it.
-class Publisher : public ReleaseManager {
- public:
-  // Observed tunings that are kept in one run of the daemon, and environments
-  // that they may bring: anything may write to the socket.
-  static constexpr int64_t kMostObserved = 20'000;
-  static constexpr size_t kMostEnvironments = 64;
+// PublishOptions say what unmodified programs are served, and how.
+struct PublishOptions {
+  std::string folder;                    // of the snapshot and the socket; made if need be
+  Evidence floor = Evidence::kObserved;  // less is not served
+  bool auto_promote = false;             // a changed choice does not wait
+  // Tune what programs miss while nobody waits. The next three are for one such tuning.
+  bool tune_wanted = false;
+  absl::Duration wanted_budget = absl::Seconds(10);
+  int64_t wanted_memory_budget_bytes = 0;  // 0: what the device has free
+  // How long it waits, before it begins, for a GPU that no other process uses. Tunings that are
+  // queued meanwhile wait behind it. 0: it does not wait.
+  absl::Duration wanted_wait_idle = absl::ZeroDuration();
+  bool open_to_all = false;  // everybody who reaches the folder may report, not the group alone
+  // From a change to the snapshot that has it; changes in between go with it.
+  absl::Duration debounce = absl::Milliseconds(500);
+};
 
+// Thread-safe. It works on a thread of its own: commits and look-ups never wait for it. Methods
+// wait for the disk unless they say otherwise.
+class Publisher {
+ public:
   struct Options {
     PublishOptions publish;
-    db::ReleaseStore* store = nullptr;  // these four outlive it
+    db::TuningStore* store = nullptr;  // these four outlive it
     const lookup::TuningIndex* index = nullptr;
     commit::Committer* committer = nullptr;
     const Clock* clock = nullptr;
@@ -56,95 +67,48 @@ class Publisher : public ReleaseManager {
     std::function<bool(const TuningKey&, std::function<void(const absl::Status&)> done)> tune;
   };
 
-  explicit Publisher(Options options);
-  ~Publisher() override;
+  static std::unique_ptr<Publisher> Create(Options options);
+  // Stops.
+  virtual ~Publisher() = default;
 
   // Reads what was decided before, opens the socket, starts the thread. Errors
   // are the store's alone; a folder that cannot be had is in Status().
-  absl::Status Start();
+  virtual absl::Status Start() = 0;
   // The problem's tuning changed; `override`: its pin or its quarantined
   // candidates did. Returns at once.
-  void NoteChange(const TuningKey& key, bool override);
+  virtual void NoteChange(const TuningKey& key, bool override) = 0;
   // Bans changed, and with them what is served of any problem. Returns at once.
-  void NoteBans();
+  virtual void NoteBans() = 0;
   // Takes in what was noted, publishes a last time and ends the thread.
   // Idempotent.
-  void Stop();
+  virtual void Stop() = 0;
 
-  ReleaseList ListReleases() override { return releases_.List(); }
-  absl::StatusOr<ReleaseDiff> DiffReleases(int64_t from, int64_t to, const std::string& environment,
-                                           const TuningKey& after, size_t limit) override;
-  absl::StatusOr<Release> PromoteRelease(const std::string& author, const std::string& reason,
-                                         int canary_permille) override;
-  absl::StatusOr<Release> RollBackRelease(const std::string& author, const std::string& reason,
-                                          int64_t to) override;
-  absl::StatusOr<std::optional<Release>> FollowFleet(const std::string& author,
-                                                     const std::string& reason) override;
-  absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string& environment) override;
-  v1::Publication Status() override;
-
- private:
-  // The work of one pass.
-  struct Work {
-    std::vector<TuningKey> keys;
-    std::vector<std::pair<TuningKey, absl::Status>> tuned;
-    bool all = false;
-    bool publish = false;
-  };
-
-  void Run();
-  // Waits until there is all that passes need; false if there will not be.
-  bool Prepare() EXCLUDES(mutex_, work_mutex_);
-  ReleaseDecision DecideNow(const std::string& author, const std::string& reason) const {
-    return {author, reason, ToMicros(options_.clock->Now())};
-  }
-  // One round: reconcile, publish, keep what is wanted. Only once it is ready.
-  void Pass() EXCLUDES(work_mutex_);
-  // That, for somebody who waits; UNAVAILABLE if it does not get ready.
-  absl::Status PassNow() EXCLUDES(work_mutex_);
-  // A pass that publishes; `all`: and that looks at every problem.
-  void PublishAtOnce(bool all) EXCLUDES(work_mutex_);
-  absl::Status Reconcile(Work* work) REQUIRES(work_mutex_);
-  absl::Status Publish() REQUIRES(work_mutex_);
-  // Once, as soon as there is such a result.
-  void SayNotPublished() REQUIRES(work_mutex_);
-  void NoteTuned(const Work& work);
-  void SettleMissed(const std::vector<TuningKey>& keys);
-  void KeepMissed() REQUIRES(work_mutex_);
-  void TuneMissed();
-  void Receive(const void* data, size_t size);
-  void ReceiveTuning(ReportedTuning reported);
-  // Has the snapshot published again if it is not the file that was written.
-  void LookAtFile() REQUIRES(mutex_);
-  // At the latest then there is a pass.
-  void DueBy(SteadyTime time) REQUIRES(mutex_);
-
-  const Options options_;
-  Releases releases_;
-  std::unique_ptr<DatagramSocket> socket_;
-  std::string snapshot_path_;
-
-  Mutex work_mutex_;                              // one pass at a time; taken before mutex_
-  bool damaged_ GUARDED_BY(work_mutex_) = false;  // rows may be missing
-  // Of the last snapshot; nullopt before the first.
-  std::optional<snapshot::SnapshotWriter::KeySet> carried_ GUARDED_BY(work_mutex_);
-  bool said_not_published_ GUARDED_BY(work_mutex_) = false;
-  SteadyTime said_published_ GUARDED_BY(work_mutex_) = SteadyTime::InfinitePast();
-  mutable Mutex mutex_;
-  CondVar changed_;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  bool ready_ GUARDED_BY(mutex_) = false;  // see Prepare
-  SteadyTime due_ GUARDED_BY(mutex_) = SteadyTime::InfiniteFuture();
-  SteadyTime not_before_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();  // of the next write
-  absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();      // of those in the file
-  std::optional<FileMark> written_ GUARDED_BY(mutex_);                     // of the last snapshot
-  std::set<TuningKey> dirty_ GUARDED_BY(mutex_);
-  Work work_ GUARDED_BY(mutex_);  // but for keys
-  MissedProblems missed_ GUARDED_BY(mutex_);
-  std::set<std::string> tuning_ GUARDED_BY(mutex_);                 // environments
-  std::map<TuningKey, SteadyTime> tried_until_ GUARDED_BY(mutex_);  // not again before
-  v1::Publication status_ GUARDED_BY(mutex_);
-  std::thread thread_;
+  // One page with all of them.
+  virtual v1::ListReleasesResponse ListReleases() = 0;
+  // See Releases::Diff; `environment` is a name, empty for all.
+  virtual absl::StatusOr<ReleaseDiff> DiffReleases(int64_t from, int64_t to,
+                                                   const std::string& environment,
+                                                   const TuningKey& after, size_t limit) = 0;
+  // See ReleaseHistory. When they return OK the snapshot is written, or the
+  // status says why not.
+  virtual absl::StatusOr<v1::Release> PromoteRelease(const std::string& author,
+                                                     const std::string& reason,
+                                                     int canary_permille) = 0;
+  virtual absl::StatusOr<v1::Release> RollBackRelease(const std::string& author,
+                                                      const std::string& reason, int64_t to) = 0;
+  // See Releases::PromoteFleet. Returns the release's number; 0: nothing of the fleet's waits.
+  virtual absl::StatusOr<int64_t> FollowFleet(const std::string& author,
+                                              const std::string& reason) = 0;
+  // Most wanted first. `environment`: a name, for all environments that have it; empty: all.
+  // NOT_FOUND if neither a wanted problem nor the daemon has it.
+  virtual absl::StatusOr<std::vector<v1::WantedProblem>> ListWanted(
+      const std::string& environment) = 0;
+  virtual v1::Publication Status() = 0;
 };
+
+// Reads a part of the published snapshot file in that folder, for machines that do not see it.
+// NOT_FOUND and ABORTED as ReleaseService says; INTERNAL: the file cannot be read. Thread-safe.
+absl::StatusOr<v1::ReadSnapshotResponse> ReadSnapshotPiece(const std::string& folder,
+                                                           const v1::ReadSnapshotRequest& request);
 
 }  // namespace convtune::release

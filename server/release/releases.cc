@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/violation.h"
 #include "proto/monitoring/log.h"
 #include "server/release/portfolio.h"
@@ -29,6 +30,21 @@ uint32_t NotesOf(const Provenance& libraries) {
 
 }  // namespace
 
+v1::Release ToProto(const Release& release) {
+  v1::Release out;
+  out.set_number(release.number);
+  out.set_state(static_cast<v1::ReleaseState>(release.state));
+  out.set_canary_permille(release.canary_permille);
+  out.set_restores(release.restores);
+  out.set_author(release.author);
+  out.set_reason(release.reason);
+  *out.mutable_create_time() = convtune::ToProto(release.create_time);
+  out.set_end_author(release.end_author);
+  out.set_end_reason(release.end_reason);
+  if (release.end_time) *out.mutable_end_time() = convtune::ToProto(*release.end_time);
+  return out;
+}
+
 Portfolio Releases::Proposed(const TuningKey& key, const Known& known) const {
   // Do not publish provisional tunings: it would be in the way of
   // the next one, which needs no promotion.
@@ -46,7 +62,7 @@ bool Releases::Ran(const lookup::IndexedTuning& known, const CandidateId& candid
   return whole.ok() && HasRun(whole->candidates, candidate);
 }
 
-void Releases::LeaveOutdated(Portfolio* portfolio) const {
+void Releases::RemoveOutdated(Portfolio* portfolio) const {
   const auto libraries = options_.index->libraries().find(portfolio->key.environment_text);
   if (libraries == options_.index->libraries().end()) return;
   const uint32_t notes = NotesOf(libraries->second);
@@ -61,29 +77,26 @@ void Releases::LeaveOutdated(Portfolio* portfolio) const {
   });
 }
 
-Portfolio Releases::HoldingPart(Portfolio portfolio, bool* holds) const {
-  const size_t choices = portfolio.choices.size();
-  LeaveOutdated(&portfolio);
-  *holds = portfolio.choices.size() == choices;
+bool Releases::KeepHolding(Portfolio* portfolio) const {
+  const size_t choices = portfolio->choices.size();
+  RemoveOutdated(portfolio);
+  bool holds = portfolio->choices.size() == choices;
   const auto all = options_.index->bans();
-  if (all->empty()) return portfolio;
-  const Bans bans = all->Of(portfolio.key);
-  for (Choice& choice : portfolio.choices) {
+  if (all->empty()) return holds;
+  const Bans bans = all->Of(portfolio->key);
+  for (Choice& choice : portfolio->choices) {
     if ((choice.roles & kServedRoles) == 0 || bans.Find(choice.candidate.id) == nullptr) continue;
     // The notes of the stock choice stay what they are.
     choice.roles &= ~kServedRoles;
-    *holds = false;
+    holds = false;
   }
-  std::erase_if(portfolio.choices, [](const Choice& choice) { return choice.roles == 0; });
-  return portfolio;
+  std::erase_if(portfolio->choices, [](const Choice& choice) { return choice.roles == 0; });
+  return holds;
 }
 
 bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const {
-  const absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
-  if (!served.ok()) return false;
-  bool holds = true;
-  HoldingPart(*served, &holds);
-  return !holds;
+  absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
+  return served.ok() && !KeepHolding(&*served);
 }
 
 void Releases::ForEachIndexed(const std::string& environment_text,
@@ -97,10 +110,11 @@ void Releases::ForEachIndexed(const std::string& environment_text,
 }
 
 absl::Status Releases::ReadPortfolios(int64_t release, const std::string& environment_text,
-                                      const std::function<void(Portfolio)>& visit) const {
+                                      const std::function<void(Portfolio)>& visit,
+                                      bool* damaged) const {
   return options_.store->ForEachPortfolio(
-      environment_text, release, visit, [this](const std::string& what) {
-        found_damage_.store(true);
+      environment_text, release, visit, [damaged](const std::string& what) {
+        if (damaged != nullptr) *damaged = true;
         log::Error("left out a choice of the database: $0", what);
       });
 }
@@ -153,6 +167,7 @@ bool Releases::IsServed(const TuningDigest& digest, uint64_t fingerprint) const 
 
 absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& keys,
                                                bool may_take_away) {
+  if (keys.empty()) return false;
   std::vector<Portfolio> put;       // into the promoted release
   std::vector<Portfolio> withdraw;  // from the canary
   bool holds_again = false;
@@ -217,16 +232,15 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
   return true;
 }
 
-absl::StatusOr<bool> Releases::Reconcile(const std::vector<TuningKey>& keys) {
+absl::StatusOr<bool> Releases::Reconcile(const std::vector<TuningKey>& keys, bool all) {
+  std::vector<TuningKey> indexed;
+  if (all) {
+    ForEachIndexed("", [&](const Known& known) { indexed.push_back(known->tuning.key.Whole()); });
+  }
   MutexLock lock(mutex_);
-  return ReconcileLocked(keys, /*may_take_away=*/true);
-}
-
-absl::StatusOr<bool> Releases::ReconcileAll() {
-  std::vector<TuningKey> keys;
-  ForEachIndexed("", [&keys](const Known& known) { keys.push_back(known->tuning.key.Whole()); });
-  MutexLock lock(mutex_);
-  return ReconcileLocked(keys, /*may_take_away=*/false);
+  ASSIGN_OR_RETURN(const bool changed, ReconcileLocked(indexed, /*may_take_away=*/false));
+  ASSIGN_OR_RETURN(const bool changed_more, ReconcileLocked(keys, /*may_take_away=*/true));
+  return changed || changed_more;
 }
 
 std::vector<Portfolio> Releases::Waiting(bool fleet_only) const {
@@ -323,18 +337,19 @@ bool Releases::HasChoice(const TuningKey& key) const {
   return promoted_.contains(key.Digest());
 }
 
-ReleaseList Releases::List() const {
+v1::ListReleasesResponse Releases::List() const {
   MutexLock lock(mutex_);
-  ReleaseList list;
-  list.releases.assign(history_.releases().rbegin(), history_.releases().rend());
-  if (const Release* promoted = history_.promoted()) {
-    list.promoted = promoted->number;
+  v1::ListReleasesResponse list;
+  const std::vector<Release>& releases = history_.releases();
+  for (auto it = releases.rbegin(); it != releases.rend(); ++it) {
+    *list.add_releases() = ToProto(*it);
   }
-  list.auto_promote_held = options_.auto_promote && history_.holds_back();
-  if (const Release* canary = history_.canary()) list.canary = canary->number;
-  list.waiting_changes = static_cast<int64_t>(waiting_.size());
-  list.floor = options_.floor;
-  list.below_floor_count = static_cast<int64_t>(below_floor_.size());
+  if (const Release* promoted = history_.promoted()) list.set_promoted(promoted->number);
+  if (const Release* canary = history_.canary()) list.set_canary(canary->number);
+  list.set_waiting_changes(static_cast<int64_t>(waiting_.size()));
+  list.set_auto_promote_held(options_.auto_promote && history_.holds_back());
+  list.set_publish_evidence(static_cast<v1::Evidence>(options_.floor));
+  list.set_below_evidence_count(static_cast<int64_t>(below_floor_.size()));
   return list;
 }
 
@@ -389,20 +404,22 @@ absl::StatusOr<Releases::Served> Releases::ReadServed() const {
   served.release = promoted->number;
   left_out_.clear();
   const auto add = [this](Portfolio p, std::vector<Portfolio>* to) REQUIRES(mutex_) {
-    bool holds = true;
-    to->push_back(HoldingPart(std::move(p), &holds));
-    if (!holds) left_out_.insert(to->back().key.Digest());
+    if (!KeepHolding(&p)) left_out_.insert(p.key.Digest());
+    to->push_back(std::move(p));
   };
-  RETURN_IF_ERROR(ReadPortfolios(promoted->number, "", [&](Portfolio p) REQUIRES(mutex_) {
-    add(std::move(p), &served.stable);
-  }));
+  RETURN_IF_ERROR(ReadPortfolios(
+      promoted->number, "",
+      [&](Portfolio p) REQUIRES(mutex_) { add(std::move(p), &served.stable); }, &served.damaged));
   const Release* running = history_.canary();
   if (running == nullptr) return served;
   served.canary_release = running->number;
   served.canary_permille = running->canary_permille;
-  RETURN_IF_ERROR(ReadPortfolios(running->number, "", [&](Portfolio p) REQUIRES(mutex_) {
-    if (p.release == running->number && !p.choices.empty()) add(std::move(p), &served.canary);
-  }));
+  RETURN_IF_ERROR(ReadPortfolios(
+      running->number, "",
+      [&](Portfolio p) REQUIRES(mutex_) {
+        if (p.release == running->number && !p.choices.empty()) add(std::move(p), &served.canary);
+      },
+      &served.damaged));
   return served;
 }
 

@@ -2,7 +2,6 @@
 // one at once, a changed choice waits for a promotion.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,7 +13,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "db/release_store.h"
+#include "convtune/v1/release_service.pb.h"
+#include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/release/release.h"
@@ -36,21 +36,13 @@ struct ReleaseDiff {
   int64_t change_count = 0;           // of all
 };
 
-struct ReleaseList {
-  std::vector<Release> releases;         // newest first
-  int64_t promoted = 0;                  // 0: none yet
-  int64_t canary = 0;                    // 0: none runs
-  int64_t waiting_changes = 0;           // portfolios that wait for a promotion
-  bool auto_promote_held = false;        // after a rollback, until the next promotion by hand
-  Evidence floor = Evidence::kObserved;  // less is not published
-  int64_t below_floor_count = 0;         // problems without a choice that have less
-};
+v1::Release ToProto(const Release& release);
 
 // Thread-safe. Methods wait for the disk; errors are the store's.
 class Releases {
  public:
   struct Options {
-    db::ReleaseStore* store = nullptr;  // these three outlive it
+    db::TuningStore* store = nullptr;  // these three outlive it
     const lookup::TuningIndex* index = nullptr;
     const Clock* clock = nullptr;
     // Gives a tuning with all its candidates, of which the index has but the best.
@@ -67,13 +59,11 @@ class Releases {
   // and List. Damaged rows are logged and left out.
   absl::Status ReadChoices();
   // Gives these problems a choice where they have none, or one that does not
-  // hold any more (HoldingPart); takes it away where their tuning is gone or
-  // does not hold; and notes where another one waits. Returns whether what is
-  // served changed.
-  absl::StatusOr<bool> Reconcile(const std::vector<TuningKey>& keys);
-  // The same for every problem of the index, with nothing taken away but what
-  // does not hold.
-  absl::StatusOr<bool> ReconcileAll();
+  // hold any more (KeepHolding); takes it away where their tuning is gone or
+  // does not hold; and notes where another one waits. With `all` it does so for
+  // every problem of the index first, and takes away only what does not hold.
+  // Returns whether what is served changed.
+  absl::StatusOr<bool> Reconcile(const std::vector<TuningKey>& keys, bool all = false);
 
   // See ReleaseHistory. A decision's time is whole microseconds, as a store keeps it.
   absl::StatusOr<Release> Promote(const ReleaseDecision& decision, int canary_permille);
@@ -82,12 +72,10 @@ class Releases {
   // if there are none. FAILED_PRECONDITION while a canary runs.
   absl::StatusOr<std::optional<Release>> PromoteFleet(const ReleaseDecision& decision);
 
-  // True if damaged rows of choices were left out since the last call.
-  bool TakeDamage() const { return found_damage_.exchange(false); }
-
   // False as long as the choices are not read.
   bool HasChoice(const TuningKey& key) const;
-  ReleaseList List() const;
+  // One page with all releases.
+  v1::ListReleasesResponse List() const;
   // `from` 0: the promoted one. NOT_FOUND: no such release. At most `limit`
   // changes, those behind `after`; empty `environment_text`: all.
   absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to, const std::string& environment_text,
@@ -101,6 +89,7 @@ class Releases {
     int canary_permille = 0;
     std::vector<Portfolio> stable;  // of every problem of the release
     std::vector<Portfolio> canary;  // of those where the canary has another choice
+    bool damaged = false;           // a damaged choice of theirs was left out
   };
   absl::StatusOr<Served> ReadServed() const;
 
@@ -111,15 +100,16 @@ class Releases {
 
   // The portfolio of a problem; no choices if its tuning is outdated or its evidence too low.
   Portfolio Proposed(const TuningKey& key, const Known& known) const;
-  // The portfolio without the choices that do not hold: for the CUDA libraries that there are, and
-  // beside the bans. What is kept for its notes alone stays. Sets `*holds` to whether that is all
-  // of it. A portfolio does not say which libraries it was measured with, and may be of a tuning
-  // that was replaced since, of a release that was gone back to, or of a backup. So a choice that
-  // is compiled at run time or uses cuBLASLt holds while the problem's own tuning does and says
-  // that the candidate ran: a tuning holds for one build of each. If the present libraries are not
-  // known, all choices hold.
-  Portfolio HoldingPart(Portfolio portfolio, bool* holds) const;
-  void LeaveOutdated(Portfolio* portfolio) const;  // the part of that about libraries
+  // Takes out the choices that do not hold: for the CUDA libraries that there are, and beside the
+  // bans. What is kept for its notes alone stays. Returns true if all choices hold. A portfolio
+  // does not say which libraries it was measured with, and may be of a tuning that was replaced
+  // since, of a release that was gone back to, or of a backup. So a choice that is compiled at run
+  // time or uses cuBLASLt holds while the problem's own tuning does and says that the candidate
+  // ran: a tuning holds for one build of each. If the present libraries are not known, all choices
+  // hold.
+  bool KeepHolding(Portfolio* portfolio) const;
+  // The part of that about libraries.
+  void RemoveOutdated(Portfolio* portfolio) const;
   bool Ran(const lookup::IndexedTuning& known, const CandidateId& candidate) const;
   // Returns true if a choice that `release` serves for the problem does not hold.
   bool ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const;
@@ -135,13 +125,14 @@ class Releases {
   // Writes portfolios of a release in transactions of bounded size.
   absl::Status PutAll(const Release& release, const std::vector<Portfolio>& portfolios)
       REQUIRES(mutex_);
+  // Logs damaged choices, leaves them out, and sets `*damaged` if there are any.
   absl::Status ReadPortfolios(int64_t release, const std::string& environment_text,
-                              const std::function<void(Portfolio)>& visit) const;
+                              const std::function<void(Portfolio)>& visit,
+                              bool* damaged = nullptr) const;
   absl::Status ReadFingerprints() REQUIRES(mutex_);
   bool IsServed(const TuningDigest& digest, uint64_t fingerprint) const REQUIRES(mutex_);
 
   const Options options_;
-  mutable std::atomic<bool> found_damage_ = false;
   mutable Mutex mutex_;
   ReleaseHistory history_ GUARDED_BY(mutex_);
   // Of the promoted release, without those that have no choice; and of what the

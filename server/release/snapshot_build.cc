@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "db/snapshot/snapshot_file.h"
-#include "db/snapshot/snapshot_writer.h"
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
+#include "server/commit/committer.h"
 
 namespace convtune::release {
 namespace {
@@ -33,14 +35,19 @@ KeySet CarryOver(const std::string& path, const KeySet* among,
 
 class Builder {
  public:
-  explicit Builder(const SnapshotInput& input) : input_(input) {
-    for (const Pin& pin : input.pins) pins_.emplace(pin.key, &pin);
+  Builder(const Publisher::Options& options, const Releases::Served& served,
+          const std::vector<Pin>& pins, absl::Time now)
+      : options_(options),
+        writer_({static_cast<uint64_t>(served.release),
+                 static_cast<uint64_t>(served.canary_release),
+                 static_cast<uint32_t>(served.canary_permille), now}) {
+    for (const Pin& pin : pins) pins_.emplace(pin.key, &pin);
   }
 
   // A portfolio without choices is a decision, too: its problem has none.
   void Add(snapshot::Channel channel, const Portfolio& portfolio) {
     if (channel == snapshot::Channel::kStable) decided_.insert(portfolio.key);
-    const auto quarantined = input_.quarantined(portfolio.key);
+    const auto quarantined = options_.committer->QuarantinedOf(portfolio.key);
     std::vector<Candidate> candidates;
     if (const auto pin = pins_.find(portfolio.key); pin != pins_.end()) {
       pinned_.insert(pin->first);
@@ -67,18 +74,19 @@ class Builder {
       if (pinned_.contains(key)) continue;
       Portfolio none;
       none.key = key;
-      if (const lookup::IndexHit hit = input_.index->Find(key); hit.tuning != nullptr) {
+      if (const lookup::IndexHit hit = options_.index->Find(key); hit.tuning != nullptr) {
         none.evidence = hit.tuning->tuning.evidence;
       }
       Add(snapshot::Channel::kStable, none);
     }
   }
 
-  absl::Status Finish(const std::string& path, SnapshotContents* contents) {
-    for (const Environment& environment : input_.current) {
+  absl::Status Finish(const std::optional<KeySet>& carry_over, const std::string& path,
+                      SnapshotContents* contents) {
+    for (const Environment& environment : options_.current) {
       RETURN_IF_ERROR(writer_.AddEnvironment(environment));
     }
-    const std::shared_ptr<const Bans> bans = input_.index->bans();
+    const std::shared_ptr<const Bans> bans = options_.index->bans();
     const auto is_lost = [this, &bans](
                              const Environment& environment, const ConvProblem& problem,
                              const snapshot::SnapshotEntry& entry) -> std::optional<Bans> {
@@ -86,31 +94,27 @@ class Builder {
       if (entry.pinned != 0 || !IsLost(key)) return std::nullopt;
       return bans->Of(key);
     };
-    if (input_.releases->TakeDamage() || !input_.carry_over) {
+    if (contents->served.damaged || !carry_over) {
       contents->carried = CarryOver(path, nullptr, is_lost, &writer_);
-    } else if (!input_.carry_over->empty()) {
-      contents->carried = CarryOver(path, &*input_.carry_over, is_lost, &writer_);
+    } else if (!carry_over->empty()) {
+      contents->carried = CarryOver(path, &*carry_over, is_lost, &writer_);
     }
     contents->choice_count = static_cast<int64_t>(writer_.choice_count());
-    const Releases::Served& served = contents->served;
-    writer_.SetOptions({static_cast<uint64_t>(served.release),
-                        static_cast<uint64_t>(served.canary_release),
-                        static_cast<uint32_t>(served.canary_permille), input_.now});
     return writer_.Write(path);
   }
 
  private:
   // False where the database says why the problem has no choice.
   bool IsLost(const TuningKey& key) const {
-    if (decided_.contains(key) || !input_.quarantined(key).empty()) return false;
-    const lookup::IndexHit hit = input_.index->Find(key);
+    if (decided_.contains(key) || !options_.committer->QuarantinedOf(key).empty()) return false;
+    const lookup::IndexHit hit = options_.index->Find(key);
     return hit.tuning == nullptr || !hit.tuning->IsOutdated();
   }
 
   std::optional<Candidate> Pinned(const Pin& pin) const {
-    const lookup::IndexHit hit = input_.index->Find(pin.key);
+    const lookup::IndexHit hit = options_.index->Find(pin.key);
     if (hit.tuning == nullptr) return std::nullopt;
-    if (input_.index->bans()->Find(pin.candidate, pin.key) != nullptr) return std::nullopt;
+    if (options_.index->bans()->Find(pin.candidate, pin.key) != nullptr) return std::nullopt;
     for (const Candidate& c : hit.tuning->tuning.candidates) {
       if (c.id == pin.candidate && c.usable()) return c;
     }
@@ -138,8 +142,8 @@ class Builder {
     return writer_.Add(*environment->second, channel, choice);
   }
 
-  const SnapshotInput& input_;
-  snapshot::SnapshotWriter writer_{{}};
+  const Publisher::Options& options_;
+  snapshot::SnapshotWriter writer_;
   std::map<TuningKey, const Pin*> pins_;
   std::set<TuningKey> pinned_;  // of them, those whose problem was added
   std::set<TuningKey> decided_;
@@ -148,15 +152,21 @@ class Builder {
 
 }  // namespace
 
-absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input,
-                                               const std::string& path) {
-  Builder builder(input);
+absl::StatusOr<SnapshotContents> WriteSnapshot(const Publisher::Options& options,
+                                               const Releases& releases,
+                                               const std::optional<KeySet>& carry_over,
+                                               absl::Time now, const std::string& path) {
   SnapshotContents contents;
-  ASSIGN_OR_RETURN(contents.served, input.releases->ReadServed());
+  ASSIGN_OR_RETURN(contents.served, releases.ReadServed());
+  const std::vector<Pin> pins = options.index->ListPins("", now);
+  for (const Pin& pin : pins) {
+    if (pin.expire_time) contents.pin_expiry = std::min(contents.pin_expiry, *pin.expire_time);
+  }
+  Builder builder(options, contents.served, pins, now);
   for (const Portfolio& p : contents.served.stable) builder.Add(snapshot::Channel::kStable, p);
   for (const Portfolio& p : contents.served.canary) builder.Add(snapshot::Channel::kCanary, p);
   builder.AddPinsAlone();
-  RETURN_IF_ERROR(builder.Finish(path, &contents));
+  RETURN_IF_ERROR(builder.Finish(carry_over, path, &contents));
   return contents;
 }
 

@@ -1,4 +1,4 @@
-#include "server/release/release_manager.h"
+#include "server/release/publisher.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -326,7 +326,7 @@ class TunerImpl final : public Tuner {
     return stats;
   }
 
-  release::ReleaseManager* releases() override { return publisher_.get(); }
+  release::Publisher* releases() override { return publisher_.get(); }
   void Drain(SteadyTime deadline) override {
     draining_ = true;
     ++stored_version_;  // ResolveEnvironment says so
@@ -392,10 +392,10 @@ class TunerImpl final : public Tuner {
   }
 
   absl::Status StartPublisher() {
-    if (options_.release_store == nullptr) return absl::OkStatus();
+    if (options_.publish.folder.empty()) return absl::OkStatus();
     release::Publisher::Options options;
     options.publish = options_.publish;
-    options.store = options_.release_store;
+    options.store = options_.store;
     options.index = &index_;
     options.committer = &committer_;
     options.clock = options_.clock;
@@ -407,7 +407,7 @@ class TunerImpl final : public Tuner {
       return resolved.text;
     };
     options.tune = std::bind_front(&TunerImpl::TuneIdle, this);
-    publisher_ = std::make_unique<release::Publisher>(std::move(options));
+    publisher_ = release::Publisher::Create(std::move(options));
     committer_.SetObserver(
         [this](const TuningKey& key, bool override) { publisher_->NoteChange(key, override); },
         [this] { publisher_->NoteBans(); });

@@ -20,7 +20,6 @@
 #include "convtune/v1/tuning.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "db/layered_tunings.h"
-#include "db/release_store.h"
 #include "proto/base/clock.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/ban.h"
@@ -30,7 +29,7 @@
 #include "server/jobs/job_table.h"
 #include "server/lookup/lookup_request.h"
 #include "server/lookup/tuning_index.h"
-#include "server/release/release_manager.h"
+#include "server/release/publisher.h"
 
 namespace convtune::tuner {
 
@@ -65,10 +64,8 @@ class Tuner {
     // ended. A device whose GPU has reported an application's Xid gets a new worker for
     // its next work. Outlives the tuner; nullptr: all GPUs are taken for healthy.
     devices::GpuHealth* gpu_health = nullptr;
-    std::vector<Ban> shipped_bans;  // hold beside those of the store
-    // Keeps releases and publishes them, if it is set; outlives the tuner.
-    db::ReleaseStore* release_store = nullptr;
-    release::PublishOptions publish;
+    std::vector<Ban> shipped_bans;    // hold beside those of the store
+    release::PublishOptions publish;  // without a folder nothing is published
     // File that keeps what self-checks of workers came to; empty: it is forgotten
     // at the end.
     std::string self_checks_path;
@@ -163,7 +160,7 @@ class Tuner {
   virtual std::vector<v1::Device> ListDevices() = 0;
   virtual TunerStats Stats() = 0;
   // nullptr without a release store.
-  virtual release::ReleaseManager* releases() { return nullptr; }
+  virtual release::Publisher* releases() { return nullptr; }
 
   // Refuses new work, cancels what is queued, lets the tunings that run come
   // to their end until the deadline, then kills the workers; every waiting

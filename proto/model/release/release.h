@@ -88,7 +88,6 @@ struct WantedProblem {
   absl::Time last_seen = absl::UnixEpoch();
   int attempts = 0;  // tunings of it that failed
   std::string last_error;
-  bool can_be_tuned = false;  // a device of the daemon has its environment; no store keeps this
   friend bool operator==(const WantedProblem&, const WantedProblem&) = default;
 };
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "db/bundle/bundle_codec.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/record_codec.h"
 #include "proto/convert/terms_proto.h"
@@ -176,32 +175,6 @@ void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out) {
   if (out->banned_size() > 0) out->set_winner(lookup::KeepAll(tuning, bans).Winner());
 }
 
-v1::Release ToProto(const Release& release) {
-  v1::Release out;
-  out.set_number(release.number);
-  out.set_state(static_cast<v1::ReleaseState>(release.state));
-  out.set_canary_permille(release.canary_permille);
-  out.set_restores(release.restores);
-  out.set_author(release.author);
-  out.set_reason(release.reason);
-  *out.mutable_create_time() = ToProto(release.create_time);
-  out.set_end_author(release.end_author);
-  out.set_end_reason(release.end_reason);
-  if (release.end_time.has_value()) *out.mutable_end_time() = ToProto(*release.end_time);
-  return out;
-}
-
-v1::ListReleasesResponse ToProto(const release::ReleaseList& list) {
-  v1::ListReleasesResponse out;
-  out.set_promoted(list.promoted);
-  out.set_canary(list.canary);
-  out.set_waiting_changes(list.waiting_changes);
-  out.set_auto_promote_held(list.auto_promote_held);
-  out.set_publish_evidence(static_cast<v1::Evidence>(list.floor));
-  out.set_below_evidence_count(list.below_floor_count);
-  return out;
-}
-
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
   v1::DiffReleasesResponse out;
   out.set_from(diff.from);
@@ -221,40 +194,6 @@ v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
     out.set_next_page_token(KeyToken(diff.changes[added - 1].after.key));
   }
   return out;
-}
-
-v1::WantedProblem ToProto(const WantedProblem& problem) {
-  v1::WantedProblem out;
-  out.set_problem_text(problem.key.problem_text);
-  out.set_environment(EnvironmentName(problem.key));
-  out.set_environment_text(problem.key.environment_text);
-  out.set_can_be_tuned(problem.can_be_tuned);
-  out.set_miss_count(problem.misses);
-  *out.mutable_first_seen_time() = ToProto(problem.first_seen);
-  *out.mutable_last_seen_time() = ToProto(problem.last_seen);
-  out.set_attempt_count(problem.attempts);
-  out.set_last_error(problem.last_error);
-  return out;
-}
-
-v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
-  v1::ReadOutboxResponse response;
-  response.set_more(page.more);
-  response.mutable_void_ids()->Assign(page.void_ids.begin(), page.void_ids.end());
-  const auto make = [&page](size_t i) {
-    const db::OutboxEntry& entry = page.entries[i];
-    v1::OutboxRow row;
-    *row.mutable_id() = entry.id;
-    *row.mutable_environment() =
-        db::bundle::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
-    db::bundle::FillBundleTuning(entry.tuning, 1, /*with_samples=*/false, row.mutable_tuning());
-    row.set_relayed(entry.tuning.origin == Origin::kFleet);
-    return row;
-  };
-  if (AddRows(page.entries.size(), make, response.mutable_rows()) < page.entries.size()) {
-    response.set_more(true);
-  }
-  return response;
 }
 
 }  // namespace convtune::rpc::messages

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/release_service.pb.h"
 #include "convtune/v1/tuning.pb.h"
@@ -18,7 +17,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/release/release_manager.h"
+#include "server/release/publisher.h"
 #include "server/rpc/messages/page.h"
 #include "server/rpc/messages/request_validator.h"
 #include "server/tuner/tuner.h"
@@ -45,13 +44,7 @@ v1::PinRecord ToProto(const Pin& pin);
 // is left.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
 
-v1::Release ToProto(const Release& release);
-// Without the releases.
-v1::ListReleasesResponse ToProto(const release::ReleaseList& list);
-v1::WantedProblem ToProto(const WantedProblem& problem);
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
-
-v1::ReadOutboxResponse ToProto(const db::OutboxPage& page);
 
 // Puts the page that `request` asks for into `out`, a field of `reply`, and the next page's token
 // into the reply. `rows` are the whole list, as messages or as what ToProto takes; `key` gives a

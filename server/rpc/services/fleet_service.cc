@@ -35,10 +35,10 @@ class FleetService final : public RawService {
     Unary<v1::ReadOutboxRequest, v1::ReadOutboxResponse>(
         &disk_, [this](const auto& request, auto* reply) {
           agent_.Hear(SteadyTime::Now());
-          ASSIGN_OR_RETURN(const db::OutboxPage page,
-                           options_.outbox->ReadOutbox(
-                               messages::RowsOf(request.max_rows(), messages::kDefaultOutboxRows)));
-          *reply = messages::ToProto(page);
+          ASSIGN_OR_RETURN(*reply,
+                           options_.outbox->ReadOutbox(messages::RowsOf(request.max_rows(),
+                                                                        messages::kDefaultOutboxRows),
+                                                       messages::kMaxPageBytes));
           return absl::OkStatus();
         });
 
@@ -77,9 +77,9 @@ class FleetService final : public RawService {
         &disk_,
         [this](const auto& request, auto* reply) {
           if (options_.releases != nullptr) {
-            ASSIGN_OR_RETURN(const std::optional<Release> made,
+            ASSIGN_OR_RETURN(const int64_t made,
                              options_.releases->FollowFleet(request.author(), request.reason()));
-            if (made.has_value()) reply->set_node_release(made->number);
+            reply->set_node_release(made);
           }
           return options_.outbox->SetFleetRelease(request.release());
         },

@@ -19,10 +19,13 @@ class ReleaseService final : public RawService {
       : RawService(kReleaseServiceName), releases_(options.releases), disk_(kMaxReleaseCalls) {
     Unary<v1::ListReleasesRequest, v1::ListReleasesResponse>(
         &disk_, [this](const auto& request, auto* reply) {
-          const release::ReleaseList list = releases_->ListReleases();
-          *reply = messages::ToProto(list);
-          const auto key = [](const Release& release) { return std::to_string(release.number); };
-          return messages::AddPage(request, list.releases, key, reply->mutable_releases(), reply);
+          *reply = releases_->ListReleases();
+          const std::vector<v1::Release> all(reply->releases().begin(), reply->releases().end());
+          reply->clear_releases();
+          const auto key = [](const v1::Release& release) {
+            return std::to_string(release.number());
+          };
+          return messages::AddPage(request, all, key, reply->mutable_releases(), reply);
         });
 
     Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(&disk_, [this](const auto& request,
@@ -45,10 +48,8 @@ class ReleaseService final : public RawService {
     Unary<v1::PromoteReleaseRequest, v1::Release>(
         &disk_,
         [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(const Release release,
-                           releases_->PromoteRelease(request.author(), request.reason(),
-                                                     request.canary_permille()));
-          *reply = messages::ToProto(release);
+          ASSIGN_OR_RETURN(*reply, releases_->PromoteRelease(request.author(), request.reason(),
+                                                             request.canary_permille()));
           return absl::OkStatus();
         },
         served);
@@ -56,20 +57,20 @@ class ReleaseService final : public RawService {
     Unary<v1::RollBackReleaseRequest, v1::Release>(
         &disk_,
         [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(
-              const Release release,
-              releases_->RollBackRelease(request.author(), request.reason(), request.release()));
-          *reply = messages::ToProto(release);
+          ASSIGN_OR_RETURN(*reply, releases_->RollBackRelease(request.author(), request.reason(),
+                                                              request.release()));
           return absl::OkStatus();
         },
         served);
 
     Unary<v1::ListWantedRequest, v1::ListWantedResponse>(
         &disk_, [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(const std::vector<WantedProblem> wanted,
+          ASSIGN_OR_RETURN(const std::vector<v1::WantedProblem> wanted,
                            releases_->ListWanted(request.environment()));
           reply->set_wanted_count(static_cast<int64_t>(wanted.size()));
-          const auto key = [](const WantedProblem& row) { return messages::KeyText(row.key); };
+          const auto key = [](const v1::WantedProblem& row) {
+            return row.environment_text() + " " + row.problem_text();
+          };
           return messages::AddPage(request, wanted, key, reply->mutable_wanted(), reply);
         });
 
@@ -86,7 +87,7 @@ class ReleaseService final : public RawService {
   }
 
  private:
-  release::ReleaseManager* const releases_;
+  release::Publisher* const releases_;
   WorkQueue disk_;
 };
 

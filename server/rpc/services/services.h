@@ -10,7 +10,7 @@
 #include "db/store/backups.h"
 #include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
-#include "server/release/release_manager.h"
+#include "server/release/publisher.h"
 #include "server/tuner/tuner.h"
 
 namespace grpc {
@@ -36,8 +36,8 @@ struct MetricsInfo {
 struct ServiceOptions {
   tuner::Tuner* tuner = nullptr;
   db::TuningStore* store = nullptr;
-  db::store::SqliteStore* outbox = nullptr;     // without it there is no FleetService
-  release::ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
+  db::store::SqliteStore* outbox = nullptr;  // without it there is no FleetService
+  release::Publisher* releases = nullptr;    // without it there is no ReleaseService
   const Clock* clock = nullptr;
   db::store::Backups* backups = nullptr;
   std::string state_dir = {};  // as GetServerInfo reports it; imports wait there

@@ -10,7 +10,6 @@
 #include <filesystem>
 
 #include "gmock/gmock.h"
-#include "tests/fakes/memory_release_store.h"
 #include "tests/unit/release/datagrams.h"
 #include "tests/unit/release/snapshot_reader.h"
 #include "tests/unit/tuner/tuner_fixture.h"
@@ -27,7 +26,6 @@ using ::testing::SizeIs;
 class PublisherTest : public tuner::TunerTest {
  protected:
   PublisherTest() {
-    options_.release_store = &releases_;
     options_.publish.folder = Path("snapshot");
     options_.publish.debounce = absl::Milliseconds(5);
   }
@@ -71,8 +69,6 @@ class PublisherTest : public tuner::TunerTest {
     close(fd);
   }
   v1::Publication Status() { return tuner_->releases()->Status(); }
-
-  MemoryReleaseStore releases_;
 };
 
 TEST_F(PublisherTest, AtStartTheEnvironmentIsKnownAndNothingElse) {
@@ -180,8 +176,8 @@ TEST_F(PublisherTest, MissesAreCountedAndMostWantedFirst) {
   const auto wanted = tuner_->releases()->ListWanted("");
   ASSERT_TRUE(wanted.ok());
   ASSERT_THAT(*wanted, SizeIs(2));
-  EXPECT_EQ((*wanted)[0].key.problem_text, Text(2));
-  EXPECT_EQ((*wanted)[0].misses, 5);
+  EXPECT_EQ((*wanted)[0].problem_text(), Text(2));
+  EXPECT_EQ((*wanted)[0].miss_count(), 5);
 }
 
 TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnAreListedByTheNameThatBothHaveAndToldApart) {
@@ -190,14 +186,14 @@ TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnAreListedByTheNameThatBothHave
   Send(MissOf(Text(1), kH200, 2));
   Send(MissOf(Text(2), other, 5));
   ASSERT_TRUE(Eventually([&] { return Status().misses() == 7; }));
-  release::ReleaseManager& releases = *tuner_->releases();
+  release::Publisher& releases = *tuner_->releases();
   ASSERT_THAT(*releases.ListWanted("nvidia-h200"), SizeIs(2));
-  EXPECT_EQ((*releases.ListWanted("nvidia-h200"))[0].key.environment_text, other);
+  EXPECT_EQ((*releases.ListWanted("nvidia-h200"))[0].environment_text(), other);
   ASSERT_THAT(*releases.ListWanted(other), SizeIs(1));
-  EXPECT_EQ((*releases.ListWanted(other))[0].key.problem_text, Text(2));
+  EXPECT_EQ((*releases.ListWanted(other))[0].problem_text(), Text(2));
   EXPECT_TRUE(absl::IsNotFound(releases.ListWanted("nvidia-l4").status()));
-  EXPECT_FALSE((*releases.ListWanted("nvidia-h200"))[0].can_be_tuned);
-  EXPECT_TRUE((*releases.ListWanted("nvidia-h200"))[1].can_be_tuned);
+  EXPECT_FALSE((*releases.ListWanted("nvidia-h200"))[0].can_be_tuned());
+  EXPECT_TRUE((*releases.ListWanted("nvidia-h200"))[1].can_be_tuned());
   EXPECT_EQ(releases.Status().wanted_count(), 2);
   EXPECT_EQ(releases.Status().wanted_elsewhere_count(), 1);
 }
@@ -224,9 +220,7 @@ TEST_F(PublisherTest, ANewDatabaseKeepsTheChoicesOfTheLastSnapshotThatItLacks) {
   WaitForChoice(2);
   tuner_.reset();
   MemoryStore store;
-  MemoryReleaseStore releases;
   options_.store = &store;
-  options_.release_store = &releases;
   Start();
   EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 2; }));
   Tune({Problem(2), Problem(3)});
@@ -243,7 +237,7 @@ TEST_F(PublisherTest, ANewDatabaseKeepsTheChoicesOfTheLastSnapshotThatItLacks) {
   EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 1; }));
   Tune({Problem(1)});
   EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 0; }));
-  EXPECT_FALSE(*releases.CarriesOver());
+  EXPECT_FALSE(*store.CarriesOver());
   EXPECT_THAT(Served(1), Not(IsEmpty()));
 }
 
@@ -259,13 +253,11 @@ TEST_F(PublisherTest, AChoiceIsNotCarriedOverAgainstAQuarantineOrAfterItsPin) {
   ASSERT_TRUE(Eventually([&] { return Served(3).front() == pinned; }));
   tuner_.reset();
   MemoryStore store;
-  MemoryReleaseStore releases;
   QuarantineEntry entry;
   entry.key = {Text(2), kH200};
   entry.candidate = ParseCandidateId(crashes).value();
   ASSERT_TRUE(store.PutQuarantine(entry).ok());
   options_.store = &store;
-  options_.release_store = &releases;
   Start();
   EXPECT_TRUE(Eventually([&] { return Status().carried_count() > 0; }));
   EXPECT_EQ(Status().carried_count(), 1);
@@ -282,12 +274,10 @@ TEST_F(PublisherTest, ABannedCandidateIsNotCarriedOver) {
   WaitForChoice(2);
   tuner_.reset();
   MemoryStore store;
-  MemoryReleaseStore releases;
   Ban ban;
   ban.candidate = CandidatePattern::Parse(before[0]).value();
   ASSERT_TRUE(store.AddBan(ban).ok());
   options_.store = &store;
-  options_.release_store = &releases;
   Start();
   EXPECT_TRUE(Eventually([&] { return Status().carried_count() == 2; }));
   EXPECT_EQ(Served(1), std::vector<std::string>(before.begin() + 1, before.end()));
@@ -420,9 +410,9 @@ TEST_F(PublisherTest, AWantedProblemThatCannotBeTunedSaysWhyAndIsLeftForAWhile) 
   Send(MissOf(Text(1), kH200, 1));
   EXPECT_TRUE(Eventually([&] {
     const auto wanted = tuner_->releases()->ListWanted("");
-    return wanted.ok() && wanted->size() == 1 && (*wanted)[0].attempts == 1;
+    return wanted.ok() && wanted->size() == 1 && (*wanted)[0].attempt_count() == 1;
   }));
-  EXPECT_THAT((*tuner_->releases()->ListWanted(""))[0].last_error, HasSubstr("no candidate ran"));
+  EXPECT_THAT((*tuner_->releases()->ListWanted(""))[0].last_error(), HasSubstr("no candidate ran"));
   EXPECT_EQ(Requests("open"), 1);
 }
 
@@ -438,12 +428,12 @@ TEST_F(PublisherTest, WhereTheDiskRefusesWhatIsServedStays) {
   Start("");
   Tune({Problem(1)});
   const auto before = WaitForChoice(1);
-  releases_.FailWith(absl::ResourceExhaustedError("disk full"));
+  store_.FailReleasesWith(absl::ResourceExhaustedError("disk full"));
   Tune({Problem(2)});
   EXPECT_TRUE(Eventually([&] { return !Status().error().empty(); }));
   EXPECT_EQ(Served(1), before);
   EXPECT_TRUE(Served(2).empty());
-  releases_.FailWith(absl::OkStatus());
+  store_.FailReleasesWith(absl::OkStatus());
   WaitForChoice(2);  // by itself
 }
 

@@ -5,7 +5,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/fakes/memory_release_store.h"
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/candidates.h"
 
@@ -24,7 +23,7 @@ class ReleasesTest : public ::testing::Test {
 
   void Start(bool auto_promote = false, Evidence floor = Evidence::kObserved) {
     releases_ = std::make_unique<Releases>(Releases::Options{
-        &store_, &index_, &clock_, [this](const TuningKey& key) { return tunings_.GetTuning(key); },
+        &store_, &index_, &clock_, [this](const TuningKey& key) { return store_.GetTuning(key); },
         floor, auto_promote});
     ASSERT_TRUE(releases_->Load().ok());
     ASSERT_TRUE(releases_->ReadChoices().ok());
@@ -53,7 +52,7 @@ class ReleasesTest : public ::testing::Test {
     Tuning tuning = TuningOf(std::move(candidates));
     tuning.provenance.nvrtc_build = nvrtc;
     tuning.key = Key(n);
-    EXPECT_TRUE(tunings_.PutTuning(tuning, Environment::Parse(kH200).value()).ok());
+    EXPECT_TRUE(store_.PutTuning(tuning, Environment::Parse(kH200).value()).ok());
     index_.Put(tuning, true);
     return releases_->Reconcile({tuning.key}).value();
   }
@@ -77,8 +76,7 @@ class ReleasesTest : public ::testing::Test {
   ReleaseDecision Ann() const { return {"ann", "because", ToMicros(clock_.Now())}; }
 
   SystemClock clock_;
-  MemoryReleaseStore store_;
-  MemoryStore tunings_;
+  MemoryStore store_;
   lookup::TuningIndex index_{decision::ProvenanceByEnvironment{{kH200, Builds("", "new")}}};
   std::unique_ptr<Releases> releases_;
 };
@@ -87,7 +85,7 @@ TEST_F(ReleasesTest, AProblemWithoutAChoiceGetsOneAtOnce) {
   EXPECT_TRUE(Know(1, 5));
   EXPECT_TRUE(Know(2, 6));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
-  EXPECT_EQ(releases_->List().promoted, 1);
+  EXPECT_EQ(releases_->List().promoted(), 1);
 }
 
 TEST_F(ReleasesTest, WhatCouldNotBeJudgedIsNeverServedWhateverTheFloor) {
@@ -114,11 +112,11 @@ TEST_F(ReleasesTest, AChangedChoiceWaitsForThePromotion) {
   Know(1, 5);
   EXPECT_FALSE(Know(1, 7));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
-  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  EXPECT_EQ(releases_->List().waiting_changes(), 1);
   ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7")));
-  EXPECT_EQ(releases_->List().waiting_changes, 0);
-  EXPECT_EQ(releases_->List().promoted, 2);
+  EXPECT_EQ(releases_->List().waiting_changes(), 0);
+  EXPECT_EQ(releases_->List().promoted(), 2);
 }
 
 TEST_F(ReleasesTest, FollowingTheFleetPromotesItsChoicesAlone) {
@@ -130,7 +128,7 @@ TEST_F(ReleasesTest, FollowingTheFleetPromotesItsChoicesAlone) {
   ASSERT_TRUE(followed.ok() && followed->has_value());
   EXPECT_EQ((*followed)->author, "ann");
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
-  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  EXPECT_EQ(releases_->List().waiting_changes(), 1);
 }
 
 TEST_F(ReleasesTest, FollowingTheFleetMakesNoReleaseWhereNothingOfItsWaits) {
@@ -138,7 +136,7 @@ TEST_F(ReleasesTest, FollowingTheFleetMakesNoReleaseWhereNothingOfItsWaits) {
   Know(2, 6);
   Know(2, 8);
   EXPECT_EQ(*releases_->PromoteFleet(Ann()), std::nullopt);
-  EXPECT_EQ(releases_->List().promoted, 1);
+  EXPECT_EQ(releases_->List().promoted(), 1);
 }
 
 TEST_F(ReleasesTest, FollowingTheFleetWaitsForTheEndOfACanaryOfItsOwn) {
@@ -156,7 +154,7 @@ TEST_F(ReleasesTest, AChangeThatIsTakenBackWaitsNoMore) {
   Know(1, 5);
   Know(1, 7);
   Know(1, 5);
-  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  EXPECT_EQ(releases_->List().waiting_changes(), 0);
   EXPECT_TRUE(absl::IsFailedPrecondition(releases_->Promote(Ann(), 0).status()));
 }
 
@@ -169,24 +167,24 @@ TEST_F(ReleasesTest, EvidenceBelowTheFloorIsNotServed) {
 }
 
 TEST_F(ReleasesTest, ProblemsWithoutAChoiceForWantOfEvidenceAreCounted) {
-  EXPECT_EQ(releases_->List().floor, Evidence::kObserved);
+  EXPECT_EQ(releases_->List().publish_evidence(), v1::EVIDENCE_OBSERVED);
   Know(1, 5, CandidateStatus::kFinalized);
   Know(2, 5, CandidateStatus::kFinalized);
   Know(3, 5);
-  EXPECT_EQ(releases_->List().below_floor_count, 2);
+  EXPECT_EQ(releases_->List().below_evidence_count(), 2);
   Know(1, 5);
-  EXPECT_EQ(releases_->List().below_floor_count, 1);
+  EXPECT_EQ(releases_->List().below_evidence_count(), 1);
   // One that is served what was known before is served.
   Know(3, 6, CandidateStatus::kFinalized);
-  EXPECT_EQ(releases_->List().below_floor_count, 1);
+  EXPECT_EQ(releases_->List().below_evidence_count(), 1);
   index_.Erase(Key(2));
   EXPECT_TRUE(releases_->Reconcile({Key(2)}).ok());
-  EXPECT_EQ(releases_->List().below_floor_count, 0);
+  EXPECT_EQ(releases_->List().below_evidence_count(), 0);
   // After a restart, too.
   Know(2, 5, CandidateStatus::kFinalized);
   Start();
-  EXPECT_TRUE(releases_->ReconcileAll().ok());
-  EXPECT_EQ(releases_->List().below_floor_count, 1);
+  EXPECT_TRUE(releases_->Reconcile({}, /*all=*/true).ok());
+  EXPECT_EQ(releases_->List().below_evidence_count(), 1);
 }
 
 TEST_F(ReleasesTest, AutoPromotionServesAChangeAtOnceAndCountsIt) {
@@ -194,8 +192,8 @@ TEST_F(ReleasesTest, AutoPromotionServesAChangeAtOnceAndCountsIt) {
   Know(1, 5);
   EXPECT_TRUE(Know(1, 7));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7")));
-  EXPECT_EQ(releases_->List().promoted, 2);
-  EXPECT_EQ(releases_->List().releases[0].author, "convtuned");
+  EXPECT_EQ(releases_->List().promoted(), 2);
+  EXPECT_EQ(releases_->List().releases(0).author(), "convtuned");
 }
 
 TEST_F(ReleasesTest, AutoPromotionNeverBringsBackWhatWasRolledBack) {
@@ -205,10 +203,10 @@ TEST_F(ReleasesTest, AutoPromotionNeverBringsBackWhatWasRolledBack) {
   ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
   EXPECT_FALSE(Know(1, 7));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
-  EXPECT_TRUE(releases_->List().auto_promote_held);
-  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  EXPECT_TRUE(releases_->List().auto_promote_held());
+  EXPECT_EQ(releases_->List().waiting_changes(), 1);
   ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
-  EXPECT_FALSE(releases_->List().auto_promote_held);
+  EXPECT_FALSE(releases_->List().auto_promote_held());
 }
 
 TEST_F(ReleasesTest, RollbackBringsTheOldChoicesBackAndKeepsNewProblems) {
@@ -218,8 +216,8 @@ TEST_F(ReleasesTest, RollbackBringsTheOldChoicesBackAndKeepsNewProblems) {
   Know(2, 6);
   ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
-  EXPECT_EQ(releases_->List().promoted, 3);
-  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  EXPECT_EQ(releases_->List().promoted(), 3);
+  EXPECT_EQ(releases_->List().waiting_changes(), 1);
 }
 
 TEST_F(ReleasesTest, ACanaryHasOnlyWhatDiffersAndPromotingItMovesItOver) {
@@ -229,14 +227,14 @@ TEST_F(ReleasesTest, ACanaryHasOnlyWhatDiffersAndPromotingItMovesItOver) {
   ASSERT_TRUE(releases_->Promote(Ann(), 100).ok());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
   EXPECT_THAT(Canary(), ElementsAre(Pair("fwd,x=1", "graph:eng7")));
-  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  EXPECT_EQ(releases_->List().waiting_changes(), 0);
   Know(3, 8);  // both get it
   ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6"),
                                     Pair("fwd,x=3", "graph:eng8")));
   EXPECT_THAT(Canary(), IsEmpty());
   EXPECT_FALSE(Know(1, 7));
-  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  EXPECT_EQ(releases_->List().waiting_changes(), 0);
 }
 
 TEST_F(ReleasesTest, ARolledBackCanaryLeavesNothingBehindInLaterReleases) {
@@ -244,7 +242,7 @@ TEST_F(ReleasesTest, ARolledBackCanaryLeavesNothingBehindInLaterReleases) {
   Know(1, 7);
   ASSERT_TRUE(releases_->Promote(Ann(), 100).ok());
   ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
-  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  EXPECT_EQ(releases_->List().waiting_changes(), 1);
   Know(1, 5);
   Know(2, 6);
   Know(2, 9);
@@ -271,29 +269,29 @@ TEST_F(ReleasesTest, ARestartServesTheSameAndKnowsWhatWaits) {
   const Served stable = Stable();
   const Served canary = Canary();
   Start();
-  EXPECT_FALSE(releases_->ReconcileAll().value());
+  EXPECT_FALSE(releases_->Reconcile({}, /*all=*/true).value());
   EXPECT_EQ(Stable(), stable);
   EXPECT_EQ(Canary(), canary);
-  EXPECT_EQ(releases_->List().waiting_changes, 1);
-  EXPECT_EQ(releases_->List().canary, 2);
+  EXPECT_EQ(releases_->List().waiting_changes(), 1);
+  EXPECT_EQ(releases_->List().canary(), 2);
 }
 
 TEST_F(ReleasesTest, ATuningThatCannotBeReadAnyMoreKeepsItsChoice) {
   Know(1, 5);
   index_.Erase(Key(1));  // as a damaged row that was left out at start
   Start();
-  ASSERT_TRUE(releases_->ReconcileAll().ok());
+  ASSERT_TRUE(releases_->Reconcile({}, /*all=*/true).ok());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
 }
 
 TEST_F(ReleasesTest, WhatTheDiskRefusesIsNotServed) {
-  store_.FailWith(absl::UnavailableError("disk"));
+  store_.FailReleasesWith(absl::UnavailableError("disk"));
   Tuning tuning = TuningOf({Timed(5, 10)});
   tuning.key = Key(1);
   index_.Put(tuning, true);
   EXPECT_TRUE(absl::IsUnavailable(releases_->Reconcile({Key(1)}).status()));
   EXPECT_FALSE(releases_->HasChoice(Key(1)));
-  store_.FailWith(absl::OkStatus());
+  store_.FailReleasesWith(absl::OkStatus());
   EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());
 }
 
@@ -362,12 +360,12 @@ TEST_F(OldChoiceTest, WhatDoesNotHoldAnyMoreIsTakenAway) {
 }
 
 TEST_F(OldChoiceTest, TheSameAtTheStartWhereNothingElseIsTakenAway) {
-  Tuning outdated = tunings_.GetTuning(Key(1)).value();
+  Tuning outdated = store_.GetTuning(Key(1)).value();
   outdated.provenance.nvrtc_build = "old";
   index_.Put(outdated, true);
   index_.Erase(Key(2));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));  // before anything is decided
-  EXPECT_TRUE(releases_->ReconcileAll().value());
+  EXPECT_TRUE(releases_->Reconcile({}, /*all=*/true).value());
   EXPECT_FALSE(releases_->HasChoice(Key(1)));
   EXPECT_TRUE(releases_->HasChoice(Key(2)));
 }
@@ -375,13 +373,13 @@ TEST_F(OldChoiceTest, TheSameAtTheStartWhereNothingElseIsTakenAway) {
 TEST_F(OldChoiceTest, OneThatTheNewTuningDidNotRunIsReplacedAtOnce) {
   EXPECT_TRUE(KnowCompiled(1, 7, "new"));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
-  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  EXPECT_EQ(releases_->List().waiting_changes(), 0);
 }
 
 TEST_F(OldChoiceTest, OneThatTheNewTuningRanWaitsForAPromotionAsEver) {
   EXPECT_FALSE(KnowCompiled(1, 7, "new", /*others=*/5));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
-  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  EXPECT_EQ(releases_->List().waiting_changes(), 1);
 }
 
 TEST_F(OldChoiceTest, AGuessThatIsServedMeanwhileGivesNoChoiceBack) {
@@ -401,11 +399,11 @@ TEST_F(OldChoiceTest, APlanThatIsReportedMeanwhileIsNotInTheWayOfTheNextMeasurem
   EXPECT_FALSE(releases_->HasChoice(Key(1)));
   EXPECT_TRUE(KnowCompiled(1, 7, "new"));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
-  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  EXPECT_EQ(releases_->List().waiting_changes(), 0);
 }
 
 TEST_F(OldChoiceTest, OneWhoseTuningIsThereAgainIsServedAgain) {
-  const Tuning tuning = tunings_.GetTuning(Key(1)).value();
+  const Tuning tuning = store_.GetTuning(Key(1)).value();
   index_.Erase(Key(1));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));
   EXPECT_FALSE(releases_->Reconcile({Key(2)}).value());
@@ -421,7 +419,7 @@ TEST_F(OldChoiceTest, GoingBackDoesNotBringItBack) {
   EXPECT_FALSE(KnowCompiled(1, 7, "new"));
   ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));
-  EXPECT_TRUE(releases_->ReconcileAll().value());
+  EXPECT_TRUE(releases_->Reconcile({}, /*all=*/true).value());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
 }
 
@@ -440,7 +438,7 @@ class BannedReleasesTest : public ReleasesTest {
   void Heed(const Bans& bans) {
     index_.SetBans(bans);
     for (const auto& [n, candidates] : known_) Put(n, candidates);
-    EXPECT_TRUE(releases_->ReconcileAll().ok());
+    EXPECT_TRUE(releases_->Reconcile({}, /*all=*/true).ok());
   }
   void KnowAll(int n, const std::vector<Candidate>& candidates) {
     known_[n] = candidates;
@@ -461,11 +459,11 @@ TEST_F(BannedReleasesTest, ABannedChoiceGoesAtOnceAndTheNextBestIsServedWithoutA
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng7")));
   Heed(BansOfPattern("eng5"));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng6"), Pair("fwd,x=2", "graph:eng7")));
-  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  EXPECT_EQ(releases_->List().waiting_changes(), 0);
   // The way back is a change like any other.
   Heed({});
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng6"), Pair("fwd,x=2", "graph:eng7")));
-  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  EXPECT_EQ(releases_->List().waiting_changes(), 1);
 }
 
 TEST_F(BannedReleasesTest, WhereAllIsBannedNothingIsServedUntilTheBanEnds) {

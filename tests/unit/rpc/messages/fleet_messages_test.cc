@@ -83,30 +83,5 @@ TEST(FleetMessagesTest, ReadOutboxHasABoundAndADefault) {
   EXPECT_THAT(Fields(violations), ElementsAre("max_rows"));
 }
 
-TEST(FleetMessagesTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
-  db::OutboxPage page;
-  db::OutboxEntry entry;
-  entry.id.set_epoch(77);
-  entry.id.set_sequence(3);
-  entry.tuning = db::ValidSampleTuning(1);
-  entry.tuning.conditions.known = true;
-  entry.tuning.conditions.clock_reasons = 4;
-  entry.environment = db::SampleEnvironment();
-  page.entries.push_back(entry);
-  page.void_ids.emplace_back().set_sequence(9);
-  page.more = true;
-  const v1::ReadOutboxResponse response = ToProto(page);
-  ASSERT_EQ(response.rows_size(), 1);
-  const v1::OutboxRow& row = response.rows(0);
-  EXPECT_EQ(row.id().epoch(), 77);
-  EXPECT_EQ(row.id().sequence(), 3);
-  EXPECT_EQ(row.tuning().problem_text(), entry.tuning.key.problem_text);
-  EXPECT_EQ(row.tuning().candidates(0).samples_ns_size(), 0);
-  EXPECT_EQ(row.environment().provenance().driver_version(), "570.124");
-  EXPECT_EQ(row.tuning().conditions().clock_reasons(0), v1::CLOCK_REASON_POWER_CAP);
-  EXPECT_EQ(response.void_ids(0).sequence(), 9);
-  EXPECT_TRUE(response.more());
-}
-
 }  // namespace
 }  // namespace convtune::rpc::messages

@@ -9,7 +9,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "server/release/release_manager.h"
+#include "server/release/publisher.h"
 #include "tests/unit/rpc/rpc_test_server.h"
 
 namespace convtune::rpc::services {
@@ -18,11 +18,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
-Release TestRelease(int64_t number) {
-  Release release;
-  release.number = number;
-  release.author = "ann";
-  release.reason = "because";
+v1::Release TestRelease(int64_t number) {
+  v1::Release release;
+  release.set_number(number);
+  release.set_author("ann");
+  release.set_reason("because");
   return release;
 }
 
@@ -38,7 +38,7 @@ Portfolio TestPortfolio(const std::string& candidate) {
 constexpr char kOtherCudnn[] = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full";
 
 // Does what a test says.
-class FakeReleases : public release::ReleaseManager {
+class FakeReleases : public release::Publisher {
  public:
   absl::Status failure;
   std::string author;
@@ -48,15 +48,20 @@ class FakeReleases : public release::ReleaseManager {
   // Several are long, more than 4 MiB together.
   int rows = 0;
 
-  release::ReleaseList ListReleases() override {
-    release::ReleaseList list;
-    list.releases = {TestRelease(2), TestRelease(1)};
+  absl::Status Start() override { return absl::OkStatus(); }
+  void NoteChange(const TuningKey&, bool) override {}
+  void NoteBans() override {}
+  void Stop() override {}
+  v1::ListReleasesResponse ListReleases() override {
+    v1::ListReleasesResponse list;
+    *list.add_releases() = TestRelease(2);
+    *list.add_releases() = TestRelease(1);
     for (int i = 0; i < rows; ++i) {
-      list.releases.push_back(TestRelease(-i));
-      list.releases.back().reason = std::string(500, 'r');
+      *list.add_releases() = TestRelease(-i);
+      list.mutable_releases()->rbegin()->set_reason(std::string(500, 'r'));
     }
-    list.promoted = 2;
-    list.waiting_changes = 3;
+    list.set_promoted(2);
+    list.set_waiting_changes(3);
     return list;
   }
   absl::StatusOr<release::ReleaseDiff> DiffReleases(int64_t from, int64_t to_release,
@@ -75,33 +80,35 @@ class FakeReleases : public release::ReleaseManager {
     }
     return diff;
   }
-  absl::StatusOr<Release> PromoteRelease(const std::string& by, const std::string&,
-                                         int canary_permille) override {
+  absl::StatusOr<v1::Release> PromoteRelease(const std::string& by, const std::string&,
+                                             int canary_permille) override {
     if (!failure.ok()) return failure;
     author = by;
     permille = canary_permille;
     return TestRelease(5);
   }
-  absl::StatusOr<Release> RollBackRelease(const std::string&, const std::string&,
-                                          int64_t release) override {
+  absl::StatusOr<v1::Release> RollBackRelease(const std::string&, const std::string&,
+                                              int64_t release) override {
     if (!failure.ok()) return failure;
     to = release;
     return TestRelease(6);
   }
-  absl::StatusOr<std::optional<Release>> FollowFleet(const std::string&,
-                                                     const std::string&) override {
-    return std::nullopt;
-  }
-  absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string&) override {
+  absl::StatusOr<int64_t> FollowFleet(const std::string&, const std::string&) override { return 0; }
+  absl::StatusOr<std::vector<v1::WantedProblem>> ListWanted(const std::string&) override {
     if (!failure.ok()) return failure;
-    std::vector<WantedProblem> wanted(3);
-    for (WantedProblem& problem : wanted) problem.key = TestPortfolio("graph:eng1").key;
-    wanted[0].can_be_tuned = true;
-    wanted[1].key.environment_text = kOtherCudnn;
+    std::vector<v1::WantedProblem> wanted;
+    const auto add = [&wanted](const TuningKey& key) -> v1::WantedProblem& {
+      v1::WantedProblem& problem = wanted.emplace_back();
+      problem.set_problem_text(key.problem_text);
+      problem.set_environment_text(key.environment_text);
+      return problem;
+    };
+    const TuningKey key = TestPortfolio("graph:eng1").key;
+    add(key).set_can_be_tuned(true);
+    add({key.problem_text, kOtherCudnn});
+    add(key);
     for (int i = 0; i < rows; ++i) {
-      wanted.emplace_back();
-      wanted.back().key = FakeTuner::Row(static_cast<size_t>(i));
-      wanted.back().last_error = std::string(500, 'e');
+      add(FakeTuner::Row(static_cast<size_t>(i))).set_last_error(std::string(500, 'e'));
     }
     return wanted;
   }

@@ -10,43 +10,18 @@
 #include "grpcpp/channel.h"
 #include "proto/base/clock.h"
 #include "server/rpc/server.h"
+#include "tests/fakes/memory_store.h"
 #include "tests/unit/rpc/fake_tuner.h"
 #include "tests/unit/rpc/temp_dir.h"
 
 namespace convtune::rpc {
 
-// Keeps nothing; maintenance gives fixed values.
-class FakeStore : public db::TuningStore {
+// A MemoryStore whose maintenance gives fixed values.
+class FakeStore : public MemoryStore {
  public:
   std::vector<std::string> findings;
   absl::Status failure;
 
-  absl::Status PutTuning(const Tuning&, const Environment&) override { return failure; }
-  absl::Status PutTunings(const db::TuningSource&) override { return failure; }
-  absl::StatusOr<Tuning> GetTuning(const TuningKey&) override {
-    return absl::NotFoundError("nothing is kept");
-  }
-  absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>&) override { return 0; }
-  absl::Status ForEachStored(const std::function<bool(db::StoredTuning)>&,
-                             const std::function<void(const std::string&)>&) override {
-    return failure;
-  }
-  absl::StatusOr<std::vector<Environment>> ListEnvironments() override {
-    return std::vector<Environment>();
-  }
-  absl::Status PutPin(const Pin&) override { return failure; }
-  absl::Status DeletePin(const TuningKey&) override { return failure; }
-  absl::StatusOr<std::vector<Pin>> ListPins() override { return std::vector<Pin>(); }
-  absl::StatusOr<int64_t> AddBan(const Ban&) override { return failure; }
-  absl::Status DeleteBan(int64_t) override { return failure; }
-  absl::StatusOr<std::vector<Ban>> ListBans() override { return std::vector<Ban>(); }
-  absl::Status PutQuarantine(const QuarantineEntry&) override { return failure; }
-  absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override {
-    return std::vector<QuarantineEntry>();
-  }
-  absl::Status DeleteQuarantine(const TuningKey&, const std::vector<CandidateId>&) override {
-    return failure;
-  }
   absl::StatusOr<v1::CheckDatabaseResponse> Check() override {
     if (!failure.ok()) return failure;
     v1::CheckDatabaseResponse check;
@@ -67,7 +42,6 @@ class FakeStore : public db::TuningStore {
     compaction.set_thinned(3);
     return compaction;
   }
-  bool InPlace() const override { return true; }
   int64_t SizeBytes() override { return 8192; }
   int SchemaVersion() override { return 1; }
 };

@@ -385,8 +385,7 @@ class SnapshotPublisher final : public Publisher {
 
   // Logs once, as soon as a result has too little evidence.
   void SayNotPublished() REQUIRES(work_mutex_) {
-    const v1::ListReleasesResponse list = releases_.List();
-    if (list.below_evidence_count() == 0 || said_not_published_) return;
+    if (said_not_published_ || releases_.List().below_evidence_count() == 0) return;
     said_not_published_ = true;
     log::Info("results of less evidence than $0 are not published (--publish-evidence)",
               Name(options_.publish.floor));

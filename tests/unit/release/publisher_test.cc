@@ -188,6 +188,7 @@ TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnAreListedByTheNameThatBothHave
   ASSERT_TRUE(Eventually([&] { return Status().misses() == 7; }));
   release::Publisher& releases = *tuner_->releases();
   ASSERT_THAT(*releases.ListWanted("nvidia-h200"), SizeIs(2));
+  EXPECT_EQ((*releases.ListWanted("nvidia-h200"))[0].environment(), "nvidia-h200");
   EXPECT_EQ((*releases.ListWanted("nvidia-h200"))[0].environment_text(), other);
   ASSERT_THAT(*releases.ListWanted(other), SizeIs(1));
   EXPECT_EQ((*releases.ListWanted(other))[0].problem_text(), Text(2));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "convtune/v1/tuning_service.pb.h"
+#include "proto/model/problem/conv_problem.h"
 #include "tests/bench/load.h"
 #include "tests/bench/ready_reply_server.h"
 

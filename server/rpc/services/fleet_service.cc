@@ -36,9 +36,9 @@ class FleetService final : public RawService {
         &disk_, [this](const auto& request, auto* reply) {
           agent_.Hear(SteadyTime::Now());
           ASSIGN_OR_RETURN(*reply,
-                           options_.outbox->ReadOutbox(messages::RowsOf(request.max_rows(),
-                                                                        messages::kDefaultOutboxRows),
-                                                       messages::kMaxPageBytes));
+                           options_.outbox->ReadOutbox(
+                               messages::RowsOf(request.max_rows(), messages::kDefaultOutboxRows),
+                               messages::kMaxPageBytes));
           return absl::OkStatus();
         });
 

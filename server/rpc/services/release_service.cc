@@ -17,16 +17,14 @@ class ReleaseService final : public RawService {
  public:
   explicit ReleaseService(const ServiceOptions& options)
       : RawService(kReleaseServiceName), releases_(options.releases), disk_(kMaxReleaseCalls) {
-    Unary<v1::ListReleasesRequest, v1::ListReleasesResponse>(
-        &disk_, [this](const auto& request, auto* reply) {
-          *reply = releases_->ListReleases();
-          const std::vector<v1::Release> all(reply->releases().begin(), reply->releases().end());
-          reply->clear_releases();
-          const auto key = [](const v1::Release& release) {
-            return std::to_string(release.number());
-          };
-          return messages::AddPage(request, all, key, reply->mutable_releases(), reply);
-        });
+    Unary<v1::ListReleasesRequest, v1::ListReleasesResponse>(&disk_, [this](const auto& request,
+                                                                            auto* reply) {
+      *reply = releases_->ListReleases();
+      const std::vector<v1::Release> all(reply->releases().begin(), reply->releases().end());
+      reply->clear_releases();
+      const auto key = [](const v1::Release& release) { return std::to_string(release.number()); };
+      return messages::AddPage(request, all, key, reply->mutable_releases(), reply);
+    });
 
     Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(&disk_, [this](const auto& request,
                                                                             auto* reply) {

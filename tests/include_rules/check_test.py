@@ -117,7 +117,7 @@ class IncludeRulesTest(unittest.TestCase):
     def test_each_folder_keeps_to_its_list(self):
         for path, include in (
             ("proto/base/x.h", "proto/model/m.h"),
-            ("proto/model/problem/x.h", "convtune/v1/problem.pb.h"),
+            ("proto/base/x.h", "convtune/v1/problem.pb.h"),
             ("proto/model/problem/x.h", "proto/model/tuning/t.h"),
             ("db/bundle/x.h", "db/store.h"),
             ("db/bundle/x.h", "db/snapshot/s.h"),

@@ -90,13 +90,14 @@ absl::StatusOr<int64_t> TakeProvenance(postgres::Connection& postgres, int64_t n
 }
 
 // A delivery as a row `d` of evidence. Its digest is computed once, not for each row that it is
-// compared with.
+// compared with. Where the environment or the problem has no row, the id is NULL, which no table
+// takes: then the delivery fails.
 constexpr char kDelivery[] =
-    "WITH d AS MATERIALIZED (SELECT environment_id, problem_id, $3::integer AS node_id, "
+    "WITH d AS MATERIALIZED (SELECT (SELECT environment_id FROM environments WHERE text = $1), "
+    "(SELECT problem_id FROM problems WHERE text = $2), $3::integer AS node_id, "
     "$4::integer AS epoch_ordinal, $5::bigint AS sequence, $6::smallint AS evidence, $7::boolean "
     "AS full_listing, $8::boolean AS clean, $9::boolean AS relayed, substring(sha256($10) FROM 1 "
-    "FOR 16) AS digest, $10::bytea AS payload FROM environments v, problems q WHERE v.text = $1 "
-    "AND q.text = $2)";
+    "FOR 16) AS digest, $10::bytea AS payload)";
 
 // The row that the delivery became, with the columns environment_id, problem_id and current; no row
 // where it was here already.

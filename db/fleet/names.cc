@@ -44,13 +44,22 @@ absl::Status FleetNames::AddEnvironments(const std::vector<Environment>& environ
 
 absl::Status FleetNames::AddProblems(const std::vector<std::string>& texts) {
   if (texts.empty()) return absl::OkStatus();
-  for (const std::string& text : texts) RETURN_IF_ERROR(ConvProblem::Parse(text).status());
+  ASSIGN_OR_RETURN(
+      const postgres::Result unknown,
+      postgres_->Query("SELECT DISTINCT text FROM unnest($1::text[]) AS a(text) WHERE NOT EXISTS "
+                       "(SELECT 1 FROM problems p WHERE p.text = a.text)",
+                       {texts}));
+  if (unknown.empty()) return absl::OkStatus();
+  // Only these are judged: a newer node's problem may be one that this program cannot read.
+  std::vector<std::string> added;
+  for (const postgres::Row row : unknown) {
+    added.push_back(row[0]);
+    RETURN_IF_ERROR(ConvProblem::Parse(added.back()).status());
+  }
   return postgres_->Execute(
-      "INSERT INTO problems (text) SELECT DISTINCT text FROM unnest($1::text[]) AS a(text) WHERE "
-      "NOT EXISTS (SELECT 1 FROM problems p WHERE p.text = a.text) ORDER BY text ON CONFLICT "
-      "(text) "
-      "DO NOTHING",
-      {texts});
+      "INSERT INTO problems (text) SELECT text FROM unnest($1::text[]) AS a(text) ORDER BY text "
+      "ON CONFLICT (text) DO NOTHING",
+      {added});
 }
 
 }  // namespace convtune::db::fleet

@@ -133,7 +133,7 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
   RETURN_IF_ERROR(postgres.Execute(
       "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current, tunes) "
       "SELECT $1, device, environment_id, driver, true, $5 FROM unnest($2::text[], $3::text[], "
-      "$4::text[]) AS d(device, text, driver) JOIN environments USING (text) ON CONFLICT "
+      "$4::text[]) AS d(device, text, driver) LEFT JOIN environments USING (text) ON CONFLICT "
       "(node_id, device, environment_id) DO UPDATE SET driver_version = EXCLUDED.driver_version, "
       "current = true, tunes = EXCLUDED.tunes, last_seen = now()",
       {node_id, devices, environments, drivers, heartbeat.tunes}));
@@ -159,8 +159,8 @@ absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int6
   RETURN_IF_ERROR(postgres.Execute(
       "INSERT INTO wanted (node_id, environment_id, problem_id, misses) SELECT $1, environment_id, "
       "problem_id, misses FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS "
-      "w(environment, problem, misses, place) JOIN environments e ON e.text = environment JOIN "
-      "problems q ON q.text = problem ORDER BY place ON CONFLICT DO NOTHING",
+      "w(environment, problem, misses, place) LEFT JOIN environments e ON e.text = environment "
+      "LEFT JOIN problems q ON q.text = problem ORDER BY place ON CONFLICT DO NOTHING",
       {node_id, texts, problems, misses}));
   return transaction.Commit();
 }

@@ -182,8 +182,9 @@ absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& n
               " INSERT INTO tasks (batch_id, environment_id, problem_id, weight, nodes_wanted) "
               "SELECT $1, environment_id, problem_id, MAX(t.weight), CASE WHEN $5 > 0 THEN $5 ELSE "
               "COALESCE(MAX(nodes), 1) END FROM unnest($3::text[], $4::float8[]) AS t(text, "
-              "weight) JOIN problems q USING (text) CROSS JOIN (SELECT environment_id FROM "
-              "environments WHERE text = $2) v LEFT JOIN wanting USING (environment_id) WHERE NOT "
+              "weight) LEFT JOIN problems q USING (text) CROSS JOIN (SELECT (SELECT "
+              "environment_id FROM environments WHERE text = $2)) v LEFT JOIN wanting USING "
+              "(environment_id) WHERE NOT "
               "EXISTS (SELECT 1 FROM tasks o WHERE o.environment_id = v.environment_id AND "
               "o.problem_id = q.problem_id AND o.state IN (1, 2)) GROUP BY environment_id, "
               "problem_id"),
@@ -219,18 +220,19 @@ absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& n
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
+          "WITH lately AS MATERIALIZED (SELECT DISTINCT problem_id FROM tasks JOIN batches USING "
+          "(batch_id) JOIN environments USING (environment_id) WHERE kind = 2 AND text = $2 AND "
+          "batches.create_time > now() - interval '7 days') "
           "SELECT q.text, COALESCE((SELECT SUM(w.misses) FROM wanted w WHERE w.environment_id = "
           "v.environment_id AND w.problem_id = s.problem_id), 0) * 1000 + s.nodes FROM "
           "environments v CROSS JOIN (SELECT problem_id, COUNT(*) AS nodes, MAX(evidence) AS "
           "evidence FROM evidence JOIN environments USING (environment_id) WHERE text = $1 AND "
-          "current GROUP BY problem_id) s JOIN problems q USING (problem_id) WHERE v.text = $2 "
+          "current GROUP BY problem_id) s JOIN problems q USING (problem_id) LEFT JOIN lately l "
+          "USING (problem_id) WHERE v.text = $2 AND ($4 OR l.problem_id IS NULL) "
           "AND NOT EXISTS (SELECT 1 FROM evidence e JOIN provenances p USING (provenance_id) "
           "WHERE e.environment_id = v.environment_id AND e.problem_id = s.problem_id AND "
-          "e.current AND e.evidence >= s.evidence AND ($3 = '' OR p.driver_version = $3)) AND "
-          "($4 OR NOT EXISTS (SELECT 1 FROM tasks t JOIN batches b USING "
-          "(batch_id) WHERE b.kind = 2 AND t.environment_id = v.environment_id AND t.problem_id = "
-          "s.problem_id AND b.create_time > now() - interval '7 days')) ORDER BY 2 DESC, 1 LIMIT "
-          "$5",
+          "e.current AND e.evidence >= s.evidence AND ($3 = '' OR p.driver_version = $3)) ORDER "
+          "BY 2 DESC, 1 LIMIT $5",
           {from, request->environment_text, driver, again, most}));
   request->kind = BatchKind::kVerify;
   request->tasks.clear();

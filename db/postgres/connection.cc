@@ -222,20 +222,19 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const Options& opti
       postgres->connection_.get(), [](void*, const char*) {}, nullptr);
   if (PQsetnonblocking(postgres->connection_.get(), 1) != 0) return postgres->Error(nullptr);
   // The server, too, gives up a client that it cannot hear, and its locks with it. Cells read
-  // times and bytes in one form, whatever the server, the role or the string prefers. A cursor is
-  // planned for its first page, not for all of them in the time of a statement.
-  const std::string session = absl::StrCat(
-      "SET search_path TO ", options.schema, "; SET statement_timeout TO ",
-      absl::ToInt64Milliseconds(options.statement_timeout), "; SET lock_timeout TO ",
-      absl::ToInt64Milliseconds(options.statement_timeout / 2),
-      "; SET idle_in_transaction_session_timeout TO ",
-      absl::ToInt64Milliseconds(2 * options.statement_timeout),
-      "; SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO, YMD'; SET bytea_output TO "
-      "'hex'; SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; "
-      "SET tcp_keepalives_count TO 3; SET cursor_tuple_fraction TO 0; SELECT set_config(name, '",
-      absl::ToInt64Milliseconds(options.idle_timeout),
-      "', false) FROM pg_settings WHERE name = 'idle_session_timeout'; "
-      "SELECT pg_backend_pid()");
+  // times and bytes in one form, whatever the server, the role or the string prefers.
+  const std::string session =
+      absl::StrCat("SET search_path TO ", options.schema, "; SET statement_timeout TO ",
+                   absl::ToInt64Milliseconds(options.statement_timeout), "; SET lock_timeout TO ",
+                   absl::ToInt64Milliseconds(options.statement_timeout / 2),
+                   "; SET idle_in_transaction_session_timeout TO ",
+                   absl::ToInt64Milliseconds(2 * options.statement_timeout),
+                   "; SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO, YMD'; SET bytea_output TO "
+                   "'hex'; SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; "
+                   "SET tcp_keepalives_count TO 3; SELECT set_config(name, '",
+                   absl::ToInt64Milliseconds(options.idle_timeout),
+                   "', false) FROM pg_settings WHERE name = 'idle_session_timeout'; "
+                   "SELECT pg_backend_pid()");
   ASSIGN_OR_RETURN(const Result process, postgres->Finish(PQsendQuery(postgres->connection_.get(),
                                                                       session.c_str()) == 1));
   postgres->process_ = process[0][0];

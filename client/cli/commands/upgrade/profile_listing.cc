@@ -84,13 +84,23 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build, Wor
   prepare.mutable_prepare();
   for (int i = 0; i < result.tuning.candidates_size(); ++i) prepare.add_indexes(i);
   if (build == Build::kFirst) prepare.mutable_prepare()->set_stop_after(1);
+  int tried = 0;
+  bool built = false;
   const auto take = [&](const worker::v1::Reply& reply) {
+    ++tried;
+    built |= reply.prepared().ok();
     v1::Candidate& candidate = *result.tuning.mutable_candidates(reply.index());
     candidate.set_status(reply.prepared().ok() ? v1::CANDIDATE_STATUS_FINALIZED
                                                : v1::CANDIDATE_STATUS_FAILED);
     candidate.set_workspace_bytes(reply.prepared().workspace_bytes());
   };
   RETURN_IF_ERROR(client->Call(prepare, take).status());
+  if (tried < prepare.indexes_size() && !(build == Build::kFirst && built)) {
+    result.error =
+        Concat("of ", prepare.indexes_size(), " candidates ", tried, " were tried within ",
+               absl::FormatDuration(absl::Milliseconds(kBuildBudgetMs)));
+    return result;
+  }
   if (winner) {
     prepare.clear_indexes();
     prepare.add_indexes(*winner);

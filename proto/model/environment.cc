@@ -4,8 +4,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <limits>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -23,8 +24,8 @@ namespace convtune {
 namespace {
 
 constexpr std::string_view kProfilePrefix = "profile:";
-// Of the tokens of a text; "mig" may be left out.
-constexpr std::string_view kRequired[] = {"cc", "sms", "cudnn", "lib"};
+// The tokens of a text behind the model; the last may be left out.
+constexpr std::string_view kTokens[] = {"cc", "sms", "cudnn", "lib", "mig"};
 
 absl::Status InvalidEnvironment(std::string_view field, std::string_view rule) {
   return ViolationError({"environment", Concat(field, ": ", rule)});
@@ -119,36 +120,38 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
   }
   environment.gpu_model = std::string(model);
 
-  std::map<std::string_view, std::string_view> values;
+  std::array<std::optional<std::string_view>, std::size(kTokens)> values;
   for (size_t i = 1; i < tokens.size(); ++i) {
     const size_t equals = std::min(tokens[i].find('='), tokens[i].size());
     const std::string_view key = tokens[i].substr(0, equals);
     const std::string_view value = tokens[i].substr(std::min(equals + 1, tokens[i].size()));
-    if (key != "mig" && std::ranges::count(kRequired, key) == 0) {
-      return InvalidEnvironment(Excerpt(key), "unknown token");
-    }
-    if (!values.emplace(key, value).second) return InvalidEnvironment(key, "given twice");
+    const auto token = std::ranges::find(kTokens, key);
+    if (token == std::end(kTokens)) return InvalidEnvironment(Excerpt(key), "unknown token");
+    std::optional<std::string_view>& slot = values[static_cast<size_t>(token - kTokens)];
+    if (slot) return InvalidEnvironment(key, "given twice");
+    slot = value;
   }
-  for (const std::string_view key : kRequired) {
-    if (!values.contains(key)) return InvalidEnvironment(key, "required");
+  const auto& [cc, sms, cudnn, lib, mig] = values;
+  for (size_t i = 0; &values[i] != &mig; ++i) {
+    if (!values[i]) return InvalidEnvironment(kTokens[i], "required");
   }
 
-  ASSIGN_OR_RETURN(const std::vector<int> capability, ReadNumbersOf("cc", values["cc"], 2));
+  ASSIGN_OR_RETURN(const std::vector<int> capability, ReadNumbersOf("cc", *cc, 2));
   environment.cc_major = capability[0];
   environment.cc_minor = capability[1];
-  ASSIGN_OR_RETURN(const std::vector<int> sm_count, ReadNumbersOf("sms", values["sms"], 1));
+  ASSIGN_OR_RETURN(const std::vector<int> sm_count, ReadNumbersOf("sms", *sms, 1));
   environment.sm_count = sm_count[0];
-  ASSIGN_OR_RETURN(const std::vector<int> version, ReadNumbersOf("cudnn", values["cudnn"], 3));
+  ASSIGN_OR_RETURN(const std::vector<int> version, ReadNumbersOf("cudnn", *cudnn, 3));
   environment.cudnn = {version[0], version[1], version[2]};
-  if (const auto mig = values.find("mig"); mig != values.end()) {
-    const std::string rule = CheckMigProfile(mig->second);
+  if (mig) {
+    const std::string rule = CheckMigProfile(*mig);
     if (!rule.empty()) return InvalidEnvironment("mig", rule);
-    environment.mig_profile = std::string(mig->second);
+    environment.mig_profile = std::string(*mig);
   }
-  const std::optional<LibraryConfiguration> library = ParseLibraryConfiguration(values["lib"]);
+  const std::optional<LibraryConfiguration> library = ParseLibraryConfiguration(*lib);
   if (!library) {
-    return InvalidEnvironment(
-        "lib", Concat("must be full, graph_jit_only or unknown, is ", Quote(values["lib"])));
+    return InvalidEnvironment("lib",
+                              Concat("must be full, graph_jit_only or unknown, is ", Quote(*lib)));
   }
   environment.library = *library;
   return environment;

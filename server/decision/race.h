@@ -73,7 +73,7 @@ class Race {
 
   // The runs of a round of the last step. REQUIRES: `number` is one of its
   // runners, and `round` one of its rounds: rounds() up to rounds() + its
-  // number of rounds - 1.
+  // number of rounds - 1. Where no step was asked for, any contender and any round.
   void Add(size_t number, int round, const RunSample& run);
   // It runs no more, and nothing that it gave counts.
   void Leave(size_t number) {

@@ -242,8 +242,9 @@ absl::Status DeviceRunner::EnsureWorker() {
     reason = std::string(client.status().message());
     log::Error("$0: cannot start the worker: $1", options_.device.name, reason);
     start_failure_ = reason;
-    // The next worker leaves that step of its self-check out.
-    if (lost_step != 0) {
+    // The next worker leaves that step of its self-check out. One that dies in a step that it was
+    // to leave out counts as any that cannot be started.
+    if ((lost_step & ~known.lost_steps) != 0) {
       options_.self_checks->NoteLost(self_check_key_, lost_step);
       --attempt;
       continue;

@@ -505,6 +505,7 @@ class SnapshotPublisher final : public Publisher {
       if (!failed) continue;
       const int failures =
           missed_.AddFailure(key, status.ok() ? kTooLittle : std::string(status.message()));
+      if (failures == 0) continue;  // nobody misses it any more
       const absl::Duration pause = kFirstPause * (1 << std::clamp(failures - 1, 0, 10));
       tried_until_.insert_or_assign(key, SteadyTime::Now() + std::min(kLongestPause, pause));
     }

@@ -42,7 +42,7 @@ struct PublishOptions {
 };
 
 // Thread-safe. It works on a thread of its own: commits and look-ups never wait for it. Methods
-// wait for the disk unless they say otherwise.
+// that change something, and DiffReleases, wait for the disk.
 class Publisher {
  public:
   struct Options {

@@ -159,7 +159,7 @@ class Tuner {
   virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
   virtual std::vector<v1::Device> ListDevices() = 0;
   virtual TunerStats Stats() = 0;
-  // nullptr without a release store.
+  // nullptr where nothing is published.
   virtual release::Publisher* releases() { return nullptr; }
 
   // Refuses new work, cancels what is queued, lets the tunings that run come

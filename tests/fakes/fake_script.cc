@@ -63,6 +63,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"split_modes", &script.split_modes},
                                                {"start_work_ms", &script.start_work_ms},
                                                {"slow_ms", &script.slow_ms},
+                                               {"heedless", &script.heedless},
                                                {"index", &script.index}};
   const std::string copy(text);
   for (const std::string& line : std::vector<std::string>(

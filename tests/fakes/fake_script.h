@@ -66,6 +66,7 @@ struct FakeScript {
   // 1: mode A lists candidate 0 alone, which cannot be built, mode B candidate 1, FALLBACK the
   // rest.
   int split_modes = 0;
+  int heedless = 0;  // 1: the self-check has the steps, too, that it was to leave out
   // A file: the fault happens only while it is not there, and makes it.
   std::string once;
   // A bundle: its tunings are answered (replay_session.h), and of these keys

@@ -75,3 +75,12 @@ def test_a_step_that_takes_the_worker_down_is_no_crash_loop(fake_daemon, cli, tm
         client.tune(numbered(2))
     # Another daemon tries the step again: it may have been slow for once.
     assert device(cli, daemon)["workerStarts"] in (2, "2")
+
+
+def test_a_worker_that_tries_a_lost_step_again_is_given_up(fake_daemon, cli, tmp_path):
+    log = tmp_path / "log"
+    env = script(self_check=0, log=log, fault="abort", where="self_check", index=5, heedless=1)
+    daemon = fake_daemon(env=env).start()
+    run = cli(daemon)("tune", numbered(1))
+    assert run.code == 1 and "no worker can be started" in run.err, run
+    assert 2 <= requests(log, "hello") <= 10

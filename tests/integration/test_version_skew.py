@@ -64,6 +64,6 @@ def test_worker_of_another_version_is_refused_with_its_reason(fake_daemon):
             (device,) = client.tuning.ListDevices().devices
             return device.reason
 
-        assert 'the worker\'s version is "0.99.0", the daemon\'s is ' in wait_until(reason, 10, "a reason")
+        assert 'the worker\'s version is "0.99.0", this program\'s is ' in wait_until(reason, 10, "a reason")
         assert "0.99.0" in result.miss.message
     assert daemon.running()

@@ -504,7 +504,7 @@ class TokenReader {
                 void (v1::ConvProblem::*set)(Number)) {
     int64_t number = 0;
     if (!ReadNumber(key, value, &number)) return;
-    if (!std::in_range<Number>(number)) return Fail(key, Concat("is too large: ", number));
+    if (!std::in_range<Number>(number)) return Fail(key, Concat("is out of range: ", number));
     // The message has 0 for what is left out.
     if (number == 0 && key != "sms") return Fail(key, "must be at least 1, is 0");
     (problem_.*set)(static_cast<Number>(number));

@@ -33,6 +33,7 @@ class TextReader {
       RETURN_IF_ERROR(
           ReadNumber(tokens[0], legacy ? "algo" : "eng", legacy ? kShort : kLong, &out->number));
     }
+    if (!legacy) out->knobs.reserve(tokens.size() - 1);
     for (size_t i = 1; i < tokens.size(); ++i) {
       RETURN_IF_ERROR(legacy ? ReadNumber(tokens[i], "math", kShort, &out->math_type)
                              : ReadKnob(tokens[i], out));

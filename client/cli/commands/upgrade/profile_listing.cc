@@ -28,6 +28,7 @@ namespace {
 
 // A listing takes milliseconds, a plan too, seconds where an engine is compiled.
 constexpr absl::Duration kReplyTimeout = absl::Minutes(1);
+constexpr int64_t kListingBudgetMs = 300'000;
 // For building the plans of a problem, of which each may be compiled.
 constexpr int64_t kBuildBudgetMs = 1'800'000;
 
@@ -52,6 +53,7 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build, Wor
   ListedProblem result;
   result.tuning.set_problem_text(asked.problem.ToText());
   worker::v1::Request open;
+  open.set_time_budget_ms(kListingBudgetMs);
   open.mutable_open_problem()->set_problem_text(asked.problem.ToText());
   open.mutable_open_problem()->set_listing(worker::v1::LISTING_HEURISTICS);
   open.mutable_open_problem()->set_graph_api(true);

@@ -114,7 +114,7 @@ std::vector<Malformed> Inputs() {
       {Ok("epilogue=bias+bias+relu"), "epilogue", "bias, bias+relu or add+bias+relu"},
       {"bwd_data,x=8x16x9x9,w=32x16x3x3,epilogue=bias", "epilogue", "forward only"},
       {Ok("align=0"), "align", "must be at least 1, is 0"},
-      {Ok("align=4294967296"), "align", "is too large: 4294967296"},
+      {Ok("align=4294967296"), "align", "is out of range: 4294967296"},
       {Ok("align=24"), "alignment_bytes", "power of two"},
       {Ok("align=512"), "alignment_bytes", "power of two"},
       {Ok("align=-16"), "alignment_bytes", "power of two"},

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,7 +124,8 @@ class FakeLegacyApi : public cudnn::LegacyApi {
 
 class ListLegacyTest : public testing::Test {
  protected:
-  void List(const std::string& text) {
+  void List(const std::string& text,
+            const std::optional<cudnn::ConvPointers>& tensors = cudnn::ConvPointers()) {
     const BackendProblem::OnListed on_listed = [this](const Candidate& candidate) {
       listed_.push_back(ToText(candidate.id));
       ranks_.push_back(candidate.heuristic_rank);
@@ -131,8 +133,7 @@ class ListLegacyTest : public testing::Test {
       return true;
     };
     ListingSink sink(max_candidates_, deadline_, on_listed);
-    EXPECT_EQ(ListLegacyAlgorithms(Problem(text), &cudnn_, cudnn::ConvPointers(), int64_t{1} << 30,
-                                   &sink),
+    EXPECT_EQ(ListLegacyAlgorithms(Problem(text), &cudnn_, tensors, int64_t{1} << 30, &sink),
               absl::OkStatus());
     end_ = sink.outcome();
   }
@@ -153,6 +154,13 @@ TEST_F(ListLegacyTest, WhatIsSmallIsSearched) {
   EXPECT_THAT(listed_,
               ElementsAre("legacy:algo1,math1", "legacy:algo0,math1", "legacy:algo6,math1"));
   EXPECT_THAT(ranks_, ElementsAre(0, 1, -1));
+}
+
+TEST_F(ListLegacyTest, WithoutTensorsNothingIsSearched) {
+  List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f16", std::nullopt);
+  EXPECT_EQ(cudnn_.finds, 0);
+  EXPECT_FALSE(end_.find_left_out());
+  EXPECT_THAT(listed_, ElementsAre("legacy:algo1,math1", "legacy:algo0,math1"));
 }
 
 TEST_F(ListLegacyTest, WhatASearchSaysIsNotSupportedIsRefusedAndComesLast) {

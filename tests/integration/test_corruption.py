@@ -46,7 +46,7 @@ def put_aside(daemon):
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_database_is_put_aside_and_rebuilt(fake_daemon, tmp_path, damage):
+def test_a_damaged_database_is_put_aside_and_rebuilt(fake_daemon, cli, tmp_path, damage):
     source = fake_daemon(env=script()).start()
     with source.client() as client:
         client.get(*BASE, on_miss="ON_MISS_TUNE")
@@ -67,6 +67,9 @@ def test_a_damaged_database_is_put_aside_and_rebuilt(fake_daemon, tmp_path, dama
     (aside,) = put_aside(daemon)
     assert aside.read_bytes() == damaged
     assert f"it was kept as {aside}" in daemon.log()
+    said = f"notice   the database was damaged and put aside, and a new one began: {aside}"
+    doctor = cli(daemon)("doctor").out
+    assert said in doctor and "-> import a bundle, or restore a backup" in doctor, doctor
     with daemon.client() as client:
         assert winners(client, BASE + OWN) == base
         assert all(r.answer.persisted for r in client.get(*OWN, on_miss="ON_MISS_TUNE"))
@@ -76,6 +79,10 @@ def test_a_damaged_database_is_put_aside_and_rebuilt(fake_daemon, tmp_path, dama
     with daemon.client() as client:
         assert winners(client, BASE + OWN) == known
     assert put_aside(daemon) == [aside]
+    assert said in cli(daemon)("doctor").out
+    for file in daemon.state_dir.glob("convtune.db.corrupt-*"):
+        file.rename(tmp_path / file.name)
+    assert "put aside" not in cli(daemon)("doctor").out
 
 
 def published(daemon):

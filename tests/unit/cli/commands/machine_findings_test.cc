@@ -129,6 +129,16 @@ TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
   EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
 }
 
+TEST(DoctorMachineTest, ADamagedDatabaseThatWasPutAsideIsNoticed) {
+  doctor::MachineFacts facts;
+  EXPECT_TRUE(doctor::ExaminePutAside(facts).empty());
+  facts.put_aside = {"/state/convtune.db.corrupt-20260131T120000Z"};
+  const app::Findings findings = doctor::ExaminePutAside(facts);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].severity, app::Severity::kNotice);
+  EXPECT_NE(findings[0].what.find(facts.put_aside[0]), std::string::npos);
+}
+
 TEST(DoctorMachineTest, LooksAtThisMachine) {
   v1::ServerInfo server;
   server.set_state_dir("/tmp");

@@ -46,6 +46,9 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
         assert not client.info().writable
         job = client.tune(numbered(300))
         assert job.succeeded_count == 1 and not job.persisted
+        got = cli(daemon)("get", numbered(100), numbered(302), "--on-miss", "heuristic", "--csv")
+        assert got.code == 1 and "error: 2 results are not on disk, and lost with the daemon" in got.err, got
+        assert cli(daemon).ok("get", before[0]).err == ""
         model = tmp_path / "model.txt"
         model.write_text("\n".join([numbered(300), numbered(301)]))
         for tuned in (1, 0):

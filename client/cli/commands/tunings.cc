@@ -1,5 +1,6 @@
 // The verbs get, tune, list, delete, jobs, pin and unpin.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -59,7 +60,16 @@ class GetCommand final : public app::Command {
                              waits ? context.long_timeout() : context.settings().client.timeout);
     }
     calls::PrintAnswers(context, answers, batch.errors, nullptr);
-    return app::Worse(batch.code, answers.code);
+    const app::ExitCode code = app::Worse(batch.code, answers.code);
+    // What stands in is in memory alone on purpose.
+    const auto lost = std::ranges::count_if(answers.rows, [](const calls::AnswerRow& row) {
+      const v1::Answer& answer = row.result.answer();
+      return row.result.has_answer() && !answer.persisted() && !answer.stands_in();
+    });
+    if (lost == 0) return code;
+    context.SayError(output::Counted(lost, "result is", "results are"),
+                     " not on disk, and lost with the daemon; see `convtune doctor`");
+    return app::Worse(code, app::ExitCode::kFailed);
   }
 
  private:

@@ -67,6 +67,20 @@ TEST_F(TuneTest, AResultThatIsNotOnDiskIsSaid) {
   EXPECT_NE(result.err.find("is not on disk"), std::string::npos);
 }
 
+TEST_F(TuneTest, AnAnswerThatIsNotOnDiskIsSaid) {
+  const auto get = [this] {
+    return RunProgram({"get", ProblemText(8), "--address", daemon_.address()});
+  };
+  EXPECT_EQ(get().code, 0);
+  daemon_.persisted = false;
+  const RunResult result = get();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("error: 1 result is not on disk"), std::string::npos) << result.err;
+  EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos);
+  daemon_.misses["fwd"] = v1::MISS_REASON_NOT_FOUND;
+  EXPECT_EQ(get().code, 3);
+}
+
 TEST_F(TuneTest, OptionsReachTheDaemon) {
   Tune({"--budget", "1500ms", "--memory-budget", "2GiB", "--max-candidates", "7", "--search",
         "exhaustive", "--force", "--api", "legacy", "--all-timings"});

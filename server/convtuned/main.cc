@@ -188,11 +188,38 @@ void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
   }
 }
 
-void LogBackup(const absl::StatusOr<std::string>& copy) {
-  if (copy.ok()) {
-    log::Info("backup: wrote $0", *copy);
-  } else {
+// Results that wait for the disk. What stands in is in memory alone on purpose.
+absl::StatusOr<int64_t> CountNotOnDisk(tuner::Tuner* tuner) {
+  constexpr int kPage = 1000;
+  if (tuner->Stats().info.writable()) return 0;
+  int64_t count = 0;
+  TuningKey after;
+  while (true) {
+    ASSIGN_OR_RETURN(const lookup::TuningPage page, tuner->ListTunings("", kPage, after, ""));
+    count += std::ranges::count_if(page.tunings, [](const auto& indexed) {
+      return !indexed->persisted && indexed->stand_in == nullptr;
+    });
+    if (!page.more) return count;
+    after = page.last();
+  }
+}
+
+void LogBackup(tuner::Tuner* tuner, const absl::StatusOr<std::string>& copy) {
+  if (!copy.ok()) {
     log::Error("backup: $0", std::string(copy.status().message()));
+    return;
+  }
+  const absl::StatusOr<int64_t> missing = CountNotOnDisk(tuner);
+  if (!missing.ok()) {
+    log::Warn("backup: wrote $0; whether results in memory are not in it is not known: $1", *copy,
+              std::string(missing.status().message()));
+  } else if (*missing > 0) {
+    log::Warn(
+        "backup: wrote $0 without $1 results, which the disk does not take: they are in "
+        "memory only (convtune export copies all)",
+        *copy, *missing);
+  } else {
+    log::Info("backup: wrote $0", *copy);
   }
 }
 
@@ -215,7 +242,8 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::store::SqliteStore* store, tu
   options.bundle_keys = bundle_keys;
   for (const LeftOut& one : left_out) options.left_out.push_back(one.what);
   db::store::Backups backups(
-      {store, clock, flags.backup_dir, flags.backup_every, flags.backup_keep, &LogBackup});
+      {store, clock, flags.backup_dir, flags.backup_every, flags.backup_keep,
+       [tuner](const absl::StatusOr<std::string>& copy) { LogBackup(tuner, copy); }});
   options.backups = &backups;
   options.metrics.built = MetricsBuilt();
   std::unique_ptr<MetricsServer> metrics;

@@ -31,10 +31,11 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
     disk = short_dir / "disk"
     disk.mkdir()
     mounts("-t", "tmpfs", "-o", "size=16m", "none", disk)
-    daemon = fake_daemon(f"--backup-dir={short_dir / 'copies'}", env=script())
+    daemon = fake_daemon(f"--backup-dir={short_dir / 'copies'}", "--backup-every=1s", env=script())
     daemon.state_dir = disk / "state"
     daemon.start()
     assert cli(daemon).ok("db", "backup", "before.db").err.startswith("wrote ")
+    wait_until(lambda: re.search(r" info .*backup: wrote \S+\n", daemon.log()), 30, "a backup of the schedule")
     before, during, after = numbered_list(0, 20), numbered_list(100, 20), numbered_list(200, 20)
     with daemon.client() as client:
         for result in client.get(*before, on_miss="ON_MISS_TUNE"):
@@ -49,6 +50,8 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
         got = cli(daemon)("get", numbered(100), numbered(302), "--on-miss", "heuristic", "--csv")
         assert got.code == 1 and "error: 2 results are not on disk, and lost with the daemon" in got.err, got
         assert cli(daemon).ok("get", before[0]).err == ""
+        # 20, of the job and of the heuristic.
+        wait_until(lambda: re.search(r" warn(ing)? .*backup: wrote \S+ without 22 results", daemon.log()), 30, "a warning of the schedule")
         model = tmp_path / "model.txt"
         model.write_text("\n".join([numbered(300), numbered(301)]))
         for tuned in (1, 0):

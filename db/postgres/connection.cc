@@ -60,7 +60,11 @@ absl::StatusCode CodeOf(const std::string& state) {
   }
   if (state == "42501") return absl::StatusCode::kPermissionDenied;
   const std::string group = state.substr(0, 2);
-  if (group == "08" || group == "57") return absl::StatusCode::kUnavailable;
+  // The server's own faults, whatever it was asked: of the connection, of the transaction (which
+  // may only read on a standby), of an operator, of the system, and of PostgreSQL itself.
+  for (const char* const of_server : {"08", "25", "57", "58", "XX"}) {
+    if (group == of_server) return absl::StatusCode::kUnavailable;
+  }
   if (group == "28") return absl::StatusCode::kPermissionDenied;
   if (group == "53") return absl::StatusCode::kResourceExhausted;
   return absl::StatusCode::kInternal;

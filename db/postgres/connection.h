@@ -146,7 +146,8 @@ class Result {
 // Not thread-safe. No method waits for ever: a server that is hung, or behind a
 // network that swallows what is sent, costs the connection. Errors of every method
 // carry PostgreSQL's text: UNAVAILABLE the server cannot be reached, does not
-// answer, or the connection is gone (ok() is then false, and stays so); ABORTED a
+// answer, or the connection is gone (ok() is then false, and stays so), or the server has a fault
+// that passes, whatever it was asked: it only reads, or cannot read a file; ABORTED a
 // serialization failure or a deadlock, to be tried again; PERMISSION_DENIED;
 // ALREADY_EXISTS a unique key; RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED the
 // time-out of a statement, or of its lock; FAILED_PRECONDITION the tables are not there; INTERNAL

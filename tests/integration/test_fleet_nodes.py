@@ -125,6 +125,24 @@ def test_status_warns_of_a_database_that_takes_no_writes(fleet, nodes):
     assert "takes no writes" not in fleet.cli.ok("status").err
 
 
+def test_a_tuning_waits_while_postgresql_has_a_fault_of_its_own(fleet, nodes):
+    """A rule that a tuning breaks stays broken; that the server takes no writes, or cannot read a file, passes."""
+    daemon, = nodes(1)
+    wait_until(lambda: "connected as" in daemon.agent.log(), 20, "the agent")
+    fleet.sql("CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'fault 25006' USING ERRCODE = '25006'; END $$; "
+              "CREATE TRIGGER fail BEFORE INSERT ON evidence FOR EACH ROW EXECUTE FUNCTION fail()")  # fmt: skip
+    tune(daemon, numbered(0), numbered(1))
+    for state in ("25006", "58030", "XX000"):
+        fleet.sql("CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS "
+                  f"$$ BEGIN RAISE EXCEPTION 'fault {state}' USING ERRCODE = '{state}'; END $$")  # fmt: skip
+        wait_until(lambda state=state: f"fault {state}" in daemon.agent.log(), 30, state)
+    fleet.sql("DROP TRIGGER fail ON evidence")
+    fleet.wait_delivered(2)
+    assert "not delivered" not in daemon.agent.log()
+    with daemon.client() as client:
+        assert client.fleet.GetFleetState(observer=True).outbox_refused == 0
+
+
 def test_a_row_of_the_status_fits_120_columns_and_errors_are_whole_below(fleet, nodes):
     daemon, = nodes(1)
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM node_devices") == 1, 20, "a heartbeat")

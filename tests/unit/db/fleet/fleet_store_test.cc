@@ -963,6 +963,24 @@ TEST_F(FleetStoreTest, AStatementHasTheTimeOfTheServerAndAStopEndsIt) {
   EXPECT_TRUE(absl::IsUnavailable(stopped->Execute("SELECT 1")));
 }
 
+TEST_F(FleetStoreTest, AFaultOfTheServerIsNotOneOfWhatItWasAsked) {
+  const auto raise = [this](const std::string& state) {
+    return postgres_->Execute(
+        absl::StrCat("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '", state, "'; END $$"));
+  };
+  for (const std::string passes : {"25006", "25P02", "57P05", "58030", "XX000", "XX001"}) {
+    EXPECT_TRUE(absl::IsUnavailable(raise(passes))) << passes;
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(raise("53100")));
+  // A value, a key, a rule of a trigger's.
+  for (const std::string stays : {"22003", "23514", "P0001"}) {
+    EXPECT_TRUE(absl::IsInternal(raise(stays))) << stays;
+  }
+  EXPECT_TRUE(postgres_->ok());
+  ASSERT_TRUE(postgres_->Execute("SET default_transaction_read_only = on").ok());
+  EXPECT_TRUE(absl::IsUnavailable(RegisterNode(*postgres_, "node-b").status()));
+}
+
 TEST_F(FleetStoreTest, ParametersAndResultsOfMegabytesGoThrough) {
   // More than the socket takes at once, in both directions.
   const std::string much(32 << 20, 'x');

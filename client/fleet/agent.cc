@@ -681,6 +681,18 @@ absl::Status Agent::FollowPins() {
     kept[{has_text ? pin.environment_text() : pin.environment(), pin.problem_text()}] = &pin;
   }
   absl::Status status;
+  const auto say_end = [&](const v1::PinRecord& ended) {
+    const absl::Status why = db::fleet::CheckDecisionsHold(*postgres_, "pin", {ended.fleet_pin()});
+    const bool is_elsewhere =
+        std::any_of(pins.begin(), pins.end(), [&](const db::fleet::FleetPin& pin) {
+          return pin.pin_id == ended.fleet_pin() && !places_.contains(pin.environment_text);
+        });
+    log::Warn("fleet pin $0 of $1 to $2 ends here: $3", ended.fleet_pin(), ended.problem_text(),
+              ended.candidate(),
+              !why.ok()      ? why.message()
+              : is_elsewhere ? "no device of this node has its environment"
+                             : "the fleet's pin of this number is another one");
+  };
   heartbeat_.pins = {};
   for (const db::fleet::FleetPin& pin : pins) {
     const std::string name = absl::StrCat("pin ", pin.pin_id, ": ");
@@ -725,8 +737,10 @@ absl::Status Agent::FollowPins() {
     // A node that does not know the problem or the candidate has it pinned once
     // it does.
     const bool refused = absl::IsNotFound(pinned) || absl::IsFailedPrecondition(pinned);
-    // The pin that it was to replace is the fleet's no more.
-    if (!refused && found != kept.end()) kept.erase(found);
+    if (!refused && found != kept.end()) {
+      if (pinned.ok()) say_end(*found->second);
+      kept.erase(found);  // the pin that it was to replace is the fleet's no more
+    }
     if (pinned.ok()) continue;
     if (!refused) {
       status.Update(pinned);
@@ -741,6 +755,7 @@ absl::Status Agent::FollowPins() {
     request.set_fleet_pin(pin->fleet_pin());
     const absl::Status unpinned = daemon_->Call<v1::UnpinResponse>(request).status();
     if (!absl::IsNotFound(unpinned)) status.Update(unpinned);
+    if (unpinned.ok()) say_end(*pin);
   }
   return status;
 }
@@ -768,7 +783,7 @@ absl::Status Agent::FollowBans() {
           daemon_->Call<v1::DeleteBanResponse>(request, kBanTimeout).status();
       if (!absl::IsNotFound(deleted)) status.Update(deleted);
       if (deleted.ok()) {
-        const absl::Status why = db::fleet::CheckFleetBansHold(*postgres_, {ban.fleet_ban});
+        const absl::Status why = db::fleet::CheckDecisionsHold(*postgres_, "ban", {ban.fleet_ban});
         log::Warn("$0 ends here: $1", ban.NameAndReason(),
                   why.ok() ? "the fleet's ban of this number is another one" : why.message());
       }

@@ -61,7 +61,7 @@ class FleetBanCommand final : public FleetCommand {
     // Of those that were made, the one that has come least far.
     const auto read = [&]() -> absl::StatusOr<db::fleet::Heeding> {
       ASSIGN_OR_RETURN(auto all, db::fleet::ReadBanHeeding(*postgres));
-      RETURN_IF_ERROR(db::fleet::CheckFleetBansHold(*postgres, made));
+      RETURN_IF_ERROR(db::fleet::CheckDecisionsHold(*postgres, "ban", made));
       return all[*std::max_element(made.begin(), made.end(), [&all](int64_t a, int64_t b) {
         return all[a].missing.size() < all[b].missing.size();
       })];

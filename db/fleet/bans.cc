@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "db/bundle/bundle_signature.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/nodes.h"
@@ -117,20 +118,24 @@ absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
   return transaction.Commit();
 }
 
-absl::Status CheckFleetBansHold(postgres::Connection& postgres, const std::vector<int64_t>& bans) {
-  ASSIGN_OR_RETURN(const postgres::Result ended,
-                   postgres.Query("SELECT id, ban_id IS NULL, COALESCE(end_author, '') "
-                                  "FROM unnest($1::bigint[]) AS id LEFT JOIN bans ON ban_id = id "
-                                  "WHERE ban_id IS NULL OR end_time IS NOT NULL "
-                                  "OR expire_time <= now() ORDER BY id",
-                                  {bans}));
+absl::Status CheckDecisionsHold(postgres::Connection& postgres, const std::string& kind,
+                                const std::vector<int64_t>& numbers) {
+  ASSIGN_OR_RETURN(
+      const postgres::Result ended,
+      postgres.Query(
+          absl::Substitute("SELECT id, $0_id IS NULL, COALESCE(end_author, '') "
+                           "FROM unnest($$1::bigint[]) AS id LEFT JOIN $0s ON $0_id = id "
+                           "WHERE $0_id IS NULL OR end_time IS NOT NULL "
+                           "OR expire_time <= now() ORDER BY id",
+                           kind),
+          {numbers}));
   if (ended.empty()) return absl::OkStatus();
   const std::string author = ended[0][2];
   return absl::FailedPreconditionError(absl::StrCat(
-      "fleet ban ", int64_t{ended[0][0]}, " does not hold any more: ",
+      "fleet ", kind, " ", int64_t{ended[0][0]}, " does not hold any more: ",
       ended[0][1]      ? "the fleet's database does not have it; was an earlier one restored?"
       : author.empty() ? "it has expired"
-                       : absl::StrCat(author, " deleted it")));
+                       : absl::StrCat(author, kind == "ban" ? " deleted it" : " ended it")));
 }
 
 absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres,

@@ -37,9 +37,10 @@ absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& b
 // NOT_FOUND if no ban of that number holds.
 absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
                          const std::string& author);
-// FAILED_PRECONDITION says who deleted one of these, that it has expired, or that the database
-// does not have it.
-absl::Status CheckFleetBansHold(postgres::Connection& postgres, const std::vector<int64_t>& bans);
+// Of the bans, or pins, of these numbers: FAILED_PRECONDITION says who ended one, that it has
+// expired, or that the database does not have it. `kind` is "ban" or "pin".
+absl::Status CheckDecisionsHold(postgres::Connection& postgres, const std::string& kind,
+                                const std::vector<int64_t>& numbers);
 // The active ones, by number; `trusted` as of CheckDecision.
 absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres,
                                                     const std::vector<std::string>& trusted = {});

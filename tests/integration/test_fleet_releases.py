@@ -13,7 +13,7 @@ from harness.postgres import Session
 from harness.problems import numbered, numbered_list
 from test_bans import engine
 from test_fleet_queue import environment
-from test_fleet_sharing import origins, outbox_depth, tune, winners
+from test_fleet_sharing import dump, origins, outbox_depth, restore, tune, winners
 
 PROBLEMS = numbered_list(0, 10)
 
@@ -207,6 +207,33 @@ def two_nodes_that_serve(fleet, nodes):
     fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
     winner, = winners(daemons[0], [numbered(0)])
     return daemons, winner
+
+
+def test_a_node_says_why_a_pin_of_the_fleet_ends(fleet, nodes):
+    daemons, winner = two_nodes_that_serve(fleet, nodes)
+    other = fleet.sql(f"SELECT c FROM pooled, unnest(candidates) c WHERE c <> '{winner}' ORDER BY c")[0][0]
+    environment = ("--environment", fleet.sql("SELECT text FROM environments")[0][0])
+    pin = ("pin", numbered(0), other, *environment, "--author", "ann", "--reason")
+    ends = f"warning fleet pin 1 of {numbered(0)} to {other} ends here: "
+    dumped = dump(fleet)
+    fleet.cli.ok(*pin, "lost")
+    wait_until(lambda: all(winners(d, [numbered(0)]) == [other] for d in daemons), 20, "the pin")
+    restore(fleet, dumped)
+    lost = "fleet pin 1 does not hold any more: the fleet's database does not have it; was an earlier one restored?"
+    wait_until(lambda: all(ends + lost in d.agent.log() for d in daemons), 30, "a line about the lost pin")
+    assert [winners(d, [numbered(0)]) for d in daemons] == [[winner]] * 2
+    fleet.cli.ok(*pin, "lost")
+    wait_until(lambda: all(winners(d, [numbered(0)]) == [other] for d in daemons), 20, "the pin")
+    # The number comes again while the agent is away.
+    first = daemons[0]
+    assert first.agent.stop() == 0
+    restore(fleet, dumped)
+    fleet.cli.ok(*pin, "another")
+    first.agent = fleet.agent(first.node, first)
+    wait_until(lambda: ends + "the fleet's pin of this number is another one" in first.agent.log(), 30, "a line about the number")
+    assert winners(first, [numbered(0)]) == [other]
+    fleet.cli.ok("unpin", numbered(0), *environment, "--author", "bob")
+    wait_until(lambda: ends + "fleet pin 1 does not hold any more: bob ended it" in first.agent.log(), 30, "a line about the end")
 
 
 @pytest.mark.ci

@@ -580,10 +580,16 @@ absl::Status Agent::Follow() {
     return absl::OkStatus();
   }
   std::string went_back;
-  if (target.number < state_.release()) {
+  if (state_.release() > 0) {
     ASSIGN_OR_RETURN(const absl::Time made,
                      db::fleet::ReadReleaseTime(*postgres_, state_.release()));
-    if (made == absl::InfinitePast()) {
+    const bool is_gone = made == absl::InfinitePast();
+    if (!is_gone && followed_time_ != absl::InfinitePast() && made != followed_time_) {
+      went_back = absl::StrCat("release ", state_.release(),
+                               " of this PostgreSQL is another one than the node served: it serves "
+                               "release ",
+                               target.number, " of this one now; was an older backup restored?");
+    } else if (is_gone && target.number < state_.release()) {
       went_back = absl::StrCat("this PostgreSQL does not know release ", state_.release(),
                                ", which the node served: it went back to release ", target.number,
                                "; is this an older primary, or an older backup?");
@@ -596,7 +602,7 @@ absl::Status Agent::Follow() {
       CutUtf8(absl::StrCat("fleet release ", target.number, ": ", target.reason), kMostReason)));
   RETURN_IF_ERROR(daemon_->Call<v1::FollowReleaseResponse>(request).status());
   ban_ended_ = false;
-  const bool is_new = state_.release() != target.number;
+  const bool is_new = state_.release() != target.number || !went_back.empty();
   followed_time_ = target.create_time;
   next_compare_ = SteadyTime::InfinitePast();
   state_.set_release(target.number);
@@ -1003,8 +1009,8 @@ void Agent::ShowMetrics() {
        "decided, cannot be read or are not signed as the agent requires",
        refused},
       {"convtune_fleet_went_back_total",
-       "Times that the node went back to an older release, since PostgreSQL did not know the one "
-       "that it served",
+       "Times that the node went to an older or another release, since PostgreSQL did not know the "
+       "one that it served",
        counts_.went_back}};
   // Never: no time, so that no alert takes it for one.
   if (last_exchange_ != absl::InfinitePast()) {

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import urllib.request
 
@@ -105,6 +106,25 @@ def test_a_node_that_an_older_primary_takes_back_says_so(fleet, watched):
     fleet.wait_delivered(2)
     fleet.wait_release(fleet.promote()["release"], ["node-0"])
     wait_until(lambda: not fleet.node("node-0")["last_error"], 20, "a release that was decided since")
+
+
+def test_a_node_says_so_where_its_release_is_another_one_after_a_restore(fleet, watched):
+    tune(watched, numbered(0))
+    fleet.wait_delivered(1)
+    before = dump(fleet)
+    fleet.wait_release(fleet.promote("lost")["release"], ["node-0"])
+    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_release"] == 1, 20, "the release")
+    assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 0
+    # The agent sees nothing of what is done meanwhile, and holds no lock.
+    watched.agent.process.send_signal(signal.SIGSTOP)
+    fleet.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convtune-fleet' AND datname = current_database()")
+    restore(fleet, before)
+    assert fleet.promote("another")["release"] == 1
+    watched.agent.process.send_signal(signal.SIGCONT)
+    words = "release 1 of this PostgreSQL is another one than the node served: it serves release 1 of this one now"
+    wait_until(lambda: f"warning {words}" in watched.agent.log(), 30, "a warning")
+    wait_until(lambda: words in fleet.node("node-0")["last_error"], 20, "a word in status")
+    assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 1
 
 
 def test_status_has_no_error_of_before_the_agent_connected_again(fleet, nodes, postgres_server):

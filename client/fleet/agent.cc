@@ -584,7 +584,8 @@ absl::Status Agent::Follow() {
     ASSIGN_OR_RETURN(const absl::Time made,
                      db::fleet::ReadReleaseTime(*postgres_, state_.release()));
     const bool is_gone = made == absl::InfinitePast();
-    if (!is_gone && followed_time_ != absl::InfinitePast() && made != followed_time_) {
+    if (!is_gone && state_.release() == followed_release_ &&
+        followed_time_ != absl::InfinitePast() && made != followed_time_) {
       went_back = absl::StrCat("release ", state_.release(),
                                " of this PostgreSQL is another one than the node served: it serves "
                                "release ",
@@ -603,6 +604,7 @@ absl::Status Agent::Follow() {
   RETURN_IF_ERROR(daemon_->Call<v1::FollowReleaseResponse>(request).status());
   ban_ended_ = false;
   const bool is_new = state_.release() != target.number || !went_back.empty();
+  followed_release_ = target.number;
   followed_time_ = target.create_time;
   next_compare_ = SteadyTime::InfinitePast();
   state_.set_release(target.number);

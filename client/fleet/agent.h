@@ -202,7 +202,8 @@ class Agent {
   std::map<std::string, Place> places_;              // by environment text
   std::vector<std::string> followed_;                // environments that were followed last
   bool follow_all_ = true;                           // whatever the node says it serves
-  absl::Time followed_time_ = absl::InfinitePast();  // when that release was made
+  int64_t followed_release_ = 0;                     // the last that was followed
+  absl::Time followed_time_ = absl::InfinitePast();  // when it was made
   SteadyTime next_compare_ = SteadyTime::InfinitePast();
   Refetch refetch_;
   v1::FleetState state_;

@@ -139,8 +139,9 @@ class RaceLook {
  private:
   const RatioEstimate& Ratio(size_t number, size_t leader) {
     const auto [found, made] = ratios_.try_emplace({number, leader});
-    if (made)
+    if (made) {
       found->second = EstimateRatio(RoundRatios(series_[number], series_[leader]), kLookTail);
+    }
     return found->second;
   }
 

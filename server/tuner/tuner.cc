@@ -365,8 +365,9 @@ class TunerImpl final : public Tuner {
       const auto same = [&environment](const Environment& e) {
         return e.ToText() == environment.ToText();
       };
-      if (std::none_of(stored.begin(), stored.end(), same))
+      if (std::none_of(stored.begin(), stored.end(), same)) {
         stored.push_back(std::move(environment));
+      }
     }
     stored_ = std::move(stored);
     ++stored_version_;

@@ -121,8 +121,7 @@ absl::Status GetSamples(const SamplesRow& row, std::vector<Candidate>* candidate
 }
 
 absl::StatusOr<int64_t> GetMeta(const sqlite::Database& database, std::string_view name) {
-  const absl::StatusOr<int64_t> value =
-      database.QueryInt("SELECT value FROM meta WHERE key = ?", name);
+  absl::StatusOr<int64_t> value = database.QueryInt("SELECT value FROM meta WHERE key = ?", name);
   if (!absl::IsNotFound(value.status())) return value;
   return absl::DataLossError(Concat(database.path(), ": meta has no ", name));
 }

@@ -374,7 +374,7 @@ class Run {
     request.mutable_check();
     request.mutable_indexes()->Add(indexes.begin(), indexes.end());
     request.set_time_budget_ms(MillisUntil(end));
-    const absl::Status status =
+    absl::Status status =
         client_->Call(request, [this](const worker::v1::Reply& reply) { TakeChecked(reply); })
             .status();
     Judge();
@@ -486,7 +486,7 @@ class Run {
       contenders.push_back({decision::ContestsOf(*candidate, stock), stay.contains(candidate)});
     }
     race_ = decision::Race(std::move(contenders));
-    const absl::Status status = RunRounds(end);
+    absl::Status status = RunRounds(end);
     if (absl::IsDeadlineExceeded(status)) tuning_.stop_reason = StopReason::kBudget;
     if (tuning_.rounds == 0) {
       for (const auto& [index, checked] : reports_) {

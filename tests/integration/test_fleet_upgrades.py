@@ -65,6 +65,19 @@ def test_a_new_cudnn_is_verified_by_itself_the_most_used_first(fleet, fake_daemo
         assert report["candidates"][values[winner]] == winners(new, [text])[0]
 
 
+def test_a_problem_that_only_a_newer_node_can_read_stops_no_agent(fleet, fake_daemon, nodes):
+    old, = nodes(1, environment=environment("9.19.0"))
+    tune(old, *numbered_list(0, 2))
+    fleet.wait_delivered(2)
+    old.agent.stop()
+    fleet.sql(f"UPDATE problems SET text = text || ',later=1' WHERE text = '{numbered(0)}'")
+    new = fake_daemon(env=script(environment=environment("9.20.0"), seed=5)).start()
+    fleet.agent("new", new, "--no-tune", "--verify-upgrades")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM tasks") == 2, 30, "what has to be verified")
+    tune(new, numbered(5))
+    fleet.wait_delivered(3)
+
+
 def test_a_node_with_the_old_tunings_offers_them_as_hints(fleet, fake_daemon, tmp_path):
     daemon = fake_daemon(env=script(environment=environment("9.19.0"))).start()
     tune(daemon, numbered(0))

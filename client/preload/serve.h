@@ -29,8 +29,8 @@ bool StockOf(const HeuristicsShadow& query, snapshot::StockChoice* stock);
 // on the workspace; -1 if no config is so. Looked for once per problem and mode.
 int PlainConfig(const HeuristicsShadow& query);
 
-// True if a plan that needs `workspace` keeps to the limit; a negative limit is none. False for a
-// negative `workspace`, which a plan has that cannot be built.
+// True if a plan that needs `workspace` bytes keeps to `limit`. A negative limit allows any
+// workspace. A negative workspace is that of a plan that cannot be built, and keeps to no limit.
 constexpr bool FitsInto(int64_t limit, int64_t workspace) {
   return workspace >= 0 && (limit < 0 || workspace <= limit);
 }

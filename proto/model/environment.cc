@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<int>> ReadNumbersOf(std::string_view field, std::stri
   return numbers;
 }
 
-// The rule that a text breaks which is no MIG profile; empty: it is one.
+// The rule for MIG profiles that `text` breaks; empty if `text` is a MIG profile.
 std::string CheckMigProfile(std::string_view text) {
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz.+-";
   const bool is_profile =

@@ -22,7 +22,8 @@ constexpr double kScreenFactor = 1.1;
 constexpr int kFirstLook = 12;
 // The factor from the rounds of one look to those of the next.
 constexpr double kGrowth = 1.5;
-// The chance, at one look, that a candidate is wrongly taken for slower; likewise for as fast.
+// The chance, at one look, that a candidate which is not slower is taken for slower. A candidate
+// which is slower is taken for as fast with the same chance.
 constexpr double kLookTail = 0.001;
 // Rounds from which the noise may end the race, and clocks are believed to
 // be a candidate's own.

@@ -108,7 +108,7 @@ struct IndexedTuning {
   bool has_graph = false;   // a graph-API candidate ran
   bool has_legacy = false;  // a legacy-API candidate ran
   bool persisted = true;
-  std::shared_ptr<const StandIn> stand_in;  // nullptr: it is none
+  std::shared_ptr<const StandIn> stand_in;  // nullptr: this tuning does not stand in for another
 
   // Returns true if the measured tuning of the key is outdated, whether or not another
   // tuning stands in for it.

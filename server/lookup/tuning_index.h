@@ -98,7 +98,7 @@ class TuningIndex {
   // whatever environment and for whatever alignment; seldom with others'.
   ChangeStamp StampOf(std::string_view problem_text) const;
   // The best tuning of the problem in another environment with the same GPU
-  // model, for a hint; nullptr if there is none.
+  // model, for a hint; nullptr if no such tuning is known.
   std::shared_ptr<const IndexedTuning> FindHint(const TuningKey& key) const;
 
   // Up to `page_size` tunings, at least 1, in the order of (environment text, problem text):

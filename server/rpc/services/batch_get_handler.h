@@ -40,7 +40,7 @@ class ResponseCache {
   // that part are dropped.
   explicit ResponseCache(size_t max_bytes) : shard_bytes_(max_bytes / kShards) {}
 
-  // nullptr if there is none.
+  // The row that is kept under the key; nullptr if no row is.
   std::shared_ptr<const CachedRow> Find(std::string_view key);
   void Put(std::string_view key, std::shared_ptr<const CachedRow> row);
 

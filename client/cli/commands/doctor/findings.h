@@ -30,7 +30,7 @@ struct SeenFile {
   int error = 0;  // errno; 0: the try succeeded
   // "/var/lib/convtune has mode 0700": the file, or the first folder above it, that nobody but its
   // owner may read or pass. Looked for only where the user is root, whom no mode keeps out.
-  // Empty: there is none.
+  // Empty: others may read the file, or nobody looked.
   std::string owner_only = "";
 };
 

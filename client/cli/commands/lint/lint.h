@@ -43,7 +43,7 @@ struct LintFinding {
   double share = 0;     // of the model's arithmetic, from 0 to 1
   std::string message;
   std::vector<ProofLine> proof;
-  // A proposed replacement: a problem, or code. Empty: there is none.
+  // A problem, or code, that is proposed in place of the convolution. Empty: nothing is proposed.
   std::string proposal;
 };
 

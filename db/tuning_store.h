@@ -140,6 +140,8 @@ class TuningStore {
   // Bytes of the file and its write-ahead log.
   virtual int64_t SizeBytes() = 0;
   virtual int SchemaVersion() = 0;
+  // Absolute paths, in order, of damaged files that were put aside, and of their logs.
+  virtual std::vector<std::string> ListPutAside() const { return {}; }
 };
 
 }  // namespace convtune::db

@@ -298,6 +298,11 @@ absl::Status Agent::DeliverWhatWasLost(db::postgres::Connection& postgres, bool 
 absl::Status Agent::ReadState() {
   v1::GetFleetStateRequest request;
   request.set_agent(options_.node);
+  // What PostgreSQL says before the login may be in another encoding than UTF-8.
+  std::string trouble = heartbeat_.last_error.substr(0, kMostReason);
+  std::replace_if(
+      trouble.begin(), trouble.end(), [](unsigned char c) { return c >= 0x80; }, '?');
+  request.set_trouble(trouble);
   ASSIGN_OR_RETURN(state_, daemon_->Call<v1::FleetState>(request));
   return absl::OkStatus();
 }

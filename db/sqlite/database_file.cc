@@ -6,10 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -21,6 +24,8 @@
 namespace convtune::db::sqlite {
 namespace {
 
+// Between a database's path and the time when it was put aside.
+constexpr char kPutAside[] = ".corrupt-";
 constexpr std::array<const char*, 3> kSuffixes = {"", "-wal", "-shm"};
 
 // Fails with ALREADY_EXISTS rather than replace `to`.
@@ -185,7 +190,7 @@ absl::StatusOr<DatabaseFile> OpenWithoutFile(const DatabaseFileOptions& options)
 absl::Status PutAside(const DatabaseFileOptions& options, const std::string& why) {
   const std::string stamp =
       absl::FormatTime("%Y%m%dT%H%M%SZ", options.clock->Now(), absl::UTCTimeZone());
-  const std::string base = Concat(options.path, ".corrupt-", stamp);
+  const std::string base = Concat(options.path, kPutAside, stamp);
   std::string target = base;
   const auto taken = [&target] {
     for (const char* suffix : kSuffixes) {
@@ -266,6 +271,18 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
   ASSIGN_OR_RETURN(file.reader,
                    Database::Open({.path = options.path, .access = file.reader_access}));
   return file;
+}
+
+std::vector<std::string> ListPutAside(const std::string& path) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(std::filesystem::path(path).parent_path(), error),
+       end;
+       !error && at != end; at.increment(error)) {
+    if (at->path().string().starts_with(path + kPutAside)) found.push_back(at->path().string());
+  }
+  std::ranges::sort(found);
+  return found;
 }
 
 absl::Status CopyDatabaseFile(

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -65,6 +66,10 @@ struct DatabaseFile {
 // opened for reading alone, as it is; with `read_only` and no file, nothing is
 // made and there is nothing to read.
 absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options);
+
+// Files that were put aside for the one at `path`, with their logs, in order; none where the folder
+// cannot be read.
+std::vector<std::string> ListPutAside(const std::string& path);
 
 // Writes a copy of the database as of the last commit, complete and synced or not
 // there, which those may read who may read the database. ALREADY_EXISTS: there is such

@@ -526,6 +526,7 @@ class StoreFile final : public SqliteStore {
 
   int64_t SizeBytes() override { return BytesOf(path_) + BytesOf(path_ + "-wal"); }
   int SchemaVersion() override { return schema_version_; }
+  std::vector<std::string> ListPutAside() const override { return sqlite::ListPutAside(path_); }
 
   absl::StatusOr<std::vector<Release>> ListReleases() override { return List<ReleaseRow>(); }
 

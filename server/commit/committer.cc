@@ -212,7 +212,7 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
 void Committer::Written(const Tuning& tuning, const Environment& environment,
                         const absl::Status& status) {
   if (status.ok()) {
-    pending_.erase(tuning.key);
+    NoteKept(tuning.key);
   } else {
     Keep(tuning, environment, status);
   }
@@ -227,6 +227,7 @@ void Committer::Keep(const Tuning& tuning, const Environment& environment,
   log::Error("could not write the tuning of $0: $1", tuning.key.problem_text, why.ToString());
   WakeRetries();
   pending_.insert_or_assign(tuning.key, db::TuningRecord{tuning, environment});
+  waiting_ = static_cast<int64_t>(pending_.size());
 }
 
 std::shared_ptr<const lookup::IndexedTuning> Committer::MustLeaveOnDisk(const Tuning& tuning) {
@@ -278,7 +279,7 @@ absl::StatusOr<int64_t> Committer::PutAll(const db::TuningSource& next, const Ta
   RETURN_IF_ERROR(store_->PutTunings(next_taken));
   for (auto& prepared : taken) {
     const TuningKey key = prepared->tuning.key.Whole();
-    pending_.erase(key);
+    NoteKept(key);
     index_->Put(std::move(prepared));
     observer_(key, false);
   }
@@ -344,7 +345,7 @@ void Committer::WritePending() {
     if (absl::IsInvalidArgument(status)) {
       log::Error("cannot keep the tuning of $0: $1", it->second.tuning.key.problem_text,
                  status.ToString());
-      pending_.erase(it);
+      NoteKept(it->first);
       continue;
     }
     if (!status.ok()) {
@@ -352,7 +353,7 @@ void Committer::WritePending() {
       return;
     }
     if (StandInOf(it->first) == nullptr) index_->Put(it->second.tuning, true);
-    pending_.erase(it);
+    NoteKept(it->first);
     if (pending_.empty()) log::Info("the disk takes results again; none is waiting");
   }
   const bool writable = store_->DeleteTunings({}).ok();
@@ -393,7 +394,9 @@ void Committer::Stop() {
     stopping_ = true;
     wake_retries_.SignalAll();
   }
-  if (retries_.joinable()) retries_.join();
+  if (!retries_.joinable()) return;
+  retries_.join();
+  if (waiting() > 0) log::Error("$0 results are lost: the disk never took them", waiting());
 }
 
 absl::StatusOr<int64_t> Committer::Delete(std::vector<TuningKey> keys, bool fleets_alone) {
@@ -411,7 +414,7 @@ absl::StatusOr<int64_t> Committer::Delete(std::vector<TuningKey> keys, bool flee
   ASSIGN_OR_RETURN([[maybe_unused]] const int64_t on_disk, store_->DeleteTunings(keys));
   int64_t deleted = 0;
   for (const TuningKey& key : keys) {
-    pending_.erase(key);
+    NoteKept(key);
     // A layer beneath the database may have one.
     if (const absl::StatusOr<Tuning> left = tunings_.GetTuning(key); left.ok()) {
       index_->Put(*left, true);

@@ -1,6 +1,7 @@
 // A Committer makes every change of what is known: in the store, then in the index.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -118,7 +119,9 @@ class Committer {
     MutexLock lock(state_mutex_);
     return writable_;
   }
-  // Tries a last time to write what waits, and ends the retries.
+  // Tunings that wait for the disk.
+  int64_t waiting() const { return waiting_; }
+  // Tries a last time to write what waits, and ends the retries. Logs how many are lost.
   void Stop();
 
  private:
@@ -194,6 +197,11 @@ class Committer {
   void TellBansChanged() EXCLUDES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
+  // The store has the key's tuning, or shall not have it: it does not wait any more.
+  void NoteKept(TuningKey key) REQUIRES(mutex_) {
+    pending_.erase(key);
+    waiting_ = static_cast<int64_t>(pending_.size());
+  }
   // To be called before something is added to what waits for the disk.
   void WakeRetries() REQUIRES(mutex_) {
     // Where something waits already, they are awake and pause between attempts.
@@ -214,6 +222,7 @@ class Committer {
   CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<TuningKey, db::TuningRecord> pending_ GUARDED_BY(mutex_);
+  std::atomic<int64_t> waiting_ = 0;  // of pending_, for who does not wait for mutex_
   std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
   // Apart from mutex_, so that who comes while the disk is waited for can queue.
   mutable Mutex queue_mutex_;

@@ -188,36 +188,16 @@ void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
   }
 }
 
-// Results that wait for the disk. What stands in is in memory alone on purpose.
-absl::StatusOr<int64_t> CountNotOnDisk(tuner::Tuner* tuner) {
-  constexpr int kPage = 1000;
-  if (tuner->Stats().info.writable()) return 0;
-  int64_t count = 0;
-  TuningKey after;
-  while (true) {
-    ASSIGN_OR_RETURN(const lookup::TuningPage page, tuner->ListTunings("", kPage, after, ""));
-    count += std::ranges::count_if(page.tunings, [](const auto& indexed) {
-      return !indexed->persisted && indexed->stand_in == nullptr;
-    });
-    if (!page.more) return count;
-    after = page.last();
-  }
-}
-
 void LogBackup(tuner::Tuner* tuner, const absl::StatusOr<std::string>& copy) {
   if (!copy.ok()) {
     log::Error("backup: $0", std::string(copy.status().message()));
     return;
   }
-  const absl::StatusOr<int64_t> missing = CountNotOnDisk(tuner);
-  if (!missing.ok()) {
-    log::Warn("backup: wrote $0; whether results in memory are not in it is not known: $1", *copy,
-              std::string(missing.status().message()));
-  } else if (*missing > 0) {
+  if (const int64_t missing = tuner->Stats().info.not_on_disk(); missing > 0) {
     log::Warn(
         "backup: wrote $0 without $1 results, which the disk does not take: they are in "
         "memory only (convtune export copies all)",
-        *copy, *missing);
+        *copy, missing);
   } else {
     log::Info("backup: wrote $0", *copy);
   }

@@ -318,6 +318,7 @@ class TunerImpl final : public Tuner {
       device->AddWork(&stats.work);
     }
     info.set_writable(committer_.writable());
+    info.set_not_on_disk(committer_.waiting());
     info.set_lookups(lookups_.problems());
     info.set_hits(lookups_.hits());
     info.set_waiting_callers(lookups_.waiting());

@@ -60,7 +60,10 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
             summary = result.json()
             assert (summary["tuned"], summary["notOnDisk"], summary["warm"]) == (tuned, 2, False)
         backup = cli(daemon)("db", "backup", "during.db")
-        assert backup.code == 1 and "those in memory only are not in the backup" in backup.err, backup
+        assert backup.code == 1 and "error: the database takes no results: 23 are in memory only" in backup.err, backup
+        check = cli(daemon)("db", "check")
+        assert check.code == 1 and "sound" in check.err and "23 are in memory only" in check.err, check
+        assert "takes no results; 23 wait" in cli(daemon)("doctor").out
         known.update({t: r.answer.winner.text for t, r in zip(during, unkept, strict=True)})
         for _ in range(100):
             assert winners(client, before + during) == known
@@ -109,6 +112,7 @@ def test_a_read_only_volume_serves(fake_daemon, mounts, left):
             client.tuning.Pin(problem={"text": numbered(100)}, candidate=answer.winner.text, reason="x")
         assert error.value.code() == grpc.StatusCode.UNAVAILABLE
     assert daemon.stop() == 0
+    assert re.search(r" error .*: 1 results are lost", daemon.log()) or "1 results are lost" in daemon.log(), daemon.log()
 
 
 def test_a_network_file_system_is_refused_and_can_be_allowed(fake_daemon, tmp_path):

@@ -17,6 +17,7 @@ from harness.problems import numbered, numbered_list
 from test_serving import keys_in, snapshot_of
 
 ENVIRONMENT_ID = "(SELECT environment_id FROM environments LIMIT 1)"
+TROUBLE = "notice   the fleet's agent of this node: "
 
 
 def tune(daemon, *problems, **fields):
@@ -79,7 +80,7 @@ def test_a_new_node_is_warm_before_its_first_request(fleet, nodes):
 
 
 @pytest.mark.ci
-def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes):
+def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes, cli):
     daemons = nodes(3)
     tune(daemons[0], numbered(0))
     fleet.wait_delivered(1)
@@ -93,6 +94,8 @@ def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes):
             tune(daemon, *numbered_list(20 + 10 * index, 3))
             assert winners(daemon, [numbered(0)]) != [None]
         assert outbox_depth(late) == 1
+        for daemon in (daemons[0], late):
+            wait_until(lambda d=daemon: TROUBLE in cli(d)("doctor").out, 30, "the agent's trouble")
     finally:
         fleet.server.start()
     fleet.wait_delivered(1 + 1 + 9, timeout=90)
@@ -102,6 +105,7 @@ def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes):
     release = fleet.promote("all of it", "--min-nodes", "1")["release"]
     fleet.wait_release(release, [d.node for d in everybody], timeout=60)
     assert len({tuple(winners(d, [numbered(0), numbered(10), numbered(41)])) for d in everybody}) == 1
+    assert TROUBLE not in cli(late)("doctor").out
 
 
 def test_a_node_that_is_restored_from_an_old_backup_loses_and_doubles_nothing(fleet, nodes, tmp_path):

@@ -99,7 +99,7 @@ def test_a_lost_gpu_is_noticed_and_one_that_is_back_is_used(watched, card, cli):
     daemon = watched(measure_delay_ms=20)
     pid = daemon.pid
     with daemon.client() as client:
-        assert client.tune(numbered(0), options={"time_budget": {"nanos": 100_000_000}}).succeeded_count == 1
+        assert client.tune(numbered(0), options={"time_budget": {"seconds": 5}}).succeeded_count == 1
         with LookUps(daemon, numbered(0)) as look_ups:
             job = client.tuning.CreateTuningJob(problems=[{"text": numbered(1)}])
             wait_until(lambda: client.tuning.GetTuningJob(name=job.name).current_candidates_total, 10, "a tuning")
@@ -120,7 +120,7 @@ def test_a_lost_gpu_is_noticed_and_one_that_is_back_is_used(watched, card, cli):
 
             card.state()
             becomes(daemon, serving=True)
-            assert client.tune(numbered(1), options={"time_budget": {"nanos": 100_000_000}}).succeeded_count == 1
+            assert client.tune(numbered(1), options={"time_budget": {"seconds": 5}}).succeeded_count == 1
         assert look_ups.errors == [] and look_ups.count > 0
         assert client.info().pid == pid
         assert not any(c.status == 7 for c in client.tuning.GetTuning(problem={"text": numbered(1)}).candidates)

@@ -47,7 +47,18 @@ class DbCommand final : public app::Command {
     context.Say(
         "compared ", response.rows_checked(), " rows: ",
         response.ok() ? "the database is sound" : "the database is damaged; restore a backup");
-    return response.ok() ? app::ExitCode::kDone : app::ExitCode::kFailed;
+    ASSIGN_OR_RETURN(const bool all_on_disk, AllOnDisk(context));
+    return response.ok() && all_on_disk ? app::ExitCode::kDone : app::ExitCode::kFailed;
+  }
+
+  // Says where results are in the daemon's memory only.
+  static absl::StatusOr<bool> AllOnDisk(app::Context& context) {
+    ASSIGN_OR_RETURN(const auto server, context.Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
+    if (server.writable()) return true;
+    context.SayError("the database takes no results: ", server.not_on_disk(),
+                     " are in memory only; see `convtune doctor`, and `convtune export` for a copy "
+                     "of all");
+    return false;
   }
 
   absl::StatusOr<app::ExitCode> Backup(app::Context& context) const {
@@ -58,12 +69,8 @@ class DbCommand final : public app::Command {
     context.PrintJson(response);
     context.Say("wrote ", output::FormatBytes(response.bytes()), " to ",
                 response.path().empty() ? file_ : response.path(), ", in the daemon's file system");
-    ASSIGN_OR_RETURN(const auto server, context.Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
-    if (server.writable()) return app::ExitCode::kDone;
-    context.SayError(
-        "the database takes no results: those in memory only are not in the backup; see "
-        "`convtune doctor`, and `convtune export` for a copy of all");
-    return app::ExitCode::kFailed;
+    ASSIGN_OR_RETURN(const bool all_on_disk, AllOnDisk(context));
+    return all_on_disk ? app::ExitCode::kDone : app::ExitCode::kFailed;
   }
 
   static absl::StatusOr<app::ExitCode> Compact(app::Context& context) {

@@ -84,7 +84,7 @@ void CheckText(const std::string& field, const std::string& value, FieldChecker*
     check->Author(field, value);
   } else if (field == "reason") {
     check->Reason(field, value);
-  } else if (field == "page_token" || field == "text_filter") {
+  } else if (field == "page_token" || field == "text_filter" || field == "trouble") {
     check->Length(field, value, 0, kMaxTokenLength);
   } else if (field == "agent" && !value.empty()) {
     const std::string rule = CheckNodeName(value);

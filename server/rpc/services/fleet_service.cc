@@ -1,4 +1,5 @@
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -22,10 +23,14 @@ class FleetService final : public RawService {
     Unary<v1::GetFleetStateRequest, v1::FleetState>(
         &disk_, [this](const auto& request, auto* reply) {
           const SteadyTime now = SteadyTime::Now();
-          if (!request.observer()) RETURN_IF_ERROR(BeginTurn(request.agent(), now));
+          if (!request.observer()) {
+            RETURN_IF_ERROR(BeginTurn(request.agent(), now));
+            trouble_ = request.trouble();
+          }
           ASSIGN_OR_RETURN(*reply, options_.outbox->GetOutboxStatus());
           reply->set_node(options_.node);
           reply->set_refused_agent(agent_.Refused(now));
+          reply->set_agent_trouble(trouble_);
           reply->set_outbox_refused(refused_);
           reply->set_last_refused(last_refused_);
           *reply->mutable_agent_silence() = convtune::ToProto(agent_.Silence(now));
@@ -97,6 +102,7 @@ class FleetService final : public RawService {
   const ServiceOptions options_;
   // Of the one thread of the handlers.
   HeardAgent agent_{SteadyTime::Now()};
+  std::string trouble_;  // that the agent told last
   int64_t refused_ = 0;
   std::string last_refused_;
   WorkQueue disk_;

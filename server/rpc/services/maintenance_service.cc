@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "proto/base/status_macros.h"
 #include "server/rpc/messages/proto_converter.h"
@@ -41,6 +43,9 @@ class MaintenanceService final : public RawService {
                                                              : v1::METRICS_STATE_ON);
       info->set_metrics_url(options_.metrics.url);
       *info->mutable_backups() = options_.backups->GetState();
+      for (std::string& path : options_.store->ListPutAside()) {
+        info->add_put_aside(std::move(path));
+      }
       return absl::OkStatus();
     });
 

@@ -57,9 +57,17 @@ app::Findings ExamineServer(const v1::ServerInfo& server, const std::string& own
     findings.Fine(absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(),
                                " tunings, ", output::FormatBytes(server.database_bytes())));
   } else {
-    findings.Problem(absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
-                     "make space there, check its permissions, and whether convtune.db was moved, "
-                     "deleted or replaced; until then results are lost when the daemon stops");
+    findings.Problem(
+        absl::StrCat(
+            "the disk below ", server.state_dir(), " takes no results",
+            server.not_on_disk() > 0 ? absl::StrCat("; ", server.not_on_disk(), " wait") : ""),
+        "make space there, check its permissions, and whether convtune.db was moved, "
+        "deleted or replaced; until then results are lost when the daemon stops");
+  }
+  if (!server.put_aside().empty()) {
+    findings.Notice(absl::StrCat("the database was damaged and put aside, and a new one began: ",
+                                 absl::StrJoin(server.put_aside(), ", ")),
+                    "import a bundle, or restore a backup; then move what was put aside elsewhere");
   }
   if (server.backups().has_interval()) findings.Add(ExamineBackups(server.backups()));
   if (server.metrics_state() == v1::METRICS_STATE_ON) {

@@ -149,7 +149,6 @@ class DoctorCommand final : public app::Command {
       ExaminePublished();
       const MachineFacts facts =
           LookAtMachine(server_, published_, context.settings().client.address.unix_socket);
-      findings_.Add(ExaminePutAside(facts));
       findings_.Add(ExamineDisk(server_, facts));
       findings_.Add(ExamineClock(server_, facts));
       findings_.Add(ExamineInterposer(facts));

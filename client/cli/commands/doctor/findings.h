@@ -37,8 +37,7 @@ struct SeenFile {
 // Value type. What could not be found out is absent.
 struct MachineFacts {
   bool container = false;
-  std::optional<int64_t> disk_free;    // bytes below the daemon's state directory
-  std::vector<std::string> put_aside;  // damaged databases in the state directory, and their logs
+  std::optional<int64_t> disk_free;  // bytes below the daemon's state directory
   absl::Time now = absl::UnixEpoch();
   std::optional<bool> clock_kept;         // the kernel's clock is synchronised
   std::string library;                    // the interposer's, empty: not found
@@ -53,7 +52,6 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
                            bool here);
 
 // Pure functions.
-app::Findings ExaminePutAside(const MachineFacts& facts);
 app::Findings ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts);
 app::Findings ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts);
 app::Findings ExamineInterposer(const MachineFacts& facts);

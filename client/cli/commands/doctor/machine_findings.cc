@@ -5,16 +5,13 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "client/cli/commands/run/run.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
@@ -28,8 +25,6 @@ namespace {
 // With less space than this even an empty database has no room for its write-ahead log and a
 // backup.
 constexpr int64_t kLeastFree = int64_t{64} << 20;
-// Before the time, in the names of damaged databases; see db/README.md.
-constexpr char kPutAside[] = "convtune.db.corrupt-";
 constexpr absl::Duration kClockSlack = absl::Seconds(2);
 // An agent asks at least every ten seconds, unless --refresh says otherwise.
 constexpr absl::Duration kAgentSilence = absl::Minutes(1);
@@ -52,18 +47,6 @@ std::string FindOwnerOnly(const std::string& path) {
     wanted = S_IXGRP | S_IXOTH;
   }
   return "";
-}
-
-// Nothing where the folder cannot be read.
-std::vector<std::string> FindPutAside(const std::string& folder) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
-    if (at->path().filename().string().starts_with(kPutAside)) paths.push_back(at->path().string());
-  }
-  std::ranges::sort(paths);
-  return paths;
 }
 
 bool InContainer() {
@@ -89,7 +72,6 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
   if (here && !server.state_dir().empty() && server.state_dir()[0] == '/' &&
       statvfs(server.state_dir().c_str(), &disk) == 0) {
     facts.disk_free = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
-    facts.put_aside = FindPutAside(server.state_dir());
   }
   const char* chosen = std::getenv("CONVTUNE_SNAPSHOT");
   const std::string folder = chosen != nullptr ? chosen : publication.folder();
@@ -105,14 +87,6 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
     facts.switched_off = kill_switch;
   }
   return facts;
-}
-
-app::Findings ExaminePutAside(const MachineFacts& facts) {
-  if (facts.put_aside.empty()) return {};
-  return app::Findings().Notice(
-      absl::StrCat("the database was damaged and put aside, and a new one began: ",
-                   absl::StrJoin(facts.put_aside, ", ")),
-      "import a bundle, or restore a backup; then move what was put aside elsewhere");
 }
 
 app::Findings ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts) {
@@ -232,8 +206,13 @@ app::Findings ExamineFleet(const v1::FleetState& state) {
         "the log of `convtune-fleet agent` names each; `convtune tune --force` "
         "makes them anew");
   }
-  if (state.release() == 0) return app::Findings().Fine("no release of a fleet is followed");
   const absl::Duration silence = FromProto(state.agent_silence());
+  if (silence <= kAgentSilence && !state.agent_trouble().empty()) {
+    return app::Findings().Notice(
+        absl::StrCat("the fleet's agent of this node: ", state.agent_trouble()),
+        "see its log, and `convtune fleet status`; the node serves on what it has");
+  }
+  if (state.release() == 0) return app::Findings().Fine("no release of a fleet is followed");
   if (silence > kAgentSilence) {
     return app::Findings().Notice(
         absl::StrCat("fleet release ", state.release(), "; no agent has asked for ",

@@ -120,6 +120,11 @@ TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
   EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
   EXPECT_EQ(doctor::ExamineFleet(state).at(0).what,
             "fleet release 3; no agent has asked for 2 min");
+  state.mutable_agent_silence()->set_seconds(5);
+  state.set_agent_trouble("PostgreSQL is out of reach");
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
+  EXPECT_EQ(doctor::ExamineFleet(state).at(0).what,
+            "the fleet's agent of this node: PostgreSQL is out of reach");
   state.set_outbox_refused(2);
   state.set_last_refused("fwd: elapsed: must be a Duration");
   EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
@@ -127,16 +132,6 @@ TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
             "2 tunings were refused by the fleet, the last of fwd: elapsed: must be a Duration");
   state.set_outbox_dropped(1);
   EXPECT_EQ(doctor::ExamineFleet(state).at(0).severity, app::Severity::kNotice);
-}
-
-TEST(DoctorMachineTest, ADamagedDatabaseThatWasPutAsideIsNoticed) {
-  doctor::MachineFacts facts;
-  EXPECT_TRUE(doctor::ExaminePutAside(facts).empty());
-  facts.put_aside = {"/state/convtune.db.corrupt-20260131T120000Z"};
-  const app::Findings findings = doctor::ExaminePutAside(facts);
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].severity, app::Severity::kNotice);
-  EXPECT_NE(findings[0].what.find(facts.put_aside[0]), std::string::npos);
 }
 
 TEST(DoctorMachineTest, LooksAtThisMachine) {

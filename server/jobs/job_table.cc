@@ -203,23 +203,11 @@ absl::StatusOr<std::pair<v1::TuningJob, std::vector<uint64_t>>> JobTable::Cancel
   return std::make_pair(job->snapshot, std::move(subscriptions));
 }
 
-absl::StatusOr<JobPage> JobTable::List(int page_size, const std::string& page_token) const {
-  uint64_t before = 0;
-  if (!page_token.empty() && !absl::SimpleAtoi(page_token, &before)) {
-    return ViolationError({"page_token", "must be one that the previous page gave"});
-  }
+std::vector<v1::TuningJob> JobTable::List() const {
+  std::vector<v1::TuningJob> jobs;
   MutexLock lock(mutex_);
-  JobPage page;
-  auto it = page_token.empty() ? jobs_.end() : jobs_.lower_bound(before);
-  while (it != jobs_.begin()) {
-    if (static_cast<int>(page.jobs.size()) == page_size) {
-      page.next_page_token = PageTokenOf(page.jobs.back());
-      break;
-    }
-    --it;
-    page.jobs.push_back(it->second.snapshot);
-  }
-  return page;
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) jobs.push_back(it->second.snapshot);
+  return jobs;
 }
 
 absl::StatusOr<uint64_t> JobTable::Watch(const std::string& name, JobCallback on_change) {

@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,16 +38,6 @@ struct JobRequest {
   Priority priority = Priority::kBackground;
   std::string request_id;
 };
-
-struct JobPage {
-  std::vector<v1::TuningJob> jobs;
-  std::string next_page_token;
-};
-
-// The token of the page behind that job: its number.
-inline std::string PageTokenOf(const v1::TuningJob& last) {
-  return last.name().substr(std::string_view("jobs/").size());
-}
 
 // Thread-safe.
 class JobTable {
@@ -107,7 +96,8 @@ class JobTable {
     ASSIGN_OR_RETURN(const Job* const job, Find(name));
     return job->snapshot;
   }
-  absl::StatusOr<JobPage> List(int page_size, const std::string& page_token) const;
+  // All jobs, the newest first.
+  std::vector<v1::TuningJob> List() const;
   // See Tuner::WatchJob and Tuner::StopWatching. UNAVAILABLE after Stop.
   absl::StatusOr<uint64_t> Watch(const std::string& name, JobCallback on_change);
   void StopWatching(uint64_t token) {

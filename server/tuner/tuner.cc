@@ -143,9 +143,7 @@ class TunerImpl final : public Tuner {
   }
 
   absl::StatusOr<v1::TuningJob> GetJob(const std::string& name) override { return jobs_.Get(name); }
-  absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) override {
-    return jobs_.List(page_size, page_token);
-  }
+  std::vector<v1::TuningJob> ListJobs() override { return jobs_.List(); }
 
   absl::StatusOr<v1::TuningJob> CancelJob(const std::string& name) override {
     ASSIGN_OR_RETURN(const auto cancelled, jobs_.Cancel(name));

@@ -99,8 +99,8 @@ class Tuner {
 
   virtual absl::StatusOr<v1::TuningJob> CreateJob(jobs::JobRequest request) = 0;
   virtual absl::StatusOr<v1::TuningJob> GetJob(const std::string& name) = 0;
-  // `page_size`: at least 1.
-  virtual absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
+  // The newest first.
+  virtual std::vector<v1::TuningJob> ListJobs() = 0;
   virtual absl::StatusOr<v1::TuningJob> CancelJob(const std::string& name) = 0;
   // Calls back before it returns, on every change, and last with a job that HasEnded: under
   // the lock of the jobs, so that `on_change` must return at once and call nothing here.

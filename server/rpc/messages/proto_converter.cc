@@ -141,15 +141,6 @@ v1::Tuning ToProto(const lookup::IndexedTuning& indexed,
   return out;
 }
 
-v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page) {
-  v1::ListTuningJobsResponse out;
-  const size_t added = AddRows(
-      page.jobs.size(), [&page](size_t i) { return page.jobs[i]; }, out.mutable_jobs());
-  out.set_next_page_token(added == page.jobs.size() ? page.next_page_token
-                                                    : jobs::PageTokenOf(page.jobs[added - 1]));
-  return out;
-}
-
 v1::PinRecord ToProto(const Pin& pin) {
   v1::PinRecord out;
   out.set_problem_text(pin.key.problem_text);

@@ -38,7 +38,6 @@ v1::Quarantine ToProto(const QuarantineEntry& entry);
 v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment);
 // Without candidates.
 v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const tuner::EnvironmentInfo& environment);
-v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
 v1::PinRecord ToProto(const Pin& pin);
 // Adds the usable candidates that `bans`, those of the tuning's key, ban, and sets the winner that
 // is left.

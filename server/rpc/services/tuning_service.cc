@@ -150,12 +150,10 @@ class TuningService final : public RawService {
           return absl::OkStatus();
         });
     Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
-        nullptr, [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(
-              const jobs::JobPage page,
-              tuner_->ListJobs(messages::PageSizeOf(request.page_size()), request.page_token()));
-          *reply = messages::ToProto(page);
-          return absl::OkStatus();
+        nullptr, [this](auto& request, auto* reply) {
+          request.set_page_size(messages::PageSizeOf(request.page_size()));
+          const auto key = [](const v1::TuningJob& job) { return job.name(); };
+          return messages::AddPage(request, tuner_->ListJobs(), key, reply->mutable_jobs(), reply);
         });
     Unary<v1::CancelTuningJobRequest, v1::TuningJob>(
         nullptr, [this](const auto& request, auto* reply) {

@@ -155,23 +155,17 @@ TEST_F(JobTableTest, KeepsTheLastThousandEnded) {
   EXPECT_TRUE(table_.Create("nvidia-h200", 1, 1, "id")->is_new);
 }
 
-TEST_F(JobTableTest, ListsNewestFirstPageByPage) {
+TEST_F(JobTableTest, ListsNewestFirst) {
   std::vector<std::string> names;
   for (int i = 0; i < 5; ++i) names.insert(names.begin(), Create(1));
   std::vector<std::string> listed;
-  std::string token;
-  do {
-    const JobPage page = table_.List(2, token).value();
-    for (const v1::TuningJob& job : page.jobs) listed.push_back(job.name());
-    token = page.next_page_token;
-  } while (!token.empty());
+  for (const v1::TuningJob& job : table_.List()) listed.push_back(job.name());
   EXPECT_EQ(listed, names);
 }
 
-TEST_F(JobTableTest, BadNamesAndTokensAreRefused) {
+TEST_F(JobTableTest, BadNamesAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(table_.Get("job1").status()));
   EXPECT_TRUE(absl::IsNotFound(table_.Get("jobs/99").status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(table_.List(2, "x").status()));
 }
 
 TEST_F(JobTableTest, WatcherSeesTheStateAtOnceAndTheEndLast) {

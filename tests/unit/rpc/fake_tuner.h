@@ -143,26 +143,18 @@ class FakeTuner : public tuner::Tuner {
     job.set_name(name);
     return job;
   }
-  absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) override {
-    if (!failure.ok()) return failure;
-    jobs::JobPage page;
-    if (rows == 1) {
-      page.jobs.assign(static_cast<size_t>(page_size), Job(v1::JOB_STATE_SUCCEEDED));
-      page.next_page_token = page_token + "+";
-      return page;
-    }
-    size_t number = page_token.empty() ? rows + 1 : std::stoul(page_token);
-    while (number > 1 && page.jobs.size() < static_cast<size_t>(page_size)) {
-      page.jobs.push_back(Job(v1::JOB_STATE_FAILED));
-      page.jobs.back().set_name(Concat("jobs/", --number));
+  std::vector<v1::TuningJob> ListJobs() override {
+    std::vector<v1::TuningJob> jobs;
+    for (size_t number = rows; number > 0; --number) {
+      jobs.push_back(Job(v1::JOB_STATE_FAILED));
+      jobs.back().set_name(Concat("jobs/", number));
       for (int i = 0; i < 20; ++i) {
-        v1::TuningFailure* const added = page.jobs.back().add_failures();
+        v1::TuningFailure* const added = jobs.back().add_failures();
         added->set_problem_text("fwd");
         added->set_reason(std::string(500, 'f'));
       }
     }
-    if (number > 1) page.next_page_token = jobs::PageTokenOf(page.jobs.back());
-    return page;
+    return jobs;
   }
   absl::StatusOr<v1::TuningJob> CancelJob(const std::string&) override {
     if (!failure.ok()) return failure;

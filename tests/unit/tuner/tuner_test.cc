@@ -270,14 +270,14 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   for (int n = 1; n <= 30; ++n) leave(n);
   leave(30);  // it is kept already
   EXPECT_EQ(tuner_->Stats().info.waiting_callers(), 0);
-  jobs::JobPage page = tuner_->ListJobs(10, "").value();
-  ASSERT_EQ(page.jobs.size(), 1U);
-  EXPECT_TRUE(page.jobs[0].abandoned());
-  EXPECT_EQ(page.jobs[0].problem_count(), 30);
+  const std::vector<v1::TuningJob> jobs = tuner_->ListJobs();
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_TRUE(jobs[0].abandoned());
+  EXPECT_EQ(jobs[0].problem_count(), 30);
   // A caller that waits goes before them.
   EXPECT_TRUE(LookupOne(Problem(40), jobs::OnMiss::kTune).has_answer());
   EXPECT_GT(tuner_->Stats().info.queue_depth(), 20);
-  ASSERT_TRUE(tuner_->CancelJob(page.jobs[0].name()).ok());
+  ASSERT_TRUE(tuner_->CancelJob(jobs[0].name()).ok());
   EXPECT_EQ(tuner_->Stats().info.queue_depth(), 0);
 }
 
@@ -286,7 +286,7 @@ TEST_F(TunerTest, WorkThatIsLeftIsDone) {
   tuner_->EndLookup(tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),
                                    [](const absl::StatusOr<lookup::LookupResponse>&) {}),
                     /*keep_work=*/true);
-  const v1::TuningJob job = WaitFor(tuner_->ListJobs(1, "").value().jobs.at(0).name());
+  const v1::TuningJob job = WaitFor(tuner_->ListJobs().at(0).name());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kNone).has_answer());
 }

@@ -215,12 +215,21 @@ TEST(Jobs, CreateGetListCancel) {
   ASSERT_TRUE(Invoke(server, &Stub::GetTuningJob, get, &job).ok());
   EXPECT_EQ(job.name(), "jobs/5");
   v1::ListTuningJobsRequest list;
-  list.set_page_size(3);
-  list.set_page_token("t");
+  list.set_page_size(1);
+  server.tuner.rows = 2;
   v1::ListTuningJobsResponse page;
   ASSERT_TRUE(Invoke(server, &Stub::ListTuningJobs, list, &page).ok());
-  EXPECT_EQ(page.jobs_size(), 3);
-  EXPECT_EQ(page.next_page_token(), "t+");
+  ASSERT_EQ(page.jobs_size(), 1);
+  EXPECT_EQ(page.jobs(0).name(), "jobs/2");
+  EXPECT_NE(page.next_page_token(), "");
+  list.set_page_token(page.next_page_token());
+  ASSERT_TRUE(Invoke(server, &Stub::ListTuningJobs, list, &page).ok());
+  ASSERT_EQ(page.jobs_size(), 1);
+  EXPECT_EQ(page.jobs(0).name(), "jobs/1");
+  EXPECT_EQ(page.next_page_token(), "");
+  list.set_page_token("t");
+  EXPECT_EQ(Invoke(server, &Stub::ListTuningJobs, list, &page).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
   v1::CancelTuningJobRequest cancel;
   cancel.set_name("jobs/5");
   ASSERT_TRUE(Invoke(server, &Stub::CancelTuningJob, cancel, &job).ok());
@@ -381,6 +390,9 @@ TEST(Pages, OfPinsOfMoreThanAReply) {
 TEST(Pages, OfJobsOfMoreThanAReply) {
   TestServer server;
   server.tuner.rows = 1500;
+  v1::ListTuningJobsResponse first;
+  ASSERT_TRUE(Invoke(server, &Stub::ListTuningJobs, v1::ListTuningJobsRequest(), &first).ok());
+  EXPECT_EQ(first.jobs_size(), 100);
   v1::ListTuningJobsRequest request;
   request.set_page_size(1000);
   const auto all = AllPages<v1::ListTuningJobsResponse>(

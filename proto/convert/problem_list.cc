@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "convtune/v1/problem.pb.h"
 #include "proto/base/strings.h"
@@ -29,22 +29,7 @@ namespace {
 
 constexpr size_t kMaxLineBytes = 65536;
 constexpr size_t kMaxErrors = 1000;
-
-// Reads up to the next '\n' into `line`, without it and without a '\r' before
-// it. Of a longer line only the first kMaxLineBytes + 1 bytes are kept, however
-// long it is. False at the end of the stream.
-bool ReadLine(std::istream& in, std::string* line) {
-  line->clear();
-  std::streambuf* const buffer = in.rdbuf();
-  bool any = false;
-  for (int c = buffer->sbumpc(); c != std::char_traits<char>::eof(); c = buffer->sbumpc()) {
-    any = true;
-    if (c == '\n') break;
-    if (line->size() <= kMaxLineBytes) line->push_back(static_cast<char>(c));
-  }
-  if (!line->empty() && line->back() == '\r') line->pop_back();
-  return any;
-}
+constexpr size_t kMaxMessageBytes = 300;
 
 v1::ConvProblem FromJson(std::string_view line, std::vector<Violation>* violations) {
   v1::ConvProblem proto;
@@ -53,20 +38,11 @@ v1::ConvProblem FromJson(std::string_view line, std::vector<Violation>* violatio
   const auto status =
       google::protobuf::util::JsonStringToMessage(std::string(line), &proto, options);
   if (!status.ok()) {
-    // Kept in one line and in printable characters: it quotes the input.
-    constexpr std::string_view kUnknown = ": Cannot find field.";
-    std::string text(status.message());
-    if (text.ends_with(kUnknown)) {
-      text.resize(text.size() - kUnknown.size());
-      text = Concat("there is no field ", Quote(text), "; see convtune.v1.ConvProblem");
-    }
-    std::string message;
-    for (const char c : text) {
-      const bool printable = c >= ' ' && c <= '~';
-      message.push_back(printable ? c : c == '\n' ? ' ' : '?');
-      if (message.size() == 300) break;
-    }
-    violations->push_back({"json", message});
+    const std::string message(status.message());
+    // The first line says what is wrong, and may quote any part of the input.
+    const std::string_view first = std::string_view(message).substr(0, message.find('\n'));
+    violations->push_back(
+        {"json", absl::CHexEscape(std::string(CutUtf8(first, kMaxMessageBytes)))});
   }
   return proto;
 }
@@ -133,7 +109,7 @@ class ListReader {
 
   ProblemList Read(std::istream& in) {
     std::string line;
-    while (ReadLine(in, &line)) {
+    while (std::getline(in, line)) {
       ++line_number_;
       if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
       if (!ReadOne(line)) break;
@@ -160,14 +136,14 @@ class ListReader {
 
   // False if nothing after this line can be understood.
   bool ReadOne(std::string_view line) {
-    if (line.size() > kMaxLineBytes) {
+    const std::string_view text = Strip(line);
+    if (text.empty() || text.front() == '#') return true;
+    if (text.size() > kMaxLineBytes) {
       Fail(Concat("line: must be at most ", kMaxLineBytes, " bytes"));
       return form_ != Form::kUnknown;
     }
-    const std::string_view text = Strip(line);
-    if (text.empty() || text.front() == '#') return true;
     if (!IsValidUtf8(text) || HasControlCharacter(text)) {
-      Fail(BadBytes(text));
+      Fail(Concat("line: must be UTF-8 without control characters, is ", Quote(text)));
       return form_ != Form::kUnknown;
     }
     if (form_ == Form::kUnknown) {
@@ -175,24 +151,12 @@ class ListReader {
       const bool is_header = names && std::any_of(names->begin(), names->end(), IsProblemColumn);
       form_ = is_header ? Form::kCsv : Form::kLines;
       if (is_header) return ReadHeader(*names);
-      if (names && IsTableOfSizes(*names)) {
-        Fail("header: a table must have the column problem, with problems in the text form");
-        return false;
-      }
     }
     form_ == Form::kCsv ? ReadRow(text) : ReadLineOfProblems(text);
     return true;
   }
 
   static bool IsProblemColumn(const std::string& name) { return LowerCase(name) == "problem"; }
-
-  // A column for each size, as other programs write.
-  static bool IsTableOfSizes(const std::vector<std::string>& names) {
-    constexpr std::string_view kSizes[] = {"n", "c", "h", "w", "k"};
-    return std::count_if(names.begin(), names.end(), [&](const std::string& name) {
-             return std::count(std::begin(kSizes), std::end(kSizes), LowerCase(name)) > 0;
-           }) >= 3;
-  }
 
   // False if the header is wrong.
   bool ReadHeader(const std::vector<std::string>& names) {
@@ -238,24 +202,6 @@ class ListReader {
     AddProblems(ParseProblemTokens((*fields)[*csv_.problem], &violations), &violations, count,
                 csv_.environment ? (*fields)[*csv_.environment] : "");
     if (!violations.empty()) Fail(Concat("column problem: ", ToString(violations)));
-  }
-
-  // Says which field of the line has bytes that are not text.
-  std::string BadBytes(std::string_view text) const {
-    std::vector<std::string> fields;
-    if (const auto row = form_ == Form::kCsv ? SplitCsvLine(text) : std::nullopt) {
-      fields = *row;
-    } else {
-      for (const std::string_view field : Split(text, ',')) fields.emplace_back(field);
-    }
-    for (size_t i = 0; i < fields.size(); ++i) {
-      const bool utf8 = IsValidUtf8(fields[i]);
-      if (utf8 && !HasControlCharacter(fields[i])) continue;
-      return Concat("column ", i + 1, ": must ",
-                    utf8 ? "not have control characters" : "be valid UTF-8", ", is ",
-                    Quote(fields[i]));
-    }
-    return Concat("line: must be valid UTF-8, is ", Quote(text));
   }
 
   // A line with open sizes is several problems, and one error at most.

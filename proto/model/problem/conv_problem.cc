@@ -181,18 +181,7 @@ class ConvProblem::Builder {
 
   void SetEpilogue() {
     using enum EpilogueOp;
-    if (given_.epilogue_size() > 3) {
-      Fail("epilogue", Concat("must have at most 3 entries, has ", given_.epilogue_size()));
-      return;
-    }
-    for (int i = 0; i < given_.epilogue_size(); ++i) {
-      const int number = given_.epilogue(i);
-      if (number != 0 && v1::EpilogueOp_IsValid(number)) {
-        p_.epilogue_.push_back(static_cast<EpilogueOp>(number));
-      } else {
-        FailAt("epilogue", static_cast<size_t>(i), Concat("unknown enum number ", number));
-      }
-    }
+    for (const int op : given_.epilogue()) p_.epilogue_.push_back(static_cast<EpilogueOp>(op));
     if (p_.epilogue_.empty()) return;
     const std::vector<EpilogueOp> forms[] = {{kBias}, {kBias, kRelu}, {kAdd, kBias, kRelu}};
     if (std::find(std::begin(forms), std::end(forms), p_.epilogue_) == std::end(forms)) {
@@ -404,13 +393,6 @@ class ConvProblem::Builder {
 
 namespace {
 
-bool IsVectorizedInt8(std::string_view token) {
-  constexpr std::string_view kNames[] = {"i8x4",   "i8x32",       "int8x4", "int8x32",  "uint8x4",
-                                         "u8x4",   "nchw_vect_c", "nc4hw4", "nc32hw32", "nc4hw",
-                                         "nc32hw", "nchw4",       "nchw32"};
-  return std::find(std::begin(kNames), std::end(kNames), LowerCase(token)) != std::end(kNames);
-}
-
 // A TokenReader reads a text form token by token into a message.
 class TokenReader {
  public:
@@ -468,10 +450,6 @@ class TokenReader {
     } else if (token == "nchw" || token == "nhwc") {
       if (!Once("layout", token)) return;
       problem_.set_layout(token == "nchw" ? v1::TENSOR_LAYOUT_NCHW : v1::TENSOR_LAYOUT_NHWC);
-    } else if (IsVectorizedInt8(token)) {
-      Fail(Excerpt(token),
-           "vectorised INT8x4 and INT8x32 layouts are not supported: cuDNN deprecated them; use i8 "
-           "with nhwc");
     } else {
       Fail(Excerpt(token), "unknown token");
     }

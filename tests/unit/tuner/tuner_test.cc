@@ -270,14 +270,14 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   for (int n = 1; n <= 30; ++n) leave(n);
   leave(30);  // it is kept already
   EXPECT_EQ(tuner_->Stats().info.waiting_callers(), 0);
-  const std::vector<v1::TuningJob> jobs = tuner_->ListJobs();
-  ASSERT_EQ(jobs.size(), 1U);
-  EXPECT_TRUE(jobs[0].abandoned());
-  EXPECT_EQ(jobs[0].problem_count(), 30);
+  const std::vector<v1::TuningJob> listed = tuner_->ListJobs();
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_TRUE(listed[0].abandoned());
+  EXPECT_EQ(listed[0].problem_count(), 30);
   // A caller that waits goes before them.
   EXPECT_TRUE(LookupOne(Problem(40), jobs::OnMiss::kTune).has_answer());
   EXPECT_GT(tuner_->Stats().info.queue_depth(), 20);
-  ASSERT_TRUE(tuner_->CancelJob(jobs[0].name()).ok());
+  ASSERT_TRUE(tuner_->CancelJob(listed[0].name()).ok());
   EXPECT_EQ(tuner_->Stats().info.queue_depth(), 0);
 }
 

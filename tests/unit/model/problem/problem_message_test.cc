@@ -93,12 +93,17 @@ TEST(ProblemMessageTest, UnknownEnumNumbersAreViolationsAndSaidOnce) {
   proto = Valid();
   proto.set_mode(static_cast<v1::ConvolutionMode>(3));
   only(proto, "mode");
-  proto = Valid();
-  proto.add_epilogue(static_cast<v1::EpilogueOp>(7));
-  only(proto, "epilogue[0]");
-  proto = Valid();
-  proto.add_epilogue(v1::EPILOGUE_OP_UNSPECIFIED);
-  only(proto, "epilogue[0]");
+}
+
+TEST(ProblemMessageTest, UnknownNumbersAreNoEpilogue) {
+  for (const int number : {0, 7}) {
+    v1::ConvProblem proto = Valid();
+    proto.add_epilogue(static_cast<v1::EpilogueOp>(number));
+    const std::vector<Violation> violations = Broken(proto);
+    ASSERT_EQ(violations.size(), 1u) << number;
+    EXPECT_EQ(violations[0].field, "epilogue");
+    EXPECT_THAT(violations[0].rule, HasSubstr("must be bias, bias+relu or add+bias+relu"));
+  }
 }
 
 TEST(ProblemMessageTest, AnUnspecifiedOperationIsRefused) {

@@ -13,7 +13,6 @@
 #include "proto/base/unique_fd.h"
 
 namespace convtune {
-namespace {
 
 bool WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -28,8 +27,6 @@ bool WriteAll(int fd, std::string_view bytes) {
   }
   return true;
 }
-
-}  // namespace
 
 absl::Status FileError(const std::string& path, std::string_view action) {
   const int error_number = errno;

@@ -15,6 +15,9 @@ namespace convtune {
 // UNAVAILABLE for anything else.
 absl::Status FileError(const std::string& path, std::string_view action);
 
+// Writes all of `bytes` to the descriptor, which blocks. False, with errno, if it cannot.
+bool WriteAll(int fd, std::string_view bytes);
+
 // Writes `bytes` to a temporary name beside `path`, fsyncs, renames it over
 // `path` (mode 0644 whatever the umask) and fsyncs the folder. Nothing is left
 // behind on an error, which names the path.

@@ -87,7 +87,7 @@ class GrpcServer final : public Server {
     grpc::ServerBuilder builder;
     SetLimits(&builder);
     RETURN_IF_ERROR(Listen(options, &builder));
-    // It puts a filter before every call, so only where certificates expire.
+    // An age puts a filter before every call, so it is set only where certificates expire.
     if (tls_ != nullptr) {
       builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                                  http2::kMaxConnectionAgeSeconds * kMillisecondsPerSecond);

@@ -152,13 +152,7 @@ AtomicFile::~AtomicFile() {
 }
 
 absl::Status AtomicFile::Write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Error("cannot be written");
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  return WriteAll(fd_, bytes) ? absl::OkStatus() : Error("cannot be written");
 }
 
 absl::Status AtomicFile::Commit() {

@@ -34,7 +34,8 @@ constexpr std::pair<std::string_view, Role> kMethods[] = {
     {"/grpc.health.v1.Health/Check", Role::kNone},
     {"/grpc.health.v1.Health/Watch", Role::kNone},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::kRead},
-    // Not there: clients have to be told UNIMPLEMENTED to fall back to v1alpha.
+    // The daemon has no reflection v1: clients have to be told UNIMPLEMENTED to fall back to
+    // v1alpha.
     {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Role::kRead},
 };
 
@@ -72,16 +73,9 @@ absl::StatusOr<CertificateRoles> CertificateRoles::Parse(const std::vector<std::
       return refuse("must begin with read=, tune= or admin=");
     }
     rest.remove_prefix(equals + 1);
-    if (rest.starts_with("user:") || rest.starts_with("group:")) {
-      return refuse(
-          Concat("users and groups get their role from a socket of its own, such as --listen ",
-                 RoleName(*role),
-                 "=unix:PATH; who reaches it: a socket for read, everybody who can reach its "
-                 "folder; for tune and admin, the daemon's group, or the folder's group where the "
-                 "folder is setgid"));
-    }
     if (!ConsumeFront(&rest, "cert:") || rest.empty()) {
-      return refuse("must give the role to cert:IDENTITY");
+      return refuse(
+          "must give the role to cert:IDENTITY; users get theirs from --listen ROLE=unix:PATH");
     }
     roles.rules_.push_back({*role, std::string(rest)});
   }

@@ -1,5 +1,4 @@
-// A Role says what a caller may do: there are three, and each may do what the ones
-// before it may.
+// A Role says what a caller may do. Each role may also do what the roles before it may.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -247,21 +246,14 @@ class ImportCall final : public BundleCall<grpc::ServerReadReactor<ByteBuffer>> 
       return absl::ResourceExhaustedError(
           absl::StrCat("chunk: a bundle may have at most ", http2::kMaxBundleBytes, " bytes"));
     }
-    while (!piece.empty()) {
-      const ssize_t written = write(file_.get(), piece.data(), piece.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return FileError(options_.state_dir, "the bundle cannot be kept there");
-      piece.remove_prefix(static_cast<size_t>(written));
+    if (!WriteAll(file_.get(), piece)) {
+      return FileError(options_.state_dir, "the bundle cannot be kept there");
     }
     // What is no bundle must not fill the disk before that is noticed.
-    std::array<char, db::bundle::kBundleMagic.size()> head{};
-    const std::string_view text(head.data(), head.size());
-    if (head_checked_ || bytes_ < static_cast<int64_t>(head.size())) return absl::OkStatus();
-    head_checked_ = true;
-    const bool is_bundle =
-        pread(file_.get(), head.data(), head.size(), 0) == static_cast<ssize_t>(head.size()) &&
-        text == db::bundle::kBundleMagic;
-    return is_bundle ? absl::OkStatus() : OpenReader().status();
+    const bool is_first = bytes_ == static_cast<int64_t>(piece.size());
+    const std::string_view head = piece.substr(0, db::bundle::kBundleMagic.size());
+    return is_first && !db::bundle::kBundleMagic.starts_with(head) ? OpenReader().status()
+                                                                   : absl::OkStatus();
   }
 
   // Of a copy of the descriptor, which is closed with the reader.
@@ -319,7 +311,6 @@ class ImportCall final : public BundleCall<grpc::ServerReadReactor<ByteBuffer>> 
   ByteBuffer* const out_;
   UniqueFd file_;
   int64_t bytes_ = 0;
-  bool head_checked_ = false;
 };
 
 class BundleService final : public RawService {

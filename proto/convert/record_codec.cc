@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 #include "proto/model/text.h"
 
 namespace convtune {
@@ -83,7 +84,8 @@ absl::Status ReadId(const v1::Candidate& record, CandidateId* id) {
   return absl::OkStatus();
 }
 
-// Whoever must not be believed is checked before (see BundleReader).
+// Places beyond the range are cut to it: a bundle with such places is refused before
+// (BundleReader).
 int16_t ReadPlace(int place) {
   return static_cast<int16_t>(std::clamp(place, 0, HeuristicPlaces::kMost));
 }
@@ -127,6 +129,20 @@ absl::Time FromProto(const google::protobuf::Timestamp& proto) {
 absl::Duration FromProto(const google::protobuf::Duration& proto) {
   return absl::Seconds(std::clamp(proto.seconds(), -kMaxDurationSeconds, kMaxDurationSeconds)) +
          absl::Nanoseconds(proto.nanos());
+}
+
+v1::Environment ToProto(const Environment& environment) {
+  v1::Environment out;
+  out.set_name(environment.Name());
+  out.set_text(environment.ToText());
+  out.set_profile(environment.profile);
+  out.set_gpu_model(environment.gpu_model);
+  out.set_compute_capability(Concat(environment.cc_major, ".", environment.cc_minor));
+  out.set_sm_count(environment.sm_count);
+  out.set_mig_profile(environment.mig_profile);
+  out.set_cudnn_version(environment.cudnn.ToText());
+  out.set_library_configuration(static_cast<v1::LibraryConfiguration>(environment.library));
+  return out;
 }
 
 v1::Provenance ToProto(const Provenance& provenance) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "convtune/v1/record.pb.h"
+#include "proto/model/environment.h"
 #include "proto/model/tuning/conditions.h"
 #include "proto/model/tuning/tuning.h"
 #include "proto/model/violation.h"
@@ -24,6 +25,9 @@ google::protobuf::Duration ToProto(absl::Duration duration);
 absl::Time FromProto(const google::protobuf::Timestamp& proto);
 absl::Duration FromProto(const google::protobuf::Duration& proto);
 
+// With name and text, without what the daemon knows beside them.
+v1::Environment ToProto(const Environment& environment);
+
 v1::Provenance ToProto(const Provenance& provenance);
 Provenance FromProto(const v1::Provenance& proto);
 
@@ -39,7 +43,7 @@ void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record);
 // With the fields that are output only, of which the names of legacy algorithms depend on the
 // operation; without samples.
 void Fill(const Candidate& candidate, Operation operation, v1::Candidate* record);
-// Those fields alone.
+// The fields that are output only, and no others.
 void FillOutput(const Candidate& candidate, Operation operation, v1::Candidate* record);
 void Fill(const Conditions& conditions, v1::Conditions* record);
 // All but the key and the fields that are output only.

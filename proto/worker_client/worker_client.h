@@ -103,8 +103,8 @@ class WorkerClient {
   bool Alive() { return !loss_ && !process_->Poll(); }
 
   const std::optional<WorkerLoss>& loss() const { return loss_; }
-  // From `end` on nothing waits for the worker, nor once `gives_way`, if there is one, says yes: it
-  // is asked a few times a second while a reply is waited for. At first nothing ends a wait.
+  // Waits for the worker end at `end`, or as soon as `gives_way`, which is asked some times a
+  // second, returns true. Before the first call they last until the worker replies or hangs.
   void SetEnd(SteadyTime end, std::function<bool()> gives_way = nullptr) {
     end_ = end;
     gives_way_ = std::move(gives_way);
@@ -135,7 +135,7 @@ class WorkerClient {
   // The ends of a wait for the last reply to a request.
   struct Wait {
     SteadyTime over;    // its budget, and hang_timeout behind it
-    SteadyTime silent;  // without another reply; never, where the worker names no candidates
+    SteadyTime silent;  // hang_timeout behind the last reply; never for a listing
   };
 
   absl::Status Handshake(uint32_t* lost_step);

@@ -81,8 +81,8 @@ struct QuarantineEntry {
   absl::Duration hang_budget;  // kHung: the tuning's budget that it hung with; else 0
   int checker_version = 0;     // of the worker: see kCheckerVersion; 0: unknown
 
-  // True if a tuning leaves it out that has this budget and such a worker: what
-  // hung may only have been slow, and a worker that checks or times in another
+  // True if a tuning with this budget, by a worker of this version, leaves the candidate out:
+  // what hung may only have been slow, and a worker that checks or times in another
   // way may come to another conclusion.
   bool HoldsFor(absl::Duration budget, int worker_checker_version) const;
 

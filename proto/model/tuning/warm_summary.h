@@ -34,7 +34,7 @@ struct WarmSummary {
   // nothing is served for them.
   std::map<Evidence, int64_t> not_published;
   Evidence publish_evidence = Evidence::kNone;
-  // Files, and rows of lists, that hold no problem; each was said.
+  // Files, and rows of lists, that hold no problem; each was reported before.
   int64_t invalid = 0;
 
   // Counts one more problem that has no answer for this reason.

@@ -34,8 +34,7 @@ constexpr std::pair<std::string_view, Role> kMethods[] = {
     {"/grpc.health.v1.Health/Check", Role::kNone},
     {"/grpc.health.v1.Health/Watch", Role::kNone},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::kRead},
-    // The daemon has no reflection v1: clients have to be told UNIMPLEMENTED to fall back to
-    // v1alpha.
+    // The daemon does not serve v1: UNIMPLEMENTED has clients fall back to v1alpha.
     {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Role::kRead},
 };
 

@@ -153,7 +153,7 @@ uint64_t CookieOf(int fd) {
 extern "C" ssize_t __interceptor_recvmsg(int fd, msghdr* message, int flags);  // NOLINT
 #endif
 
-// Of libgrpc too: a program's own functions come before its libraries'.
+// libgrpc calls this one, too: a program's own functions come before its libraries'.
 CONVTUNE_EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
 #ifdef CONVTUNE_SANITIZED
   const ssize_t size = __interceptor_recvmsg(fd, message, flags);

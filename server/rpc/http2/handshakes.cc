@@ -25,7 +25,8 @@ constexpr size_t kMostPeers = 64;  // that have a line in that time
 thread_local std::string current_peer;
 thread_local bool handshake_failed = false;
 
-// Of a connection that is made while its peer is known.
+// The index of the peer's address in an SSL's extra data, where an SSL has it that is made while a
+// PeerOfHandshake lives on its thread.
 int PeerIndex() {
   static const int index = SSL_get_ex_new_index(
       0, nullptr,
@@ -51,7 +52,7 @@ std::string PeerOf(int fd) {
   return known ? host.data() : "an unknown address";
 }
 
-// With OpenSSL's own words.
+// The reason of the failure that is the first in OpenSSL's queue, also in OpenSSL's words.
 std::pair<HandshakeFailure, const char*> FailureOf(const SSL* ssl) {
   const unsigned long error = ERR_peek_error();  // NOLINT(google-runtime-int)
   const int reason = ERR_GET_REASON(error);
@@ -74,6 +75,7 @@ std::pair<HandshakeFailure, const char*> FailureOf(const SSL* ssl) {
           words};
 }
 
+// True if a failure with this peer may have a line of the log now.
 bool HasTurn(const std::string& peer) {
   static Mutex mutex;
   static SteadyTime since = SteadyTime::InfinitePast();

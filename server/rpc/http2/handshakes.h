@@ -45,7 +45,8 @@ class PeerOfHandshake {
 // and is a line of the log, at most one a second for each peer. Thread-safe.
 int AfterHandshake(ssl_st* ssl, int result);
 
-// True once after each such failure, on its thread: gRPC's line is about it.
+// True if the thread's last handshake failed, and the first time that it is asked for that one.
+// gRPC logs the failure next, on the same thread.
 bool TakeHandshakeFailed();
 
 }  // namespace convtune::rpc::http2

@@ -27,8 +27,8 @@ struct ListenAddress {
 // Makes the way free for a socket at `path`: makes its folder if that is
 // missing (for this user alone; for everybody to enter if this user is root),
 // and removes a socket that nobody answers on. ALREADY_EXISTS if somebody does;
-// FAILED_PRECONDITION if something else is there, or if the folder is a shared
-// one's (sticky, as /tmp) subfolder that belongs to another user.
+// FAILED_PRECONDITION if something else is there, or if the folder belongs to another
+// user and lies in one that all share (sticky, as /tmp).
 absl::Status PrepareSocketPath(const std::string& path);
 
 }  // namespace convtune::rpc::http2

@@ -46,7 +46,7 @@ void LogRefusal(std::string_view text) {
   if (logged) log::Info("$0", text);
 }
 
-// Logs the refusal; what the caller is told.
+// Logs the refusal, and returns the words for the caller.
 std::string Refuse(std::string_view who, std::string_view what, Role required,
                    std::string_view has) {
   const std::string needs = Concat(what, " takes the role ", RoleName(required));

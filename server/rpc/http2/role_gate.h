@@ -23,7 +23,7 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls,
                                                         const CertificateRoles& roles);
 
 // PERMISSION_DENIED unless the caller has the role: for what a path does not
-// tell. Callers that came through no gate are admins.
+// tell. The error names it in the words `what`. Callers that came through no gate are admins.
 grpc::Status RequireRole(grpc::CallbackServerContext* context, Role required,
                          std::string_view what);
 

@@ -56,8 +56,8 @@ class ServerTls {
   // those that were read before stay.
   absl::Status Reload();
 
-  // Mutual TLS with these files, for one server, which this outlives. The caller
-  // owns them.
+  // Credentials of mutual TLS with these files, which the caller owns, for one server. This
+  // outlives the server.
   grpc_server_credentials* NewCredentials();
 
  private:

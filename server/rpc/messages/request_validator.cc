@@ -70,7 +70,7 @@ jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check
   return out;
 }
 
-// The next two are of requests that are taken as they are.
+// These two hold the rules of fields by their names, for CheckRules.
 void CheckText(const std::string& field, const std::string& value, FieldChecker* check) {
   int64_t number = 0;
   if (field == "environment") {

@@ -225,13 +225,13 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::store::SqliteStore* store, tu
       {store, clock, flags.backup_dir, flags.backup_every, flags.backup_keep,
        [tuner](const absl::StatusOr<std::string>& copy) { LogBackup(tuner, copy); }});
   options.backups = &backups;
-  options.metrics.built = MetricsBuilt();
+  if (MetricsBuilt()) options.metrics_url = "";
   std::unique_ptr<MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
     ASSIGN_OR_RETURN(metrics, MetricsServer::Create(
                                   flags.metrics_address,
                                   metrics::DaemonFamilies({tuner, store, clock, gpus, &backups})));
-    options.metrics.url = metrics->url();
+    options.metrics_url = metrics->url();
     log::Info("metrics at $0", metrics->url());
   }
   options.outbox = store;

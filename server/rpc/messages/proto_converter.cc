@@ -70,7 +70,7 @@ v1::Portfolio PortfolioToProto(const Portfolio& portfolio) {
   for (const Choice& choice : portfolio.choices) {
     if ((choice.roles & kServedRoles) == 0) continue;
     v1::ServedChoice* served = out.add_choices();
-    *served->mutable_candidate() = ToProto(choice.candidate, OperationOf(portfolio.key));
+    convtune::Fill(choice.candidate, OperationOf(portfolio.key), served->mutable_candidate());
     for (const auto& [bit, role] : kRoles) {
       if ((choice.roles & bit) != 0) served->add_roles(role);
     }
@@ -94,12 +94,6 @@ v1::Quarantine ToProto(const QuarantineEntry& entry) {
     *out.mutable_hang_budget() = ToProto(entry.hang_budget);
   }
   out.set_checker_version(entry.checker_version);
-  return out;
-}
-
-v1::Candidate ToProto(const Candidate& candidate, Operation operation) {
-  v1::Candidate out;
-  convtune::Fill(candidate, operation, &out);
   return out;
 }
 

@@ -31,8 +31,6 @@ tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>
                                        const std::string& text);
 
 v1::Environment ToProto(const tuner::EnvironmentInfo& info);
-// With the name of a legacy algorithm, which depends on the operation.
-v1::Candidate ToProto(const Candidate& candidate, Operation operation);
 v1::Quarantine ToProto(const QuarantineEntry& entry);
 // With all candidates and samples.
 v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment);

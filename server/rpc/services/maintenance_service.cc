@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -38,10 +39,11 @@ class MaintenanceService final : public RawService {
       info->set_schema_version(options_.store->SchemaVersion());
       info->set_database_bytes(options_.store->SizeBytes());
       info->set_threads(CountThreads());
-      info->set_metrics_state(!options_.metrics.built        ? v1::METRICS_STATE_NOT_BUILT
-                              : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
-                                                             : v1::METRICS_STATE_ON);
-      info->set_metrics_url(options_.metrics.url);
+      const std::optional<std::string>& url = options_.metrics_url;
+      info->set_metrics_state(!url           ? v1::METRICS_STATE_NOT_BUILT
+                              : url->empty() ? v1::METRICS_STATE_OFF
+                                             : v1::METRICS_STATE_ON);
+      info->set_metrics_url(url.value_or(""));
       *info->mutable_backups() = options_.backups->GetState();
       for (std::string& path : options_.store->ListPutAside()) {
         info->add_put_aside(std::move(path));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,6 @@ inline constexpr char kMaintenanceServiceName[] = "convtune.v1.MaintenanceServic
 inline constexpr char kBundleServiceName[] = "convtune.v1.BundleService";
 inline constexpr char kFleetServiceName[] = "convtune.v1.FleetService";
 
-// The facts about the metrics endpoint that GetServerInfo returns.
-struct MetricsInfo {
-  bool built = false;
-  std::string url;  // empty: off
-};
-
 // What the services work on. The pointers outlive them.
 struct ServiceOptions {
   tuner::Tuner* tuner = nullptr;
@@ -45,8 +40,8 @@ struct ServiceOptions {
   // not be signed.
   std::vector<std::string> bundle_keys = {};
   std::string node = {};  // the name that --node gave this daemon; empty: none
-  MetricsInfo metrics = {};
-  std::vector<std::string> left_out = {};  // devices that cannot be used, with the reason
+  std::optional<std::string> metrics_url = {};  // empty: off; nullopt: built without metrics
+  std::vector<std::string> left_out = {};       // devices that cannot be used, with the reason
 };
 
 // Thin handlers over the tuner. Its look-ups and watches take no thread; what

@@ -9,11 +9,17 @@ namespace {
 
 const char kProblem[] = "bwd_data,x=1x2x3x3,w=4x2x1x1";
 
+v1::Candidate Filled(const Candidate& candidate, Operation operation) {
+  v1::Candidate out;
+  Fill(candidate, operation, &out);
+  return out;
+}
+
 TEST(ProtoConverter, DeterminismFollowsFromTheNote) {
   Candidate candidate = TestCandidate("legacy:algo0,math1", 12.5);
-  EXPECT_TRUE(ToProto(candidate, Operation::kBwdData).deterministic());
+  EXPECT_TRUE(Filled(candidate, Operation::kBwdData).deterministic());
   candidate.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
-  EXPECT_FALSE(ToProto(candidate, Operation::kBwdData).deterministic());
+  EXPECT_FALSE(Filled(candidate, Operation::kBwdData).deterministic());
 }
 
 TEST(ProtoConverter, CandidateKeepsEveryField) {
@@ -27,7 +33,7 @@ TEST(ProtoConverter, CandidateKeepsEveryField) {
   candidate.find_us = 9;
   candidate.q1_us = 12;
   candidate.q3_us = 13;
-  const v1::Candidate out = ToProto(candidate, Operation::kFwd);
+  const v1::Candidate out = Filled(candidate, Operation::kFwd);
   EXPECT_EQ(out.engine_config().engine_index(), 34);
   ASSERT_EQ(out.engine_config().knob_types_size(), 2);
   EXPECT_EQ(out.engine_config().knob_types(0), 2);
@@ -52,7 +58,7 @@ TEST(ProtoConverter, CandidateKeepsEveryField) {
 
 TEST(ProtoConverter, CandidateKeepsWhatTheTimerFound) {
   Candidate candidate = TestCandidate("graph:eng34", 12.5);
-  EXPECT_FALSE(ToProto(candidate, Operation::kFwd).has_error());
+  EXPECT_FALSE(Filled(candidate, Operation::kFwd).has_error());
   candidate.low_us = 12.25;
   candidate.high_us = 12.75;
   candidate.host_us = 4;
@@ -60,7 +66,7 @@ TEST(ProtoConverter, CandidateKeepsWhatTheTimerFound) {
   candidate.error = 0;
   candidate.capture = CaptureSupport::kNo;
   candidate.other_times = {{LaunchMode::kGraphCapture, CacheState::kHot, 9, 8.5, 9.5, 12}};
-  const v1::Candidate out = ToProto(candidate, Operation::kFwd);
+  const v1::Candidate out = Filled(candidate, Operation::kFwd);
   EXPECT_EQ(out.low_us(), 12.25);
   EXPECT_EQ(out.high_us(), 12.75);
   EXPECT_EQ(out.host_us(), 4);
@@ -111,8 +117,8 @@ TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
 
 TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {
   const Candidate candidate = TestCandidate("legacy:algo1,math2", 1);
-  const v1::Candidate fwd = ToProto(candidate, Operation::kFwd);
-  const v1::Candidate bwd = ToProto(candidate, Operation::kBwdData);
+  const v1::Candidate fwd = Filled(candidate, Operation::kFwd);
+  const v1::Candidate bwd = Filled(candidate, Operation::kBwdData);
   EXPECT_EQ(fwd.legacy_algorithm().algorithm(), 1);
   EXPECT_EQ(fwd.legacy_algorithm().math_type(), 2);
   EXPECT_EQ(fwd.legacy_algorithm().algorithm_name(), "IMPLICIT_PRECOMP_GEMM");

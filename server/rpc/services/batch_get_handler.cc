@@ -108,16 +108,16 @@ grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchGetHandler* handler, Bat
 
 // A call that needs the tuner. It owns itself until gRPC is done with it, and the tuner's
 // callback owns it too: that may come later.
-class LookupReactor final : public grpc::ServerUnaryReactor,
+class LookupReactor final : public SharedCall<grpc::ServerUnaryReactor>,
                             public std::enable_shared_from_this<LookupReactor> {
  public:
   LookupReactor(tuner::Tuner* tuner, BatchGetHandler* handler, grpc::CallbackServerContext* context,
                 RequestLog log, Batch batch, grpc::ByteBuffer* out)
-      : tuner_(tuner),
+      : SharedCall(std::move(log)),
+        tuner_(tuner),
         handler_(handler),
         context_(context),
         out_(out),
-        log_(std::move(log)),
         batch_(std::move(batch)) {}
 
   // Returns before OnCancel or OnDone is called.
@@ -140,12 +140,7 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
     if (is_late) {
       End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the caller's deadline has passed"));
     }
-    uint64_t token = 0;
-    {
-      MutexLock lock(mutex_);
-      token = token_;
-    }
-    tuner_->EndLookup(token, /*keep_work=*/is_late);
+    tuner_->EndLookup(token(), /*keep_work=*/is_late);
   }
 
   void OnDone() override { self_ = nullptr; }
@@ -161,28 +156,13 @@ class LookupReactor final : public grpc::ServerUnaryReactor,
     }));
   }
 
-  void End(const grpc::Status& status) {
-    MutexLock lock(mutex_);
-    EndLocked(status);
-  }
-
-  void EndLocked(const grpc::Status& status) REQUIRES(mutex_) {
-    if (std::exchange(ended_, true)) return;
-    log_.Finished(status);
-    Finish(status);
-  }
-
   tuner::Tuner* const tuner_;
   BatchGetHandler* const handler_;
   grpc::CallbackServerContext* const context_;  // these two are valid until the call has ended
   grpc::ByteBuffer* const out_;
-  const RequestLog log_;
   const SteadyTime end_ = EndOf(*context_);
   Batch batch_;  // no lock: Start uses it before the tuner has the callback, Answer after
   std::shared_ptr<LookupReactor> self_;
-  Mutex mutex_;
-  bool ended_ GUARDED_BY(mutex_) = false;
-  uint64_t token_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "grpcpp/support/status.h"
+#include "proto/base/mutex.h"
 #include "proto/base/strings.h"
 #include "server/rpc/messages/request_validator.h"
 #include "server/rpc/messages/status_mapper.h"
@@ -73,6 +74,33 @@ grpc::Status ReadRequest(const grpc::ByteBuffer& bytes, std::optional<Args>* arg
   *args = messages::Validate(*request, &violations);
   return args->has_value() ? grpc::Status::OK : messages::ToGrpcStatus(violations);
 }
+
+// A SharedCall is the reactor of a call that several threads may end: the first end counts. It also
+// keeps the tuner's token of the call's work.
+template <typename Reactor>
+class SharedCall : public Reactor {
+ protected:
+  explicit SharedCall(RequestLog log) : log_(std::move(log)) {}
+
+  void End(const grpc::Status& status) {
+    MutexLock lock(mutex_);
+    EndLocked(status);
+  }
+  void EndLocked(const grpc::Status& status) REQUIRES(mutex_) {
+    if (std::exchange(ended_, true)) return;
+    log_.Finished(status);
+    this->Finish(status);
+  }
+  uint64_t token() {
+    MutexLock lock(mutex_);
+    return token_;
+  }
+
+  const RequestLog log_;
+  Mutex mutex_;
+  bool ended_ GUARDED_BY(mutex_) = false;
+  uint64_t token_ GUARDED_BY(mutex_) = 0;  // 0: the tuner does nothing for the call
+};
 
 // A RawService gives each of its methods the request's bytes. The generated
 // WithRawCallbackMethod classes do the same with an override for each method.

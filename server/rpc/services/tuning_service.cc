@@ -25,10 +25,10 @@ constexpr size_t kMaxWaitingForDisk = 1000;
 // newest; the last message is always the ended job. Takes no thread, and frees itself.
 // gRPC's operations are started under the lock, so that none follows Finish; their
 // reactions never run inside the call that started them.
-class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+class WatchReactor final : public SharedCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
  public:
   WatchReactor(tuner::Tuner* tuner, grpc::CallbackServerContext* context)
-      : tuner_(tuner), log_("convtune.v1.TuningService/WatchTuningJob", context) {}
+      : SharedCall({"convtune.v1.TuningService/WatchTuningJob", context}), tuner_(tuner) {}
 
   // Returns before OnDone is called.
   void Start(const grpc::ByteBuffer& in) {
@@ -64,12 +64,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   void OnDone() override {
-    uint64_t token = 0;
-    {
-      MutexLock lock(mutex_);
-      token = token_;
-    }
-    tuner_->StopWatching(token);  // and no callback comes any more
+    tuner_->StopWatching(token());  // and no callback comes any more
     delete this;
   }
 
@@ -82,7 +77,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   void WriteLocked() REQUIRES(mutex_) {
-    if (writing_ || call_ended_) return;
+    if (writing_ || ended_) return;
     const v1::TuningJob job = *std::exchange(newest_, std::nullopt);
     job_ended_ = jobs::HasEnded(job);
     if (interrupted_) {
@@ -100,27 +95,12 @@ class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     StartWrite(&message_);
   }
 
-  void End(const grpc::Status& status) {
-    MutexLock lock(mutex_);
-    EndLocked(status);
-  }
-
-  void EndLocked(const grpc::Status& status) REQUIRES(mutex_) {
-    if (std::exchange(call_ended_, true)) return;
-    log_.Finished(status);
-    Finish(status);
-  }
-
   tuner::Tuner* const tuner_;
-  const RequestLog log_;
-  Mutex mutex_;
-  bool call_ended_ GUARDED_BY(mutex_) = false;
   std::optional<v1::TuningJob> newest_ GUARDED_BY(mutex_);
   bool interrupted_ GUARDED_BY(mutex_) = false;  // of newest_; see JobCallback
   grpc::ByteBuffer message_ GUARDED_BY(mutex_);  // gRPC's while `writing_`
   bool writing_ GUARDED_BY(mutex_) = false;
   bool job_ended_ GUARDED_BY(mutex_) = false;
-  uint64_t token_ GUARDED_BY(mutex_) = 0;  // 0: nothing is watched
 };
 
 class TuningService final : public RawService {

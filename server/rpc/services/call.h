@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/arena.h"
 #include "google/protobuf/empty.pb.h"
@@ -126,10 +127,10 @@ class RawService : public grpc::Service {
   };
 
   // The method whose request is a `Request` and whose reply is a `Reply`: ListBans of
-  // ListBansRequest. `fn` is called with what Validate() gives for the request and with an empty
-  // reply to fill; its absl::Status is the call's. It runs on `queue`, or at once if that is
-  // nullptr, which is for work that waits for nothing. `queue` and what `fn` refers to outlive the
-  // server.
+  // ListBansRequest. `fn` is called with what Validate() gives for the request, and returns the
+  // reply or an error; or it is called with an empty reply to fill as well, and returns an
+  // absl::Status. It runs on `queue`, or at once if that is nullptr, which is for work that waits
+  // for nothing. `queue` and what `fn` refers to outlive the server.
   //
   // With `before` each call has a line of audit (RequestLog::Audit). `before` is called ahead of
   // `fn` with the same request; the optional message that it returns is the line's "before".
@@ -156,7 +157,13 @@ class RawService : public grpc::Service {
             Reply reply;
             absl::Status done = absl::InternalError("it threw");
             const auto run = [&] {
-              done = fn(**args, &reply);
+              if constexpr (std::is_invocable_v<const Fn&, Args&, Reply*>) {
+                done = fn(**args, &reply);
+              } else {
+                absl::StatusOr<Reply> made = fn(**args);
+                done = made.status();
+                if (done.ok()) reply = *std::move(made);
+              }
               return done.ok() ? WriteMessage(reply, out) : messages::ToGrpcStatus(done);
             };
             finish(CatchAll(name, [&] {

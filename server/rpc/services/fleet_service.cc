@@ -37,15 +37,12 @@ class FleetService final : public RawService {
           return absl::OkStatus();
         });
 
-    Unary<v1::ReadOutboxRequest, v1::ReadOutboxResponse>(
-        &disk_, [this](const auto& request, auto* reply) {
-          agent_.Hear(SteadyTime::Now());
-          ASSIGN_OR_RETURN(*reply,
-                           options_.outbox->ReadOutbox(
-                               messages::RowsOf(request.max_rows(), messages::kDefaultOutboxRows),
-                               messages::kMaxPageBytes));
-          return absl::OkStatus();
-        });
+    Unary<v1::ReadOutboxRequest, v1::ReadOutboxResponse>(&disk_, [this](const auto& request) {
+      agent_.Hear(SteadyTime::Now());
+      return options_.outbox->ReadOutbox(
+          messages::RowsOf(request.max_rows(), messages::kDefaultOutboxRows),
+          messages::kMaxPageBytes);
+    });
 
     Unary<v1::AckOutboxRequest, v1::AckOutboxResponse>(&disk_, [this](const auto& request, auto*) {
       RETURN_IF_ERROR(options_.outbox->AckOutbox(request.ids()));

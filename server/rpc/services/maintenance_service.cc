@@ -60,20 +60,11 @@ class MaintenanceService final : public RawService {
         });
 
     Unary<v1::BackupDatabaseRequest, v1::BackupDatabaseResponse>(
-        &disk_,
-        [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(*reply, options_.backups->Write(request.path()));
-          return absl::OkStatus();
-        },
+        &disk_, [this](const auto& request) { return options_.backups->Write(request.path()); },
         NothingBefore());
 
     Unary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(
-        &disk_,
-        [this](const auto&, auto* reply) {
-          ASSIGN_OR_RETURN(*reply, options_.store->Compact());
-          return absl::OkStatus();
-        },
-        NothingBefore());
+        &disk_, [this](const auto&) { return options_.store->Compact(); }, NothingBefore());
   }
 
  private:

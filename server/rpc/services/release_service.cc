@@ -45,19 +45,16 @@ class ReleaseService final : public RawService {
     };
     Unary<v1::PromoteReleaseRequest, v1::Release>(
         &disk_,
-        [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(*reply, releases_->PromoteRelease(request.author(), request.reason(),
-                                                             request.canary_permille()));
-          return absl::OkStatus();
+        [this](const auto& request) {
+          return releases_->PromoteRelease(request.author(), request.reason(),
+                                           request.canary_permille());
         },
         served);
 
     Unary<v1::RollBackReleaseRequest, v1::Release>(
         &disk_,
-        [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(*reply, releases_->RollBackRelease(request.author(), request.reason(),
-                                                              request.release()));
-          return absl::OkStatus();
+        [this](const auto& request) {
+          return releases_->RollBackRelease(request.author(), request.reason(), request.release());
         },
         served);
 
@@ -72,15 +69,11 @@ class ReleaseService final : public RawService {
           return messages::AddPage(request, wanted, key, reply->mutable_wanted(), reply);
         });
 
-    Unary<v1::GetPublicationRequest, v1::Publication>(&disk_, [this](const auto&, auto* reply) {
-      *reply = releases_->Status();
-      return absl::OkStatus();
-    });
+    Unary<v1::GetPublicationRequest, v1::Publication>(
+        &disk_, [this](const auto&) { return releases_->Status(); });
 
-    Unary<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(&disk_, [this](const auto& request,
-                                                                            auto* reply) {
-      ASSIGN_OR_RETURN(*reply, release::ReadSnapshotPiece(releases_->Status().folder(), request));
-      return absl::OkStatus();
+    Unary<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(&disk_, [this](const auto& request) {
+      return release::ReadSnapshotPiece(releases_->Status().folder(), request);
     });
   }
 

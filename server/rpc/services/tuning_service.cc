@@ -120,15 +120,10 @@ class TuningService final : public RawService {
           reactor->Start(*in);
           return reactor;
         }));
-    Unary<v1::CreateTuningJobRequest, v1::TuningJob>(nullptr, [this](auto& request, auto* reply) {
-      ASSIGN_OR_RETURN(*reply, tuner_->CreateJob(std::move(request)));
-      return absl::OkStatus();
-    });
+    Unary<v1::CreateTuningJobRequest, v1::TuningJob>(
+        nullptr, [this](auto& request) { return tuner_->CreateJob(std::move(request)); });
     Unary<v1::GetTuningJobRequest, v1::TuningJob>(
-        nullptr, [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(*reply, tuner_->GetJob(request.name()));
-          return absl::OkStatus();
-        });
+        nullptr, [this](const auto& request) { return tuner_->GetJob(request.name()); });
     Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
         nullptr, [this](auto& request, auto* reply) {
           request.set_page_size(messages::PageSizeOf(request.page_size()));
@@ -136,10 +131,7 @@ class TuningService final : public RawService {
           return messages::AddPage(request, tuner_->ListJobs(), key, reply->mutable_jobs(), reply);
         });
     Unary<v1::CancelTuningJobRequest, v1::TuningJob>(
-        nullptr, [this](const auto& request, auto* reply) {
-          ASSIGN_OR_RETURN(*reply, tuner_->CancelJob(request.name()));
-          return absl::OkStatus();
-        });
+        nullptr, [this](const auto& request) { return tuner_->CancelJob(request.name()); });
 
     Unary<v1::GetTuningRequest, v1::Tuning>(&disk_, [this](const auto& args, auto* reply) {
       ASSIGN_OR_RETURN(const Tuning tuning,
@@ -220,10 +212,8 @@ class TuningService final : public RawService {
 
     Unary<v1::CreateBanRequest, v1::CreateBanResponse>(
         &disk_,
-        [this](auto& args, auto* reply) {
-          ASSIGN_OR_RETURN(*reply,
-                           tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run));
-          return absl::OkStatus();
+        [this](auto& args) {
+          return tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run);
         },
         NothingBefore());
     Unary<v1::DeleteBanRequest, v1::DeleteBanResponse>(

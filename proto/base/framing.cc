@@ -29,30 +29,21 @@ absl::Status ErrnoStatus(const char* what, int error) {
   return absl::InternalError(message);
 }
 
-// `events` is a pollfd's.
-// NOLINTNEXTLINE(google-runtime-int)
-absl::Status WaitFor(int fd, short events, SteadyTime deadline) {
-  pollfd entries[] = {{fd, events, 0}};
-  const int ready = PollUntil(entries, deadline);
-  if (ready < 0) return ErrnoStatus("poll", errno);
-  if (ready == 0) return absl::DeadlineExceededError("no complete message before the deadline");
-  return absl::OkStatus();
-}
-
 // Appends `size` bytes to `data`, or as many as there are before the peer closes.
 absl::Status ReadBytes(int fd, size_t size, SteadyTime deadline, std::string* data) {
   const size_t end = data->size() + size;
+  pollfd entries[] = {{fd, POLLIN, 0}};
   while (data->size() < end) {
-    RETURN_IF_ERROR(WaitFor(fd, POLLIN, deadline));
+    const int ready = PollUntil(entries, deadline);
+    if (ready < 0) return ErrnoStatus("poll", errno);
+    if (ready == 0) return absl::DeadlineExceededError("no complete message before the deadline");
     const size_t have = data->size();
     data->resize(have + std::min(end - have, kReadStep));
     const ssize_t count = read(fd, data->data() + have, data->size() - have);
     const int error = errno;
     data->resize(have + static_cast<size_t>(std::max<ssize_t>(count, 0)));
     if (count == 0 || (count < 0 && error == ECONNRESET)) break;
-    if (count < 0 && error != EINTR && error != EAGAIN && error != EWOULDBLOCK) {
-      return ErrnoStatus("read", error);
-    }
+    if (count < 0 && error != EINTR) return ErrnoStatus("read", error);
   }
   return absl::OkStatus();
 }
@@ -70,12 +61,9 @@ absl::Status WriteFrame(int fd, std::string_view message) {
   frame.append(message);
   std::string_view left = frame;
   while (!left.empty()) {
-    ssize_t sent = send(fd, left.data(), left.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == ENOTSOCK) sent = write(fd, left.data(), left.size());
+    const ssize_t sent = send(fd, left.data(), left.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
       left.remove_prefix(static_cast<size_t>(sent));
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      RETURN_IF_ERROR(WaitFor(fd, POLLOUT, SteadyTime::InfiniteFuture()));
     } else if (errno != EINTR) {
       return ErrnoStatus("write", errno);
     }

@@ -1,4 +1,4 @@
-// Length-delimited messages over a file descriptor: a 4-byte little-endian
+// Length-delimited messages over a socket that blocks: a 4-byte little-endian
 // length, then that many bytes.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace convtune {
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
 
 // Sends one message and returns when all of it is written; blocks while the
-// peer does not read. Raises no SIGPIPE on a socket. INVALID_ARGUMENT if the
+// peer does not read. Raises no SIGPIPE. INVALID_ARGUMENT if the
 // message is too long, OUT_OF_RANGE if the peer is gone, INTERNAL on other
 // errors. One writer at a time per descriptor.
 absl::Status WriteFrame(int fd, std::string_view message);

@@ -137,14 +137,5 @@ TEST_F(FramingTest, SignalsDoNotDisturbARead) {
   EXPECT_EQ(*got, "late");
 }
 
-TEST(FramingPipeTest, WorksOnAPipe) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  ASSERT_TRUE(WriteFrame(ends[1], "through a pipe").ok());
-  EXPECT_EQ(*ReadFrame(ends[0], SteadyTime::InfiniteFuture()), "through a pipe");
-  close(ends[0]);
-  close(ends[1]);
-}
-
 }  // namespace
 }  // namespace convtune

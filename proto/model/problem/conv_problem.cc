@@ -160,21 +160,12 @@ class ConvProblem::Builder {
 
   void CheckLayout() {
     const auto layout = EnumOf<TensorLayout>(given_.layout(), v1::TensorLayout_IsValid, "layout");
-    const std::pair<std::string_view, bool> lists[] = {{"x_strides", !given_.x_strides().empty()},
-                                                       {"w_strides", !given_.w_strides().empty()},
-                                                       {"y_strides", !given_.y_strides().empty()}};
-    const auto is_given = [](const auto& list) { return list.second; };
-    has_strides_ = std::all_of(std::begin(lists), std::end(lists), is_given);
-    if (std::none_of(std::begin(lists), std::end(lists), is_given)) {
-      if (layout == TensorLayout::kStrided) {
-        Fail("layout", "strided needs x_strides, w_strides and y_strides");
-      }
-      return;
+    has_strides_ =
+        !given_.x_strides().empty() || !given_.w_strides().empty() || !given_.y_strides().empty();
+    if (!has_strides_ && layout == TensorLayout::kStrided) {
+      Fail("layout", "strided needs x_strides, w_strides and y_strides");
     }
-    for (const auto& [field, given] : lists) {
-      if (!given) Fail(field, "required: x_strides, w_strides and y_strides go together");
-    }
-    if (layout && *layout != TensorLayout::kStrided) {
+    if (has_strides_ && layout && *layout != TensorLayout::kStrided) {
       Fail("layout", Concat("must be left out with strides, is ", Name(*layout)));
     }
   }
@@ -260,9 +251,6 @@ class ConvProblem::Builder {
     bool ok = true;
     if (x.size() < 3 || x.size() > 5) {
       ok = Fail("x_dims", Concat("must have 3 to 5 entries (N, C, spatial), has ", x.size()));
-      if (w.size() < 3 || w.size() > 5) {
-        Fail("w_dims", Concat("must have 3 to 5 entries (K, C/groups, spatial), has ", w.size()));
-      }
     } else if (w.size() != x.size()) {
       ok = Fail("w_dims",
                 Concat("must have as many entries as x_dims (", x.size(), "), has ", w.size()));
@@ -387,7 +375,7 @@ class ConvProblem::Builder {
   const std::string_view prefix_;
   std::vector<Violation>* const violations_;
   const size_t before_;       // violations that were there already
-  bool has_strides_ = false;  // of all three tensors
+  bool has_strides_ = false;  // of any tensor: then those of all three are required
   ConvProblem p_;
 };
 

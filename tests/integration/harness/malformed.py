@@ -61,12 +61,12 @@ PROBLEMS = [
     ("compute type of i8", _problem(data_type="DATA_TYPE_I8", compute_type="DATA_TYPE_F64"), "compute_type", "i8"),
     ("intermediate without epilogue", _problem(intermediate_type="DATA_TYPE_F32"), "intermediate_type", "epilogue"),
     ("layout unknown", _problem(layout=9), "layout", "9"),
-    ("strides without layout", _problem(layout=None, x_strides=[1, 2, 3, 4]), "w_strides", "required"),
+    ("strides without layout", _problem(layout=None, x_strides=[200704, 1, 3584, 64]), "w_strides", "one entry"),
     ("strided without strides", _problem(layout="TENSOR_LAYOUT_STRIDED"), "layout", "x_strides"),
     (
         "some strides only",
         _problem(layout="TENSOR_LAYOUT_STRIDED", x_strides=[200704, 1, 3584, 64]),
-        "w_strides", "required",
+        "w_strides", "one entry",
     ),
     (
         "strides that overlap",

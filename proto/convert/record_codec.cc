@@ -84,8 +84,7 @@ absl::Status ReadId(const v1::Candidate& record, CandidateId* id) {
   return absl::OkStatus();
 }
 
-// Places beyond the range are cut to it: a bundle with such places is refused before
-// (BundleReader).
+// Cuts a place to the range. A bundle with a place beyond it was refused before (bundle_codec.cc).
 int16_t ReadPlace(int place) {
   return static_cast<int16_t>(std::clamp(place, 0, HeuristicPlaces::kMost));
 }

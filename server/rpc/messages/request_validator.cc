@@ -141,14 +141,11 @@ Environment FieldChecker::Program(const v1::Environment& program) {
 
 void FieldChecker::Duration(std::string_view field, const google::protobuf::Duration& value,
                             absl::Duration low, absl::Duration high, absl::Duration* out) {
-  constexpr int32_t kNanosPerSecond = 1000000000;
-  if (value.nanos() <= -kNanosPerSecond || value.nanos() >= kNanosPerSecond) {
+  constexpr int32_t kMostNanos = 999'999'999;
+  if (value.nanos() < (value.seconds() > 0 ? 0 : -kMostNanos) ||
+      value.nanos() > (value.seconds() < 0 ? 0 : kMostNanos)) {
     Add(std::string(field) + ".nanos",
-        absl::StrCat("must be -999999999 to 999999999, is ", value.nanos()));
-    return;
-  }
-  if ((value.seconds() < 0 && value.nanos() > 0) || (value.seconds() > 0 && value.nanos() < 0)) {
-    Add(std::string(field) + ".nanos", "must have the sign of seconds");
+        absl::StrCat("must be at most 999999999, with the sign of seconds, is ", value.nanos()));
     return;
   }
   const absl::Duration duration = absl::Seconds(value.seconds()) + absl::Nanoseconds(value.nanos());
@@ -160,9 +157,7 @@ void FieldChecker::Duration(std::string_view field, const google::protobuf::Dura
   *out = duration;
 }
 
-std::vector<ConvProblem> FieldChecker::Problem(bool present, const v1::ProblemSpec& spec) {
-  Require(present, "problem", "is required");
-  if (!present) return {};
+std::vector<ConvProblem> FieldChecker::Problem(const v1::ProblemSpec& spec) {
   std::optional<ConvProblem> problem = ConvProblem::Create(spec, violations_, "problem");
   if (!problem.has_value()) return {};
   return {*std::move(problem)};
@@ -171,11 +166,7 @@ std::vector<ConvProblem> FieldChecker::Problem(bool present, const v1::ProblemSp
 std::vector<ConvProblem> FieldChecker::Problems(
     const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs) {
   std::vector<ConvProblem> problems;
-  if (specs.empty()) {
-    Add("problems", "is required");
-    return problems;
-  }
-  if (specs.size() > kMaxProblemsPerRequest) {
+  if (specs.empty() || specs.size() > kMaxProblemsPerRequest) {
     Add("problems",
         absl::StrCat("must have 1 to ", kMaxProblemsPerRequest, " entries, has ", specs.size()));
     return problems;

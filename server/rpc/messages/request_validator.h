@@ -45,14 +45,14 @@ class FieldChecker : public FieldRules {
   // The valid ones of field "problem" or "problems".
   std::vector<ConvProblem> ProblemsOf(const auto& request) {
     if constexpr (requires { request.problem(); }) {
-      return Problem(request.has_problem(), request.problem());
+      return Problem(request.problem());
     } else {
       return Problems(request.problems());
     }
   }
 
  private:
-  std::vector<ConvProblem> Problem(bool present, const v1::ProblemSpec& spec);
+  std::vector<ConvProblem> Problem(const v1::ProblemSpec& spec);
   std::vector<ConvProblem> Problems(
       const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs);
 };

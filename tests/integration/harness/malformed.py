@@ -121,7 +121,7 @@ TEXTS = [
 
 # Requests that are wrong around the problem: (name, method, fields, field, rule).
 REQUESTS = [
-    ("no problems", "BatchGet", {}, "problems", "required"),
+    ("no problems", "BatchGet", {}, "problems", "1 to 10000"),
     ("too many problems", "BatchGet", {"problems": [{"text": GOOD_TEXT}] * 10001}, "problems", "10"),
     ("spec empty", "BatchGet", {"problems": [{}]}, "problems[0]", "required"),
     ("second of two", "BatchGet", {"problems": [{"text": GOOD_TEXT}, {"text": GOOD_TEXT + ",groups=7"}]},

@@ -64,7 +64,7 @@ TEST_P(BatchGetRefusal, NamesFieldAndRule) { ExpectRefused<v1::BatchGetRequest>(
 INSTANTIATE_TEST_SUITE_P(
     Request, BatchGetRefusal,
     testing::Values(
-        Refusal{"NoProblems", "", "problems", "required"},
+        Refusal{"NoProblems", "", "problems", "must have 1 to 10000"},
         Refusal{"NoForm", "problems { }", "problems[0]", ""},
         Refusal{"EmptyText", R"(problems { text: "" })", "problems[0].text", ""},
         Refusal{"UnknownToken", R"(problems { text: "fwd,x=1x2x3x3,w=4x2x1x1,wat=1" })",
@@ -192,7 +192,7 @@ TEST_P(CreateJobRefusal, NamesFieldAndRule) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Request, CreateJobRefusal,
-    testing::Values(Refusal{"NoProblems", "", "problems", "required"},
+    testing::Values(Refusal{"NoProblems", "", "problems", "must have 1 to 10000"},
                     Refusal{"UnknownPriority", Get("priority: 3"), "priority", "is 3"},
                     Refusal{"LongRequestId", Get("request_id: \"" + std::string(129, 'a') + "\""),
                             "request_id", "128"},

@@ -325,7 +325,7 @@ TEST(OtherRefusals, NameFieldAndRule) {
   ExpectRefused<v1::GetTuningRequest>({"", "", "problem", "required"});
   ExpectRefused<v1::UnpinRequest>({"", R"(problem { text: "x" })", "problem.text", ""});
   ExpectRefused<v1::UnpinRequest>({"", PinText("fleet_pin: -1"), "fleet_pin", "negative"});
-  ExpectRefused<v1::DeleteTuningRequest>({"", "", "problems", "required"});
+  ExpectRefused<v1::DeleteTuningRequest>({"", "", "problems", "must have 1 to 10000"});
   ExpectRefused<v1::ListPinsRequest>({"", R"(environment: "A")", "environment", "lower-case"});
   ExpectRefused<v1::ListTuningsRequest>(
       {"", "text_filter: \"" + std::string(4097, 'a') + "\"", "text_filter", "4096"});

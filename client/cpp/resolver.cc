@@ -18,7 +18,7 @@
 #include "proto/base/default_paths.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/record_codec.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::client {

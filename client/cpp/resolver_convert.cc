@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/convert/field_rules.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/violation.h"
 
 namespace convtune::client {

@@ -1,8 +1,6 @@
 #include "proto/convert/field_rules.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "google/protobuf/descriptor.h"
 #include "proto/base/strings.h"
@@ -61,30 +59,6 @@ void FieldRules::Author(std::string_view field, std::string_view author) {
 void FieldRules::Reason(std::string_view field, std::string_view reason) {
   Length(field, reason, 1, kMostReason);
   NoControls(field, reason);
-}
-
-Constraints ReadConstraints(const v1::Constraints& in, FieldRules* rules) {
-  Constraints out;
-  if (in.has_max_workspace_bytes()) {
-    rules->Range("constraints.max_workspace_bytes", in.max_workspace_bytes(), 0,
-                 std::numeric_limits<int64_t>::max());
-    out.max_workspace_bytes = in.max_workspace_bytes();
-  }
-  out.deterministic = in.deterministic();
-  out.forbid_tf32 = in.forbid_tf32();
-  out.forbid_down_convert = in.forbid_down_convert();
-  out.forbid_winograd = in.forbid_winograd();
-  out.forbid_fft = in.forbid_fft();
-  out.forbid_reduced_precision_reduction = in.forbid_reduced_precision_reduction();
-  rules->Enum<Api>("constraints.api", in.api(), &out.api);
-  rules->Enum<LaunchMode>("constraints.launch", in.launch(), &out.launch);
-  if (in.has_max_error()) {
-    rules->Require(std::isfinite(in.max_error()) && in.max_error() >= 0, "constraints.max_error",
-                   "must be a finite number of at least 0");
-    out.max_error = in.max_error();
-  }
-  rules->Enum<CacheState>("constraints.cache_state", in.cache_state(), &out.cache_state);
-  return out;
 }
 
 }  // namespace convtune

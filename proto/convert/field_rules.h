@@ -1,5 +1,4 @@
-// FieldRules hold the rules that fields of several messages share, for the daemon, the fleet and
-// libconvtune.
+// FieldRules hold the rules that fields of several messages share, whoever reads them.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "convtune/v1/tuning.pb.h"
 #include "google/protobuf/generated_enum_reflection.h"
-#include "proto/model/tuning/candidate.h"
 #include "proto/model/violation.h"
 
 namespace convtune {
@@ -71,8 +68,5 @@ class FieldRules {
 
   size_t size_before_;
 };
-
-// Reads the field "constraints" of a request.
-Constraints ReadConstraints(const v1::Constraints& in, FieldRules* rules);
 
 }  // namespace convtune

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/strings.h"
 #include "proto/model/text.h"
 
 namespace convtune {
@@ -128,20 +127,6 @@ absl::Time FromProto(const google::protobuf::Timestamp& proto) {
 absl::Duration FromProto(const google::protobuf::Duration& proto) {
   return absl::Seconds(std::clamp(proto.seconds(), -kMaxDurationSeconds, kMaxDurationSeconds)) +
          absl::Nanoseconds(proto.nanos());
-}
-
-v1::Environment ToProto(const Environment& environment) {
-  v1::Environment out;
-  out.set_name(environment.Name());
-  out.set_text(environment.ToText());
-  out.set_profile(environment.profile);
-  out.set_gpu_model(environment.gpu_model);
-  out.set_compute_capability(Concat(environment.cc_major, ".", environment.cc_minor));
-  out.set_sm_count(environment.sm_count);
-  out.set_mig_profile(environment.mig_profile);
-  out.set_cudnn_version(environment.cudnn.ToText());
-  out.set_library_configuration(static_cast<v1::LibraryConfiguration>(environment.library));
-  return out;
 }
 
 v1::Provenance ToProto(const Provenance& provenance) {

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "convtune/v1/record.pb.h"
-#include "proto/model/environment.h"
 #include "proto/model/tuning/conditions.h"
 #include "proto/model/tuning/tuning.h"
 #include "proto/model/violation.h"
@@ -24,9 +23,6 @@ google::protobuf::Timestamp ToProto(absl::Time time);
 google::protobuf::Duration ToProto(absl::Duration duration);
 absl::Time FromProto(const google::protobuf::Timestamp& proto);
 absl::Duration FromProto(const google::protobuf::Duration& proto);
-
-// With name and text, without what the daemon knows beside them.
-v1::Environment ToProto(const Environment& environment);
 
 v1::Provenance ToProto(const Provenance& provenance);
 Provenance FromProto(const v1::Provenance& proto);

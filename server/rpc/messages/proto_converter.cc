@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/record_codec.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/tuning/conditions.h"
 #include "server/lookup/indexed_tuning.h"
 

@@ -10,6 +10,7 @@
 #include "google/protobuf/descriptor.h"
 #include "proto/base/strings.h"
 #include "proto/convert/ban_proto.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/text.h"
 
 namespace convtune::rpc::messages {

@@ -21,15 +21,13 @@
 namespace convtune::rpc::http2 {
 namespace {
 
-struct FreeBio {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-};
-struct FreeCertificate {
-  void operator()(X509* certificate) const { X509_free(certificate); }
-};
-struct FreeKey {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
+using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
+using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
+using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+
+Bio BioOf(const std::string& text) {
+  return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free};
+}
 
 // A key that is encrypted is refused rather than asked for on the terminal.
 int NoPassphrase(char*, int, int, void*) { return -1; }
@@ -52,8 +50,7 @@ absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) 
 // Reads the first object with PEM_read_bio_X509 or PEM_read_bio_PrivateKey.
 template <typename Read>
 auto ReadPem(const std::string& text, Read read) {
-  const std::unique_ptr<BIO, FreeBio> bio(
-      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  const Bio bio = BioOf(text);
   auto* object = read(bio.get(), nullptr, NoPassphrase, nullptr);
   ERR_clear_error();  // gRPC would find it in the thread's queue
   return object;
@@ -65,12 +62,11 @@ absl::Status MustBe(const char* flag, const std::string& path, const char* what)
 
 // Of several authorities, one that holds now is enough.
 absl::Status CheckAuthorities(const std::string& path, const std::string& text) {
-  const std::unique_ptr<BIO, FreeBio> bio(
-      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  const Bio bio = BioOf(text);
   std::optional<std::string> fault;  // of the last one that was read
   while (!fault || !fault->empty()) {
-    const std::unique_ptr<X509, FreeCertificate> authority(
-        PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, nullptr));
+    const Certificate authority(PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, nullptr),
+                                &X509_free);
     if (authority == nullptr) break;
     fault = CertificateDateFault(authority.get());
   }
@@ -90,14 +86,14 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files) {
   ASSIGN_OR_RETURN(texts.cert, ReadFile("tls-cert", files.cert));
   ASSIGN_OR_RETURN(texts.key, ReadFile("tls-key", files.key));
   ASSIGN_OR_RETURN(texts.client_ca, ReadFile("tls-client-ca", files.client_ca));
-  const std::unique_ptr<X509, FreeCertificate> cert(ReadPem(texts.cert, PEM_read_bio_X509));
+  const Certificate cert(ReadPem(texts.cert, PEM_read_bio_X509), &X509_free);
   if (cert == nullptr) return MustBe("tls-cert", files.cert, "a PEM file with a certificate");
   if (const std::string fault = CertificateDateFault(cert.get()); !fault.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--tls-cert: the certificate in ", files.cert, " ", fault));
   }
   texts.cert_end = CertificateTime(X509_get0_notAfter(cert.get()));
-  const std::unique_ptr<EVP_PKEY, FreeKey> key(ReadPem(texts.key, PEM_read_bio_PrivateKey));
+  const Key key(ReadPem(texts.key, PEM_read_bio_PrivateKey), &EVP_PKEY_free);
   if (key == nullptr) {
     return MustBe("tls-key", files.key, "a PEM file with a private key without a passphrase");
   }

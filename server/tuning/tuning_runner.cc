@@ -74,7 +74,7 @@ int64_t MillisUntil(SteadyTime end) {
   return std::max<int64_t>(1, absl::ToInt64Milliseconds(end - SteadyTime::Now()));
 }
 
-// nullopt of one that failed, or whose time cannot be. An unknown clock is 0.
+// nullopt if the sample failed, or its time is no positive number. An unknown clock is 0.
 std::optional<decision::RunSample> ReadSample(const worker::v1::Sample& sample) {
   const double clock = sample.sm_clock_mhz();
   if (!(sample.gpu_us() > 0) || !std::isfinite(sample.gpu_us())) return std::nullopt;
@@ -136,8 +136,9 @@ void Fail(const auto& report, Candidate* candidate) {
   candidate->error_message = report.error_message();
 }
 
-// Without the race's, whose caches were `raced`. `claims_cold`: a flush evicts what the caches
-// held. Without one there are only hot caches, whatever is asked for.
+// The ways of timing in which the finalists are timed after the race, which ran eagerly with its
+// caches in the state `raced`. `claims_cold`: a flush evicts what the caches held. Where it does
+// not, all ways are with hot caches.
 std::vector<Way> WaysOf(CacheState raced, bool all_ways, bool claims_cold) {
   std::vector<Way> taken = {{LaunchMode::kEager, raced}};
   for (size_t i = 0; i < (all_ways ? std::size(kWays) : kDefaultWays); ++i) {
@@ -611,8 +612,22 @@ class Run {
       if (reply.has_conditions()) Merge(ReadConditions(reply.conditions()), &tuning_.conditions);
       const auto found = std::find(indexes.begin(), indexes.end(), reply.index());
       if (!reply.has_sample() || found == indexes.end()) return;
-      TakeSecondary(reply.sample(), replays, static_cast<size_t>(found - indexes.begin()), &samples,
-                    &candidates_.at(reply.index()));
+      const worker::v1::Sample& sample = reply.sample();
+      const auto number = static_cast<size_t>(found - indexes.begin());
+      if (!sample.error_message().empty()) {
+        Candidate& candidate = candidates_.at(reply.index());
+        samples.Leave(number);
+        if (replays) {
+          candidate.capture = CaptureSupport::kNo;
+        } else {
+          candidate.status = CandidateStatus::kFailed;
+          candidate.error_message = sample.error_message();
+          ForgetTimes(&candidate);
+        }
+      } else if (const std::optional<decision::RunSample> run = ReadSample(sample);
+                 run && sample.round() >= 0 && sample.round() < kRounds) {
+        samples.Add(number, sample.round(), *run);
+      }
     };
     const auto outcome = client_->Call(request, take);
     std::vector<Candidate> timed(indexes.size());
@@ -627,26 +642,6 @@ class Run {
                                   times.high_us, times.sample_count});
     }
     return outcome.status();
-  }
-
-  static void TakeSecondary(const worker::v1::Sample& sample, bool replays, size_t number,
-                            decision::Race* samples, Candidate* candidate) {
-    if (!sample.error_message().empty()) {
-      samples->Leave(number);
-      if (replays) {
-        candidate->capture = CaptureSupport::kNo;
-      } else {
-        candidate->status = CandidateStatus::kFailed;
-        candidate->error_message = sample.error_message();
-        ForgetTimes(candidate);
-      }
-      return;
-    }
-    const std::optional<decision::RunSample> run = ReadSample(sample);
-    if (!std::isfinite(sample.sm_clock_mhz()) || !run) return;
-    if (sample.round() >= 0 && sample.round() < kRounds) {
-      samples->Add(number, sample.round(), *run);
-    }
   }
 
   absl::Status NoneRan(const Tuning& tuning) const {

@@ -32,14 +32,14 @@ struct RunnerInput {
 struct RunnerOutput {
   absl::StatusOr<Tuning> tuning = absl::UnknownError("did not run");
   std::map<int, CandidateId> candidates;
-  // Those whose results are wrong, without key and time; also when the tuning
-  // failed.
+  // The candidates whose results are wrong; the entries have no key and no create_time yet. They
+  // are there also when the tuning failed.
   std::vector<QuarantineEntry> wrong;
   // When the budget began to run: after the wait for an idle GPU.
   std::optional<SteadyTime> began;
 };
 
-// Runs one item in an open session, and is back when the item's budget ends at
+// Runs one item on an open worker, and is back when the item's budget ends at
 // the latest (after the wait for an idle GPU, where one is asked for): then
 // the client may be pending(), and the tuning is what is known by then. Errors
 // are the client's, and NOT_FOUND with the reasons if no candidate ran.

@@ -60,9 +60,9 @@ using ProvenanceByEnvironment = std::map<std::string, Provenance>;
 
 // Empty if all that `tuning` says holds for what there is now, or no device has its environment;
 // else why not. A candidate that ran and whose notes say that it is compiled at run time holds for
-// one build of NVRTC, one that uses cuBLASLt for one of cuBLASLt. What was not known of then is
-// another, what is not known of now counts as the same. Of OBSERVED tunings nothing is claimed that
-// could end.
+// one build of NVRTC, one that uses cuBLASLt for one of cuBLASLt. A build that the tuning does not
+// name counts as another one, and a build that `now` does not name as the same one. An OBSERVED
+// tuning always holds.
 std::string WhyOutdated(const Tuning& tuning, const ProvenanceByEnvironment& now);
 
 }  // namespace convtune::decision

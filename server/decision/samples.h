@@ -24,7 +24,8 @@ using Series = std::vector<RunSample>;
 // True if most valid runs of the candidate were blocked, or half of them: those count. Else the
 // others do.
 bool CountsBlocked(const Series& runs);
-// The same of most candidates, by the runs that count of each. One without a valid run has no say.
+// True if blocked runs count (see above) of most candidates, or of half of them. A candidate
+// without a valid run is not counted.
 bool CountsBlocked(const std::vector<Series>& series);
 
 // Discards (sets to 0) every run that does not count for most candidates.

@@ -13,7 +13,8 @@
 namespace convtune::jobs {
 
 enum class Search { kHeuristics = 1, kExhaustive = 2 };
-// kIdle is the daemon's own, and of callers that have gone: below every caller's.
+// kIdle is for the daemon's own work, and for that of callers that have gone: it waits behind every
+// caller's.
 enum class Priority { kIdle = 0, kBackground = 1, kInteractive = 2 };
 
 struct TuningOptions {

@@ -45,7 +45,8 @@ Candidates MakeRunnersUp(const Candidate& winner, Candidates eligible) {
   return eligible;
 }
 
-// A limit below everything that was left out for memory loses nothing by it.
+// The evidence for callers under these constraints: a caller whose workspace limit is below all
+// that was left out for memory loses nothing by that.
 Evidence EvidenceUnder(const IndexedTuning& indexed, const Constraints& constraints) {
   if (decision::IsIncompleteForMemoryOnly(indexed.tuning.evidence,
                                           indexed.tuning.incomplete_reasons) &&

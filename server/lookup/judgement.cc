@@ -15,6 +15,13 @@ namespace {
 // what it took.
 constexpr double kMoreTime = 2;
 
+// The evidence that counts as a hit: what is demanded, else the default of on_miss. The device of a
+// profile can time nothing, so HEURISTIC is its default.
+Evidence LeastEvidence(const jobs::Demand& demand, bool profile) {
+  if (demand.min_evidence != Evidence::kNone) return demand.min_evidence;
+  return demand.wants_tuning() ? LeastTunedEvidence(profile) : Evidence::kHeuristic;
+}
+
 bool IsTooOld(absl::Time tune_time, const jobs::Demand& demand, absl::Time now) {
   return tune_time <= demand.OldestAt(now);
 }
@@ -42,48 +49,35 @@ bool IsWorthTuning(const IndexedTuning& stored, const jobs::Demand& demand, bool
          AllowsMore(options.memory_budget_bytes, tuning.memory_budget_bytes);
 }
 
-Evidence EvidenceOf(const v1::Answer& answer) { return static_cast<Evidence>(answer.evidence()); }
-
-// A reason that Judge gave, in words.
-std::string WordsOf(v1::MissReason reason, const KeptTuning& tuning, const v1::Answer& answer,
-                    const jobs::Demand& demand, bool profile, absl::Time now) {
-  if (reason == v1::MISS_REASON_TOO_OLD) {
-    return absl::StrCat("what is known is ", absl::FormatDuration(now - tuning.tune_time),
-                        " old, asked for is less than ", absl::FormatDuration(demand.max_age));
+// The miss where the caller's demand refuses an answer of `tuning`; nullopt: the demand accepts it.
+// `now` is read only where the demand limits the age.
+std::optional<v1::BatchGetResult> Refuse(const v1::Answer& answer, const KeptTuning& tuning,
+                                         const jobs::Demand& demand, bool profile, absl::Time now) {
+  if (answer.pinned()) return std::nullopt;
+  if (IsTooOld(tuning.tune_time, demand, now)) {
+    return MakeMiss(
+        v1::MISS_REASON_TOO_OLD,
+        absl::StrCat("what is known is ", absl::FormatDuration(now - tuning.tune_time),
+                     " old, asked for is less than ", absl::FormatDuration(demand.max_age)));
   }
+  const auto evidence = static_cast<Evidence>(answer.evidence());
+  const Evidence least = LeastEvidence(demand, profile);
+  // On a profile a tuning lists all, which a look-up's first configs are not.
+  const bool part_of_list =
+      profile && tuning.has(IncompleteReason::kFirstConfigsOnly) && demand.wants_tuning();
+  if (evidence >= least && !part_of_list) return std::nullopt;
+  std::string words = absl::StrCat("what is known is ", std::string(Name(evidence)),
+                                   ", asked for is at least ", std::string(Name(least)));
   if (tuning.has(IncompleteReason::kOutdated)) {
-    return absl::StrCat("what is known ", tuning.incomplete_message);
-  }
-  std::string words =
-      absl::StrCat("what is known is ", std::string(Name(EvidenceOf(answer))),
-                   ", asked for is at least ", std::string(Name(LeastEvidence(demand, profile))));
-  // Tuning again gives more only where the worker was mended.
-  if (tuning.has(IncompleteReason::kNoClock) || tuning.has(IncompleteReason::kUnjudged)) {
+    words = absl::StrCat("what is known ", tuning.incomplete_message);
+  } else if (tuning.has(IncompleteReason::kNoClock) || tuning.has(IncompleteReason::kUnjudged)) {
+    // Tuning again gives more only where the worker was mended.
     absl::StrAppend(&words, ": ", tuning.incomplete_message);
   }
-  return words;
+  return MakeMiss(v1::MISS_REASON_INSUFFICIENT_EVIDENCE, words);
 }
 
 }  // namespace
-
-Evidence LeastEvidence(const jobs::Demand& demand, bool profile) {
-  if (demand.min_evidence != Evidence::kNone) return demand.min_evidence;
-  return demand.wants_tuning() ? LeastTunedEvidence(profile) : Evidence::kHeuristic;
-}
-
-std::optional<v1::MissReason> Judge(const v1::Answer& answer, const KeptTuning& tuning,
-                                    const jobs::Demand& demand, bool profile, absl::Time now) {
-  if (answer.pinned()) return std::nullopt;
-  if (IsTooOld(tuning.tune_time, demand, now)) return v1::MISS_REASON_TOO_OLD;
-  // On a profile a tuning lists all, which a look-up's first configs are not.
-  if (profile && tuning.has(IncompleteReason::kFirstConfigsOnly) && demand.wants_tuning()) {
-    return v1::MISS_REASON_INSUFFICIENT_EVIDENCE;
-  }
-  if (EvidenceOf(answer) < LeastEvidence(demand, profile)) {
-    return v1::MISS_REASON_INSUFFICIENT_EVIDENCE;
-  }
-  return std::nullopt;
-}
 
 std::optional<jobs::WorkKind> BetterWork(const IndexHit& known, const jobs::Demand& demand,
                                          bool profile, absl::Time now) {
@@ -109,13 +103,13 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem, const j
     const bool first_configs_only = tuning.has(IncompleteReason::kFirstConfigsOnly);
     decision.row = MakeAnswer(*known.tuning, known.pin.get(), demand.constraints, problem, now);
     if (decision.row.has_answer()) {
-      const v1::Answer& answer = decision.row.answer();
-      const std::optional<v1::MissReason> reason = Judge(answer, tuning, demand, profile, asked);
-      if (!reason) return decision;
-      decision.row = MakeMiss(*reason, WordsOf(*reason, tuning, answer, demand, profile, asked));
+      std::optional<v1::BatchGetResult> refused =
+          Refuse(decision.row.answer(), tuning, demand, profile, asked);
+      if (!refused.has_value()) return decision;
+      decision.row = *std::move(refused);
       if (heuristic && tuning.has(IncompleteReason::kOutdated)) {
         decision.work = jobs::WorkKind::kFirstConfigs;
-      } else if (heuristic && reason == v1::MISS_REASON_TOO_OLD &&
+      } else if (heuristic && decision.row.miss().reason() == v1::MISS_REASON_TOO_OLD &&
                  tuning.evidence <= Evidence::kHeuristic) {
         // A guess makes way for a guess, and a measurement does not.
         decision.work =

@@ -34,15 +34,18 @@ LookupDecision DecisionOf(const IndexHit& known, const jobs::Demand& demand) {
                 kJudgedAt);
 }
 
-// On an hour-old answer.
-std::optional<v1::MissReason> VerdictOn(Evidence evidence, const jobs::Demand& demand,
-                                        absl::Time now = kJudgedAt) {
-  v1::Answer answer;
-  answer.set_evidence(static_cast<v1::Evidence>(evidence));
-  return Judge(answer, HitOf(evidence).tuning->tuning, demand, /*profile=*/false, now);
+// Of what is known, why it is not an answer; nullopt: it is one.
+std::optional<v1::MissReason> VerdictOn(const IndexHit& known, const jobs::Demand& demand,
+                                        bool profile = false, absl::Time asked = kJudgedAt) {
+  const v1::BatchGetResult row =
+      Decide(known, ConvProblem::Parse(kProblem).value(), demand, profile, asked, kJudgedAt).row;
+  return row.has_answer() ? std::nullopt : std::optional(row.miss().reason());
+}
+std::optional<v1::MissReason> VerdictOn(Evidence evidence, const jobs::Demand& demand) {
+  return VerdictOn(HitOf(evidence), demand);
 }
 
-TEST(Judge, TheLeastEvidenceIsWhatIsDemandedElseTheDefaultOfOnMiss) {
+TEST(Decide, TheLeastEvidenceIsWhatIsDemandedElseTheDefaultOfOnMiss) {
   using enum jobs::OnMiss;
   EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kNone)), std::nullopt);
   EXPECT_EQ(VerdictOn(Evidence::kHeuristic, DemandOf(kHeuristic)), std::nullopt);
@@ -54,28 +57,29 @@ TEST(Judge, TheLeastEvidenceIsWhatIsDemandedElseTheDefaultOfOnMiss) {
   EXPECT_EQ(VerdictOn(Evidence::kMeasured, DemandOf(kNone, Evidence::kMeasured)), std::nullopt);
 }
 
-TEST(Judge, AProfileHasNoBetterThanAWholeList) {
+TEST(Decide, AProfileHasNoBetterThanAWholeList) {
   using enum jobs::OnMiss;
   Tuning listed = TuningOf({Timed(0, 10)});
-  v1::Answer answer;
-  answer.set_evidence(v1::EVIDENCE_HEURISTIC);
-  const auto judge = [&](jobs::OnMiss on_miss) {
-    return Judge(answer, KeptTuning(listed), DemandOf(on_miss), /*profile=*/true, kJudgedAt);
+  listed.evidence = Evidence::kHeuristic;
+  const auto verdict = [&](jobs::OnMiss on_miss) {
+    const IndexHit known = {std::make_shared<IndexedTuning>(KeepAll(listed)), nullptr};
+    return VerdictOn(known, DemandOf(on_miss), /*profile=*/true);
   };
-  EXPECT_EQ(judge(kTune), std::nullopt);
+  EXPECT_EQ(verdict(kTune), std::nullopt);
   listed.incomplete_reasons = ReasonBit(IncompleteReason::kFirstConfigsOnly);
-  EXPECT_EQ(judge(kTune), v1::MISS_REASON_INSUFFICIENT_EVIDENCE);
-  EXPECT_EQ(judge(kHeuristic), std::nullopt);
+  EXPECT_EQ(verdict(kTune), v1::MISS_REASON_INSUFFICIENT_EVIDENCE);
+  EXPECT_EQ(verdict(kHeuristic), std::nullopt);
 }
 
-TEST(Judge, AnAnswerOfTheDemandedAgeIsTooOldUnlessItIsPinned) {
+TEST(Decide, AnAnswerOfTheDemandedAgeIsTooOldUnlessItIsPinned) {
   const jobs::Demand demand = DemandOf(jobs::OnMiss::kNone, Evidence::kNone, absl::Hours(1));
-  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand), v1::MISS_REASON_TOO_OLD);
-  EXPECT_EQ(VerdictOn(Evidence::kMeasured, demand, kJudgedAt - absl::Nanoseconds(1)), std::nullopt);
-  v1::Answer pinned;
-  pinned.set_pinned(true);
-  EXPECT_EQ(Judge(pinned, HitOf(Evidence::kMeasured).tuning->tuning, demand, false, kJudgedAt),
-            std::nullopt);
+  IndexHit known = HitOf(Evidence::kMeasured);
+  EXPECT_EQ(VerdictOn(known, demand), v1::MISS_REASON_TOO_OLD);
+  EXPECT_EQ(VerdictOn(known, demand, false, kJudgedAt - absl::Nanoseconds(1)), std::nullopt);
+  Pin pin;
+  pin.candidate = known.tuning->tuning.candidates[0].id;
+  known.pin = std::make_shared<const Pin>(pin);
+  EXPECT_EQ(VerdictOn(known, demand), std::nullopt);
 }
 
 TEST(BetterWork, WhatIsKnownIsTunedAgainWhereMoreIsDemanded) {

@@ -292,7 +292,9 @@ absl::StatusOr<v1::ImportBundleResponse> Committer::Import(const db::TuningSourc
   const auto is_better = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
     // As the stored one was, so that a second import changes nothing.
     MarkAndRank(tuning);
-    if (IsBetterThanStored(*tuning) && MustLeaveOnDisk(*tuning) == nullptr) return true;
+    if (HoldsHere(*tuning) && IsBetterThanStored(*tuning) && MustLeaveOnDisk(*tuning) == nullptr) {
+      return true;
+    }
     counts.set_kept_count(counts.kept_count() + 1);
     return false;
   };
@@ -325,7 +327,10 @@ absl::StatusOr<v1::ApplyTuningsResponse> Committer::ApplyFleet(const db::TuningS
     }
     MarkAndRank(tuning);
     const absl::StatusOr<Tuning> stored = tunings_.GetTuning(tuning->key);
-    if (MustLeaveOnDisk(*tuning) == nullptr && !(stored.ok() && *stored == *tuning)) return true;
+    if (HoldsHere(*tuning) && MustLeaveOnDisk(*tuning) == nullptr &&
+        !(stored.ok() && *stored == *tuning)) {
+      return true;
+    }
     counts.set_unchanged_count(counts.unchanged_count() + 1);
     return false;
   };

@@ -61,7 +61,8 @@ class Committer {
 
   // Keeps each of the tunings that is better (Supersedes) than what is
   // stored, ranked anew and without what is quarantined here, in one
-  // transaction; then puts them into the index. Other changes wait meanwhile. All or
+  // transaction; then puts them into the index. One that does not hold for the devices' libraries
+  // (WhyOutdated) is not taken. Other changes wait meanwhile. All or
   // nothing, as TuningStore::PutTunings. Returns taken_count and kept_count.
   absl::StatusOr<v1::ImportBundleResponse> Import(const db::TuningSource& next);
 
@@ -167,6 +168,9 @@ class Committer {
   void LetCommitsGoFirst() EXCLUDES(queue_mutex_, mutex_);
   void CommitGroup(const std::vector<Waiting*>& group) REQUIRES(mutex_);
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
+  bool HoldsHere(const Tuning& tuning) const {
+    return decision::WhyOutdated(tuning, index_->libraries()).empty();
+  }
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_) {
     const auto stand_in = StandInOf(key);
     return stand_in != nullptr ? stand_in->whole : GetToKeep(key);

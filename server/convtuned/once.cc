@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,12 +83,11 @@ int64_t ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
 
 // The words of the environments that a device has. Without a device it is the empty word, which
 // means the only environment that is known.
-std::vector<std::string> EnvironmentWords(tuner::Tuner* tuner) {
-  std::vector<std::string> words;
-  for (const tuner::EnvironmentInfo& info : tuner->ListEnvironments()) {
-    if (!info.word.empty()) words.push_back(info.word);
-  }
-  return words.empty() ? std::vector<std::string>{""} : words;
+std::set<std::string> EnvironmentWords(tuner::Tuner* tuner) {
+  std::set<std::string> words;
+  for (const v1::Device& device : tuner->ListDevices()) words.insert(device.environment());
+  if (words.empty()) words.insert("");
+  return words;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "server/jobs/job_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -67,7 +68,7 @@ absl::StatusOr<JobTable::Created> JobTable::Create(const std::string& environmen
   return Created{job->snapshot, true};
 }
 
-absl::StatusOr<const JobTable::Job*> JobTable::Find(const std::string& name) const {
+absl::StatusOr<JobTable::Job*> JobTable::Find(const std::string& name) {
   absl::string_view digits = name;
   uint64_t number = 0;
   if (!absl::ConsumePrefix(&digits, "jobs/") || !absl::SimpleAtoi(digits, &number)) {
@@ -82,8 +83,8 @@ absl::StatusOr<const JobTable::Job*> JobTable::Find(const std::string& name) con
 }
 
 JobTable::Job* JobTable::FindOpen(const std::string& name) {
-  const absl::StatusOr<const Job*> job = Find(name);
-  return job.ok() && !HasEnded((*job)->snapshot) ? &jobs_.at((*job)->number) : nullptr;
+  const absl::StatusOr<Job*> job = Find(name);
+  return job.ok() && !HasEnded((*job)->snapshot) ? *job : nullptr;
 }
 
 void JobTable::Changed(Job* job) {
@@ -131,13 +132,35 @@ std::optional<std::string> JobTable::Collect(const std::string& environment) {
   return name;
 }
 
-void JobTable::Uncollect(const std::string& name) {
-  MutexLock lock(mutex_);
-  Job* const job = FindOpen(name);
-  if (job == nullptr) return;
-  job->snapshot.set_problem_count(job->snapshot.problem_count() - 1);
-  Changed(job);
-  EndIfComplete(job);
+void JobTable::Submit(const std::string& name, TuningQueue* queue, const WorkSpec& spec,
+                      Priority priority, SteadyTime expires, const std::function<bool()>& needed) {
+  const std::string text = spec.key.problem_text;
+  Subscriber subscriber;
+  subscriber.done = [this, name, text](const WorkResult& result) {
+    ProblemDone(name, text, result);
+  };
+  subscriber.progress = [this, name, text](const WorkProgress& progress) {
+    Progress(name, text, progress);
+  };
+  subscriber.expires = expires;
+  const uint64_t number = queue->Submit(spec, priority, std::move(subscriber), needed);
+  {
+    MutexLock lock(mutex_);
+    if (Job* const job = FindOpen(name)) {
+      job->queue = queue;
+      v1::TuningJob& snapshot = job->snapshot;
+      if (number != 0) {
+        job->subscriptions.insert_or_assign(text, number);
+        return;
+      }
+      snapshot.set_succeeded_count(snapshot.succeeded_count() + 1);
+      snapshot.set_skipped_count(snapshot.skipped_count() + 1);
+      Changed(job);
+      EndIfComplete(job);
+    }
+  }
+  // The job has ended already: the work is through, or the job was cancelled.
+  queue->Unsubscribe(number);
 }
 
 void JobTable::Progress(const std::string& name, const std::string& problem_text,
@@ -182,25 +205,20 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
   EndIfComplete(job);
 }
 
-void JobTable::ProblemSkipped(const std::string& name) {
-  MutexLock lock(mutex_);
-  Job* const job = FindOpen(name);
-  if (job == nullptr) return;
-  v1::TuningJob& snapshot = job->snapshot;
-  snapshot.set_succeeded_count(snapshot.succeeded_count() + 1);
-  snapshot.set_skipped_count(snapshot.skipped_count() + 1);
-  Changed(job);
-  EndIfComplete(job);
-}
-
-absl::StatusOr<std::pair<v1::TuningJob, std::vector<uint64_t>>> JobTable::Cancel(
-    const std::string& name) {
-  MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const Job* const job, Find(name));
-  std::vector<uint64_t> subscriptions;
-  for (const auto& [text, number] : job->subscriptions) subscriptions.push_back(number);
-  if (Job* const open = FindOpen(name)) End(open, v1::JOB_STATE_CANCELLED);
-  return std::make_pair(job->snapshot, std::move(subscriptions));
+absl::StatusOr<v1::TuningJob> JobTable::Cancel(const std::string& name) {
+  std::map<std::string, uint64_t> subscriptions;
+  TuningQueue* queue = nullptr;
+  v1::TuningJob cancelled;
+  {
+    MutexLock lock(mutex_);
+    ASSIGN_OR_RETURN(Job* const job, Find(name));
+    queue = job->queue;
+    subscriptions = std::exchange(job->subscriptions, {});
+    if (!HasEnded(job->snapshot)) End(job, v1::JOB_STATE_CANCELLED);
+    cancelled = job->snapshot;
+  }
+  for (const auto& [text, number] : subscriptions) queue->Unsubscribe(number);
+  return cancelled;
 }
 
 std::vector<v1::TuningJob> JobTable::List() const {
@@ -213,9 +231,9 @@ std::vector<v1::TuningJob> JobTable::List() const {
 absl::StatusOr<uint64_t> JobTable::Watch(const std::string& name, JobCallback on_change) {
   MutexLock lock(mutex_);
   if (stopping_) return absl::UnavailableError("the daemon is draining");
-  ASSIGN_OR_RETURN(const Job* const job, Find(name));
+  ASSIGN_OR_RETURN(Job* const job, Find(name));
   on_change(job->snapshot, job->interrupted);
-  if (Job* const open = FindOpen(name)) open->watchers.emplace(next_watcher_, std::move(on_change));
+  if (!HasEnded(job->snapshot)) job->watchers.emplace(next_watcher_, std::move(on_change));
   return next_watcher_++;
 }
 

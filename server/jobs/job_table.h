@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,6 +16,7 @@
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/environment.h"
+#include "server/jobs/tuning_queue.h"
 #include "server/jobs/work_spec.h"
 
 namespace convtune::jobs {
@@ -48,7 +48,7 @@ class JobTable {
   // second, so that none gives a number that one before it has given.
   static constexpr uint64_t kNumbersPerSecond = 1'000'000;
   static constexpr int kKeptFailures = 20;
-  // Of one environment.
+  // Open problems of the abandoned look-ups of one environment.
   static constexpr int kMaxAbandoned = 1000;
 
   explicit JobTable(const Clock* clock);
@@ -68,17 +68,11 @@ class JobTable {
   // environment's that has not ended, or a new one. Gives its name; nullopt where
   // kMaxAbandoned problems are kept so already.
   std::optional<std::string> Collect(const std::string& environment);
-  // Takes one problem away from it again.
-  void Uncollect(const std::string& name);
 
-  // Notes the queue's number of the job's work on a problem, until it is done.
-  // Returns false if the job ended meanwhile: then the caller unsubscribes.
-  bool AddSubscription(const std::string& name, const std::string& problem_text, uint64_t number) {
-    MutexLock lock(mutex_);
-    Job* const job = FindOpen(name);
-    if (job != nullptr) job->subscriptions.insert_or_assign(problem_text, number);
-    return job != nullptr;
-  }
+  // Queues the job's work on a problem, which counts as skipped where the queue adds nothing
+  // (see TuningQueue::Submit). `expires`: as in Subscriber. All work of a job is in one queue.
+  void Submit(const std::string& name, TuningQueue* queue, const WorkSpec& spec, Priority priority,
+              SteadyTime expires, const std::function<bool()>& needed);
   // A problem is being worked on.
   void Progress(const std::string& name, const std::string& problem_text,
                 const WorkProgress& progress);
@@ -86,20 +80,21 @@ class JobTable {
   // job as cancelled, and interrupted.
   void ProblemDone(const std::string& name, const std::string& problem_text,
                    const WorkResult& result);
-  // A problem turned out to need no work.
-  void ProblemSkipped(const std::string& name);
-  // Ends the job, unless it ended. Returns it, and the numbers to unsubscribe.
-  absl::StatusOr<std::pair<v1::TuningJob, std::vector<uint64_t>>> Cancel(const std::string& name);
+  // Ends the job, unless it ended, and returns it. Work that nobody else wants is dropped.
+  absl::StatusOr<v1::TuningJob> Cancel(const std::string& name);
 
-  absl::StatusOr<v1::TuningJob> Get(const std::string& name) const {
+  absl::StatusOr<v1::TuningJob> Get(const std::string& name) {
     MutexLock lock(mutex_);
     ASSIGN_OR_RETURN(const Job* const job, Find(name));
     return job->snapshot;
   }
-  // All jobs, the newest first.
+  // All of them, the newest first.
   std::vector<v1::TuningJob> List() const;
-  // See Tuner::WatchJob and Tuner::StopWatching. UNAVAILABLE after Stop.
+  // Calls back before it returns, on every change, and last with a job that HasEnded: under
+  // the lock of the table, so that `on_change` must return at once and call nothing here.
+  // Returns a token for StopWatching. NOT_FOUND, and UNAVAILABLE after Stop.
   absl::StatusOr<uint64_t> Watch(const std::string& name, JobCallback on_change);
+  // After it returns, the callback is not called again.
   void StopWatching(uint64_t token) {
     MutexLock lock(mutex_);
     for (auto& [number, job] : jobs_) job.watchers.erase(token);
@@ -117,11 +112,12 @@ class JobTable {
     bool interrupted = false;  // see JobCallback
     std::string request_id;
     uint64_t fingerprint = 0;                       // of the request
-    std::map<std::string, uint64_t> subscriptions;  // by problem
+    TuningQueue* queue = nullptr;                   // where the work is
+    std::map<std::string, uint64_t> subscriptions;  // in the queue, by problem
     std::map<uint64_t, JobCallback> watchers;       // by token; none once it has ended
   };
 
-  absl::StatusOr<const Job*> Find(const std::string& name) const REQUIRES(mutex_);
+  absl::StatusOr<Job*> Find(const std::string& name) REQUIRES(mutex_);
   // nullptr if there is no such job, or it has ended.
   Job* FindOpen(const std::string& name) REQUIRES(mutex_);
   void EndIfComplete(Job* job) REQUIRES(mutex_);

@@ -26,6 +26,8 @@ bool Covers(const WorkSpec& wide, const WorkSpec& narrow) {
          LimitCovers(wide.options.max_candidates, narrow.options.max_candidates);
 }
 
+WorkResult Drained() { return {absl::CancelledError("the daemon is draining")}; }
+
 }  // namespace
 
 std::shared_ptr<WorkItem> TuningQueue::FindJoinable(const WorkSpec& spec) {
@@ -79,7 +81,6 @@ void TuningQueue::DropExpired(Ended* ended) {
 
 uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscriber,
                              const std::function<bool()>& needed) {
-  absl::Status refused;
   uint64_t number = 0;
   {
     MutexLock lock(mutex_);
@@ -110,9 +111,8 @@ uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscr
       changed_.SignalAll();
       return number;
     }
-    refused = shut_status_;
   }
-  subscriber.done({refused, true});
+  subscriber.done(Drained());
   return number;
 }
 
@@ -207,15 +207,14 @@ void TuningQueue::PutBack(const std::shared_ptr<WorkItem>& item) {
       return;
     }
   }
-  Finish(item, {absl::CancelledError("the queue is shut")});
+  Finish(item, Drained());
 }
 
-void TuningQueue::Shut(const absl::Status& status) {
+void TuningQueue::Shut() {
   Ended ended;
   {
     MutexLock lock(mutex_);
     shut_ = true;
-    shut_status_ = status;
     for (auto& [position, item] : queued_) {
       Forget(item);
       Release(item.get(), &ended);
@@ -223,17 +222,14 @@ void TuningQueue::Shut(const absl::Status& status) {
     queued_.clear();
     changed_.SignalAll();
   }
-  for (const WorkItem::Waiter& waiter : ended) waiter.subscriber.done({status, true});
+  for (const WorkItem::Waiter& waiter : ended) waiter.subscriber.done(Drained());
 }
 
-bool TuningQueue::WaitIdle(SteadyTime deadline) {
+void TuningQueue::WaitIdle(SteadyTime deadline) {
   MutexLock lock(mutex_);
-  while (!running_.empty()) {
-    const absl::Duration left = deadline - SteadyTime::Now();
-    if (left <= absl::ZeroDuration()) return false;
-    changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(left));
+  while (!running_.empty() && SteadyTime::Now() < deadline) {
+    changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(deadline - SteadyTime::Now()));
   }
-  return true;
 }
 
 absl::Status TuningQueue::CheckRoom(size_t more) const {

@@ -79,10 +79,10 @@ class TuningQueue {
   // Instead of Finish: leaves the item to another device.
   void PutBack(const std::shared_ptr<WorkItem>& item);
 
-  // Ends what is queued with `status`; Take gives nothing from now on.
-  void Shut(const absl::Status& status);
-  // True once nothing runs; false if `deadline` came first.
-  bool WaitIdle(SteadyTime deadline);
+  // Ends what is queued as CANCELLED; Take gives nothing from now on.
+  void Shut();
+  // Waits until nothing runs, or `deadline` comes.
+  void WaitIdle(SteadyTime deadline);
   bool shut() const {
     MutexLock lock(mutex_);
     return shut_;
@@ -128,7 +128,6 @@ class TuningQueue {
   mutable Mutex mutex_;
   CondVar changed_;
   bool shut_ GUARDED_BY(mutex_) = false;
-  absl::Status shut_status_ GUARDED_BY(mutex_);
   uint64_t next_ GUARDED_BY(mutex_) = 1;
   int available_ GUARDED_BY(mutex_) = 0;
   std::map<Position, std::shared_ptr<WorkItem>> queued_ GUARDED_BY(mutex_);

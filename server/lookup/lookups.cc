@@ -1,23 +1,36 @@
 #include "server/lookup/lookups.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
-#include "server/decision/evidence.h"
+#include "proto/base/status_macros.h"
 #include "server/lookup/answer.h"
 
 namespace convtune::lookup {
+namespace {
 
-Lookups::Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job,
-                 KeepWorkFunction keep_work)
-    : index_(index),
-      clock_(clock),
-      create_job_(std::move(create_job)),
-      keep_work_(std::move(keep_work)) {}
+// From when a caller's time is up to when its work is dropped, if it is not begun.
+constexpr absl::Duration kAbandonedTimeout = absl::Minutes(10);
+
+// The same number for requests that ask for the same, whatever their ids.
+uint64_t FingerprintOf(const ResolvedEnvironment& environment,
+                       const std::set<std::string>& problems, const jobs::JobRequest& request) {
+  const jobs::TuningOptions& options = request.demand.options;
+  return absl::HashOf(environment.text, problems, request.demand.max_age, request.priority,
+                      options.time_budget, options.memory_budget_bytes, options.max_candidates,
+                      options.search, options.api, options.wait_idle, options.all_timings,
+                      options.list_only);
+}
+
+}  // namespace
 
 LookupDecision Lookups::DecideRow(const Pending& pending, size_t row) const {
+  if (const std::string& misfit = pending.environment.misfit; !misfit.empty()) {
+    return {MakeMiss(v1::MISS_REASON_OTHER_ENVIRONMENT, misfit), std::nullopt};
+  }
   const ConvProblem& problem = pending.request.problems[row];
   const TuningKey& key = pending.rows[row].key;
   const jobs::Demand& demand = pending.request.demand;
@@ -57,21 +70,12 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   const std::vector<ConvProblem>& problems = pending->request.problems;
   problems_ += static_cast<int64_t>(problems.size());
   pending->rows.resize(problems.size());
-  absl::flat_hash_map<std::string, int> wait_of_problem;
   std::vector<Wait> waits;
   std::vector<size_t> to_queue;
   int64_t hits = 0;
-  const auto count_miss = [this](v1::MissReason reason) {
-    misses_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
-  };
   for (size_t i = 0; i < problems.size(); ++i) {
     Row& row = pending->rows[i];
     row.key = {problems[i].ToText(), environment.text};
-    if (!environment.misfit.empty()) {
-      row.result.row = MakeMiss(v1::MISS_REASON_OTHER_ENVIRONMENT, environment.misfit);
-      count_miss(v1::MISS_REASON_OTHER_ENVIRONMENT);
-      continue;
-    }
     // Before the index is asked: what changes meanwhile changes the stamp.
     const ChangeStamp stamp = index_->StampOf(row.key.problem_text);
     LookupDecision decision = DecideRow(*pending, i);
@@ -87,16 +91,13 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
       miss.mutable_message()->append("; no device of this daemon has the environment");
       miss.set_reason(v1::MISS_REASON_NO_DEVICE);
     }
-    count_miss(miss.reason());
+    misses_[static_cast<size_t>(miss.reason())].fetch_add(1, std::memory_order_relaxed);
     if (!decision.work || no_device) continue;
     if (pending->request.demand.on_miss == jobs::OnMiss::kEnqueue) {
       to_queue.push_back(i);
       continue;
     }
-    const auto [it, is_new] =
-        wait_of_problem.emplace(row.key.problem_text, static_cast<int>(waits.size()));
-    if (is_new) waits.push_back({i, *decision.work, {}, 0, false});
-    row.wait = it->second;
+    waits.push_back({.row = i, .kind = *decision.work});
   }
   hits_ += hits;
   if (const size_t work = waits.size() + to_queue.size(); work != 0) {
@@ -106,16 +107,17 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     }
   }
   if (!to_queue.empty()) {
-    std::vector<ConvProblem> queued;
-    for (const size_t i : to_queue) queued.push_back(problems[i]);
-    const std::string job = create_job_(environment, std::move(queued), pending->request.demand);
-    for (const size_t i : to_queue) pending->rows[i].result.row.mutable_miss()->set_job(job);
+    jobs::JobRequest job;
+    for (const size_t i : to_queue) job.problems.push_back(problems[i]);
+    job.demand = pending->request.demand;
+    const std::string name = CreateJob(environment, job)->name();  // without an id it cannot fail
+    for (const size_t i : to_queue) pending->rows[i].result.row.mutable_miss()->set_job(name);
   }
   if (waits.empty()) {
     Reply(pending.get());
     return 0;
   }
-  const std::vector<Wait> to_submit = waits;
+  const size_t count = waits.size();
   uint64_t token = 0;
   {
     MutexLock lock(mutex_);
@@ -125,27 +127,33 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   }
   {
     MutexLock lock(pending->mutex);
-    pending->open_waits = waits.size();
+    pending->open_waits = count;
     pending->waits = std::move(waits);
   }
-  for (size_t w = 0; w < to_submit.size(); ++w) {
-    Submit(pending, w, to_submit[w].row, to_submit[w].kind);
-  }
+  for (size_t wait = 0; wait < count; ++wait) Submit(pending, wait);
   return token;
 }
 
-void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row,
-                     jobs::WorkKind kind) {
-  jobs::WorkSpec spec{pending->request.problems[row], pending->rows[row].key, kind,
-                      pending->request.demand.options, pending->request.demand.limits_age()};
+jobs::WorkSpec Lookups::WorkOn(const Pending& pending, size_t row, jobs::WorkKind kind) {
+  const jobs::Demand& demand = pending.request.demand;
+  return {pending.request.problems[row], pending.rows[row].key, kind, demand.options,
+          demand.limits_age()};
+}
+
+void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait) {
+  Wait work;
+  {
+    MutexLock lock(pending->mutex);
+    work = pending->waits[wait];
+  }
   jobs::Subscriber subscriber;
   subscriber.done = [this, pending, wait](const jobs::WorkResult& result) {
     OnWorkEnded(pending, wait, result);
   };
-  jobs::TuningQueue* queue = pending->environment.queue;
-  const uint64_t number =
-      queue->Submit(std::move(spec), jobs::Priority::kInteractive, std::move(subscriber),
-                    [&] { return DecideRow(*pending, row).work.has_value(); });
+  jobs::TuningQueue& queue = *pending->environment.queue;
+  const uint64_t number = queue.Submit(
+      WorkOn(*pending, work.row, work.kind), jobs::Priority::kInteractive, std::move(subscriber),
+      [&] { return DecideRow(*pending, work.row).work.has_value(); });
   if (number == 0) {
     OnWorkEnded(pending, wait, {});
     return;
@@ -158,7 +166,7 @@ void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_
     if (!pending->finished) return;
   }
   // The caller went away in between.
-  queue->Unsubscribe(number);
+  queue.Unsubscribe(number);
 }
 
 void Lookups::OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
@@ -178,7 +186,7 @@ void Lookups::OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
     w.kind = jobs::WorkKind::kListAll;
   }
   if (again) {
-    Submit(pending, wait, row, jobs::WorkKind::kListAll);
+    Submit(pending, wait);
     return;
   }
   {
@@ -209,17 +217,14 @@ void Lookups::Complete(const std::shared_ptr<Pending>& pending) {
       return;
     }
   }
-  for (size_t i = 0; i < pending->rows.size(); ++i) {
-    Row& row = pending->rows[i];
-    if (row.wait < 0) continue;
-    const jobs::WorkResult& result = waits[static_cast<size_t>(row.wait)].result;
-    row.result.row = DecideRow(*pending, i).row;
-    if (row.result.row.has_answer()) {
-      row.result.row.mutable_answer()->set_fresh(true);
-    } else if (!result.status.ok()) {
-      v1::Miss& miss = *row.result.row.mutable_miss();
-      miss.set_reason(v1::MISS_REASON_TUNING_FAILED);
-      miss.set_message(std::string(result.status.message()));
+  for (const Wait& wait : waits) {
+    v1::BatchGetResult& row = pending->rows[wait.row].result.row;
+    row = DecideRow(*pending, wait.row).row;
+    if (row.has_answer()) {
+      row.mutable_answer()->set_fresh(true);
+    } else if (!wait.result.status.ok()) {
+      row.mutable_miss()->set_reason(v1::MISS_REASON_TUNING_FAILED);
+      row.mutable_miss()->set_message(std::string(wait.result.status.message()));
     }
   }
   Reply(pending.get());
@@ -230,7 +235,7 @@ void Lookups::Reply(Pending* pending) {
   response.environment = pending->environment.environment;
   response.results.reserve(pending->rows.size());
   for (size_t i = 0; i < pending->rows.size(); ++i) {
-    auto& [key, result, wait] = pending->rows[i];
+    auto& [key, result] = pending->rows[i];
     result.row.set_tuning_id(key.Digest().ToString());
     result.row.set_problem_text(key.problem_text);
     if (result.row.has_miss() && pending->request.include_hints) {
@@ -259,14 +264,51 @@ void Lookups::End(uint64_t token, bool keep_work) {
     for (const Wait& wait : pending->waits) {
       if (wait.ended || wait.subscription == 0) continue;
       subscriptions.push_back(wait.subscription);
-      work.push_back({pending->request.problems[wait.row], pending->rows[wait.row].key, wait.kind,
-                      pending->request.demand.options, pending->request.demand.limits_age()});
+      work.push_back(WorkOn(*pending, wait.row, wait.kind));
     }
   }
-  // While this caller's subscriptions hold it in the queue.
-  if (keep_work) keep_work_(pending->environment, work);
-  for (const uint64_t number : subscriptions) pending->environment.queue->Unsubscribe(number);
+  const ResolvedEnvironment& environment = pending->environment;
+  for (const jobs::WorkSpec& spec : work) {
+    const std::optional<std::string> job =
+        keep_work ? jobs_->Collect(environment.word) : std::nullopt;
+    if (!job.has_value()) break;
+    // This caller's subscription holds it in the queue, unless it ended just now.
+    jobs_->Submit(*job, environment.queue.get(), spec, jobs::Priority::kIdle,
+                  SteadyTime::Now() + kAbandonedTimeout, [] { return false; });
+  }
+  for (const uint64_t number : subscriptions) environment.queue->Unsubscribe(number);
   pending->done(absl::CancelledError("the caller went away"));
+}
+
+absl::StatusOr<v1::TuningJob> Lookups::CreateJob(const ResolvedEnvironment& environment,
+                                                 const jobs::JobRequest& request) {
+  const jobs::Demand& demand = request.demand;
+  const auto work_on = [&](const ConvProblem& problem, const TuningKey& key) {
+    const absl::Time now = clock_->Now();
+    return BetterWork(index_->FindServing(problem, key, demand.OldestAt(now)), demand,
+                      environment.environment.profile, now);
+  };
+  std::vector<jobs::WorkSpec> work;
+  std::set<std::string> seen;
+  for (const ConvProblem& problem : request.problems) {
+    TuningKey key{problem.ToText(), environment.text};
+    if (!seen.insert(key.problem_text).second) continue;
+    const std::optional<jobs::WorkKind> kind = work_on(problem, key);
+    if (!kind.has_value()) continue;
+    work.push_back({problem, std::move(key), *kind, demand.options, demand.limits_age()});
+  }
+  const int skipped = static_cast<int>(seen.size() - work.size());
+  ASSIGN_OR_RETURN(const jobs::JobTable::Created created,
+                   jobs_->Create(environment.word, static_cast<int>(seen.size()), skipped,
+                                 request.request_id, FingerprintOf(environment, seen, request)));
+  if (!created.is_new) return created.job;
+  const std::string name = created.job.name();
+  for (const jobs::WorkSpec& spec : work) {
+    jobs_->Submit(name, environment.queue.get(), spec, request.priority,
+                  SteadyTime::InfiniteFuture(),
+                  [&] { return work_on(spec.problem, spec.key).has_value(); });
+  }
+  return jobs_->Get(name).value_or(created.job);
 }
 
 std::array<int64_t, kMissReasons> Lookups::misses() const {

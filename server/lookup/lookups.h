@@ -1,4 +1,4 @@
-// Lookups answer callers, some of whom wait for a worker. A waiting caller is a
+// Lookups answer callers, some of whom wait for a worker, and make jobs. A waiting caller is a
 // record here and a subscriber in the queue, no thread.
 #pragma once
 
@@ -7,23 +7,57 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "convtune/v1/tuning_service.pb.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "proto/model/problem/conv_problem.h"
+#include "server/jobs/job_table.h"
 #include "server/jobs/tuning_queue.h"
+#include "server/jobs/work_spec.h"
 #include "server/lookup/judgement.h"
 #include "server/lookup/tuning_index.h"
 
 namespace convtune::lookup {
 
-// An environment that a request named.
+struct LookupRequest {
+  std::string environment;  // name or text; empty where there is one only
+  Environment program;      // what the caller has, as far as it is known; see Fits
+  std::vector<ConvProblem> problems;
+  jobs::Demand demand;
+  bool include_hints = false;
+};
+
+struct LookupResult {
+  v1::BatchGetResult row;
+  // While it is unchanged, an equal request gets an equal answer. Never unchanged() where the row
+  // is a miss, or may change with time alone.
+  ChangeStamp stamp = {};
+};
+
+struct LookupResponse {
+  std::vector<LookupResult> results;  // in request order
+  Environment environment;
+};
+
+inline constexpr size_t kMissReasons = v1::MissReason_ARRAYSIZE;  // numbers of them, 0 included
+
+using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;
+
+// An environment that a device has, or that the store alone knows.
 struct ResolvedEnvironment {
   Environment environment;
   std::string text;
-  jobs::TuningQueue* queue = nullptr;  // nullptr: no device has it
+  // What people call it: its name, or its text where another device's environment has the name,
+  // or no device has it.
+  std::string word;
+  std::shared_ptr<jobs::TuningQueue> queue;  // nullptr: no device has it
   // The text of the miss where the calling program fits no environment; empty: it
   // fits this one.
   std::string misfit;
@@ -32,22 +66,19 @@ struct ResolvedEnvironment {
 // Thread-safe.
 class Lookups {
  public:
-  // Queues a background job for the problems; gives its name.
-  using CreateJobFunction = std::function<std::string(
-      const ResolvedEnvironment&, std::vector<ConvProblem>, const jobs::Demand&)>;
-
-  // Keeps work that is in the environment's queue there, behind all callers'.
-  using KeepWorkFunction =
-      std::function<void(const ResolvedEnvironment&, const std::vector<jobs::WorkSpec>&)>;
-
-  // The index and the clock outlive it.
-  Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job,
-          KeepWorkFunction keep_work);
+  // The index, the clock and the jobs outlive it.
+  Lookups(const TuningIndex* index, const Clock* clock, jobs::JobTable* jobs)
+      : index_(index), clock_(clock), jobs_(jobs) {}
 
   // See Tuner::Lookup and Tuner::EndLookup.
   uint64_t Start(LookupRequest request, const ResolvedEnvironment& environment,
                  LookupCallback done);
   void End(uint64_t token, bool keep_work);
+
+  // Makes the job, and queues what would give more than what is known (BetterWork).
+  // ALREADY_EXISTS: the request's id is another's. REQUIRES: the environment has a queue.
+  absl::StatusOr<v1::TuningJob> CreateJob(const ResolvedEnvironment& environment,
+                                          const jobs::JobRequest& request);
 
   void CountHits(int64_t count) {
     problems_ += count;
@@ -60,7 +91,7 @@ class Lookups {
   int64_t waiting() const;
 
  private:
-  // A distinct key that the caller waits for.
+  // A row that the caller waits for.
   struct Wait {
     size_t row = 0;
     jobs::WorkKind kind = jobs::WorkKind::kTune;
@@ -71,7 +102,6 @@ class Lookups {
   struct Row {
     TuningKey key;
     LookupResult result;
-    int wait = -1;  // index of its Wait, -1 if it has none
   };
   // One caller. `rows` is written before anything is submitted and once more
   // by whoever completes it.
@@ -90,18 +120,19 @@ class Lookups {
 
   LookupDecision DecideRow(const Pending& pending, size_t row) const;
   void AddHint(const Pending& pending, size_t row, v1::Miss* miss) const;
-  void Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row,
-              jobs::WorkKind kind);
+  // `wait`: an index in pending->waits.
+  void Submit(const std::shared_ptr<Pending>& pending, size_t wait);
   void OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
                    const jobs::WorkResult& result);
   void Complete(const std::shared_ptr<Pending>& pending);
   // Calls back with the rows as they are.
   void Reply(Pending* pending);
+  // The work on the row's problem.
+  static jobs::WorkSpec WorkOn(const Pending& pending, size_t row, jobs::WorkKind kind);
 
   const TuningIndex* const index_;
   const Clock* const clock_;
-  const CreateJobFunction create_job_;
-  const KeepWorkFunction keep_work_;
+  jobs::JobTable* const jobs_;
   std::atomic<int64_t> problems_{0};
   std::atomic<int64_t> hits_{0};
   std::array<std::atomic<int64_t>, kMissReasons> misses_{};

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,9 +26,26 @@
 #include "proto/model/tuning/tuning.h"
 #include "server/decision/evidence.h"
 #include "server/lookup/indexed_tuning.h"
-#include "server/lookup/lookup_request.h"
 
 namespace convtune::lookup {
+
+// A ChangeStamp tells whether the index has changed what it knows of a problem since the
+// stamp was taken. Value type; the index outlives it. Thread-safe.
+class ChangeStamp {
+ public:
+  // A stamp of no problem: unchanged() is false.
+  ChangeStamp() = default;
+  explicit ChangeStamp(const std::atomic<uint32_t>& changes)
+      : changes_(&changes), seen_(changes.load(std::memory_order_acquire)) {}
+
+  bool unchanged() const {
+    return changes_ != nullptr && changes_->load(std::memory_order_acquire) == seen_;
+  }
+
+ private:
+  const std::atomic<uint32_t>* changes_ = nullptr;
+  uint32_t seen_ = 0;
+};
 
 // The tuning and the pin of a key; either may be nullptr.
 struct IndexHit {
@@ -166,7 +184,6 @@ class TuningIndex {
   absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
   std::map<TuningKey, Pin> pins_ GUARDED_BY(order_mutex_);
   std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
-  std::atomic<uint32_t> alignments_{0};  // those that a tuning has had, a bit each
   std::atomic<uint64_t> counts_version_{0};
 };
 

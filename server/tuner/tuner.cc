@@ -3,23 +3,20 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <set>
 #include <utility>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/violation.h"
 #include "server/commit/committer.h"
 #include "server/devices/device_runner.h"
 #include "server/devices/self_check_cache.h"
 #include "server/jobs/tuning_queue.h"
 #include "server/lookup/index_loader.h"
-#include "server/lookup/judgement.h"
-#include "server/lookup/lookups.h"
 #include "server/release/publisher.h"
 
 namespace convtune::tuner {
@@ -29,19 +26,7 @@ namespace {
 // on while look-ups are answered, and who wants a list of it waits.
 constexpr absl::Duration kStartWait = absl::Milliseconds(100);
 constexpr absl::Duration kListWait = absl::Seconds(10);
-// From when a caller's time is up to when its work is dropped, if it is not begun.
-constexpr absl::Duration kAbandonedTimeout = absl::Minutes(10);
 constexpr char kDraining[] = "the daemon is draining";
-
-// The same number for requests that ask for the same, whatever their ids.
-uint64_t FingerprintOf(const lookup::ResolvedEnvironment& environment,
-                       const std::set<std::string>& problems, const jobs::JobRequest& request) {
-  const jobs::TuningOptions& options = request.demand.options;
-  return absl::HashOf(environment.text, problems, request.demand.max_age, request.priority,
-                      options.time_budget, options.memory_budget_bytes, options.max_candidates,
-                      options.search, options.api, options.wait_idle, options.all_timings,
-                      options.list_only);
-}
 
 decision::ProvenanceByEnvironment ProvenanceOf(const std::vector<devices::DeviceSpec>& devices) {
   decision::ProvenanceByEnvironment provenance;
@@ -57,32 +42,21 @@ decision::ProvenanceByEnvironment ProvenanceOf(const std::vector<devices::Device
 class TunerImpl final : public Tuner {
  public:
   explicit TunerImpl(Options options)
-      : options_(std::move(options)),
+      : Tuner(options.clock),
+        options_(std::move(options)),
         self_checks_(options_.self_checks_path),
         index_(ProvenanceOf(options_.devices)),
         tunings_(options_.store, options_.bases),
         committer_(tunings_, &index_, options_.clock),
         loader_(tunings_, &index_),
-        jobs_(options_.clock),
-        lookups_(
-            &index_, options_.clock,
-            [this](const lookup::ResolvedEnvironment& environment,
-                   std::vector<ConvProblem> problems, const jobs::Demand& demand) {
-              jobs::JobRequest request;
-              request.problems = std::move(problems);
-              request.demand = demand;
-              return QueueJob(environment, request)->name();  // without an id it cannot fail
-            },
-            [this](const lookup::ResolvedEnvironment& environment,
-                   const std::vector<jobs::WorkSpec>& work) { KeepWork(environment, work); }) {}
+        lookups_(&index_, options_.clock, &jobs_) {}
 
   absl::Status Start() {
     std::map<std::string, int> names;
     for (const devices::DeviceSpec& device : options_.devices) {
       const std::string text = device.environment.ToText();
       if (current_.count(text) > 0) continue;
-      current_.emplace(text, Current{device.environment, text, device.provenance,
-                                     std::make_unique<jobs::TuningQueue>()});
+      current_[text] = {device.environment, text, text, std::make_shared<jobs::TuningQueue>(), ""};
       ++names[device.environment.Name()];
     }
     for (auto& [text, current] : current_) {
@@ -130,7 +104,7 @@ class TunerImpl final : public Tuner {
   uint64_t EnvironmentsVersion() const override {
     return index_.counts_version() + stored_version_;
   }
-  absl::StatusOr<v1::TuningJob> CreateJob(jobs::JobRequest request) override {
+  absl::StatusOr<v1::TuningJob> CreateJob(const jobs::JobRequest& request) override {
     if (draining_) return absl::UnavailableError(kDraining);
     ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment environment,
                      Resolve(request.environment, request.program));
@@ -139,25 +113,9 @@ class TunerImpl final : public Tuner {
       return absl::FailedPreconditionError("environment: no device of this daemon has it");
     }
     RETURN_IF_ERROR(environment.queue->CheckRoom(request.problems.size()));
-    return QueueJob(environment, request);
+    return lookups_.CreateJob(environment, request);
   }
 
-  absl::StatusOr<v1::TuningJob> GetJob(const std::string& name) override { return jobs_.Get(name); }
-  std::vector<v1::TuningJob> ListJobs() override { return jobs_.List(); }
-
-  absl::StatusOr<v1::TuningJob> CancelJob(const std::string& name) override {
-    ASSIGN_OR_RETURN(const auto cancelled, jobs_.Cancel(name));
-    for (const auto& [text, current] : current_) {
-      if (current.word != cancelled.first.environment()) continue;
-      for (const uint64_t number : cancelled.second) current.queue->Unsubscribe(number);
-    }
-    return cancelled.first;
-  }
-
-  absl::StatusOr<uint64_t> WatchJob(const std::string& name, jobs::JobCallback on_change) override {
-    return jobs_.Watch(name, std::move(on_change));
-  }
-  void StopWatching(uint64_t token) override { jobs_.StopWatching(token); }
   absl::StatusOr<Tuning> GetTuning(const std::string& environment,
                                    const ConvProblem& problem) override {
     ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
@@ -204,20 +162,15 @@ class TunerImpl final : public Tuner {
   }
 
   absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) override {
-    int64_t outdated = 0;
-    ASSIGN_OR_RETURN(v1::ImportBundleResponse counts,
-                     committer_.Import(OfThoseThatHold(next, &outdated)));
-    counts.set_kept_count(counts.kept_count() + outdated);
+    ASSIGN_OR_RETURN(v1::ImportBundleResponse counts, committer_.Import(UntilDrain(next)));
     RETURN_IF_ERROR(ReadStoredEnvironments());
     return counts;
   }
 
   absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(
       const db::TuningSource& next, const db::WaitsForFleet& waits) override {
-    int64_t outdated = 0;
     ASSIGN_OR_RETURN(v1::ApplyTuningsResponse counts,
-                     committer_.ApplyFleet(OfThoseThatHold(next, &outdated), waits));
-    counts.set_unchanged_count(counts.unchanged_count() + outdated);
+                     committer_.ApplyFleet(UntilDrain(next), waits));
     RETURN_IF_ERROR(ReadStoredEnvironments());
     return counts;
   }
@@ -280,14 +233,16 @@ class TunerImpl final : public Tuner {
     return std::move(resolved.environment);
   }
 
-  std::vector<EnvironmentInfo> ListEnvironments() override {
+  std::vector<v1::Environment> ListEnvironments() override {
     std::map<std::string, int64_t> counts = index_.Counts();
-    std::vector<EnvironmentInfo> environments;
-    for (const auto& [text, current] : current_) {
-      environments.push_back({current.environment, current.provenance, current.word, counts[text]});
-    }
-    for (const Environment& environment : StoredEnvironments()) {
-      environments.push_back({environment, {}, "", counts[environment.ToText()]});
+    std::vector<v1::Environment> environments;
+    for (const lookup::ResolvedEnvironment& known : NamedEnvironments("")) {
+      v1::Environment& listed = environments.emplace_back(ToProto(known.environment));
+      const auto device = index_.libraries().find(known.text);
+      *listed.mutable_provenance() =
+          ToProto(device != index_.libraries().end() ? device->second : Provenance());
+      listed.set_current(known.queue != nullptr);
+      listed.set_tuning_count(counts[known.text]);
     }
     return environments;
   }
@@ -332,7 +287,7 @@ class TunerImpl final : public Tuner {
     MutexLock lock(drain_mutex_);
     if (drained_) return;
     drained_ = true;
-    for (auto& [text, current] : current_) current.queue->Shut(absl::CancelledError(kDraining));
+    for (auto& [text, current] : current_) current.queue->Shut();
     for (auto& [text, current] : current_) current.queue->WaitIdle(deadline);
     // Work that devices still do has no more callers, or no more time.
     for (const auto& device : devices_) device->Cancel();
@@ -344,50 +299,23 @@ class TunerImpl final : public Tuner {
   }
 
  private:
-  // An environment that a device has.
-  struct Current {
-    Environment environment;
-    std::string word;  // see EnvironmentInfo
-    Provenance provenance;
-    std::unique_ptr<jobs::TuningQueue> queue;
-  };
-
-  // Reads anew which environments the store knows beyond those of devices.
+  // Adds the environments that the store knows beyond those of devices. Others stay: a report of a
+  // program counts before its row is written.
   absl::Status ReadStoredEnvironments() {
-    ASSIGN_OR_RETURN(std::vector<Environment> stored, tunings_.ListEnvironments());
-    std::erase_if(stored, [this](const Environment& environment) {
-      return current_.count(environment.ToText()) > 0;
-    });
+    ASSIGN_OR_RETURN(const std::vector<Environment> stored, tunings_.ListEnvironments());
     MutexLock lock(stored_mutex_);
-    // A report of a program counts before its row is written.
-    for (Environment& environment : stored_) {
-      const auto same = [&environment](const Environment& e) {
-        return e.ToText() == environment.ToText();
-      };
-      if (std::none_of(stored.begin(), stored.end(), same)) {
-        stored.push_back(std::move(environment));
-      }
+    for (const Environment& environment : stored) {
+      const std::string text = environment.ToText();
+      if (!current_.contains(text)) stored_.insert_or_assign(text, environment);
     }
-    stored_ = std::move(stored);
     ++stored_version_;
     return absl::OkStatus();
   }
 
-  std::vector<Environment> StoredEnvironments() const {
-    MutexLock lock(stored_mutex_);
-    return stored_;
-  }
-  // Without what does not hold for the devices that there are, which is counted.
-  db::TuningSource OfThoseThatHold(const db::TuningSource& next, int64_t* outdated) const {
-    return [this, &next, outdated]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
-      while (true) {
-        if (draining_) return absl::UnavailableError(kDraining);
-        ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
-        if (!record || decision::WhyOutdated(record->tuning, index_.libraries()).empty()) {
-          return record;
-        }
-        ++*outdated;
-      }
+  db::TuningSource UntilDrain(const db::TuningSource& next) const {
+    return [this, &next]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
+      if (draining_) return absl::UnavailableError(kDraining);
+      return next();
     };
   }
 
@@ -420,13 +348,9 @@ class TunerImpl final : public Tuner {
     const auto current = current_.find(text);
     if (current != current_.end()) return current->second.environment;
     MutexLock lock(stored_mutex_);
-    const auto known =
-        std::find_if(stored_.begin(), stored_.end(),
-                     [&text](const Environment& stored) { return stored.ToText() == text; });
-    if (known != stored_.end()) return *known;
-    stored_.push_back(environment);
-    ++stored_version_;
-    return environment;
+    const auto [known, is_new] = stored_.emplace(text, environment);
+    if (is_new) ++stored_version_;
+    return known->second;
   }
 
   bool TuneIdle(const TuningKey& key, std::function<void(const absl::Status&)> done) {
@@ -459,14 +383,12 @@ class TunerImpl final : public Tuner {
   // Those with this name or text, or all if it is empty; of devices first.
   std::vector<lookup::ResolvedEnvironment> NamedEnvironments(const std::string& name) const {
     std::vector<lookup::ResolvedEnvironment> named;
-    const auto add = [&](const Environment& environment, std::string text,
-                         jobs::TuningQueue* queue) {
-      if (name.empty() || name == text || name == environment.Name()) {
-        named.push_back({environment, std::move(text), queue, ""});
-      }
+    const auto add = [&](const lookup::ResolvedEnvironment& e) {
+      if (name.empty() || name == e.text || name == e.environment.Name()) named.push_back(e);
     };
-    for (const auto& [text, c] : current_) add(c.environment, text, c.queue.get());
-    for (const Environment& e : StoredEnvironments()) add(e, e.ToText(), nullptr);
+    for (const auto& [text, current] : current_) add(current);
+    MutexLock lock(stored_mutex_);
+    for (const auto& [text, stored] : stored_) add({stored, text, text, nullptr, ""});
     return named;
   }
 
@@ -475,10 +397,9 @@ class TunerImpl final : public Tuner {
   absl::StatusOr<lookup::ResolvedEnvironment> Resolve(const std::string& name,
                                                       const Environment& program = {}) const {
     const std::vector<lookup::ResolvedEnvironment> named = NamedEnvironments(name);
-    const auto join = [this](const std::vector<lookup::ResolvedEnvironment>& environments) {
-      return absl::StrJoin(environments, ", ", [this](std::string* out, const auto& e) {
-        out->append(e.queue != nullptr ? current_.at(e.text).word : e.text);
-      });
+    const auto join = [](const std::vector<lookup::ResolvedEnvironment>& environments) {
+      return absl::StrJoin(environments, ", ",
+                           [](std::string* out, const auto& e) { out->append(e.word); });
     };
     if (named.empty()) {
       const std::string all = join(NamedEnvironments(""));
@@ -524,96 +445,22 @@ class TunerImpl final : public Tuner {
     return TuningKey{problem.ToText(), resolved.text};
   }
 
-  // Submits the work for the job of that name. Returns false where the queue adds nothing; see
-  // TuningQueue::Submit.
-  bool SubmitFor(const std::string& job, jobs::TuningQueue* queue, const jobs::WorkSpec& spec,
-                 jobs::Priority priority, SteadyTime expires, const std::function<bool()>& needed) {
-    const std::string text = spec.key.problem_text;
-    jobs::Subscriber subscriber;
-    subscriber.done = [this, job, text](const jobs::WorkResult& result) {
-      jobs_.ProblemDone(job, text, result);
-    };
-    subscriber.progress = [this, job, text](const jobs::WorkProgress& progress) {
-      jobs_.Progress(job, text, progress);
-    };
-    subscriber.expires = expires;
-    const uint64_t number = queue->Submit(spec, priority, std::move(subscriber), needed);
-    // Where the job has ended already, the work is through, or the job was cancelled.
-    if (number != 0 && !jobs_.AddSubscription(job, text, number)) queue->Unsubscribe(number);
-    return number != 0;
-  }
-
-  // ALREADY_EXISTS: the request's id is another's.
-  absl::StatusOr<v1::TuningJob> QueueJob(const lookup::ResolvedEnvironment& environment,
-                                         const jobs::JobRequest& request) {
-    std::vector<jobs::WorkSpec> work;
-    std::set<std::string> seen;
-    for (const ConvProblem& problem : request.problems) {
-      TuningKey key{problem.ToText(), environment.text};
-      if (!seen.insert(key.problem_text).second) continue;
-      const std::optional<jobs::WorkKind> kind = WorkOf(problem, key, environment, request.demand);
-      if (!kind.has_value()) continue;
-      work.push_back(
-          {problem, std::move(key), *kind, request.demand.options, request.demand.limits_age()});
-    }
-    const int skipped = static_cast<int>(seen.size() - work.size());
-    ASSIGN_OR_RETURN(
-        const jobs::JobTable::Created created,
-        jobs_.Create(current_.at(environment.text).word, static_cast<int>(seen.size()), skipped,
-                     request.request_id, FingerprintOf(environment, seen, request)));
-    if (!created.is_new) return created.job;
-    const std::string name = created.job.name();
-    for (const jobs::WorkSpec& spec : work) {
-      const auto needed = [&] {
-        return WorkOf(spec.problem, spec.key, environment, request.demand).has_value();
-      };
-      if (!SubmitFor(name, environment.queue, spec, request.priority, SteadyTime::InfiniteFuture(),
-                     needed)) {
-        jobs_.ProblemSkipped(name);
-      }
-    }
-    return jobs_.Get(name).value_or(created.job);
-  }
-
-  // See EndLookup. The work is queued, and stays so while this runs.
-  void KeepWork(const lookup::ResolvedEnvironment& environment,
-                const std::vector<jobs::WorkSpec>& work) {
-    for (const jobs::WorkSpec& spec : work) {
-      const std::optional<std::string> name = jobs_.Collect(current_.at(environment.text).word);
-      if (!name.has_value()) return;
-      // Else it ended just now, or is kept for another caller already.
-      if (!SubmitFor(*name, environment.queue, spec, jobs::Priority::kIdle,
-                     SteadyTime::Now() + kAbandonedTimeout, [] { return false; })) {
-        jobs_.Uncollect(*name);
-      }
-    }
-  }
-
-  // See BetterWork.
-  std::optional<jobs::WorkKind> WorkOf(const ConvProblem& problem, const TuningKey& key,
-                                       const lookup::ResolvedEnvironment& environment,
-                                       const jobs::Demand& demand) const {
-    const absl::Time now = options_.clock->Now();
-    return lookup::BetterWork(index_.FindServing(problem, key, demand.OldestAt(now)), demand,
-                              environment.environment.profile, now);
-  }
-
   const Options options_;
   devices::SelfCheckCache self_checks_;
   lookup::TuningIndex index_;
   const db::LayeredTunings tunings_;
   commit::Committer committer_;
   lookup::IndexLoader loader_;
-  jobs::JobTable jobs_;
   lookup::Lookups lookups_;
   // Not changed after Start.
-  std::map<std::string, Current> current_;         // by text
-  std::map<std::string, devices::GpuTurn> turns_;  // by GPU, else by device
+  std::map<std::string, lookup::ResolvedEnvironment> current_;  // of devices, by text
+  std::map<std::string, devices::GpuTurn> turns_;               // by GPU, else by device
   devices::GpuHealth all_healthy_;
   std::vector<std::unique_ptr<devices::DeviceRunner>> devices_;
   std::unique_ptr<release::Publisher> publisher_;  // may be nullptr
   mutable Mutex stored_mutex_;
-  std::vector<Environment> stored_ GUARDED_BY(stored_mutex_);  // those that no device has
+  // Those that no device has, by text.
+  std::map<std::string, Environment> stored_ GUARDED_BY(stored_mutex_);
   std::atomic<uint64_t> stored_version_{0};
   std::atomic<bool> draining_{false};
   Mutex drain_mutex_;

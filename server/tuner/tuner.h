@@ -27,20 +27,11 @@
 #include "server/devices/device.h"
 #include "server/devices/gpu_health.h"
 #include "server/jobs/job_table.h"
-#include "server/lookup/lookup_request.h"
+#include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/publisher.h"
 
 namespace convtune::tuner {
-
-struct EnvironmentInfo {
-  Environment environment;
-  Provenance provenance;  // of the device, if one has it
-  // What requests call it, its name, or its text where others have the name; empty: no device has
-  // it.
-  std::string word;
-  int64_t tuning_count = 0;
-};
 
 struct TunerStats {
   // As far as the tuner knows: from tuning_count to waiting_callers, without database_bytes.
@@ -50,8 +41,8 @@ struct TunerStats {
   std::vector<devices::WorkStats> work;
 };
 
-// Thread-safe. Callbacks are called from the calling thread or from one of the tuner's own, and
-// but for WatchJob's without locks held; they must not block.
+// Thread-safe. Callbacks are called from the calling thread or from one of the tuner's own,
+// without locks held; they must not block.
 class Tuner {
  public:
   struct Options : devices::WorkerLimits {
@@ -97,18 +88,10 @@ class Tuner {
   // else than before.
   virtual uint64_t EnvironmentsVersion() const { return 0; }
 
-  virtual absl::StatusOr<v1::TuningJob> CreateJob(jobs::JobRequest request) = 0;
-  virtual absl::StatusOr<v1::TuningJob> GetJob(const std::string& name) = 0;
-  // The newest first.
-  virtual std::vector<v1::TuningJob> ListJobs() = 0;
-  virtual absl::StatusOr<v1::TuningJob> CancelJob(const std::string& name) = 0;
-  // Calls back before it returns, on every change, and last with a job that HasEnded: under
-  // the lock of the jobs, so that `on_change` must return at once and call nothing here.
-  // Returns a token for StopWatching. NOT_FOUND, and UNAVAILABLE once the daemon has drained.
-  virtual absl::StatusOr<uint64_t> WatchJob(const std::string& name,
-                                            jobs::JobCallback on_change) = 0;
-  // After it returns, the callback is not called again.
-  virtual void StopWatching(uint64_t token) = 0;
+  // See Lookups::CreateJob. Errors: those of Lookup; FAILED_PRECONDITION: no device has the
+  // environment; RESOURCE_EXHAUSTED: the queue is full.
+  virtual absl::StatusOr<v1::TuningJob> CreateJob(const jobs::JobRequest& request) = 0;
+  jobs::JobTable& jobs() { return jobs_; }
 
   // `environment` as in LookupRequest. NOT_FOUND if nothing is known.
   virtual absl::StatusOr<Tuning> GetTuning(const std::string& environment,
@@ -156,7 +139,7 @@ class Tuner {
   // FAILED_PRECONDITION if the program fits none, else the errors of Lookup.
   virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,
                                                          const Environment& program) = 0;
-  virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
+  virtual std::vector<v1::Environment> ListEnvironments() = 0;
   virtual std::vector<v1::Device> ListDevices() = 0;
   virtual TunerStats Stats() = 0;
   // nullptr where nothing is published.
@@ -166,6 +149,11 @@ class Tuner {
   // to their end until the deadline, then kills the workers; every waiting
   // caller is called back; then publishes a last time. Blocks. Idempotent.
   virtual void Drain(SteadyTime deadline) = 0;
+
+ protected:
+  explicit Tuner(const Clock* clock) : jobs_(clock) {}
+
+  jobs::JobTable jobs_;
 };
 
 }  // namespace convtune::tuner

@@ -61,16 +61,15 @@ Tuning TuningOf(const ConvProblem& problem, int candidates, std::mt19937* random
 class IndexTuner : public rpc::FakeTuner {
  public:
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override {
-    return lookups_.Start(std::move(request), {rpc::TestEnvironment(), kEnvironment, nullptr, ""},
-                          std::move(done));
+    return lookups_.Start(std::move(request),
+                          {rpc::TestEnvironment(), kEnvironment, "", nullptr, ""}, std::move(done));
   }
   lookup::TuningIndex& index() { return index_; }
 
  private:
   SystemClock clock_;
   lookup::TuningIndex index_;
-  lookup::Lookups lookups_{&index_, &clock_, [](const auto&...) { return std::string(); },
-                           [](const auto&...) {}};
+  lookup::Lookups lookups_{&index_, &clock_, &jobs_};
 };
 
 template <typename T>

@@ -27,37 +27,24 @@ std::string EnvironmentName(const TuningKey& key) {
 
 }  // namespace
 
-tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
-                                       const std::string& text) {
-  const auto found = std::find_if(
-      known.begin(), known.end(),
-      [&](const tuner::EnvironmentInfo& info) { return info.environment.ToText() == text; });
-  if (found != known.end()) {
-    return *found;
-  }
-  tuner::EnvironmentInfo info;
-  info.environment = Environment::Parse(text).value_or(Environment());
-  return info;
-}
-
-v1::Environment ToProto(const tuner::EnvironmentInfo& info) {
-  v1::Environment out = convtune::ToProto(info.environment);
-  *out.mutable_provenance() = ToProto(info.provenance);
-  out.set_current(!info.word.empty());
-  out.set_tuning_count(info.tuning_count);
-  return out;
+v1::Environment FindEnvironment(const std::vector<v1::Environment>& known,
+                                const std::string& text) {
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const v1::Environment& one) { return one.text() == text; });
+  if (found != known.end()) return *found;
+  return ToProto(Environment::Parse(text).value_or(Environment()));
 }
 
 namespace {
 
-void AddKey(const TuningKey& key, const tuner::EnvironmentInfo& environment, v1::Tuning* out) {
+void AddKey(const TuningKey& key, const v1::Environment& environment, v1::Tuning* out) {
   out->set_id(key.Digest().ToString());
   if (const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(key.problem_text);
       problem.ok()) {
     *out->mutable_problem() = problem->ToProto();
   }
   out->set_problem_text(key.problem_text);
-  *out->mutable_environment() = ToProto(environment);
+  *out->mutable_environment() = environment;
 }
 
 v1::Portfolio PortfolioToProto(const Portfolio& portfolio) {
@@ -98,7 +85,7 @@ v1::Quarantine ToProto(const QuarantineEntry& entry) {
   return out;
 }
 
-v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment) {
+v1::Tuning ToProto(const Tuning& tuning, const v1::Environment& environment) {
   v1::Tuning out;
   convtune::Fill(tuning, /*with_samples=*/true, &out);
   AddKey(tuning.key, environment, &out);
@@ -122,8 +109,7 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
   return out;
 }
 
-v1::Tuning ToProto(const lookup::IndexedTuning& indexed,
-                   const tuner::EnvironmentInfo& environment) {
+v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const v1::Environment& environment) {
   const lookup::KeptTuning& kept = indexed.tuning;
   Tuning listed;
   static_cast<TuningFacts&>(listed) = kept;

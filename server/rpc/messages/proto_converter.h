@@ -17,25 +17,23 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/tuning.h"
+#include "server/lookup/tuning_index.h"
 #include "server/release/publisher.h"
 #include "server/rpc/messages/page.h"
 #include "server/rpc/messages/request_validator.h"
-#include "server/tuner/tuner.h"
 
 namespace convtune::rpc::messages {
 
 using convtune::ToProto;
 
 // The one of `known` with that key text; what the text says if there is none.
-tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
-                                       const std::string& text);
+v1::Environment FindEnvironment(const std::vector<v1::Environment>& known, const std::string& text);
 
-v1::Environment ToProto(const tuner::EnvironmentInfo& info);
 v1::Quarantine ToProto(const QuarantineEntry& entry);
 // With all candidates and samples.
-v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment);
+v1::Tuning ToProto(const Tuning& tuning, const v1::Environment& environment);
 // Without candidates.
-v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const tuner::EnvironmentInfo& environment);
+v1::Tuning ToProto(const lookup::IndexedTuning& indexed, const v1::Environment& environment);
 v1::PinRecord ToProto(const Pin& pin);
 // Adds the usable candidates that `bans`, those of the tuning's key, ban, and sets the winner that
 // is left.

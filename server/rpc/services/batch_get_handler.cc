@@ -326,7 +326,7 @@ std::string BatchGetHandler::ReplyEnd(const std::string& environment_text) const
   const google::protobuf::Descriptor& known = *v1::BatchGetRequest::descriptor();
   for (int i = 0; i < known.field_count(); ++i) message.add_known_fields(known.field(i)->number());
   *message.mutable_environment() =
-      messages::ToProto(messages::FindEnvironment(tuner_->ListEnvironments(), environment_text));
+      messages::FindEnvironment(tuner_->ListEnvironments(), environment_text);
   return message.SerializeAsString();
 }
 

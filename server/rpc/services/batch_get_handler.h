@@ -14,7 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "proto/base/mutex.h"
-#include "server/lookup/lookup_request.h"
+#include "server/lookup/lookups.h"
 #include "server/tuner/tuner.h"
 
 namespace grpc {

@@ -156,8 +156,9 @@ class ExportCall final : public BundleCall<grpc::ServerWriteReactor<ByteBuffer>>
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(tuning.status());
-    const Environment environment =
-        messages::FindEnvironment(known_, key.environment_text).environment;
+    Environment environment = Environment::Parse(key.environment_text).value_or(Environment());
+    // As the driver names it, which the text does not say.
+    environment.gpu_model = messages::FindEnvironment(known_, key.environment_text).gpu_model();
     // Without an environment, those of simulated GPUs only if they are asked for.
     const bool is_wanted = !environment.simulated() || request_->include_simulated() ||
                            !request_->environment().empty();
@@ -166,7 +167,7 @@ class ExportCall final : public BundleCall<grpc::ServerWriteReactor<ByteBuffer>>
 
   tuner::Tuner* const tuner_;
   std::optional<v1::ExportBundleRequest> request_;
-  std::vector<tuner::EnvironmentInfo> known_;
+  std::vector<v1::Environment> known_;
   std::optional<db::bundle::BundleWriter> writer_;  // nothing before the first piece
   lookup::TuningPage page_;
   size_t next_ = 0;  // in page_

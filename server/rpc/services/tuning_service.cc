@@ -37,7 +37,7 @@ class WatchReactor final : public SharedCall<grpc::ServerWriteReactor<grpc::Byte
     const grpc::Status started = CatchAll("WatchTuningJob", [&] {
       grpc::Status read = ReadRequest<v1::WatchTuningJobRequest>(in, &request);
       if (!read.ok()) return read;
-      const absl::StatusOr<uint64_t> token = tuner_->WatchJob(
+      const absl::StatusOr<uint64_t> token = tuner_->jobs().Watch(
           request->name(),
           [this](const v1::TuningJob& job, bool interrupted) { Changed(job, interrupted); });
       MutexLock lock(mutex_);
@@ -64,7 +64,7 @@ class WatchReactor final : public SharedCall<grpc::ServerWriteReactor<grpc::Byte
   }
 
   void OnDone() override {
-    tuner_->StopWatching(token());  // and no callback comes any more
+    tuner_->jobs().StopWatching(token());  // and no callback comes any more
     delete this;
   }
 
@@ -121,17 +121,23 @@ class TuningService final : public RawService {
           return reactor;
         }));
     Unary<v1::CreateTuningJobRequest, v1::TuningJob>(
-        nullptr, [this](auto& request) { return tuner_->CreateJob(std::move(request)); });
+        nullptr, [this](const auto& request) { return tuner_->CreateJob(request); });
     Unary<v1::GetTuningJobRequest, v1::TuningJob>(
-        nullptr, [this](const auto& request) { return tuner_->GetJob(request.name()); });
-    Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
-        nullptr, [this](auto& request, auto* reply) {
-          request.set_page_size(messages::PageSizeOf(request.page_size()));
-          const auto key = [](const v1::TuningJob& job) { return job.name(); };
-          return messages::AddPage(request, tuner_->ListJobs(), key, reply->mutable_jobs(), reply);
+        nullptr, [this](const auto& request) { return tuner_->jobs().Get(request.name()); });
+    Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(nullptr, [this](auto& request,
+                                                                                 auto* reply) {
+      request.set_page_size(messages::PageSizeOf(request.page_size()));
+      const auto key = [](const v1::TuningJob& job) { return job.name(); };
+      return messages::AddPage(request, tuner_->jobs().List(), key, reply->mutable_jobs(), reply);
         });
+    Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(nullptr, [this](auto& request,
+                                                                                 auto* reply) {
+      request.set_page_size(messages::PageSizeOf(request.page_size()));
+      const auto key = [](const v1::TuningJob& job) { return job.name(); };
+      return messages::AddPage(request, tuner_->jobs().List(), key, reply->mutable_jobs(), reply);
+    });
     Unary<v1::CancelTuningJobRequest, v1::TuningJob>(
-        nullptr, [this](const auto& request) { return tuner_->CancelJob(request.name()); });
+        nullptr, [this](const auto& request) { return tuner_->jobs().Cancel(request.name()); });
 
     Unary<v1::GetTuningRequest, v1::Tuning>(&disk_, [this](const auto& args, auto* reply) {
       ASSIGN_OR_RETURN(const Tuning tuning,
@@ -152,7 +158,7 @@ class TuningService final : public RawService {
           const lookup::TuningPage page,
           tuner_->ListTunings(request.environment(), messages::PageSizeOf(request.page_size()),
                               after, request.text_filter()));
-      const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
+      const std::vector<v1::Environment> known = tuner_->ListEnvironments();
       const auto make = [&](size_t i) {
         const lookup::IndexedTuning& indexed = *page.tunings[i];
         return messages::ToProto(
@@ -234,7 +240,7 @@ class TuningService final : public RawService {
 
     Unary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(
         nullptr, [this](const auto& request, auto* reply) {
-          const auto key = [](const auto& row) { return row.environment.ToText(); };
+          const auto key = [](const v1::Environment& row) { return row.text(); };
           return messages::AddPage(request, tuner_->ListEnvironments(), key,
                                    reply->mutable_environments(), reply);
         });

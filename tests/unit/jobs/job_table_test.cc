@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace convtune::jobs {
@@ -24,7 +25,16 @@ class JobTableTest : public ::testing::Test {
     return was;
   }
 
+  void Submit(const std::string& name, int n, bool needed = true) {
+    const ConvProblem problem =
+        ConvProblem::Parse(absl::StrCat("fwd,x=", n, "x8x9x9,w=8x8x1x1")).value();
+    table_.Submit(name, &queue_, {problem, {problem.ToText(), "nvidia-h200"}},
+                  Priority::kBackground, SteadyTime::InfiniteFuture(), [needed] { return needed; });
+  }
+
   SystemClock clock_;
+  TuningQueue queue_;
+  std::unique_ptr<CancelToken> token_ = CancelToken::Create().value();
   JobTable table_{&clock_};
 };
 
@@ -92,17 +102,28 @@ TEST_F(JobTableTest, NumbersAreNotThoseOfADaemonBefore) {
   EXPECT_EQ(names.count(next.Create("nvidia-h200", 1, 0, "")->job.name()), 0U);
 }
 
-TEST_F(JobTableTest, CancelGivesTheSubscriptionsOnce) {
+TEST_F(JobTableTest, CancelDropsTheWorkThatNobodyElseWants) {
+  const std::string name = Create(3);
+  const std::string other = Create(1);
+  for (const int n : {1, 2, 3}) Submit(name, n);
+  Submit(other, 3);
+  const auto taken = queue_.Take(absl::ZeroDuration(), token_.get());
+  queue_.Finish(taken, {});
+  EXPECT_EQ(Get(name).succeeded_count(), 1);
+  EXPECT_EQ(table_.Cancel(name)->state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(queue_.depth(), 1) << "the other job's";
+  EXPECT_EQ(table_.Cancel(name)->state(), v1::JOB_STATE_CANCELLED);
+  Submit(name, 4);
+  EXPECT_EQ(queue_.depth(), 1) << "work for a job that has ended";
+}
+
+TEST_F(JobTableTest, WorkThatIsNotNeededIsSkippedAndEndsAJobWhoseOtherProblemsAreDone) {
   const std::string name = Create(2);
-  EXPECT_TRUE(table_.AddSubscription(name, "done", 6));
-  EXPECT_TRUE(table_.AddSubscription(name, "open", 7));
-  table_.ProblemDone(name, "done", {absl::OkStatus()});
-  const auto cancelled = table_.Cancel(name);
-  ASSERT_TRUE(cancelled.ok());
-  EXPECT_EQ(cancelled->first.state(), v1::JOB_STATE_CANCELLED);
-  EXPECT_EQ(cancelled->second, std::vector<uint64_t>{7});
-  EXPECT_TRUE(table_.Cancel(name)->second.empty());
-  EXPECT_FALSE(table_.AddSubscription(name, "late", 8));
+  table_.ProblemDone(name, "a", {});
+  EXPECT_FALSE(HasEnded(Get(name)));
+  Submit(name, 1, /*needed=*/false);
+  EXPECT_EQ(Get(name).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Get(name).skipped_count(), 1);
 }
 
 TEST_F(JobTableTest, OnlyTheDaemonsEndInterrupts) {
@@ -130,20 +151,10 @@ TEST_F(JobTableTest, CollectsAbandonedWorkInOneJobWithABound) {
   EXPECT_NE(table_.Collect("nvidia-h200"), name) << "one that has ended is not used again";
 }
 
-TEST_F(JobTableTest, UncollectEndsAJobWhoseOtherProblemsAreDone) {
-  const std::string name = table_.Collect("nvidia-h200").value();
-  table_.Collect("nvidia-h200");
-  table_.ProblemDone(name, "a", {});
-  EXPECT_FALSE(HasEnded(Get(name)));
-  table_.Uncollect(name);
-  EXPECT_EQ(Get(name).state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_EQ(Get(name).problem_count(), 1);
-}
-
 TEST_F(JobTableTest, EndedJobDoesNotChange) {
   const std::string name = Create(1);
   table_.ProblemDone(name, "a", {});
-  EXPECT_EQ(table_.Cancel(name)->first.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(table_.Cancel(name)->state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(JobTableTest, KeepsTheLastThousandEnded) {

@@ -385,7 +385,7 @@ TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnWaitUntilTheirGpuIsIdle) {
   const std::string job = tuner_->CreateJob(request)->name();
   Send(MissOf(Text(3), newer, 4));
   bool waited = false;
-  while (!jobs::HasEnded(*tuner_->GetJob(job))) {
+  while (!jobs::HasEnded(*tuner_->jobs().Get(job))) {
     if (tuner_->releases()->ListWanted("")->empty()) continue;
     waited = true;
     ASSERT_EQ(tuner_->ListDevices()[1].state(), v1::DEVICE_STATE_IDLE);

@@ -37,6 +37,8 @@ inline Candidate TestCandidate(const std::string& text, double median_us) {
 // Thread-safe. Look-ups wait until Release, unless `answer_at_once`.
 class FakeTuner : public tuner::Tuner {
  public:
+  FakeTuner() : Tuner(&kClock) {}
+
   bool answer_at_once = false;
   // Of every answer.
   bool persisted = true;
@@ -131,58 +133,10 @@ class FakeTuner : public tuner::Tuner {
     return last_request_;
   }
 
-  absl::StatusOr<v1::TuningJob> CreateJob(jobs::JobRequest request) override {
+  // Of the real table; nobody works on it.
+  absl::StatusOr<v1::TuningJob> CreateJob(const jobs::JobRequest& request) override {
     if (!failure.ok()) return failure;
-    v1::TuningJob job = Job(v1::JOB_STATE_QUEUED);
-    job.set_problem_count(static_cast<int>(request.problems.size()));
-    return job;
-  }
-  absl::StatusOr<v1::TuningJob> GetJob(const std::string& name) override {
-    if (!failure.ok()) return failure;
-    v1::TuningJob job = Job(v1::JOB_STATE_RUNNING);
-    job.set_name(name);
-    return job;
-  }
-  std::vector<v1::TuningJob> ListJobs() override {
-    std::vector<v1::TuningJob> jobs;
-    for (size_t number = rows; number > 0; --number) {
-      jobs.push_back(Job(v1::JOB_STATE_FAILED));
-      jobs.back().set_name(Concat("jobs/", number));
-      for (int i = 0; i < 20; ++i) {
-        v1::TuningFailure* const added = jobs.back().add_failures();
-        added->set_problem_text("fwd");
-        added->set_reason(std::string(500, 'f'));
-      }
-    }
-    return jobs;
-  }
-  absl::StatusOr<v1::TuningJob> CancelJob(const std::string&) override {
-    if (!failure.ok()) return failure;
-    return Job(v1::JOB_STATE_CANCELLED);
-  }
-
-  // Calls back with `watch_start` at once, then on Change.
-  v1::TuningJob watch_start = Job(v1::JOB_STATE_QUEUED);
-  absl::StatusOr<uint64_t> WatchJob(const std::string&, jobs::JobCallback on_change) override {
-    if (!failure.ok()) return failure;
-    on_change(watch_start, false);
-    MutexLock lock(mutex_);
-    watchers_.emplace(next_token_, std::move(on_change));
-    return next_token_++;
-  }
-  void StopWatching(uint64_t token) override {
-    MutexLock lock(mutex_);
-    watchers_.erase(token);
-  }
-  void Change(const v1::TuningJob& job, bool interrupted = false) {
-    MutexLock lock(mutex_);
-    for (const auto& [token, callback] : watchers_) {
-      callback(job, interrupted);
-    }
-  }
-  size_t watchers() {
-    MutexLock lock(mutex_);
-    return watchers_.size();
+    return jobs_.Create("nvidia-h200", static_cast<int>(request.problems.size()), 0, "")->job;
   }
 
   absl::StatusOr<Tuning> GetTuning(const std::string&, const ConvProblem& problem) override {
@@ -308,15 +262,17 @@ class FakeTuner : public tuner::Tuner {
     if (!Fits(program, TestEnvironment())) return absl::FailedPreconditionError("another one");
     return TestEnvironment();
   }
-  std::vector<tuner::EnvironmentInfo> ListEnvironments() override {
-    tuner::EnvironmentInfo info;
-    info.environment = TestEnvironment();
-    info.environment.gpu_model = "NVIDIA H200";
-    info.word = "nvidia-h200";
-    std::vector<tuner::EnvironmentInfo> known(rows, info);
-    for (size_t i = 1; i < rows; ++i) {
-      known[i].environment.gpu_model = Concat("GPU ", i, " ", std::string(100, 'x'));
-      known[i].environment.sm_count = static_cast<int>(i);
+  std::vector<v1::Environment> ListEnvironments() override {
+    Environment environment = TestEnvironment();
+    environment.gpu_model = "NVIDIA H200";
+    std::vector<v1::Environment> known;
+    for (size_t i = 0; i < rows; ++i) {
+      if (i > 0) {
+        environment.gpu_model = Concat("GPU ", i, " ", std::string(100, 'x'));
+        environment.sm_count = static_cast<int>(i);
+      }
+      known.push_back(ToProto(environment));
+      known.back().set_current(true);
     }
     return known;
   }
@@ -335,13 +291,6 @@ class FakeTuner : public tuner::Tuner {
   }
   void Drain(SteadyTime) override { Release(); }
 
-  static v1::TuningJob Job(v1::JobState state) {
-    v1::TuningJob job;
-    job.set_name("jobs/1");
-    job.set_state(state);
-    job.mutable_create_time();
-    return job;
-  }
   static TuningKey Key(const ConvProblem& problem) {
     return {problem.ToText(), TestEnvironment().ToText()};
   }
@@ -378,6 +327,7 @@ class FakeTuner : public tuner::Tuner {
     return response;
   }
 
+  static inline const SystemClock kClock;
   Mutex mutex_;
   uint64_t next_token_ GUARDED_BY(mutex_) = 1;
   int lookups_ GUARDED_BY(mutex_) = 0;
@@ -386,7 +336,6 @@ class FakeTuner : public tuner::Tuner {
   std::optional<lookup::LookupRequest> last_request_ GUARDED_BY(mutex_);
   std::map<uint64_t, std::pair<lookup::LookupRequest, lookup::LookupCallback>> waiting_
       GUARDED_BY(mutex_);
-  std::map<uint64_t, jobs::JobCallback> watchers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace convtune::rpc

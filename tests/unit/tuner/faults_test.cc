@@ -258,12 +258,12 @@ TEST_F(FaultTest, LookupsAreAnsweredWhileAWorkerDies) {
   Tune({Problem(2)});
   const v1::TuningJob job = Create({Problem(1)});
   int answered = 0;
-  while (!jobs::HasEnded(*tuner_->GetJob(job.name()))) {
+  while (!jobs::HasEnded(*tuner_->jobs().Get(job.name()))) {
     ASSERT_TRUE(LookupOne(Problem(2), jobs::OnMiss::kNone).has_answer());
     ++answered;
   }
   EXPECT_GT(answered, 0);
-  EXPECT_EQ(tuner_->GetJob(job.name())->state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(tuner_->jobs().Get(job.name())->state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(FaultTest, WorkerThatDiesWhileListingFailsTheProblemOnly) {

@@ -116,9 +116,9 @@ TEST_F(SharedGpuTest, AJobThatWaitsForTheGpuIsCancelled) {
   const std::string first = CreateIn(kOlder, {Problem(1), Problem(2)});
   ASSERT_TRUE(Eventually([&] { return Requests("measure") > 0; }));
   const std::string second = CreateIn(kNewer, {Problem(4)});
-  ASSERT_TRUE(tuner_->CancelJob(second).ok());
+  ASSERT_TRUE(tuner_->jobs().Cancel(second).ok());
   EXPECT_EQ(WaitFor(second).state(), v1::JOB_STATE_CANCELLED);
-  ASSERT_TRUE(tuner_->CancelJob(first).ok());
+  ASSERT_TRUE(tuner_->jobs().Cancel(first).ok());
   EXPECT_EQ(WaitFor(first).state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(tuner_->ListDevices()[1].worker_starts(), 0);
 }

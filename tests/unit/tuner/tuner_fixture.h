@@ -94,11 +94,11 @@ class TunerTest : public ::testing::Test {
   v1::TuningJob WaitFor(const std::string& job) {
     auto promise = std::make_shared<std::promise<v1::TuningJob>>();
     auto future = promise->get_future();
-    EXPECT_TRUE(tuner_
-                    ->WatchJob(job,
-                               [promise](const v1::TuningJob& snapshot, bool) {
-                                 if (jobs::HasEnded(snapshot)) promise->set_value(snapshot);
-                               })
+    EXPECT_TRUE(tuner_->jobs()
+                    .Watch(job,
+                           [promise](const v1::TuningJob& snapshot, bool) {
+                             if (jobs::HasEnded(snapshot)) promise->set_value(snapshot);
+                           })
                     .ok());
     return future.get();
   }

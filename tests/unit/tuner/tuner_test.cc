@@ -270,14 +270,15 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   for (int n = 1; n <= 30; ++n) leave(n);
   leave(30);  // it is kept already
   EXPECT_EQ(tuner_->Stats().info.waiting_callers(), 0);
-  const std::vector<v1::TuningJob> listed = tuner_->ListJobs();
-  ASSERT_EQ(listed.size(), 1U);
-  EXPECT_TRUE(listed[0].abandoned());
-  EXPECT_EQ(listed[0].problem_count(), 30);
+  const std::vector<v1::TuningJob> jobs = tuner_->jobs().List();
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_TRUE(jobs[0].abandoned());
+  EXPECT_EQ(jobs[0].problem_count(), 31);
+  EXPECT_EQ(jobs[0].skipped_count(), 1);
   // A caller that waits goes before them.
   EXPECT_TRUE(LookupOne(Problem(40), jobs::OnMiss::kTune).has_answer());
   EXPECT_GT(tuner_->Stats().info.queue_depth(), 20);
-  ASSERT_TRUE(tuner_->CancelJob(listed[0].name()).ok());
+  ASSERT_TRUE(tuner_->jobs().Cancel(jobs[0].name()).ok());
   EXPECT_EQ(tuner_->Stats().info.queue_depth(), 0);
 }
 
@@ -286,7 +287,7 @@ TEST_F(TunerTest, WorkThatIsLeftIsDone) {
   tuner_->EndLookup(tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),
                                    [](const absl::StatusOr<lookup::LookupResponse>&) {}),
                     /*keep_work=*/true);
-  const v1::TuningJob job = WaitFor(tuner_->ListJobs().at(0).name());
+  const v1::TuningJob job = WaitFor(tuner_->jobs().List().at(0).name());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kNone).has_answer());
 }
@@ -295,7 +296,7 @@ TEST_F(TunerTest, CancelledJobStopsButSharedProblemsGoOn) {
   Start("prepare_delay_ms=50");
   const v1::TuningJob first = Create({Problem(1), Problem(2)});
   const v1::TuningJob second = Create({Problem(2)});
-  EXPECT_EQ(tuner_->CancelJob(first.name())->state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(tuner_->jobs().Cancel(first.name())->state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(WaitFor(second.name()).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(absl::IsNotFound(tuner_->GetTuning("", Problem(1)).status()));
 }
@@ -355,14 +356,21 @@ TEST_F(TunerTest, KnowsAfterARestartWhatWasTuned) {
 }
 
 TEST_F(TunerTest, StoredEnvironmentWithoutADeviceAnswersButDoesNotTune) {
-  Start("");
+  AddDevice("");
+  options_.devices[0].provenance.driver_version = "570.124";
+  Start();
   Tune({Problem(1)});
+  const v1::Environment current = tuner_->ListEnvironments().at(0);
+  EXPECT_TRUE(current.current());
+  EXPECT_EQ(current.text(), kH200);
+  EXPECT_EQ(current.tuning_count(), 1);
+  EXPECT_EQ(current.provenance().driver_version(), "570.124");
   tuner_->Drain(SteadyTime::Now());
   options_.devices.clear();
   Start();
   EXPECT_TRUE(LookupOne(Problem(1), jobs::OnMiss::kTune).has_answer());
   EXPECT_EQ(LookupOne(Problem(2), jobs::OnMiss::kTune).miss().reason(), v1::MISS_REASON_NO_DEVICE);
-  EXPECT_EQ(tuner_->ListEnvironments().at(0).word, "");
+  EXPECT_FALSE(tuner_->ListEnvironments().at(0).current());
 }
 
 TEST_F(TunerTest, EnvironmentMustBeNamedWhereThereAreSeveral) {
@@ -526,7 +534,7 @@ TEST_F(TunerTest, DrainCallsBackEveryWaitingCaller) {
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
   tuner_->Drain(SteadyTime::Now());
   EXPECT_TRUE(absl::IsUnavailable(promise.get_future().get()));
-  EXPECT_EQ(tuner_->GetJob(job.name())->state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(tuner_->jobs().Get(job.name())->state(), v1::JOB_STATE_CANCELLED);
   EXPECT_TRUE(absl::IsUnavailable(Lookup(Request({Problem(1)}, jobs::OnMiss::kNone)).status()));
   EXPECT_TRUE(absl::IsUnavailable(tuner_->CreateJob({}).status()));
 }
@@ -536,7 +544,7 @@ TEST_F(TunerTest, DrainLetsTheRunningTuningEnd) {
   const v1::TuningJob job = Create({Problem(1)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
   tuner_->Drain(SteadyTime::Now() + absl::Minutes(1));
-  EXPECT_EQ(tuner_->GetJob(job.name())->state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(tuner_->jobs().Get(job.name())->state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(store_.put_count(), 1);
 }
 

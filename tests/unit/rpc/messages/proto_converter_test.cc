@@ -85,14 +85,14 @@ TEST(ProtoConverter, CandidateKeepsWhatTheTimerFound) {
 TEST(ProtoConverter, TuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
   Tuning tuning;
   tuning.key = {ConvProblem::Parse(kProblem)->ToText(), ""};
-  EXPECT_FALSE(ToProto(tuning, tuner::EnvironmentInfo()).has_conditions());
+  EXPECT_FALSE(ToProto(tuning, v1::Environment()).has_conditions());
   tuning.stop_reason = StopReason::kNoiseSettled;
   tuning.rounds = 93;
   tuning.conditions.known = true;
   tuning.conditions.other_processes = 2;
   tuning.conditions.clock_reasons = static_cast<uint32_t>(ClockReason::kPowerCap);
   tuning.conditions.compute_mode = ComputeMode::kExclusiveProcess;
-  const v1::Tuning out = ToProto(tuning, tuner::EnvironmentInfo());
+  const v1::Tuning out = ToProto(tuning, v1::Environment());
   EXPECT_EQ(out.stop_reason(), v1::STOP_REASON_NOISE_SETTLED);
   EXPECT_EQ(out.rounds(), 93);
   EXPECT_EQ(out.cache_state(), v1::CACHE_STATE_INPUT_HOT);
@@ -108,7 +108,7 @@ TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
   tuning.key = {ConvProblem::Parse(kProblem)->ToText(), ""};
   tuning.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kClock) |
                                  static_cast<uint32_t>(SelfCheckBit::kCaptures);
-  const v1::SelfCheck check = ToProto(tuning, tuner::EnvironmentInfo()).conditions().self_check();
+  const v1::SelfCheck check = ToProto(tuning, v1::Environment()).conditions().self_check();
   EXPECT_TRUE(check.known());
   ASSERT_EQ(check.failed_size(), 2);
   EXPECT_EQ(check.failed(0), "clock");
@@ -135,7 +135,7 @@ TEST(ProtoConverter, TuningMarksWinnerAndStockChoice) {
   tuning.candidates[1].heuristic_rank = 1;
   tuning.candidates[2].heuristic_rank = 0;
   tuning.candidates[2].status = CandidateStatus::kUnsupported;
-  const v1::Tuning out = ToProto(tuning, tuner::EnvironmentInfo());
+  const v1::Tuning out = ToProto(tuning, v1::Environment());
   EXPECT_EQ(out.winner(), "graph:eng1");
   EXPECT_FALSE(out.candidates(0).stock());
   EXPECT_TRUE(out.candidates(1).stock());
@@ -150,30 +150,28 @@ TEST(ProtoConverter, TheGraphApisStockChoiceIsMarkedWhereBothHaveOne) {
   tuning.candidates = {TestCandidate("legacy:algo1,math0", 1), TestCandidate("graph:eng2", 2)};
   tuning.candidates[0].heuristic_rank = 0;
   tuning.candidates[1].heuristic_rank = 1;
-  v1::Tuning out = ToProto(tuning, tuner::EnvironmentInfo());
+  v1::Tuning out = ToProto(tuning, v1::Environment());
   EXPECT_FALSE(out.candidates(0).stock());
   EXPECT_TRUE(out.candidates(1).stock());
   tuning.candidates.pop_back();
-  out = ToProto(tuning, tuner::EnvironmentInfo());
+  out = ToProto(tuning, v1::Environment());
   EXPECT_TRUE(out.candidates(0).stock());
 }
 
-TEST(ProtoConverter, EnvironmentHasKeyAndProvenance) {
-  tuner::EnvironmentInfo info;
-  info.environment = TestEnvironment();
-  info.environment.gpu_model = "NVIDIA H200";
-  info.provenance.cuda_version = "13.0";
-  info.word = "nvidia-h200";
-  info.tuning_count = 5;
-  const v1::Environment out = ToProto(info);
-  EXPECT_EQ(out.name(), "nvidia-h200");
-  EXPECT_EQ(out.text(), info.environment.ToText());
-  EXPECT_EQ(out.compute_capability(), "9.0");
-  EXPECT_EQ(out.cudnn_version(), "9.19.0");
-  EXPECT_EQ(out.library_configuration(), v1::LIBRARY_CONFIGURATION_FULL);
-  EXPECT_EQ(out.provenance().cuda_version(), "13.0");
-  EXPECT_TRUE(out.current());
-  EXPECT_EQ(out.tuning_count(), 5);
+TEST(ProtoConverter, AnEnvironmentThatIsNotKnownIsWhatItsTextSays) {
+  Environment environment = TestEnvironment();
+  environment.gpu_model = "NVIDIA H200";
+  v1::Environment known = ToProto(environment);
+  known.set_tuning_count(5);
+  const v1::Environment found = FindEnvironment({known}, environment.ToText());
+  EXPECT_EQ(found.gpu_model(), "NVIDIA H200");
+  EXPECT_EQ(found.tuning_count(), 5);
+  const v1::Environment read = FindEnvironment({}, environment.ToText());
+  EXPECT_EQ(read.name(), "nvidia-h200");
+  EXPECT_EQ(read.text(), environment.ToText());
+  EXPECT_EQ(read.compute_capability(), "9.0");
+  EXPECT_EQ(read.cudnn_version(), "9.19.0");
+  EXPECT_EQ(read.library_configuration(), v1::LIBRARY_CONFIGURATION_FULL);
 }
 
 TEST(ProtoConverter, TimesAreClampedToWhatTheApiHolds) {

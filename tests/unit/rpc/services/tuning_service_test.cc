@@ -210,30 +210,31 @@ TEST(Jobs, CreateGetListCancel) {
   ASSERT_TRUE(Invoke(server, &Stub::CreateTuningJob, create, &job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
   EXPECT_EQ(job.problem_count(), 1);
+  const std::string name = job.name();
   v1::GetTuningJobRequest get;
-  get.set_name("jobs/5");
+  get.set_name(name);
   ASSERT_TRUE(Invoke(server, &Stub::GetTuningJob, get, &job).ok());
-  EXPECT_EQ(job.name(), "jobs/5");
+  EXPECT_EQ(job.name(), name);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Invoke(server, &Stub::CreateTuningJob, create, &job).ok());
+  }
   v1::ListTuningJobsRequest list;
-  list.set_page_size(1);
-  server.tuner.rows = 2;
+  list.set_page_size(3);
   v1::ListTuningJobsResponse page;
   ASSERT_TRUE(Invoke(server, &Stub::ListTuningJobs, list, &page).ok());
-  ASSERT_EQ(page.jobs_size(), 1);
-  EXPECT_EQ(page.jobs(0).name(), "jobs/2");
-  EXPECT_NE(page.next_page_token(), "");
+  EXPECT_EQ(page.jobs_size(), 3);
   list.set_page_token(page.next_page_token());
   ASSERT_TRUE(Invoke(server, &Stub::ListTuningJobs, list, &page).ok());
   ASSERT_EQ(page.jobs_size(), 1);
-  EXPECT_EQ(page.jobs(0).name(), "jobs/1");
+  EXPECT_EQ(page.jobs(0).name(), name) << "the oldest is the last";
   EXPECT_EQ(page.next_page_token(), "");
-  list.set_page_token("t");
-  EXPECT_EQ(Invoke(server, &Stub::ListTuningJobs, list, &page).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
   v1::CancelTuningJobRequest cancel;
-  cancel.set_name("jobs/5");
+  cancel.set_name(name);
   ASSERT_TRUE(Invoke(server, &Stub::CancelTuningJob, cancel, &job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
+  get.set_name("jobs/5");
+  EXPECT_EQ(Invoke(server, &Stub::GetTuningJob, get, &job).error_code(),
+            grpc::StatusCode::NOT_FOUND);
 }
 
 TEST(Tunings, GetListDelete) {
@@ -388,8 +389,18 @@ TEST(Pages, OfPinsOfMoreThanAReply) {
 }
 
 TEST(Pages, OfJobsOfMoreThanAReply) {
+  constexpr int kJobs = 1500;
   TestServer server;
-  server.tuner.rows = 1500;
+  std::vector<std::string> names;
+  for (int i = 0; i < kJobs; ++i) {
+    jobs::JobTable& jobs = server.tuner.jobs();
+    const int problems = jobs::JobTable::kKeptFailures + 1;
+    names.push_back(jobs.Create("nvidia-h200", problems, 0, "")->job.name());
+    for (int n = 1; n < problems; ++n) {
+      jobs.ProblemDone(names.back(), "fwd", {absl::InternalError(std::string(500, 'f'))});
+    }
+  }
+  std::reverse(names.begin(), names.end());
   v1::ListTuningJobsResponse first;
   ASSERT_TRUE(Invoke(server, &Stub::ListTuningJobs, v1::ListTuningJobsRequest(), &first).ok());
   EXPECT_EQ(first.jobs_size(), 100);
@@ -400,8 +411,7 @@ TEST(Pages, OfJobsOfMoreThanAReply) {
       [](const v1::ListTuningJobsResponse& page, std::vector<std::string>* texts) {
         for (const v1::TuningJob& job : page.jobs()) texts->push_back(job.name());
       });
-  ASSERT_EQ(all.size(), 1500U);
-  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], absl::StrCat("jobs/", 1500 - i));
+  EXPECT_EQ(all, names);
 }
 
 TEST(Pages, OfEnvironmentsOfMoreThanAReply) {
@@ -435,6 +445,11 @@ TEST(Pages, ATokenOfAnotherListIsRefused) {
   v1::ListPinsResponse page;
   EXPECT_THAT(BadFields(Invoke(server, &Stub::ListPins, request, &page)),
               testing::ElementsAre("page_token"));
+  v1::ListTuningJobsRequest jobs;
+  jobs.set_page_token("not a token");
+  v1::ListTuningJobsResponse listed_jobs;
+  EXPECT_THAT(BadFields(Invoke(server, &Stub::ListTuningJobs, jobs, &listed_jobs)),
+              testing::ElementsAre("page_token"));
   v1::ListTuningsRequest tunings;
   tunings.set_page_token("not a token");
   v1::ListTuningsResponse listed;
@@ -446,15 +461,15 @@ TEST(Errors, EveryMethodPassesTheTunersErrorOn) {
   TestServer server;
   server.tuner.failure = absl::NotFoundError("not here");
   v1::TuningJob job;
-  v1::GetTuningJobRequest get_job;
-  get_job.set_name("jobs/1");
+  v1::CreateTuningJobRequest create;
+  create.add_problems()->set_text(kHit);
   v1::GetTuningRequest get;
   get.mutable_problem()->set_text(kHit);
   v1::Tuning tuning;
   v1::UnpinRequest unpin;
   unpin.mutable_problem()->set_text(kHit);
   v1::UnpinResponse unpinned;
-  for (const grpc::Status& status : {Invoke(server, &Stub::GetTuningJob, get_job, &job),
+  for (const grpc::Status& status : {Invoke(server, &Stub::CreateTuningJob, create, &job),
                                      Invoke(server, &Stub::GetTuning, get, &tuning),
                                      Invoke(server, &Stub::Unpin, unpin, &unpinned)}) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);

@@ -28,12 +28,6 @@ struct TuningCircumstances {
 // reason makes it INCOMPLETE; else it is MEASURED.
 void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
 
-// True if candidates that need too much memory are all that is missing.
-inline bool IsIncompleteForMemoryOnly(Evidence evidence, uint32_t incomplete_reasons) {
-  return evidence == Evidence::kIncomplete &&
-         incomplete_reasons == ReasonBit(IncompleteReason::kMemory);
-}
-
 // True for a stock choice whose result could not be judged. It stays an answer,
 // as programs run it anyway, but is no better than cuDNN's heuristic, and is not
 // published. `incomplete_reasons` and `candidates` are the tuning's.

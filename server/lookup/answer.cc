@@ -48,8 +48,8 @@ Candidates MakeRunnersUp(const Candidate& winner, Candidates eligible) {
 // The evidence for callers under these constraints: a caller whose workspace limit is below all
 // that was left out for memory loses nothing by that.
 Evidence EvidenceUnder(const IndexedTuning& indexed, const Constraints& constraints) {
-  if (decision::IsIncompleteForMemoryOnly(indexed.tuning.evidence,
-                                          indexed.tuning.incomplete_reasons) &&
+  if (indexed.tuning.evidence == Evidence::kIncomplete &&
+      indexed.tuning.incomplete_reasons == ReasonBit(IncompleteReason::kMemory) &&
       constraints.max_workspace_bytes && indexed.least_skipped_workspace &&
       *constraints.max_workspace_bytes < *indexed.least_skipped_workspace) {
     return Evidence::kMeasured;

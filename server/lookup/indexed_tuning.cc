@@ -20,6 +20,21 @@ bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
          KeepsNumerics(b.numerical_notes, a.numerical_notes) && a.capturable() <= b.capturable();
 }
 
+// True if `a` can never be the answer, nor change which one it is, while `b` is there: b keeps to
+// every constraint that a keeps to, and is ordered before it. Both are usable().
+bool Dominates(const Candidate& b, const Candidate& a) {
+  if (!AtLeastAsEligible(b, a)) return false;
+  if (b.timed() != a.timed()) return b.timed();
+  if (!b.timed()) return HeuristicBefore(b, a);
+  // It may be the fastest in another cache state, or when replayed.
+  if (!a.other_times.empty()) return false;
+  // Ties go by both ends of the interval, and by the shortest host time that is
+  // known; see PickWinner.
+  if ((b.host_us > 0) != (a.host_us > 0) || b.host_us > a.host_us) return false;
+  return b.low_us <= a.low_us && b.median_us <= a.median_us && b.high_us <= a.high_us &&
+         TieBefore(b, a);
+}
+
 // True if every candidate that the heuristics list before the stock choice was
 // refused: one that was only skipped might be the stock choice itself.
 bool IsCertain(const std::vector<Candidate>& candidates, size_t index) {
@@ -39,27 +54,22 @@ bool IsLegacyStock(const Candidate& c, const std::vector<Candidate>& candidates)
   });
 }
 
-bool SameTraits(const PrunedGroup& a, const PrunedGroup& b) {
-  return a.workspace_bytes == b.workspace_bytes && a.error == b.error &&
-         a.numerical_notes == b.numerical_notes && a.legacy == b.legacy &&
-         a.capturable == b.capturable && a.banned == b.banned;
-}
-
 void AddPruned(const Candidate& candidate, bool banned, std::vector<PrunedGroup>* pruned) {
   PrunedGroup added;
   added.workspace_bytes = candidate.workspace_bytes;
   added.error = candidate.error.value_or(PrunedGroup::kNotCompared);
   added.numerical_notes = candidate.numerical_notes;
-  added.count = 1;
   added.legacy = ApiOf(candidate.id) == Api::kLegacy ? 1 : 0;
   added.capturable = candidate.capturable() ? 1 : 0;
   added.banned = banned ? 1 : 0;
   for (PrunedGroup& group : *pruned) {
-    if (SameTraits(group, added)) {
+    added.count = group.count;
+    if (group == added) {
       ++group.count;
       return;
     }
   }
+  added.count = 1;
   pruned->push_back(added);
 }
 
@@ -159,19 +169,6 @@ Candidate PrunedGroup::Example() const {
   candidate.capture = capturable != 0 ? CaptureSupport::kYes : CaptureSupport::kNo;
   if (error != kNotCompared) candidate.error = error;
   return candidate;
-}
-
-bool Dominates(const Candidate& b, const Candidate& a) {
-  if (!AtLeastAsEligible(b, a)) return false;
-  if (b.timed() != a.timed()) return b.timed();
-  if (!b.timed()) return HeuristicBefore(b, a);
-  // It may be the fastest in another cache state, or when replayed.
-  if (!a.other_times.empty()) return false;
-  // Ties go by both ends of the interval, and by the shortest host time that is
-  // known; see PickWinner.
-  if ((b.host_us > 0) != (a.host_us > 0) || b.host_us > a.host_us) return false;
-  return b.low_us <= a.low_us && b.median_us <= a.median_us && b.high_us <= a.high_us &&
-         TieBefore(b, a);
 }
 
 bool DominatorsFirst(const Candidate& a, const Candidate& b) {

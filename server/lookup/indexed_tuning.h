@@ -29,6 +29,7 @@ struct PrunedGroup {
   static constexpr double kNotCompared = -1;
   // One that satisfies the same constraints.
   Candidate Example() const;
+  friend bool operator==(const PrunedGroup& a, const PrunedGroup& b) = default;
 };
 
 // Values that all tunings of an environment share.
@@ -115,13 +116,8 @@ struct IndexedTuning {
   bool IsOutdated() const { return stand_in != nullptr || tuning.has(IncompleteReason::kOutdated); }
 };
 
-// True if `a` can never be the answer, nor change which one it is, while `b`
-// is there: b keeps to every constraint that a keeps to, and is ordered before
-// it. Both are usable().
-bool Dominates(const Candidate& b, const Candidate& a);
-
-// Total order, fastest first, in which every candidate comes after those that
-// dominate it. Both are usable().
+// Total order, fastest first, in which every candidate comes after those in whose presence it can
+// never be the answer. Both are usable().
 bool DominatorsFirst(const Candidate& a, const Candidate& b);
 
 // Keeps everything. `bans` are those of the tuning's key.

@@ -132,10 +132,8 @@ class TunerImpl final : public Tuner {
         absl::StrCat("problem: no tuning of ", key.problem_text, " in ", key.environment_text));
   }
 
-  std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) override {
-    std::vector<QuarantineEntry> entries;
-    for (const auto& [candidate, entry] : committer_.QuarantinedOf(key)) entries.push_back(entry);
-    return entries;
+  std::map<CandidateId, QuarantineEntry> QuarantineOf(const TuningKey& key) override {
+    return committer_.QuarantinedOf(key);
   }
 
   absl::StatusOr<lookup::TuningPage> ListTunings(const std::string& environment, int page_size,

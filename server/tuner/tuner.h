@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -97,7 +98,7 @@ class Tuner {
   virtual absl::StatusOr<Tuning> GetTuning(const std::string& environment,
                                            const ConvProblem& problem) = 0;
   // Candidates of the problem that are quarantined here.
-  virtual std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) = 0;
+  virtual std::map<CandidateId, QuarantineEntry> QuarantineOf(const TuningKey& key) = 0;
   // See TuningIndex::List. UNAVAILABLE while the database is being read.
   virtual absl::StatusOr<lookup::TuningPage> ListTunings(const std::string& environment,
                                                          int page_size, const TuningKey& after,

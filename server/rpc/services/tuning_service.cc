@@ -144,7 +144,7 @@ class TuningService final : public RawService {
                        tuner_->GetTuning(args.request.environment(), args.problems[0]));
       *reply = messages::ToProto(tuning, messages::FindEnvironment(tuner_->ListEnvironments(),
                                                                    tuning.key.environment_text));
-      for (const QuarantineEntry& entry : tuner_->QuarantineOf(tuning.key)) {
+      for (const auto& [candidate, entry] : tuner_->QuarantineOf(tuning.key)) {
         *reply->add_quarantine() = messages::ToProto(entry);
       }
       messages::AddBanned(tuning, tuner_->BansOf(tuning.key), reply);

@@ -156,7 +156,7 @@ TEST(FinishTuning, CandidatesOutOfBudgetMakeItIncomplete) {
       TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_THAT(tuning.incomplete_message, HasSubstr("budget ended before 1 candidate"));
-  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reasons));
+  EXPECT_NE(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kMemory));
 }
 
 TEST(FinishTuning, CutListingMakesItIncomplete) {
@@ -175,14 +175,14 @@ TEST(FinishTuning, AContendedOrThrottledCardMakesItIncomplete) {
   FinishTuning({}, &tuning);
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_THAT(tuning.incomplete_message, HasSubstr("contended: 2 other processes"));
-  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reasons));
+  EXPECT_NE(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kMemory));
 }
 
 TEST(FinishTuning, CandidatesOutOfMemoryAreToldApart) {
   const Tuning tuning =
       TuningOf({Timed(0, 10), With(Finalized(1, 1024), CandidateStatus::kSkippedMemory)});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_TRUE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reasons));
+  EXPECT_EQ(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kMemory));
 }
 
 TEST(FinishTuning, OneApiAloneIsIncomplete) {

@@ -148,7 +148,7 @@ class FakeTuner : public tuner::Tuner {
     tuning.evidence = Evidence::kMeasured;
     return tuning;
   }
-  std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) override {
+  std::map<CandidateId, QuarantineEntry> QuarantineOf(const TuningKey& key) override {
     QuarantineEntry entry{key,
                           LegacyAlgorithm{3, 0},
                           QuarantineReason::kHung,
@@ -156,7 +156,7 @@ class FakeTuner : public tuner::Tuner {
                           absl::FromUnixSeconds(7),
                           absl::Seconds(2),
                           4};
-    return {entry};
+    return {{entry.candidate, entry}};
   }
   absl::StatusOr<lookup::TuningPage> ListTunings(const std::string&, int, const TuningKey&,
                                                  const std::string& text_filter) override {

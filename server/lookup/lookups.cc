@@ -97,7 +97,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
       to_queue.push_back(i);
       continue;
     }
-    waits.push_back({.row = i, .kind = *decision.work});
+    waits.push_back({i, *decision.work, {}});
   }
   hits_ += hits;
   if (const size_t work = waits.size() + to_queue.size(); work != 0) {

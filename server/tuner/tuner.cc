@@ -1,6 +1,5 @@
 #include "server/tuner/tuner.h"
 
-#include <algorithm>
 #include <atomic>
 #include <map>
 #include <utility>

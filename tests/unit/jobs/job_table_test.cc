@@ -28,7 +28,7 @@ class JobTableTest : public ::testing::Test {
   void Submit(const std::string& name, int n, bool needed = true) {
     const ConvProblem problem =
         ConvProblem::Parse(absl::StrCat("fwd,x=", n, "x8x9x9,w=8x8x1x1")).value();
-    table_.Submit(name, &queue_, {problem, {problem.ToText(), "nvidia-h200"}},
+    table_.Submit(name, &queue_, {problem, {problem.ToText(), "nvidia-h200"}, WorkKind::kTune, {}},
                   Priority::kBackground, SteadyTime::InfiniteFuture(), [needed] { return needed; });
   }
 

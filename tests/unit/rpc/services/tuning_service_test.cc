@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <future>
@@ -393,11 +394,11 @@ TEST(Pages, OfJobsOfMoreThanAReply) {
   TestServer server;
   std::vector<std::string> names;
   for (int i = 0; i < kJobs; ++i) {
-    jobs::JobTable& jobs = server.tuner.jobs();
+    jobs::JobTable& table = server.tuner.jobs();
     const int problems = jobs::JobTable::kKeptFailures + 1;
-    names.push_back(jobs.Create("nvidia-h200", problems, 0, "")->job.name());
+    names.push_back(table.Create("nvidia-h200", problems, 0, "")->job.name());
     for (int n = 1; n < problems; ++n) {
-      jobs.ProblemDone(names.back(), "fwd", {absl::InternalError(std::string(500, 'f'))});
+      table.ProblemDone(names.back(), "fwd", {absl::InternalError(std::string(500, 'f'))});
     }
   }
   std::reverse(names.begin(), names.end());

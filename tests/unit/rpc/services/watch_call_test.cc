@@ -17,10 +17,10 @@ struct JobServer : TestServer {
     request.set_name(name);
     return request;
   }
-  void End(const absl::Status& status) { jobs.ProblemDone(name, kProblem, {status}); }
+  void End(const absl::Status& status) { table.ProblemDone(name, kProblem, {status}); }
 
-  jobs::JobTable& jobs = tuner.jobs();
-  const std::string name = jobs.Create("nvidia-h200", 1, 0, "")->job.name();
+  jobs::JobTable& table = tuner.jobs();
+  const std::string name = table.Create("nvidia-h200", 1, 0, "")->job.name();
 };
 
 TEST(WatchTuningJob, SendsTheStateAtOnceAndTheEndLast) {
@@ -30,7 +30,7 @@ TEST(WatchTuningJob, SendsTheStateAtOnceAndTheEndLast) {
   v1::TuningJob job;
   ASSERT_TRUE(reader->Read(&job));
   EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
-  server.jobs.Progress(server.name, kProblem, {1, 2});
+  server.table.Progress(server.name, kProblem, {1, 2});
   ASSERT_TRUE(reader->Read(&job));
   EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
   server.End(absl::OkStatus());
@@ -47,7 +47,7 @@ TEST(WatchTuningJob, MergesChangesInOrderAndKeepsTheLast) {
   const auto reader = server.stub->WatchTuningJob(&context, server.Request());
   v1::TuningJob job;
   ASSERT_TRUE(reader->Read(&job));
-  for (int i = 1; i <= kChanges; ++i) server.jobs.Progress(server.name, kProblem, {i, kChanges});
+  for (int i = 1; i <= kChanges; ++i) server.table.Progress(server.name, kProblem, {i, kChanges});
   server.End(absl::NotFoundError("no candidate ran"));
   int last = 0;
   int messages = 0;
@@ -64,7 +64,7 @@ TEST(WatchTuningJob, MergesChangesInOrderAndKeepsTheLast) {
 
 TEST(WatchTuningJob, AJobThatHasEndedIsSentOnce) {
   JobServer server;
-  ASSERT_TRUE(server.jobs.Cancel(server.name).ok());
+  ASSERT_TRUE(server.table.Cancel(server.name).ok());
   grpc::ClientContext context;
   const auto reader = server.stub->WatchTuningJob(&context, server.Request());
   v1::TuningJob job;
@@ -95,7 +95,7 @@ TEST(WatchTuningJob, CancelStopsWatching) {
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   server.server = nullptr;  // and the call with it, which must not be told any more
-  server.jobs.Progress(server.name, kProblem, {1, 2});
+  server.table.Progress(server.name, kProblem, {1, 2});
 }
 
 TEST(WatchTuningJob, RefusesABadNameAndAnUnknownJob) {

@@ -10,6 +10,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/record_codec.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/violation.h"
 #include "server/commit/committer.h"
 #include "server/devices/device_runner.h"

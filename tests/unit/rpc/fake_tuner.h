@@ -15,6 +15,7 @@
 #include "proto/base/strings.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/record_codec.h"
+#include "proto/convert/terms_proto.h"
 #include "proto/model/violation.h"
 #include "server/tuner/tuner.h"
 

@@ -129,12 +129,6 @@ class TuningService final : public RawService {
       request.set_page_size(messages::PageSizeOf(request.page_size()));
       const auto key = [](const v1::TuningJob& job) { return job.name(); };
       return messages::AddPage(request, tuner_->jobs().List(), key, reply->mutable_jobs(), reply);
-        });
-    Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(nullptr, [this](auto& request,
-                                                                                 auto* reply) {
-      request.set_page_size(messages::PageSizeOf(request.page_size()));
-      const auto key = [](const v1::TuningJob& job) { return job.name(); };
-      return messages::AddPage(request, tuner_->jobs().List(), key, reply->mutable_jobs(), reply);
     });
     Unary<v1::CancelTuningJobRequest, v1::TuningJob>(
         nullptr, [this](const auto& request) { return tuner_->jobs().Cancel(request.name()); });

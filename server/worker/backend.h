@@ -19,12 +19,15 @@
 #include "proto/model/tuning/conditions.h"
 
 namespace convtune::worker {
+namespace device {
+struct DeviceProfile;
+}
 
 // The launch mode and the cache state of a run.
 struct RunMode {
   LaunchMode launch = LaunchMode::kEager;
   CacheState cache_state = CacheState::kInputHot;
-  int sample_us = 0;  // see PlanSample; 0: as it is by itself
+  int sample_us = 0;  // see PlanSample; 0: timing::kSampleUs
 };
 
 // A Stamp is what a stamp kernel stored; 0 where it did not.
@@ -69,7 +72,7 @@ class BackendProblem {
 
   // Lists the candidates that the request asks for, but for those that it names, until the
   // deadline. The outcome's message has the parts of the listing that cuDNN
-  // refused, in its words; whether it is `ok` is not said. Fails only if nothing at all
+  // refused, in its words; `ok` is left to the caller. Fails only if nothing at all
   // could be listed.
   virtual absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
                                                    SteadyTime deadline,
@@ -102,7 +105,7 @@ class Backend {
   virtual const Environment& environment() const = 0;
   virtual const Provenance& provenance() const = 0;
   // True if candidates can be timed and legacy algorithms searched.
-  virtual bool has_gpu() const = 0;
+  bool has_gpu() const { return !environment().profile; }
   // Asks NVML; a profile has nothing to ask for.
   virtual ConditionsLook LookAtConditions() = 0;
   // Checks the worker's own instruments on the GPU; see self_check.h. Errors are
@@ -122,5 +125,14 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                                int64_t memory_budget_bytes) = 0;
 };
+
+// Works on a GPU. UNAVAILABLE without a driver or GPU, else CUDA's, cuDNN's or `on_step`'s error.
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int ordinal, const OnStart& on_step);
+
+// Has cuDNN list candidates and build plans for a GPU that is not there, and needs no driver. What
+// would run something fails with FAILED_PRECONDITION. INVALID_ARGUMENT or INTERNAL if cuDNN does
+// not take the properties.
+absl::StatusOr<std::unique_ptr<Backend>> MakeDevicelessBackend(
+    const device::DeviceProfile& profile);
 
 }  // namespace convtune::worker

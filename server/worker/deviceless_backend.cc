@@ -1,11 +1,10 @@
-#include "server/worker/deviceless_backend.h"
-
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -14,8 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
+#include "server/worker/backend.h"
 #include "server/worker/cudnn/cudnn_library.h"
+#include "server/worker/cudnn/descriptor.h"
 #include "server/worker/cudnn/graph_builder.h"
+#include "server/worker/device/device_info.h"
 #include "server/worker/search/graph_listing.h"
 
 namespace convtune::worker {
@@ -57,7 +59,8 @@ absl::Status LoadDriverStub() {
 
 absl::Status NeedsGpu() { return absl::FailedPreconditionError("a profile has no GPU to run on"); }
 
-// Says of a profile that cuDNN refuses what a later version may miss.
+// Adds to cuDNN's refusal of a profile what the profile or the machine lacks that only cuDNN 9.27
+// and later ask for.
 absl::Status Explain(const absl::Status& refusal, const device::DeviceProfile& profile,
                      const absl::Status& stub) {
   std::string why(refusal.message());
@@ -110,9 +113,38 @@ class DevicelessProblem : public BackendProblem {
   const int64_t workspace_limit_;
 };
 
+// Has cuDNN plan for a GPU that is not there.
+class DevicelessBackend : public Backend {
+ public:
+  DevicelessBackend(device::DeviceInfo info, cudnn::Descriptor properties)
+      : info_(std::move(info)), properties_(std::move(properties)) {}
+
+  const Environment& environment() const override { return info_.environment; }
+  const Provenance& provenance() const override { return info_.provenance; }
+  ConditionsLook LookAtConditions() override { return {{}, "a profile has no GPU"}; }
+  absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
+                                                       int64_t memory_budget_bytes) override {
+    const int64_t budget =
+        memory_budget_bytes > 0 ? memory_budget_bytes : info_.provenance.memory_bytes;
+    const int64_t workspace_limit = budget - problem.TensorBytes();
+    if (workspace_limit < 0) {
+      return absl::ResourceExhaustedError(absl::StrCat("memory_budget_bytes: the tensors need ",
+                                                       problem.TensorBytes(), " of ", budget));
+    }
+    cudnn::CudnnTarget target;
+    target.device_properties = &properties_;
+    ASSIGN_OR_RETURN(cudnn::OperationGraph graph, cudnn::OperationGraph::Create(problem, target));
+    return std::make_unique<DevicelessProblem>(std::move(graph), workspace_limit);
+  }
+
+ private:
+  const device::DeviceInfo info_;
+  const cudnn::Descriptor properties_;
+};
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
+absl::StatusOr<std::unique_ptr<Backend>> MakeDevicelessBackend(
     const device::DeviceProfile& profile) {
   // Only where nothing is planned without it: with some libcuda.so.1 cuDNN's
   // FALLBACK also lists an engine whose plans take seconds to build.
@@ -125,23 +157,8 @@ absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
   if (const absl::Status taken = properties.Finalize(); !taken.ok()) {
     return Explain(taken, profile, stub);
   }
-  return std::unique_ptr<DevicelessBackend>(
-      new DevicelessBackend(device::DescribeProfile(profile), std::move(properties)));
-}
-
-absl::StatusOr<std::unique_ptr<BackendProblem>> DevicelessBackend::Open(
-    const ConvProblem& problem, int64_t memory_budget_bytes) {
-  const int64_t budget =
-      memory_budget_bytes > 0 ? memory_budget_bytes : info_.provenance.memory_bytes;
-  const int64_t workspace_limit = budget - problem.TensorBytes();
-  if (workspace_limit < 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("memory_budget_bytes: the tensors need ",
-                                                     problem.TensorBytes(), " of ", budget));
-  }
-  cudnn::CudnnTarget target;
-  target.device_properties = &properties_;
-  ASSIGN_OR_RETURN(cudnn::OperationGraph graph, cudnn::OperationGraph::Create(problem, target));
-  return std::make_unique<DevicelessProblem>(std::move(graph), workspace_limit);
+  return std::make_unique<DevicelessBackend>(device::DescribeProfile(profile),
+                                             std::move(properties));
 }
 
 }  // namespace convtune::worker

@@ -20,10 +20,11 @@
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
+#include "server/worker/backend.h"
 #include "server/worker/cudnn/cudnn_library.h"
+#include "server/worker/device/device_info.h"
+#include "server/worker/device/device_profile.h"
 #include "server/worker/device/nvml_watch.h"
-#include "server/worker/deviceless_backend.h"
-#include "server/worker/gpu_backend.h"
 #include "server/worker/session.h"
 #include "server/worker/trace.h"
 
@@ -81,16 +82,15 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags, const O
   }
   if (!flags.device.empty()) {
     ASSIGN_OR_RETURN(const int ordinal, ParseOrdinal(flags.device));
-    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, GpuBackend::Create(ordinal, on_step));
-    return backend;
+    return MakeGpuBackend(ordinal, on_step);
   }
   ASSIGN_OR_RETURN(const device::DeviceProfile profile,
                    device::DeviceProfile::Load(flags.profiles[0]));
-  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, DevicelessBackend::Create(profile));
-  return backend;
+  return MakeDevicelessBackend(profile);
 }
 
-// `failed`, unless what cuDNN failed for is that its libraries are mixed, which it does not say.
+// Returns the error of mixed libraries where cuDNN's are mixed, which cuDNN itself does not say,
+// else `failed`.
 absl::Status NameMixture(const absl::Status& failed) {
   RETURN_IF_ERROR(cudnn::CheckLoadedCudnn());
   return failed;
@@ -175,7 +175,7 @@ void ProbeGpu(int ordinal) {
 
 absl::StatusOr<device::DeviceInfo> ProbeProfile(const std::string& path) {
   ASSIGN_OR_RETURN(const device::DeviceProfile profile, device::DeviceProfile::Load(path));
-  RETURN_IF_ERROR(NameMixture(DevicelessBackend::Create(profile).status()));
+  RETURN_IF_ERROR(NameMixture(MakeDevicelessBackend(profile).status()));
   return device::DescribeProfile(profile);
 }
 

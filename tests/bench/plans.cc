@@ -21,8 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/include/convtune/resolver.h"
 #include "proto/base/status_macros.h"
+#include "server/worker/backend.h"
 #include "server/worker/cudnn/graph_builder.h"
-#include "server/worker/deviceless_backend.h"
 #include "server/worker/session.h"
 
 namespace convtune::bench {
@@ -238,8 +238,8 @@ absl::Status Run(int argc, char** argv) {
   if (mode == "resolve") {
     return Resolve(profile, lines, address);
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<worker::DevicelessBackend> backend,
-                   worker::DevicelessBackend::Create(profile));
+  ASSIGN_OR_RETURN(const std::unique_ptr<worker::Backend> backend,
+                   worker::MakeDevicelessBackend(profile));
   return mode == "all" ? BareLoop(backend.get(), lines).status()
                        : Tune(backend.get(), lines, repeats);
 }

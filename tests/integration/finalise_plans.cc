@@ -10,13 +10,13 @@
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
+#include "server/worker/backend.h"
 #include "server/worker/device/device_profile.h"
-#include "server/worker/deviceless_backend.h"
 
 namespace convtune {
 namespace {
 
-absl::StatusOr<int64_t> Finalise(worker::DevicelessBackend& backend, const std::string& line) {
+absl::StatusOr<int64_t> Finalise(worker::Backend& backend, const std::string& line) {
   const size_t tab = line.find('\t');
   if (tab == std::string::npos) {
     return absl::InvalidArgumentError("line: must be problem, tab, candidate");
@@ -35,8 +35,8 @@ int Run(const std::string& profile_path) {
     std::cerr << profile.status() << "\n";
     return 1;
   }
-  absl::StatusOr<std::unique_ptr<worker::DevicelessBackend>> backend =
-      worker::DevicelessBackend::Create(*profile);
+  absl::StatusOr<std::unique_ptr<worker::Backend>> backend =
+      worker::MakeDevicelessBackend(*profile);
   if (!backend.ok()) {
     std::cerr << backend.status() << "\n";
     return 1;

@@ -1,5 +1,5 @@
-#include "server/worker/deviceless_backend.h"
 #include "proto/base/clock.h"
+#include "server/worker/backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/worker/device/device_profile.h"
 #include "server/worker/verify/self_check.h"
 #include "tests/unit/worker/device/test_profile.h"
 
@@ -22,15 +23,15 @@ using testing::IsEmpty;
 using testing::Not;
 
 // One backend for all tests: making it loads half a gigabyte of libraries.
-DevicelessBackend* TestBackend() {
-  static DevicelessBackend* const backend = [] {
+Backend* TestBackend() {
+  static Backend* const backend = [] {
     const absl::StatusOr<device::DeviceProfile> profile =
         device::DeviceProfile::Parse(device::kTestProfile);
     if (!profile.ok()) {
       ADD_FAILURE() << profile.status();
       std::abort();
     }
-    absl::StatusOr<std::unique_ptr<DevicelessBackend>> made = DevicelessBackend::Create(*profile);
+    absl::StatusOr<std::unique_ptr<Backend>> made = MakeDevicelessBackend(*profile);
     if (!made.ok()) {
       ADD_FAILURE() << made.status();
       std::abort();

@@ -29,6 +29,9 @@ class FakeBackend : public Backend {
     environment_.library = LibraryConfiguration::kFull;
   }
 
+  // From now on it is a profile.
+  void TakeGpuAway() { environment_.profile = true; }
+
   FakeCandidate& Add(int64_t engine) {
     FakeCandidate candidate;
     candidate.candidate.id = EngineConfig{engine, {}};
@@ -38,7 +41,6 @@ class FakeBackend : public Backend {
 
   const Environment& environment() const override { return environment_; }
   const Provenance& provenance() const override { return provenance_; }
-  bool has_gpu() const override { return has_gpu_; }
   ConditionsLook LookAtConditions() override {
     look.hot_ns += hot_ns_between_looks;
     look.capped_ns += capped_ns_between_looks;
@@ -77,7 +79,6 @@ class FakeBackend : public Backend {
   ConditionsLook look = {{}, "there is no GPU"};
   int64_t hot_ns_between_looks = 0;
   int64_t capped_ns_between_looks = 0;
-  bool has_gpu_ = true;
   bool blocks = true;
 
  private:

@@ -186,7 +186,7 @@ TEST_F(SessionTest, BadOpenNamesTheField) {
   open = DefaultOpen();
   open.set_graph_api(false);
   EXPECT_THAT(Open(open).back().outcome().message(), HasSubstr("graph_api"));
-  backend_.has_gpu_ = false;
+  backend_.TakeGpuAway();
   open.set_legacy_api(true);
   EXPECT_THAT(Open(open).back().outcome().message(), HasSubstr("need a GPU"));
   EXPECT_TRUE(status_.ok());

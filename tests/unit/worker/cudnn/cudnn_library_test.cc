@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "server/worker/deviceless_backend.h"
+#include "server/worker/backend.h"
+#include "server/worker/device/device_profile.h"
 #include "server/worker/session.h"
 #include "tests/unit/worker/device/test_profile.h"
 
@@ -39,7 +40,7 @@ TEST(LoadedCudnnTest, AfterWarmUpAllAreOfOneFolder) {
   const absl::StatusOr<device::DeviceProfile> profile =
       device::DeviceProfile::Parse(device::kTestProfile);
   ASSERT_TRUE(profile.ok()) << profile.status();
-  const auto backend = DevicelessBackend::Create(*profile);
+  const auto backend = MakeDevicelessBackend(*profile);
   ASSERT_TRUE(backend.ok()) << backend.status();
   ASSERT_TRUE(WarmUp(backend->get()).ok());
   const std::vector<std::string> files = LoadedCudnnFiles();

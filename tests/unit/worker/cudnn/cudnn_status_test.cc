@@ -5,8 +5,9 @@
 
 #include <string>
 
+#include "server/worker/backend.h"
 #include "server/worker/cudnn/descriptor.h"
-#include "server/worker/deviceless_backend.h"
+#include "server/worker/device/device_profile.h"
 #include "tests/unit/worker/device/test_profile.h"
 
 namespace convtune::worker::cudnn {
@@ -18,7 +19,7 @@ TEST(CudnnStatusTest, AMessageHoldsNoTextThatSuccessesLeft) {
   const absl::StatusOr<device::DeviceProfile> profile =
       device::DeviceProfile::Parse(device::kTestProfile);
   ASSERT_TRUE(profile.ok()) << profile.status();
-  const auto backend = DevicelessBackend::Create(*profile);
+  const auto backend = MakeDevicelessBackend(*profile);
   ASSERT_TRUE(backend.ok()) << backend.status();
   const absl::StatusOr<ConvProblem> problem =
       ConvProblem::Parse("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,i8");

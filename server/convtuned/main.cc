@@ -75,8 +75,8 @@ ProbeResult Probe(const Flags& flags, ProbeOptions options, StopSignals* signals
   options.worker = flags.worker;
   options.devices = flags.devices;
   options.stop = [signals] { return signals->stopped(); };
-  if (flags.cudnn_of.empty()) return ProbeDevices(options);
   ProbeResult result;
+  if (flags.cudnn_of.empty()) ProbeDevices(options, &result);
   for (const std::string& program : flags.cudnn_of) {
     absl::StatusOr<CudnnToLoad> cudnn = FindCudnnToLoad("--cudnn-of", program);
     if (!cudnn.ok()) {
@@ -85,7 +85,7 @@ ProbeResult Probe(const Flags& flags, ProbeOptions options, StopSignals* signals
     }
     log::Info("$0: the cuDNN of $1", program, cudnn->folder);
     options.cudnn = *std::move(cudnn);
-    AddProbe(ProbeDevices(options), &result);
+    ProbeDevices(options, &result);
   }
   return result;
 }

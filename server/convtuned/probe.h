@@ -32,17 +32,16 @@ struct LeftOut {
 };
 
 struct ProbeResult {
-  std::vector<devices::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
+  std::vector<devices::DeviceSpec> devices;  // of each cuDNN GPUs, then profiles, as asked for
   std::vector<LeftOut> left_out;
 };
 
-// Runs the worker once for the GPUs and once for each profile. What cannot be
-// used is left out with its reason; without a worker program all are.
-ProbeResult ProbeDevices(const ProbeOptions& options);
-
-// Adds what was found with a further cuDNN. A device whose name is taken has its cuDNN in its name;
-// one with the same GPU and environment as another is left out, since one worker does for both.
-void AddProbe(ProbeResult more, ProbeResult* result);
+// Runs the worker once for the GPUs and once for each profile, and adds what it finds to `result`,
+// which may hold what was found with another cuDNN: a device whose name is taken has its cuDNN in
+// its name, and one with the same GPU or profile and environment as another is left out, since one
+// worker does for both. What cannot be used is left out with its reason; without a worker program
+// all are.
+void ProbeDevices(const ProbeOptions& options, ProbeResult* result);
 
 // Reads one line of the worker's answer: a JSON object with name, environment,
 // gpu_model, driver_version, cuda_version, gpu_uuid, pci_bus_id, memory_bytes
@@ -55,14 +54,11 @@ struct ChildOutput {
   std::string text;     // standard output up to then, at most 1 MiB
 };
 
-// Runs all programs at once and waits for the end of each as long as `limits`
-// allow (what it prints is a sign of life as well), but not after `stop` returns
-// true (it is asked ten times a second): what then runs is killed and gets
-// DEADLINE_EXCEEDED or CANCELLED. NOT_FOUND:
-// there is no such program; INTERNAL: it failed. Results in the order of
-// `commands`; each is a program and its arguments. `library_path` is as WorkerProcess takes it.
-std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     const StartLimits& limits, const std::function<bool()>& stop,
-                                     const std::string& library_path = "");
+// Runs a program and waits for its end as long as `limits` allow (what it prints is a sign of life
+// as well), but not after `stop` returns true (it is asked ten times a second): what then runs is
+// killed and gets DEADLINE_EXCEEDED or CANCELLED. NOT_FOUND: there is no such program; INTERNAL: it
+// failed. `library_path` is as WorkerProcess takes it.
+ChildOutput RunProgram(const std::vector<std::string>& command, const StartLimits& limits,
+                       const std::function<bool()>& stop, const std::string& library_path = "");
 
 }  // namespace convtune::convtuned

@@ -23,6 +23,7 @@
 #include "proto/base/status_macros.h"
 #include "server/worker/backend.h"
 #include "server/worker/cudnn/graph_builder.h"
+#include "server/worker/device/device_profile.h"
 #include "server/worker/session.h"
 
 namespace convtune::bench {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_replace.h"
 #include "tests/unit/rpc/temp_dir.h"
 
 namespace convtune::convtuned {
@@ -26,6 +27,12 @@ std::vector<std::string> WordsOf(const ProbeResult& result) {
     words.push_back(one.what + (one.named ? ", asked for" : ""));
   }
   return words;
+}
+
+ProbeResult Probe(const ProbeOptions& options) {
+  ProbeResult result;
+  ProbeDevices(options, &result);
+  return result;
 }
 
 const char kDevice[] =
@@ -87,7 +94,7 @@ TEST(ParseProbeLine, RefusesWhatIsNotSuchAnObject) {
 TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
   const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
   const ProbeResult result =
-      ProbeDevices({.worker = worker.path(), .devices = "all", .profiles = {"/p/l4.json"}});
+      Probe({.worker = worker.path(), .devices = "all", .profiles = {"/p/l4.json"}});
   EXPECT_THAT(result.left_out, IsEmpty());
   ASSERT_EQ(result.devices.size(), 2u);
   EXPECT_EQ(result.devices[0].name, "gpu:0");
@@ -97,16 +104,16 @@ TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
 
 TEST(ProbeDevices, ResultsCarryTheNodesName) {
   const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
-  const ProbeResult named = ProbeDevices({.worker = worker.path(),
-                                          .devices = "all",
-                                          .profiles = {"/p/l4.json"},
-                                          .node = "gpu-node-7"});
+  const ProbeResult named = Probe({.worker = worker.path(),
+                                   .devices = "all",
+                                   .profiles = {"/p/l4.json"},
+                                   .node = "gpu-node-7"});
   ASSERT_EQ(named.devices.size(), 2u);
   EXPECT_EQ(named.devices[0].provenance.node, "gpu-node-7");
   EXPECT_EQ(named.devices[1].provenance.node, "gpu-node-7");
   char host[256] = {};
   ASSERT_EQ(gethostname(host, sizeof(host) - 1), 0);
-  const ProbeResult unnamed = ProbeDevices({.worker = worker.path(), .devices = "all"});
+  const ProbeResult unnamed = Probe({.worker = worker.path(), .devices = "all"});
   ASSERT_EQ(unnamed.devices.size(), 1u);
   EXPECT_EQ(unnamed.devices[0].provenance.node, host);
 }
@@ -114,8 +121,8 @@ TEST(ProbeDevices, ResultsCarryTheNodesName) {
 TEST(ProbeDevices, LeavesOutWhatFailsAndSaysWhy) {
   const FakeWorker worker(std::string(R"({"name":"gpu:0","error":"broken"})") + "\n",
                           std::string(kProfile) + "\n");
-  const ProbeResult result = ProbeDevices(
-      {.worker = worker.path(), .devices = "all", .profiles = {"/p/l4.json", "/p/l4.json"}});
+  const ProbeResult result =
+      Probe({.worker = worker.path(), .devices = "all", .profiles = {"/p/l4.json", "/p/l4.json"}});
   ASSERT_EQ(result.devices.size(), 1u);
   EXPECT_THAT(WordsOf(result), ElementsAre("gpu:0: broken"));
 }
@@ -124,35 +131,50 @@ TEST(ProbeDevices, WhatWasAskedForByNameIsToldFromWhatWasNot) {
   const std::string broken = R"({"name":"gpu:0","error":"broken"})";
   const FakeWorker worker(broken + "\n", R"({"name":"profile:l4","error":"no cuDNN"})");
   ProbeOptions options{.worker = worker.path(), .devices = "0", .profiles = {"/p/l4.json"}};
-  EXPECT_THAT(WordsOf(ProbeDevices(options)),
+  EXPECT_THAT(WordsOf(Probe(options)),
               ElementsAre("gpu:0: broken, asked for", "profile:l4: no cuDNN, asked for"));
   options.devices = "none";
-  EXPECT_THAT(WordsOf(ProbeDevices(options)), ElementsAre("profile:l4: no cuDNN, asked for"));
+  EXPECT_THAT(WordsOf(Probe(options)), ElementsAre("profile:l4: no cuDNN, asked for"));
 }
 
 TEST(ProbeDevices, AProgramThatSaysNothingIsNoWorker) {
   ProbeOptions options{.worker = "/bin/true", .devices = "0", .profiles = {"/p/l4.json"}};
   const std::string nothing = ": /bin/true --probe said nothing: is it convtune-worker?, asked for";
-  EXPECT_THAT(WordsOf(ProbeDevices(options)),
-              ElementsAre("GPUs" + nothing, "/p/l4.json" + nothing));
+  EXPECT_THAT(WordsOf(Probe(options)), ElementsAre("GPUs" + nothing, "/p/l4.json" + nothing));
   // Of all GPUs there may be none.
   options.devices = "all";
-  EXPECT_THAT(WordsOf(ProbeDevices(options)), ElementsAre("/p/l4.json" + nothing));
+  EXPECT_THAT(WordsOf(Probe(options)), ElementsAre("/p/l4.json" + nothing));
 }
 
 TEST(ProbeDevices, WithoutAWorkerThereAreNone) {
   ProbeOptions options{.worker = "/no/such/worker", .devices = "all", .profiles = {"/p/l4.json"}};
-  const ProbeResult result = ProbeDevices(options);
+  const ProbeResult result = Probe(options);
   EXPECT_TRUE(result.devices.empty());
   EXPECT_THAT(WordsOf(result),
               ElementsAre(AllOf(HasSubstr("/no/such/worker"), Not(HasSubstr("asked for"))),
                           AllOf(HasSubstr("l4.json"), HasSubstr("asked for"))));
   options.worker_named = true;
-  EXPECT_THAT(WordsOf(ProbeDevices(options)), Each(HasSubstr("asked for")));
+  EXPECT_THAT(WordsOf(Probe(options)), Each(HasSubstr("asked for")));
+}
+
+TEST(ProbeDevices, AnotherCudnnMakesAnotherDeviceOfTheSameGpu) {
+  const auto with = [](const std::string& cudnn) {
+    return absl::StrReplaceAll(kDevice, {{"cudnn=9.19.0", "cudnn=" + cudnn}}) + "\n";
+  };
+  const FakeWorker older(with("9.19.0"), ""), newer(with("9.28.1"), "");
+  ProbeResult result;
+  for (const FakeWorker* worker : {&older, &newer, &newer, &older}) {
+    ProbeDevices({.worker = worker->path(), .devices = "all"}, &result);
+  }
+  EXPECT_THAT(result.left_out, IsEmpty());
+  ASSERT_EQ(result.devices.size(), 2u);
+  EXPECT_EQ(result.devices[0].name, "gpu:0");
+  EXPECT_EQ(result.devices[1].name, "gpu:0@9.28.1");
+  EXPECT_EQ(result.devices[1].gpu, "gpu:0");
 }
 
 TEST(ProbeDevices, NoneAsksForNothing) {
-  const ProbeResult result = ProbeDevices({.worker = "/no/such/worker", .devices = "none"});
+  const ProbeResult result = Probe({.worker = "/no/such/worker", .devices = "none"});
   EXPECT_TRUE(result.devices.empty());
   EXPECT_THAT(result.left_out, IsEmpty());
 }

@@ -1,6 +1,5 @@
 #include "server/worker/device/device_profile.h"
 
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -14,31 +13,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
+// Deeper levels, which no property of a GPU has, are left out, since printing JSON recurs.
 constexpr int kMaxDepth = 100;
-// Above this a double does not hold every integer.
-constexpr double kMaxInteger = 9007199254740992.0;
-
-// Makes integers of whole numbers: cuDNN rejects 1e+09 in their place.
-absl::Status UseIntegers(int depth, Json* value) {
-  if (depth > kMaxDepth) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("properties: must be at most ", kMaxDepth, " levels deep"));
-  }
-  if (value->is_number_float()) {
-    const double number = value->get<double>();
-    if (std::nearbyint(number) == number && std::abs(number) <= kMaxInteger) {
-      *value = static_cast<int64_t>(number);
-    }
-  }
-  if (!value->is_structured()) return absl::OkStatus();
-  for (Json& element : *value) RETURN_IF_ERROR(UseIntegers(depth + 1, &element));
-  return absl::OkStatus();
-}
 
 absl::StatusOr<int64_t> ReadInteger(const Json& object, const std::string& key, int64_t minimum) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_integer() ||
-      found->get<double>() < static_cast<double>(minimum) || found->get<double>() > kMaxInteger) {
+  if (found == object.end() || !found->is_number_integer() || found->get<int64_t>() < minimum) {
     return absl::InvalidArgumentError(
         absl::StrCat("properties.", key, ": must be an integer of at least ", minimum));
   }
@@ -60,14 +40,15 @@ absl::StatusOr<std::string> ReadString(const Json& object, const std::string& pa
 absl::StatusOr<DeviceProfile> DeviceProfile::Parse(std::string_view json) {
   Json file;
   try {
-    file = Json::parse(json);
+    file = Json::parse(
+        json, [](int depth, Json::parse_event_t, const Json&) { return depth <= kMaxDepth; });
   } catch (const Json::exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat("profile: must be a JSON object: ", error.what()));
   }
   if (!file.is_object()) return absl::InvalidArgumentError("profile: must be a JSON object");
   DeviceProfile profile;
-  Json* properties = &file;
+  const Json* properties = &file;
   const auto wrapped = file.find("properties");
   if (wrapped != file.end()) {
     if (!wrapped->is_object()) {
@@ -76,7 +57,6 @@ absl::StatusOr<DeviceProfile> DeviceProfile::Parse(std::string_view json) {
     properties = &*wrapped;
     ASSIGN_OR_RETURN(profile.name, ReadString(file, "", "name"));
   }
-  RETURN_IF_ERROR(UseIntegers(0, properties));
   Environment& environment = profile.environment;
   environment.profile = true;
   ASSIGN_OR_RETURN(environment.gpu_model, ReadString(*properties, "properties.", "deviceName"));

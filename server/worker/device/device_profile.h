@@ -20,8 +20,8 @@ struct DeviceProfile {
   std::string properties_json;  // compact, as cuDNN takes it
 
   // Reads {"name": ..., "source": ..., "properties": {...}} or the bare
-  // properties, whose name is then the slug of deviceName. INVALID_ARGUMENT
-  // names the field and the rule.
+  // properties, whose name is then the slug of deviceName. cuDNN takes integers only as digits,
+  // without a point or an exponent. INVALID_ARGUMENT names the field and the rule.
   static absl::StatusOr<DeviceProfile> Parse(std::string_view json);
   // Reads a file of at most 1 MiB. NOT_FOUND, or as Parse.
   static absl::StatusOr<DeviceProfile> Load(const std::string& path);

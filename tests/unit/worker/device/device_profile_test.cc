@@ -44,18 +44,12 @@ TEST(DeviceProfileTest, PrintsIntegersAsIntegers) {
   EXPECT_THAT(profile->properties_json, HasSubstr(R"("maxGridSize":[2147483647,65535,65535])"));
 }
 
-TEST(DeviceProfileTest, PrintsWholeNumbersAsIntegersHoweverTheyAreWritten) {
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(absl::StrReplaceAll(
-      kTestProfile, {{"\"totalGlobalMem\":150000000000", "\"totalGlobalMem\":1.5e11"}}));
+TEST(DeviceProfileTest, LeavesOutWhatIsTooDeepAndRefusesWhatIsNoJson) {
+  const std::string deep = std::string(400'000, '[') + std::string(400'000, ']');
+  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(
+      absl::StrReplaceAll(kTestProfile, {{"{\"deviceVer\"", "{\"x\":" + deep + ",\"deviceVer\""}}));
   ASSERT_TRUE(profile.ok()) << profile.status();
-  EXPECT_EQ(profile->memory_bytes, 150000000000);
-  EXPECT_THAT(profile->properties_json, HasSubstr(R"("totalGlobalMem":150000000000)"));
-}
-
-TEST(DeviceProfileTest, RefusesWhatIsTooDeepOrNoJson) {
-  const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
-  EXPECT_THAT(std::string(DeviceProfile::Parse("{\"x\":" + deep + "}").status().message()),
-              HasSubstr("at most 100 levels"));
+  EXPECT_LT(profile->properties_json.size(), 1000u);
   EXPECT_THAT(std::string(DeviceProfile::Parse("{\"x\":1").status().message()),
               HasSubstr("must be a JSON object"));
 }
@@ -85,8 +79,11 @@ TEST(DeviceProfileTest, ErrorsNameTheField) {
               HasSubstr("properties.deviceVer"));
   EXPECT_THAT(error_of("\"multiProcessorCount\":132", "\"multiProcessorCount\":0"),
               HasSubstr("properties.multiProcessorCount"));
-  EXPECT_THAT(error_of("\"totalGlobalMem\":150000000000", "\"totalGlobalMem\":1.5"),
-              HasSubstr("properties.totalGlobalMem"));
+  for (const char* number : {"1.5", "1.5e11"}) {
+    EXPECT_THAT(
+        error_of("\"totalGlobalMem\":150000000000", std::string("\"totalGlobalMem\":") + number),
+        HasSubstr("properties.totalGlobalMem: must be an integer"));
+  }
   EXPECT_THAT(error_of("NVIDIA H200", ""), HasSubstr("properties.deviceName"));
   EXPECT_THAT(std::string(DeviceProfile::Parse("[1]").status().message()), HasSubstr("JSON"));
   EXPECT_THAT(

@@ -12,6 +12,7 @@
 #include "server/worker/cudnn/cudnn_status.h"
 
 namespace convtune::worker::device {
+
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(int64_t bytes) {
   DeviceBuffer buffer;
   if (bytes > 0) {
@@ -54,15 +55,6 @@ absl::StatusOr<std::string> GuardedBuffer::Damage(int64_t used, cudaStream_t str
   return absl::StrJoin(damages, ", ");
 }
 
-std::vector<FillCopy> PlanFill(int64_t block_bytes, int64_t total_bytes) {
-  std::vector<FillCopy> copies;
-  for (int64_t filled = block_bytes; filled < total_bytes;) {
-    copies.push_back({filled, std::min(filled, total_bytes - filled)});
-    filled += copies.back().bytes;
-  }
-  return copies;
-}
-
 absl::Status FillWith(std::string_view block, DeviceBuffer* buffer) {
   if (block.empty() || buffer->bytes() == 0) return absl::OkStatus();
   char* const data = static_cast<char*>(buffer->data());
@@ -71,10 +63,11 @@ absl::Status FillWith(std::string_view block, DeviceBuffer* buffer) {
       cudaMemcpy(data, block.data(), static_cast<size_t>(std::min(block_bytes, buffer->bytes())),
                  cudaMemcpyHostToDevice),
       "upload a tensor"));
-  for (const FillCopy& copy : PlanFill(block_bytes, buffer->bytes())) {
+  // Each copy doubles what is there.
+  for (int64_t filled = block_bytes; filled < buffer->bytes(); filled *= 2) {
+    const auto bytes = static_cast<size_t>(std::min(filled, buffer->bytes() - filled));
     RETURN_IF_ERROR(cudnn::ToStatus(
-        cudaMemcpy(data + copy.to, data, static_cast<size_t>(copy.bytes), cudaMemcpyDeviceToDevice),
-        "copy a tensor"));
+        cudaMemcpy(data + filled, data, bytes, cudaMemcpyDeviceToDevice), "copy a tensor"));
   }
   return cudnn::ToStatus(cudaDeviceSynchronize(), "upload a tensor");
 }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -72,16 +71,6 @@ class GuardedBuffer {
   DeviceBuffer buffer_;
   int64_t bytes_ = 0;
 };
-
-// A copy of the first `bytes` bytes of a buffer to `to` in it.
-struct FillCopy {
-  int64_t to = 0;
-  int64_t bytes = 0;
-};
-
-// The copies that repeat the first `block_bytes` bytes up to `total_bytes`, each
-// of all that is there already. Pure. REQUIRES: block_bytes > 0.
-std::vector<FillCopy> PlanFill(int64_t block_bytes, int64_t total_bytes);
 
 // Repeats `block` in the buffer from its beginning to its end: uploads it once,
 // and copies it on the GPU. Blocks until it is there.

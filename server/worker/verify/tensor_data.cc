@@ -126,21 +126,6 @@ double DecodeElement(DataType type, const char* bytes) {
 std::vector<double> DecodeElements(DataType type, std::string_view bytes) {
   const auto size = static_cast<size_t>(SizeOf(type));
   std::vector<double> values(bytes.size() / size);
-  constexpr size_t kPatterns = size_t{1} << 16;
-  if (size == sizeof(uint16_t) && values.size() > kPatterns) {
-    std::vector<double> table(kPatterns);
-    for (uint32_t bits = 0; bits < kPatterns; ++bits) {
-      // It is as long as the longest element, since DecodeElement can read that much.
-      char element[sizeof(double)] = {};
-      const auto pattern = static_cast<uint16_t>(bits);
-      std::memcpy(element, &pattern, sizeof(pattern));
-      table[bits] = DecodeElement(type, element);
-    }
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = table[Get<uint16_t>(bytes.data() + i * size)];
-    }
-    return values;
-  }
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = DecodeElement(type, bytes.data() + i * size);
   }

@@ -46,7 +46,7 @@ uint64_t NonfiniteMask(DataType type);
 // the elements, as gradients that come back through a ReLU. kSmallIntegers: from -2 to 2.
 enum class TensorContent { kNormal, kRectified, kMasked, kSmallIntegers };
 
-// Integers of the largest tensors in which sums have room enough: nearly all of
+// The largest standard deviation of integers, for where no sum leaves its type: four of them are
 // the range of i8.
 inline constexpr double kWideIntegers = 32;
 
@@ -56,8 +56,8 @@ inline constexpr double kWideIntegers = 32;
 std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed,
                               double integer_scale = kWideIntegers);
 
-// The scale at which the mean of the squares of kNormal integers is
-// `mean_square`; kWideIntegers at most.
+// The standard deviation of normal values at which the mean of the squares of the integers that
+// they are rounded to is `mean_square`; kWideIntegers at most.
 double IntegerScaleOf(double mean_square);
 
 }  // namespace convtune::worker::verify

@@ -1,4 +1,4 @@
-// What the worker does after failures, on the simulated GPU's runtime.
+// What the worker does with memory and after failures, on the simulated GPU's runtime.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -74,6 +74,23 @@ TEST_F(RecoveryTest, WhatIsUploadedMayEndAtOnce) {
             cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   EXPECT_EQ(read, "right");
+}
+
+TEST(FillWithTest, RepeatsTheBlockUpToTheLastByte) {
+  const std::string block = "abcdefg";
+  for (const int64_t bytes : {1, 6, 7, 8, 14, 15, 99, 7 << 10}) {
+    absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Allocate(bytes);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    ASSERT_EQ(FillWith(block, &*buffer), absl::OkStatus());
+    std::string memory(static_cast<size_t>(bytes), '?');
+    ASSERT_EQ(cudaMemcpy(memory.data(), buffer->data(), memory.size(), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    for (size_t i = 0; i < memory.size(); ++i) {
+      ASSERT_EQ(memory[i], block[i % block.size()]) << i << " of " << bytes;
+    }
+  }
+  DeviceBuffer none;
+  EXPECT_EQ(FillWith(block, &none), absl::OkStatus());
 }
 
 }  // namespace

@@ -109,11 +109,6 @@ struct field {
   } value;
 };
 
-int nvmlDeviceGetSupportedEventTypes(void *device, unsigned long long *types) {
-  (void)device;
-  *types = state() == 'e' ? 0 : 8 | 2 | 1;
-  return 0;
-}
 int nvmlEventSetCreate(void **set) {
   *set = &told;
   return 0;
@@ -126,7 +121,7 @@ int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set) 
   (void)device;
   (void)set;
   told = size_of_xids();
-  return types == 8 ? 0 : 3;
+  return types == 8 && state() != 'e' ? 0 : 3;
 }
 int nvmlEventSetWait_v2(void *set, struct event *event, unsigned timeout_ms) {
   (void)set;

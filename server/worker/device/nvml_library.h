@@ -41,7 +41,6 @@ class NvmlLibrary {
     if (found == nullptr) return kNvmlFunctionNotFound;
     return reinterpret_cast<NvmlReturn (*)(Arguments...)>(found)(arguments...);
   }
-  bool Has(const char* function) const { return dlsym(library_, function) != nullptr; }
 
   // The GPU at an address as cudaDeviceGetPCIBusId writes it. Errors as ToStatus.
   absl::StatusOr<NvmlDevice> FindDevice(const std::string& pci_bus_id) const;

@@ -83,17 +83,6 @@ class NvmlWatch {
     ASSIGN_OR_RETURN(nvml_, NvmlLibrary::Open());
     RETURN_IF_ERROR(Look());
     ASSIGN_OR_RETURN(const NvmlDevice device, nvml_->FindDevice(pci_bus_id_));
-    if (!nvml_->Has("nvmlEventSetWait_v2")) {
-      return nvml_->ToStatus(kNvmlFunctionNotFound, "wait for events");
-    }
-    Wide supported = kXidEvent;
-    const NvmlReturn asked = nvml_->Call("nvmlDeviceGetSupportedEventTypes", device, &supported);
-    if (asked != kNvmlFunctionNotFound) {
-      RETURN_IF_ERROR(nvml_->ToStatus(asked, "ask for its events"));
-    }
-    if ((supported & kXidEvent) == 0) {
-      return absl::UnimplementedError("NVML: the GPU does not report its errors");
-    }
     RETURN_IF_ERROR(
         nvml_->ToStatus(nvml_->Call("nvmlEventSetCreate", &events_), "make a set of events"));
     return nvml_->ToStatus(nvml_->Call("nvmlDeviceRegisterEvents", device, kXidEvent, events_),

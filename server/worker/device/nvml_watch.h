@@ -13,7 +13,7 @@ namespace convtune::worker::device {
 //   xid N         the driver reported it
 //   lost WHY      the GPU is lost, or has to be reset
 //   away WHY      NVML refuses; the GPU may come back
-//   unwatchable WHY
+//   unwatchable WHY   there is no NVML, it is too old, or the GPU reports no errors
 // Needs neither CUDA nor cuDNN. Ends with OK after the last three. Returns an error if nobody
 // reads.
 absl::Status WatchDevice(const std::string& pci_bus_id, int fd);

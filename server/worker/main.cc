@@ -1,11 +1,9 @@
 // convtune-worker: cuDNN for convtuned, in a process of its own.
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -48,23 +46,6 @@ struct Flags {
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "convtune-worker: %s\n", std::string(status.message()).c_str());
   return 1;
-}
-
-// The daemon must not leave workers behind, however it ends.
-absl::Status DieWithParent(int fd) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
-    return absl::InternalError("prctl(PR_SET_PDEATHSIG) failed");
-  }
-  // It may have died before: whoever made the socket is then gone.
-  ucred peer = {};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--fd: ", fd, " is not a socket"));
-  }
-  if (peer.pid > 0 && kill(peer.pid, 0) != 0 && errno == ESRCH) {
-    return absl::AbortedError("the daemon is gone");
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<int> ParseOrdinal(absl::string_view text) {
@@ -140,7 +121,6 @@ absl::Status Refuse(const absl::Status& why, int fd, const Session::Send& send) 
 }
 
 absl::Status Serve(const Flags& flags, Trace* trace) {
-  RETURN_IF_ERROR(DieWithParent(flags.fd));
   const Session::Send send = [&flags](const worker::v1::Reply& reply) {
     return WriteFrame(flags.fd, reply.SerializeAsString());
   };
@@ -236,14 +216,14 @@ absl::Status Run(const Flags& flags) {
   if (flags.dump_profile) {
     return DumpProfile(flags);
   }
-  if (!flags.watch.empty() && flags.fd >= 0) {
-    RETURN_IF_ERROR(DieWithParent(flags.fd));
-    return device::WatchDevice(flags.watch, flags.fd);
-  }
   if (flags.fd < 0) {
     return absl::InvalidArgumentError(
         "one of --fd, --probe, --dump-profile and --libraries must be given");
   }
+  // The daemon must not leave workers behind, however it ends. Where it has ended before this
+  // call, its end of the socket is closed, and the first word to it fails.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!flags.watch.empty()) return device::WatchDevice(flags.watch, flags.fd);
   return Serve(flags, trace->get());
 }
 

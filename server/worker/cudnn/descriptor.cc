@@ -38,24 +38,22 @@ absl::StatusOr<int64_t> Descriptor::Count(cudnnBackendAttributeName_t name,
 }
 
 absl::StatusOr<std::vector<Descriptor>> Descriptor::GetDescriptors(
-    cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t element) const {
-  ASSIGN_OR_RETURN(const int64_t count, Count(name, CUDNN_TYPE_BACKEND_DESCRIPTOR));
-  return GetDescriptors(name, element, count);
-}
-
-absl::StatusOr<std::vector<Descriptor>> Descriptor::GetDescriptors(
-    cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t element, int64_t most) const {
+    cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t element,
+    std::optional<int64_t> most) const {
+  if (!most) {
+    ASSIGN_OR_RETURN(most, Count(name, CUDNN_TYPE_BACKEND_DESCRIPTOR));
+  }
   std::vector<Descriptor> values;
   std::vector<cudnnBackendDescriptor_t> raw;
-  for (int64_t i = 0; i < most; ++i) {
+  for (int64_t i = 0; i < *most; ++i) {
     ASSIGN_OR_RETURN(Descriptor value, Create(element));
     raw.push_back(value.get());
     values.push_back(std::move(value));
   }
-  if (most == 0) return values;
+  if (values.empty()) return values;
   ASSIGN_OR_RETURN(const int64_t got,
-                   GetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, raw.data()));
-  values.resize(static_cast<size_t>(std::min(most, got)));
+                   GetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, *most, raw.data()));
+  values.resize(static_cast<size_t>(std::min(*most, got)));
   return values;
 }
 

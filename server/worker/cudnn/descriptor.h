@@ -4,6 +4,7 @@
 #include <cudnn.h>
 
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -15,7 +16,7 @@
 
 namespace convtune::worker::cudnn {
 
-// The types that attributes have, by that of their elements.
+// cuDNN's type of an attribute, by the C++ type of its elements.
 using AttributeType = cudnnBackendAttributeType_t;
 constexpr AttributeType TypeOf(const int64_t*) { return CUDNN_TYPE_INT64; }
 constexpr AttributeType TypeOf(const int32_t*) { return CUDNN_TYPE_INT32; }
@@ -65,8 +66,8 @@ class Descriptor {
 
   absl::Status Finalize();
 
-  // The one element of an attribute. INTERNAL if an enumerator is not there; of numbers that
-  // is not asked.
+  // The one element of an attribute. An enumerator that is not there is INTERNAL, a number that is
+  // not there is 0.
   template <typename T>
   absl::StatusOr<T> Get(cudnnBackendAttributeName_t name) const {
     T value = {};
@@ -90,13 +91,11 @@ class Descriptor {
   }
   // Number of elements that Get* of a list would give.
   absl::StatusOr<int64_t> Count(cudnnBackendAttributeName_t name, AttributeType type) const;
-  // The descriptors of a list whose elements are of type `element`. With `most`
-  // up to so many are asked for, without asking for their count first.
+  // The descriptors of a list whose elements are of type `element`: `most` at most, or as many as
+  // cuDNN says that there are.
   absl::StatusOr<std::vector<Descriptor>> GetDescriptors(
-      cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t element) const;
-  absl::StatusOr<std::vector<Descriptor>> GetDescriptors(cudnnBackendAttributeName_t name,
-                                                         cudnnBackendDescriptorType_t element,
-                                                         int64_t most) const;
+      cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t element,
+      std::optional<int64_t> most = std::nullopt) const;
   // The one descriptor of an attribute.
   absl::StatusOr<Descriptor> GetDescriptor(cudnnBackendAttributeName_t name,
                                            cudnnBackendDescriptorType_t element) const;

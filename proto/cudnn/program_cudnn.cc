@@ -151,8 +151,8 @@ constexpr char kGraph[] = "libcudnn_graph";
 // A cuDNN without it is the package that compiles all at run time; see LibraryConfiguration.
 constexpr char kPrecompiled[] = "libcudnn_engines_precompiled";
 
-// For a child that says what a program loads: a folder of a network that does not answer must not
-// hold up who asks.
+// The time that a child has to say what a program loads: a network's folder that does not answer
+// must not hold up the caller.
 constexpr absl::Duration kLimit = absl::Seconds(10);
 
 // Says, a line each, which files of the packages load cuDNN, and which wheel brought one. Imports
@@ -268,7 +268,8 @@ absl::Status AddLibraries(const std::string& file, const Variables& variables, L
   return absl::OkStatus();
 }
 
-// Of `path`, a libcudnn.so; empty: the loader finds none.
+// Returns the cuDNN of `path`, a libcudnn.so, that `by` loads. Empty: the loader finds none, and
+// neither has the result a folder.
 absl::StatusOr<LoadedCudnn> LookAt(const std::string& by, const std::string& path,
                                    const Variables& variables = {}) {
   LoadedCudnn cudnn;

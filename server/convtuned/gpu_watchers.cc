@@ -79,7 +79,8 @@ class Watch {
     log::Warn("$0: nobody watches the GPU: $1", device_, why);
   }
 
-  // Nothing: the line was one of many. Else how the process came to its end.
+  // Reads a line of the process. Returns the way in which the process ends, if this is its last
+  // line.
   std::optional<End> Take(const std::string& line) {
     absl::string_view rest = line;
     int64_t xid = 0;

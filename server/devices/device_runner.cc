@@ -328,8 +328,8 @@ void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
   options_.committer->Quarantine(entry);
 }
 
-void DeviceRunner::RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
-                                               const WorkerClient& client) {
+void DeviceRunner::LiftQuarantines(const Tuning& tuning, absl::Duration budget,
+                                   const WorkerClient& client) {
   const bool has_gpu = client.hello().has_gpu();
   const auto was_tried = [has_gpu](CandidateStatus status) {
     // A plan that was only built has not been run.
@@ -436,7 +436,7 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
         MutexLock lock(mutex_);
         status_.set_unblocked(output.tuning->conditions.unblocked);
       }
-      if (tries) RequalifyTimedOutCandidates(*output.tuning, budget, *client_);
+      if (tries) LiftQuarantines(*output.tuning, budget, *client_);
       return {absl::OkStatus(),
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
     }

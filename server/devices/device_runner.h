@@ -80,7 +80,7 @@ class DeviceRunner {
   static constexpr int kStartAttempts = 3;
   // Steps of a self-check that may be lost: with more, this daemon starts no worker any more.
   static constexpr int kMostStepsLost = 2;
-  // Deaths that no candidate can be blamed for, that one item is tried again after.
+  // Deaths without a candidate to blame, after which an item is tried again.
   static constexpr int kUnexplainedDeaths = 2;
 
   DeviceRunner(Options options, std::unique_ptr<CancelToken> token);
@@ -99,7 +99,8 @@ class DeviceRunner {
   void GiveWay();
   // True if it is better to leave the queue to other devices.
   bool StandsBack();
-  // `late` is what is left to do.
+  // Does the item's work, with as many workers as it takes, and commits its result. `late` is what
+  // is left to do once the item is answered.
   jobs::WorkResult Execute(const std::shared_ptr<jobs::WorkItem>& item, Late* late);
   // Waits for a worker that the item left at work, and finds out what workers
   // hung on, or died of, that were lost too late. Gives way to other work.
@@ -119,14 +120,14 @@ class DeviceRunner {
   void Quarantine(const TuningKey& key, QuarantineEntry entry);
   // Lifts quarantines that did not hold for this tuning, of candidates that it
   // tried and did not quarantine anew. `client` made the tuning.
-  void RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
-                                   const WorkerClient& client);
+  void LiftQuarantines(const Tuning& tuning, absl::Duration budget, const WorkerClient& client);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void CountDeath() {
     MutexLock lock(mutex_);
     status_.set_worker_deaths(status_.worker_deaths() + 1);
   }
+  // Until then no worker is started. `longer`: the pause after this one is twice as long.
   void PauseBeforeStart(bool longer) {
     not_before_ = SteadyTime::Now() + backoff_;
     if (longer) backoff_ = std::min(backoff_ * 2, options_.limits.backoff_max);

@@ -69,7 +69,8 @@ class GpuHealth {
     Device* const found = Find(device);
     return found != nullptr && std::exchange(found->stale, false);
   }
-  // Called when the GPU is lost, as a Listener; empty: no more.
+  // Sets the function that is called when the device's GPU is lost, under the rules of a Listener;
+  // empty: none.
   void SetInterrupt(const std::string& device, std::function<void()> interrupt) {
     MutexLock lock(mutex_);
     if (Device* const found = Find(device)) found->interrupt = std::move(interrupt);

@@ -18,7 +18,7 @@ class GpuTurn {
   // Waits until the device has the GPU; who asked first is first. Returns at once if it has it
   // already. False: `cancel` came before.
   bool Await(const void* device, CancelToken* cancel);
-  // True if the device has had the GPU for as long, and others wait for it.
+  // True if the device has had the GPU for `had_for` at least, and others wait for it.
   bool Wanted(const void* device, absl::Duration had_for) const {
     MutexLock lock(mutex_);
     return holder_ == device && !waiting_.empty() && SteadyTime::Now() - since_ >= had_for;

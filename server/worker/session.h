@@ -40,7 +40,7 @@ class Session {
   absl::Status HandleHello(const worker::v1::Hello& hello, const Send& send);
   absl::Status HandleOpen(const worker::v1::OpenProblem& request, SteadyTime deadline,
                           const Send& send);
-  // Of a Prepare, a Check or a Measure.
+  // Answers a Prepare, a Check or a Measure.
   absl::Status HandleCandidates(const worker::v1::Request& request, SteadyTime deadline,
                                 const Send& send);
   absl::Status Prepare(const worker::v1::Request& request, SteadyTime deadline, const Send& send);

@@ -64,8 +64,9 @@ std::string VersionInName(const std::string& file) {
   return absl::StrContains(version, '.') ? version : "";
 }
 
-// "a of folder X, and b, c of folder Y", the odd ones first, where the keys differ; `of` says what
-// they are. `of_file` gives the key of a file; files without one are left out.
+// Returns "a of folder X, and b, c of folder Y", the odd ones first, where the files' keys differ.
+// `of_file` gives the key of a file, and `of` is the word for it, "folder". Files without a key are
+// left out.
 std::string DescribeOdd(const std::vector<std::string>& files, absl::string_view of,
                         const std::function<std::string(const std::string&)>& of_file) {
   std::map<std::string, std::vector<std::string>> names;

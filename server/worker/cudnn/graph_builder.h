@@ -46,8 +46,9 @@ class OperationGraph {
   const Descriptor& descriptor() const { return graph_; }
   const std::vector<GraphTensor>& tensors() const { return tensors_; }
   const CudnnTarget& target() const { return target_; }
-  // Sets what a descriptor that is made of the graph is to know of the device, by the names that
-  // its kind has for the SMs to use and for the properties of a GPU that is not there.
+  // Sets the device's attributes of an engine or a heuristic of this graph: the number of SMs to
+  // use, if the problem has one, and the properties of a GPU that is not there. `sm_count` and
+  // `properties` are the names of these attributes, of which each kind of descriptor has its own.
   void SetDevice(cudnnBackendAttributeName_t sm_count, cudnnBackendAttributeName_t properties,
                  Descriptor* descriptor) const {
     if (sm_count_target_ > 0) descriptor->Set(sm_count, sm_count_target_);

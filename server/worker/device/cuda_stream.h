@@ -39,7 +39,7 @@ class CudaStream : public timing::TimedStream {
   // Memory of the host that the GPU reads and writes.
   struct Shared {
     alignas(16) Stamp stamps[kStamps] = {};
-    uint32_t open = 0;  // the gate
+    uint32_t open = 0;  // 1: the blocking kernel ends
     uint32_t gave_up = 0;
   };
 
@@ -52,7 +52,7 @@ class CudaStream : public timing::TimedStream {
   Kernels* const kernels_;
   DeviceBuffer flush_;
   cudnn::Owned<void*, cudaFreeHost> host_memory_;
-  volatile Shared* shared_ = nullptr;  // in it
+  volatile Shared* shared_ = nullptr;  // in host_memory_
   void* shared_on_device_ = nullptr;
   std::array<cudnn::Owned<cudaEvent_t, cudaEventDestroy>, kEvents> events_;
 };

@@ -19,10 +19,10 @@ struct DeviceInfo {
   std::string pci_bus_id;  // "0000:01:00.0"; empty for a profile
 };
 
-// Whether the driver can serve this build, by CUDA's answer when asked for their
-// number: OK, or why not. FAILED_PRECONDITION for a driver that is too old for
-// the CUDA that this worker is built for; `driver` is what it is for, as
-// cudaDriverGetVersion says it, and 0 where there is none, which is no error.
+// Says whether the driver can serve this build. `error` is CUDA's answer to cudaGetDeviceCount,
+// `driver` the CUDA version that the driver is for, as cudaDriverGetVersion says it; 0: there is no
+// driver, which is no error. FAILED_PRECONDITION: the driver is too old for the CUDA that this
+// worker is built for.
 absl::Status DriverStatus(cudaError_t error, int driver);
 
 // Number of GPUs; 0 without a driver. Errors are DriverStatus'.

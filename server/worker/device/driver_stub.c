@@ -2,8 +2,9 @@
 // 9.27: one that has no device. It has what cuDNN's libraries link, and what they
 // look up, since they print a line for each function that they miss. The CUDA
 // runtime asks for more, finds nothing, and takes the driver for too old.
-// cuDriverGetVersion is left out on purpose, at a line a problem: where no function
-// is missing, cuDNN's FALLBACK lists an engine whose plans it compiles, for seconds each.
+// cuDriverGetVersion is left out on purpose, although cuDNN prints a line about it for each
+// problem: where no function is missing, cuDNN's FALLBACK lists an engine whose plans it compiles,
+// for seconds each.
 // The worker carries this library and loads it: see deviceless_backend.cc.
 
 // CUDA_ERROR_NO_DEVICE.

@@ -21,8 +21,8 @@ class Nvml {
   // and the ECC errors. Open() has asked.
   void ReadSettings();
   // Asks for everything else. What NVML does not support on this GPU is left
-  // at its default. Where processes of the GPU cannot be listed the look is not
-  // known. REQUIRES: this process has a context on the GPU; where the list lacks it, unknown_reason
+  // at its default. Where processes of the GPU cannot be listed, conditions.known is false.
+  // REQUIRES: this process has a context on the GPU; where the list lacks it, unknown_reason
   // says that others would not be seen either. Under MIG processes are not counted, since NVML
   // lists those of all instances.
   ConditionsLook Look() const;

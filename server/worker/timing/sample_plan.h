@@ -39,8 +39,9 @@ class BlockingPolicy {
   static constexpr int kCandidates = 2;
   static constexpr size_t kEngines = 3;
 
-  // Attempts that a sample is worth, of a candidate whose blocking kernels gave
-  // up before, or did not; 0: none. `engine` stands for a legacy algorithm too.
+  // Returns how many attempts behind a blocking kernel a sample is worth; 0: none.
+  // `gave_up_before`: the blocking kernels of this candidate did. `engine` stands for a legacy
+  // algorithm too.
   int Attempts(const std::string& engine, bool gave_up_before) const;
   // A sample that was worth attempts was taken behind a blocking kernel, or not.
   void Took(const std::string& engine, bool blocked);

@@ -41,8 +41,7 @@ struct Shape {
   Triple pad, stride, dilation;
 };
 
-// A pair of offsets of which a product is made, and whose sum is taken along
-// one dimension.
+// An Accumulator adds up products of elements of two tensors.
 class Accumulator {
  public:
   Accumulator(const TensorValues& a, const TensorValues& b) : a_(a), b_(b) {}
@@ -114,7 +113,7 @@ Accumulator SumOf(const ConvProblem& p, const ReferenceInputs& inputs,
   for (size_t d = 0; d < kSpatial; ++d) meetings[d] = MeetingsOf(p, s, d, position[d]);
   const bool of_data = p.operation() == Operation::kBwdData;
   const bool of_filter = p.operation() == Operation::kBwdFilter;
-  // Those of a group, and the first of each in the sum.
+  // The numbers of channels and filters of a group, and the first of each in the sum.
   const int64_t channels = p.w_dims()[1];
   const int64_t filters = p.w_dims()[0] / p.groups();
   const int64_t group =
@@ -154,7 +153,7 @@ Accumulator SumOf(const ConvProblem& p, const ReferenceInputs& inputs,
   return sum;
 }
 
-// Of what x, w and y have, that of the one that the operation writes.
+// Returns the argument of the tensor that the operation writes.
 const std::vector<int64_t>& OfOutput(Operation operation, const std::vector<int64_t>& x,
                                      const std::vector<int64_t>& w, const std::vector<int64_t>& y) {
   return operation == Operation::kBwdData ? x : operation == Operation::kBwdFilter ? w : y;

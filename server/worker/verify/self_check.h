@@ -15,8 +15,8 @@
 namespace convtune::worker::verify {
 
 // Bytes that a self-check reads, on a card with this L2 cache: a third of it, since
-// cards whose L2 has two parts may keep a line in each of them. Where nothing is
-// known of L2, some.
+// cards whose L2 has two parts may keep a line in each of them. 16 MiB where the size of L2 is not
+// known.
 inline int64_t CacheBytes(int64_t l2_bytes) {
   return l2_bytes > 0 ? std::max<int64_t>(l2_bytes / 3, 1) : int64_t{16} << 20;
 }

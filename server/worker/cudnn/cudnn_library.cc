@@ -211,10 +211,6 @@ LibraryConfiguration LoadedLibraryConfiguration() {
              : LibraryConfiguration::kGraphJitOnly;
 }
 
-CudnnVersion LoadedCudnnVersion() {
-  return CudnnVersion::FromNumber(static_cast<int64_t>(cudnnGetVersion()));
-}
-
 CudaLibraries LocateCudaLibraries() {
   CudaLibraries found;
   const int major = static_cast<int>(cudnnGetCudartVersion()) / 1000;

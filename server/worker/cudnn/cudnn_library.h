@@ -11,7 +11,6 @@ namespace convtune::worker::cudnn {
 
 // FULL if the precompiled engines lie beside the cuDNN that is loaded.
 LibraryConfiguration LoadedLibraryConfiguration();
-CudnnVersion LoadedCudnnVersion();
 
 // The real paths of the libraries of cuDNN that are loaded by now.
 std::vector<std::string> LoadedCudnnFiles();

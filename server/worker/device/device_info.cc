@@ -1,6 +1,7 @@
 #include "server/worker/device/device_info.h"
 
 #include <cuda_runtime_api.h>
+#include <cudnn.h>
 
 #include <nlohmann/json.hpp>
 
@@ -22,7 +23,7 @@ std::string CudaVersionText(int version) {
 }
 
 void DescribeLibraries(DeviceInfo* info) {
-  info->environment.cudnn = cudnn::LoadedCudnnVersion();
+  info->environment.cudnn = CudnnVersion::FromNumber(static_cast<int64_t>(cudnnGetVersion()));
   info->environment.library = cudnn::LoadedLibraryConfiguration();
   int version = 0;
   const bool known = cudaRuntimeGetVersion(&version) == cudaSuccess;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <system_error>
 #include <thread>
 
 #include "proto/model/problem/conv_problem.h"
@@ -38,22 +37,21 @@ double IntegerScale(const ConvProblem& problem, cudnn::TensorRole role) {
   return IntegerScaleOf(deviation * std::sqrt(2 / products));
 }
 
-// Calls work(i) for each i below `count`, several at a time. Where the system
-// gives no more threads, fewer do it.
+// A thread of its own; where the system gives none, whoever waits for the work does it.
+constexpr auto kIfPossible = std::launch::async | std::launch::deferred;
+
+// Calls work(i) for each i below `count`, several at a time.
 void SpreadOver(int threads, size_t count, const std::function<void(size_t i)>& work) {
   std::atomic<size_t> next = 0;
   const auto run = [&] {
     for (size_t i = next++; i < count; i = next++) work(i);
   };
-  std::vector<std::thread> others;
-  try {
-    for (size_t i = 1; i < std::min(static_cast<size_t>(threads), count); ++i) {
-      others.emplace_back(run);
-    }
-  } catch (const std::system_error&) {
+  std::vector<std::future<void>> others;
+  for (size_t i = 1; i < std::min(static_cast<size_t>(threads), count); ++i) {
+    others.push_back(std::async(kIfPossible, run));
   }
   run();
-  for (std::thread& other : others) other.join();
+  for (std::future<void>& other : others) other.get();
 }
 
 }  // namespace
@@ -71,8 +69,6 @@ ReferenceData::ReferenceData(const ConvProblem& problem,
     inputs_.push_back({tensor, ""});
     values_[tensor.role];  // so that threads only find it
   }
-  // Where the system gives no thread, whoever waits for it does it.
-  constexpr auto kIfPossible = std::launch::async | std::launch::deferred;
   inputs_made_ = std::async(kIfPossible, [this] {
     SpreadOver(threads_, inputs_.size(), [this](size_t i) { MakeInput(&inputs_[i]); });
   });

@@ -2,19 +2,16 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <gnu/lib-names.h>
 #include <link.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -29,56 +26,25 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "proto/base/child_program.h"
+#include "proto/base/elf_file.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/unique_fd.h"
 #include "proto/model/environment.h"
 
 namespace convtune {
 namespace {
 
-// The bytes of a file, mapped: of a large library only the pages that are looked at are read.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path) {
-    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat info = {};
-    if (!fd.valid() || fstat(fd.get(), &info) != 0 || info.st_size <= 0) return;
-    const auto size = static_cast<size_t>(info.st_size);
-    void* const start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (start != MAP_FAILED) bytes_ = {static_cast<const char*>(start), size};
-  }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (!bytes_.empty()) munmap(const_cast<char*>(bytes_.data()), bytes_.size());
-  }
-
-  // Empty if it could not be read.
-  absl::string_view bytes() const { return bytes_; }
-
- private:
-  absl::string_view bytes_;
-};
-
-// False if the value would lie behind the end.
-template <typename T>
-bool ReadAt(absl::string_view bytes, uint64_t at, T* value) {
-  if (at > bytes.size() || bytes.size() - at < sizeof(T)) return false;
-  std::memcpy(value, bytes.data() + at, sizeof(T));
-  return true;
-}
-
 // The value of the first symbol of the table that is a version of cuDNN; 0 without one.
-uint32_t FindVersion(absl::string_view bytes, const Elf64_Ehdr& header, const Elf64_Shdr& symbols) {
+uint32_t FindVersion(const ElfFile& file, const Elf64_Ehdr& header, const Elf64_Shdr& symbols) {
+  const absl::string_view bytes = file.bytes();
   Elf64_Shdr names;
-  if (!ReadAt(bytes, header.e_shoff + symbols.sh_link * sizeof(names), &names) ||
+  if (!file.Read(header.e_shoff + symbols.sh_link * sizeof(names), &names) ||
       names.sh_offset > bytes.size()) {
     return 0;
   }
   const absl::string_view text = bytes.substr(names.sh_offset, names.sh_size);
   Elf64_Sym symbol;
   for (uint64_t at = 0; at + sizeof(symbol) <= symbols.sh_size; at += sizeof(symbol)) {
-    if (!ReadAt(bytes, symbols.sh_offset + at, &symbol)) return 0;
+    if (!file.Read(symbols.sh_offset + at, &symbol)) return 0;
     if (symbol.st_shndx == SHN_UNDEF || symbol.st_size != sizeof(uint32_t) ||
         symbol.st_name >= text.size()) {
       continue;
@@ -88,11 +54,11 @@ uint32_t FindVersion(absl::string_view bytes, const Elf64_Ehdr& header, const El
     if (!absl::StartsWith(name, "cudnn_") || !absl::EndsWith(name, "_version")) continue;
     Elf64_Phdr segment;
     for (uint64_t i = 0; i < header.e_phnum; ++i) {
-      if (!ReadAt(bytes, header.e_phoff + i * sizeof(segment), &segment)) return 0;
+      if (!file.Read(header.e_phoff + i * sizeof(segment), &segment)) return 0;
       uint32_t value = 0;
       if (segment.p_type == PT_LOAD && symbol.st_value >= segment.p_vaddr &&
           symbol.st_value - segment.p_vaddr < segment.p_filesz &&
-          ReadAt(bytes, segment.p_offset + (symbol.st_value - segment.p_vaddr), &value)) {
+          file.Read(segment.p_offset + (symbol.st_value - segment.p_vaddr), &value)) {
         return value;
       }
     }
@@ -103,7 +69,7 @@ uint32_t FindVersion(absl::string_view bytes, const Elf64_Ehdr& header, const El
 // The names of the libraries of cuDNN that `file` opens when it needs them, "libcudnn_ops", as
 // its text has them. Empty if the file cannot be read.
 std::vector<std::string> LibrariesNamedIn(const std::string& file) {
-  const MappedFile mapped(file);
+  const ElfFile mapped(file);
   const absl::string_view bytes = mapped.bytes();
   constexpr absl::string_view kBegin = "libcudnn_";
   constexpr absl::string_view kEnd(".so\0", 4);  // "libcudnn_graph.so.9" is the file's own name
@@ -121,19 +87,15 @@ std::vector<std::string> LibrariesNamedIn(const std::string& file) {
 
 // The version in the symbol "cudnn_..._version" of an ELF file, "9.20.0", which the libraries
 // graph, ops and adv have. Empty without one.
-std::string VersionInFile(const std::string& file) {
-  const MappedFile mapped(file);
-  const absl::string_view bytes = mapped.bytes();
-  Elf64_Ehdr header;
-  if (!ReadAt(bytes, 0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64) {
-    return "";
-  }
+std::string VersionInFile(const std::string& path) {
+  const ElfFile file(path);
+  const std::optional<Elf64_Ehdr> header = file.Header();
+  if (!header) return "";
   Elf64_Shdr section;
-  for (uint64_t i = 0; i < header.e_shnum; ++i) {
-    if (!ReadAt(bytes, header.e_shoff + i * sizeof(section), &section)) return "";
+  for (uint64_t i = 0; i < header->e_shnum; ++i) {
+    if (!file.Read(header->e_shoff + i * sizeof(section), &section)) return "";
     if (section.sh_type != SHT_DYNSYM) continue;
-    const uint32_t value = FindVersion(bytes, header, section);
+    const uint32_t value = FindVersion(file, *header, section);
     if (value == 0) return "";
     // 0x091400 is 9.20.0.
     return CudnnVersion{static_cast<int>(value >> 16), static_cast<int>(value >> 8 & 0xFF),

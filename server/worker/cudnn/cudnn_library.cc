@@ -10,10 +10,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/elf_file.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_status.h"
 
@@ -101,21 +103,11 @@ absl::Status AskVersions(const std::vector<std::string>& files) {
 }
 
 constexpr size_t kDigits = 12;
-constexpr uint64_t kMostNotes = 1 << 20;
-constexpr int kMostSegments = 256;
-
-template <typename T>
-bool ReadAt(std::ifstream* file, uint64_t offset, T* value) {
-  file->clear();
-  file->seekg(static_cast<std::streamoff>(offset));
-  file->read(reinterpret_cast<char*>(value), sizeof(T));
-  return file->gcount() == static_cast<std::streamsize>(sizeof(T));
-}
 
 // A note's parts are padded to the segment's alignment, which is 4 or 8.
 uint64_t Padded(uint64_t size, uint64_t align) { return (size + align - 1) / align * align; }
 
-std::string FindBuildId(const std::string& notes, uint64_t align) {
+std::string FindBuildId(std::string_view notes, uint64_t align) {
   uint64_t at = 0;
   while (at + sizeof(Elf64_Nhdr) <= notes.size()) {
     Elf64_Nhdr header;
@@ -123,7 +115,7 @@ std::string FindBuildId(const std::string& notes, uint64_t align) {
     const uint64_t name = at + sizeof(header);
     const uint64_t data = name + Padded(header.n_namesz, align);
     const uint64_t next = data + Padded(header.n_descsz, align);
-    if (next < at || data + header.n_descsz > notes.size()) return "";
+    if (data + header.n_descsz > notes.size()) return "";
     if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
         notes.compare(name, 4, std::string("GNU\0", 4)) == 0) {
       return absl::BytesToHexString(notes.substr(data, header.n_descsz)).substr(0, kDigits);
@@ -136,28 +128,18 @@ std::string FindBuildId(const std::string& notes, uint64_t align) {
 }  // namespace
 
 std::string ElfBuildId(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const auto size = static_cast<uint64_t>(std::max<std::streamoff>(file.tellg(), 0));
-  Elf64_Ehdr header;
-  if (!ReadAt(&file, 0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64) {
-    return "";
-  }
-  for (int i = 0; i < std::min<int>(header.e_phnum, kMostSegments); ++i) {
+  const ElfFile file(path);
+  const std::optional<Elf64_Ehdr> header = file.Header();
+  if (!header) return "";
+  for (uint64_t i = 0; i < header->e_phnum; ++i) {
     Elf64_Phdr segment;
-    if (!ReadAt(&file, header.e_phoff + static_cast<uint64_t>(i) * sizeof(segment), &segment)) {
-      return "";
-    }
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMostNotes) continue;
-    std::string notes(segment.p_filesz, '\0');
-    file.clear();
-    file.seekg(static_cast<std::streamoff>(segment.p_offset));
-    file.read(notes.data(), static_cast<std::streamsize>(notes.size()));
-    std::string id = FindBuildId(notes, segment.p_align == 8 ? 8 : 4);
+    if (!file.Read(header->e_phoff + i * sizeof(segment), &segment)) return "";
+    if (segment.p_type != PT_NOTE || segment.p_offset > file.bytes().size()) continue;
+    std::string id = FindBuildId(file.bytes().substr(segment.p_offset, segment.p_filesz),
+                                 segment.p_align == 8 ? 8 : 4);
     if (!id.empty()) return id;
   }
-  return absl::StrCat("size-", size);
+  return absl::StrCat("size-", file.bytes().size());
 }
 
 std::string FindLibrary(const std::string& name, const std::vector<std::string>& folders) {

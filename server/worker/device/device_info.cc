@@ -25,9 +25,9 @@ std::string CudaVersionText(int version) {
 void DescribeLibraries(DeviceInfo* info) {
   info->environment.cudnn = CudnnVersion::FromNumber(static_cast<int64_t>(cudnnGetVersion()));
   info->environment.library = cudnn::LoadedLibraryConfiguration();
-  int version = 0;
-  const bool known = cudaRuntimeGetVersion(&version) == cudaSuccess;
-  info->provenance.cuda_version = CudaVersionText(known ? version : CUDART_VERSION);
+  int version = CUDART_VERSION;
+  cudaRuntimeGetVersion(&version);
+  info->provenance.cuda_version = CudaVersionText(version);
   const cudnn::CudaLibraries found = cudnn::LocateCudaLibraries();
   info->provenance.cublaslt_build = cudnn::ElfBuildId(found.cublaslt);
   info->provenance.nvrtc_build = cudnn::ElfBuildId(found.nvrtc);

@@ -116,15 +116,12 @@ class ProblemTensors {
     return pointers;
   }
 
-  // The tensors that the layer before has just written: x, or the gradient of y.
-  std::vector<timing::MemorySpan> fresh_inputs(int copy) const {
-    std::vector<timing::MemorySpan> spans;
+  // The input that the layer before has just written: x, or the gradient of y.
+  timing::MemorySpan fresh_input(int copy) const {
     for (size_t i = 0; i < tensors_.size(); ++i) {
-      if (tensors_[i].role == fresh_ && !tensors_[i].output) {
-        spans.push_back({data(copy)[i], Bytes(tensors_[i])});
-      }
+      if (tensors_[i].role == fresh_) return {data(copy)[i], Bytes(tensors_[i])};
     }
-    return spans;
+    return {};
   }
 
  private:
@@ -457,7 +454,7 @@ class GpuProblem : public BackendProblem {
       work.copies = std::min(work.copies, most_replay_copies_);
     }
     for (int copy = 0; copy < work.copies; ++copy) {
-      work.inputs.push_back(tensors_->fresh_inputs(copy));
+      work.inputs.push_back(tensors_->fresh_input(copy));
     }
     work.expected = prepared->expected;
     if (mode.sample_us > 0) work.sample_us = mode.sample_us;
@@ -490,7 +487,7 @@ class GpuProblem : public BackendProblem {
       RETURN_IF_ERROR(workspace_.Prepare(prepared->workspace_bytes, resources_.stream));
     }
     timing::TimedWork work;
-    work.inputs = {tensors_->fresh_inputs(0)};
+    work.inputs = {tensors_->fresh_input(0)};
     work.launch = [&](int) { return Launch(id, *prepared); };
     work.block_attempts = 0;  // code may be loaded, and memory allocated
     worker::v1::Checked checked;

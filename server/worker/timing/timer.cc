@@ -73,19 +73,14 @@ absl::Status Timer::Queue(const TimedWork& work, int runs, int copies, double* h
 
 absl::Status Timer::Flush(const TimedWork& work) {
   if (work.cache_state == CacheState::kHot) return absl::OkStatus();
-  int64_t read_next = 0;
-  if (work.cache_state == CacheState::kInputHot && !work.inputs.empty()) {
-    for (const MemorySpan& input : work.inputs[0]) read_next += input.bytes;
-  }
-  return stream_->Flush(read_next);
+  const bool warms = work.cache_state == CacheState::kInputHot && !work.inputs.empty();
+  return stream_->Flush(warms ? work.inputs[0].bytes : 0);
 }
 
 absl::Status Timer::Warm(const TimedWork& work, int copy) {
   if (work.cache_state != CacheState::kInputHot || work.inputs.empty()) return absl::OkStatus();
-  for (const MemorySpan& input : work.inputs[static_cast<size_t>(copy)]) {
-    RETURN_IF_ERROR(stream_->Read(input.data, input.bytes));
-  }
-  return absl::OkStatus();
+  const MemorySpan& input = work.inputs[static_cast<size_t>(copy)];
+  return stream_->Read(input.data, input.bytes);
 }
 
 }  // namespace convtune::worker::timing

@@ -66,9 +66,8 @@ struct TimedWork {
   // Copies of all memory that the work touches, 1 at least. Behind a blocking kernel runs on
   // different copies share one flush.
   int copies = 1;
-  // The tensors of each copy that the layer before wrote, in the order in which they are
-  // read; empty where there are none.
-  std::vector<std::vector<MemorySpan>> inputs;
+  // The tensor of each copy that the layer before wrote; empty where there is none.
+  std::vector<MemorySpan> inputs;
   TimedRun expected;          // see PlanSample
   int sample_us = kSampleUs;  // see PlanSample
   // Attempts behind a blocking kernel; 0 for work that cannot be launched behind a

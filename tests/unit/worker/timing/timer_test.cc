@@ -19,7 +19,7 @@ class TimerTest : public testing::Test {
  protected:
   TimerTest() : timer_(&stream_) {
     work_.launch = [this](int copy) { return stream_.Note(absl::StrCat("launch ", copy)); };
-    work_.inputs = {{{nullptr, 640}}};
+    work_.inputs = {{nullptr, 640}};
   }
 
   FakeTimedStream stream_;
@@ -53,7 +53,7 @@ TEST_F(TimerTest, HotRunsAllOnOneCopy) {
   work_.cache_state = CacheState::kHot;
   work_.expected.gpu_us = 25;
   work_.copies = 2;
-  work_.inputs = {{{nullptr, 640}}, {{nullptr, 641}}};
+  work_.inputs = {{nullptr, 640}, {nullptr, 641}};
   ASSERT_TRUE(timer_.Time(work_).ok());
   EXPECT_THAT(stream_.calls, Contains("launch 0").Times(3));
   EXPECT_THAT(stream_.calls, Not(Contains("launch 1")));
@@ -62,7 +62,7 @@ TEST_F(TimerTest, HotRunsAllOnOneCopy) {
 TEST_F(TimerTest, RunsOnDifferentCopiesShareAFlush) {
   work_.expected.gpu_us = 17;  // three runs
   work_.copies = 2;
-  work_.inputs = {{{nullptr, 640}}, {{nullptr, 641}}};
+  work_.inputs = {{nullptr, 640}, {nullptr, 641}};
   ASSERT_TRUE(timer_.Time(work_).ok());
   EXPECT_THAT(stream_.calls, ElementsAre("wait", "flush 640", "block", "stamp 0", "read 640",
                                          "event 0", "launch 0", "event 1", "read 641", "event 2",
@@ -73,7 +73,7 @@ TEST_F(TimerTest, RunsOnDifferentCopiesShareAFlush) {
 TEST_F(TimerTest, WithoutABlockingKernelEachRunHasAFlush) {
   work_.expected.gpu_us = 25;  // two runs
   work_.copies = 2;
-  work_.inputs = {{{nullptr, 640}}, {{nullptr, 641}}};
+  work_.inputs = {{nullptr, 640}, {nullptr, 641}};
   work_.block_attempts = 0;
   ASSERT_TRUE(timer_.Time(work_).ok());
   EXPECT_THAT(stream_.calls, ElementsAre("wait", "flush 640", "stamp 0", "read 640", "event 0",

@@ -60,7 +60,8 @@ struct ConditionsLook {
   int64_t capped_ns = 0;
 };
 
-// One problem, opened. Not thread-safe.
+// One problem, opened. Not thread-safe. REQUIRES: what BeginMeasure, Check and Run are called with
+// was prepared, and is not over the memory budget.
 class BackendProblem {
  public:
   // Called with each candidate once, in listing order. The candidate's status

@@ -215,13 +215,13 @@ class GpuProblem : public BackendProblem {
     std::set<int64_t, std::greater<>> sizes;
     int most_runs = 1;
     for (const CandidateId& id : ids) {
-      ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
+      const Prepared* const prepared = &prepared_.at(id);
       sizes.insert(Aligned(prepared->workspace_bytes));
       most_runs = std::max(most_runs, timing::PlanSample(prepared->expected).runs);
     }
     RETURN_IF_ERROR(MakeCopies(most_runs, sizes));
     for (const CandidateId& id : ids) {
-      ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
+      Prepared* const prepared = &prepared_.at(id);
       prepared->variant_packs.clear();
       if (!prepared->plan.has_value() || !FitsWorkspace(*prepared)) continue;
       for (int copy = 0; copy < copies_; ++copy) {
@@ -233,7 +233,7 @@ class GpuProblem : public BackendProblem {
   }
 
   absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override {
-    ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
+    Prepared* const prepared = &prepared_.at(id);
     absl::StatusOr<TimedRun> run =
         cudnn::TryTwice([&] { return Sample(id, mode, prepared); }, recover_, &retried_runs_);
     if (run.ok()) sound_ = id;
@@ -246,8 +246,8 @@ class GpuProblem : public BackendProblem {
     std::vector<std::string> unblocked;
     const auto add = [&unblocked](const char* runs, const timing::BlockingPolicy& policy) {
       const std::string engines = policy.DisabledBy();
-      if (!engines.empty())
-        unblocked.push_back(absl::StrCat(runs, ", after ", engines, " gave up"));
+      if (engines.empty()) return;
+      unblocked.push_back(absl::StrCat(runs, ", after ", engines, " gave up"));
     };
     add("launches", blocked_launches_);
     add("replays", blocked_replays_);
@@ -255,7 +255,7 @@ class GpuProblem : public BackendProblem {
   }
 
   absl::StatusOr<worker::v1::Checked> Check(const CandidateId& id) override {
-    ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
+    Prepared* const prepared = &prepared_.at(id);
     absl::StatusOr<worker::v1::Checked> checked = RunAndLook(id, prepared);
     if (checked.ok()) sound_ = id;
     return cudnn::OrThrowAway(
@@ -267,7 +267,7 @@ class GpuProblem : public BackendProblem {
   // be used after it as after every capture that fails. Between BeginMeasure and
   // Check.
   absl::Status SpoilCapture(const CandidateId& id) {
-    ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
+    const Prepared* const prepared = &prepared_.at(id);
     absl::Status captured =
         device::CapturedGraph::Capture(resources_.stream, [&]() -> absl::Status {
           RETURN_IF_ERROR(Launch(id, *prepared));
@@ -294,14 +294,6 @@ class GpuProblem : public BackendProblem {
     std::vector<device::CapturedGraph> graphs;  // by copy, with the current workspace
     TimedRun expected;                          // by its last run
   };
-
-  absl::StatusOr<Prepared*> Find(const CandidateId& id) {
-    const auto found = prepared_.find(id);
-    if (found != prepared_.end()) {
-      return &found->second;
-    }
-    return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
-  }
 
   bool FitsWorkspace(const Prepared& prepared) const {
     return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();
@@ -438,7 +430,7 @@ class GpuProblem : public BackendProblem {
   // Launches a candidate that has run, if there is one, else this one.
   absl::Status LaunchSound(const CandidateId& id) {
     const CandidateId launched = sound_.value_or(id);
-    ASSIGN_OR_RETURN(const Prepared* prepared, Find(launched));
+    const Prepared* const prepared = &prepared_.at(launched);
     return Launch(launched, *prepared);
   }
 

@@ -191,6 +191,7 @@ class GpuProblem : public BackendProblem {
 
   absl::StatusOr<worker::v1::Prepared> Prepare(const CandidateId& id) override {
     Prepared prepared;
+    prepared.id = id;
     if (const auto* config = std::get_if<EngineConfig>(&id)) {
       ASSIGN_OR_RETURN(prepared.plan, cudnn::ExecutionPlan::Create(operation_, *config));
       prepared.workspace_bytes = prepared.plan->workspace_bytes();
@@ -210,7 +211,7 @@ class GpuProblem : public BackendProblem {
 
   absl::Status BeginMeasure(const std::vector<CandidateId>& ids) override {
     RETURN_IF_ERROR(EnsureTensors());
-    sound_.reset();
+    sound_ = nullptr;
     awake_ = false;
     std::set<int64_t, std::greater<>> sizes;
     int most_runs = 1;
@@ -235,10 +236,10 @@ class GpuProblem : public BackendProblem {
   absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override {
     Prepared* const prepared = &prepared_.at(id);
     absl::StatusOr<TimedRun> run =
-        cudnn::TryTwice([&] { return Sample(id, mode, prepared); }, recover_, &retried_runs_);
-    if (run.ok()) sound_ = id;
+        cudnn::TryTwice([&] { return Sample(mode, prepared); }, recover_, &retried_runs_);
+    if (run.ok()) sound_ = prepared;
     return cudnn::OrThrowAway(
-        std::move(run), [&] { return LaunchSound(id); }, recover_);
+        std::move(run), [&] { return LaunchSound(*prepared); }, recover_);
   }
 
   void DescribeRuns(Conditions* conditions) const override {
@@ -256,10 +257,10 @@ class GpuProblem : public BackendProblem {
 
   absl::StatusOr<worker::v1::Checked> Check(const CandidateId& id) override {
     Prepared* const prepared = &prepared_.at(id);
-    absl::StatusOr<worker::v1::Checked> checked = RunAndLook(id, prepared);
-    if (checked.ok()) sound_ = id;
+    absl::StatusOr<worker::v1::Checked> checked = RunAndLook(prepared);
+    if (checked.ok()) sound_ = prepared;
     return cudnn::OrThrowAway(
-        std::move(checked), [&] { return LaunchSound(id); }, recover_);
+        std::move(checked), [&] { return LaunchSound(*prepared); }, recover_);
   }
 
   // Captures a prepared candidate with a call that no capture allows in between,
@@ -270,11 +271,11 @@ class GpuProblem : public BackendProblem {
     const Prepared* const prepared = &prepared_.at(id);
     absl::Status captured =
         device::CapturedGraph::Capture(resources_.stream, [&]() -> absl::Status {
-          RETURN_IF_ERROR(Launch(id, *prepared));
+          RETURN_IF_ERROR(Launch(*prepared));
           absl::Status forbidden = cudnn::ToStatus(cudaStreamSynchronize(resources_.stream),
                                                    "wait for a stream that is captured");
           // cuDNN's own CUDA runtime meets the spoilt capture, too.
-          Launch(id, *prepared).IgnoreError();
+          Launch(*prepared).IgnoreError();
           return forbidden;
         }).status();
     if (!captured.ok()) recover_();
@@ -284,6 +285,7 @@ class GpuProblem : public BackendProblem {
  private:
   // The kept state of a prepared candidate; legacy algorithms have no plan.
   struct Prepared {
+    CandidateId id;
     std::optional<cudnn::ExecutionPlan> plan;
     std::vector<cudnn::Descriptor> variant_packs;  // by copy, for the current workspace
     int64_t workspace_bytes = 0;
@@ -397,7 +399,7 @@ class GpuProblem : public BackendProblem {
     return static_cast<char*>(workspace_.data()) + Aligned(bytes) * copy;
   }
 
-  absl::Status Launch(const CandidateId& id, const Prepared& prepared, int copy = 0) {
+  absl::Status Launch(const Prepared& prepared, int copy = 0) {
     if (!FitsWorkspace(prepared)) {
       return absl::ResourceExhaustedError(
           absl::StrCat("its workspace of ", prepared.workspace_bytes, " bytes does not fit"));
@@ -409,17 +411,17 @@ class GpuProblem : public BackendProblem {
           "execute");
     }
     ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
-    return legacy->Launch(std::get<LegacyAlgorithm>(id), tensors_->pointers(copy),
+    return legacy->Launch(std::get<LegacyAlgorithm>(prepared.id), tensors_->pointers(copy),
                           Workspace(prepared.workspace_bytes, copy), prepared.workspace_bytes);
   }
 
   // Launches it on copies that it has not run on, and waits: what CUDA does late for new
   // memory would wait for the blocking kernel. The first launch after BeginMeasure() is no
   // sample's, either, since the GPU has waited for the host.
-  absl::Status WarmUp(const CandidateId& id, int copies, Prepared* prepared) {
+  absl::Status WarmUp(int copies, Prepared* prepared) {
     if (awake_ && prepared->warm_copies >= copies) return absl::OkStatus();
     for (int copy = awake_ ? prepared->warm_copies : 0; copy < copies; ++copy) {
-      RETURN_IF_ERROR(Launch(id, *prepared, copy));
+      RETURN_IF_ERROR(Launch(*prepared, copy));
     }
     RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(resources_.stream), "warm up"));
     prepared->warm_copies = std::max(prepared->warm_copies, copies);
@@ -428,21 +430,19 @@ class GpuProblem : public BackendProblem {
   }
 
   // Launches a candidate that has run, if there is one, else this one.
-  absl::Status LaunchSound(const CandidateId& id) {
-    const CandidateId launched = sound_.value_or(id);
-    const Prepared* const prepared = &prepared_.at(launched);
-    return Launch(launched, *prepared);
+  absl::Status LaunchSound(const Prepared& prepared) {
+    return Launch(sound_ != nullptr ? *sound_ : prepared);
   }
 
-  absl::StatusOr<TimedRun> Sample(const CandidateId& id, const RunMode& mode, Prepared* prepared) {
+  absl::StatusOr<TimedRun> Sample(const RunMode& mode, Prepared* prepared) {
     const bool replays = mode.launch == LaunchMode::kGraphCapture;
     if (replays && !resources_.captures) return absl::FailedPreconditionError(kNoCaptures);
     timing::TimedWork work;
     work.cache_state = mode.cache_state;
     work.copies = mode.cache_state == CacheState::kHot ? 1 : copies_;
-    RETURN_IF_ERROR(WarmUp(id, work.copies, prepared));
+    RETURN_IF_ERROR(WarmUp(work.copies, prepared));
     if (replays) {
-      RETURN_IF_ERROR(CaptureCopies(id, std::min(work.copies, most_replay_copies_), prepared));
+      RETURN_IF_ERROR(CaptureCopies(std::min(work.copies, most_replay_copies_), prepared));
       work.copies = std::min(work.copies, most_replay_copies_);
     }
     for (int copy = 0; copy < work.copies; ++copy) {
@@ -452,11 +452,11 @@ class GpuProblem : public BackendProblem {
     if (mode.sample_us > 0) work.sample_us = mode.sample_us;
     bool& gave_up = replays ? prepared->replay_gave_up : prepared->gave_up;
     timing::BlockingPolicy& policy = replays ? blocked_replays_ : blocked_launches_;
-    const std::string engine = EngineOf(id);
+    const std::string engine = EngineOf(prepared->id);
     work.block_attempts = resources_.blocking_kernels ? policy.Attempts(engine, gave_up) : 0;
     work.launch = [&](int copy) -> absl::Status {
       return replays ? prepared->graphs[static_cast<size_t>(copy)].Launch(resources_.stream)
-                     : Launch(id, *prepared, copy);
+                     : Launch(*prepared, copy);
     };
     ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
     prepared->expected = run;
@@ -467,7 +467,7 @@ class GpuProblem : public BackendProblem {
     return run;
   }
 
-  absl::StatusOr<worker::v1::Checked> RunAndLook(const CandidateId& id, Prepared* prepared) {
+  absl::StatusOr<worker::v1::Checked> RunAndLook(Prepared* prepared) {
     if (!check_.has_value()) {
       ASSIGN_OR_RETURN(check_, verify::OutputCheck::Create(problem_, host_->Reference(),
                                                            tensors_->output_elements(),
@@ -480,7 +480,7 @@ class GpuProblem : public BackendProblem {
     }
     timing::TimedWork work;
     work.inputs = {tensors_->fresh_input(0)};
-    work.launch = [&](int) { return Launch(id, *prepared); };
+    work.launch = [&](int) { return Launch(*prepared); };
     work.block_attempts = 0;  // code may be loaded, and memory allocated
     worker::v1::Checked checked;
     const auto run = [&] { return resources_.timer->Time(work); };
@@ -494,7 +494,7 @@ class GpuProblem : public BackendProblem {
     if (looked.error) checked.set_error(*looked.error);
     checked.set_magnitude(looked.magnitude);
     checked.set_nonfinite(looked.nonfinite);
-    double& best_us = best_us_[ApiOf(id)];
+    double& best_us = best_us_[ApiOf(prepared->id)];
     checked.set_hopeless(timing::IsHopeless(first, best_us));
     TimedRun second = first;
     // The first one's time may be that of loading code.
@@ -510,7 +510,7 @@ class GpuProblem : public BackendProblem {
       checked.set_capture_refusal(kNoCaptures);
       return checked;
     }
-    const absl::Status captured = TryCapture(id, looked, prepared);
+    const absl::Status captured = TryCapture(looked, prepared);
     checked.set_capture(captured.ok() ? convtune::v1::CAPTURE_SUPPORT_YES
                                       : convtune::v1::CAPTURE_SUPPORT_NO);
     checked.set_capture_refusal(Utf8(std::string(captured.message())));
@@ -533,13 +533,12 @@ class GpuProblem : public BackendProblem {
 
   // Captures it, and sees whether a replay computes what `eager` was. Errors
   // say why it is not to be captured.
-  absl::Status TryCapture(const CandidateId& id, const verify::Comparison& eager,
-                          Prepared* prepared) {
+  absl::Status TryCapture(const verify::Comparison& eager, Prepared* prepared) {
     const device::GuardedBuffer& output = tensors_->output();
     prepared->graphs.clear();
     absl::Status status = output.Prepare(output.bytes(), resources_.stream);
     if (status.ok()) {
-      status = CaptureAndReplay(id, prepared);
+      status = CaptureAndReplay(prepared);
     }
     if (status.ok()) {
       const absl::StatusOr<verify::Comparison> replayed = check_->Look(output.data());
@@ -557,9 +556,9 @@ class GpuProblem : public BackendProblem {
 
   // Has a graph of each copy made, or of fewer where a further copy's capture fails: then
   // replays of all candidates use no more.
-  absl::Status CaptureCopies(const CandidateId& id, int copies, Prepared* prepared) {
+  absl::Status CaptureCopies(int copies, Prepared* prepared) {
     while (static_cast<int>(prepared->graphs.size()) < copies) {
-      absl::Status captured = CaptureAndReplay(id, prepared);
+      absl::Status captured = CaptureAndReplay(prepared);
       if (captured.ok()) continue;
       if (prepared->graphs.empty()) return captured;
       most_replay_copies_ = static_cast<int>(prepared->graphs.size());
@@ -569,9 +568,9 @@ class GpuProblem : public BackendProblem {
   }
 
   // Makes a graph of the first copy that has none, and replays it once.
-  absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared) {
+  absl::Status CaptureAndReplay(Prepared* prepared) {
     const auto copy = static_cast<int>(prepared->graphs.size());
-    const auto launch = [&] { return Launch(id, *prepared, copy); };
+    const auto launch = [&] { return Launch(*prepared, copy); };
     const auto capture_and_replay = [&]() -> absl::Status {
       ASSIGN_OR_RETURN(device::CapturedGraph graph,
                        device::CapturedGraph::Capture(resources_.stream, launch));
@@ -607,7 +606,7 @@ class GpuProblem : public BackendProblem {
   timing::BlockingPolicy blocked_launches_;
   timing::BlockingPolicy blocked_replays_;
   int retried_runs_ = 0;
-  std::optional<CandidateId> sound_;  // the last that ran, with the current workspace
+  const Prepared* sound_ = nullptr;  // the last that ran, with the current workspace
 };
 
 absl::StatusOr<std::unique_ptr<GpuProblem>> MakeProblem(const ConvProblem& problem,

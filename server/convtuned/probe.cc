@@ -70,7 +70,7 @@ void ProbeOnce(const ProbeOptions& options, const std::string& subject,
   std::vector<std::string> command = {options.worker, "--probe"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const ChildOutput output =
-      RunProgram(command, options.limits, options.stop, options.cudnn.library_path);
+      RunProgram(command, StartLimits(), options.stop, options.cudnn.library_path);
   if (!output.status.ok()) {
     result->left_out.push_back(
         {absl::StrCat(subject, ": ", output.status.message()), named || options.worker_named});

@@ -21,7 +21,6 @@ struct ProbeOptions {
   std::vector<std::string> profiles = {};  // files
   CudnnToLoad cudnn = {};  // that workers are made to load; without a folder: theirs
   std::string node = {};   // where measurements are made; empty: the host's name
-  StartLimits limits = {};
   std::function<bool()> stop = [] { return false; };
 };
 

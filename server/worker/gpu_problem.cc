@@ -23,6 +23,7 @@
 #include "server/worker/search/graph_listing.h"
 #include "server/worker/search/legacy_search.h"
 #include "server/worker/search/listing_sink.h"
+#include "server/worker/session.h"
 #include "server/worker/verify/output_check.h"
 #include "server/worker/verify/reference_data.h"
 #include "server/worker/verify/self_check.h"
@@ -640,32 +641,13 @@ absl::StatusOr<worker::v1::Checked> RunAfterSpoiltCapture(const GpuResources& re
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GpuProblem> known,
       MakeProblem(problem, resources, free_bytes / 2, verify::InputValues::kSmallIntegers));
-  worker::v1::OpenProblem first;
-  first.set_listing(worker::v1::LISTING_FIRST_CONFIGS);
-  first.set_graph_api(true);
-  std::vector<CandidateId> ids;
-  const auto take = [&ids](const Candidate& c) {
-    ids.push_back(c.id);
-    return true;
-  };
-  ASSIGN_OR_RETURN(const worker::v1::Outcome end,
-                   known->List(first, SteadyTime::InfiniteFuture(), take));
-  // Not every engine can be built for every problem.
-  absl::Status refused = absl::OkStatus();
-  const auto stock = std::find_if(ids.begin(), ids.end(), [&](const CandidateId& id) {
-    const absl::StatusOr<worker::v1::Prepared> prepared = known->Prepare(id);
-    refused.Update(prepared.status());
-    return prepared.ok() && !prepared->over_memory();
-  });
-  if (stock == ids.end()) {
-    return absl::UnavailableError(
-        absl::StrCat("nothing can be run: ", end.message(), refused.message()));
-  }
-  RETURN_IF_ERROR(known->BeginMeasure({*stock}));
-  if (known->SpoilCapture(*stock).ok()) {
+  ASSIGN_OR_RETURN(const CandidateId stock,
+                   PrepareFirst(worker::v1::LISTING_FIRST_CONFIGS, known.get()));
+  RETURN_IF_ERROR(known->BeginMeasure({stock}));
+  if (known->SpoilCapture(stock).ok()) {
     return absl::FailedPreconditionError("a call that a capture forbids did not make it fail");
   }
-  return known->Check(*stock);
+  return known->Check(stock);
 }
 
 }  // namespace convtune::worker

@@ -74,25 +74,31 @@ constexpr char kWarmUpProblem[] = "fwd,x=1x8x8x8,w=8x8x3x3,pad=1,nhwc,f16";
 
 }  // namespace
 
+absl::StatusOr<CandidateId> PrepareFirst(worker::v1::Listing depth, BackendProblem* problem) {
+  worker::v1::OpenProblem request;
+  request.set_listing(depth);
+  request.set_graph_api(true);
+  std::vector<CandidateId> ids;
+  const auto take = [&ids](const Candidate& candidate) {
+    ids.push_back(candidate.id);
+    return true;
+  };
+  ASSIGN_OR_RETURN(const worker::v1::Outcome end,
+                   problem->List(request, SteadyTime::InfiniteFuture(), take));
+  absl::Status refused;
+  for (const CandidateId& id : ids) {
+    const absl::StatusOr<worker::v1::Prepared> prepared = problem->Prepare(id);
+    if (prepared.ok() && !prepared->over_memory()) return id;
+    refused.Update(prepared.status());
+  }
+  return absl::UnavailableError(
+      absl::StrCat("nothing can be run: ", end.message(), refused.message()));
+}
+
 absl::Status WarmUp(Backend* backend) {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(kWarmUpProblem));
   ASSIGN_OR_RETURN(const std::unique_ptr<BackendProblem> opened, backend->Open(problem, 0));
-  worker::v1::OpenProblem all;
-  all.set_listing(worker::v1::LISTING_HEURISTICS);
-  all.set_graph_api(true);
-  std::vector<CandidateId> ids;
-  RETURN_IF_ERROR(opened
-                      ->List(all, SteadyTime::InfiniteFuture(),
-                             [&ids](const Candidate& candidate) {
-                               ids.push_back(candidate.id);
-                               return true;
-                             })
-                      .status());
-  // Not every engine can be built for every problem.
-  for (const CandidateId& id : ids) {
-    if (opened->Prepare(id).ok()) break;
-  }
-  return absl::OkStatus();
+  return PrepareFirst(worker::v1::LISTING_HEURISTICS, opened.get()).status();
 }
 
 absl::Status Session::Handle(const worker::v1::Request& request, const Send& send) {

@@ -74,9 +74,14 @@ class Session {
   std::vector<Listed> candidates_;
 };
 
+// Lists graph candidates to this depth and prepares the first that can be run, since not every
+// engine can be built for every problem. UNAVAILABLE, in cuDNN's words, where none can; else the
+// listing's error.
+absl::StatusOr<CandidateId> PrepareFirst(worker::v1::Listing depth, BackendProblem* problem);
+
 // Asks the heuristics for a small convolution and builds the first plan that can
 // be built, so that cuDNN loads its heuristics and engines: time that would be
-// missing from the first tuning's budget. Runs nothing. Errors are cuDNN's; the
+// missing from the first tuning's budget. Runs nothing. Errors are PrepareFirst's and Open's; the
 // backend is none the worse for them.
 absl::Status WarmUp(Backend* backend);
 

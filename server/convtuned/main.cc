@@ -161,8 +161,8 @@ bool HasGpu(const std::vector<devices::DeviceSpec>& devices) {
 }
 
 // True if there is a GPU now, for a daemon that was started before it was there: before the
-// driver's module, or while it was being partitioned. Runs the worker, as long as ProbeOptions'
-// limits allow, if there is a driver or a GPU was asked for by its number: most machines
+// driver's module, or while it was being partitioned. Runs the worker, as long as StartLimits
+// allow, if there is a driver or a GPU was asked for by its number: most machines
 // without a GPU have no driver, and looking for a driver is free.
 bool GpuAppeared(const Flags& flags, StopSignals* signals) {
   const bool driver = access("/dev/nvidiactl", F_OK) == 0 ||

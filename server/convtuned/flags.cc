@@ -153,10 +153,10 @@ void AddSettings(CLI::App* app, Flags* flags) {
       "PEM file: an Ed25519 public key, one of which must have signed every bundle; repeatable");
   add("node", &flags->node, "Name of this node in results and reports; empty: the host's name")
       ->check([](const std::string& text) { return text.empty() ? "" : CheckNodeName(text); });
-  AddTime(app, "idle-timeout", &flags->idle_timeout,
+  AddTime(app, "idle-timeout", &flags->limits.idle_timeout,
           "End a worker that has had no work for this long");
   AddTime(
-      app, "hang-timeout", &flags->hang_timeout,
+      app, "hang-timeout", &flags->limits.hang_timeout,
       "Kill a worker that is silent for this long at a candidate, or beyond a listing's budget");
   AddTime(app, "probe-interval", &flags->probe_interval,
           "Time between looks for a GPU while there is none");

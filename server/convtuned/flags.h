@@ -33,8 +33,7 @@ struct Flags {
   jobs::OnMiss on_miss = jobs::OnMiss::kTune;
   absl::Duration time_budget = absl::Seconds(30);
 
-  absl::Duration idle_timeout = absl::Minutes(5);
-  absl::Duration hang_timeout = absl::Seconds(30);
+  devices::WorkerLimits limits;
   absl::Duration probe_interval = absl::Minutes(1);
   absl::Duration drain_timeout = absl::Seconds(10);
   bool allow_network_fs = false;

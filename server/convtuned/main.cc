@@ -316,8 +316,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   options.devices = std::move(found.devices);
   if (!flags.no_errata) options.shipped_bans = ShippedBans();
   options.gpu_health = &gpu_health;
-  options.idle_timeout = flags.idle_timeout;
-  options.hang_timeout = flags.hang_timeout;
+  static_cast<devices::WorkerLimits&>(options) = flags.limits;
   options.self_checks_path = (std::filesystem::absolute(flags.state_dir) / "self_checks").string();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();

@@ -215,7 +215,7 @@ TEST_F(FlagsTest, BadValuesNameTheFlag) {
 TEST_F(FlagsTest, SizesAndTimesHaveUnits) {
   const Flags flags = Parse({"--max-db-size", "2MiB", "--idle-timeout", "1m30s"});
   EXPECT_EQ(flags.max_db_bytes, 2 << 20);
-  EXPECT_EQ(flags.idle_timeout, absl::Seconds(90));
+  EXPECT_EQ(flags.limits.idle_timeout, absl::Seconds(90));
 }
 
 TEST_F(FlagsTest, OnceReadsItsOverrides) {

@@ -19,14 +19,13 @@ constexpr absl::Duration kLongestTimeout = absl::Seconds(2);
 
 SamplePlan PlanSample(const TimedRun& expected, int sample_us) {
   SamplePlan plan;
-  if (expected.gpu_us > 0 && std::isfinite(expected.gpu_us)) {
+  if (expected.gpu_us > 0) {
     const double runs = std::ceil(sample_us / expected.gpu_us);
     plan.runs = static_cast<int>(std::clamp(runs, 1.0, static_cast<double>(kMostRuns)));
   }
-  const double host_us = std::isfinite(expected.host_us) ? std::max(0.0, expected.host_us) : 0.0;
-  const double queueing_us = plan.runs * (host_us + kPreparationHostUs);
-  plan.block_timeout = std::clamp(absl::Microseconds(std::min(queueing_us, 1e9) * 50),
-                                  kShortestTimeout, kLongestTimeout);
+  const double queueing_us = plan.runs * (expected.host_us + kPreparationHostUs);
+  plan.block_timeout =
+      std::clamp(absl::Microseconds(queueing_us * 50), kShortestTimeout, kLongestTimeout);
   return plan;
 }
 
@@ -70,10 +69,6 @@ int64_t BytesOfFlush(int64_t flush_bytes, int64_t read_next) {
 bool IsHopeless(const TimedRun& first, double best_us) {
   const double gpu_us = first.gpu_us - first.host_us;
   return best_us > 0 && gpu_us > kHopelessUs && gpu_us > kHopelessFactor * best_us;
-}
-
-bool IsPlausible(double gpu_us, double host_us) {
-  return std::isfinite(gpu_us) && gpu_us > 0 && std::isfinite(host_us) && host_us >= 0;
 }
 
 }  // namespace convtune::worker::timing

@@ -76,8 +76,4 @@ int64_t BytesOfFlush(int64_t flush_bytes, int64_t read_next);
 // none).
 bool IsHopeless(const TimedRun& first, double best_us);
 
-// True if a sample can be believed: every time is finite and not negative, and
-// the GPU's is not 0.
-bool IsPlausible(double gpu_us, double host_us);
-
 }  // namespace convtune::worker::timing

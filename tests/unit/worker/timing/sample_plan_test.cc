@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-
 namespace convtune::worker::timing {
 namespace {
 
@@ -44,12 +41,6 @@ TEST(PlanSampleTest, TheTimeoutIsNeitherShortNorLong) {
   EXPECT_EQ(PlanSample({1, 1e12}).block_timeout, absl::Seconds(2));
 }
 
-TEST(PlanSampleTest, NonsenseIsUnknown) {
-  const double nan = std::nan("");
-  EXPECT_EQ(PlanSample({nan, nan}).runs, 1);
-  EXPECT_EQ(PlanSample({nan, nan}).block_timeout, absl::Milliseconds(200));
-}
-
 TEST(SmClockTest, IsCyclesByTime) {
   EXPECT_DOUBLE_EQ(SmClockMhz({1'000'000, 500}, {1'100'000, 500 + 175'500}), 1755);
 }
@@ -81,15 +72,6 @@ TEST(FlushBytesTest, WhatIsReadNextCountsForHalfOfAFlushAtMost) {
   EXPECT_EQ(BytesOfFlush(100, 30), 70);
   EXPECT_EQ(BytesOfFlush(100, 80), 50);
   EXPECT_EQ(BytesOfFlush(0, 80), 0);
-}
-
-TEST(IsPlausibleTest, RefusesWhatIsNoTime) {
-  EXPECT_TRUE(IsPlausible(3, 0));
-  EXPECT_FALSE(IsPlausible(0, 1));
-  EXPECT_FALSE(IsPlausible(-1, 1));
-  EXPECT_FALSE(IsPlausible(1, -1));
-  EXPECT_FALSE(IsPlausible(std::nan(""), 1));
-  EXPECT_FALSE(IsPlausible(1, std::numeric_limits<double>::infinity()));
 }
 
 TEST(BlockingPolicyTest, ACandidateWhoseBlockingKernelsGaveUpIsTimedWithoutOne) {

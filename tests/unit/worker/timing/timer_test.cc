@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -154,9 +156,12 @@ TEST_F(TimerTest, AFailureOfTheWorkIsTheError) {
 }
 
 TEST_F(TimerTest, ARunThatTookNoTimeIsNoSample) {
-  stream_.elapsed_us = 0;
-  EXPECT_FALSE(timer_.Time(work_).ok());
-  EXPECT_THAT(stream_.calls, Contains("launch 0").Times(3));
+  for (const double us : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    stream_.calls.clear();
+    stream_.elapsed_us = us;
+    EXPECT_FALSE(timer_.Time(work_).ok()) << us;
+    EXPECT_THAT(stream_.calls, Contains("launch 0").Times(3)) << us;
+  }
 }
 
 }  // namespace

@@ -144,7 +144,6 @@ absl::Status Kernels::Sweep(const void* data, int64_t bytes) {
 
 absl::Status Kernels::Gather(const void* data, const void* offsets, uint32_t count, uint32_t size,
                              void* out) {
-  if (count == 0) return absl::OkStatus();
   return driver_->Launch("gather elements", driver_->gather, (count + kThreads - 1) / kThreads,
                          kThreads, stream_, data, offsets, count, size, out);
 }

@@ -37,7 +37,7 @@ class Kernels {
   // Reads `bytes`, but for a rest of less than 16, into the L2 cache. `data` is
   // aligned to 16 bytes.
   absl::Status Sweep(const void* data, int64_t bytes);
-  // Copies `count` elements of `size` bytes, which lie offsets[i] bytes behind
+  // Copies `count` elements (1 at least) of `size` bytes, which lie offsets[i] bytes behind
   // `data`, to `out`, one behind the other.
   absl::Status Gather(const void* data, const void* offsets, uint32_t count, uint32_t size,
                       void* out);

@@ -1,7 +1,5 @@
 #include "server/worker/device/nvml.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -48,16 +46,6 @@ bool List(const NvmlLibrary& nvml, const char* function, NvmlDevice device,
   if (result != kNvmlSuccess) return false;
   processes->resize(std::min<size_t>(processes->size(), count));
   return true;
-}
-
-// The process itself is among those listed, but in a container its number
-// there may be another.
-int CountOthers(const std::vector<ProcessInfo>& processes) {
-  const auto own = static_cast<unsigned>(getpid());
-  const bool found = std::any_of(processes.begin(), processes.end(),
-                                 [own](const ProcessInfo& process) { return process.pid == own; });
-  const int count = static_cast<int>(processes.size());
-  return found || count > 0 ? count - 1 : 0;
 }
 
 }  // namespace
@@ -113,7 +101,10 @@ ConditionsLook Nvml::Look() const {
   } else if (processes.empty() && !conditions.mps && !conditions.mig) {
     look.unknown_reason = "NVML lists no process of the GPU, not even this one";
   }
-  if (!conditions.mig) conditions.other_processes = CountOthers(processes);
+  // One of those listed is this process, by its number or, in a container, by another.
+  if (!conditions.mig) {
+    conditions.other_processes = std::max(static_cast<int>(processes.size()) - 1, 0);
+  }
   Wide reasons = 0;
   // The second is its name before driver 535.
   for (const char* function :

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace convtune::worker::cudnn {
@@ -13,11 +14,7 @@ namespace {
 std::string TakeLastError() {
   std::array<char, 2048> text = {};
   cudnnGetLastErrorString(text.data(), text.size() - 1);
-  std::string result(text.data());
-  while (!result.empty() && (result.back() == '\n' || result.back() == ' ')) {
-    result.pop_back();
-  }
-  return result;
+  return std::string(absl::StripTrailingAsciiWhitespace(text.data()));
 }
 
 absl::StatusCode CodeOf(cudnnStatus_t status) {

@@ -175,9 +175,7 @@ std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int
   const int64_t products = std::max<int64_t>(1, ProductsPerElement(problem));
   const int64_t total = ElementCount(dims);
   // A few are worth some more time, but not any.
-  const int64_t few =
-      std::min(kFewLargeElements, max_products / products * kFewLargeElements +
-                                      max_products % products * kFewLargeElements / products);
+  const int64_t few = std::min(kFewLargeElements, max_products * kFewLargeElements / products);
   const int64_t count = std::clamp(max_products / products, few, kMostElements);
   std::vector<std::vector<int64_t>> chosen;
   if (total <= count) {

@@ -279,7 +279,6 @@ absl::StatusOr<SelfCheck> RunSelfCheck(uint32_t lost_steps,
       RETURN_IF_ERROR(on_step(MaskOf(bit)));
       const absl::StatusOr<Finding> tried = attempt();
       finding = tried.ok() ? *tried : Finding{std::string(tried.status().message()), ""};
-      if (!tried.ok() && finding.fault.empty()) finding.fault = tried.status().ToString();
     }
     if (!finding.fault.empty()) check.mask |= MaskOf(bit);
     absl::StrAppend(&check.details, name, ": ", finding.fault.empty() ? "works" : finding.fault,

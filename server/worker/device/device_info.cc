@@ -65,10 +65,8 @@ absl::Status DriverStatus(cudaError_t error, int driver) {
 absl::StatusOr<int> CountGpus() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  int driver = 0;
-  if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) != cudaSuccess) {
-    driver = 0;
-  }
+  int driver = 0;  // and stays so where there is none
+  cudaDriverGetVersion(&driver);
   RETURN_IF_ERROR(DriverStatus(error, driver));
   return error == cudaSuccess ? count : 0;
 }

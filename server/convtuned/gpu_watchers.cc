@@ -1,14 +1,12 @@
 #include "server/convtuned/gpu_watchers.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/monitoring/log.h"
 #include "proto/worker_client/worker_process.h"
@@ -16,7 +14,6 @@
 namespace convtune::convtuned {
 namespace {
 
-constexpr size_t kMaxLine = 4096;
 constexpr absl::Duration kRetry = absl::Seconds(2);
 constexpr absl::Duration kRetryMax = absl::Minutes(1);  // where it is not the GPU that fails
 
@@ -57,19 +54,11 @@ class Watch {
       SayBlind(std::string(process.status().message()));
       return End::kFailed;
     }
-    std::string text;
     while (WaitReadable((*process)->fd(), *stop_, SteadyTime::InfiniteFuture())) {
-      char buffer[kMaxLine];
-      const ssize_t count = read((*process)->fd(), buffer, sizeof(buffer));
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) break;
-      text.append(buffer, static_cast<size_t>(count));
-      for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
-        const std::optional<End> last = Take(text.substr(0, end));
-        text.erase(0, end + 1);
-        if (last) return *last;
-      }
-      if (text.size() > kMaxLine) break;
+      const absl::StatusOr<std::string> message =
+          ReadFrame((*process)->fd(), SteadyTime::Now() + kRetry);
+      if (!message.ok()) break;
+      if (const std::optional<End> last = Take(*message)) return *last;
     }
     return End::kFailed;
   }
@@ -79,12 +68,11 @@ class Watch {
     log::Warn("$0: nobody watches the GPU: $1", device_, why);
   }
 
-  // Reads a line of the process. Returns the way in which the process ends, if this is its last
-  // line.
-  std::optional<End> Take(const std::string& line) {
-    absl::string_view rest = line;
+  // Reads a message of the process. Returns the way in which the process ends, if it is its last.
+  std::optional<End> Take(const std::string& message) {
+    absl::string_view rest = message;
     int64_t xid = 0;
-    if (line == "watching") {
+    if (message == "watching") {
       watching_ = true;
       if (!std::exchange(watched_, true)) log::Info("$0: the GPU is watched", device_);
       blind_ = false;

@@ -1,9 +1,6 @@
 #include "server/worker/device/nvml_watch.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -11,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/device/nvml_library.h"
 
@@ -124,23 +122,11 @@ class NvmlWatch {
   EventSet events_ = nullptr;
 };
 
-absl::Status Say(int fd, const std::string& line) {
-  const std::string text = line + "\n";
-  size_t sent = 0;
-  while (sent < text.size()) {
-    const ssize_t count = send(fd, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return absl::ErrnoToStatus(errno, "the daemon does not listen");
-    sent += static_cast<size_t>(count);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status SayWhy(int fd, const absl::Status& why) {
   const char* word = absl::IsDataLoss(why)        ? "lost "
                      : absl::IsUnimplemented(why) ? "unwatchable "
                                                   : "away ";
-  return Say(fd, absl::StrCat(word, std::string(why.message())));
+  return WriteFrame(fd, absl::StrCat(word, why.message()));
 }
 
 }  // namespace
@@ -148,7 +134,7 @@ absl::Status SayWhy(int fd, const absl::Status& why) {
 absl::Status WatchDevice(const std::string& pci_bus_id, int fd) {
   NvmlWatch watch(pci_bus_id);
   if (const absl::Status started = watch.Start(); !started.ok()) return SayWhy(fd, started);
-  RETURN_IF_ERROR(Say(fd, "watching"));
+  RETURN_IF_ERROR(WriteFrame(fd, "watching"));
   int errors = 0;
   while (true) {
     const absl::StatusOr<int64_t> xid = watch.NextXid(kXidTimeout);
@@ -158,7 +144,7 @@ absl::Status WatchDevice(const std::string& pci_bus_id, int fd) {
     }
     if (xid.ok()) {
       errors = 0;
-      RETURN_IF_ERROR(Say(fd, absl::StrCat("xid ", *xid)));
+      RETURN_IF_ERROR(WriteFrame(fd, absl::StrCat("xid ", *xid)));
     } else if (absl::IsDataLoss(xid.status()) || ++errors == kMostErrors) {
       return SayWhy(fd, xid.status());
     } else {

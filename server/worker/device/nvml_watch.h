@@ -8,7 +8,7 @@
 
 namespace convtune::worker::device {
 
-// Writes a line for each thing that the daemon has to know to the socket `fd`:
+// Writes a frame for each thing that the daemon has to know to the socket `fd`:
 //   watching      the GPU works, and is watched from now on
 //   xid N         the driver reported it
 //   lost WHY      the GPU is lost, or has to be reset

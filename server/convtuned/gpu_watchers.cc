@@ -1,6 +1,5 @@
 #include "server/convtuned/gpu_watchers.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/numbers.h"
@@ -15,7 +14,7 @@ namespace convtune::convtuned {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(2);
-constexpr absl::Duration kRetryMax = absl::Minutes(1);  // where it is not the GPU that fails
+constexpr absl::Duration kRetryOther = absl::Seconds(10);  // where it is not the GPU that fails
 
 // One GPU's process, and what it says of the GPU.
 class Watch {
@@ -29,17 +28,12 @@ class Watch {
         stop_(stop) {}
 
   void Run() {
-    absl::Duration pause = kRetry;
     while (!stop_->cancelled()) {
       const bool was_lost = lost_;
       watching_ = false;
       const End end = WatchOnce();
       if (end == End::kUnwatchable && !lost_) return;
-      // A GPU that is lost is looked at in the same intervals for ever; what
-      // else fails is tried less and less often.
-      const bool same = end == End::kLost || was_lost || watching_;
-      pause = same ? kRetry : std::min(pause * 2, kRetryMax);
-      stop_->WaitFor(pause);
+      stop_->WaitFor(end == End::kLost || was_lost || watching_ ? kRetry : kRetryOther);
     }
   }
 

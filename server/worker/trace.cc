@@ -26,15 +26,18 @@ Json Number(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-Json Of(int index, const CandidateId& id) { return {{"index", index}, {"candidate", ToText(id)}}; }
+// What every line of a candidate has; `status`: of what was done with it.
+Json Of(int index, const CandidateId& id, const absl::Status& status) {
+  Json fields = {{"index", index}, {"candidate", ToText(id)}};
+  if (!status.ok()) fields["failure"] = std::string(status.message());
+  return fields;
+}
 
 Json Times(double gpu_us, double host_us) {
   return {{"gpu_us", Number(gpu_us)}, {"host_us", Number(host_us)}};
 }
 
 Json Pair(const Stamp& stamp) { return {stamp.timer_ns, stamp.cycles}; }
-
-Json Failure(const absl::Status& status) { return {{"failure", std::string(status.message())}}; }
 
 const char* CaptureText(convtune::v1::CaptureSupport capture) {
   return capture == convtune::v1::CAPTURE_SUPPORT_YES  ? "yes"
@@ -76,17 +79,18 @@ void Trace::PutProblem(const std::string& text) { Put("problem", {{"problem", te
 
 void Trace::PutPrepared(int index, const CandidateId& id,
                         const absl::StatusOr<worker::v1::Prepared>& prepared, absl::Duration took) {
-  Json fields = Of(index, id);
+  Json fields = Of(index, id, prepared.status());
   fields["took_us"] = Number(absl::ToDoubleMicroseconds(took));
-  fields.update(prepared.ok() ? Json{{"workspace_bytes", prepared->workspace_bytes()},
-                                     {"over_memory", prepared->over_memory()}}
-                              : Failure(prepared.status()));
+  if (prepared.ok()) {
+    fields.update({{"workspace_bytes", prepared->workspace_bytes()},
+                   {"over_memory", prepared->over_memory()}});
+  }
   Put("prepared", fields);
 }
 
 void Trace::PutChecked(int index, const CandidateId& id,
                        const absl::StatusOr<worker::v1::Checked>& checked) {
-  Json fields = Of(index, id);
+  Json fields = Of(index, id, checked.status());
   if (checked.ok()) {
     fields.update({{"error", checked->has_error() ? Number(checked->error()) : Json()},
                    {"magnitude", Number(checked->magnitude())},
@@ -96,15 +100,13 @@ void Trace::PutChecked(int index, const CandidateId& id,
                    {"capture_refusal", checked->capture_refusal()},
                    {"first", Times(checked->first_gpu_us(), checked->first_host_us())}});
     if (!checked->hopeless()) fields["second"] = Times(checked->gpu_us(), checked->host_us());
-  } else {
-    fields.update(Failure(checked.status()));
   }
   Put("check", fields);
 }
 
 void Trace::PutSample(int index, const CandidateId& id, int round, const RunMode& mode,
                       const absl::StatusOr<TimedRun>& run) {
-  Json fields = Of(index, id);
+  Json fields = Of(index, id, run.status());
   fields.update({{"round", round},
                  {"launch", std::string(Name(mode.launch))},
                  {"cache_state", std::string(Name(mode.cache_state))}});
@@ -115,8 +117,6 @@ void Trace::PutSample(int index, const CandidateId& id, int round, const RunMode
                    {"blocked", run->blocked},
                    {"gave_up", run->gave_up},
                    {"stamps", {Pair(run->stamps[0]), Pair(run->stamps[1])}}});
-  } else {
-    fields.update(Failure(run.status()));
   }
   Put("sample", fields);
 }

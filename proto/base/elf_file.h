@@ -11,8 +11,8 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <string_view>
 
+#include "absl/strings/string_view.h"
 #include "proto/base/unique_fd.h"
 
 namespace convtune {
@@ -35,7 +35,7 @@ class ElfFile {
   }
 
   // Of any file; empty if it could not be read.
-  std::string_view bytes() const { return bytes_; }
+  absl::string_view bytes() const { return bytes_; }
   // Nothing if it is no ELF file of 64 bits.
   std::optional<Elf64_Ehdr> Header() const {
     Elf64_Ehdr header;
@@ -54,7 +54,7 @@ class ElfFile {
   }
 
  private:
-  std::string_view bytes_;
+  absl::string_view bytes_;
 };
 
 }  // namespace convtune

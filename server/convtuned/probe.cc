@@ -57,7 +57,7 @@ void Add(devices::DeviceSpec device, ProbeResult* result) {
     const Environment& with = device.environment;
     absl::StrAppend(&device.name, "@", with.cudnn.ToText());
     if (with.library != LibraryConfiguration::kFull) {
-      absl::StrAppend(&device.name, "-", Name(with.library));
+      absl::StrAppend(&device.name, "-", std::string(Name(with.library)));
     }
   }
   result->devices.push_back(std::move(device));

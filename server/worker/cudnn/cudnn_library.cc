@@ -14,7 +14,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/elf_file.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_status.h"
@@ -107,7 +107,7 @@ constexpr size_t kDigits = 12;
 // A note's parts are padded to the segment's alignment, which is 4 or 8.
 uint64_t Padded(uint64_t size, uint64_t align) { return (size + align - 1) / align * align; }
 
-std::string FindBuildId(std::string_view notes, uint64_t align) {
+std::string FindBuildId(absl::string_view notes, uint64_t align) {
   uint64_t at = 0;
   while (at + sizeof(Elf64_Nhdr) <= notes.size()) {
     Elf64_Nhdr header;

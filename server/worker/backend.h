@@ -21,7 +21,7 @@
 namespace convtune::worker {
 namespace device {
 struct DeviceProfile;
-}
+}  // namespace device
 
 // The launch mode and the cache state of a run.
 struct RunMode {

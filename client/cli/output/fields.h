@@ -125,8 +125,8 @@ class Table {
 
   void Add(const Fields& fields);
 
-  // All lines, at most `width` wide (0: as wide as they are). The last column is cut to the
-  // rest, with "..."; where that is little, what does not fit is put below its row, whole.
+  // All lines, at most `width` columns wide (0: as wide as they are). The columns that do not fit
+  // stand below their row, and the last one is broken at spaces.
   std::string Render(int width, bool color) const;
 
  private:
@@ -139,8 +139,6 @@ class Table {
 
   static std::string Line(const Row& row, size_t first, size_t end, const std::vector<int>& widths,
                           bool color);
-  static std::string Below(const Row& row, size_t first, const std::vector<int>& widths, int width,
-                           bool color);
 
   std::vector<Row> rows_;  // the headings first
 };

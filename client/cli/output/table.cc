@@ -1,16 +1,14 @@
 #include "client/cli/output/fields.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 
 namespace convtune::cli::output {
 namespace {
 
-constexpr int kRoomy = 40;     // columns that are enough for a text to be cut to
-constexpr int kIndent = 6;     // of what is below a row
-constexpr int kShortest = 20;  // that a text is broken into
+constexpr int kIndent = 6;     // columns before what stands below its row
+constexpr int kShortest = 20;  // columns of a part of a broken text, however narrow the terminal
 
 // Bytes of the first `width` code points.
 size_t Prefix(const std::string& text, int width) {
@@ -22,11 +20,6 @@ size_t Prefix(const std::string& text, int width) {
     ++end;
   }
   return end;
-}
-
-std::string Cut(const std::string& text, int width) {
-  if (DisplayWidth(text) <= width) return text;
-  return text.substr(0, Prefix(text, width - 3)) + "...";
 }
 
 // The parts of `text` of at most `width` columns, broken at spaces where there
@@ -93,54 +86,31 @@ std::string Table::Line(const Row& row, size_t first, size_t end, const std::vec
   return line;
 }
 
-// The columns from `first`, for below their row: as many to a line as fit, and
-// the last on lines of its own where it does not.
-std::string Table::Below(const Row& row, size_t first, const std::vector<int>& widths, int width,
-                         bool color) {
-  const size_t last = row.size() - 1;
-  const std::string indent(kIndent, ' ');
-  const int room = std::max(width - kIndent, kShortest);
-  std::string out;
-  for (size_t begin = first; begin <= last;) {
-    size_t end = begin + 1;
-    for (int used = widths[begin]; end <= last && used + 2 + widths[end] <= room; ++end) {
-      used += 2 + widths[end];
-    }
-    if (begin == last) {
-      for (const std::string& part : Wrap(row[last].text, room)) {
-        absl::StrAppend(&out, indent, Paint(part, row[last].color, color), "\n");
-      }
-    } else if (const std::string line = Line(row, begin, end, widths, color); !line.empty()) {
-      absl::StrAppend(&out, indent, line, "\n");
-    }
-    begin = end;
-  }
-  return out;
-}
-
 std::string Table::Render(int width, bool color) const {
-  const size_t last = rows_[0].size() - 1;
-  std::vector<int> widths(last + 1);
+  const size_t columns = rows_[0].size();
+  std::vector<int> widths(columns);
   for (const Row& row : rows_) {
-    for (size_t i = 0; i <= last; ++i) widths[i] = std::max(widths[i], DisplayWidth(row[i].text));
-  }
-  const int before_last =
-      std::accumulate(widths.begin(), widths.end() - 1, 0) + 2 * static_cast<int>(last);
-  const int room = width - before_last;
-  const bool whole = width <= 0 || widths[last] <= room;
-  // How many columns are in the row itself.
-  size_t beside = last + 1;
-  if (!whole && room < kRoomy) {
-    beside = 1;
-    for (int used = widths[0]; beside < last && used + 2 + widths[beside] <= width; ++beside) {
-      used += 2 + widths[beside];
-    }
+    for (size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], DisplayWidth(row[i].text));
   }
   std::string out;
-  for (Row row : rows_) {
-    if (!whole && beside > last) row[last].text = Cut(row[last].text, room);
-    absl::StrAppend(&out, Line(row, 0, beside, widths, color), "\n");
-    if (beside <= last) absl::StrAppend(&out, Below(row, beside, widths, width, color));
+  for (const Row& row : rows_) {
+    for (size_t begin = 0, end = 0; begin < columns; begin = end) {
+      const std::string indent(begin > 0 ? kIndent : 0, ' ');
+      const int room = begin > 0 ? std::max(width - kIndent, kShortest) : width;
+      end = begin + 1;
+      for (int used = widths[begin];
+           end < columns && (width <= 0 || used + 2 + widths[end] <= room); ++end) {
+        used += 2 + widths[end];
+      }
+      if (begin > 0 && end - begin == 1 && end == columns) {
+        for (const std::string& part : Wrap(row[begin].text, room)) {
+          absl::StrAppend(&out, indent, Paint(part, row[begin].color, color), "\n");
+        }
+      } else if (const std::string line = Line(row, begin, end, widths, color);
+                 begin == 0 || !line.empty()) {
+        absl::StrAppend(&out, indent, line, "\n");
+      }
+    }
   }
   return out;
 }

@@ -37,14 +37,6 @@ TEST(TableTest, AColumnMayHaveNoHeading) {
   EXPECT_EQ(table.Render(0, true).find("\x1b[1m\x1b"), std::string::npos);
 }
 
-TEST(TableTest, OnlyTheLastColumnIsCutToTheRestOfTheWidth) {
-  Table table(NoteFields("", ""));
-  table.Add(NoteFields("a", "a note that is longer than what is left of the line"));
-  EXPECT_EQ(table.Render(50, false),
-            "NAME  NOTE\n"
-            "a     a note that is longer than what is left o...\n");
-}
-
 TEST(TableTest, WhatDoesNotFitIsBelowItsRowAndWhole) {
   EXPECT_EQ(Example().Render(27, false),
             "NAME       SIZE\n"

@@ -5,7 +5,6 @@
 #include <ostream>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -15,69 +14,25 @@
 namespace convtune::cli::app {
 namespace {
 
-// The command that was reached, how it is called, and what was in front of it
-// that nothing knew.
-struct Reached {
-  const CLI::App* app;
-  std::string words;
-  std::vector<std::string> before;
-};
-
-Reached FindReached(const CLI::App& root) {
-  Reached reached{&root, root.get_name(), {}};
-  while (true) {
-    const std::vector<CLI::App*> chosen = reached.app->get_subcommands();
-    if (chosen.empty()) return reached;
-    for (const std::string& word : reached.app->remaining()) reached.before.push_back(word);
-    reached.app = chosen.front();
-    absl::StrAppend(&reached.words, " ", reached.app->get_name());
-  }
-}
-
-std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
-}
-
-bool Has(const CLI::App& app, const std::string& option) {
-  if (app.get_option_no_throw(option) != nullptr) return true;
-  const auto commands = CommandsOf(app);
-  return std::any_of(commands.begin(), commands.end(),
-                     [&](const CLI::App* command) { return Has(*command, option); });
-}
-
-// The first option among `words` that `app` or a command below it has.
-std::string KnownOption(const CLI::App& app, const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    std::string name = word.substr(0, word.find('='));
-    if (absl::StartsWith(name, "--") && name.size() > 2 && Has(app, name)) return name;
-  }
-  return "";
-}
-
-std::string Names(const std::vector<const CLI::App*>& commands) {
-  return absl::StrJoin(commands, ", ", [](std::string* out, const CLI::App* command) {
-    out->append(command->get_name());
-  });
-}
-
 // One sentence, without "error: ", for what `root` made of the arguments: the
-// parser's own, but for a command that there is not, and for an option in front
-// of the command that it belongs to.
+// parser's own, but for a command that there is not, and one that is missing.
 std::string UsageError(const CLI::App& root, const CLI::ParseError& error) {
-  const Reached reached = FindReached(root);
-  const bool needs_command = reached.app->get_require_subcommand_min() > 0;
-  const std::vector<std::string> words = needs_command ? reached.app->remaining() : reached.before;
-  if (const std::string option = KnownOption(*reached.app, words); !option.empty()) {
-    return absl::StrCat(option, " belongs after the command: ", reached.words,
-                        needs_command ? " COMMAND " : " ", option, " ...");
+  const CLI::App* reached = &root;
+  std::string words = root.get_name();
+  for (auto chosen = root.get_subcommands(); !chosen.empty(); chosen = reached->get_subcommands()) {
+    reached = chosen.front();
+    absl::StrAppend(&words, " ", reached->get_name());
   }
-  if (needs_command && !words.empty()) {
-    return absl::StrCat("'", words.front(), "' is no command that there is");
+  if (reached->get_require_subcommand_min() == 0) return error.what();
+  if (const std::vector<std::string> unknown = reached->remaining(); !unknown.empty()) {
+    return absl::StrCat("'", unknown.front(), "' is no command that there is");
   }
-  if (needs_command && reached.app != &root) {
-    return absl::StrCat(reached.words, " needs one of ", Names(CommandsOf(*reached.app)));
-  }
-  return error.what();
+  if (reached == &root) return error.what();
+  const auto append = [](std::string* out, const CLI::App* command) {
+    out->append(command->get_name());
+  };
+  return absl::StrCat(words, " needs one of ",
+                      absl::StrJoin(reached->get_subcommands(nullptr), ", ", append));
 }
 
 // A command's help ends with the options that all commands have.

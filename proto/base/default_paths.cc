@@ -40,10 +40,7 @@ std::string HomeDirectory() {
 constexpr char kSystemSocket[] = "/run/convtune/convtune.sock";
 constexpr char kServiceDir[] = "/var/lib/convtune";
 
-std::string UserStateDir() {
-  const std::string state = AbsoluteFromEnvironment("XDG_STATE_HOME");
-  return (state.empty() ? HomeDirectory() + "/.local/state" : state) + "/convtune";
-}
+std::string UserStateDir() { return UserFolder("XDG_STATE_HOME", ".local/state"); }
 
 // systemd separates several directories by colons; the first one is ours.
 std::string ServiceStateDir() {
@@ -64,6 +61,11 @@ std::array<fs::path, 2> ProfileFolders() {
 }
 
 }  // namespace
+
+std::string UserFolder(const char* variable, const std::string& below_home) {
+  const std::string base = AbsoluteFromEnvironment(variable);
+  return (base.empty() ? absl::StrCat(HomeDirectory(), "/", below_home) : base) + "/convtune";
+}
 
 std::string DefaultSocketPath() {
   if (geteuid() == 0) {

@@ -34,6 +34,10 @@ std::vector<std::string> ClientSnapshotFolders();
 // there and can be entered; else the first.
 std::string FirstFolderWith(const std::string& file, const std::vector<std::string>& folders);
 
+// convtune's folder of one kind of this user's files: below $`variable`, such as XDG_STATE_HOME, or
+// where that is no absolute path below `below_home` of the home directory, such as .local/state.
+std::string UserFolder(const char* variable, const std::string& below_home);
+
 // Directory of the database: $STATE_DIRECTORY (systemd) if set, else
 // /var/lib/convtune if it belongs to this user and is writable, else
 // $XDG_STATE_HOME/convtune, else ~/.local/state/convtune.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <ostream>
@@ -11,12 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/calls/answers.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
+#include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/environment.h"
@@ -114,20 +117,17 @@ class StatsCommand final : public app::Command {
     const std::string path = ZeroPath(context);
     Print(context, now, ReadZero(path, now), newest);
     if (!zero_) return app::ExitCode::kDone;
-    RETURN_IF_ERROR(WriteZero(path, now));
+    std::error_code ignored;  // the file's own error names the path
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    RETURN_IF_ERROR(output::AtomicFile::WriteWhole(path, "--zero", now.SerializeAsString()));
     context.Say("counting from zero");
     return app::ExitCode::kDone;
   }
 
  private:
-  // A file of this user's for each daemon's address. Empty without a home.
+  // A file of this user's for each daemon's address.
   static std::string ZeroPath(app::Context& context) {
-    const auto variable = [&](const char* name) { return context.io().env(name).value_or(""); };
-    std::string state = variable("XDG_STATE_HOME");
-    const std::string home = variable("HOME");
-    if (state.empty() && home.empty()) return "";
-    if (state.empty()) state = home + "/.local/state";
-    return absl::StrFormat("%s/convtune/stats-%016x.zero", state,
+    return absl::StrFormat("%s/stats-%016x.zero", UserFolder("XDG_STATE_HOME", ".local/state"),
                            Checksum64(context.settings().client.address.ToText()));
   }
 
@@ -142,31 +142,14 @@ class StatsCommand final : public app::Command {
     return same ? zero : v1::ServerInfo();
   }
 
-  static absl::Status WriteZero(const std::string& path, const v1::ServerInfo& now) {
-    if (path.empty()) {
-      return absl::FailedPreconditionError("--zero: HOME or XDG_STATE_HOME must be set");
-    }
-    std::error_code ignored;  // the file's own error names the path
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    return output::AtomicFile::WriteWhole(path, "--zero", now.SerializeAsString());
-  }
-
   absl::StatusOr<std::vector<v1::Tuning>> Newest(app::Context& context) const {
-    std::vector<v1::Tuning> newest;
-    if (last_ == 0) return newest;
+    if (last_ == 0) return std::vector<v1::Tuning>();
     auto request = context.NewRequest<v1::ListTuningsRequest>();
     request.set_page_size(1000);
-    do {
-      ASSIGN_OR_RETURN(auto page, context.Call<v1::ListTuningsResponse>(request));
-      std::move(page.mutable_tunings()->begin(), page.mutable_tunings()->end(),
-                std::back_inserter(newest));
-      std::sort(newest.begin(), newest.end(), [](const v1::Tuning& a, const v1::Tuning& b) {
-        return std::pair(a.tune_time().seconds(), a.tune_time().nanos()) >
-               std::pair(b.tune_time().seconds(), b.tune_time().nanos());
-      });
-      if (newest.size() > static_cast<size_t>(last_)) newest.resize(last_);
-      request.set_page_token(page.next_page_token());
-    } while (!request.page_token().empty());
+    ASSIGN_OR_RETURN(const auto all, context.CallPages<v1::ListTuningsResponse>(request));
+    std::vector<v1::Tuning> newest(std::min(last_, all.tunings_size()));
+    const auto time_of = [](const v1::Tuning& tuning) { return FromProto(tuning.tune_time()); };
+    std::ranges::partial_sort_copy(all.tunings(), newest, std::greater<>(), time_of, time_of);
     return newest;
   }
 
@@ -233,12 +216,6 @@ class VersionCommand final : public app::Command {
   }
 };
 
-std::string LibraryWord(v1::LibraryConfiguration configuration) {
-  if (configuration == v1::LIBRARY_CONFIGURATION_FULL) return "full";
-  if (configuration == v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY) return "graph-jit-only";
-  return "unknown";
-}
-
 std::string SelfCheckWord(const v1::SelfCheck& check) {
   if (!check.known()) return "not run";
   return check.failed().empty() ? "passed"
@@ -258,6 +235,7 @@ std::string DevicesOf(const v1::ListDevicesResponse& devices, const v1::Environm
 output::Fields EnvironmentFields(const v1::Environment& environment,
                                  const v1::ListDevicesResponse& devices) {
   const std::string names = DevicesOf(devices, environment);
+  const auto library = static_cast<LibraryConfiguration>(environment.library_configuration());
   const std::string& profile = environment.mig_profile();
   return {{"environment", "ENVIRONMENT", environment.name()},
           {"gpu", "GPU",
@@ -267,7 +245,7 @@ output::Fields EnvironmentFields(const v1::Environment& environment,
           {"sms", "SMS", environment.sm_count()},
           {"mig_profile", "", profile},
           {"cudnn", "CUDNN", environment.cudnn_version()},
-          {"library", "LIBRARY", LibraryWord(environment.library_configuration())},
+          {"library", "LIBRARY", absl::StrReplaceAll(std::string(Name(library)), {{"_", "-"}})},
           {"profile", "", environment.profile()},
           {"current", "", environment.current()},
           {"tunings", "TUNINGS", environment.tuning_count()},

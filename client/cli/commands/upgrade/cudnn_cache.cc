@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/child_program.h"
+#include "proto/base/default_paths.h"
 #include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
@@ -36,22 +37,10 @@ constexpr char kLibrary[] = "libcudnn.so.9";
 // Wheels for CUDA 13 begin with this version.
 constexpr int kFirstMinorForCuda13 = 12;
 constexpr char kCudnnPackage[] = "nvidia-cudnn-cu";  // and the CUDA that it is for
-constexpr char kPartSuffix[] = ".part";
 
-// True if the text is a version of cuDNN 9: "9.28", "9.28.1", "9.28.1.4"; behind it
-// may stand the CUDA that it is built for: "9.28+cu12".
-bool IsCudnnVersion(const std::string& text) {
-  return std::regex_match(text, std::regex(R"(9(\.\d{1,6}){1,3}(\+cu1[23])?)"));
-}
-
-// "9.28+cu12" as "9.28" and 12; 0 where it names no CUDA.
-std::pair<std::string, int> SplitCuda(const std::string& text) {
-  for (const int major : {12, 13}) {
-    const std::string suffix = absl::StrCat("+cu", major);
-    if (absl::EndsWith(text, suffix)) return {text.substr(0, text.size() - suffix.size()), major};
-  }
-  return {text, 0};
-}
+// A version of cuDNN 9, "9.28", "9.28.1" or "9.28.1.4", and the CUDA that its wheel is for where
+// the text names it, "9.28+cu12".
+constexpr char kCudnnVersion[] = R"((9(?:\.\d{1,6}){1,3})(?:\+cu(1[23]))?)";
 
 // True if `version` is `wanted` or one of its patches.
 bool IsOneOf(const std::vector<int>& version, const std::vector<int>& wanted) {
@@ -92,14 +81,6 @@ absl::Status CheckIsTheOnly(const std::string& name, const std::string& folder) 
                            ", and ", cudnn.by, " loads that of ", cudnn.folder);
   }
   return absl::OkStatus();
-}
-
-std::string LastLineWith(const std::string& text, absl::string_view part) {
-  std::string found;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (absl::StrContains(line, part)) found = std::string(line);
-  }
-  return found;
 }
 
 // Runs a pip that asks nobody and does not wait long. An empty index is pip's own.
@@ -149,63 +130,45 @@ ReportedPackage ReadReport(const std::string& output) {
   return package;
 }
 
-}  // namespace
-
+// Returns, as one line, the reason in pip's output for which `package` could not be
+// installed. `folder` is the cache.
 std::string ExplainPip(const std::string& package, const std::string& version,
                        const std::string& folder, const std::string& output) {
-  if (absl::StrContains(output, "No space left on device")) {
-    return absl::StrCat("the disk of ", folder,
-                        " is full: a version takes up to 1 GiB, and twice that while it is "
-                        "unpacked (--cache names another folder); nothing was kept");
-  }
+  const bool is_cudnn = absl::StartsWith(package, kCudnnPackage);
   const std::string mark = "(from versions: ";
   const size_t at = output.find(mark);
   if (at != std::string::npos && !absl::StartsWith(output.substr(at), "(from versions: none)")) {
     std::string known = output.substr(at + mark.size());
     known = known.substr(0, known.find(')'));
     std::vector<std::string> all = absl::StrSplit(known, ", ");  // in ascending order
-    if (absl::StartsWith(package, kCudnnPackage)) {
-      std::erase_if(all, [](const std::string& one) { return !IsCudnnVersion(one); });
-    }
+    const std::regex version_9(kCudnnVersion);
+    std::erase_if(
+        all, [&](const std::string& one) { return is_cudnn && !std::regex_match(one, version_9); });
     if (!all.empty()) {
       return absl::StrCat("PyPI has no ", package, " ", version, ": it has ", all.front(), " to ",
                           all.back());
     }
   }
-  if (absl::StrContains(output, "no such option: --report")) {
-    return absl::StrCat(PythonInterpreter(),
-                        "'s pip is too old: it must be 22.2 or later, to say what ", package,
-                        " needs");
-  }
-  if (absl::StrContains(output, "No module named pip")) {
-    return absl::StrCat(PythonInterpreter(),
-                        " has no pip: install python3-pip, or name another interpreter "
-                        "with CONVTUNE_PYTHON");
-  }
   const bool unreachable = absl::StrContains(output, "onnection");
-  if (!absl::StartsWith(package, kCudnnPackage)) {
-    if (unreachable) return "PyPI cannot be reached: name a version of cuDNN, or its folder";
-    if (at != std::string::npos) {
-      return absl::StrCat("PyPI has no package ", package, " for this machine's Python");
-    }
-  } else if (unreachable || at != std::string::npos) {
+  if (is_cudnn && (unreachable || at != std::string::npos)) {
     return absl::StrCat("PyPI cannot be reached, and no ", version, " is in ", folder,
                         ": name the folder of a cuDNN instead");
   }
-  std::string why = LastLineWith(output, "ERROR");
-  if (why.empty()) why = "it gave no reason";
-  return absl::StrCat("pip could not get ", package, ": ", why);
+  if (unreachable) return "PyPI cannot be reached: name a version of cuDNN, or its folder";
+  if (at != std::string::npos) {
+    return absl::StrCat("PyPI has no package ", package, " for this machine's Python");
+  }
+  // That pip is missing or too old, or that a disk is full, pip's last line says itself.
+  const std::vector<std::string> lines =
+      absl::StrSplit(output, absl::ByAnyChar("\r\n"), absl::SkipWhitespace());
+  return absl::StrCat("pip could not get ", package, ": ",
+                      lines.empty() ? "it gave no reason" : lines.back());
 }
 
-std::string CudnnCache::DefaultFolder() {
-  const char* const cache = getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && cache[0] == '/') return absl::StrCat(cache, "/convtune/cudnn");
-  const char* const home = getenv("HOME");
-  return absl::StrCat(home != nullptr && home[0] == '/' ? home : "", "/.cache/convtune/cudnn");
-}
+}  // namespace
 
 CudnnCache::CudnnCache(Options options) : options_(std::move(options)) {
-  if (options_.folder.empty()) options_.folder = DefaultFolder();
+  if (options_.folder.empty()) options_.folder = UserFolder("XDG_CACHE_HOME", ".cache") + "/cudnn";
 }
 
 absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const std::string& name) {
@@ -254,13 +217,13 @@ absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::str
   if (absl::StrContains(name, '/')) {
     return InvalidArgument("there is no folder ", name);
   }
-  if (!IsCudnnVersion(name)) {
+  std::smatch parts;
+  if (!std::regex_match(name, parts, std::regex(kCudnnVersion))) {
     return InvalidArgument(
         "must be a version such as 9.28, a package such as torch==2.15, or a folder, is ", name);
   }
-  const auto [version, named_cuda] = SplitCuda(name);
-  const int cuda_major = VersionNumbers(version)[1] < kFirstMinorForCuda13 ? 12 : OwnCuda();
-  return Wheel{version, named_cuda > 0 ? named_cuda : cuda_major};
+  if (parts[2].matched) return Wheel{parts[1], parts[2] == "12" ? 12 : 13};
+  return Wheel{name, VersionNumbers(name)[1] < kFirstMinorForCuda13 ? 12 : OwnCuda()};
 }
 
 absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& requirement) const {
@@ -284,9 +247,6 @@ absl::StatusOr<std::string> CudnnCache::FindPin(const std::string& requirement) 
         "must be a package that names one cuDNN; ", requirement,
         found.requirement.empty() ? " names none" : absl::StrCat(" names ", found.requirement),
         ": give a version such as 9.28");
-  }
-  if (!IsCudnnVersion(found.cudnn)) {
-    return InvalidArgument("must be a package for cuDNN 9; ", requirement, " is for ", found.cudnn);
   }
   options_.say(absl::StrCat(found.name, " ", found.version, " needs cuDNN ", found.cudnn));
   return found.cudnn;
@@ -335,14 +295,9 @@ absl::Status CudnnCache::Fetch(const std::vector<std::string>& packages, const s
   }
   // Who had the lock before may have wanted the same.
   if (is_there()) return absl::OkStatus();
-  // Who holds the lock finds what others left that did not come to their end.
-  std::vector<fs::path> left;
-  for (const fs::directory_entry& old : fs::directory_iterator(cache, error)) {
-    if (absl::EndsWith(old.path().string(), kPartSuffix)) left.push_back(old.path());
-  }
-  for (const fs::path& path : left) fs::remove_all(path, error);
 
-  const fs::path part = cache / absl::StrCat(entry, "new", kPartSuffix);
+  const fs::path part = cache / absl::StrCat(entry, "new.part");
+  fs::remove_all(part, error);  // of a process that did not come to its end
   fs::create_directories(part / "tmp", error);
   options_.say(absl::StrCat("getting ", absl::StrJoin(packages, " and "), " ", version,
                             " from PyPI into ", options_.folder));

@@ -19,24 +19,16 @@ struct CudnnFolder {
   std::vector<int> version;  // that was asked for, "9.28" as 9, 28; empty: none was
 };
 
-// Returns, as one line, the reason in pip's output for which `package` could not be
-// installed. `folder` is the cache.
-std::string ExplainPip(const std::string& package, const std::string& version,
-                       const std::string& folder, const std::string& output);
-
 // Not thread-safe; several processes may share the folder.
 class CudnnCache {
  public:
   struct Options {
-    std::string folder;  // of the cache; empty: DefaultFolder()
+    std::string folder;  // of the cache; empty: $XDG_CACHE_HOME/convtune/cudnn, else ~/.cache/...
     std::string index;   // of packages, in place of pip's own; empty: pip's own
     std::string worker;  // convtune-worker, which says what cuDNN it has itself
     // Is told, before something is downloaded, in one line.
     std::function<void(const std::string&)> say = [](const std::string&) {};
   };
-
-  // $XDG_CACHE_HOME/convtune/cudnn, else ~/.cache/convtune/cudnn.
-  static std::string DefaultFolder();
 
   explicit CudnnCache(Options options);
 

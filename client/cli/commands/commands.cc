@@ -28,10 +28,6 @@ constexpr absl::Duration kMostFailing = absl::Seconds(2);
 constexpr absl::Duration kMostPublishing = absl::Seconds(30);
 constexpr absl::Duration kPublicationLook = absl::Milliseconds(50);
 
-std::vector<const CLI::App*> VerbsOf(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
 // "--long" names, of which an argument without a name has none.
 std::vector<std::string> NamesOf(const CLI::Option& option) {
   std::vector<std::string> names;
@@ -56,7 +52,7 @@ std::vector<std::string> ValuesOf(const CLI::Option& option) {
   return absl::StrSplit(type.substr(open + 1, close - open - 1), ',');
 }
 
-// Its own, and those that all commands have.
+// The options of the command, and those that all commands have.
 std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
   auto options =
       app.get_options([](const CLI::Option* option) { return !NamesOf(*option).empty(); });
@@ -66,7 +62,7 @@ std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
   return options;
 }
 
-// Its arguments without a name.
+// The arguments of the command that have no name.
 std::vector<const CLI::Option*> PositionalsOf(const CLI::App& app) {
   return app.get_options([](const CLI::Option* option) {
     return option->get_positional() && NamesOf(*option).empty();
@@ -115,11 +111,6 @@ end
 complete -c convtune -f -a '(__convtune_candidates)'
 )";
 
-void AddLine(const std::string& word, const std::string& description, bool described,
-             std::string* lines) {
-  absl::StrAppend(lines, word, described ? "\t" + description : "", "\n");
-}
-
 // What can stand in the place of the last of `words`: a word a line, with what it is if
 // `described`. "FILES": a path.
 std::string Candidates(const CLI::App& root, const std::vector<std::string>& words,
@@ -128,17 +119,18 @@ std::string Candidates(const CLI::App& root, const std::vector<std::string>& wor
   std::string previous;
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     previous = words[i];
-    for (const CLI::App* verb : VerbsOf(*app)) {
+    for (const CLI::App* verb : app->get_subcommands(nullptr)) {
       if (verb->get_name() != previous) continue;
       app = verb;
       break;
     }
   }
   std::string lines;
+  const auto add = [&](const std::string& word, const std::string& description) {
+    absl::StrAppend(&lines, word, described ? "\t" + description : "", "\n");
+  };
   const auto add_values = [&](const CLI::Option& option) {
-    for (const std::string& value : ValuesOf(option)) {
-      AddLine(value, option.get_description(), described, &lines);
-    }
+    for (const std::string& value : ValuesOf(option)) add(value, option.get_description());
   };
   const std::vector<const CLI::Option*> options = OptionsOf(*app);
   for (const CLI::Option* option : options) {
@@ -150,17 +142,15 @@ std::string Candidates(const CLI::App& root, const std::vector<std::string>& wor
     return lines;
   }
   const bool wants_option = !words.empty() && absl::StartsWith(words.back(), "-");
-  for (const CLI::App* verb : VerbsOf(*app)) {
-    AddLine(verb->get_name(), verb->get_description(), described, &lines);
+  for (const CLI::App* verb : app->get_subcommands(nullptr)) {
+    add(verb->get_name(), verb->get_description());
   }
   for (const CLI::Option* option : PositionalsOf(*app)) {
     if (TakesFile(*option) && !wants_option) return "FILES\n";
     add_values(*option);
   }
   for (const CLI::Option* option : options) {
-    for (const std::string& name : NamesOf(*option)) {
-      AddLine(name, option->get_description(), described, &lines);
-    }
+    for (const std::string& name : NamesOf(*option)) add(name, option->get_description());
   }
   return lines;
 }

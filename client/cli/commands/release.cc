@@ -24,7 +24,6 @@
 #include "convtune/v1/release_service.pb.h"
 #include "db/snapshot/snapshot_file.h"
 #include "proto/base/clock.h"
-#include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/environment.h"
 
@@ -32,7 +31,6 @@ namespace convtune::cli::commands {
 namespace {
 
 constexpr absl::Duration kFetchRetry = absl::Milliseconds(500);
-constexpr int64_t kMaxSnapshotBytes = int64_t{4} << 30;
 
 // Returns after `time`, or true at once when one of `stops` comes, which are blocked.
 bool StopsWithin(const sigset_t& stops, absl::Duration time) {
@@ -56,10 +54,6 @@ absl::Status Fetch(app::Context& context, const std::string& folder, uint64_t* v
     request.set_offset(size);
     ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece,
                      context.Call<v1::ReadSnapshotResponse>(request));
-    if (piece.size_bytes() > kMaxSnapshotBytes) {
-      return FailedPrecondition("the snapshot has ", piece.size_bytes(), " bytes, more than ",
-                                kMaxSnapshotBytes);
-    }
     if (file == nullptr) {
       if (piece.chunk().empty()) return absl::OkStatus();  // it is that of *version
       std::error_code made;

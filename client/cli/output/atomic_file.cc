@@ -54,13 +54,6 @@ void Exchange(const char* from, const char* to) {
   }
 }
 
-const char* KindOf(mode_t mode) {
-  if (S_ISDIR(mode)) return "a directory";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return "a device";
-}
-
 // As Linux does.
 constexpr int kMostLinks = 40;
 
@@ -91,8 +84,7 @@ absl::StatusOr<std::string> Target(const std::string& path, const char* argument
   if (stat(path.c_str(), &there) != 0) {
     if (errno != ENOENT) return CannotBeWritten(argument, path);
   } else if (!S_ISREG(there.st_mode)) {
-    return InvalidArgument(argument, ": ", path, " must be a file or not be there, is ",
-                           KindOf(there.st_mode));
+    return InvalidArgument(argument, ": ", path, " must be a file, or not be there");
   }
   return BehindLinks(path);
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <map>
 #include <tuple>
 
 #include "absl/strings/numbers.h"
@@ -33,12 +34,16 @@ CLI::Option* AddTime(CLI::App& app, const std::string& name, const std::string& 
 
 CLI::Option* AddBytes(CLI::App& app, const std::string& name, const std::string& description,
                       const std::function<void(int64_t)>& take) {
-  const auto read = [=](const std::string& text) {
-    const auto bytes = output::ParseBytes(name, text);
-    if (!bytes.ok()) throw CLI::ValidationError(std::string(bytes.status().message()));
-    take(*bytes);
-  };
-  return app.add_option_function<std::string>(name, read, description)->type_name("SIZE");
+  using CLI::AsNumberWithUnit;
+  const std::map<std::string, int64_t> units = {
+      {"B", 1},      {"KiB", 1 << 10},  {"MiB", 1 << 20},     {"GiB", 1 << 30},
+      {"KB", 1'000}, {"MB", 1'000'000}, {"GB", 1'000'000'000}};
+  const auto zero = [](const std::string& text) { return text == "0" ? "0B" : text; };
+  return app.add_option_function<int64_t>(name, take, description)
+      ->transform(AsNumberWithUnit(units, AsNumberWithUnit::UNIT_REQUIRED).description(""))
+      ->transform(zero)  // this one first: 0 needs no unit
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->type_name("SIZE");
 }
 
 void AddBudget(CLI::App& app, v1::TuningOptions* options) {

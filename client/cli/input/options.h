@@ -25,7 +25,8 @@ CLI::Option* AddTime(CLI::App& app, const std::string& name, const std::string& 
                      const std::function<void(absl::Duration)>& take,
                      absl::Duration least = absl::ZeroDuration(),
                      absl::Duration most = absl::InfiniteDuration());
-// Adds an option whose value is a size such as 64MiB, which `take` gets in bytes.
+// Adds an option whose value is a size, which `take` gets in bytes: 0, or a whole number and one of
+// B, KiB, MiB, GiB, KB, MB and GB.
 CLI::Option* AddBytes(CLI::App& app, const std::string& name, const std::string& description,
                       const std::function<void(int64_t)>& take);
 

@@ -1,10 +1,7 @@
 #include "client/cli/input/problem_args.h"
 
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <sstream>
 #include <utility>
 
@@ -30,14 +27,10 @@ constexpr int kRefused = 2;
 // The output of `python3 -m convtune problems PATH OPTIONS`: a list in the text
 // form, empty if the model has no convolution that can be tuned. Its notices and
 // errors go to stderr. The interpreter is $CONVTUNE_PYTHON, else python3.
-// NOT_FOUND if the file is not there; FAILED_PRECONDITION if there is no such
-// interpreter, and INVALID_ARGUMENT if the package is not there or refuses the
-// model: both say how to get it. Errors begin with the path.
+// FAILED_PRECONDITION if there is no such interpreter, and INVALID_ARGUMENT if the package is not
+// there or refuses the model. Errors begin with the path, and say how to get what is missing.
 absl::StatusOr<std::string> OnnxProblems(const std::string& path,
                                          const std::vector<std::string>& options) {
-  if (access(path.c_str(), R_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
-  }
   const std::string python = PythonInterpreter();
   // Behind "./" the name of a file that begins with "-" is no option of the Python program.
   std::vector<std::string> words = {python, "-m", "convtune", "problems",
@@ -76,30 +69,16 @@ ProblemList ReadArgument(const std::string& text, size_t number,
   return list;
 }
 
-// A file that cannot be read is a mistake of usage, also one that is not there.
-absl::Status OfUsage(const absl::Status& status) {
-  return absl::InvalidArgumentError(status.message());
-}
-
 // Another spelling of a data type in the text form's word; else as it is.
 std::string AsDataType(const std::string& text) {
   const std::optional<DataType> type = ParseLooseDataType(text);
   return type ? std::string(Name(*type)) : text;
 }
 
-// The same of a layout.
+// Another spelling of a layout in the text form's word; else as it is.
 std::string AsLayout(const std::string& text) {
   const std::optional<TensorLayout> layout = ParseLooseLayout(text);
   return layout ? std::string(Name(*layout)) : text;
-}
-
-// "3x3" as "3" if all dimensions agree.
-std::string Spread(const std::string& value) {
-  const std::vector<std::string> parts = absl::StrSplit(value, 'x');
-  for (const std::string& part : parts) {
-    if (part != parts[0]) return value;
-  }
-  return parts[0];
 }
 
 }  // namespace
@@ -239,14 +218,10 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(app::Context& context) const {
       take(ReadProblemList(context.io().in, "stdin", overrides));
       continue;
     }
-    if (IsOnnxFile(file)) {
-      auto list = ReadModel(file, overrides);
-      if (!list.ok()) return OfUsage(list.status());
-      take(*std::move(list));
-      continue;
-    }
-    auto list = ReadProblemListFile(file, overrides);
-    if (!list.ok()) return OfUsage(list.status());
+    auto list =
+        IsOnnxFile(file) ? ReadModel(file, overrides) : ReadProblemListFile(file, overrides);
+    // A file that cannot be read is a mistake of usage, also one that is not there.
+    if (!list.ok()) return absl::InvalidArgumentError(list.status().message());
     take(*std::move(list));
   }
   return batch;
@@ -265,26 +240,26 @@ absl::StatusOr<ConvProblem> ProblemArgs::ReadOne() const {
 std::string ShortProblem(const std::string& text) {
   const auto problem = ConvProblem::Parse(text);
   if (!problem.ok()) return text;
-  std::vector<std::string> kept;
-  for (const std::string& token : std::vector<std::string>(absl::StrSplit(text, ','))) {
-    const std::vector<std::string> parts = absl::StrSplit(token, absl::MaxSplits('=', 1));
-    const bool spreads =
-        parts.size() == 2 && (parts[0] == "pad" || parts[0] == "stride" || parts[0] == "dilation");
-    const std::string shorter = spreads ? absl::StrCat(parts[0], "=", Spread(parts[1])) : token;
-    kept.push_back(shorter);
-  }
-  // A token can go if what is left is still read as the same problem. The
-  // layout and the type stay: people look for them.
+  std::vector<std::string> kept = absl::StrSplit(text, ',');
+  const auto is_same = [&problem](const std::vector<std::string>& tokens) {
+    const auto read = ConvProblem::Parse(absl::StrJoin(tokens, ","));
+    return read.ok() && *read == *problem;
+  };
+  // A token can go, or have one number for all dimensions, if what is left is still read as the
+  // same problem. The layout and the type stay: people look for them.
   for (size_t i = kept.size(); i-- > 1;) {
-    if (kept[i].find('=') == std::string::npos) continue;
-    std::vector<std::string> fewer = kept;
+    const size_t value = kept[i].find('=');
+    if (value == std::string::npos) continue;
+    std::vector<std::string> fewer = kept, shorter = kept;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    const auto same = ConvProblem::Parse(absl::StrJoin(fewer, ","));
-    if (same.ok() && *same == *problem) kept = std::move(fewer);
+    shorter[i] = kept[i].substr(0, kept[i].find('x', value));
+    if (is_same(fewer)) {
+      kept = std::move(fewer);
+    } else if (is_same(shorter)) {
+      kept = std::move(shorter);
+    }
   }
-  const std::string result = absl::StrJoin(kept, ",");
-  const auto same = ConvProblem::Parse(result);
-  return same.ok() && *same == *problem ? result : text;
+  return absl::StrJoin(kept, ",");
 }
 
 }  // namespace convtune::cli::input

@@ -37,11 +37,12 @@ class ProblemArgs {
   // Adds PROBLEM and the overrides, for verbs that take one problem.
   void RegisterOne(CLI::App& app);
 
-  // Reads all of them; says notices and every invalid row on io.err.
+  // Reads all problems and files that were given; says notices and every invalid row on io.err.
   // INVALID_ARGUMENT if there is nothing to read, if an override is wrong, or if
   // a file cannot be read.
   absl::StatusOr<ProblemBatch> Read(app::Context& context) const;
-  // The one problem.
+  // Reads the problem of RegisterOne. INVALID_ARGUMENT if it is not one problem, or if an override
+  // is wrong.
   absl::StatusOr<ConvProblem> ReadOne() const;
 
  private:

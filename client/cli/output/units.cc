@@ -2,8 +2,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <limits>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -14,37 +12,6 @@
 #include "proto/model/enums.h"
 
 namespace convtune::cli::output {
-namespace {
-
-constexpr std::pair<const char*, int64_t> kUnits[] = {
-    {"B", 1},      {"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30},
-    {"KB", 1'000}, {"MB", 1'000'000},         {"GB", 1'000'000'000},
-};
-
-}  // namespace
-
-absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& text) {
-  const auto bad = [&](const std::string& rule) {
-    return InvalidArgument(field, ": ", rule, ", is '", text, "'");
-  };
-  if (text == "0") return 0;
-  const size_t digits = text.find_first_not_of("0123456789");
-  if (digits == 0 || digits == std::string::npos) {
-    return bad("must be a whole number and a unit (B, KiB, MiB, GiB, KB, MB, GB), as 64MiB");
-  }
-  const std::string unit = text.substr(digits);
-  for (const auto& [name, factor] : kUnits) {
-    if (unit != name) continue;
-    int64_t count = 0;
-    if (!absl::SimpleAtoi(text.substr(0, digits), &count) ||
-        count > std::numeric_limits<int64_t>::max() / factor) {
-      return bad("must be less than 2^63 bytes");
-    }
-    return count * factor;
-  }
-  return bad("the unit must be one of B, KiB, MiB, GiB, KB, MB, GB");
-}
-
 absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text,
                                          absl::Duration least, absl::Duration most) {
   const std::optional<absl::Duration> time = ParseDuration(text);

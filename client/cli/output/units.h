@@ -13,14 +13,12 @@
 
 namespace convtune::cli::output {
 
-// Reads "64MiB": a whole number and B, KiB, MiB, GiB, KB, MB or GB; "0" needs
-// no unit. INVALID_ARGUMENT names `field` and the rule.
-absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& text);
-// Reads "500ms", "1h30m", "30d": a positive, finite time.
+// Reads "500ms", "1h30m", "30d": a positive, finite time from `least` to `most`. INVALID_ARGUMENT
+// names `field` and the rule.
 absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text,
                                          absl::Duration least = absl::ZeroDuration(),
                                          absl::Duration most = absl::InfiniteDuration());
-// Reads a part of a whole, "5%" or "0.05", in thousandths: 1 to 999.
+// Reads a part of a whole, "5%" or "0.05", in thousandths: 1 to 999. INVALID_ARGUMENT as above.
 absl::StatusOr<int> ParsePermille(const std::string& field, const std::string& text);
 
 // "0", "512 B", "1.5 MiB".

@@ -5,30 +5,6 @@
 namespace convtune::cli::output {
 namespace {
 
-TEST(ParseBytesTest, ReadsEveryUnit) {
-  EXPECT_EQ(*ParseBytes("f", "0"), 0);
-  EXPECT_EQ(*ParseBytes("f", "7B"), 7);
-  EXPECT_EQ(*ParseBytes("f", "2KiB"), 2048);
-  EXPECT_EQ(*ParseBytes("f", "64MiB"), 64 << 20);
-  EXPECT_EQ(*ParseBytes("f", "3GiB"), int64_t{3} << 30);
-  EXPECT_EQ(*ParseBytes("f", "2KB"), 2000);
-  EXPECT_EQ(*ParseBytes("f", "5MB"), 5'000'000);
-  EXPECT_EQ(*ParseBytes("f", "1GB"), 1'000'000'000);
-}
-
-TEST(ParseBytesTest, RefusesWhatOverflows) {
-  EXPECT_FALSE(ParseBytes("f", "9999999999GiB").ok());
-  EXPECT_FALSE(ParseBytes("f", "99999999999999999999B").ok());
-}
-
-TEST(ParseBytesTest, RefusesNumbersWithoutUnitsAndOtherUnits) {
-  for (const char* text : {"", "64", "-1B", "1.5MiB", "64mib", "MiB", "1 MiB", "1TiBB"}) {
-    const auto bytes = ParseBytes("--max-workspace", text);
-    ASSERT_FALSE(bytes.ok()) << text;
-    EXPECT_EQ(std::string(bytes.status().message()).rfind("--max-workspace: ", 0), 0U) << text;
-  }
-}
-
 TEST(ParseTimeTest, RefusesZeroAndNegative) {
   EXPECT_EQ(*ParseTime("f", "1m30s"), absl::Seconds(90));
   EXPECT_FALSE(ParseTime("f", "0s").ok());

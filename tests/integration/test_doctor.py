@@ -44,9 +44,9 @@ def test_what_keeps_programs_from_being_served_is_found(fake_daemon, cli, tmp_pa
     assert has(findings(cli(daemon)("doctor", "--json"))["notice"], "served nothing", str(switch), "take it away")
     switch.unlink()
     # As in a container without the mount.
-    elsewhere = cli(daemon, env={"CONVTUNE_SNAPSHOT": str(tmp_path / "nowhere"), "container": "oci"})
+    elsewhere = cli(daemon, env={"CONVTUNE_SNAPSHOT": str(tmp_path / "nowhere")})
     notices = findings(elsewhere("doctor", "--json"))["notice"]
-    assert has(notices, "in this container cannot read", "nowhere", "mount the daemon's folder read-only")
+    assert has(notices, "programs here cannot read", "nowhere", "mount the daemon's folder read-only")
 
 
 @pytest.mark.parametrize("care", ["check", "backup", "compact"])

@@ -4,7 +4,6 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cerrno>
@@ -106,11 +105,6 @@ Findings ExamineSocket(const std::string& path) {
   }
   const int error = errno;
   if (error == EAGAIN) return DoesNotAnswer(where);  // not even the kernel's queue has room
-  struct stat status {};
-  if (stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
-    return Findings().Problem(absl::StrCat(path, " is not a socket"),
-                              "give the daemon's socket with --address");
-  }
   return Findings().Problem(absl::StrCat(where, ": ", std::strerror(error)),
                             error == EACCES ? kAskForAccess : HowToStart());
 }

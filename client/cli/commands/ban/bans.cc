@@ -212,8 +212,12 @@ void BanArgs::Register(CLI::App& app) {
   app.add_option("--expires", expires_,
                  "end of the ban, such as 72h or 2027-01-31; without it until delete")
       ->type_name("TIME|DATE");
-  app.add_option("--errata", errata_, "a ban for each rule of a JSON file of cuDNN engine errata")
-      ->type_name("FILE");
+  CLI::Option* const errata =
+      app.add_option("--errata", errata_, "a ban for each rule of a JSON file of cuDNN engine errata")
+          ->type_name("FILE");
+  for (const char* in_rules : {"--cudnn", "--op", "--layout"}) {
+    errata->excludes(app.get_option(in_rules));
+  }
   app.add_flag("--dry-run", dry_run_, "only say which stored tunings would have another winner");
 }
 
@@ -223,13 +227,6 @@ absl::StatusOr<ErrataBans> BanArgs::Read() const {
   }
   ErrataBans out;
   if (from_errata()) {
-    for (const auto& [option, is_given] :
-         {std::pair{"--cudnn", !given_.cudnn().empty()},
-          {"--op", given_.operation() != v1::OPERATION_UNSPECIFIED},
-          {"--layout", given_.layout() != v1::TENSOR_LAYOUT_UNSPECIFIED}}) {
-      if (!is_given) continue;
-      return InvalidArgument(option, ": cannot be given with --errata, whose rules say it");
-    }
     ASSIGN_OR_RETURN(const std::string text, ReadWhole(errata_));
     ASSIGN_OR_RETURN(out, ReadErrata(text, errata_));
     for (v1::Ban& ban : out.bans) {

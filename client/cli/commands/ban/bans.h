@@ -66,8 +66,8 @@ app::ExitCode MakeBans(
 // that number.
 enum class TuningCounts { kNo, kYes };
 output::Fields BanFields(const v1::Ban& ban, TuningCounts counts);
-// Prints them as JSON errata, and says which bans no rule stands for, or none in full. Cannot fail
-// otherwise: bans are a daemon's or a fleet's own.
+// Prints the bans as JSON errata. Says which of them no rule can stand for, which gives kFailed, and
+// which have conditions that their rule lacks.
 app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans);
 
 }  // namespace convtune::cli::commands::ban

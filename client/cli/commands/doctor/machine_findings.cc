@@ -49,17 +49,11 @@ std::string FindOwnerOnly(const std::string& path) {
   return "";
 }
 
-bool InContainer() {
-  return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
-         std::getenv("KUBERNETES_SERVICE_HOST") != nullptr || std::getenv("container") != nullptr;
-}
-
 }  // namespace
 
 MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& publication,
                            bool here) {
   MachineFacts facts;
-  facts.container = InContainer();
   facts.now = SystemClock().Now();
   timex clock{};
   const int state = adjtimex(&clock);
@@ -124,9 +118,8 @@ app::Findings ExamineClock(const v1::ServerInfo& server, const MachineFacts& fac
 
 app::Findings ExamineInterposer(const MachineFacts& facts) {
   app::Findings findings;
-  const std::string where = facts.container ? "in this container" : "here";
   if (facts.library.empty()) {
-    findings.Notice(absl::StrCat(run::kPreloadLibrary, " is not installed ", where),
+    findings.Notice(absl::StrCat(run::kPreloadLibrary, " is not installed here"),
                     "unmodified programs need it: install convtune's libraries beside this "
                     "program, in their image");
   }
@@ -139,15 +132,15 @@ app::Findings ExamineInterposer(const MachineFacts& facts) {
     const bool missing = facts.snapshot->error == ENOENT || facts.snapshot->error == ENOTDIR;
     const std::string folder = facts.snapshot->path.substr(0, facts.snapshot->path.rfind('/'));
     findings.Notice(
-        absl::StrCat("programs ", where, " cannot read ", facts.snapshot->path, ": ",
+        absl::StrCat("programs here cannot read ", facts.snapshot->path, ": ",
                      std::strerror(facts.snapshot->error)),
-        missing && facts.container ? absl::StrCat("mount the daemon's folder read-only at ", folder,
-                                                  ", or say where it is with CONVTUNE_SNAPSHOT")
-        : missing ? absl::StrCat("say where the snapshot's folder is with CONVTUNE_SNAPSHOT")
-                  : absl::StrCat("let the program's user read ", folder));
+        missing ? absl::StrCat("say where the snapshot's folder is with CONVTUNE_SNAPSHOT; in a "
+                               "container, mount the daemon's folder read-only at ",
+                               folder)
+                : absl::StrCat("let the program's user read ", folder));
     return findings;
   }
-  findings.Fine(absl::StrCat("programs ", where, " can read ", facts.snapshot->path));
+  findings.Fine(absl::StrCat("programs here can read ", facts.snapshot->path));
   if (!facts.snapshot->owner_only.empty()) {
     findings.Notice(absl::StrCat("programs of other users cannot: ", facts.snapshot->owner_only),
                     "let the programs' group through (chmod g+x for a folder), unless all of them "
@@ -155,8 +148,8 @@ app::Findings ExamineInterposer(const MachineFacts& facts) {
   }
   if (facts.report_socket && facts.report_socket->error != 0) {
     findings.Notice(
-        absl::StrCat("what programs ", where, " miss is not learned: ", facts.report_socket->path,
-                     ": ", std::strerror(facts.report_socket->error)),
+        absl::StrCat("what programs here miss is not learned: ", facts.report_socket->path, ": ",
+                     std::strerror(facts.report_socket->error)),
         "a mount that is read-only keeps reports away too; programs are served all "
         "the same");
   }

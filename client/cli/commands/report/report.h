@@ -33,7 +33,7 @@ class ReportOutput {
   size_t top_ = 10;
 };
 
-// Writes a line of titles, and a line for each row. Of a fleet they are gigabytes.
+// Writes the rows of the report as CSV, each as soon as it is made: those of a fleet are gigabytes.
 void WriteReportCsv(const convtune::report::ReportData& data, std::ostream& out);
 
 }  // namespace convtune::cli::commands::report

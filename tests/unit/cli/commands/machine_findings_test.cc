@@ -43,15 +43,14 @@ TEST(DoctorMachineTest, AClockThatWentBackIsAProblem) {
   EXPECT_EQ(doctor::ExamineClock(Server(), facts).at(0).severity, app::Severity::kNotice);
 }
 
-TEST(DoctorMachineTest, InAContainerASnapshotThatIsNotMountedIsSaidSo) {
+TEST(DoctorMachineTest, ASnapshotThatIsNotMountedIsSaidSo) {
   doctor::MachineFacts facts;
   facts.library = "/usr/lib/libconvtune_preload.so";
-  facts.container = true;
   facts.snapshot = doctor::SeenFile{"/state/snapshot/current.snapshot", ENOENT};
   const auto findings = doctor::ExamineInterposer(facts);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].severity, app::Severity::kNotice);
-  EXPECT_THAT(findings[0].what, HasSubstr("in this container cannot read"));
+  EXPECT_THAT(findings[0].what, HasSubstr("programs here cannot read"));
   EXPECT_THAT(findings[0].advice,
               HasSubstr("mount the daemon's folder read-only at /state/snapshot"));
   facts.snapshot->error = EACCES;

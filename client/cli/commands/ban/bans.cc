@@ -5,7 +5,6 @@
 #include <cctype>
 #include <fstream>
 #include <ostream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -34,16 +33,6 @@ absl::StatusOr<absl::Time> ParseExpiry(const std::string& text) {
   if (after.ok()) return SystemClock().Now() + *after;
   return InvalidArgument(
       "--expires: must be a time such as 72h, or a date such as 2027-01-31, is '", text, "'");
-}
-
-absl::StatusOr<std::string> ReadWhole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || !text) {
-    return InvalidArgument("--errata: ", path, " cannot be read");
-  }
-  return text.str();
 }
 
 // Where the ban holds: "cudnn <9.20.0, gpu *h200, fwd f16 nhwc".
@@ -195,13 +184,21 @@ void BanArgs::Register(CLI::App& app) {
          },
          "operation of the problem")
       ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
-  app.add_option("--dtype", data_type_, "data type of the problem's inputs")->type_name("TYPE");
+  app.add_option_function<std::string>(
+         "--dtype",
+         [this](const std::string& word) {
+           given_.set_data_type(static_cast<v1::DataType>(*ParseLooseDataType(word)));
+         },
+         "data type of the problem's inputs")
+      ->check([](const std::string& word) -> std::string {
+        return ParseLooseDataType(word) ? "" : "must be a data type such as f16, is " + word;
+      })
+      ->type_name("TYPE");
   app.add_option_function<std::string>(
          "--layout",
          [this](const std::string& word) {
-           given_.set_layout(word == "nchw"   ? v1::TENSOR_LAYOUT_NCHW
-                             : word == "nhwc" ? v1::TENSOR_LAYOUT_NHWC
-                                              : v1::TENSOR_LAYOUT_STRIDED);
+           const auto layout = ParseLooseLayout(word).value_or(TensorLayout::kStrided);
+           given_.set_layout(static_cast<v1::TensorLayout>(layout));
          },
          "layout of the problem")
       ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
@@ -209,11 +206,19 @@ void BanArgs::Register(CLI::App& app) {
       ->type_name("TEXT");
   app.add_option("--author", *given_.mutable_author(), "who decides; without it your user name")
       ->type_name("NAME");
-  app.add_option("--expires", expires_,
-                 "end of the ban, such as 72h or 2027-01-31; without it until delete")
+  app.add_option_function<std::string>(
+         "--expires",
+         [this](const std::string& text) {
+           const absl::StatusOr<absl::Time> end = ParseExpiry(text);
+           if (!end.ok()) throw CLI::ValidationError(std::string(end.status().message()));
+           given_.mutable_expire_time()->set_seconds(absl::ToUnixSeconds(*end));
+         },
+         "end of the ban, such as 72h or 2027-01-31; without it until delete")
       ->type_name("TIME|DATE");
   CLI::Option* const errata =
-      app.add_option("--errata", errata_, "a ban for each rule of a JSON file of cuDNN engine errata")
+      app.add_option("--errata", errata_,
+                     "a ban for each rule of a JSON file of cuDNN engine errata")
+          ->check(CLI::ExistingFile.description(""))
           ->type_name("FILE");
   for (const char* in_rules : {"--cudnn", "--op", "--layout"}) {
     errata->excludes(app.get_option(in_rules));
@@ -227,34 +232,18 @@ absl::StatusOr<ErrataBans> BanArgs::Read() const {
   }
   ErrataBans out;
   if (from_errata()) {
-    ASSIGN_OR_RETURN(const std::string text, ReadWhole(errata_));
-    ASSIGN_OR_RETURN(out, ReadErrata(text, errata_));
-    for (v1::Ban& ban : out.bans) {
-      if (!given_.reason().empty()) {
-        ban.set_reason(absl::StrCat(ban.reason(), ": ", given_.reason()));
-      }
-      ban.set_gpu(given_.gpu());
-    }
+    std::ifstream file(errata_, std::ios::binary);
+    ASSIGN_OR_RETURN(out, ReadErrata(file, errata_));
   } else {
     if (given_.reason().empty()) return absl::InvalidArgumentError("--reason: must be given");
-    out.bans.push_back(given_);
-  }
-  v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;
-  if (!data_type_.empty()) {
-    const std::optional<DataType> type = ParseLooseDataType(data_type_);
-    if (!type) {
-      return InvalidArgument("--dtype: must be a data type such as f16, is '", data_type_, "'");
-    }
-    data_type = static_cast<v1::DataType>(*type);
-  }
-  absl::Time expires = absl::InfiniteFuture();
-  if (!expires_.empty()) {
-    ASSIGN_OR_RETURN(expires, ParseExpiry(expires_));
+    out.bans.emplace_back();
   }
   for (v1::Ban& ban : out.bans) {
+    const std::string reason = ban.reason();  // names the rule
+    ban.MergeFrom(given_);
+    const bool both = !reason.empty() && !given_.reason().empty();
+    ban.set_reason(absl::StrCat(reason, both ? ": " : "", given_.reason()));
     ban.set_author(input::AuthorOf(given_.author()));
-    ban.set_data_type(data_type);
-    if (!expires_.empty()) ban.mutable_expire_time()->set_seconds(absl::ToUnixSeconds(expires));
   }
   return out;
 }

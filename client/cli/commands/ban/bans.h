@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <istream>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,8 @@ struct ErrataBans {
   std::vector<std::string> remarks;  // on rules among `bans` whose ban holds for more
 };
 
-// INVALID_ARGUMENT where the text is no such document. `name` is the file's, for reasons.
-absl::StatusOr<ErrataBans> ReadErrata(const std::string& text, const std::string& name);
+// INVALID_ARGUMENT where `in` has no such document. `name` is the file's, for errors.
+absl::StatusOr<ErrataBans> ReadErrata(std::istream& in, const std::string& name);
 
 // One rule, or those of a file of errata. Not thread-safe.
 class BanArgs {
@@ -49,8 +50,8 @@ class BanArgs {
   bool dry_run() const { return dry_run_; }
 
  private:
-  v1::Ban given_;  // without what the next three say
-  std::string data_type_, expires_, errata_;
+  v1::Ban given_;
+  std::string errata_;  // the file
   bool dry_run_ = false;
 };
 
@@ -66,8 +67,8 @@ app::ExitCode MakeBans(
 // that number.
 enum class TuningCounts { kNo, kYes };
 output::Fields BanFields(const v1::Ban& ban, TuningCounts counts);
-// Prints the bans as JSON errata. Says which of them no rule can stand for, which gives kFailed, and
-// which have conditions that their rule lacks.
+// Prints the bans as JSON errata. Says which of them no rule can stand for, which gives kFailed,
+// and which have conditions that their rule lacks.
 app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans);
 
 }  // namespace convtune::cli::commands::ban

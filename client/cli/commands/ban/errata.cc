@@ -138,8 +138,8 @@ std::string NamesOf(const v1::Ban& ban) {
   return absl::StrCat(ban.name(), ban.name().empty() ? "" : ", ", "fleet ban ", ban.fleet_ban());
 }
 
-absl::StatusOr<ErrataBans> ReadErrata(const std::string& text, const std::string& name) {
-  const Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+absl::StatusOr<ErrataBans> ReadErrata(std::istream& in, const std::string& name) {
+  const Json document = Json::parse(in, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object() || !document.contains("rules") || !document["rules"].is_array()) {
     return InvalidArgument(name, ": must be a JSON object with a list \"rules\"");
   }

@@ -65,12 +65,12 @@ class ExportCommand final : public app::Command {
     request.set_omit_samples(no_samples_);
     int64_t bytes = 0;
     {
-      output::ByteProgress progress(context.io(), "exporting", 0);
+      output::ProgressBar bar(context.io());
       RETURN_IF_ERROR(client->ExportBundle(
           request,
           [&](const std::string& piece) {
             bytes += static_cast<int64_t>(piece.size());
-            progress.Show(bytes);
+            bar.ShowBytes("exporting", bytes);
             return file->Write(piece);
           },
           context.long_timeout()));
@@ -176,13 +176,13 @@ class ImportCommand final : public app::Command {
       };
     }
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
-    output::ByteProgress progress(context.io(), "importing", size);
+    output::ProgressBar bar(context.io());
     int64_t sent = 0;
     return client->ImportBundle(
         [&]() -> absl::StatusOr<std::string> {
           ASSIGN_OR_RETURN(std::string piece, next());
           sent += static_cast<int64_t>(piece.size());
-          progress.Show(sent);
+          bar.ShowBytes("importing", sent, size);
           return piece;
         },
         context.long_timeout());
@@ -234,12 +234,12 @@ class MergeCommand final : public app::Command {
                                     !no_samples_);
     int64_t total = 0;
     for (const std::string& input : inputs_) total += BytesOf(input);
-    output::ByteProgress progress(context.io(), "merging", total);
+    output::ProgressBar bar(context.io());
     db::bundle::BundleMergeOptions options;
     options.now = SystemClock().Now();
     options.skip_refused = skip_refused_;
     options.refused = [&](const std::string& text) { context.SayError(text); };
-    options.progress = [&](int64_t bytes) { progress.Show(bytes); };
+    options.progress = [&](int64_t bytes) { bar.ShowBytes("merging", bytes, total); };
     ASSIGN_OR_RETURN(const db::bundle::BundleMergeCounts counts,
                      db::bundle::MergeBundles(inputs_, options, &writer));
     if (key) RETURN_IF_ERROR(db::bundle::SignBundle(file->temporary_path(), *key));
@@ -316,10 +316,10 @@ class VerifyCommand final : public app::Command {
     v1::ImportBundleResponse refused;  // what it would be refused for
     const absl::Time now = SystemClock().Now();
     {
-      output::ByteProgress progress(context.io(), "verifying", reader->size());
+      output::ProgressBar bar(context.io());
       RETURN_IF_ERROR(db::bundle::ReadWholeBundle(
           reader.get(), trusted, [&](const db::bundle::BundleEntry& entry) {
-            progress.Show(entry.offset);
+            bar.ShowBytes("verifying", entry.offset, reader->size());
             const auto tuning = db::bundle::FromBundleTuning(*entry.row, *entry.environment, now);
             if (!tuning.ok()) db::bundle::AddRefusal(entry, tuning.status(), &refused);
           }));

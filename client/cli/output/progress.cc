@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
-#include "proto/base/clock.h"
 
 namespace convtune::cli::output {
 
@@ -50,11 +49,11 @@ void ProgressBar::Show(const std::string& line) {
   shown_ = true;
 }
 
-void ByteProgress::Show(int64_t done) {
+void ProgressBar::ShowBytes(const std::string& what, int64_t done, int64_t total) {
   if (SteadyTime::Now() < next_) return;
   next_ = SteadyTime::Now() + kPeriod;
-  bar_.Show(absl::StrCat(what_, "  ", FormatBytes(done),
-                         total_ > 0 ? absl::StrCat(" of ", FormatBytes(total_)) : ""));
+  Show(absl::StrCat(what, "  ", FormatBytes(done),
+                    total > 0 ? absl::StrCat(" of ", FormatBytes(total)) : ""));
 }
 
 }  // namespace convtune::cli::output

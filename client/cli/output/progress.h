@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/time/time.h"
 #include "client/cli/output/io.h"
@@ -37,29 +36,16 @@ class ProgressBar {
 
   void Show(const Progress& progress);
   void Show(const std::string& line);
-
- private:
-  Io& io_;
-  bool shown_ = false;
-};
-
-// A ByteProgress shows the number of bytes that are done, as "sending  12.0 MiB of
-// 48.0 MiB", at most ten times a second. Not thread-safe.
-class ByteProgress {
- public:
-  // `total` 0: not known.
-  ByteProgress(Io& io, std::string what, int64_t total)
-      : bar_(io), what_(std::move(what)), total_(total) {}
-
-  void Show(int64_t done);
+  // Shows that `done` bytes are done, as "sending  12.0 MiB of 48.0 MiB", at most ten times a
+  // second. `total` 0: not known.
+  void ShowBytes(const std::string& what, int64_t done, int64_t total = 0);
 
  private:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
 
-  ProgressBar bar_;
-  const std::string what_;
-  const int64_t total_;
-  SteadyTime next_ = SteadyTime::Now() + kPeriod;
+  Io& io_;
+  bool shown_ = false;
+  SteadyTime next_ = SteadyTime::Now() + kPeriod;  // when bytes are shown again
 };
 
 }  // namespace convtune::cli::output

@@ -47,7 +47,7 @@ std::optional<calls::CandidateList> ListOf(const ConvProblem& problem, const Lin
   return list;
 }
 
-// One candidate that a program settled on is no list.
+// False of a tuning that has just the one candidate that a program settled on: that is no list.
 bool IsWhole(const ConvProblem& problem, const calls::TuningMap& known) {
   const auto found = known.find(problem.ToText());
   if (found == known.end()) return true;
@@ -182,7 +182,7 @@ class Linter {
   void CheckTensorCores() {
     if (!WantsTensorCores(problem_) || IsLean(*list_, problem_)) return;
     const bool none = list_->on_tensor_cores() == 0;
-    // Then it is the layout's finding.
+    // Then CheckLayout says it.
     if (!none && IsLeanInOtherLayout(problem_, input_)) return;
     LintFinding finding =
         Make("tensor-cores", LintSeverity::kNotice,
@@ -415,7 +415,9 @@ std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows,
   std::vector<ProblemRow> wanted;
   std::set<std::string> seen;
   const auto add = [&](const ConvProblem& problem) {
-    if (seen.insert(problem.ToText()).second) wanted.push_back({problem, 1, "VARIANT"});
+    const std::string text = problem.ToText();
+    if (input.known.contains(text) || input.failures.contains(text)) return;
+    if (seen.insert(text).second) wanted.push_back({problem, 1, "VARIANT"});
   };
   for (const ProblemRow& row : rows) {
     if (const auto other = OtherLayout(row.problem)) add(*other);

@@ -58,8 +58,8 @@ struct LintInput {
 
 // Problems whose lists FindingsOf needs besides those of `rows` themselves: other
 // layouts, and, of those that have no candidate on tensor cores that does
-// without copies, the forms that may have some. Each once. To be called again once the first
-// problems are listed: their lists decide which forms are wanted.
+// without copies, the forms that may have some. Each once, and none that `input` has already. To be
+// called again once the first problems are listed: their lists decide which forms are wanted.
 std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const LintInput& input);
 
 // The findings of distinct problems; the worst first, between equals those with

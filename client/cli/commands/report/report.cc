@@ -356,7 +356,7 @@ class ReportCommand final : public app::Command {
   // Adds what the bundle has. `name` is for words.
   static absl::Status Read(app::Context& context, const std::string& path, const std::string& name,
                            convtune::report::ReportData* data) {
-    output::ByteProgress progress(context.io(), absl::StrCat("reading ", name), 0);
+    output::ProgressBar bar(context.io());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
                      db::bundle::BundleReader::Open(path));
     const absl::Time now = SystemClock().Now();
@@ -372,7 +372,7 @@ class ReportCommand final : public app::Command {
       } else {
         ++refused;
       }
-      progress.Show(reader->offset());
+      bar.ShowBytes(absl::StrCat("reading ", name), reader->offset());
     }
     if (refused > 0) {
       context.Say(name, ": left out ", output::Counted(refused, "row"),

@@ -27,7 +27,7 @@
 namespace convtune::cli::commands::run {
 namespace {
 
-// What is passed on.
+// The signals that the program gets from this one.
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
 int WaitPassingSignals(pid_t child, const sigset_t& signals) {
@@ -61,7 +61,7 @@ int ReadExecError(int fd) {
   return size == sizeof error ? error : 0;
 }
 
-// What shells end with.
+// The exit codes with which shells say that a program is not there, or cannot be run.
 constexpr int kNotFound = 127;
 constexpr int kNotRunnable = 126;
 
@@ -160,7 +160,8 @@ class RunCommand final : public app::Command {
   }
 
  private:
-  // Gives the folder in which the processes look for the snapshot.
+  // Sets the variables that the program gets. Returns the folder in which its processes look for
+  // the snapshot.
   absl::StatusOr<std::string> SetVariables(app::Context& context, const RunFolder& folder,
                                            Variables* variables) const {
     std::string library = library_;
@@ -273,7 +274,7 @@ absl::StatusOr<int> RunProgramAndWait(const std::vector<std::string>& command,
                                       const Variables& variables) {
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));
+    return absl::ErrnoToStatus(errno, "pipe");
   }
   sigset_t signals, before;
   sigemptyset(&signals);
@@ -287,14 +288,14 @@ absl::StatusOr<int> RunProgramAndWait(const std::vector<std::string>& command,
   close(report[1]);
   const int exec_error = child > 0 ? ReadExecError(report[0]) : 0;
   close(report[0]);
-  absl::StatusOr<int> end =
-      absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(fork_error)));
-  if (child > 0) end = WaitPassingSignals(child, signals);
+  absl::StatusOr<int> end = 0;
+  if (child > 0) {
+    end = WaitPassingSignals(child, signals);
+  } else {
+    end = absl::ErrnoToStatus(fork_error, "fork");
+  }
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (exec_error == 0) return end;
-  const std::string message = absl::StrCat(command[0], ": ", std::strerror(exec_error));
-  if (exec_error == ENOENT) return absl::NotFoundError(message);
-  return absl::PermissionDeniedError(message);
+  return exec_error == 0 ? end : absl::ErrnoToStatus(exec_error, command[0]);
 }
 
 std::unique_ptr<app::Command> NewRunCommand() { return std::make_unique<RunCommand>(); }

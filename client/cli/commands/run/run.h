@@ -54,8 +54,8 @@ std::vector<std::string> Describe(const PreloadCounters& counters, const std::st
 // Runs `command` (its first word is looked up in PATH) with these variables
 // added to the environment, and returns how it ended, as waitpid says it. Signals that this process
 // gets meanwhile are passed on to the program, but for those of the terminal, which it gets itself.
-// NOT_FOUND: the program is not there; PERMISSION_DENIED: it cannot be run. To be called while the
-// process has one thread.
+// Where the program cannot be run, the error has the errno's code: NOT_FOUND, it is not there. To
+// be called while the process has one thread.
 absl::StatusOr<int> RunProgramAndWait(const std::vector<std::string>& command,
                                       const Variables& variables);
 

@@ -205,11 +205,7 @@ class WhyCommand final : public app::Command {
     };
     ASSIGN_OR_RETURN(const ProfileListing listing, list(rows));
     for (int round = 0; round < 2; ++round) {
-      std::vector<ProblemRow> more = lint::ProblemsToList(rows, input);
-      std::erase_if(more, [&](const ProblemRow& row) {
-        const std::string text = row.problem.ToText();
-        return input.known.count(text) > 0 || input.failures.count(text) > 0;
-      });
+      const std::vector<ProblemRow> more = lint::ProblemsToList(rows, input);
       if (!more.empty()) RETURN_IF_ERROR(list(more).status());
     }
     WhyRow row = MakeRow(rows, listing);

@@ -14,11 +14,11 @@ namespace convtune::cli::app {
 namespace {
 
 int RankOf(ExitCode code) {
-  constexpr int kRanks[] = {0, 3, 4, 2, 5, 1};
+  constexpr int kRanks[] = {0, 3, 4, 2, 5, 1};  // by ExitCode; Worse() takes the larger
   return kRanks[static_cast<size_t>(code)];
 }
 
-// Of an address where nobody answers.
+// What to do where nobody answers at the address of `options`.
 std::string AdviceFor(const client::Client::Options& options) {
   std::vector<std::string> lines;
   for (const Finding& finding : ExamineAddress(options.address, options.tls)) {

@@ -17,10 +17,6 @@
 #include "client/cpp/client.h"
 #include "proto/base/strings.h"
 
-namespace CLI {
-class App;
-}
-
 namespace convtune::cli::app {
 
 enum class ExitCode {
@@ -44,14 +40,12 @@ enum class Format { kTable, kJson, kCsv };
 // One run of one command. Not thread-safe.
 class Context {
  public:
-  Context(output::Io& io, Settings settings, Format format, const CLI::App& root)
-      : io_(io), settings_(std::move(settings)), format_(format), root_(root) {}
+  Context(output::Io& io, Settings settings, Format format)
+      : io_(io), settings_(std::move(settings)), format_(format) {}
 
   output::Io& io() { return io_; }
   const Settings& settings() const { return settings_; }
   Format format() const { return format_; }
-  // The whole command tree.
-  const CLI::App& root() const { return root_; }
   bool out_color() const { return output::WantsColor(io_, io_.out_is_terminal); }
   bool err_color() const { return output::WantsColor(io_, io_.err_is_terminal); }
   // Width that tables keep to; 0: they may be as wide as they are.
@@ -100,24 +94,24 @@ class Context {
     for (const auto& row : rows) io_.out << output::CsvRow(fields_of(row));
   }
 
-  // One line of words, which are made of parts.
+  // Writes a line of words, which are made of parts, to io.err.
   template <typename... Parts>
   void Say(const Parts&... parts) {
     io_.err << Concat(parts...) << "\n";
   }
-  // One line of words that starts with "error: ".
+  // Writes a line of words that starts with "error: " to io.err.
   template <typename... Parts>
   void SayError(const Parts&... parts) {
     Say(output::Paint("error:", output::Color::kRed, err_color()), " ", parts...);
   }
-  // Says the error, field by field if it has fields, with what to do about it.
+  // Says the error, field by field if it has fields, with what to do about it. Returns its exit
+  // code.
   ExitCode Fail(const absl::Status& status);
 
  private:
   output::Io& io_;
   Settings settings_;
   Format format_;
-  const CLI::App& root_;
   std::unique_ptr<client::Client> client_;
 };
 

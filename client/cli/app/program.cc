@@ -137,7 +137,7 @@ ExitCode RunProgram(const Program& program, const std::vector<std::string>& argu
                                     [](const auto& candidate) { return candidate->chosen(); });
   const absl::StatusOr<Settings> settings = program.settings();
   const Format format = csv ? Format::kCsv : json ? Format::kJson : Format::kTable;
-  Context context(io, settings.ok() ? *settings : Settings(), format, root);
+  Context context(io, settings.ok() ? *settings : Settings(), format);
   if (!(*command)->warns_itself()) {
     for (const std::string& warning : UnknownVariables()) {
       context.Say("warning: ", warning);

@@ -32,7 +32,8 @@ class Command {
 
   // Adds the verb and its options to `root`, which must not outlive *this.
   virtual void Register(CLI::App& root) = 0;
-  // The RunVerb of the class's own verb, and of those below it that were added without one.
+  // Runs the class's own verb, and those below it that were added without a RunVerb. An error is
+  // for Context::Fail.
   virtual absl::StatusOr<ExitCode> Run(Context&) { return ExitCode::kUsage; }
   // False for a verb that asks no daemon, and so runs with settings that are wrong, too.
   virtual bool needs_settings() const { return true; }
@@ -74,7 +75,8 @@ class Command {
 // Makes a verb.
 using NewVerb = std::unique_ptr<Command>();
 
-// Has the verb's help name the columns of `row` in CSV; `when`: " with --pins".
+// Has the verb's help name the columns of `row` in CSV. `when` says to which options they belong,
+// such as " with --pins".
 void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when = "");
 
 // What is a program's own.

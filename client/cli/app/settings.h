@@ -21,6 +21,7 @@ namespace convtune::cli::app {
 // The group of the options that all commands have; the root of the tree has
 // them, so that they may stand before the command and behind it.
 inline constexpr char kCommonOptions[] = "Common options";
+// Returns these options of the tree that `app` is in.
 std::vector<const CLI::Option*> CommonOptionsOf(const CLI::App& app);
 
 // The settings of the command line by name, "tls_ca" for --tls-ca, and "config".

@@ -14,13 +14,12 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "proto/base/clock.h"
-#include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli::calls {
 namespace {
 
-// A signal handler may do no more than set it.
+// True once SIGINT or SIGTERM came; a signal handler may do no more than set it.
 std::atomic<bool> signalled{false};
 
 // Makes an event of Ctrl-C, of SIGTERM, and of the end of a time. While it lives, the first SIGINT,
@@ -36,26 +35,20 @@ class Interrupt {
     action.sa_flags = SA_RESTART | SA_RESETHAND;
     sigaction(SIGINT, &action, &previous_int_);
     sigaction(SIGTERM, &action, &previous_term_);
-    thread_ = std::thread([this, callback = std::move(on_interrupt), end]() mutable {
-      MutexLock lock(mutex_);
-      while (!done_) {
-        changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(kSignalPoll));
-        const bool ended = SteadyTime::Now() >= end;
-        if (ended) end = SteadyTime::InfiniteFuture();
-        if (signalled.exchange(false) || ended) callback();
-      }
-    });
+    thread_ = std::jthread(
+        [callback = std::move(on_interrupt), end](const std::stop_token& stop) mutable {
+          while (!stop.stop_requested()) {
+            absl::SleepFor(kSignalPoll);
+            const bool ended = SteadyTime::Now() >= end;
+            if (ended) end = SteadyTime::InfiniteFuture();
+            if (signalled.exchange(false) || ended) callback();
+          }
+        });
   }
   // Waits for a callback that runs.
   ~Interrupt() {
     sigaction(SIGINT, &previous_int_, nullptr);
     sigaction(SIGTERM, &previous_term_, nullptr);
-    {
-      MutexLock lock(mutex_);
-      done_ = true;
-    }
-    changed_.Signal();
-    thread_.join();
   }
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
@@ -64,10 +57,7 @@ class Interrupt {
   static constexpr absl::Duration kSignalPoll = absl::Milliseconds(50);
   struct sigaction previous_int_ {};
   struct sigaction previous_term_ {};
-  Mutex mutex_;
-  CondVar changed_;
-  bool done_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 constexpr absl::Duration kRestartPause = absl::Milliseconds(200);
@@ -134,8 +124,8 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& 
   return ended;
 }
 
-// Over restarts of the daemon: a job ends with its daemon, and the next daemon
-// skips what is tuned already. Waits for it as long as for any answer.
+// Runs the job, and runs it again where its daemon stops: a job ends with its daemon, and the next
+// daemon skips what is tuned already. Waits for that daemon as long as for any answer.
 absl::StatusOr<v1::TuningJob> RunJob(app::Context& context, client::Client& client,
                                      const v1::CreateTuningJobRequest& request, int before,
                                      int total, SteadyTime end) {

@@ -41,7 +41,7 @@ std::map<std::string, std::string> FailureReasons(const TuningRun& run);
 // the job's end.
 absl::StatusOr<v1::TuningJob> WatchJob(app::Context& context, const std::string& name);
 
-// Says how it ended, failures included; what it ends the program with.
+// Says on io.err how the job ended, with its failures. Returns what the program ends with then.
 app::ExitCode ReportJob(app::Context& context, const v1::TuningJob& job);
 
 }  // namespace convtune::cli::calls

@@ -158,6 +158,7 @@ std::string Candidates(const CLI::App& root, const std::vector<std::string>& wor
 class CompletionCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
+    root_ = &root;
     CLI::App* app = AddVerb(root, "completion", "script that completes this program's words");
     app->add_option("shell", shell_, "which shell")
         ->required()
@@ -169,7 +170,7 @@ class CompletionCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     std::ostream& out = context.io().out;
     if (!words_.empty()) {
-      out << Candidates(context.root(), words_, shell_ == "fish");
+      out << Candidates(*root_, words_, shell_ == "fish");
     } else {
       out << (shell_ == "bash" ? kBash : shell_ == "zsh" ? kZsh : kFish);
     }
@@ -178,6 +179,7 @@ class CompletionCommand final : public app::Command {
   bool needs_settings() const override { return false; }
 
  private:
+  const CLI::App* root_ = nullptr;
   std::string shell_;
   std::vector<std::string> words_;
 };

@@ -309,7 +309,7 @@ class EnvironmentsCommand final : public app::Command {
   }
 
  private:
-  // Two versions of cuDNN have the same name: only their texts differ.
+  // Environments of one GPU with two versions of cuDNN have the same name: only their texts differ.
   static void SayAmbiguous(app::Context& context, const v1::ListEnvironmentsResponse& response) {
     std::map<std::string, int> counts;
     for (const v1::Environment& environment : response.environments()) {

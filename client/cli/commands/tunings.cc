@@ -1,6 +1,7 @@
 // The verbs get, tune, list, delete, jobs, pin and unpin.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -61,7 +62,7 @@ class GetCommand final : public app::Command {
     }
     calls::PrintAnswers(context, answers, batch.errors, nullptr);
     const app::ExitCode code = app::Worse(batch.code, answers.code);
-    // What stands in is in memory alone on purpose.
+    // An answer that stands in for a measured one is in memory alone on purpose.
     const auto lost = std::ranges::count_if(answers.rows, [](const calls::AnswerRow& row) {
       const v1::Answer& answer = row.result.answer();
       return row.result.has_answer() && !answer.persisted() && !answer.stands_in();
@@ -160,6 +161,19 @@ output::Fields PinFields(const v1::PinRecord& pin) {
           {"", "REASON", pin.reason()}};
 }
 
+// Prints the rows in the context's format, as the JSON member `key`, and says how many there are.
+template <typename Rows, typename FieldsOf>
+app::ExitCode PrintList(app::Context& context, const char* key, const Rows& rows,
+                        const FieldsOf& fields_of, const std::string& one) {
+  if (context.format() == app::Format::kJson) {
+    context.PrintJson({{key, output::JsonMessages(rows)}});
+  } else {
+    context.PrintRows(rows, fields_of);
+    context.Say(output::Counted(std::distance(rows.begin(), rows.end()), one));
+  }
+  return app::ExitCode::kDone;
+}
+
 class ListCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
@@ -181,14 +195,7 @@ class ListCommand final : public app::Command {
     request.set_text_filter(filter_);
     request.set_page_size(1000);
     ASSIGN_OR_RETURN(const auto list, context.CallPages<v1::ListTuningsResponse>(request));
-    if (context.format() == app::Format::kJson) {
-      context.PrintJson({{"tunings", output::JsonMessages(list.tunings())}});
-    }
-    context.PrintRows(list.tunings(), TuningFields);
-    if (context.format() == app::Format::kTable) {
-      context.Say(output::Counted(list.tunings_size(), "tuning"));
-    }
-    return app::ExitCode::kDone;
+    return PrintList(context, "tunings", list.tunings(), TuningFields, "tuning");
   }
 
   absl::StatusOr<app::ExitCode> ListPins(app::Context& context) const {
@@ -198,12 +205,7 @@ class ListCommand final : public app::Command {
     for (const v1::PinRecord& pin : response.pins()) {
       if (pin.problem_text().find(filter_) != std::string::npos) pins.push_back(pin);
     }
-    context.PrintJson({{"pins", output::JsonMessages(pins)}});
-    context.PrintRows(pins, PinFields);
-    if (context.format() != app::Format::kJson) {
-      context.Say(output::Counted(static_cast<int64_t>(pins.size()), "pin"));
-    }
-    return app::ExitCode::kDone;
+    return PrintList(context, "pins", pins, PinFields, "pin");
   }
 
   std::string filter_;
@@ -324,12 +326,7 @@ class JobsCommand final : public app::Command {
     for (const v1::TuningJob& job : all.jobs()) {
       if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
     }
-    context.PrintJson({{"jobs", output::JsonMessages(jobs)}});
-    context.PrintRows(jobs, JobFields);
-    if (context.format() != app::Format::kJson) {
-      context.Say(output::Counted(static_cast<int64_t>(jobs.size()), "job"));
-    }
-    return app::ExitCode::kDone;
+    return PrintList(context, "jobs", jobs, JobFields, "job");
   }
 
   CLI::App* cancel_ = nullptr;

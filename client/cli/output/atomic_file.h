@@ -22,7 +22,7 @@ class AtomicFile {
   // message begins with `argument`, which is where the path was given: "OUT".
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path,
                                                             const char* argument);
-  // The same, but INVALID_ARGUMENT also for a file that is there, is not empty and does not begin
+  // As Create, but INVALID_ARGUMENT also for a file that is there, is not empty and does not begin
   // with one of `beginnings`: a mistyped name must not cost a file of another kind.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> CreateOver(
       const std::string& path, const char* argument,

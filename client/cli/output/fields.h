@@ -87,7 +87,7 @@ struct Value {
 Value Bytes(int64_t bytes);
 // The number if it is above 0, else nothing.
 Value Positive(double number);
-// The same of microseconds, in a table "12.3 us" or "-".
+// The number of microseconds if it is above 0, else nothing; in a table "12.3 us" or "-".
 Value Micros(double us);
 
 // The one format, of JSON and CSV, that has a field; kNothing: both have it.

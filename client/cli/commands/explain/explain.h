@@ -14,7 +14,7 @@ const v1::Candidate* StockOf(const google::protobuf::RepeatedPtrField<v1::Candid
 
 // Explains why the winner of `answer` wins, one sentence a line. `candidates` are all
 // of the tuning's. `api` is the API that the caller can use; the winner is compared
-// with that API's stock choice. Says nothing that the arguments do not show.
+// with that API's stock choice.
 std::vector<std::string> ExplainWinner(
     const v1::Answer& answer, const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates,
     v1::Api api = v1::API_ANY);

@@ -26,7 +26,7 @@
 namespace convtune::cli::commands::upgrade {
 namespace {
 
-// A listing takes milliseconds, a plan too, seconds where an engine is compiled.
+// Listing and building a plan take milliseconds each, but seconds where an engine is compiled.
 constexpr absl::Duration kReplyTimeout = absl::Minutes(1);
 constexpr int64_t kListingBudgetMs = 300'000;
 // For building the plans of a problem, of which each may be compiled.

@@ -107,7 +107,7 @@ output::Color ChangeColor(const UpgradeChange& change) {
   return change.any() ? output::Color::kYellow : output::Color::kNone;
 }
 
-// The number of changes of which that holds.
+// The number of changes for which `holds` is true.
 template <typename Holds>
 int64_t Count(const ProfileChanges& profile, Holds holds) {
   return std::ranges::count(profile.changes, true, holds);

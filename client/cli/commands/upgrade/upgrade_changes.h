@@ -124,7 +124,7 @@ struct ProfileChanges {
   const UpgradeChange* MostGrowth() const;
 };
 
-// The names and files of the profiles.
+// Returns the name and the file of each profile. INVALID_ARGUMENT names one that is not found.
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindProfiles(
     const std::vector<std::string>& names);
 

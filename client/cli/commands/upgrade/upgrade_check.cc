@@ -161,7 +161,7 @@ class UpgradeCheckCommand final : public app::Command {
     return failures;
   }
 
-  // That version: the worker's own if it is the same, else that of the cache.
+  // Returns the cuDNN of that version: the worker's own where it has it, else the cache's.
   absl::StatusOr<CudnnFolder> CudnnOf(const std::string& version, const std::string& profile_file,
                                       const AskedProblem& problem, CudnnCache* cache) const {
     ASSIGN_OR_RETURN(const ProfileListing own,

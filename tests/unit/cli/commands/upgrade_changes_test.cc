@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <CLI/CLI.hpp>
 #include <sstream>
 
 #include "proto/convert/record_codec.h"
@@ -46,8 +45,7 @@ std::string Print(const std::vector<upgrade::UpgradeChange>& changes) {
   std::istringstream in;
   std::ostringstream out, err;
   output::Io io{in, out, err, false, false, 120, {}};
-  const CLI::App root;
-  app::Context context(io, {}, app::Format::kJson, root);
+  app::Context context(io, {}, app::Format::kJson);
   upgrade::PrintUpgrade(context, {{"nvidia-h200", "9.19.0", "9.23.1", changes}}, /*all=*/false);
   return out.str();
 }

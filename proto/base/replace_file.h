@@ -11,6 +11,9 @@
 
 namespace convtune {
 
+// Writes all bytes to the descriptor. Where that fails, returns false, and errno says why.
+bool WriteAll(int fd, std::string_view bytes);
+
 // "path: action: the system's words for errno". RESOURCE_EXHAUSTED for a full disk or quota,
 // UNAVAILABLE for anything else.
 absl::Status FileError(const std::string& path, std::string_view action);

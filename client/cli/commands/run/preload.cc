@@ -1,5 +1,6 @@
 #include "client/cli/commands/run/run.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -34,10 +35,7 @@ constexpr const char* kFolders[] = {
 using Json = nlohmann::json;
 
 int64_t NumberOf(const Json& value) {
-  if (!value.is_number()) return 0;
-  const auto number = value.get<double>();
-  constexpr double kMost = 9e15;  // a double holds every whole number below
-  return number > 0 && number < kMost ? static_cast<int64_t>(number) : 0;
+  return value.is_number_unsigned() ? std::max<int64_t>(value.get<int64_t>(), 0) : 0;
 }
 
 std::string How(const PreloadProcess& process) {

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/output/fields.h"
 #include "proto/base/variables.h"
 
@@ -81,19 +80,9 @@ CLI::App* Command::AddVerbBelow(CLI::App* verb, const std::string& name,
 }
 
 void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when) {
-  constexpr size_t kWidth = 78;
-  const std::string names(absl::StripAsciiWhitespace(output::CsvHeading(row)));
-  std::string text = absl::StrCat(verb->get_footer(), verb->get_footer().empty() ? "" : "\n",
-                                  "CSV columns", when, ":");
-  size_t used = text.size() - (text.rfind('\n') + 1);
-  std::string comma;
-  for (const absl::string_view name : absl::StrSplit(names, ',')) {
-    const bool fits = used + name.size() + 2 <= kWidth;
-    absl::StrAppend(&text, comma, fits ? " " : "\n  ", name);
-    used = (fits ? used : 0) + name.size() + 2;
-    comma = ",";
-  }
-  verb->footer(text);
+  const std::string names = absl::StrReplaceAll(output::CsvHeading(row), {{",", ", "}, {"\n", ""}});
+  const std::string& before = verb->get_footer();
+  verb->footer(absl::StrCat(before, before.empty() ? "" : "\n", "CSV columns", when, ": ", names));
 }
 
 ExitCode RunProgram(const Program& program, const std::vector<std::string>& arguments,

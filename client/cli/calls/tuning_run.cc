@@ -129,22 +129,20 @@ absl::StatusOr<v1::TuningJob> RunJobOnce(app::Context& context, client::Client& 
 absl::StatusOr<v1::TuningJob> RunJob(app::Context& context, client::Client& client,
                                      const v1::CreateTuningJobRequest& request, int before,
                                      int total, SteadyTime end) {
-  JobCourse first;
-  auto job = RunJobOnce(context, client, request, before, total, end, &first);
-  bool wait = first.made && !first.cancelled;
-  SteadyTime give_up = SteadyTime::Now() + context.settings().client.timeout;
-  if (wait && absl::IsUnavailable(job.status())) {
-    context.Say("the daemon stopped before the end; waiting for it to start again");
-  }
-  while (wait && absl::IsUnavailable(job.status()) && SteadyTime::Now() < std::min(give_up, end)) {
-    client.Pause(kRestartPause);
+  bool waits = false;
+  SteadyTime give_up = SteadyTime::InfiniteFuture();
+  while (true) {
     JobCourse course;
-    auto next = RunJobOnce(context, client, request, before, total, end, &course);
-    if (course.moved) give_up = SteadyTime::Now() + context.settings().client.timeout;
-    wait = !course.cancelled;
-    job = std::move(next);
+    auto job = RunJobOnce(context, client, request, before, total, end, &course);
+    if (!waits || course.moved) give_up = SteadyTime::Now() + context.settings().client.timeout;
+    const bool again = absl::IsUnavailable(job.status()) && (waits || course.made) &&
+                       !course.cancelled && SteadyTime::Now() < std::min(give_up, end);
+    if (!again) return job;
+    if (!std::exchange(waits, true)) {
+      context.Say("the daemon stopped before the end; waiting for it to start again");
+    }
+    client.Pause(kRestartPause);
   }
-  return job;
 }
 
 }  // namespace

@@ -50,14 +50,10 @@ std::string ServiceStateDir() {
 
 namespace fs = std::filesystem;
 
-fs::path ProgramFolder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
-}
-
 // Of those that are installed and of those in the source tree.
 std::array<fs::path, 2> ProfileFolders() {
-  return {ProgramFolder().parent_path() / "share/convtune/profiles", CONVTUNE_PROFILES_DIR};
+  return {fs::path(ProgramFolder()).parent_path() / "share/convtune/profiles",
+          CONVTUNE_PROFILES_DIR};
 }
 
 }  // namespace
@@ -132,7 +128,12 @@ bool IsPrivateDirectory(const std::string& path) {
          (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-std::string DefaultWorkerPath() { return ProgramFolder() / "convtune-worker"; }
+std::string ProgramFolder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+std::string DefaultWorkerPath() { return ProgramFolder() + "/convtune-worker"; }
 
 absl::StatusOr<std::string> FindProfile(const std::string& name_or_file) {
   std::error_code error;

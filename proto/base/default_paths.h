@@ -47,6 +47,8 @@ std::string DefaultStateDir();
 // nobody else can write to.
 bool IsPrivateDirectory(const std::string& path);
 
+// The folder of the running program.
+std::string ProgramFolder();
 // convtune-worker beside the running program.
 std::string DefaultWorkerPath();
 

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <ostream>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -18,6 +16,7 @@
 #include "convtune/v1/release_service.pb.h"
 #include "proto/base/child_program.h"
 #include "proto/base/clock.h"
+#include "proto/base/default_paths.h"
 
 namespace convtune::cli::commands {
 namespace {
@@ -202,9 +201,7 @@ class FleetCommand final : public app::Command {
   bool warns_itself() const override { return true; }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    std::error_code error;
-    const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-    const std::string beside = own.parent_path() / kProgram;
+    const std::string beside = absl::StrCat(ProgramFolder(), "/", kProgram);
     std::vector<std::string> words = app_->remaining();
     if (words.empty()) words.emplace_back("--help");
     words.insert(words.begin(), kProgram);

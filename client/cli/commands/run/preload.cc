@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "proto/base/default_paths.h"
 #include "proto/base/errors.h"
 
 namespace convtune::cli::commands::run {
@@ -83,10 +84,9 @@ std::string Sums(const PreloadCounters& counters, const std::string& snapshot) {
 
 absl::StatusOr<std::string> FindPreloadLibrary() {
   std::error_code error;
-  const std::string folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   std::vector<std::string> tried;
   for (const char* relative : kFolders) {
-    const std::string candidate = absl::StrCat(folder, relative, kPreloadLibrary);
+    const std::string candidate = absl::StrCat(ProgramFolder(), relative, kPreloadLibrary);
     const fs::path real = fs::canonical(candidate, error);
     if (!error) return real.string();
     tried.push_back(candidate);

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "tests/unit/cli/fake_daemon.h"
 
@@ -212,6 +213,21 @@ TEST_F(BatchTest, OptionsReachTheDaemon) {
   EXPECT_EQ(request.max_age().seconds(), 1800);
   EXPECT_TRUE(request.include_hints());
   EXPECT_EQ(request.environment(), "profile:nvidia-h200");
+}
+
+TEST_F(BatchTest, ASizeHasAUnit) {
+  for (const auto& [text, bytes] : std::map<std::string, int64_t>{{"0", 0},
+                                                                  {"7B", 7},
+                                                                  {"2KiB", 2048},
+                                                                  {"64MiB", 64 << 20},
+                                                                  {"3GiB", int64_t{3} << 30},
+                                                                  {"2KB", 2000},
+                                                                  {"5MB", 5'000'000},
+                                                                  {"1GB", 1'000'000'000}}) {
+    const RunResult result = Get({ProblemText(8), "--max-workspace", text});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(daemon_.last_get().constraints().max_workspace_bytes(), bytes) << text;
+  }
 }
 
 TEST_F(BatchTest, OverridesChangeEveryProblem) {

@@ -102,19 +102,15 @@ app::ExitCode FetchRelease(app::Context& context, const std::string& folder, abs
     sigprocmask(SIG_BLOCK, &stops, nullptr);  // before the connection has threads
   }
   const SteadyTime end = SteadyTime::Now() + wait;
-  absl::Status status = Fetch(context, folder, &version);
-  bool stopped = false;
-  while (!status.ok() && MayComeYet(status) && SteadyTime::Now() < end && !stopped) {
-    stopped = StopsWithin(stops, std::min(kFetchRetry, end - SteadyTime::Now()));
-    if (!stopped) status = Fetch(context, folder, &version);
+  while (true) {
+    const absl::Status status = Fetch(context, folder, &version);
+    const absl::Duration left = end - SteadyTime::Now();
+    const bool waits = MayComeYet(status) && left > absl::ZeroDuration();
+    const app::ExitCode code = status.ok() || waits ? app::ExitCode::kDone : context.Fail(status);
+    if (!waits && !watching) return code;
+    const absl::Duration pause = waits ? std::min(kFetchRetry, left) : watch;
+    if (StopsWithin(stops, pause)) return app::ExitCode::kDone;
   }
-  if (!watching) return status.ok() ? app::ExitCode::kDone : context.Fail(status);
-  while (!stopped) {
-    if (!status.ok()) context.Fail(status);
-    stopped = StopsWithin(stops, watch);
-    if (!stopped) status = Fetch(context, folder, &version);
-  }
-  return app::ExitCode::kDone;
 }
 
 std::string ShareWord(int permille) { return absl::StrCat(permille / 10.0, "%"); }

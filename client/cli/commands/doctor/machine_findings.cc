@@ -162,12 +162,12 @@ app::Findings ExamineLibraries(const v1::ListEnvironmentsResponse& environments)
     if (!environment.current()) continue;
     const v1::Provenance& from = environment.provenance();
     const std::vector<int> cudnn = VersionNumbers(environment.cudnn_version());
-    const std::vector<int> driver = VersionNumbers(from.driver_version());
-    const std::vector<int> cuda = VersionNumbers(from.cuda_version());
-    const std::string what = absl::StrCat(
-        environment.name(), ": ",
-        driver.empty() ? "" : absl::StrCat("driver for CUDA ", from.driver_version(), ", "),
-        "CUDA ", from.cuda_version(), ", cuDNN ", environment.cudnn_version());
+    const std::string what =
+        absl::StrCat(environment.name(), ": ",
+                     from.driver_version().empty()
+                         ? ""
+                         : absl::StrCat("driver for CUDA ", from.driver_version(), ", "),
+                     "CUDA ", from.cuda_version(), ", cuDNN ", environment.cudnn_version());
     if (cudnn.size() >= 2 &&
         (cudnn[0] < kCudnnMajor || (cudnn[0] == kCudnnMajor && cudnn[1] < kCudnnMinor))) {
       findings.Problem(what, "install cuDNN 9.8 or later");
@@ -175,10 +175,6 @@ app::Findings ExamineLibraries(const v1::ListEnvironmentsResponse& environments)
       findings.Notice(absl::StrCat(what, " without its precompiled engines"),
                       "programs with the full cuDNN have another environment; install the same "
                       "package for both");
-    } else if (!driver.empty() && !cuda.empty() && driver[0] < cuda[0]) {
-      findings.Problem(what,
-                       "the driver is of an older major version than CUDA: update it, or install "
-                       "the forward compatibility package");
     } else {
       findings.Fine(what);
     }

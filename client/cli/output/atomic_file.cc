@@ -54,23 +54,18 @@ void Exchange(const char* from, const char* to) {
   }
 }
 
-// As Linux does.
-constexpr int kMostLinks = 40;
-
 absl::Status CannotBeWritten(const char* argument, const std::string& path) {
   const int error_number = errno;
   return InvalidArgument(argument, ": ", path, " cannot be written: ", std::strerror(error_number));
 }
 
 // The file that `path` names in the end, through links; it need not be there,
-// which is why canonical() would not do.
+// which is why canonical() would not do. REQUIRES: stat() has found no circle.
 std::string BehindLinks(const std::string& path) {
   namespace fs = std::filesystem;
   fs::path at = path;
   std::error_code error;
-  for (int links = 0; links < kMostLinks; ++links) {
-    const fs::path next = fs::read_symlink(at, error);
-    if (error) break;
+  for (fs::path next = fs::read_symlink(at, error); !error; next = fs::read_symlink(at, error)) {
     at = at.parent_path() / next;
   }
   return at.string();

@@ -23,40 +23,4 @@ app::NewVerb NewGetCommand, NewTuneCommand, NewListCommand, NewPinCommand, NewUn
     NewEnvironmentsCommand, NewJobsCommand, NewReleaseCommand, NewWantedCommand, NewDbCommand,
     NewStatsCommand, NewVersionCommand;
 
-namespace advise {
-app::NewVerb NewAdviseCommand;
-}  // namespace advise
-
-namespace ban {
-app::NewVerb NewBanCommand;
-}  // namespace ban
-
-namespace doctor {
-app::NewVerb NewDoctorCommand;
-}  // namespace doctor
-
-namespace explain {
-app::NewVerb NewExplainCommand;
-}  // namespace explain
-
-namespace lint {
-app::NewVerb NewLintCommand;
-}  // namespace lint
-
-namespace report {
-app::NewVerb NewReportCommand;
-}  // namespace report
-
-namespace run {
-app::NewVerb NewRunCommand;
-}  // namespace run
-
-namespace upgrade {
-app::NewVerb NewUpgradeCheckCommand, NewWhyCommand;
-}  // namespace upgrade
-
-namespace warm {
-app::NewVerb NewWarmCommand;
-}  // namespace warm
-
 }  // namespace convtune::cli::commands

@@ -10,7 +10,6 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/calls/answers.h"
 #include "client/cli/calls/tuning_run.h"
-#include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/fields.h"

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cli/app/program.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::cli::commands::advise {
+
+app::NewVerb NewAdviseCommand;
 
 // The resource that limits a probe of the GPU.
 enum class Probe { kNone, kCompute, kMemory };

@@ -11,15 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/app/context.h"
+#include "client/cli/app/program.h"
 #include "client/cli/output/fields.h"
 #include "convtune/v1/tuning_service.pb.h"
 
-namespace CLI {
-class App;
-}
-
 namespace convtune::cli::commands::ban {
+
+app::NewVerb NewBanCommand;
 
 // "bans/3" of a daemon, "bans/3, fleet ban 7" of one that its fleet brought, and "fleet ban 7"
 // of the fleet.

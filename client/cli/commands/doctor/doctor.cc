@@ -16,7 +16,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "client/cli/commands/commands.h"
 #include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
 #include "convtune/v1/fleet_service.pb.h"

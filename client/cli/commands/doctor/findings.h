@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "client/cli/app/address_check.h"
+#include "client/cli/app/program.h"
 #include "convtune/v1/fleet_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/release_service.pb.h"
@@ -16,6 +17,8 @@
 #include "proto/cudnn/program_cudnn.h"
 
 namespace convtune::cli::commands::doctor {
+
+app::NewVerb NewDoctorCommand;
 
 // Pure functions of what the daemon said.
 app::Findings ExamineServer(const v1::ServerInfo& server, const std::string& own_version);

@@ -4,9 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/app/program.h"
 #include "convtune/v1/tuning.pb.h"
 
 namespace convtune::cli::commands::explain {
+
+app::NewVerb NewExplainCommand;
 
 // The stock choice (StockIndex) of callers of `api`; nullptr if that is not known.
 const v1::Candidate* StockOf(const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates,

@@ -10,12 +10,15 @@
 #include <string_view>
 #include <vector>
 
+#include "client/cli/app/program.h"
 #include "client/cli/calls/answers.h"
 #include "client/cli/output/fields.h"
 #include "proto/convert/problem_list.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::cli::commands::lint {
+
+app::NewVerb NewLintCommand;
 
 enum class LintSeverity { kNotice = 0, kWarning = 1, kError = 2 };
 // "notice", "warning", "error".

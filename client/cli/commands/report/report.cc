@@ -14,7 +14,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/cli/app/program.h"
-#include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"

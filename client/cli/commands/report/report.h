@@ -6,14 +6,12 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "client/cli/app/context.h"
+#include "client/cli/app/program.h"
 #include "client/report/report.h"
 
-namespace CLI {
-class App;
-}
-
 namespace convtune::cli::commands::report {
+
+app::NewVerb NewReportCommand;
 
 // Value type, but its address is registered.
 class ReportOutput {

@@ -16,7 +16,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"
 #include "client/cli/output/fields.h"
 #include "db/snapshot/snapshot_file.h"

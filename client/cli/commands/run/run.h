@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cli/app/program.h"
 #include "proto/base/child_program.h"
 
 namespace convtune::cli::commands::run {
+
+app::NewVerb NewRunCommand;
 
 inline constexpr char kPreloadLibrary[] = "libconvtune_preload.so";
 

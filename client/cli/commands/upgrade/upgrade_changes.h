@@ -10,13 +10,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/app/context.h"
+#include "client/cli/app/program.h"
 #include "client/cli/commands/upgrade/cudnn_cache.h"
 #include "convtune/v1/tuning.pb.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 
 namespace convtune::cli::commands::upgrade {
+
+app::NewVerb NewUpgradeCheckCommand, NewWhyCommand;
 
 // A problem, and the candidate that is stored for it.
 struct AskedProblem {

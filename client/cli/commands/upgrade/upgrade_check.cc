@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/commands/commands.h"
 #include "client/cli/commands/upgrade/cudnn_cache.h"
 #include "client/cli/commands/upgrade/upgrade_changes.h"
 #include "client/cli/input/problem_args.h"

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/commands/commands.h"
 #include "client/cli/commands/lint/lint.h"
 #include "client/cli/commands/upgrade/cudnn_cache.h"
 #include "client/cli/commands/upgrade/upgrade_changes.h"

@@ -5,10 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/app/program.h"
 #include "client/cli/calls/answers.h"
 #include "proto/convert/problem_list.h"
 
 namespace convtune::cli::commands::warm {
+
+app::NewVerb NewWarmCommand;
 
 // First choices of cuDNN for a problem, by the problem's text: of modes A and B,
 // and of other versions, GPUs and profiles. Each is a candidate's text.

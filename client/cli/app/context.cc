@@ -34,18 +34,10 @@ std::string AdviceFor(const client::Client::Options& options) {
 ExitCode Worse(ExitCode a, ExitCode b) { return RankOf(a) >= RankOf(b) ? a : b; }
 
 ExitCode ExitCodeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return ExitCode::kDone;
-    case absl::StatusCode::kInvalidArgument:
-      return ExitCode::kUsage;
-    case absl::StatusCode::kNotFound:
-      return ExitCode::kMiss;
-    case absl::StatusCode::kUnavailable:
-      return ExitCode::kUnreachable;
-    default:
-      return ExitCode::kFailed;
-  }
+  if (status.ok()) return ExitCode::kDone;
+  if (absl::IsInvalidArgument(status)) return ExitCode::kUsage;
+  if (absl::IsNotFound(status)) return ExitCode::kMiss;
+  return absl::IsUnavailable(status) ? ExitCode::kUnreachable : ExitCode::kFailed;
 }
 
 absl::StatusOr<client::Client*> Context::Connect() {
@@ -70,31 +62,23 @@ void Context::PrintJson(const google::protobuf::Message& document) {
 ExitCode Context::Fail(const absl::Status& status) {
   const std::string message(status.message());
   const std::string address = settings_.client.address.ToText();
-  switch (status.code()) {
-    case absl::StatusCode::kUnavailable:
-      if (client::IsFromDaemon(status)) {
-        SayError("the daemon at ", address, " cannot do this now: ", message);
-        return ExitCode::kUnreachable;
-      }
-      SayError("no answer from the daemon at ", address, ": ", message);
-      Say(AdviceFor(settings_.client));
-      return ExitCode::kUnreachable;
-    case absl::StatusCode::kDeadlineExceeded:
-      SayError("the daemon at ", address, " needed longer than ",
-               absl::FormatDuration(settings_.client.timeout), "; allow more with --timeout");
-      return ExitCode::kFailed;
-    case absl::StatusCode::kUnimplemented:
-      SayError("the daemon at ", address,
-               " does not know this call: it is older than this program (" CONVTUNE_VERSION
-               "), see `convtune version`");
-      return ExitCode::kFailed;
-    default:
-      break;
-  }
   const std::vector<Violation> violations = client::ViolationsOf(status);
-  if (violations.empty()) SayError(message);
-  for (const Violation& violation : violations) {
-    SayError(violation.field, ": ", violation.rule);
+  if (absl::IsUnavailable(status) && client::IsFromDaemon(status)) {
+    SayError("the daemon at ", address, " cannot do this now: ", message);
+  } else if (absl::IsUnavailable(status)) {
+    SayError("no answer from the daemon at ", address, ": ", message);
+    Say(AdviceFor(settings_.client));
+  } else if (absl::IsDeadlineExceeded(status)) {
+    SayError("the daemon at ", address, " needed longer than ",
+             absl::FormatDuration(settings_.client.timeout), "; allow more with --timeout");
+  } else if (absl::IsUnimplemented(status)) {
+    SayError("the daemon at ", address,
+             " does not know this call: it is older than this program (" CONVTUNE_VERSION
+             "), see `convtune version`");
+  } else if (violations.empty()) {
+    SayError(message);
+  } else {
+    for (const Violation& violation : violations) SayError(violation.field, ": ", violation.rule);
   }
   return ExitCodeOf(status);
 }

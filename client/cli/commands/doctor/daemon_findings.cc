@@ -130,33 +130,31 @@ app::Findings ExamineDevices(const v1::ListDevicesResponse& devices) {
   }
   for (const v1::Device& device : devices.devices()) {
     const std::string reason = device.reason().empty() ? "" : absl::StrCat(": ", device.reason());
-    switch (device.state()) {
-      case v1::DEVICE_STATE_UNAVAILABLE:
-        findings.Problem(absl::StrCat(device.name(), " cannot be used", reason),
-                         "mend that and restart convtuned; its log says more");
-        break;
-      case v1::DEVICE_STATE_BACKING_OFF:
-        findings.Problem(absl::StrCat("the worker of ", device.name(), " died", reason),
-                         "it is started again by itself; its deaths are in the daemon's log");
-        break;
-      default:
-        if (IsSimulated(device.environment())) {
-          findings.Notice(
-              absl::StrCat(device.name(), " (", device.environment(),
-                           ") is a GPU made of software: its times say nothing about a card"),
-              "start convtuned with convtune-worker to measure on a GPU");
-        }
-        findings.push_back(
-            {device.worker_deaths() > 0 ? app::Severity::kNotice : app::Severity::kFine,
-             absl::StrCat(
-                 device.name(), " (", device.environment(), ") works",
-                 device.cudnn_folder().empty()
-                     ? ""
-                     : absl::StrCat(" with the cuDNN of ", device.cudnn_folder()),
-                 device.worker_deaths() > 0
-                     ? absl::StrCat("; its workers died ", device.worker_deaths(), " times")
-                     : ""),
-             device.worker_deaths() > 0 ? "see the daemon's log for the candidates at fault" : ""});
+    if (device.state() == v1::DEVICE_STATE_UNAVAILABLE) {
+      findings.Problem(absl::StrCat(device.name(), " cannot be used", reason),
+                       "mend that and restart convtuned; its log says more");
+    } else if (device.state() == v1::DEVICE_STATE_BACKING_OFF) {
+      findings.Problem(absl::StrCat("the worker of ", device.name(), " died", reason),
+                       "it is started again by itself; its deaths are in the daemon's log");
+    } else {
+      if (IsSimulated(device.environment())) {
+        findings.Notice(
+            absl::StrCat(device.name(), " (", device.environment(),
+                         ") is a GPU made of software: its times say nothing about a card"),
+            "start convtuned with convtune-worker to measure on a GPU");
+      }
+      const std::string works =
+          absl::StrCat(device.name(), " (", device.environment(), ") works",
+                       device.cudnn_folder().empty()
+                           ? ""
+                           : absl::StrCat(" with the cuDNN of ", device.cudnn_folder()));
+      if (device.worker_deaths() == 0) {
+        findings.Fine(works);
+      } else {
+        findings.Notice(
+            absl::StrCat(works, "; its workers died ", device.worker_deaths(), " times"),
+            "see the daemon's log for the candidates at fault");
+      }
     }
     AddSelfCheck(device, &findings);
     if (!device.unblocked().empty()) {
@@ -275,18 +273,9 @@ app::Findings ExaminePublication(const v1::Publication& publication) {
 namespace {
 
 app::Severity SeverityOf(CudnnState state) {
-  switch (state) {
-    case CudnnState::kOlder:
-    case CudnnState::kIncomplete:
-    case CudnnState::kMixed:
-      return app::Severity::kProblem;
-    case CudnnState::kForJitAlone:
-    case CudnnState::kUnknown:
-      return app::Severity::kNotice;
-    case CudnnState::kWhole:
-      break;
-  }
-  return app::Severity::kFine;
+  if (state == CudnnState::kWhole) return app::Severity::kFine;
+  const bool loads = state == CudnnState::kForJitAlone || state == CudnnState::kUnknown;
+  return loads ? app::Severity::kNotice : app::Severity::kProblem;
 }
 
 // Whether the daemon has answers for programs with that cuDNN.

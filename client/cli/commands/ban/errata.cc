@@ -174,14 +174,15 @@ absl::StatusOr<ErrataBans> ReadErrata(std::istream& in, const std::string& name)
 
 app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& bans) {
   Json document = {{"version", 1}, {"rules", Json::array()}};
-  std::vector<std::string> remarks, left_out;
+  app::ExitCode code = app::ExitCode::kDone;
   for (const v1::Ban& ban : bans) {
     const std::string name = NamesOf(ban);
     const absl::StatusOr<CandidatePattern> pattern = CandidatePattern::Parse(ban.candidate());
     const std::string why =
         pattern.ok() ? WhyNoRule(ban, *pattern) : "this program does not know its candidate's form";
     if (!why.empty()) {
-      left_out.push_back(absl::StrCat(name, " is left out: ", why));
+      context.SayError(name, " is left out: ", why);
+      code = app::ExitCode::kFailed;
       continue;
     }
     const bool any = ban.operation() == v1::OPERATION_UNSPECIFIED;
@@ -190,17 +191,14 @@ app::ExitCode PrintErrata(app::Context& context, const std::vector<v1::Ban>& ban
       document["rules"].push_back(RuleOf(ban, *pattern, operation));
     }
     if (any || ban.operation() == v1::OPERATION_FWD) {
-      remarks.push_back(absl::StrCat(name, ": its rule does not hold for graphs with an epilogue"));
+      context.Say(name, ": its rule does not hold for graphs with an epilogue");
     }
     if (ban.has_expire_time()) {
-      remarks.push_back(absl::StrCat(name, ": its rule does not end at ",
-                                     output::FormatTimestamp(ban.expire_time())));
+      context.Say(name, ": its rule does not end at ", output::FormatTimestamp(ban.expire_time()));
     }
   }
   context.io().out << document.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-  for (const std::string& remark : remarks) context.Say(remark);
-  for (const std::string& left : left_out) context.SayError(left);
-  return left_out.empty() ? app::ExitCode::kDone : app::ExitCode::kFailed;
+  return code;
 }
 
 }  // namespace convtune::cli::commands::ban

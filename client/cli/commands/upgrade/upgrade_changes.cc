@@ -66,10 +66,9 @@ FirstChoiceChange CompareChoices(const v1::Candidate* from, const v1::Candidate*
              : FirstChoiceChange::kEngine;
 }
 
-// "graph:" stands before each of them.
+// Without the "graph:" that stands before each of them.
 std::string ShortChoice(const std::string& text) {
-  if (text.empty()) return "-";
-  return text.rfind("graph:", 0) == 0 ? text.substr(6) : text;
+  return text.empty() ? "-" : text.substr(text.find(':') + 1);
 }
 
 std::string WorkspaceWords(const UpgradeChange& change) {

@@ -42,7 +42,8 @@ CLI::Option* AddBytes(CLI::App& app, const std::string& name, const std::string&
   return app.add_option_function<int64_t>(name, take, description)
       ->transform(AsNumberWithUnit(units, AsNumberWithUnit::UNIT_REQUIRED).description(""))
       ->transform(zero)  // this one first: 0 needs no unit
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(
+          [](const std::string& bytes) { return bytes[0] == '-' ? "must not be negative" : ""; })
       ->type_name("SIZE");
 }
 

@@ -1,7 +1,10 @@
 #include "client/cli/input/problem_args.h"
 
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <sstream>
 #include <utility>
 
@@ -27,10 +30,14 @@ constexpr int kRefused = 2;
 // The output of `python3 -m convtune problems PATH OPTIONS`: a list in the text
 // form, empty if the model has no convolution that can be tuned. Its notices and
 // errors go to stderr. The interpreter is $CONVTUNE_PYTHON, else python3.
-// FAILED_PRECONDITION if there is no such interpreter, and INVALID_ARGUMENT if the package is not
-// there or refuses the model. Errors begin with the path, and say how to get what is missing.
+// INVALID_ARGUMENT if the file is not there; FAILED_PRECONDITION if there is no such interpreter,
+// and INVALID_ARGUMENT if the package is not there or refuses the model: both say how to get it.
+// Errors begin with the path.
 absl::StatusOr<std::string> OnnxProblems(const std::string& path,
                                          const std::vector<std::string>& options) {
+  if (access(path.c_str(), R_OK) != 0) {
+    return InvalidArgument(path, ": cannot be read: ", std::strerror(errno));
+  }
   const std::string python = PythonInterpreter();
   // Behind "./" the name of a file that begins with "-" is no option of the Python program.
   std::vector<std::string> words = {python, "-m", "convtune", "problems",

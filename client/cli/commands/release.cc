@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "client/cli/app/context.h"
 #include "client/cli/calls/answers.h"
@@ -121,13 +122,6 @@ std::string StateName(const v1::Release& release, int64_t promoted) {
   return release.number() == promoted ? "promoted" : "replaced";
 }
 
-// For people. CSV has StateName.
-std::string StateText(const v1::Release& release, const std::string& name) {
-  return name == "canary"        ? "canary " + ShareWord(release.canary_permille())
-         : name == "rolled_back" ? "rolled back"
-                                 : name;
-}
-
 std::string ChoiceWord(const v1::Portfolio& portfolio) {
   std::vector<std::string> texts;
   for (const v1::ServedChoice& choice : portfolio.choices()) {
@@ -148,6 +142,7 @@ output::Fields ReleaseFields(const v1::Release& release, int64_t promoted) {
   const output::Color color = state == "promoted" ? output::Color::kGreen
                               : state == "canary" ? output::Color::kYellow
                                                   : output::Color::kNone;
+  const std::string share = state == "canary" ? " " + ShareWord(release.canary_permille()) : "";
   std::string reason = release.reason();
   if (release.restores() != 0) {
     absl::StrAppend(&reason, " (the choices of ", release.restores(), ")");
@@ -156,7 +151,8 @@ output::Fields ReleaseFields(const v1::Release& release, int64_t promoted) {
     absl::StrAppend(&reason, "; ", release.end_author(), ": ", release.end_reason());
   }
   return {{"release", "RELEASE", release.number()},
-          {"state", "STATE", output::Value(state).Shown(StateText(release, state)).In(color)},
+          {"state", "STATE",
+           output::Value(state).Shown(absl::StrReplaceAll(state, {{"_", " "}}) + share).In(color)},
           {"canary_permille", "", release.canary_permille()},
           {"restores", "", release.restores() != 0 ? absl::StrCat(release.restores()) : ""},
           {"author", "AUTHOR", release.author()},

@@ -1,8 +1,6 @@
 #include "client/cli/commands/ban/bans.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cctype>
 #include <fstream>
 #include <ostream>
 
@@ -144,10 +142,7 @@ class BanCommand final : public app::Command {
 
   absl::StatusOr<app::ExitCode> Delete(app::Context& context) const {
     v1::DeleteBanRequest request;
-    const bool is_number = !name_.empty() && std::all_of(name_.begin(), name_.end(), [](char c) {
-      return std::isdigit(static_cast<uint8_t>(c));
-    });
-    request.set_name(is_number ? "bans/" + name_ : name_);
+    request.set_name(name_.find('/') == std::string::npos ? "bans/" + name_ : name_);
     request.set_fleet_ban(fleet_ban_);
     ASSIGN_OR_RETURN(const auto deleted,
                      context.Call<v1::DeleteBanResponse>(request, context.long_timeout()));

@@ -10,13 +10,13 @@
 
 namespace convtune::preload {
 
-// By their order in kCounterNames.
+// In the order of kCounterNames.
 enum class Counter {
   kProblems,   // distinct
   kQueries,    // heuristics asked for a known form
   kServed,     // queries that got stored winners
-  kObserved,   // known, and left alone by the policy
-  kFallbacks,  // for FALLBACK's list behind a query in another mode, which counts for both
+  kObserved,   // queries of a stored problem, left alone by the policy or the kill switch
+  kFallbacks,  // queries for FALLBACK's list, not counted again: one in another mode was before
   kPassed,     // heuristics asked for anything else
   // Queries of which the limit on the workspace left out a part of cuDNN's list; and those of which
   // nothing that can be built keeps to it.
@@ -46,7 +46,8 @@ inline constexpr const char* kCounterNames[] = {
     "learned",         "datagrams",         "dropped"};
 
 extern std::atomic<uint64_t> counters[std::size(kCounterNames)];
-// The program looked hooked functions up by dlsym; a forked child has what it found.
+// The program looked hooked functions up by dlsym. It stays true in a forked child, which has the
+// functions that its parent found.
 extern std::atomic<bool> looked_up;
 
 inline void Count(Counter counter) {

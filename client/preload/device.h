@@ -1,4 +1,4 @@
-// Finds the environment that a convolution runs in.
+// Finds the environment that a convolution runs in: the GPU and the cuDNN.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace convtune::preload {
 
-// Of the GPU of the calling thread's current context. False without a CUDA
-// driver, without a context, or where a property cannot be told. Thread-safe;
-// a GPU is asked once.
+// Fills in the environment of the GPU of the calling thread's current context. False without a CUDA
+// driver, without a context, or where the driver does not tell a property. Thread-safe; what a GPU
+// has told is kept.
 bool CurrentEnvironment(snapshot::EnvironmentKey* environment);
-// Of the GPU with this number.
+// The same for the GPU that CUDA's driver gives this number.
 bool EnvironmentOfDevice(int ordinal, snapshot::EnvironmentKey* environment);
 
 // True if what is launched into the stream now goes into a CUDA graph instead of
@@ -19,8 +19,8 @@ bool EnvironmentOfDevice(int ordinal, snapshot::EnvironmentKey* environment);
 // leaves the capture as it is.
 bool IsCapturing(void* stream);
 
-// Of a device-properties JSON text, as cuDNN takes it. False unless it has one
-// deviceName, deviceVer and multiProcessorCount each, without escapes.
+// Fills in the environment that a device-properties JSON text of cuDNN describes. False unless it
+// has one deviceName, deviceVer and multiProcessorCount each, without escapes. Thread-safe.
 bool EnvironmentOfProperties(std::string_view json, snapshot::EnvironmentKey* environment);
 
 }  // namespace convtune::preload

@@ -1,5 +1,5 @@
-// Descriptors of our own, made behind the hooks; engine configs among them: made from a stored
-// candidate, and read back.
+// Descriptors owns descriptors that the interposer makes for itself, unseen by the hooks. The
+// functions make engine configs of stored candidates, and read what cuDNN says of a config.
 #pragma once
 
 #include <cudnn.h>
@@ -11,18 +11,18 @@
 
 namespace convtune::preload {
 
-// Owns descriptors, at most kMost. Of zeros it has none.
+// Owns at most kMost descriptors. One that calloc made has none.
 class Descriptors {
  public:
   static constexpr int kMost = 128;
 
-  // `most` of a type; fewer if cuDNN makes no more.
+  // Makes `most` descriptors of a type; fewer if cuDNN makes no more.
   explicit Descriptors(cudnnBackendDescriptorType_t type, int most = 1) {
     while (count_ < most && real_cudnn.Create(type, &raw_[count_]) == CUDNN_STATUS_SUCCESS) {
       ++count_;
     }
   }
-  // The one that was made, unless it is null.
+  // Takes over the descriptor `made`, unless it is null.
   explicit Descriptors(cudnnBackendDescriptor_t made) { Add(made); }
   ~Descriptors() { Clear(); }
   Descriptors(const Descriptors&) = delete;
@@ -52,7 +52,8 @@ class Descriptors {
   int count_ = 0;
 };
 
-// Number of elements of the attribute that were written, -1 on an error.
+// Reads an attribute. Gives the number of elements that were written to `values`, and with a
+// `count` of 0 how many there are; -1 on an error.
 int64_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
             cudnnBackendAttributeType_t type, int64_t count, void* values);
 
@@ -66,18 +67,16 @@ bool FillConfig(const Descriptors& set, cudnnBackendDescriptor_t config);
 
 constexpr int kMaxServed = 3;
 
-constexpr int kMaxPlaces = Descriptors::kMost;
-
 // The list that a finalised heuristics descriptor returns instead of cuDNN's own:
-// `count` stored configs, then cuDNN's list. If the list is cut, only the configs at
-// `places` follow, which ascend.
+// `count` stored configs, then cuDNN's list. If it is cut, only the configs at the first
+// `place_count` of `places` follow, which ascend.
 struct Served {
   int count;
   bool cut;
   int place_count;
-  int16_t places[kMaxPlaces];
-  // A query of another mode whose list `places` are of; owned. Null: the
-  // descriptor's own.
+  int16_t places[Descriptors::kMost];
+  // A query of another mode, whose list has the `places`; owned. Null: the descriptor's own list
+  // has them.
   cudnnBackendDescriptor_t other;
   Descriptors sets[kMaxServed];  // see MakeEngineSet
 };

@@ -1,4 +1,4 @@
-// The key of the problem that a graph is.
+// MakeKey makes the key of the problem that a graph's operations are.
 #include <string.h>
 
 #include <algorithm>
@@ -102,10 +102,6 @@ bool ReadEpilogue(const OperationShadow* const* operations, int count, ProblemKe
          memcmp(key->epilogue, kForms[key->epilogue_count - 1], 3) == 0;
 }
 
-void Copy(const int64_t* from, int count, int64_t* to) {
-  memcpy(to, from, static_cast<size_t>(count) * sizeof(int64_t));
-}
-
 }  // namespace
 
 bool MakeKey(const OperationShadow* const* operations, int count, ProblemKey* key) {
@@ -123,15 +119,15 @@ bool MakeKey(const OperationShadow* const* operations, int count, ProblemKey* ke
   key->spatial_rank = static_cast<uint8_t>(spatial);
   key->mode = conv.conv.mode == CUDNN_CONVOLUTION ? 2 : 1;
   key->compute_type = ModelType(conv.conv.compute);
-  Copy(conv.x.dims, rank, key->x_dims);
-  Copy(conv.w.dims, rank, key->w_dims);
-  Copy(conv.x.strides, rank, key->x_strides);
-  Copy(conv.w.strides, rank, key->w_strides);
-  Copy(last.y.strides, rank, key->y_strides);
-  Copy(conv.conv.pad_low, spatial, key->pad_low);
-  Copy(conv.conv.pad_high, spatial, key->pad_high);
-  Copy(conv.conv.strides, spatial, key->strides);
-  Copy(conv.conv.dilations, spatial, key->dilations);
+  std::copy_n(conv.x.dims, rank, key->x_dims);
+  std::copy_n(conv.w.dims, rank, key->w_dims);
+  std::copy_n(conv.x.strides, rank, key->x_strides);
+  std::copy_n(conv.w.strides, rank, key->w_strides);
+  std::copy_n(last.y.strides, rank, key->y_strides);
+  std::copy_n(conv.conv.pad_low, spatial, key->pad_low);
+  std::copy_n(conv.conv.pad_high, spatial, key->pad_high);
+  std::copy_n(conv.conv.strides, spatial, key->strides);
+  std::copy_n(conv.conv.dilations, spatial, key->dilations);
   key->groups = conv.x.dims[1] / conv.w.dims[1];
 
   const TensorShadow* inputs[3][2] = {{&conv.x, &conv.w}, {&conv.w, &conv.y}, {&conv.x, &conv.y}};

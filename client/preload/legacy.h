@@ -47,11 +47,12 @@ struct LegacyCall {
 bool IsMathAllowed(int candidate, cudnnMathType_t allowed);
 
 // Before the real call: gives the stored winners where there are any. False
-// where the real function is to be called; `problem` is then what Learn needs,
-// null if the call is nothing that could be learned from.
+// where the real function is to be called; `problem` is then what LearnLegacy
+// needs, null if the call is nothing that could be learned from.
 bool ServeLegacy(const LegacyCall& call, Problem** problem);
 
-// After the real call succeeded.
+// Called after the real function succeeded: tells the daemon of what a search measured, once per
+// problem.
 void LearnLegacy(const LegacyCall& call, Problem* problem);
 
 // Takes the results that need more memory than the limit out of what a legacy function gave, and

@@ -75,8 +75,7 @@ struct Bounds {
 
 void FindWithin(Bounds bounds, const HeuristicsShadow& query, cudnnBackendDescriptor_t heuristics,
                 WithinLimit* within) {
-  static_assert(WithinLimit::kMost == kMaxPlaces);
-  Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMaxPlaces);
+  Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, Descriptors::kMost);
   const int count = ListConfigs(heuristics, &list);
   const int64_t limit = bounds.max_workspace;
   within->over = false;
@@ -159,7 +158,7 @@ bool StockOf(const HeuristicsShadow& query, snapshot::StockChoice* stock) {
 
 int PlainConfig(const HeuristicsShadow& query) {
   const int* known = OfMode(&Problem::plain, query, query.mode, [&](int* place) {
-    Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMaxPlaces);
+    Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, Descriptors::kMost);
     const int count = ListConfigs(query.descriptor, &list);
     const Settings& settings = GetState().settings;
     const int64_t limit = settings.max_workspace;

@@ -6,9 +6,9 @@
 
 namespace convtune::preload {
 
-// A value that is found out with the first success and kept for good. Several
+// A Once holds a value that is found out with the first success and kept for good. Several
 // threads may find it out at a time, with the same result: so nothing is
-// locked while they do, as the loader may be at work. Of zeros it is not known yet.
+// locked while they do, as the loader may be at work. One that calloc made does not know its value.
 // Thread-safe.
 template <typename T>
 class Once {

@@ -58,24 +58,6 @@ const snapshot::SnapshotEntry* LookUp(const snapshot::EnvironmentKey& environmen
   return nullptr;
 }
 
-// Opened with the first datagram, kept for good; shared with forked children,
-// which does no harm: every datagram is whole and names its sender.
-constinit std::atomic<int> socket_fd{-1};
-
-int Socket() {
-  int fd = socket_fd.load(std::memory_order_acquire);
-  if (fd >= 0) {
-    return fd;
-  }
-  fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  int expected = -1;
-  if (fd >= 0 && !socket_fd.compare_exchange_strong(expected, fd)) {
-    close(fd);
-    fd = expected;
-  }
-  return fd;
-}
-
 bool Send(const void* data, size_t size) {
   const State& state = GetState();
   if (!state.settings.report) {
@@ -84,10 +66,9 @@ bool Send(const void* data, size_t size) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   const size_t length = strlen(state.settings.socket);
-  const int fd = length < sizeof address.sun_path ? Socket() : -1;
-  if (fd >= 0) {
+  if (length < sizeof address.sun_path) {
     memcpy(address.sun_path, state.settings.socket, length + 1);
-    if (sendto(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
+    if (sendto(state.socket_fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
                reinterpret_cast<const sockaddr*>(&address),
                sizeof address) == static_cast<ssize_t>(size)) {
       Count(Counter::kDatagrams);
@@ -191,10 +172,9 @@ void NoteMiss(Problem* problem, snapshot::UnservedReason reason) {
   CountMiss(reason);
   const uint32_t count = problem->misses.fetch_add(1, std::memory_order_relaxed) + 1;
   if ((count & (count - 1)) == 0) {
-    const uint32_t before = problem->missed_sent.exchange(count, std::memory_order_relaxed);
     snapshot::MissDatagram datagram = {};
     datagram.reason = static_cast<uint32_t>(reason);
-    datagram.count = count > before ? count - before : 1;
+    datagram.count = count - count / 2;  // since the last one that was told
     Tell(*problem, snapshot::DatagramKind::kMiss, &datagram);
   }
 }

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "client/preload/engine_config.h"
 #include "client/preload/once.h"
 #include "client/preload/shadow.h"
 #include "db/snapshot/datagram.h"
@@ -16,13 +17,12 @@ namespace convtune::preload {
 
 // The configs of cuDNN's list in one mode that may be offered: their places in that list.
 struct WithinLimit {
-  static constexpr int kMost = 128;
   bool over;    // one that is left out needs more than the limit on the workspace
   bool errata;  // one that is left out is known to be wrong
   int count;    // that may be offered
-  int16_t places[kMost];
+  int16_t places[Descriptors::kMost];
 
-  // Nothing is left out; also where it cannot be told.
+  // True if nothing is left out; also where cuDNN does not tell its list.
   bool all() const { return !over && !errata; }
 };
 
@@ -37,7 +37,6 @@ struct Problem {
   const snapshot::SnapshotEntry* entry;  // null: a miss
   snapshot::UnservedReason why;          // of a miss
   std::atomic<uint32_t> misses;
-  std::atomic<uint32_t> missed_sent;  // how many of them were told
   std::atomic<uint32_t> plans_built;
   std::atomic<uint32_t> plans_run;  // distinct plans that were executed
   std::atomic<bool> asked;          // by a query of another mode than FALLBACK
@@ -52,9 +51,8 @@ struct Problem {
   Once<WithinLimit> within[kModes];
 };
 
-// Finds the problem or makes it, looking it up in the snapshot. Null when there
-// are more than a process is thought to have, 65,536: those are left alone.
-// Thread-safe.
+// Finds the problem or makes it, looking it up in the snapshot. `hash` is HashOf(key). Null when
+// there are more than a process is thought to have, 65,536: those are left alone. Thread-safe.
 Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot::ProblemKey& key,
                      uint64_t hash);
 

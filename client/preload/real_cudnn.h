@@ -87,7 +87,7 @@ extern const RealCudnn real_cudnn;
 extern const RealCudnn real_graph;
 
 // The dlsym that a program would have called: the next preloaded library's, if one has its own,
-// else the C library's. By its name a call finds the hook. Thread-safe.
+// else the C library's. A call of `dlsym` by its name would find the hook. Thread-safe.
 using Dlsym = void* (*)(void* handle, const char* name);
 Dlsym RealDlsym();
 

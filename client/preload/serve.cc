@@ -135,7 +135,7 @@ bool FillFromList(cudnnBackendDescriptor_t heuristics, const Served& served, int
   if (thrown_away.count() < listed - count) {
     return false;
   }
-  cudnnBackendDescriptor_t all[kMaxPlaces];
+  cudnnBackendDescriptor_t all[Descriptors::kMost];
   int taken = 0;
   for (int place = 0; place < listed; ++place) {
     const bool wanted = served.places[taken] == place;

@@ -24,9 +24,9 @@ cudnnStatus_t GiveResults(const Record& query, int64_t requested, int64_t* count
 // once per problem and mode. Returns false if it cannot be told.
 bool StockOf(const HeuristicsShadow& query, snapshot::StockChoice* stock);
 
-// Place in cuDNN's own list of the first config without any numerical note but
-// strict NaN propagation, in FALLBACK's of the last such one, and within the limit
-// on the workspace; -1 if no config is so. Looked for once per problem and mode.
+// Gives the place in cuDNN's own list of the first config (in FALLBACK's list: of the last one)
+// without any numerical note but strict NaN propagation and within the limit on the
+// workspace; -1 if the list has none. Looked for once per problem and mode.
 int PlainConfig(const HeuristicsShadow& query);
 
 // True if a plan that needs `workspace` bytes keeps to `limit`. A negative limit allows any
@@ -36,8 +36,8 @@ constexpr bool FitsInto(int64_t limit, int64_t workspace) {
 }
 
 // Leaves out of what a finalised query gives the configs that need more than the limit on the
-// workspace, and the errata. Where its own list has none left, those of another mode's list take
-// its place; where no list has any, all stays as it is.
+// workspace, and the engines that are known to be wrong. Where the query's own list has none left,
+// the list of another mode takes its place; where no list has any, all stays as it is.
 void LimitList(const Settings& settings, HeuristicsShadow* query);
 
 }  // namespace convtune::preload

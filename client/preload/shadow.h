@@ -92,7 +92,7 @@ struct Record {
   cudnnBackendDescriptor_t descriptor;
   Record* next;
   cudnnBackendDescriptorType_t type;
-  bool odd;  // has something that a plain descriptor has not
+  bool odd;  // an attribute was set that has no place in the shadow
   union {
     TensorShadow tensor;
     ConvolutionShadow conv;
@@ -138,8 +138,8 @@ auto WithShadowOf(cudnnBackendDescriptorType_t type, const With& with) {
 // A fresh record for a descriptor that was just created; nothing happens for a
 // type that is not shadowed. Thread-safe, like FindRecord and Forget.
 void Remember(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
-// Null if the descriptor is not shadowed. The record is its descriptor's
-// owner's, as the descriptor is: valid until it is forgotten.
+// Null if the descriptor is not shadowed. The record is valid until its descriptor is
+// forgotten, and to be used by one thread at a time, as the descriptor is.
 Record* FindRecord(cudnnBackendDescriptor_t descriptor);
 void Forget(cudnnBackendDescriptor_t descriptor);
 
@@ -152,7 +152,7 @@ void NoteAttribute(Record* record, cudnnBackendAttributeName_t name,
 // anything else.
 bool MakeKey(const OperationShadow* const* operations, int count, snapshot::ProblemKey* key);
 
-// In a forked child, whose other threads are gone.
+// Opens the locks that other threads held when the process forked. For the child.
 void OpenShadowLocks();
 
 }  // namespace convtune::preload

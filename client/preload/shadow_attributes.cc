@@ -190,8 +190,7 @@ bool Note(const Attribute& a, OperationShadow* o) {
   }
 }
 
-// Operations of a graph of this project's are at most four: the convolution,
-// add, bias, relu.
+// A graph that a key can say has at most five operations: the convolution and its epilogue.
 void NoteOperations(const Attribute& a, GraphShadow* graph) {
   constexpr int64_t kMost = snapshot::kMaxEpilogue + 1;
   graph->known = false;

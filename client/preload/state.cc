@@ -1,20 +1,22 @@
 #include "client/preload/state.h"
 
-#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <new>
+#include <optional>
 
 #include "client/preload/counters.h"
 #include "client/preload/real_cudnn.h"
 #include "client/preload/shadow.h"
+#include "proto/base/byte_size.h"
 
 namespace convtune::preload {
 namespace {
@@ -75,38 +77,14 @@ void ReadAllowed(Settings* settings) {
   }
 }
 
-// The sizes that the command line takes: a whole number and a unit, which 0 does without.
-bool ParseSize(const char* text, int64_t* bytes) {
-  constexpr struct {
-    const char* name;
-    int64_t bytes;
-  } kUnits[] = {
-      {"B", 1},     {"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30},
-      {"KB", 1000}, {"MB", 1000 * 1000},       {"GB", 1000 * 1000 * 1000}};
-  char* unit = nullptr;
-  errno = 0;
-  const long long number = strtoll(text, &unit, 10);  // NOLINT(google-runtime-int)
-  if (text[0] < '0' || text[0] > '9' || errno != 0) {
-    return false;
-  }
-  *bytes = 0;
-  if (number == 0 && unit[0] == '\0') {
-    return true;
-  }
-  for (const auto& known : kUnits) {
-    if (strcmp(unit, known.name) == 0) {
-      return !__builtin_mul_overflow(static_cast<int64_t>(number), known.bytes, bytes);
-    }
-  }
-  return false;
-}
-
 void ReadMaxWorkspace(Settings* settings) {
   constexpr char kName[] = "CONVTUNE_PRELOAD_MAX_WORKSPACE";
   const char* value = Variable(kName);
-  if (value != nullptr && !ParseSize(value, &settings->max_workspace)) {
+  const std::optional<int64_t> bytes = value == nullptr ? -1 : ParseByteSize(value);
+  if (!bytes) {
     Refuse(settings, kName, "must be a size such as 256MiB", value);
   }
+  settings->max_workspace = bytes.value_or(-1);
 }
 
 bool CanRead(const char* folder, const char* file) {
@@ -260,6 +238,9 @@ void Init() {
     state.view = state.file.view();
     state.canary = state.settings.canary >= 0 ? state.settings.canary == 1
                                               : DrawCanary(state.view.header().canary_permille);
+  }
+  if (state.settings.report) {
+    state.socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   }
   pthread_atfork(nullptr, nullptr, InChild);
   if (state.settings.counters[0] != '\0' || state.settings.run_counters[0] != '\0') {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/report/report_group.h"
+#include "proto/base/median.h"
 #include "proto/model/tuning/ranking.h"
 
 namespace convtune::fleet {
@@ -19,14 +20,6 @@ constexpr double kTail = 0.025;
 
 // Honest nodes' ratios differ by less, whatever their GPUs' temperature and clocks.
 constexpr double kDeviation = 0.1;
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 // The order statistics x[k] and x[n-1-k] between which the median lies.
 size_t SignTestRank(size_t nodes) {

@@ -92,8 +92,6 @@ int MostFrequent(const std::map<int, int>& counts, const std::vector<std::string
 
 void AddUpgrades(const ReportAnalysis& analysis, Report* report);
 
-// Of at least one value, none of them NaN.
-double MedianOf(std::vector<double> values);
 // Half-width, relative to their median, within which the median of these values is
 // taken to lie: 3 standard errors by the median absolute deviation, and not less
 // than `alone`, a value's own half-width, while they are fewer than 10.

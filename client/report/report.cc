@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "client/report/analysis.h"
+#include "proto/base/median.h"
 
 namespace convtune::report {
 namespace {
@@ -32,7 +33,7 @@ double Pooled(const ReportAnalysis& analysis, const Pair& pair, int candidate) {
     const ReportTime* const time = row.TimeOf(candidate);
     if (time != nullptr) times.push_back(analysis.AtModelSpeed(row, time->median_us));
   }
-  return times.empty() ? 0 : MedianOf(std::move(times));
+  return Median(std::move(times));
 }
 
 // What nodes have found out against the common winner.
@@ -205,16 +206,16 @@ void ReportAnalysis::RateGpus(std::vector<Sums> sums) {
     ReportGpu& gpu = gpus[g];
     gpu.compared = static_cast<int>(sums[g].ratios.size());
     if (gpu.compared >= kLeastProblems) {
-      gpu.ratio = MedianOf(std::move(sums[g].ratios));
+      gpu.ratio = Median(std::move(sums[g].ratios));
       gpu.slow = gpu.ratio >= kSlowRatio;
     }
     if (sums[g].known > 0) gpu.throttled = static_cast<double>(sums[g].throttled) / sums[g].known;
     if (sums[g].clocks.empty()) continue;
-    gpu.clock_mhz = MedianOf(std::move(sums[g].clocks));
+    gpu.clock_mhz = Median(std::move(sums[g].clocks));
     clocks[gpu.gpu_model].push_back(gpu.clock_mhz);
   }
   std::map<std::string, double> medians;
-  for (auto& [model, values] : clocks) medians[model] = MedianOf(std::move(values));
+  for (auto& [model, values] : clocks) medians[model] = Median(std::move(values));
   for (ReportGpu& gpu : gpus) gpu.model_clock_mhz = medians[gpu.gpu_model];
 }
 
@@ -243,7 +244,7 @@ ReportAnalysis::ReportAnalysis(const ReportOptions& options, ReportData* of)
     if (pair.timed.size() < kLeastGpus) continue;
     times.clear();
     for (const ReportRow& row : pair.timed) times.push_back(row.winner_us());
-    const double median = MedianOf(times);
+    const double median = Median(times);
     for (const ReportRow& row : pair.timed) {
       sums[static_cast<size_t>(GpuOf(row))].ratios.push_back(row.winner_us() / median);
     }
@@ -261,19 +262,12 @@ const ReportAnalysis::Pair* ReportAnalysis::Find(int environment, int problem) c
   return is_there ? &*found : nullptr;
 }
 
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*std::max_element(values.begin(), middle) + *middle) / 2;
-}
-
 double UncertaintyOf(std::vector<double> values, double median, double alone) {
   if (values.size() < kLeastGpus) return alone;
   const double root = std::sqrt(static_cast<double>(values.size()));
   const bool few = values.size() < kFew;
   for (double& value : values) value = std::abs(value - median);
-  const double error = kDeviationOfMad * MedianOf(std::move(values)) * kMedianError / root;
+  const double error = kDeviationOfMad * Median(std::move(values)) * kMedianError / root;
   return std::max(few ? alone : 0, kSigmas * error / median);
 }
 
@@ -317,7 +311,7 @@ CommonChoice ChooseCommon(std::span<const ReportRow> rows, const std::vector<std
       }
     }
     if (ratios.size() * 2 < timed) continue;
-    const double ratio = MedianOf(std::move(ratios));
+    const double ratio = Median(std::move(ratios));
     const auto text = [&](int c) { return texts[static_cast<size_t>(c)]; };
     if (ratio < least || (ratio == least && common.winner != common.settled &&
                           text(candidate) < text(common.winner))) {

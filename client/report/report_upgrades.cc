@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "client/report/analysis.h"
+#include "proto/base/median.h"
 
 namespace convtune::report {
 namespace {
@@ -170,15 +171,15 @@ class Upgrades {
     point.environment = after[0]->environment;
     point.from_winner = Winner(before);
     point.to_winner = Winner(after);
-    point.from_us = MedianOf(from);
+    point.from_us = Median(from);
     double noise = 0;
     if (ratios.empty()) {
-      point.to_us = MedianOf(to);
+      point.to_us = Median(to);
       noise = UncertaintyOf(from, point.from_us, Alone(before)) +
               UncertaintyOf(to, point.to_us, Alone(after));
     } else {
       // The same GPUs before and after: what differs between GPUs is out.
-      const double ratio = MedianOf(ratios);
+      const double ratio = Median(ratios);
       point.to_us = point.from_us * ratio;
       noise = UncertaintyOf(ratios, ratio, Alone(before) + Alone(after));
     }

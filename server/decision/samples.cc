@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "proto/base/median.h"
+
 namespace convtune::decision {
 namespace {
 
@@ -113,16 +115,6 @@ int DiscardSlowClocks(std::vector<Series>* series) {
     }
   }
   return discarded;
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const size_t middle = values.size() / 2;
-  const double upper = Nth(&values, middle);
-  if (values.size() % 2 == 1) return upper;
-  const double lower =
-      *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle));
-  return (lower + upper) / 2;
 }
 
 std::optional<Interval> MedianInterval(std::vector<double> values, double tail) {

@@ -45,9 +45,6 @@ struct Interval {
   double high = 0;
 };
 
-// Median (mean of the two in the middle for an even number); 0 of nothing.
-double Median(std::vector<double> values);
-
 // The interval of order statistics that holds the median of what the values
 // were drawn from, with a chance of at most `tail` that it lies below, and the
 // same above: Hahn and Meeker, Statistical Intervals (1991), section 5.2. It

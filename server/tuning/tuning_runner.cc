@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/median.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/ranking.h"
@@ -504,7 +505,7 @@ class Run {
     for (const int index : racers_) {
       Candidate& candidate = candidates_.at(index);
       if (!candidate.timed()) continue;
-      candidate.host_us = decision::Median(host_us_[index]);
+      candidate.host_us = Median(host_us_[index]);
       // All of its samples were discarded.
       if (candidate.sample_count == 0) candidate.status = CandidateStatus::kSkippedBudget;
     }

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <random>
 
+#include "proto/base/median.h"
+
 namespace convtune::decision {
 namespace {
 

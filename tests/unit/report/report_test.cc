@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/report/analysis.h"
+#include "proto/base/median.h"
 #include "tests/unit/report/sample_rows.h"
 
 namespace convtune::report {
@@ -207,7 +208,7 @@ TEST(Medians, AreThoseOfTheSortedValues) {
       if (count % 3 == 1) std::sort(values.begin(), values.end());
       if (count % 3 == 2) std::sort(values.rbegin(), values.rend());
       const double median = expected(values);
-      EXPECT_EQ(MedianOf(values), median) << count << " of " << different;
+      EXPECT_EQ(Median(values), median) << count << " of " << different;
     }
   }
 }

@@ -25,7 +25,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/cord.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "convtune/v1/bundle_service.grpc.pb.h"
@@ -40,12 +39,6 @@ constexpr int kMaxReceiveBytes = 256 << 20;
 // A daemon that starts is found soon by those who wait for it.
 constexpr int kFirstReconnectMs = 50;
 constexpr int kLongestReconnectMs = 1000;
-constexpr size_t kMaxSocketPath = 107;  // sizeof(sockaddr_un::sun_path) - 1
-
-absl::Status BadAddress(const std::string& field, const std::string& text,
-                        const std::string& rule) {
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", rule, ", is '", text, "'"));
-}
 
 absl::StatusOr<std::string> ReadPem(const std::string& field, const std::string& path) {
   if (path.empty()) {
@@ -87,38 +80,6 @@ std::string PathOf(const google::protobuf::Descriptor& request) {
 }
 
 }  // namespace
-
-absl::StatusOr<Address> Address::Parse(const std::string& text, const std::string& field) {
-  Address address;
-  if (absl::StartsWith(text, "unix:")) {
-    address.unix_socket = true;
-    std::string path = text.substr(5);
-    if (absl::StartsWith(path, "///")) path.erase(0, 2);
-    if (path.empty() || path.size() > kMaxSocketPath) {
-      return BadAddress(field, text, "the socket's path must have 1 to 107 bytes");
-    }
-    address.target = path;
-    return address;
-  }
-  const size_t colon = text.rfind(':');
-  if (text.empty() || text[0] == '/' || colon == std::string::npos || colon == 0) {
-    return BadAddress(field, text, "must be unix:PATH or HOST:PORT");
-  }
-  const std::string host = text.substr(0, colon);
-  const bool bracketed = host.front() == '[' && host.back() == ']' && host.size() > 2;
-  if (!bracketed && host.find_first_of(":[]/ ") != std::string::npos) {
-    return BadAddress(field, text,
-                      "the host must be a name, an IPv4 address or an IPv6 one in brackets");
-  }
-  int port = 0;
-  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) {
-    return BadAddress(field, text, "the port must be 1 to 65535");
-  }
-  address.target = text;
-  return address;
-}
-
-std::string Address::ToText() const { return unix_socket ? absl::StrCat("unix:", target) : target; }
 
 std::vector<Violation> ViolationsOf(const absl::Status& status) {
   std::vector<Violation> violations;

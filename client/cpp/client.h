@@ -17,6 +17,7 @@
 #include "convtune/v1/bundle_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "proto/base/address.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/violation.h"
 
@@ -32,21 +33,6 @@ struct TlsFiles {
   std::string ca;    // certificates that the daemon's is checked against
   std::string cert;  // the client's certificate chain
   std::string key;   // its private key
-};
-
-// An Address is the place where a daemon listens. Value type.
-struct Address {
-  bool unix_socket = false;
-  std::string target;  // the socket's path, or HOST:PORT
-
-  // Reads "unix:PATH" (a path of 1 to 107 bytes) or "HOST:PORT" (port 1 to
-  // 65535; an IPv6 host in brackets). INVALID_ARGUMENT names `field` and rule.
-  static absl::StatusOr<Address> Parse(const std::string& text,
-                                       const std::string& field = "address");
-  // The form that Parse reads.
-  std::string ToText() const;
-
-  friend bool operator==(const Address&, const Address&) = default;
 };
 
 // Payload under which Client keeps the error's google.rpc.Status.

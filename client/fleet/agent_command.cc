@@ -146,7 +146,7 @@ class AgentCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(options.postgres, flags().Resolve());
     ASSIGN_OR_RETURN(
         options.daemon.address,
-        client::Address::Parse(
+        Address::Parse(
             address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths())) : address_,
             "--address"));
     if (options.node.empty()) options.node = HostName();

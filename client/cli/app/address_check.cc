@@ -51,7 +51,7 @@ Findings DoesNotAnswer(const std::string& where) {
 
 // gRPC does not tell its caller why a handshake failed, so this one looks at the certificate
 // that the daemon shows, whoever signed it. Without a handshake there is no finding of it.
-Findings ExamineCertificates(const client::Address& address, const client::TlsFiles& tls) {
+Findings ExamineCertificates(const Address& address, const client::TlsFiles& tls) {
   Findings findings;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);
@@ -119,7 +119,7 @@ std::string HowToStart() {
       absl::StrJoin(ClientSocketPaths(), ", then at "));
 }
 
-Findings ExamineAddress(const client::Address& address, const client::TlsFiles& tls) {
+Findings ExamineAddress(const Address& address, const client::TlsFiles& tls) {
   if (!address.unix_socket) return ExamineCertificates(address, tls);
   return ExamineSocket(address.target);
 }

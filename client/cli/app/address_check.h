@@ -42,6 +42,6 @@ std::string HowToStart();
 
 // Connects, before any call, and waits two seconds at most: whether somebody listens there and
 // answers, and over TCP the dates of the daemon's certificate and of the caller's.
-Findings ExamineAddress(const client::Address& address, const client::TlsFiles& tls);
+Findings ExamineAddress(const Address& address, const client::TlsFiles& tls);
 
 }  // namespace convtune::cli::app

@@ -131,7 +131,7 @@ absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const outp
     settings.client.address = {.unix_socket = true, .target = FirstSocket(ClientSocketPaths())};
   } else {
     const Value& value = values["address"];
-    ASSIGN_OR_RETURN(settings.client.address, client::Address::Parse(value.text, value.where));
+    ASSIGN_OR_RETURN(settings.client.address, Address::Parse(value.text, value.where));
   }
   if (values.count("timeout") > 0) {
     const Value& value = values["timeout"];

@@ -9,18 +9,13 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <string_view>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/strings.h"
 
 namespace convtune::rpc::http2 {
 namespace {
-
-constexpr char kUnixPrefix[] = "unix:";
 
 absl::Status MakeFolder(const std::string& folder) {
   struct stat info {};
@@ -63,45 +58,20 @@ bool Answers(const sockaddr_un& address) {
 
 absl::StatusOr<ListenAddress> ListenAddress::Parse(const std::string& text) {
   ListenAddress address;
-  std::string_view rest = text;
-  const size_t equals = rest.find('=');
-  const std::optional<Role> role = ParseRole(rest.substr(0, equals));
-  if (equals != std::string_view::npos && role.has_value()) {
+  std::string rest = text;
+  const size_t equals = text.find('=');
+  if (equals != std::string::npos && !text.starts_with("unix:")) {
+    const std::optional<Role> role = ParseRole(text.substr(0, equals));
+    rest = text.substr(equals + 1);
+    if (!role.has_value() || !rest.starts_with("unix:")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "listen: must be unix:PATH, read=unix:PATH, tune=unix:PATH or HOST:PORT, is '", text,
+          "'"));
+    }
     address.role = *role;
-    rest.remove_prefix(equals + 1);
   }
-  if (ConsumeFront(&rest, kUnixPrefix)) {
-    address.unix_socket = true;
-    address.target = std::string(rest);
-    while (address.target.rfind("//", 0) == 0) {  // unix:///path
-      address.target.erase(0, 1);
-    }
-    const size_t limit = sizeof(sockaddr_un::sun_path) - 1;
-    if (address.target.empty() || address.target.size() > limit) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("listen: the path in \"", text, "\" must have 1 to ", limit, " bytes"));
-    }
-    return address;
-  }
-  const size_t colon = text.rfind(':');
-  int port = 0;
-  const bool legal = colon != std::string::npos && colon > 0 &&
-                     absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 0 && port <= 65535;
-  const std::string host = text.substr(0, legal ? colon : 0);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (!legal || (host.find_first_of(":=") != std::string::npos && !bracketed)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "listen: must be unix:PATH, read=unix:PATH, tune=unix:PATH or HOST:PORT, is \"", text,
-        "\""));
-  }
-  address.target = text;
-  address.host = bracketed ? host.substr(1, host.size() - 2) : host;
-  address.port = text.substr(colon + 1);
+  ASSIGN_OR_RETURN(static_cast<Address&>(address), Address::Parse(rest, "listen", 0));
   return address;
-}
-
-std::string ListenAddress::ToText() const {
-  return unix_socket ? absl::StrCat(kUnixPrefix, target) : target;
 }
 
 absl::Status PrepareSocketPath(const std::string& path) {

@@ -1,27 +1,22 @@
-// A ListenAddress is a unix socket's path, or a host and a port.
+// A ListenAddress is an Address, and the role of whoever connects to it.
 #pragma once
 
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/base/address.h"
 #include "server/rpc/http2/access.h"
 
 namespace convtune::rpc::http2 {
 
 // Value type.
-struct ListenAddress {
-  bool unix_socket = false;
-  std::string target;        // path of the socket, or HOST:PORT
-  std::string host, port;    // of HOST:PORT, without brackets
-  Role role = Role::kAdmin;  // of whoever can connect to the socket
+struct ListenAddress : Address {
+  Role role = Role::kAdmin;  // of whoever can connect to a unix socket
 
-  // "unix:PATH", "ROLE=unix:PATH" or "HOST:PORT"; an IPv6 host stands in brackets.
-  // INVALID_ARGUMENT for anything else, and for a path that does not fit a
-  // socket's name (107 bytes).
+  // Reads "ROLE=unix:PATH", or what Address::Parse reads; port 0 is any free one.
+  // INVALID_ARGUMENT names the rule.
   static absl::StatusOr<ListenAddress> Parse(const std::string& text);
-  // The address as gRPC's clients take it.
-  std::string ToText() const;
 };
 
 // Makes the way free for a socket at `path`: makes its folder if that is

@@ -9,7 +9,7 @@ namespace {
 
 std::unique_ptr<client::Client> ClientOf(const std::string& address) {
   client::Client::Options options;
-  options.address = *client::Address::Parse(address);
+  options.address = *Address::Parse(address);
   return *client::Client::Create(options);
 }
 

@@ -24,7 +24,7 @@ TEST(RefetchTest, AProblemThatIsLostLaterIsFetchedAgain) {
 
 TEST(AgentTest, ANodeHasTheNameThatItsDaemonMayHave) {
   Agent::Options options;
-  options.daemon.address = *client::Address::Parse("unix:/nonexistent");
+  options.daemon.address = *Address::Parse("unix:/nonexistent");
   options.node = std::string(256, 'n');
   EXPECT_TRUE(Agent::Create(options).ok());
   for (const std::string& bad : {std::string(), std::string(257, 'n'), std::string("a\nb")}) {

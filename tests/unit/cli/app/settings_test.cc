@@ -121,17 +121,17 @@ TEST_F(SettingsTest, ABadValueSaysWhereItWasSet) {
 }
 
 TEST(AddressTest, ReadsSocketsAndHosts) {
-  EXPECT_EQ(client::Address::Parse("unix:/a/b")->target, "/a/b");
-  EXPECT_EQ(client::Address::Parse("unix:///a/b")->target, "/a/b");
-  EXPECT_EQ(client::Address::Parse("unix:rel")->target, "rel");
-  EXPECT_FALSE(client::Address::Parse("gpu-node:50051")->unix_socket);
-  EXPECT_EQ(client::Address::Parse("[::1]:50051")->target, "[::1]:50051");
+  EXPECT_EQ(Address::Parse("unix:/a/b")->target, "/a/b");
+  EXPECT_EQ(Address::Parse("unix:///a/b")->target, "/a/b");
+  EXPECT_EQ(Address::Parse("unix:rel")->target, "rel");
+  EXPECT_FALSE(Address::Parse("gpu-node:50051")->unix_socket);
+  EXPECT_EQ(Address::Parse("[::1]:50051")->target, "[::1]:50051");
 }
 
 TEST(AddressTest, RefusesAnythingElse) {
   for (const char* text :
        {"", "unix:", "/a/b", "host", "host:", ":1", "host:0", "host:x", "::1:5", "a b:5", "[]:5"}) {
-    EXPECT_FALSE(client::Address::Parse(text).ok()) << text;
+    EXPECT_FALSE(Address::Parse(text).ok()) << text;
   }
 }
 

@@ -46,7 +46,7 @@ function drawNotices(s) {
 function draw() {
   const s = select();
   for (const name of FILTERS) if (form.elements[name].value !== state[name]) form.elements[name].value = state[name];
-  if (state.theme) document.documentElement.dataset.theme = state.theme; else delete document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const h = s.headline;
   document.getElementById("subtitle").textContent = CHECK_ONLY ? `What an upgrade of cuDNN changes, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}` : `${plural(h.rows, "tuning")} of ${plural(h.problems, "problem")} from ${plural(h.nodes, "node")} in ${plural(h.environments, "environment")}` + (filtered() ? ", filtered" : "") + `, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}`;
   drawNotices(s);
@@ -66,10 +66,7 @@ function change(values) {
 form.addEventListener("input", (e) => { if (FILTERS.includes(e.target.name)) change({ [e.target.name]: e.target.value, page: "", upgrade: "", roof: "" }); });
 form.addEventListener("submit", (e) => e.preventDefault());
 document.getElementById("reset").addEventListener("click", () => change(Object.fromEntries([...FILTERS, "page", "upgrade", "roof"].map((k) => [k, ""]))));
-document.getElementById("theme").addEventListener("click", () => {
-  const dark = state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  change({ theme: dark ? "light" : "dark" });
-});
+document.getElementById("theme").addEventListener("click", () => change({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
 document.getElementById("copy").addEventListener("click", async (e) => {
   try { await navigator.clipboard.writeText(location.href); e.target.textContent = "Copied"; } catch { prompt("The link", location.href); }
   setTimeout(() => { e.target.textContent = "Copy link"; }, 1500);

@@ -39,7 +39,7 @@ class ReportAnalysis {
   bool IsStale(const ReportRow& row) const {
     return row.tune_time_us < oldest_us_ || cells_[Index(row.place, row.environment)].left;
   }
-  // Whether a row of that environment, measured there, was timed.
+  // True if any row that was measured at that place in that environment was timed.
   bool HasTimed(int place, int environment) const {
     return cells_[Index(place, environment)].timed;
   }

@@ -133,7 +133,7 @@ struct Report {
   std::vector<ReportWanted> wanted;  // most wanted first
 };
 
-// Says of each row of the data whether it is stale, and orders the rows within each pair.
+// Makes the report of the rows. Sets `stale` of each row, and orders the rows within each pair.
 Report MakeReport(const ReportOptions& options, ReportData* data);
 
 // One line. In strings "<" is written as an escape, so that the document may

@@ -100,8 +100,8 @@ class ReportData {
   ReportData(ReportData&&) = default;
 
   // Adds a tuning, whose candidates are ranked, unless the filter leaves it out.
-  // A newer row of the same problem, environment and place takes the older one's
-  // place. `environment` is the key's, with the full GPU model. Tunings
+  // A newer row of the same problem, environment and place replaces the older
+  // one. `environment` is the key's, with the full GPU model. Tunings
   // whose problem text is not a valid problem are ignored.
   void Add(const Tuning& tuning, const Environment& environment);
   // The same, measured at `place`, whatever the tuning says of it.

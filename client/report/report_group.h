@@ -19,16 +19,16 @@ struct GroupTuning {
   const Tuning* tuning = nullptr;
 };
 
-// Of one problem and environment, each place at most once. Of the times of a
-// tuning those are kept that a report looks at: its winner's and its stock
+// Packs tunings of one problem and environment, of each place at most one. Of the
+// times of a tuning those are kept that a report looks at: its winner's and its stock
 // choice's, and those of the candidates that matter for the group as a whole
 // (ChooseCommon). So a report of the bytes has the numbers of a report of the
 // tunings.
 std::string PackGroup(const std::vector<GroupTuning>& tunings, const Environment& environment);
 
-// Adds the rows. `places`: by the number of the place the data's, -1: not known.
-// Returns how many rows there were. DATA_LOSS: the bytes are not what PackGroup
-// makes, or a place is not known; some rows may have been added.
+// Adds the rows that PackGroup packed. `places[n]` is the data's number of the place that
+// GroupTuning calls n; -1: it is not known. Returns how many rows there were. DATA_LOSS: the bytes
+// are not what PackGroup makes, or a place is not known; some rows may have been added.
 absl::StatusOr<int64_t> AddGroup(std::string_view bytes, int environment, int problem,
                                  const std::vector<int>& places, ReportData* data);
 

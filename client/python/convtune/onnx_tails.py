@@ -12,7 +12,7 @@ from convtune.onnx_inputs import bodies
 
 
 def _names_within(graph: onnx.GraphProto) -> Iterator[str]:
-    """All that a body reads or gives, from outside of it too."""
+    """The names of all values that a body reads, its own and the outer graph's, and that it gives."""
     for node in graph.node:
         yield from node.input
         for body in bodies(node):

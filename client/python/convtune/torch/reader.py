@@ -123,8 +123,8 @@ def _tensors(value: Any) -> list[Any]:
 
 
 class _Values:
-    """What reads the outputs of convolutions, and what is written of these, while the model runs. Values have numbers: a
-    tensor that is written in place is another one."""
+    """Follows the outputs of convolutions while the model runs: which operations read them, and what these write. Values
+    have numbers: a tensor that is written in place is another value."""
 
     _NORMS = ("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
 
@@ -138,7 +138,7 @@ class _Values:
         return len(self.readers) - 1
 
     def _of(self, value: Any) -> list[int]:
-        """Of all tensors in it, those that have one."""
+        """The numbers of the tensors in it that have one."""
         known = [(tensor, self._numbers[id(tensor)]) for tensor in _tensors(value) if id(tensor) in self._numbers]
         return [number for tensor, (reference, number) in known if reference() is tensor]
 

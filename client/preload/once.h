@@ -17,7 +17,7 @@ class Once {
   // and without memory.
   template <typename Find>
   const T* Get(const Find& find) {
-    T* known = known_.load(std::memory_order_acquire);
+    T* known = this->known();
     if (known != nullptr) {
       return known;
     }
@@ -29,6 +29,8 @@ class Once {
     }
     return found;
   }
+  // Null while no `find` has succeeded.
+  T* known() const { return known_.load(std::memory_order_acquire); }
 
  private:
   std::atomic<T*> known_{nullptr};

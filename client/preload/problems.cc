@@ -98,28 +98,20 @@ bool Tell(const Problem& problem, snapshot::DatagramKind kind, Datagram* datagra
 constexpr uint64_t kSearched = 3;
 constexpr uint64_t kSettled = 16;
 
-// Called by one execution of a plan, at most twice.
-void Describe(cudnnBackendDescriptor_t descriptor, PlanShadow* plan) {
-  if (plan->facts.load(std::memory_order_acquire) != nullptr) {
-    return;
-  }
-  auto* facts = static_cast<ConfigFacts*>(calloc(1, sizeof(ConfigFacts)));
+// False if cuDNN does not tell of the plan.
+bool Describe(cudnnBackendDescriptor_t descriptor, ConfigFacts* facts) {
   Descriptors config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  const bool read = facts != nullptr && config.count() > 0 &&
-                    Get(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, config.data()) == 1 &&
-                    ReadConfig(config[0], true, facts) &&
-                    Get(descriptor, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                        &facts->workspace_bytes) == 1;
-  ConfigFacts* none = nullptr;
-  if (!read || !plan->facts.compare_exchange_strong(none, facts, std::memory_order_acq_rel)) {
-    free(facts);
-  }
+  return config.count() > 0 &&
+         Get(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+             config.data()) == 1 &&
+         ReadConfig(config[0], true, facts) &&
+         Get(descriptor, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+             &facts->workspace_bytes) == 1;
 }
 
 // Once for each problem. Calls nothing of cuDNN: the stream may be capturing.
 void TellPlan(const PlanShadow& plan) {
-  const snapshot::ObservedPlanDatagram* facts = plan.facts.load(std::memory_order_acquire);
+  const snapshot::ObservedPlanDatagram* facts = plan.facts.known();
   if (facts == nullptr || plan.problem->plan_told.exchange(true)) {
     return;
   }
@@ -222,7 +214,7 @@ void OnExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t descriptor, PlanSh
       problem->plans_run.load(std::memory_order_relaxed) < 2 || problem->plan_told.load()) {
     return;
   }
-  Describe(descriptor, plan);
+  plan->facts.Get([&](ConfigFacts* facts) { return Describe(descriptor, facts); });
   if (executions == kSettled) {
     TellPlan(*plan);
   }

@@ -55,7 +55,7 @@ void Free(Record* record) {
     Release(record->heuristics.served);
   }
   if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-    free(record->plan.facts.load(std::memory_order_relaxed));
+    free(record->plan.facts.known());
   }
   free(record);
 }

@@ -11,6 +11,7 @@
 
 #include <atomic>
 
+#include "client/preload/once.h"
 #include "db/snapshot/datagram.h"
 #include "db/snapshot/keys.h"
 
@@ -83,8 +84,7 @@ struct PlanShadow {
   Problem* problem;                  // also of an engine config; null: not from a known query
   bool served;                       // the config is one of ours
   std::atomic<uint64_t> executions;  // without those that went into a CUDA graph
-  // The datagram that tells of the plan, prepared before it is sent; owned.
-  std::atomic<snapshot::ObservedPlanDatagram*> facts;
+  Once<snapshot::ObservedPlanDatagram> facts;  // the datagram that will tell of the plan; owned
 };
 
 // Allocated as large as its type needs.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -17,7 +19,6 @@ from convtune.base import ClientBase
 from convtune.errors import Unavailable
 from convtune.problem import Problem
 from convtune.program import find, find_gpu
-from convtune.refresh import Refresh
 from convtune.v1 import maintenance_service_pb2, release_service_pb2, tuning_service_pb2
 
 if TYPE_CHECKING:
@@ -48,6 +49,46 @@ def _waits(call: Callable[Concatenate[ClientBase, _P], Coroutine[Any, Any, _T]])
     return waiting
 
 
+def _sign(result: Result) -> tuple[str, str]:
+    """Two results with the same one do not differ."""
+    return (result.answer.winner.text, result.answer.evidence) if result.answer else ("", result.miss)
+
+
+class _Refresh(threading.Thread):
+    """A thread that asks every `period_s` seconds and says what changed. It
+    keeps no program from ending."""
+
+    def __init__(
+        self, ask: Callable[[], list[Result]], changed: Callable[[list[Result]], None], period_s: float
+    ) -> None:
+        if not (period_s > 0 and math.isfinite(period_s)):
+            raise ValueError(f"period_s: must be above 0, is {period_s!r}")
+        super().__init__(name="convtune-refresh", daemon=True)
+        self._ask = ask
+        self._changed = changed
+        self._period_s = period_s
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self is not threading.current_thread():
+            self.join()
+
+    def run(self) -> None:
+        last: dict[int, tuple[str, str]] = {}  # by place
+        while not self._stopping.is_set():
+            try:
+                # A problem that could not be asked for keeps its last answer.
+                now = {place: result for place, result in enumerate(self._ask()) if result.source}
+                differ = [result for place, result in now.items() if _sign(result) != last.get(place)]
+                last |= {place: _sign(result) for place, result in now.items()}
+                if differ and not self._stopping.is_set():
+                    self._changed(differ)
+            except Exception:  # the callback's, or a closed channel's: the next round may go better
+                logging.getLogger("convtune").exception("a refresh failed")
+            self._stopping.wait(min(self._period_s, threading.TIMEOUT_MAX))
+
+
 class Client(ClientBase):
     """One connection to a daemon; connects at the first call. Thread-safe.
 
@@ -71,7 +112,7 @@ class Client(ClientBase):
 
     _grpc = grpc
     _lock = threading.Lock()
-    _refresh: Refresh | None = None
+    _refresh: _Refresh | None = None
 
     def _look_again(self) -> None:
         """Nobody may have named the daemon, and its socket come to be only later."""
@@ -118,7 +159,7 @@ class Client(ClientBase):
         texts = messages.texts(problems)
         looks = self._find_program
         given = find_gpu(self._program) if looks else self._program
-        refresh = Refresh(
+        refresh = _Refresh(
             lambda: run(self._resolve_for(find(given) if looks else given, texts, ask, timeout)),
             changed,
             period_s,

@@ -21,9 +21,8 @@ import onnx.numpy_helper
 import onnx.reference
 import onnx.shape_inference
 
-from convtune import onnx_inputs, onnx_pads
 from convtune.fusion import RUNTIMES, Tail, forms
-from convtune.onnx_tails import Tails
+from convtune.onnx_graph import Inputs, Tails, bodies, conv_pads, transposed_pads
 from convtune.problem import ModelError, Problem, Workload, one_of
 
 _MOST_SIZES = 1024  # elements of a tensor that a shape may be computed of
@@ -197,7 +196,7 @@ class _Reader:
         self.dtype = dtype
         self.layout = layout
         self.fused = _unfuse(model.graph)
-        self._inputs = onnx_inputs.Inputs(model)
+        self._inputs = Inputs(model)
 
     def check_dims(self, dims: Mapping[str, int]) -> None:
         symbols = self._inputs.symbols()
@@ -283,7 +282,7 @@ def _drop_weights(graph: onnx.GraphProto | onnx.FunctionProto) -> None:
     for node in graph.node:
         for attribute in node.attribute:
             tensors += [attribute.t] if attribute.HasField("t") else attribute.tensors
-        for body in onnx_inputs.bodies(node):
+        for body in bodies(node):
             _drop_weights(body)
     for tensor in tensors:
         integers = tensor.data_type in (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
@@ -336,7 +335,7 @@ def _unfuse(graph: onnx.GraphProto) -> dict[str, Tail]:
     What was fused, by the name of the output."""
     tails: dict[str, Tail] = {}
     for node in graph.node:
-        for body in onnx_inputs.bodies(node):
+        for body in bodies(node):
             tails |= _unfuse(body)
         if (node.domain, node.op_type) == ("com.microsoft", "FusedConv"):
             node.domain, node.op_type = "", "Conv"
@@ -351,7 +350,7 @@ def _unfuse(graph: onnx.GraphProto) -> dict[str, Tail]:
 
 
 def _set_dimensions(
-    model: onnx.ModelProto, name: str, inputs: onnx_inputs.Inputs, batch: int | None, dims: Mapping[str, int]
+    model: onnx.ModelProto, name: str, inputs: Inputs, batch: int | None, dims: Mapping[str, int]
 ) -> None:
     fixed = inputs.fixed_batches
     if batch is not None and fixed and not inputs.open_batches and batch not in fixed:
@@ -390,7 +389,7 @@ class _Graph:
 
     def read(self, reading: _Reading) -> None:
         for position, node in enumerate(self._graph.node):
-            for body in onnx_inputs.bodies(node):
+            for body in bodies(node):
                 _Graph(body, self._reader, self).read(reading)
             where = f"{self._reader.name}: node {node.name or position} ({node.op_type})"
             if node.domain not in _DOMAINS:
@@ -462,12 +461,12 @@ class _Graph:
             raise ModelError(f"{where}: strides, dilations and group must be at least 1, one for each dimension")
         spans = [d * (k - 1) + 1 for k, d in zip(w[2:], dilation)]
         if node.op_type == "Conv":
-            pads = onnx_pads.conv_pads(attributes, x[2:], spans, stride, where)
+            pads = conv_pads(attributes, x[2:], spans, stride, where)
             operation = "fwd"
             forward_x = tuple(x)
         else:
             # Its output is the input of the convolution whose data gradient it is.
-            pads, out = onnx_pads.transposed_pads(attributes, x[2:], spans, stride, where)
+            pads, out = transposed_pads(attributes, x[2:], spans, stride, where)
             operation = "bwd_data"
             forward_x = (x[0], w[1] * groups, *out)
         low, high = (tuple(pad[end] for pad in pads) for end in (0, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ class ClientBase:
         use_snapshot: bool = True,
     ) -> None:
         check(program)
-        self._named = address or defaults.named_address()
+        self._named = address or os.environ.get("CONVTUNE_ADDRESS", "")
         self.address = self._named or defaults.address()
         self.environment = environment
         self._program = program

@@ -25,11 +25,6 @@ def _is_private(folder: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
-def named_address() -> str:
-    """$CONVTUNE_ADDRESS; empty: nobody named a daemon."""
-    return os.environ.get("CONVTUNE_ADDRESS", "")
-
-
 def address() -> str:
     """The first that is a socket of this user's own daemon's and the machine's;
     without any, where this user's own would be."""

@@ -6,8 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "proto/base/default_paths.h"
-
 namespace convtune::client {
 namespace {
 
@@ -15,7 +13,7 @@ std::string FolderOf(const std::string& chosen) {
   if (!chosen.empty()) return chosen;
   const char* const variable = std::getenv("CONVTUNE_SNAPSHOT");
   if (variable != nullptr && variable[0] != '\0') return variable;
-  return FirstFolderWith(snapshot::kSnapshotFile, ClientSnapshotFolders());
+  return snapshot::FindSnapshotFolder().path;
 }
 
 }  // namespace

@@ -21,8 +21,7 @@ class SnapshotLoader {
   using Outcome = absl::StatusOr<std::shared_ptr<const SnapshotAnswers>>;
   using Open = std::function<Outcome(const std::string& folder)>;
 
-  // `folder` empty: $CONVTUNE_SNAPSHOT, else where a daemon has its own (see
-  // ClientSnapshotFolders), looked for at each read.
+  // `folder` empty: $CONVTUNE_SNAPSHOT, else FindSnapshotFolder, asked at each read.
   explicit SnapshotLoader(std::string folder, Open open = SnapshotAnswers::Open)
       : folder_(std::move(folder)), open_(std::move(open)) {}
   SnapshotLoader(const SnapshotLoader&) = delete;

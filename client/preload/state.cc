@@ -87,47 +87,6 @@ void ReadMaxWorkspace(Settings* settings) {
   settings->max_workspace = bytes.value_or(-1);
 }
 
-bool CanRead(const char* folder, const char* file) {
-  char path[kMaxPath];
-  const int length = snprintf(path, sizeof path, "%s/%s", folder, file);
-  return length > 0 && length < static_cast<int>(sizeof path) && access(path, R_OK) == 0;
-}
-
-struct Folder {
-  char path[kMaxPath - 64] = {};
-};
-
-// Where a daemon has its snapshot by default, as FirstFolderWith chooses it of
-// ClientSnapshotFolders (proto/base/default_paths.h).
-Folder DefaultFolder() {
-  Folder folders[3];
-  const char* service = Variable("STATE_DIRECTORY");
-  if (service != nullptr && service[0] == '/') {
-    snprintf(folders[0].path, sizeof folders[0].path, "%.*s/snapshot",
-             static_cast<int>(strcspn(service, ":")), service);
-  }
-  const char* state = Variable("XDG_STATE_HOME");
-  const char* home = Variable("HOME");
-  if (state != nullptr && state[0] == '/') {
-    snprintf(folders[1].path, sizeof folders[1].path, "%s/convtune/snapshot", state);
-  } else if (home != nullptr && home[0] == '/') {
-    snprintf(folders[1].path, sizeof folders[1].path, "%s/.local/state/convtune/snapshot", home);
-  }
-  snprintf(folders[2].path, sizeof folders[2].path, "/var/lib/convtune/snapshot");
-  // The first with a snapshot, else the first that is there, else the first.
-  for (const int least : {2, 1, 0}) {
-    for (const Folder& folder : folders) {
-      const int there = CanRead(folder.path, snapshot::kSnapshotFile) ? 2
-                        : access(folder.path, X_OK) == 0              ? 1
-                                                                      : 0;
-      if (folder.path[0] != '\0' && there >= least) {
-        return folder;
-      }
-    }
-  }
-  return folders[2];
-}
-
 void ReadCountersPath(const char* name, char* path, Settings* settings) {
   const char* value = Variable(name);
   if (value == nullptr) {
@@ -141,10 +100,10 @@ void ReadCountersPath(const char* name, char* path, Settings* settings) {
 }
 
 void ReadPaths(Settings* settings) {
-  Folder folder;
+  snapshot::SnapshotFolder folder = {};
   const char* chosen = Variable("CONVTUNE_SNAPSHOT");
   if (chosen == nullptr) {
-    folder = DefaultFolder();
+    folder = snapshot::FindSnapshotFolder();
   } else if (chosen[0] != '/' || strlen(chosen) >= sizeof folder.path) {
     Refuse(settings, "CONVTUNE_SNAPSHOT", "must be an absolute path of a folder", chosen);
   } else {

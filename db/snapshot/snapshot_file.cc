@@ -2,6 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,6 +47,19 @@ void* Bring(int fd, size_t size) {
   return memory;
 }
 
+// Null unless the variable is an absolute path: the XDG base directory specification has others
+// ignored.
+const char* PathIn(const char* variable) {
+  const char* value = getenv(variable);
+  return value != nullptr && value[0] == '/' ? value : nullptr;
+}
+
+bool HasSnapshot(const SnapshotFolder& folder) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/%s", folder.path, kSnapshotFile);
+  return access(path, R_OK) == 0;
+}
+
 }  // namespace
 
 SnapshotFile::~SnapshotFile() {
@@ -74,6 +92,41 @@ bool SnapshotFile::Read(const char* path, const char** reason) {
   const SnapshotError error = SnapshotView::Open(data_, size_, &view_);
   *reason = Describe(error);
   return error == SnapshotError::kNone;
+}
+
+SnapshotFolder FindSnapshotFolder() {
+  SnapshotFolder folders[3] = {};
+  constexpr size_t kSize = sizeof folders[0].path;
+  const char* service = PathIn("STATE_DIRECTORY");
+  if (service != nullptr) {
+    // systemd separates several directories by colons; the first one is ours.
+    snprintf(folders[0].path, kSize, "%.*s/snapshot", static_cast<int>(strcspn(service, ":")),
+             service);
+  }
+  const char* state = PathIn("XDG_STATE_HOME");
+  const char* home = PathIn("HOME");
+  char buffer[16384];
+  passwd entry = {};
+  passwd* user = nullptr;
+  if (home == nullptr && getpwuid_r(geteuid(), &entry, buffer, sizeof buffer, &user) == 0 &&
+      user != nullptr) {
+    home = user->pw_dir;
+  }
+  if (state != nullptr) {
+    snprintf(folders[1].path, kSize, "%s/convtune/snapshot", state);
+  } else if (home != nullptr) {
+    snprintf(folders[1].path, kSize, "%s/.local/state/convtune/snapshot", home);
+  }
+  snprintf(folders[2].path, kSize, "/var/lib/convtune/snapshot");
+  for (const int least : {2, 1, 0}) {
+    for (const SnapshotFolder& folder : folders) {
+      const int there = HasSnapshot(folder) ? 2 : access(folder.path, X_OK) == 0 ? 1 : 0;
+      if (folder.path[0] != '\0' && there >= least) {
+        return folder;
+      }
+    }
+  }
+  return folders[2];
 }
 
 }  // namespace convtune::snapshot

@@ -1,4 +1,5 @@
-// A SnapshotFile is a snapshot in memory, read from its file and verified. Freestanding.
+// A SnapshotFile is a snapshot in memory, read from its file and verified; FindSnapshotFolder says
+// where the file is. Freestanding.
 #pragma once
 
 #include <stddef.h>
@@ -26,5 +27,17 @@ class SnapshotFile {
   size_t size_ = 0;
   SnapshotView view_;
 };
+
+// A folder's path.
+struct SnapshotFolder {
+  char path[4032];  // with the name of a file behind it, it fits into PATH_MAX
+};
+
+// Finds the folder in which a client looks for the snapshot if none is named: the first with a
+// snapshot that can be read of $STATE_DIRECTORY/snapshot (systemd), this user's
+// $XDG_STATE_HOME/convtune/snapshot (~/.local/state) and /var/lib/convtune/snapshot; else the first
+// that is there and can be entered; else the first. Thread-safe as long as nobody changes the
+// environment.
+SnapshotFolder FindSnapshotFolder();
 
 }  // namespace convtune::snapshot

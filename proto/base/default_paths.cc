@@ -90,25 +90,6 @@ std::string FirstSocket(const std::vector<std::string>& paths) {
   return paths.front();
 }
 
-std::vector<std::string> ClientSnapshotFolders() {
-  std::vector<std::string> folders;
-  const std::string service = ServiceStateDir();
-  if (!service.empty()) folders.push_back(service + "/snapshot");
-  folders.push_back(UserStateDir() + "/snapshot");
-  folders.push_back(std::string(kServiceDir) + "/snapshot");
-  return folders;
-}
-
-std::string FirstFolderWith(const std::string& file, const std::vector<std::string>& folders) {
-  for (const std::string& folder : folders) {
-    if (access(std::string(folder).append("/").append(file).c_str(), R_OK) == 0) return folder;
-  }
-  for (const std::string& folder : folders) {
-    if (access(folder.c_str(), X_OK) == 0) return folder;
-  }
-  return folders.front();
-}
-
 std::string DefaultStateDir() {
   std::string service = ServiceStateDir();
   if (!service.empty()) return service;

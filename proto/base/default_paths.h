@@ -1,5 +1,5 @@
-// Default paths of the daemon's socket, database and snapshot, and of what is installed beside the
-// running program.
+// Default paths of the daemon's socket and database, and of what is installed beside the running
+// program.
 #pragma once
 
 #include <set>
@@ -24,15 +24,6 @@ std::vector<std::string> ClientSocketPaths();
 // The first of `paths` that is a socket; the first one if none is. A folder
 // below /tmp that others can write to is passed over.
 std::string FirstSocket(const std::vector<std::string>& paths);
-
-// Returns the folders in which a client looks for the snapshot if none is named: below
-// $STATE_DIRECTORY (systemd), below this user's state folder, and
-// /var/lib/convtune/snapshot, which the client need not be able to write to.
-std::vector<std::string> ClientSnapshotFolders();
-
-// The first of `folders` with a `file` that can be read; else the first that is
-// there and can be entered; else the first.
-std::string FirstFolderWith(const std::string& file, const std::vector<std::string>& folders);
 
 // convtune's folder of one kind of this user's files: below $`variable`, such as XDG_STATE_HOME, or
 // where that is no absolute path below `below_home` of the home directory, such as .local/state.

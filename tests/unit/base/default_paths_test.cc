@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/unit/snapshot_folders.h"
 
 namespace convtune {
 namespace {
@@ -68,42 +67,6 @@ TEST_F(DefaultPathsTest, ClientsLookForTheSystemsSocketLast) {
   const std::vector<std::string> paths = ClientSocketPaths();
   EXPECT_EQ(paths.front(), DefaultSocketPath());
   EXPECT_EQ(paths.back(), "/run/convtune/convtune.sock");
-}
-
-TEST_F(DefaultPathsTest, ASnapshotThatCanBeReadIsTakenBeforeAFolderWithoutOne) {
-  const std::string empty = Folder("empty");
-  const std::string full = Folder("full");
-  const std::string gone = folder_ + "/gone";
-  EXPECT_EQ(FirstFolderWith("a.snapshot", {gone, empty, full}), empty);
-  EXPECT_EQ(FirstFolderWith("a.snapshot", {gone}), gone);
-  std::ofstream(full + "/a.snapshot") << "x";
-  EXPECT_EQ(FirstFolderWith("a.snapshot", {gone, empty, full}), full);
-}
-
-TEST_F(DefaultPathsTest, AFolderThatCanBeReadAndNotWrittenToServes) {
-  const std::string system = Folder("system");
-  std::ofstream(system + "/a.snapshot") << "x";
-  chmod(system.c_str(), 0555);
-  EXPECT_EQ(FirstFolderWith("a.snapshot", {folder_ + "/gone", system}), system);
-  chmod(system.c_str(), 0755);
-}
-
-TEST_F(DefaultPathsTest, TheSnapshotsFolderIsTheOneOfTheTable) {
-  ForEachSnapshotFolderCase("a.snapshot", [](const std::string& folder) {
-    EXPECT_EQ(FirstFolderWith("a.snapshot", ClientSnapshotFolders()), folder);
-  });
-}
-
-TEST_F(DefaultPathsTest, SnapshotsAreLookedForAtThisUsersBeforeTheSystems) {
-  setenv("XDG_STATE_HOME", "/home/of/nobody/state", 1);
-  setenv("STATE_DIRECTORY", "/var/lib/private/server:/else", 1);
-  EXPECT_EQ(ClientSnapshotFolders(),
-            (std::vector<std::string>{"/var/lib/private/server/snapshot",
-                                      "/home/of/nobody/state/convtune/snapshot",
-                                      "/var/lib/convtune/snapshot"}));
-  unsetenv("STATE_DIRECTORY");
-  EXPECT_EQ(ClientSnapshotFolders().size(), 2U);
-  unsetenv("XDG_STATE_HOME");
 }
 
 }  // namespace

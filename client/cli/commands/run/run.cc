@@ -19,7 +19,6 @@
 #include "client/cli/input/options.h"
 #include "client/cli/output/fields.h"
 #include "db/snapshot/snapshot_file.h"
-#include "proto/base/default_paths.h"
 #include "proto/base/errors.h"
 #include "proto/base/status_macros.h"
 
@@ -193,7 +192,7 @@ class RunCommand final : public app::Command {
         folder_of_snapshot = inside;
       }
     } else if (folder_of_snapshot.empty()) {
-      folder_of_snapshot = FirstFolderWith(snapshot::kSnapshotFile, ClientSnapshotFolders());
+      folder_of_snapshot = snapshot::FindSnapshotFolder().path;
     }
     variables->emplace_back("CONVTUNE_SNAPSHOT", folder_of_snapshot);
     // A file of its own: CONVTUNE_PRELOAD_COUNTERS is the user's.

@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "db/snapshot/snapshot_file.h"
+#include "tests/unit/snapshot_folders.h"
+
+namespace convtune::snapshot {
+namespace {
+
+TEST(FindSnapshotFolder, IsTheOneOfTheTable) {
+  ForEachSnapshotFolderCase(kSnapshotFile, [](const std::string& folder) {
+    EXPECT_EQ(FindSnapshotFolder().path, folder);
+  });
+}
+
+TEST(FindSnapshotFolder, AFolderThatCanBeReadAndNotWrittenToServes) {
+  std::string root = "/tmp/convtune-folder-XXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  const std::string folder = root + "/convtune/snapshot";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/" + kSnapshotFile) << "x";
+  chmod(folder.c_str(), 0555);
+  setenv("XDG_STATE_HOME", root.c_str(), 1);
+  EXPECT_EQ(FindSnapshotFolder().path, folder);
+  unsetenv("XDG_STATE_HOME");
+  chmod(folder.c_str(), 0755);
+  std::filesystem::remove_all(root);
+}
+
+TEST(FindSnapshotFolder, WithoutAHomeItIsThatOfThePasswordFile) {
+  if (access("/var/lib/convtune/snapshot", X_OK) == 0) GTEST_SKIP() << "a daemon is installed";
+  const std::string home = getenv("HOME") != nullptr ? getenv("HOME") : "/";
+  unsetenv("HOME");
+  EXPECT_EQ(FindSnapshotFolder().path,
+            std::string(getpwuid(geteuid())->pw_dir) + "/.local/state/convtune/snapshot");
+  setenv("HOME", home.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace convtune::snapshot

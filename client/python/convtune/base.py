@@ -277,11 +277,7 @@ async def _each_by_itself(
     others are asked again."""
     results: list[Result] = []
     for part in messages.split(messages.texts(problems)):
-        found = {
-            place: Result(text, None, "refused", "must be valid UTF-8")
-            for place, text in enumerate(part)
-            if not messages.is_text(text)
-        }
+        found: dict[int, Result] = {}
         while left := [place for place in range(len(part)) if place not in found]:
             try:
                 found.update(zip(left, await ask([part[place] for place in left])))

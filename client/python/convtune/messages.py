@@ -24,7 +24,7 @@ _BYTES_PER_PROBLEM = 16  # tags and lengths around the text
 
 
 def texts(problems: Iterable[Problem | str]) -> list[str]:
-    """In the text form."""
+    """In the text form. Half of a surrogate pair, which no message can hold, becomes a "?", which no problem has."""
     if isinstance(problems, (str, Problem)):
         problems = [problems]  # not its characters
     if not isinstance(problems, Iterable):
@@ -33,17 +33,8 @@ def texts(problems: Iterable[Problem | str]) -> list[str]:
     for place, problem in enumerate(problems):
         if not isinstance(problem, (str, Problem)):
             raise TypeError(f"problems[{place}]: must be a text or a convtune.Problem, is {type(problem).__name__}")
-        found.append(str(problem))
+        found.append(str(problem).encode(errors="replace").decode())
     return found
-
-
-def is_text(text: str) -> bool:
-    """False for what no message can hold: half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def split(of: list[str]) -> list[list[str]]:
@@ -51,21 +42,13 @@ def split(of: list[str]) -> list[list[str]]:
     parts: list[list[str]] = []
     size = 0
     for text in of:
-        more = len(text.encode(errors="surrogatepass")) + _BYTES_PER_PROBLEM
+        more = len(text.encode()) + _BYTES_PER_PROBLEM
         if not parts or len(parts[-1]) == _MAX_PROBLEMS or size + more > _MAX_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(text)
         size += more
     return parts
-
-
-def specs(of: list[str]) -> list[Any]:
-    """ValueError names the problem that is no text."""
-    for place, text in enumerate(of):
-        if not is_text(text):
-            raise ValueError(f"problems[{place}]: must be valid UTF-8, is {text!r}")
-    return [problem_pb2.ProblemSpec(text=text) for text in of]
 
 
 def constraints(of: Constraints) -> Any:
@@ -80,11 +63,10 @@ def constraints(of: Constraints) -> Any:
 
 
 def batch_get(environment: str, program: Environment, part: list[str], ask: Ask) -> Any:
-    """ValueError names the problem that is no text."""
     request = tuning_service_pb2.BatchGetRequest(
         environment=environment,
         program=own(program),
-        problems=specs(part),
+        problems=[problem_pb2.ProblemSpec(text=text) for text in part],
         max_reply_bytes=_MAX_REPLY_BYTES,
         constraints=constraints(ask.constraints),
         on_miss=f"ON_MISS_{ask.on_miss.upper()}",
@@ -96,11 +78,10 @@ def batch_get(environment: str, program: Environment, part: list[str], ask: Ask)
 
 
 def create_job(environment: str, program: Environment, part: list[str], force: bool, budget_s: float | None) -> Any:
-    """ValueError names the problem that is no text."""
     request = tuning_service_pb2.CreateTuningJobRequest(
         environment=environment,
         program=own(program),
-        problems=specs(part),
+        problems=[problem_pb2.ProblemSpec(text=text) for text in part],
         force=force,
         priority="PRIORITY_INTERACTIVE",
     )

@@ -45,6 +45,23 @@ std::vector<Violation> ViolationsOf(const absl::Status& status);
 // problems, each with what is wrong, "problems[3].text: must be given". Empty for any other error.
 std::vector<std::pair<size_t, std::string>> RefusedProblems(const absl::Status& status,
                                                             size_t count);
+// Counts problems into requests, of which each has at most 10,000 and is below the daemon's 4 MiB.
+class RequestSplitter {
+ public:
+  // True if the next problem, whose text has this size, is the first of a request.
+  bool Begins(size_t text_bytes) {
+    const size_t more = text_bytes + 16;              // tags and lengths around the text
+    constexpr size_t kMost = (4 << 20) - (64 << 10);  // with room for the other fields
+    const bool begins = problems_ == 0 || problems_ == 10'000 || bytes_ + more > kMost;
+    problems_ = begins ? 1 : problems_ + 1;
+    bytes_ = begins ? more : bytes_ + more;
+    return begins;
+  }
+
+ private:
+  size_t problems_ = 0;
+  size_t bytes_ = 0;
+};
 // True if the error has a daemon's details. An UNAVAILABLE of a daemon, such as one that is
 // stopping, has some; one of the connection has none.
 bool IsFromDaemon(const absl::Status& status);

@@ -24,10 +24,6 @@
 namespace convtune::client {
 namespace {
 
-constexpr size_t kMaxProblems = 10'000;
-// Below the daemon's 4 MiB, with room for the other fields.
-constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
-constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 
@@ -69,18 +65,13 @@ class Resolver::Impl {
     }
     if (options_.enqueue_misses) terms->request.set_on_miss(v1::ON_MISS_ENQUEUE);
     const Call call = {queries, deadline, *terms, &results};
-    std::vector<size_t> part;
-    size_t bytes = 0;
+    std::vector<std::vector<size_t>> parts;
+    RequestSplitter splitter;
     for (size_t i = 0; i < queries.size(); ++i) {
-      const size_t more = queries[i].problem.size() + kBytesPerProblem;
-      if (part.size() == kMaxProblems || (!part.empty() && bytes + more > kMaxRequestBytes)) {
-        ResolvePart(call, std::exchange(part, {}));
-        bytes = 0;
-      }
-      part.push_back(i);
-      bytes += more;
+      if (splitter.Begins(queries[i].problem.size())) parts.emplace_back();
+      parts.back().push_back(i);
     }
-    if (!part.empty()) ResolvePart(call, std::move(part));
+    for (std::vector<size_t>& part : parts) ResolvePart(call, std::move(part));
     return results;
   }
 

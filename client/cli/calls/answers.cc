@@ -15,12 +15,8 @@
 namespace convtune::cli::calls {
 namespace {
 
-constexpr size_t kMaxProblems = 10'000;
-// Below the daemon's 4 MiB, with room for the other fields.
-constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
 // The daemon's most; a channel takes more.
 constexpr int64_t kMaxAnswerBytes = 64 << 20;
-constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
 
 // The first of them, "eng34,k2=5 (12.5 us) +1": a table has no room for more.
 std::string RunnersUp(const v1::Answer& answer) {
@@ -81,15 +77,10 @@ output::Fields ErrorFields(const ProblemRowError& error) {
 
 std::vector<std::vector<const ProblemRow*>> SplitIntoRequests(const std::vector<ProblemRow>& rows) {
   std::vector<std::vector<const ProblemRow*>> parts;
-  size_t bytes = 0;
+  client::RequestSplitter splitter;
   for (const ProblemRow& row : rows) {
-    const size_t more = row.problem.ToText().size() + kBytesPerProblem;
-    if (parts.empty() || parts.back().size() == kMaxProblems || bytes + more > kMaxRequestBytes) {
-      parts.emplace_back();
-      bytes = 0;
-    }
+    if (splitter.Begins(row.problem.ToText().size())) parts.emplace_back();
     parts.back().push_back(&row);
-    bytes += more;
   }
   return parts;
 }

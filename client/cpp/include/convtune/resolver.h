@@ -200,11 +200,11 @@ class Resolver {
                               const Constraints& constraints = Constraints()) noexcept;
 
   // Starts a thread that asks every `period`, each time within `limit`, and that
-  // calls `changed` with the results that differ from the last ones. The first call
-  // has all results that are found. This function looks for the GPU, on the calling
-  // thread; the new thread looks for the cuDNN each time. `changed` must not call
-  // this object. Replaces an earlier refresh. Returns false if no thread can be
-  // started.
+  // calls `changed` with the results that differ from the last ones. A query that
+  // nobody answered keeps its last result. The first call has all results that are
+  // found. This function looks for the GPU, on the calling thread; the new thread
+  // looks for the cuDNN each time. `changed` must not call this object. Replaces an
+  // earlier refresh. Returns false if no thread can be started.
   bool StartRefresh(std::vector<Query> queries, const Constraints& constraints,
                     std::chrono::milliseconds period, std::chrono::milliseconds limit,
                     std::function<void(const std::vector<Result>&)> changed) noexcept;

@@ -56,8 +56,8 @@ const char* PathIn(const char* variable) {
 
 bool HasSnapshot(const SnapshotFolder& folder) {
   char path[PATH_MAX];
-  snprintf(path, sizeof path, "%s/%s", folder.path, kSnapshotFile);
-  return access(path, R_OK) == 0;
+  const int length = snprintf(path, sizeof path, "%s/%s", folder.path, kSnapshotFile);
+  return length < PATH_MAX && access(path, R_OK) == 0;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/report/report_group.h"
-#include "proto/base/median.h"
+#include "proto/model/tuning/median.h"
 #include "proto/model/tuning/ranking.h"
 
 namespace convtune::fleet {

@@ -16,7 +16,7 @@
 #include "client/preload/counters.h"
 #include "client/preload/real_cudnn.h"
 #include "client/preload/shadow.h"
-#include "proto/base/byte_size.h"
+#include "proto/model/byte_size.h"
 
 namespace convtune::preload {
 namespace {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "client/report/analysis.h"
-#include "proto/base/median.h"
+#include "proto/model/tuning/median.h"
 
 namespace convtune::report {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "client/report/analysis.h"
-#include "proto/base/median.h"
+#include "proto/model/tuning/median.h"
 
 namespace convtune::report {
 namespace {

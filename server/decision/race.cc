@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "proto/base/median.h"
+#include "proto/model/tuning/median.h"
 #include "proto/model/tuning/note_rules.h"
 
 namespace convtune::decision {

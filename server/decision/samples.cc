@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "proto/base/median.h"
+#include "proto/model/tuning/median.h"
 
 namespace convtune::decision {
 namespace {

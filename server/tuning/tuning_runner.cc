@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/median.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/tuning/median.h"
 #include "proto/model/tuning/ranking.h"
 #include "server/decision/correctness.h"
 #include "server/decision/evidence.h"

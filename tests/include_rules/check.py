@@ -76,7 +76,7 @@ MAY_INCLUDE = {
     "client/fleet": ["proto", "db", "client/cpp", "client/report", "client/cli"],
     "client/python": ["proto", "db/snapshot", "client/cpp"],
     # Without libstdc++: freestanding headers alone.
-    "client/preload": ["db/snapshot", "proto/base/byte_size.h", "proto/model/problem/tensor_rules.h",
+    "client/preload": ["db/snapshot", "proto/model/byte_size.h", "proto/model/problem/tensor_rules.h",
                        "proto/model/tuning/note_rules.h"],
     "deploy/examples": ["proto", "client/cpp"],
 }

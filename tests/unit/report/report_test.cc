@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/report/analysis.h"
-#include "proto/base/median.h"
+#include "proto/model/tuning/median.h"
 #include "tests/unit/report/sample_rows.h"
 
 namespace convtune::report {

@@ -1,3 +1,4 @@
+// Median is the middle of numbers, for reports, fleets and races.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -62,17 +63,18 @@ absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* da
     ASSIGN_OR_RETURN(const int64_t total, db::fleet::CountReportRows(postgres, wanted));
     int64_t done = 0;
     RETURN_IF_ERROR(db::fleet::ReadReportGroups(
-        postgres, wanted, [&](const db::fleet::ReportGroup& group) -> absl::Status {
+        postgres, wanted,
+        [&](int64_t environment, int64_t problem, std::string_view group) -> absl::Status {
           ASSIGN_OR_RETURN(const int64_t rows,
-                           report::AddGroup(group.rows, environments.at(group.environment_id),
-                                            problems.at(group.problem_id), places, data));
+                           report::AddGroup(group, environments.at(environment),
+                                            problems.at(problem), places, data));
           done += rows;
           progress(done, total);
           return absl::OkStatus();
         }));
   }
-  ASSIGN_OR_RETURN(const db::fleet::FleetLookups lookups, db::fleet::SumLookups(postgres));
-  data->AddCounters(lookups.lookups, lookups.hits);
+  ASSIGN_OR_RETURN(const auto lookups_and_hits, db::fleet::SumLookups(postgres));
+  data->AddCounters(lookups_and_hits.first, lookups_and_hits.second);
   ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetWanted> missed,
                    db::fleet::ListFleetWanted(postgres, kMostWanted));
   for (const db::fleet::FleetWanted& each : missed) {

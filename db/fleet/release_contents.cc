@@ -58,7 +58,7 @@ absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t rele
 // problem_id).
 std::string ChoicesSql(const std::string& keys) {
   return absl::StrCat(
-      "SELECT e.text, q.text, s.release_number, s.digest, p.payload FROM (", keys,
+      "SELECT e.text, q.text, s.release_number::text, s.digest, p.payload FROM (", keys,
       ") k LEFT JOIN LATERAL (SELECT c.release_number, c.digest FROM "
       "release_choices c JOIN releases r USING (release_number) WHERE c.environment_id = "
       "k.environment_id AND c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = "

@@ -16,10 +16,12 @@ constexpr char kSelected[] =
 
 // Tunings of a page: a node may have many thousands.
 constexpr int kNodePage = 1000;
+// Groups of a page: one has some 40 bytes for each node.
+constexpr int kGroupPage = 200;
 
 // The first columns of a row that ReadProvenance reads, of `p` in provenances and `n` in nodes.
 constexpr char kProvenance[] =
-    "p.driver_version, p.cuda_version, p.gpu_uuid, n.name, p.memory_bytes, p.cublaslt_build, "
+    "p.driver_version, p.cuda_version, p.gpu_uuid, n.name, p.memory_bytes::text, p.cublaslt_build, "
     "p.nvrtc_build";
 
 Provenance ReadProvenance(const postgres::Row& row) {
@@ -47,12 +49,12 @@ absl::StatusOr<std::vector<Numbered<Provenance>>> ListProvenances(postgres::Conn
   return all;
 }
 
-absl::StatusOr<FleetLookups> SumLookups(postgres::Connection& postgres) {
+absl::StatusOr<std::pair<int64_t, int64_t>> SumLookups(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT COALESCE(SUM(lookups), 0)::bigint, "
                                   "COALESCE(SUM(hits), 0)::bigint FROM nodes WHERE "
                                   "daemon_start_time IS NOT NULL AND forget_time IS NULL"));
-  return FleetLookups{rows[0][0], rows[0][1]};
+  return std::pair<int64_t, int64_t>(rows[0][0], rows[0][1]);
 }
 
 absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& postgres,
@@ -97,14 +99,18 @@ absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
       {selection.environments, selection.problems});
 }
 
-absl::Status ReadReportGroups(postgres::Connection& postgres, const ReportSelection& selection,
-                              const std::function<absl::Status(const ReportGroup&)>& take) {
-  return postgres.Stream(
+absl::Status ReadReportGroups(
+    postgres::Connection& postgres, const ReportSelection& selection,
+    const std::function<absl::Status(int64_t, int64_t, std::string_view)>& take) {
+  return postgres.Pages(
       absl::StrCat("SELECT environment_id::text, problem_id::text, report_rows FROM pooled WHERE ",
                    kSelected, " ORDER BY pooled.environment_id, pooled.problem_id"),
-      {selection.environments, selection.problems}, [&](const postgres::Row& row) {
-        // A text is the same in both formats of values.
-        return take({row[0], row[1], row[2].bytes()});
+      {selection.environments, selection.problems}, kGroupPage,
+      [&](const postgres::Result& rows) -> absl::Status {
+        for (const postgres::Row row : rows) {
+          RETURN_IF_ERROR(take(row[0], row[1], row[2].bytes()));
+        }
+        return absl::OkStatus();
       });
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,11 +28,8 @@ struct Numbered {
 // The provenances of measurements; each names its node.
 absl::StatusOr<std::vector<Numbered<Provenance>>> ListProvenances(postgres::Connection& postgres);
 
-struct FleetLookups {
-  int64_t lookups = 0;
-  int64_t hits = 0;
-};
-absl::StatusOr<FleetLookups> SumLookups(postgres::Connection& postgres);
+// Look-ups and hits of all nodes' daemons since each one's start.
+absl::StatusOr<std::pair<int64_t, int64_t>> SumLookups(postgres::Connection& postgres);
 
 struct FleetWanted {
   std::string problem_text;
@@ -54,17 +52,15 @@ struct ReportSelection {
   std::vector<int64_t> environments;
   std::vector<int64_t> problems;
 };
-struct ReportGroup {
-  int64_t environment_id = 0;
-  int64_t problem_id = 0;
-  std::string_view rows;  // as PooledTuning::report_rows was; valid until `take` returns
-};
-// Rows that are in all of its groups.
+// The number of all rows of the selected groups; a group is the rows of one pooled tuning.
 absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
                                         const ReportSelection& selection);
-// All of its groups, by number. An error of `take` ends it, and the connection.
-absl::Status ReadReportGroups(postgres::Connection& postgres, const ReportSelection& selection,
-                              const std::function<absl::Status(const ReportGroup&)>& take);
+// Within a transaction: calls `take` with the numbers of the environment and the problem of each
+// selected group, in their order, and with its rows as PooledTuning::report_rows has them, which
+// are valid until it returns. An error of `take` ends it.
+absl::Status ReadReportGroups(
+    postgres::Connection& postgres, const ReportSelection& selection,
+    const std::function<absl::Status(int64_t, int64_t, std::string_view)>& take);
 
 // Names of nodes with current evidence, in order.
 absl::StatusOr<std::vector<Numbered<std::string>>> ListMeasuringNodes(

@@ -13,7 +13,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "proto/base/status_macros.h"
 
@@ -28,28 +27,6 @@ constexpr char kTimeFormat[] = "%Y-%m-%d %H:%M:%E*S%Ez";
 constexpr char kInTransactionMode[] =
     "PostgreSQL: the pooler in between gives each transaction another connection of the server "
     "(pgbouncer: pool_mode=transaction): use session mode, or connect to the server itself";
-
-// The shortest text that reads back as the same number.
-std::string RealText(double value) {
-  char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value);
-  return std::string(buffer, end.ptr);
-}
-
-// An array of values that `append` writes.
-template <typename Values, typename AppendFn>
-std::string Array(const Values& values, const AppendFn& append) {
-  return absl::StrCat("{", absl::StrJoin(values, ",", append), "}");
-}
-
-// As libpq takes them; they must stay.
-std::vector<const char*> TextsOf(const Params& params) {
-  std::vector<const char*> texts;
-  for (const Param& param : params) {
-    texts.push_back(param.text.has_value() ? param.text->c_str() : nullptr);
-  }
-  return texts;
-}
 
 absl::StatusCode CodeOf(const std::string& state) {
   if (state == "40001" || state == "40P01") return absl::StatusCode::kAborted;
@@ -76,7 +53,7 @@ std::string Clean(const char* message) {
 }
 
 // Between two looks at whether to stop.
-constexpr std::chrono::milliseconds kPostgresPoll(100);
+constexpr absl::Duration kPostgresPoll = absl::Milliseconds(100);
 
 // What the string says, by keyword.
 absl::StatusOr<std::map<std::string, std::string>> ParseConninfo(const std::string& conninfo) {
@@ -134,20 +111,22 @@ bool IsName(const std::string& name) {
          });
 }
 
-Param::Param(double value) : text(RealText(value)) {}
+Param::Param(double value) {
+  char buffer[40];  // for the shortest text that reads back as the same number
+  text.emplace(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
+}
 Param::Param(Bytes value)
     : text(absl::StrCat("\\x", absl::BytesToHexString(
                                    absl::string_view(value.bytes.data(), value.bytes.size())))) {}
 Param::Param(absl::Time value) : text(absl::FormatTime(kTimeFormat, value, absl::UTCTimeZone())) {}
 Param::Param(absl::Duration value) : Param(absl::ToDoubleSeconds(value)) {}
-Param::Param(const std::vector<int64_t>& values) : text(Array(values, absl::AlphaNumFormatter())) {}
-Param::Param(const std::vector<double>& values)
-    : text(Array(values, [](std::string* out, double value) { *out += RealText(value); })) {}
-Param::Param(const std::vector<std::string>& values)
-    : text(Array(values, [](std::string* out, const std::string& value) {
-        absl::StrAppend(out, "\"", absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"\"", "\\\""}}),
-                        "\"");
-      })) {}
+Param::Param(const std::vector<Param>& array) : text("{") {
+  for (const Param& element : array) {
+    absl::StrAppend(&*text, text->size() > 1 ? ",\"" : "\"",
+                    absl::StrReplaceAll(*element.text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
+  }
+  *text += "}";
+}
 
 bool Cell::is_null() const { return PQgetisnull(result_, row_, column_) != 0; }
 const char* Cell::Value() const { return PQgetvalue(result_, row_, column_); }
@@ -297,12 +276,12 @@ absl::Status Connection::Usable() const {
   return absl::UnavailableError("PostgreSQL: the connection is lost");
 }
 
-absl::Status Connection::WaitForSocket(int events, Clock::time_point deadline) {
-  Clock::time_point ask = Clock::now() + absl::ToChronoMilliseconds(kSayAfter);
+absl::Status Connection::WaitForSocket(int events, SteadyTime deadline) {
+  SteadyTime ask = SteadyTime::Now() + kSayAfter;
   while (true) {
-    const Clock::time_point now = Clock::now();
+    const SteadyTime now = SteadyTime::Now();
     if (now >= ask && options_.say != nullptr) {
-      ask = Clock::time_point::max();
+      ask = SteadyTime::InfiniteFuture();
       const absl::StatusOr<std::string> waits_for = WaitsFor();
       waits_for_ = waits_for.value_or("");
       if (!waits_for.ok()) {
@@ -314,27 +293,28 @@ absl::Status Connection::WaitForSocket(int events, Clock::time_point deadline) {
         options_.say(absl::StrCat("PostgreSQL: waits ", waits_for_));
       }
     }
-    if (stop_deadline_ == Clock::time_point::max() && options_.stop()) {
-      stop_deadline_ = now + absl::ToChronoMilliseconds(kStopGrace);
+    if (stop_deadline_ == SteadyTime::InfiniteFuture() && options_.stop()) {
+      stop_deadline_ = now + kStopGrace;
     }
-    const Clock::time_point end = std::min(deadline, stop_deadline_);
+    const SteadyTime end = std::min(deadline, stop_deadline_);
     if (now >= end) {
       lost_ = true;
       return absl::UnavailableError(absl::StrCat(
           "PostgreSQL: no answer ",
-          end == stop_deadline_
-              ? "until the stop"
-              : absl::StrCat("within ", absl::FormatDuration(absl::FromChrono(answer_timeout_))),
+          end == stop_deadline_ ? "until the stop"
+                                : absl::StrCat("within ", absl::FormatDuration(AnswerTimeout())),
           "; the connection is given up"));
     }
-    const auto slice =
-        std::min(std::chrono::ceil<std::chrono::milliseconds>(end - now), kPostgresPoll);
+    const absl::Duration slice =
+        absl::Ceil(std::min(end - now, kPostgresPoll), absl::Milliseconds(1));
     pollfd poll_fd{PQsocket(connection_.get()), static_cast<int16_t>(events), 0};
-    if (poll(&poll_fd, 1, static_cast<int>(slice.count())) > 0) return absl::OkStatus();
+    if (poll(&poll_fd, 1, static_cast<int>(absl::ToInt64Milliseconds(slice))) > 0) {
+      return absl::OkStatus();
+    }
   }
 }
 
-absl::Status Connection::Await(Clock::time_point deadline) {
+absl::Status Connection::Await(SteadyTime deadline) {
   while (true) {
     const int unsent = PQflush(connection_.get());
     if (unsent < 0) return Error(nullptr);
@@ -346,7 +326,7 @@ absl::Status Connection::Await(Clock::time_point deadline) {
 
 absl::StatusOr<Result> Connection::Finish(bool sent) {
   if (!sent) return Error(nullptr);
-  const Clock::time_point deadline = Clock::now() + answer_timeout_;
+  const SteadyTime deadline = SteadyTime::Now() + AnswerTimeout();
   waits_for_.clear();
   absl::StatusOr<Result> last = absl::InternalError("PostgreSQL: no result");
   absl::Status failed;
@@ -364,8 +344,10 @@ absl::StatusOr<Result> Connection::Finish(bool sent) {
 
 absl::StatusOr<Result> Connection::Query(const std::string& sql, const Params& params) {
   RETURN_IF_ERROR(Usable());
-  const std::vector<const char*> values = TextsOf(params);
-  const int count = static_cast<int>(values.size());
+  std::vector<const char*> values;
+  for (const Param& param : params) {
+    values.push_back(param.text.has_value() ? param.text->c_str() : nullptr);
+  }
   const std::string name = absl::StrCat("s", absl::Hex(std::hash<std::string>()(sql)));
   if (!prepared_.contains(name)) {
     RETURN_IF_ERROR(
@@ -373,41 +355,14 @@ absl::StatusOr<Result> Connection::Query(const std::string& sql, const Params& p
             .status());
     prepared_.insert(name);
   }
-  return Finish(PQsendQueryPrepared(connection_.get(), name.c_str(), count, values.data(), nullptr,
+  return Finish(PQsendQueryPrepared(connection_.get(), name.c_str(),
+                                    static_cast<int>(values.size()), values.data(), nullptr,
                                     nullptr, 0) == 1);
-}
-
-absl::Status Connection::Stream(const std::string& sql, const Params& params,
-                                const std::function<absl::Status(const Row&)>& take) {
-  RETURN_IF_ERROR(Usable());
-  const std::vector<const char*> values = TextsOf(params);
-  if (PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(values.size()), nullptr,
-                        values.data(), nullptr, nullptr, kBinary) == 0 ||
-      PQsetSingleRowMode(connection_.get()) == 0) {
-    return Error(nullptr);
-  }
-  absl::Status failed;
-  while (true) {
-    RETURN_IF_ERROR(Await(Clock::now() + answer_timeout_));
-    pg_result* const next = PQgetResult(connection_.get());
-    if (next == nullptr) return failed;
-    const Result result(next);
-    const ExecStatusType kind = PQresultStatus(next);
-    if (kind == PGRES_SINGLE_TUPLE) {
-      absl::Status taken = take(result[0]);
-      if (taken.ok()) continue;
-      // The rest would have to be read. Asking the server to end it is a call
-      // that a hung one does not answer.
-      lost_ = true;
-      return taken;
-    }
-    if (kind != PGRES_TUPLES_OK) failed.Update(Error(next));
-  }
 }
 
 absl::Status Connection::Pages(const std::string& sql, const Params& params, int page_size,
                                const std::function<absl::Status(const Result&)>& take) {
-  RETURN_IF_ERROR(Execute(absl::StrCat("DECLARE pages CURSOR FOR ", sql), params));
+  RETURN_IF_ERROR(Execute(absl::StrCat("DECLARE pages BINARY CURSOR FOR ", sql), params));
   const std::string fetch = absl::StrCat("FETCH ", page_size, " FROM pages");
   while (true) {
     RETURN_IF_ERROR(Usable());

@@ -1,7 +1,6 @@
 // A Connection is a connection to the fleet's PostgreSQL database.
 #pragma once
 
-#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -16,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 struct pg_conn;
@@ -38,15 +38,15 @@ struct Param {
   // NaN and infinities are what PostgreSQL makes of them.
   Param(double value);  // NOLINT
   // No zero bytes.
-  Param(std::string_view value) : text(value) {}    // NOLINT
-  Param(const std::string& value) : text(value) {}  // NOLINT
-  Param(const char* value) : text(value) {}         // NOLINT
-  Param(Bytes value);                               // NOLINT
-  Param(absl::Time value);                          // NOLINT: of a timestamptz
-  Param(absl::Duration value);                      // NOLINT: seconds, of a float8
-  Param(const std::vector<int64_t>& values);        // NOLINT
-  Param(const std::vector<double>& values);         // NOLINT
-  Param(const std::vector<std::string>& values);    // NOLINT
+  Param(std::convertible_to<std::string_view> auto value)  // NOLINT
+      : text(std::string_view(value)) {}
+  Param(Bytes value);                      // NOLINT
+  Param(absl::Time value);                 // NOLINT: of a timestamptz
+  Param(absl::Duration value);             // NOLINT: seconds, of a float8
+  Param(const std::vector<Param>& array);  // NOLINT: without NULL
+  template <typename T>
+  Param(const std::vector<T>& array)  // NOLINT
+      : Param(std::vector<Param>(array.begin(), array.end())) {}
   template <typename T>
   Param(const std::optional<T>& value)  // NOLINT
       : text(value.has_value() ? Param(*value).text : std::nullopt) {}
@@ -69,7 +69,7 @@ class Cell {
   Cell(const pg_result* result, int row, int column)
       : result_(result), row_(row), column_(column) {}
   bool is_null() const;
-  // As PostgreSQL sent it, for rows of Connection::Stream: the content of a text or bytea.
+  // As PostgreSQL sent it, for rows of Connection::Pages: the content of a text or bytea.
   std::string_view bytes() const;
   // nullopt: NULL.
   template <CellValue T>
@@ -205,13 +205,10 @@ class Connection {
     ASSIGN_OR_RETURN(const Result result, Query(sql, params));
     return result.changed();
   }
-  // For rows of texts and byteas that are too many to be kept: `take` is told each row as it
-  // comes, and ends it all with an error of its own, which is returned; the
-  // connection ends with it. The time-out begins anew with each row.
-  absl::Status Stream(const std::string& sql, const Params& params,
-                      const std::function<absl::Status(const Row&)>& take);
-  // Within a transaction: `take` is told the rows of the statement in pages of so many, each of
-  // which has the time of a statement. It may ask the connection for anything but pages.
+  // For rows that are too many to be kept, within a transaction. The statement gives texts and
+  // byteas alone (a number as a text). `take` is told its rows in pages of so many, each of which
+  // has the time of a statement, and ends it all with an error of its own, which is returned. It
+  // may ask the connection for anything but pages.
   absl::Status Pages(const std::string& sql, const Params& params, int page_size,
                      const std::function<absl::Status(const Result&)>& take);
   // For statements that give no rows; several may be given, without parameters.
@@ -228,34 +225,31 @@ class Connection {
   const std::string& schema() const { return options_.schema; }
 
  private:
-  using Clock = std::chrono::steady_clock;  // never set back
   struct Close {
     void operator()(pg_conn* connection) const;
   };
   Connection(pg_conn* connection, const Options& options)
-      : connection_(connection),
-        options_(options),
-        answer_timeout_(absl::ToChronoMilliseconds(options.statement_timeout + kAnswerGrace)) {}
+      : connection_(connection), options_(options) {}
   static absl::StatusOr<std::unique_ptr<Connection>> Open(const Options& options);
   // A second connection, for a short question about this one.
   absl::StatusOr<std::unique_ptr<Connection>> OpenBeside() const;
   // Whom the statement waits for; empty: nobody. An error: nobody can be asked.
   absl::StatusOr<std::string> WaitsFor() const;
+  absl::Duration AnswerTimeout() const { return options_.statement_timeout + kAnswerGrace; }
   absl::Status Error(const pg_result* result) const;
   // UNAVAILABLE where the connection was lost before.
   absl::Status Usable() const;
   // The last result of what was sent, or the first error.
   absl::StatusOr<Result> Finish(bool sent);
   // Until a result can be had without waiting.
-  absl::Status Await(Clock::time_point deadline);
-  absl::Status WaitForSocket(int events, Clock::time_point deadline);
+  absl::Status Await(SteadyTime deadline);
+  absl::Status WaitForSocket(int events, SteadyTime deadline);
 
   const std::unique_ptr<pg_conn, Close> connection_;
   const Options options_;
-  const std::chrono::milliseconds answer_timeout_;
   int process_ = 0;        // of the server, when it was connected
   std::string waits_for_;  // what is known of the last statement
-  Clock::time_point stop_deadline_ = Clock::time_point::max();
+  SteadyTime stop_deadline_ = SteadyTime::InfiniteFuture();
   bool lost_ = false;  // given up; libpq does not know it
   std::set<std::string, std::less<>> prepared_;
 };

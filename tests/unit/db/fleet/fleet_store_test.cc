@@ -833,13 +833,14 @@ TEST_F(FleetStoreTest, AReportReadsTheGroupsThatItSelects) {
   const int64_t all_rows = *CountReportRows(*postgres_, {});
   const auto read = [&](const ReportSelection& selection) {
     std::vector<std::string> rows;
-    const absl::Status status =
-        ReadReportGroups(*postgres_, selection, [&](const ReportGroup& group) {
-          EXPECT_EQ(group.environment_id, environment);
+    const auto transaction = postgres::Transaction::BeginRead(*postgres_);
+    const absl::Status status = ReadReportGroups(
+        *postgres_, selection, [&](int64_t of, int64_t problem_id, std::string_view group) {
+          EXPECT_EQ(of, environment);
           EXPECT_TRUE(std::any_of(problems->begin(), problems->end(), [&](const auto& problem) {
-            return problem.id == group.problem_id && problem.value == group.rows;
+            return problem.id == problem_id && problem.value == group;
           }));
-          rows.emplace_back(group.rows);
+          rows.emplace_back(group);
           return absl::OkStatus();
         });
     EXPECT_TRUE(status.ok()) << status;
@@ -987,13 +988,16 @@ TEST_F(FleetStoreTest, ParametersAndResultsOfMegabytesGoThrough) {
   const auto echo = postgres_->QueryValue<std::string>("SELECT $1::text", {much});
   ASSERT_TRUE(echo.ok()) << echo.status();
   EXPECT_EQ(*echo, much);
+  const auto transaction = postgres::Transaction::BeginRead(*postgres_);
   int64_t rows = 0;
   ASSERT_TRUE(postgres_
-                  ->Stream("SELECT repeat('x', 1000) FROM generate_series(1, 20000)", {},
-                           [&](const postgres::Row& row) {
-                             rows += static_cast<int64_t>(row[0].bytes().size()) / 1000;
-                             return absl::OkStatus();
-                           })
+                  ->Pages("SELECT repeat('x', 1000) FROM generate_series(1, 20000)", {}, 3000,
+                          [&](const postgres::Result& page) {
+                            for (const postgres::Row row : page) {
+                              rows += static_cast<int64_t>(row[0].bytes().size()) / 1000;
+                            }
+                            return absl::OkStatus();
+                          })
                   .ok());
   EXPECT_EQ(rows, 20'000);
 }

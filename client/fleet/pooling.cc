@@ -1,7 +1,6 @@
 #include "client/fleet/pooling.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <utility>
@@ -13,28 +12,13 @@
 namespace convtune::fleet {
 namespace {
 
-// With fewer nodes the sign test's interval at 95% is none, or the extremes, which
-// one node can move.
+// Of fewer nodes there is no MedianInterval at 95%, or it is the extremes, which one node can
+// move.
 constexpr size_t kSignTestNodes = 9;
 constexpr double kTail = 0.025;
 
 // Honest nodes' ratios differ by less, whatever their GPUs' temperature and clocks.
 constexpr double kDeviation = 0.1;
-
-// The order statistics x[k] and x[n-1-k] between which the median lies.
-size_t SignTestRank(size_t nodes) {
-  const auto n = static_cast<double>(nodes);
-  double below = 0;
-  size_t rank = 0;
-  for (size_t k = 0; k < nodes / 2; ++k) {
-    const double term = std::exp(std::lgamma(n + 1) - std::lgamma(static_cast<double>(k) + 1) -
-                                 std::lgamma(n - static_cast<double>(k) + 1) - n * std::log(2.0));
-    below += term;
-    if (below > kTail) break;
-    rank = k;
-  }
-  return rank;
-}
 
 // What the nodes say of one candidate, in the order of the nodes.
 struct Voices {
@@ -96,87 +80,76 @@ std::vector<double> Speeds(const std::vector<const Tuning*>& tunings,
   return speeds;
 }
 
-// The field of each node that timed the candidate, as of a node of middle speed.
-std::vector<double> Values(const Voices& voices, const std::vector<double>& speeds,
-                           double Candidate::*field) {
-  std::vector<double> values;
-  for (const auto& [node, candidate] : voices.timed) {
-    values.push_back(candidate->*field / speeds[node]);
+// The median over nodes of times in one cache state, each as of a node of middle speed.
+TimeSummary PoolTime(const std::vector<TimeSummary>& times) {
+  std::vector<double> medians, lows, highs;
+  int64_t samples = 0;
+  for (const TimeSummary& time : times) {
+    medians.push_back(time.median_us);
+    lows.push_back(time.low_us);
+    highs.push_back(time.high_us);
+    samples += time.sample_count;
   }
-  return values;
+  const Interval interval = times.size() >= kSignTestNodes
+                                ? MedianInterval(medians, kTail).value()
+                                : Interval{Median(lows), Median(highs)};
+  TimeSummary pooled = times.front();
+  pooled.median_us = Median(medians);
+  pooled.low_us = std::min(interval.low, pooled.median_us);
+  pooled.high_us = std::max(interval.high, pooled.median_us);
+  pooled.sample_count =
+      static_cast<int>(std::min<int64_t>(samples, std::numeric_limits<int>::max()));
+  return pooled;
 }
 
+// Sets what the nodes that timed the candidate found.
 void PoolTimes(const Voices& voices, const std::vector<double>& speeds, Candidate* pooled) {
-  for (double Candidate::*const time : {&Candidate::median_us, &Candidate::q1_us, &Candidate::q3_us,
-                                        &Candidate::low_us, &Candidate::high_us}) {
-    pooled->*time = Median(Values(voices, speeds, time));
-  }
-  if (voices.timed.size() >= kSignTestNodes) {
-    std::vector<double> medians = Values(voices, speeds, &Candidate::median_us);
-    std::sort(medians.begin(), medians.end());
-    const size_t rank = SignTestRank(medians.size());
-    pooled->low_us = medians[rank];
-    pooled->high_us = medians[medians.size() - 1 - rank];
-  }
-  pooled->q1_us = std::min(pooled->q1_us, pooled->median_us);
-  pooled->q3_us = std::max(pooled->q3_us, pooled->median_us);
-  pooled->low_us = std::min(pooled->low_us, pooled->median_us);
-  pooled->high_us = std::max(pooled->high_us, pooled->median_us);
-  int64_t samples = 0;
-  std::vector<double> host, clock;
+  std::vector<TimeSummary> own;
+  std::map<std::pair<LaunchMode, CacheState>, std::vector<TimeSummary>> others;
+  std::vector<double> q1, q3, host, clock;
   for (const auto& [node, candidate] : voices.timed) {
-    samples += candidate->sample_count;
+    const double speed = speeds[node];
+    const auto add = [speed](TimeSummary time, std::vector<TimeSummary>* times) {
+      for (double* const us : {&time.median_us, &time.low_us, &time.high_us}) *us /= speed;
+      times->push_back(time);
+    };
+    add({.median_us = candidate->median_us,
+         .low_us = candidate->low_us,
+         .high_us = candidate->high_us,
+         .sample_count = candidate->sample_count},
+        &own);
+    for (const TimeSummary& time : candidate->other_times) {
+      add(time, &others[{time.launch, time.cache_state}]);
+    }
+    q1.push_back(candidate->q1_us / speed);
+    q3.push_back(candidate->q3_us / speed);
     if (candidate->host_us > 0) host.push_back(candidate->host_us);
     if (candidate->sm_clock_mhz > 0) clock.push_back(candidate->sm_clock_mhz);
     if (candidate->error.has_value()) {
       pooled->error = std::max(pooled->error.value_or(0), *candidate->error);
     }
   }
-  pooled->sample_count =
-      static_cast<int>(std::min<int64_t>(samples, std::numeric_limits<int>::max()));
+  const TimeSummary time = PoolTime(own);
+  pooled->median_us = time.median_us;
+  pooled->low_us = time.low_us;
+  pooled->high_us = time.high_us;
+  pooled->sample_count = time.sample_count;
+  pooled->q1_us = std::min(Median(q1), time.median_us);
+  pooled->q3_us = std::max(Median(q3), time.median_us);
   pooled->host_us = Median(host);
   pooled->sm_clock_mhz = Median(clock);
-}
-
-// Times in other cache states, each the median over the nodes that have it.
-void PoolOtherTimes(const Voices& voices, const std::vector<double>& speeds, Candidate* pooled) {
-  struct Values {
-    std::vector<double> median, low, high;
-    int64_t samples = 0;
-  };
-  std::map<std::pair<LaunchMode, CacheState>, Values> by_kind;
-  for (const auto& [node, candidate] : voices.timed) {
-    for (const TimeSummary& time : candidate->other_times) {
-      Values& values = by_kind[{time.launch, time.cache_state}];
-      values.median.push_back(time.median_us / speeds[node]);
-      values.low.push_back(time.low_us / speeds[node]);
-      values.high.push_back(time.high_us / speeds[node]);
-      values.samples += time.sample_count;
-    }
-  }
   pooled->other_times.clear();
-  for (auto& [kind, values] : by_kind) {
-    TimeSummary time{kind.first, kind.second, Median(values.median), 0, 0, 0};
-    time.low_us = std::min(Median(values.low), time.median_us);
-    time.high_us = std::max(Median(values.high), time.median_us);
-    time.sample_count =
-        static_cast<int>(std::min<int64_t>(values.samples, std::numeric_limits<int>::max()));
-    pooled->other_times.push_back(time);
-  }
+  for (const auto& [kind, times] : others) pooled->other_times.push_back(PoolTime(times));
 }
 
 Candidate PoolCandidate(const Voices& voices, const std::vector<double>& speeds) {
-  // What more nodes say of it, running it counts for more where they are even.
+  // Whether it runs is what most nodes found; where they are even, it does.
   const size_t others = voices.all.size() - voices.timed.size();
   const bool timed = !voices.timed.empty() && voices.timed.size() >= others;
-  const Candidate* like = voices.all.front();
-  for (const Candidate* candidate : voices.all) {
-    if (candidate->timed() == timed) {
-      like = candidate;
-      break;
-    }
-  }
-  Candidate pooled = *like;
+  const auto like =
+      std::find_if(voices.all.begin(), voices.all.end(),
+                   [timed](const Candidate* candidate) { return candidate->timed() == timed; });
+  Candidate pooled = like != voices.all.end() ? **like : *voices.all.front();
   pooled.samples_ns.clear();
   for (const Candidate* candidate : voices.all) {
     pooled.workspace_bytes = std::max(pooled.workspace_bytes, candidate->workspace_bytes);
@@ -187,9 +160,7 @@ Candidate PoolCandidate(const Voices& voices, const std::vector<double>& speeds)
     if (candidate->capture == CaptureSupport::kNo) pooled.capture = CaptureSupport::kNo;
   }
   if (!timed) return pooled;
-  if (voices.timed.size() == 1 && voices.all.size() == 1) return pooled;  // as it is
   PoolTimes(voices, speeds, &pooled);
-  PoolOtherTimes(voices, speeds, &pooled);
   return pooled;
 }
 
@@ -231,7 +202,7 @@ bool Differ(const Tuning& a, const Tuning& b, const CandidateId& id, const Candi
          in_b->low_us * speed > in_a->high_us * (1 + kDeviation);
 }
 
-// Ranked.
+// Returns the pooled candidates, ranked.
 std::vector<Candidate> Pool(const std::vector<const db::fleet::NodeEvidence*>& evidence,
                             const std::optional<CandidateId>& stock) {
   std::vector<const Tuning*> tunings;

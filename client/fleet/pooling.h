@@ -14,10 +14,10 @@ namespace convtune::fleet {
 // Nodes of one model differ in speed, by clocks and cooling: so each node's times are
 // first divided by its speed, which is its time of the stock choice over the nodes'
 // median of that. A candidate's pooled time is the median over the nodes that timed
-// it, which up to half of them cannot move at will. Its interval is that of the sign
-// test for a median at 95% (Conover, Practical Nonparametric Statistics, 3.2) where at
-// least nine nodes timed it, else the medians of the nodes' own intervals. Candidates
-// are ranked as on a node (RankCandidates). With one node everything is that node's.
+// it, which up to half of them cannot move at will. Its interval is the 95% one of
+// MedianInterval where at least nine nodes timed it, else the medians of the nodes' own
+// intervals. Candidates are ranked as on a node (RankCandidates). With one node
+// everything is that node's.
 db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>& evidence);
 
 }  // namespace convtune::fleet

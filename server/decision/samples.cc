@@ -1,12 +1,10 @@
 #include "server/decision/samples.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <utility>
 
-#include "proto/model/tuning/median.h"
 
 namespace convtune::decision {
 namespace {
@@ -17,31 +15,12 @@ constexpr double kLowestShare = 0.96;
 
 constexpr int kPasses = 3;
 
-// Rank k, from 1, such that no more than `tail` of all samples of size n have
-// their k-th smallest value above the median; 0 if there is none.
-size_t LowerRank(size_t n, double tail) {
-  // Terms of the binomial distribution with p = 1/2.
-  double log_term = -static_cast<double>(n) * std::log(2.0);
-  double cumulative = 0;
-  size_t rank = 0;
-  while (rank < n) {
-    cumulative += std::exp(log_term);
-    if (cumulative > tail) break;
-    ++rank;
-    log_term += std::log(static_cast<double>(n - rank + 1) / static_cast<double>(rank));
-  }
-  return rank;
-}
-
-double Nth(std::vector<double>* values, size_t nth) {
-  const auto at = values->begin() + static_cast<std::ptrdiff_t>(nth);
-  std::nth_element(values->begin(), at, values->end());
-  return *at;
-}
-
 // The value that three quarters are at most; 1 of nothing.
 double UpperQuartile(std::vector<double>* values) {
-  return values->empty() ? 1 : Nth(values, (3 * values->size() + 3) / 4 - 1);
+  if (values->empty()) return 1;
+  const auto at = values->begin() + static_cast<std::ptrdiff_t>((3 * values->size() + 3) / 4 - 1);
+  std::nth_element(values->begin(), at, values->end());
+  return *at;
 }
 
 bool HasClock(const Series& runs, size_t round) {
@@ -115,14 +94,6 @@ int DiscardSlowClocks(std::vector<Series>* series) {
     }
   }
   return discarded;
-}
-
-std::optional<Interval> MedianInterval(std::vector<double> values, double tail) {
-  const size_t rank = LowerRank(values.size(), tail);
-  if (rank == 0) return std::nullopt;
-  const double low = Nth(&values, rank - 1);
-  const double high = Nth(&values, values.size() - rank);
-  return Interval{low, high};
 }
 
 std::vector<double> RoundRatios(const Series& a, const Series& b, bool in_cycles) {

@@ -1,9 +1,10 @@
-// RunSamples and Series are the input of all decisions; an Interval says how sure a median of them
-// is. Plain values: every function of this folder is pure and can be called from any thread.
+// RunSamples and Series are the input of all decisions. Plain values: every function of this folder
+// is pure and can be called from any thread.
 #pragma once
 
-#include <optional>
 #include <vector>
+
+#include "proto/model/tuning/median.h"
 
 namespace convtune::decision {
 
@@ -39,19 +40,6 @@ void DiscardOtherKind(std::vector<Series>* series);
 // 1977), with upper quartiles in place of medians. Returns how many were
 // discarded.
 int DiscardSlowClocks(std::vector<Series>* series);
-
-struct Interval {
-  double low = 0;
-  double high = 0;
-};
-
-// The interval of order statistics that holds the median of what the values
-// were drawn from, with a chance of at most `tail` that it lies below, and the
-// same above: Hahn and Meeker, Statistical Intervals (1991), section 5.2. It
-// assumes nothing of the distribution, so that spikes do not widen it. nullopt
-// if there are too few values: 0.5^n must be at most `tail`. REQUIRES: 0 < tail
-// < 0.5.
-std::optional<Interval> MedianInterval(std::vector<double> values, double tail);
 
 // a's time over b's in every round in which both are valid, and both blocked or neither. Clocks and
 // temperature move all candidates of a round together, and cancel out. `in_cycles`: in clock cycles

@@ -23,7 +23,10 @@ namespace convtune::fleet {
 namespace {
 
 constexpr int kPage = 200;
+// The pause behind a turn that failed doubles from the first to the second.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(250);
+constexpr absl::Duration kBackoffMost = absl::Seconds(30);
+constexpr absl::Duration kOutboxPoll = absl::Milliseconds(250);
 constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
 // While a task runs its end is looked for this often.
 constexpr absl::Duration kTaskPoll = absl::Milliseconds(20);
@@ -102,19 +105,16 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
     return absl::InvalidArgumentError(absl::StrCat("node: ", rule));
   }
   std::unique_ptr<Agent> agent(new Agent(std::move(options)));
-  RETURN_IF_ERROR(agent->OpenClients());
+  ASSIGN_OR_RETURN(agent->daemon_, client::Client::Create(agent->options_.daemon));
   agent->ShowMetrics();
   return agent;
 }
 
-absl::Status Agent::OpenClients() {
-  ASSIGN_OR_RETURN(daemon_, client::Client::Create(options_.daemon));
-  return absl::OkStatus();
-}
-
 bool Agent::ReloadIfAsked() {
   if (!options_.reload || !options_.reload()) return false;
-  absl::Status status = OpenClients();
+  absl::StatusOr<std::unique_ptr<client::Client>> daemon = client::Client::Create(options_.daemon);
+  if (daemon.ok()) daemon_ = *std::move(daemon);
+  absl::Status status = daemon.status();
   status.Update(options_.read_conninfo().status());  // the next connection has it
   if (status.ok()) {
     log::Info("SIGHUP: the TLS files and --postgres-file are read anew");
@@ -144,7 +144,7 @@ void Agent::Run() {
     if (status.ok()) {
       backoff_ = kFirstBackoff;
       const auto notified =
-          postgres_->WaitForNotification(running_.empty() ? options_.poll : kTaskPoll);
+          postgres_->WaitForNotification(running_.empty() ? kOutboxPoll : kTaskPoll);
       if (notified.value_or(false)) announced_ = true;
       continue;
     }
@@ -158,7 +158,7 @@ void Agent::Run() {
         lost ? Uniform(absl::ZeroDuration(), kReconnectSpread) : Uniform(backoff_ / 2, backoff_);
     if (lost) log::Info("connects again in $0", absl::FormatDuration(pause));
     Wait(pause);
-    backoff_ = std::min(backoff_ * 2, options_.backoff_most);
+    backoff_ = std::min(backoff_ * 2, kBackoffMost);
   }
   GiveTasksBack();
 }
@@ -341,7 +341,7 @@ absl::Status Agent::Heartbeat() {
                    daemon_->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
   db::fleet::Heartbeat& heartbeat = heartbeat_;
   heartbeat.node_time = options_.clock->Now();
-  heartbeat.agent_version = options_.version;
+  heartbeat.agent_version = CONVTUNE_VERSION;
   heartbeat.daemon_version = info.version();
   heartbeat.daemon_start_time = absl::FromUnixSeconds(info.start_time().seconds());
   heartbeat.tuning_count = info.tuning_count();
@@ -985,7 +985,7 @@ void Agent::ShowMetrics() {
                            std::ssize(heartbeat_.heeded_bans) + (behind ? 1 : 0);
   const int64_t refused = heartbeat_.pins.refused + heartbeat_.bans.refused +
                           (heartbeat_.release_error.empty() ? 0 : 1);
-  std::vector<AgentMetric> metrics = {
+  std::vector<Metric> metrics = {
       {"convtune_fleet_connected", "1 if the agent has a connection to PostgreSQL",
        postgres_ != nullptr && postgres_->ok()},
       {"convtune_fleet_outbox_depth", "Tunings that wait to be delivered", state_.outbox_depth()},
@@ -1028,9 +1028,9 @@ void Agent::ShowMetrics() {
   shown_waiting_since_ = waiting_since_;
 }
 
-std::vector<AgentMetric> Agent::Metrics() const {
+std::vector<Metric> Agent::Metrics() const {
   const MutexLock lock(metrics_mutex_);
-  std::vector<AgentMetric> metrics = metrics_;
+  std::vector<Metric> metrics = metrics_;
   // As it is now: the agent may be waiting for PostgreSQL.
   const absl::Duration lag =
       std::max(SteadyTime::Now() - shown_waiting_since_, absl::ZeroDuration());

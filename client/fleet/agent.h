@@ -30,17 +30,6 @@
 
 namespace convtune::fleet {
 
-// An AgentMetric is a number of an agent for Prometheus: a counter where its name ends with _total,
-// else a gauge. Value type.
-struct AgentMetric {
-  AgentMetric(const char* named, const char* about, auto number)
-      : name(named), help(about), value(static_cast<double>(number)) {}
-
-  const char* name;
-  const char* help;
-  double value;
-};
-
 // A Refetch decides whether a release, of which the daemon lacks problems, is fetched
 // whole again. That helps once: a tuning that cannot be applied here, which was made
 // with another cuBLASLt, say, cannot be applied the next time. One for each release.
@@ -60,7 +49,6 @@ class Agent {
     db::postgres::Connection::Options postgres;
     client::Client::Options daemon;
     std::string node;  // its name in the fleet
-    std::string version;
     bool tune = true;  // take problems that the fleet has queued
     // Queue what has to be verified when the node comes to another cuDNN or driver.
     bool verify_upgrades = false;
@@ -68,11 +56,9 @@ class Agent {
     // Public keys (32 bytes each), one of which must have signed each decision; empty: decisions
     // need no signature.
     std::vector<std::string> trusted = {};
-    absl::Duration lease = absl::Seconds(60);         // of a task
-    absl::Duration poll = absl::Milliseconds(250);    // of the outbox
-    absl::Duration refresh = absl::Seconds(10);       // heartbeat, and all that is announced
-    absl::Duration backoff_most = absl::Seconds(30);  // between attempts that fail
-    const Clock* clock = nullptr;                     // outlives it
+    absl::Duration lease = absl::Seconds(60);    // of a task
+    absl::Duration refresh = absl::Seconds(10);  // heartbeat, and all that is announced
+    const Clock* clock = nullptr;                // outlives it
     // Asked wherever the agent waits, at least every half minute.
     std::function<bool()> stop;
     // True once: what is kept in files is to be read anew.
@@ -92,7 +78,7 @@ class Agent {
   void Run();
 
   // Thread-safe; as of the last turn, but for the lag, which is as of now.
-  std::vector<AgentMetric> Metrics() const;
+  std::vector<Metric> Metrics() const;
 
  private:
   // An environment that a device of the node has.
@@ -121,8 +107,6 @@ class Agent {
 
   explicit Agent(Options options) : options_(std::move(options)), checked_(options_.trusted) {}
 
-  // Reads the daemon's TLS files.
-  absl::Status OpenClients();
   // Reads the TLS files and the connection string anew if a reload is asked for; keeps
   // those that cannot be read as they were. Returns whether a reload was asked for.
   bool ReloadIfAsked();
@@ -221,11 +205,8 @@ class Agent {
   Counts counts_;
   absl::Time last_exchange_ = absl::InfinitePast();  // when PostgreSQL answered last
   mutable Mutex metrics_mutex_;
-  std::vector<AgentMetric> metrics_ GUARDED_BY(metrics_mutex_);
+  std::vector<Metric> metrics_ GUARDED_BY(metrics_mutex_);
   SteadyTime shown_waiting_since_ GUARDED_BY(metrics_mutex_) = SteadyTime::InfiniteFuture();
 };
-
-// `read` is called for each scrape, on the server's threads.
-MetricsServer::Collect AgentFamilies(std::function<std::vector<AgentMetric>()> read);
 
 }  // namespace convtune::fleet

@@ -100,7 +100,9 @@ class AgentCommand final : public FleetCommand {
     app->add_option("--tls-ca", tls.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
     app->add_option("--tls-cert", tls.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
     app->add_option("--tls-key", tls.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
-    app->add_flag("--no-tune", no_tune_, "take no problems that the fleet has queued");
+    app->add_flag_callback(
+        "--no-tune", [this] { options_.tune = false; },
+        "take no problems that the fleet has queued");
     AddTime(
         *app, "--lease", "how long a problem is this node's without a word",
         [this](absl::Duration time) { options_.lease = time; }, absl::Seconds(1), absl::Hours(24))
@@ -150,8 +152,6 @@ class AgentCommand final : public FleetCommand {
             address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths())) : address_,
             "--address"));
     if (options.node.empty()) options.node = HostName();
-    options.version = CONVTUNE_VERSION;
-    options.tune = !no_tune_;
     for (const std::string& file : trusted_) {
       ASSIGN_OR_RETURN(std::string key, db::bundle::ReadBundlePublicKey(file));
       options.trusted.push_back(std::move(key));
@@ -185,7 +185,7 @@ class AgentCommand final : public FleetCommand {
     if (!metrics_address_.empty()) {
       ASSIGN_OR_RETURN(
           metrics,
-          MetricsServer::Create(metrics_address_, AgentFamilies([&] { return agent->Metrics(); })));
+          MetricsServer::Create(metrics_address_, NewCollect([&] { return agent->Metrics(); })));
       log::Info("metrics at $0", metrics->url());
     }
     NotifySystemd("READY=1");
@@ -195,9 +195,8 @@ class AgentCommand final : public FleetCommand {
   }
 
  private:
-  Agent::Options options_;  // what flags set by themselves
+  Agent::Options options_;  // what the flags say; Run adds the rest to a copy
   std::string address_;
-  bool no_tune_ = false;
   std::vector<std::string> trusted_;
   std::string metrics_address_;
   std::string alive_file_;

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -12,6 +13,7 @@
 #include "prometheus/collectable.h"
 #include "prometheus/exposer.h"
 #include "prometheus/metric_family.h"
+#include "proto/monitoring/family_builder.h"
 #endif
 
 namespace convtune {
@@ -92,9 +94,24 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(const std::
   }
 }
 
+MetricsServer::Collect NewCollect(std::function<std::vector<Metric>()> read) {
+  return [read = std::move(read)] {
+    FamilyBuilder families;
+    for (const Metric& metric : read()) {
+      const bool is_counter = std::string_view(metric.name).ends_with("_total");
+      families.Begin(is_counter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge,
+                     metric.name, metric.help);
+      families.Add(metric.value);
+    }
+    return families.Take();
+  };
+}
+
 #else
 
 bool MetricsBuilt() { return false; }
+
+MetricsServer::Collect NewCollect(std::function<std::vector<Metric>()>) { return nullptr; }
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(const std::string&, Collect) {
   return absl::UnimplementedError(

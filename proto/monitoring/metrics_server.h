@@ -39,4 +39,17 @@ class MetricsServer {
   virtual std::string url() const = 0;
 };
 
+// A Metric is one number for Prometheus: a counter where its name ends with _total, else a gauge.
+// Value type.
+struct Metric {
+  Metric(const char* named, const char* about, auto number)
+      : name(named), help(about), value(static_cast<double>(number)) {}
+
+  const char* name;
+  const char* help;
+  double value;
+};
+// Collects what `read` returns, which is called for each request. nullptr: !MetricsBuilt().
+MetricsServer::Collect NewCollect(std::function<std::vector<Metric>()> read);
+
 }  // namespace convtune

@@ -42,7 +42,7 @@ class FleetBanCommand final : public FleetCommand {
     if (delete_->parsed()) {
       RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, end_.author));
       context.PrintJson({{"deleted", number_}});
-      context.Say(absl::StrCat("deleted fleet ban ", number_));
+      context.Say("deleted fleet ban ", number_);
       return cli::app::ExitCode::kDone;
     }
     if (args_.dry_run() && wait_.most.has_value()) {
@@ -108,8 +108,7 @@ class FleetBanCommand final : public FleetCommand {
     if (args_.dry_run()) RETURN_IF_ERROR(read);
     // A ban that was made holds, whether or not its effects can be read.
     if (!read.ok()) {
-      context.Say(
-          absl::StrCat("warning: what it changes cannot be read: ", std::string(read.message())));
+      context.Say("warning: what it changes cannot be read: ", std::string(read.message()));
     }
     *created.mutable_ban() = ToProto(ban);
     return created;
@@ -125,7 +124,7 @@ class FleetBanCommand final : public FleetCommand {
     cli::app::ExitCode code = cli::app::ExitCode::kDone;
     for (const db::fleet::FleetBan& one : listed) {
       if (!one.error.empty()) {
-        context.SayError(absl::StrCat(one.ban.Name(), ": ", one.error));
+        context.SayError(one.ban.Name(), ": ", one.error);
         code = cli::app::ExitCode::kFailed;
         continue;
       }

@@ -275,16 +275,15 @@ absl::StatusOr<cli::app::ExitCode> WaitArgs::Wait(
     }
   }
   if (!now.silent.empty()) {
-    context.Say(absl::StrCat("silent, and will heed it when they are back: ",
-                             absl::StrJoin(now.silent, ", ")));
+    context.Say("silent, and will heed it when they are back: ", absl::StrJoin(now.silent, ", "));
   }
   if (now.living > 0 && now.missing.empty()) return cli::app::ExitCode::kDone;
-  context.SayError(absl::StrCat(
+  context.SayError(
       "--wait: ",
       FleetStopRequested() ? "stopped" : absl::StrCat("after ", absl::FormatDuration(*most)), ", ",
       now.living == 0 ? "no living node is concerned"
                       : absl::StrCat("not heeded by ", absl::StrJoin(now.missing, ", ")),
-      "; the decision stands"));
+      "; the decision stands");
   return cli::app::ExitCode::kUnheeded;
 }
 
@@ -319,9 +318,8 @@ cli::output::Fields DeviationFields(const db::fleet::NodeDeviation& node) {
 void SayDeviating(cli::app::Context& context,
                   const std::vector<db::fleet::NodeDeviation>& deviating) {
   for (const db::fleet::NodeDeviation& node : deviating) {
-    context.Say(absl::StrCat("left out: ", node.node, " differs from other nodes in ",
-                             node.dissents, " of ", node.shared, " problems of ",
-                             node.environment));
+    context.Say("left out: ", node.node, " differs from other nodes in ", node.dissents, " of ",
+                node.shared, " problems of ", node.environment);
   }
 }
 
@@ -344,9 +342,8 @@ absl::Status PoolEverything(cli::app::Context& context, db::postgres::Connection
   }
   ASSIGN_OR_RETURN(const int64_t left, db::fleet::CountPoolQueue(postgres));
   if (left > 0) {
-    context.Say(absl::StrCat(
-        "warning: what nodes delivered last for ", left, " problems does not count yet: ",
-        may_pool ? "another transaction holds it" : "this login may not pool it"));
+    context.Say("warning: what nodes delivered last for ", left, " problems does not count yet: ",
+                may_pool ? "another transaction holds it" : "this login may not pool it");
   }
   return absl::OkStatus();
 }

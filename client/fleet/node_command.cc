@@ -54,8 +54,7 @@ class NodeCommand final : public FleetCommand {
                        {"choice_count", count},
                        {"choices", cli::output::JsonRows(choices, ChoiceFields)}});
     context.PrintRows(choices, ChoiceFields);
-    context.Say(absl::StrCat(node_, " is distrusted; ", count,
-                             " served choices rest on its evidence alone"));
+    context.Say(node_, " is distrusted; ", count, " served choices rest on its evidence alone");
     if (count > 0) {
       context.Say(
           "`tune --force` has other nodes measure them, then `release promote`; `release withdraw` "

@@ -118,7 +118,7 @@ class FleetPinsCommand final : public FleetCommand {
     cli::app::ExitCode code = PrintFleetRows(context, pins, PinFields, "nothing is pinned");
     for (const db::fleet::FleetPin& pin : pins) {
       if (pin.error.empty()) continue;
-      context.SayError(absl::StrCat("pin ", pin.pin_id, ": ", pin.error));
+      context.SayError("pin ", pin.pin_id, ": ", pin.error);
       code = cli::app::ExitCode::kFailed;
     }
     return code;

@@ -130,8 +130,8 @@ void SayBanned(cli::app::Context& context, const Bans& bans,
     if (const Bans::Shared ban = BanOf(bans, change)) ++counts[ban->NameAndReason()];
   }
   for (const auto& [ban, count] : counts) {
-    context.Say(absl::StrCat(count, count == 1 ? " choice is" : " choices are", " banned by ", ban,
-                             ": nodes serve the next best that is left"));
+    context.Say(count, count == 1 ? " choice is" : " choices are", " banned by ", ban,
+                ": nodes serve the next best that is left");
   }
 }
 
@@ -146,9 +146,9 @@ absl::StatusOr<cli::app::ExitCode> PrintMade(cli::app::Context& context,
         absl::StrFormat(" for %.4g%% of the living nodes: ", made.release.canary_permille / 10.0) +
         absl::StrJoin(made.canary_nodes, ", ");
     if (made.silent_count > 0) {
-      context.Say(absl::StrCat("warning: ", made.silent_count,
-                               " nodes were left out of the draw, since they are silent; `status` "
-                               "names them"));
+      context.Say("warning: ", made.silent_count,
+                  " nodes were left out of the draw, since they are silent; `status` "
+                  "names them");
     }
   }
   if (context.format() != cli::app::Format::kJson) {
@@ -294,11 +294,11 @@ class FleetReleaseCommand final : public FleetCommand {
     context.PrintRows(diff.changes, fields_of);
     if (context.format() == cli::app::Format::kJson) return done;
     const std::string left = db::fleet::LeftOut(diff, scope_);
-    context.Say(absl::StrCat(diff.change_count, " changes", left.empty() ? "" : ", and ", left));
+    context.Say(diff.change_count, " changes", left.empty() ? "" : ", and ", left);
     SayDeviating(context, deviating);
     if (from_ < 0 && diff.change_count > 0) {
-      context.Say(absl::StrCat("`release promote --from ", db::fleet::NewestServed(served),
-                               "` is refused where somebody decides before"));
+      context.Say("`release promote --from ", db::fleet::NewestServed(served),
+                  "` is refused where somebody decides before");
     }
     SayBanned(context, bans, taken);
     return done;
@@ -327,8 +327,8 @@ class FleetReleaseCommand final : public FleetCommand {
     absl::Status read = WarnOfBanned(context, *postgres, before, made.release.number);
     read.Update(WarnOfLeftOut(context, *postgres));
     if (!read.ok()) {
-      context.Say(absl::StrCat("warning: banned choices and what is left out cannot be read: ",
-                               std::string(read.message())));
+      context.Say("warning: banned choices and what is left out cannot be read: ",
+                  std::string(read.message()));
     }
     return PrintMade(context, *postgres, made, wait_);
   }
@@ -347,7 +347,7 @@ class FleetReleaseCommand final : public FleetCommand {
   absl::Status WarnOfLeftOut(cli::app::Context& context, db::postgres::Connection& postgres) const {
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff diff, db::fleet::DiffPooled(postgres, scope_, 0));
     const std::string left = db::fleet::LeftOut(diff, scope_);
-    if (!left.empty()) context.Say(absl::StrCat("left out: ", left, "; see `release diff`"));
+    if (!left.empty()) context.Say("left out: ", left, "; see `release diff`");
     ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeDeviation> deviating,
                      db::fleet::ListDeviating(postgres));
     SayDeviating(context, deviating);
@@ -375,8 +375,8 @@ class FleetReleaseCommand final : public FleetCommand {
     for (const db::fleet::FleetPin& pin : pins) {
       const bool is_gone = every_problem_ || texts.contains(pin.problem_text);
       if (!is_gone || pin.environment_text != environment) continue;
-      context.Say(absl::StrCat("pin ", pin.pin_id, " of ", pin.problem_text,
-                               " has no effect where the node has no tuning of its own"));
+      context.Say("pin ", pin.pin_id, " of ", pin.problem_text,
+                  " has no effect where the node has no tuning of its own");
     }
     return PrintMade(context, *postgres, made, wait_);
   }
@@ -396,14 +396,13 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
                      db::fleet::RollBackFleetRelease(*postgres, decision, target_, Seen(served)));
     if (made.kept_count > 0) {
-      context.Say(absl::StrCat(made.kept_count,
-                               " problems keep their first choice, which came after release ",
-                               made.release.restores, "; `release withdraw` takes them away"));
+      context.Say(made.kept_count, " problems keep their first choice, which came after release ",
+                  made.release.restores, "; `release withdraw` takes them away");
     }
     if (made.returned_count > 0) {
-      context.Say(absl::StrCat("warning: ", made.returned_count,
-                               " choices that were withdrawn are served again; `release withdraw` "
-                               "takes them away"));
+      context.Say("warning: ", made.returned_count,
+                  " choices that were withdrawn are served again; `release withdraw` "
+                  "takes them away");
     }
     return PrintMade(context, *postgres, made, wait_);
   }

@@ -148,7 +148,7 @@ class StatusCommand final : public FleetCommand {
                        {"nodes", cli::output::JsonRows(nodes, NodeFields)}});
     context.PrintRows(nodes, NodeFields);
     SayDeviating(context, deviating);
-    if (!whole.ok()) context.Say(absl::StrCat("damaged: ", std::string(whole.message())));
+    if (!whole.ok()) context.Say("damaged: ", std::string(whole.message()));
     if (context.format() != cli::app::Format::kTable) return cli::app::ExitCode::kDone;
     std::ostream& out = context.io().out;
     int64_t refusing = 0;

@@ -117,14 +117,14 @@ class FleetTuneCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(const db::fleet::QueuedAlready queued,
                        db::fleet::FindQueued(*postgres, request));
       const std::string batches = absl::StrJoin(queued.batches, ", ");
-      context.Say(absl::StrCat("every one of them is queued already, in batch ", batches,
-                               queued.lone == 0 ? "" : "; " + LoneText(queued.lone)));
+      context.Say("every one of them is queued already, in batch ", batches,
+                  queued.lone == 0 ? "" : "; " + LoneText(queued.lone));
       context.PrintJson({{"batch", 0},
                          {"queued_in", cli::output::Json{absl::StrCat("[", batches, "]")}},
                          {"lone", queued.lone}});
       return queued.lone == 0 ? cli::app::ExitCode::kDone : cli::app::ExitCode::kFailed;
     }
-    context.Say(absl::StrCat("batch ", batch));
+    context.Say("batch ", batch);
     if (!no_wait_) return Watch(context, *postgres, batch);
     context.PrintJson({{"batch", batch}});
     return cli::app::ExitCode::kDone;

@@ -642,7 +642,7 @@ absl::Status Agent::Heed() {
   if (release == heartbeat_.release && bans == heartbeat_.heeded_bans) return absl::OkStatus();
   heartbeat_.release = release;
   heartbeat_.heeded_bans = std::move(bans);
-  return db::fleet::WriteHeeded(*postgres_, *names_, node_id_, release, heartbeat_.heeded_bans);
+  return Heartbeat();
 }
 
 bool Refetch::Decide(int64_t missing) {

@@ -38,7 +38,7 @@ cli::output::Fields DeadFields(const db::fleet::DeadTask& task) {
 std::string ProgressLine(const db::fleet::BatchProgress& progress, absl::Duration elapsed) {
   std::string line = absl::StrFormat("%d of %d tuned", progress.done, progress.total());
   if (progress.dead > 0) absl::StrAppend(&line, ", ", progress.dead, " dead");
-  if (!progress.nodes.empty()) absl::StrAppend(&line, ", ", progress.nodes.size(), " nodes at it");
+  if (progress.nodes > 0) absl::StrAppend(&line, ", ", progress.nodes, " nodes at it");
   if (progress.again > 0) absl::StrAppend(&line, ", ", progress.again, " wait for another node");
   const double share = static_cast<double>(progress.done + progress.dead) /
                        static_cast<double>(std::max<int64_t>(1, progress.total()));

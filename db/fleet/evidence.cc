@@ -155,9 +155,8 @@ absl::StatusOr<postgres::Result> Take(postgres::Connection& postgres, int64_t no
 
 }  // namespace
 
-absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetNames& names,
-                                       int64_t node_id,
-                                       const std::vector<FleetDelivery>& deliveries) {
+absl::StatusOr<int64_t> Deliver(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
+                                const std::vector<FleetDelivery>& deliveries) {
   std::vector<Environment> environments;
   std::vector<std::string> problems;
   for (const FleetDelivery& delivery : deliveries) {
@@ -169,22 +168,22 @@ absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetName
   RETURN_IF_ERROR(names.AddProblems(problems));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(postgres.Execute("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE", {node_id}));
-  DeliveryCounts counts;
+  int64_t repeated = 0;
   std::vector<int64_t> pooled_environments, pooled_problems;
   for (const FleetDelivery& delivery : deliveries) {
     ASSIGN_OR_RETURN(const postgres::Result taken, Take(postgres, node_id, delivery));
-    ++(taken.empty() ? counts.repeated : counts.taken);
+    if (taken.empty()) ++repeated;
     if (taken.empty() || !taken[0][2]) continue;
     pooled_environments.push_back(taken[0][0]);
     pooled_problems.push_back(taken[0][1]);
   }
   RETURN_IF_ERROR(
       postgres.Execute("UPDATE nodes SET duplicate_count = duplicate_count + $2 WHERE node_id = $1",
-                       {node_id, counts.repeated}));
+                       {node_id, repeated}));
   RETURN_IF_ERROR(
       postgres.Execute("SELECT queue_pooling($1, $2)", {pooled_environments, pooled_problems}));
   RETURN_IF_ERROR(transaction.Commit());
-  return counts;
+  return repeated;
 }
 
 absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postgres,

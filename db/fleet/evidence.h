@@ -27,19 +27,13 @@ struct FleetDelivery {
   bool relayed = false;  // it came from the fleet, which lost it
 };
 
-struct DeliveryCounts {
-  int64_t taken = 0;
-  int64_t repeated = 0;  // were here already
-};
-
 // Takes the deliveries in one transaction. Each may come again, in any order, alone or
-// with others: it is then counted as repeated. The node's current row of a problem is
+// with others. Returns how many were here already. The node's current row of a problem is
 // the one of the best standing, in whatever order they come. Of equals it is one that was
 // measured here rather than relayed, then the newest; see migrations/0001_initial.sql, evidence.
 // INVALID_ARGUMENT: a tuning breaks a rule; nothing was taken.
-absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetNames& names,
-                                       int64_t node_id,
-                                       const std::vector<FleetDelivery>& deliveries);
+absl::StatusOr<int64_t> Deliver(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
+                                const std::vector<FleetDelivery>& deliveries);
 
 // The highest sequence that the node delivered in that epoch (0: in any); nullopt: nothing
 // ever. Numbers of one epoch say nothing of another's, where the node lost its disk.

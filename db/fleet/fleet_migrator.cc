@@ -93,20 +93,13 @@ absl::StatusOr<int> FleetSchemaVersion(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const postgres::Result table,
                    postgres.Query("SELECT to_regclass('schema_migrations') IS NOT NULL, EXISTS "
                                   "(SELECT 1 FROM pg_namespace WHERE nspname = $1 AND NOT "
-                                  "has_schema_privilege(oid, 'USAGE')), session_user, "
-                                  "to_regclass('report_groups') IS NOT NULL",
+                                  "has_schema_privilege(oid, 'USAGE')), session_user",
                                   {postgres.schema()}));
   // A schema that one may not look into looks empty.
   if (table[0][1]) {
     return absl::PermissionDeniedError(
         absl::StrCat("the database's user ", std::string(table[0][2]),
                      " has no rights in the schema ", postgres.schema(), postgres::kHowToGrant));
-  }
-  // No release has had this table: version 1 was another schema before the first one.
-  if (table[0][3]) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the schema ", postgres.schema(),
-        " was made by a build before 0.1.0: drop it and run `convtune-fleet migrate`"));
   }
   if (!table[0][0]) return 0;
   return postgres.QueryValue<int>("SELECT COALESCE(MAX(version), 0) FROM schema_migrations");

@@ -16,7 +16,7 @@ namespace convtune::db::fleet {
 std::span<const sqlite::Migration> AllFleetMigrations();
 
 // 0: nothing was ever migrated. PERMISSION_DENIED: the schema is not for the
-// connection's user. FAILED_PRECONDITION: a build before 0.1.0 made it.
+// connection's user.
 absl::StatusOr<int> FleetSchemaVersion(postgres::Connection& postgres);
 
 // FAILED_PRECONDITION, naming both versions, where the schema is older than any that
@@ -26,8 +26,7 @@ absl::Status CheckFleetSchema(postgres::Connection& postgres);
 // Makes the schema if need be and applies what the database lacks, each
 // migration in a transaction of its own; who migrates at the same time waits.
 // Moves on the sequences that a partial restore left behind their tables. Returns how many were
-// applied. FAILED_PRECONDITION: it is newer, or
-// of a build before 0.1.0.
+// applied. FAILED_PRECONDITION: the schema is newer, and not compatible with this program.
 absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres);
 
 // PostgreSQL's roles; empty: none.

@@ -165,15 +165,6 @@ absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int6
   return transaction.Commit();
 }
 
-absl::Status WriteHeeded(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
-                         int64_t release, const std::vector<int64_t>& bans) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
-  RETURN_IF_ERROR(
-      postgres.Execute("UPDATE nodes SET release_number = $2, heeded_bans = $3 WHERE node_id = $1",
-                       {node_id, release, bans}));
-  return transaction.Commit();
-}
-
 absl::StatusOr<int64_t> ReadHeededRelease(postgres::Connection& postgres, int64_t node_id) {
   return postgres.QueryValue<int64_t>("SELECT release_number FROM nodes WHERE node_id = $1",
                                       {node_id});

@@ -42,7 +42,7 @@ struct NodeDevice {
 // The pins, or the bans, of the fleet that a node does not follow.
 struct Unapplied {
   int64_t count = 0;
-  std::string error;    // why not the first of them
+  std::string error;    // why the node does not follow the first of them
   int64_t refused = 0;  // of `count`: FleetPin::error, FleetBan::error. No column has it
 
   void Add(const std::string& why) {
@@ -83,8 +83,8 @@ struct Heartbeat {
   int64_t hits = 0;
   int64_t outbox_depth = 0;
   int64_t outbox_dropped = 0;
-  absl::Duration outbox_lag;  // for how long something has waited and nothing was delivered
-  int64_t release = 0;
+  absl::Duration outbox_lag;    // for how long something has waited and nothing was delivered
+  int64_t release = 0;          // that the node's programs are served; 0: none
   int64_t release_missing = 0;  // problems of the release that the node has not
   int64_t release_extra = 0;    // that it has from a fleet, and the release has not
   Unapplied pins = {};          // for the node's environments
@@ -107,11 +107,7 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
 // Replaces what the node wanted before. Of a key that comes twice the first counts.
 absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted);
-// The node serves that release and heeds these bans from now on.
-absl::Status WriteHeeded(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
-                         int64_t release, const std::vector<int64_t>& bans);
-
-// The release that WriteHeeded named last; 0: none.
+// The release of the node's last heartbeat; 0: none.
 absl::StatusOr<int64_t> ReadHeededRelease(postgres::Connection& postgres, int64_t node_id);
 
 struct NodeStatus {

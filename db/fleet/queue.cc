@@ -387,12 +387,11 @@ absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64
                        "COUNT(*) FILTER (WHERE state = 5), COUNT(*) FILTER (WHERE state = 1 AND "
                        "tuned_by <> '{}'), COUNT(*) FILTER (WHERE ",
                        LoneSql(),
-                       "), string_agg(DISTINCT n.name, E'\\n' ORDER BY n.name) FILTER (WHERE state "
-                       "= 2) FROM tasks t LEFT JOIN nodes n USING (node_id) WHERE batch_id = $1"),
+                       "), COUNT(DISTINCT node_id) FILTER (WHERE state = 2) FROM tasks t WHERE "
+                       "batch_id = $1"),
           {batch_id}));
   const postgres::Row row = rows[0];
-  BatchProgress progress{row[0], row[1], row[2], row[3],
-                         row[4], row[5], row[6], SplitNames(row[7])};
+  BatchProgress progress{row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7]};
   if (progress.total() > 0) return progress;
   return absl::NotFoundError(absl::StrCat("batch: there is no batch ", batch_id));
 }

@@ -58,7 +58,7 @@ struct BatchProgress {
   // these, those for which no such node of the environment is heard of.
   int64_t again = 0;
   int64_t lone = 0;
-  std::vector<std::string> nodes;  // that have a task now
+  int64_t nodes = 0;  // that have a task now
 
   int64_t total() const { return queued + leased + done + dead + cancelled; }
   int64_t open() const { return queued + leased; }

@@ -697,10 +697,8 @@ absl::Status Agent::FollowPins() {
   absl::Status status;
   const auto say_end = [&](const v1::PinRecord& ended) {
     const absl::Status why = db::fleet::CheckDecisionsHold(*postgres_, "pin", {ended.fleet_pin()});
-    const bool is_elsewhere =
-        std::any_of(pins.begin(), pins.end(), [&](const db::fleet::FleetPin& pin) {
-          return pin.pin_id == ended.fleet_pin() && !places_.contains(pin.environment_text);
-        });
+    const std::string& environment = ended.environment_text();
+    const bool is_elsewhere = !environment.empty() && !places_.contains(environment);
     log::Warn("fleet pin $0 of $1 to $2 ends here: $3", ended.fleet_pin(), ended.problem_text(),
               ended.candidate(),
               !why.ok()      ? why.message()

@@ -1,7 +1,6 @@
 #include "db/postgres/connection.h"
 
 #include <libpq-fe.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <charconv>
@@ -14,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "proto/base/poll_until.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::postgres {
@@ -305,12 +305,8 @@ absl::Status Connection::WaitForSocket(int events, SteadyTime deadline) {
                                 : absl::StrCat("within ", absl::FormatDuration(AnswerTimeout())),
           "; the connection is given up"));
     }
-    const absl::Duration slice =
-        absl::Ceil(std::min(end - now, kPostgresPoll), absl::Milliseconds(1));
     pollfd poll_fd{PQsocket(connection_.get()), static_cast<int16_t>(events), 0};
-    if (poll(&poll_fd, 1, static_cast<int>(absl::ToInt64Milliseconds(slice))) > 0) {
-      return absl::OkStatus();
-    }
+    if (PollUntil({&poll_fd, 1}, std::min(end, now + kPostgresPoll)) > 0) return absl::OkStatus();
   }
 }
 
@@ -392,7 +388,7 @@ absl::StatusOr<bool> Connection::WaitForNotification(absl::Duration timeout) {
   };
   if (take()) return true;
   pollfd poll_fd{PQsocket(connection_.get()), POLLIN, 0};
-  if (poll(&poll_fd, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) > 0 &&
+  if (PollUntil({&poll_fd, 1}, SteadyTime::Now() + timeout) > 0 &&
       PQconsumeInput(connection_.get()) == 0) {
     return absl::UnavailableError(
         absl::StrCat("PostgreSQL: ", Clean(PQerrorMessage(connection_.get()))));

@@ -28,7 +28,7 @@
 namespace convtune::fleet {
 namespace {
 
-constexpr int kMostPasses = 5;
+constexpr int kMostPasses = 5;  // of PoolEverything
 
 volatile std::sig_atomic_t stop_requested = 0;
 constexpr absl::Duration kHeedingLook = absl::Milliseconds(500);
@@ -265,7 +265,7 @@ absl::StatusOr<cli::app::ExitCode> WaitArgs::Wait(
       const std::string line = absl::StrCat("heeded by ", now.living - std::ssize(now.missing),
                                             " of ", now.living, " living nodes that it concerns");
       bar.Show(line);
-      // Where there is no bar.
+      // There is no bar without a terminal.
       if (!context.io().err_is_terminal && line != shown) context.Say(line);
       shown = line;
       const bool heeded = now.living > 0 && now.missing.empty();
@@ -327,7 +327,7 @@ absl::Status PoolEverything(cli::app::Context& context, db::postgres::Connection
   ASSIGN_OR_RETURN(const bool may_pool, db::fleet::MayPool(postgres));
   db::fleet::FleetNames names(&postgres);
   if (may_pool) RETURN_IF_ERROR(db::fleet::QueueUnpooled(postgres));
-  // What is pooled tells who deviates, and that what is pooled.
+  // Who deviates follows from what is pooled, and what is pooled from who deviates.
   bool settled = !may_pool;
   for (int pass = 0; !settled && pass < kMostPasses; ++pass) {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeDeviation> deviating,

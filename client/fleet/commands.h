@@ -101,7 +101,8 @@ struct WaitArgs {
       cli::app::Context& context,
       const std::function<absl::StatusOr<db::fleet::Heeding>()>& read) const;
 };
-// Adds "2 of 3" and, if asked for, the names of those that have not heeded it.
+// Adds the counts and names of a Heeding to a row: a table has "2 of 3", and the names only if
+// asked for.
 void AddHeeding(const db::fleet::Heeding& heeding, bool with_names, cli::output::Fields* fields);
 
 // Writes a line: the document with --json, else the text.

@@ -190,7 +190,7 @@ class FleetTuneCommand final : public FleetCommand {
 
   cli::input::ProblemArgs problems_;
   std::string environment_;
-  db::fleet::BatchRequest request_;  // what flags set by themselves
+  db::fleet::BatchRequest request_;  // what the flags say; Run adds the rest to a copy
   bool force_ = false;
   bool no_wait_ = false;
   int64_t watch_ = 0;

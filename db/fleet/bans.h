@@ -29,7 +29,7 @@ struct FleetBan {
   std::string error;
 };
 
-// Returns the number that the ban has from now on. Its own numbers and times are not read.
+// Returns the number that the ban has from now on. The numbers and times of `ban` are not read.
 // ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew.
 absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& ban,
                                     std::optional<absl::Duration> left,
@@ -46,8 +46,8 @@ absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgr
                                                     const std::vector<std::string>& trusted = {});
 // Of these, those that this program can read.
 Bans ReadableBans(const std::vector<FleetBan>& bans);
-// What nodes of this version heed that were not started with --no-errata: these, and what came
-// with convtune.
+// Those that this program can read, and those that came with convtune: what a node of this version
+// heeds, unless its daemon was started with --no-errata.
 Bans HeededBans(const std::vector<FleetBan>& bans);
 
 // Calls `visit` for each pooled tuning, by environment and problem, that lists a candidate

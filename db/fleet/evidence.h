@@ -40,8 +40,9 @@ absl::StatusOr<int64_t> Deliver(postgres::Connection& postgres, FleetNames& name
 absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postgres,
                                                      int64_t node_id, int64_t epoch);
 
-// The SQL condition of evidence that counts, on its row `e` of evidence and `n` of nodes: a node's
-// newest that is trusted (kTrusted), and of a forgotten node that came back the later's own.
+// The SQL condition of evidence that counts, on its row `e` of evidence and `n` of nodes: it is the
+// current row of a trusted node (kTrusted), and where a forgotten node came back, no later node of
+// the name has measured the problem itself.
 std::string EvidenceCountsSql();
 
 // The payload of a row of evidence or pooled_payloads: the tuning without samples and provenance.
@@ -68,11 +69,11 @@ struct PooledTuning {
   Tuning tuning;  // ranked; receive_time of the newest as its time
   // All of the evidence, as reports read it; see db/fleet/reports.h.
   std::string report_rows;
-  // Nodes that measured the problem themselves, under circumstances as good as any's; those of
-  // them that were left out, since they deviate; and those that say another ratio of the winner, or
-  // of their own, to the stock choice than all of them together, whoever is left out. By number.
+  // Numbers of nodes. The voices measured the problem themselves, with the best standing.
   std::vector<int64_t> voices;
-  std::vector<int64_t> left_out;
+  std::vector<int64_t> left_out;  // of the voices, those that deviate
+  // Of the voices, those that measured a ratio of two times that differs from that of all voices
+  // together: of the winner's, or of their own winner's, to the stock choice's.
   std::vector<int64_t> dissenters;
   // How many find the winner the best within noise, without those that are left out; at least 1
   // where not all are.
@@ -111,8 +112,7 @@ absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& n
 // Queues the keys that were pooled while other nodes than these deviated.
 absl::Status QueueForDeviations(postgres::Connection& postgres,
                                 const std::vector<NodeDeviation>& deviating);
-// Queues the keys with evidence that counts and nothing pooled: who reads what is pooled would not
-// see that it is gone.
+// Queues the keys that have evidence which counts and nothing pooled, as after a partial restore.
 absl::Status QueueUnpooled(postgres::Connection& postgres);
 // Keys that are queued, those that somebody is at included.
 absl::StatusOr<int64_t> CountPoolQueue(postgres::Connection& postgres);

@@ -32,7 +32,7 @@ class FleetNames {
   absl::Status CheckFleet();
   // A transaction that may write numbers of rows. ABORTED as CheckFleet.
   absl::StatusOr<postgres::Transaction> Begin();
-  // kFleetIdSql of the database; empty before the first of CheckFleet.
+  // kFleetIdSql of the database; empty before the first CheckFleet.
   const std::string& fleet_id() const { return fleet_id_; }
 
   // These make the rows that are not there, in a statement that commits at once: to be called

@@ -22,10 +22,11 @@ std::string ServedIn(const std::string& number) {
 }
 std::string Served() { return absl::StrCat("WITH served AS ", ServedIn("$1")); }
 
-// Pooled tunings that differ from $1 for good reason; $2: for any. `lesser`: the evidence is less
-// than $3. `held`: of the rest, that fewer nodes agree with than `wanted`: $4, or where it is 0
-// what the environment wants. "disagreement within noise is no argument": the choice that is served
-// stays unless its interval, in what is pooled now, is wholly above the winner's.
+// The relation `changes`: pooled tunings that differ from the choices of release $1 for good
+// reason, or where $2 is true for any. `lesser`: the evidence is less than $3. `held`: of the rest,
+// that fewer nodes agree with than `wanted`, which is $4, or where that is 0 what the environment
+// wants. Differences within noise are no reason: the choice that is served stays unless its
+// interval, in what is pooled now, is wholly above the winner's.
 std::string Changes() {
   return absl::StrCat(
       Served(), ", ", kNodesWantedSql,
@@ -321,7 +322,8 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
   ASSIGN_OR_RETURN(
       const Release release,
       deciding.history.Promote(deciding.decision, canary_permille, /*has_changes=*/true));
-  // A canary's new digest vouches for what it holds. On a release without a row nothing rests.
+  // A canary's new digest vouches for what it holds. A new release takes nothing from one without
+  // choices.
   RETURN_IF_ERROR(CheckServed(postgres, NewestServed(deciding.history), /*also_empty=*/ran));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   if (!ran) RETURN_IF_ERROR(WriteChanges(postgres, deciding, release, scope));

@@ -142,8 +142,9 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres
 absl::StatusOr<FleetRelease> RollBackFleetRelease(postgres::Connection& postgres,
                                                   const FleetDecision& decision, int64_t to,
                                                   std::optional<SeenRelease> from = std::nullopt);
-// FAILED_PRECONDITION says who took the release back since it was made so: it was a canary that was
-// rolled back, or an earlier release was gone back to. NOT_FOUND.
+// OK while nobody has taken back the decision that made the release what `made` is.
+// FAILED_PRECONDITION says who did: who rolled this canary back, or went back to an earlier
+// release. NOT_FOUND.
 absl::Status CheckReleaseStands(postgres::Connection& postgres, const Release& made);
 // Without node_count and withdrawal. NOT_FOUND.
 absl::StatusOr<FleetRelease> ReadFleetRelease(postgres::Connection& postgres, int64_t number);
@@ -155,8 +156,8 @@ struct ServedChoice {
   std::string candidate;
   int64_t release = 0;  // that it came with
 };
-// What is served now, by the promoted release or the canary, that nobody but the node has evidence
-// for as good as the choice's, whose evidence counts.
+// The choices of the promoted release and the canary that rest on nodes of that name alone: no
+// other node that is trusted has measured the problem with evidence as good as the choice's.
 absl::StatusOr<std::vector<ServedChoice>> ListChoicesOf(postgres::Connection& postgres,
                                                         const std::string& node);
 // Returns the changes that a promotion would bring.
@@ -164,8 +165,9 @@ absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const Promo
                                      int64_t limit);
 absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int64_t from,
                                             int64_t to, int64_t limit);
-// DATA_LOSS says which releases that the choices of `newest` come from, and with `also_empty` that
-// one itself, are not what was decided, and what to do: nodes that read them refuse `newest`.
+// Checks the releases that the choices of release `newest` come from; with `also_empty`, also that
+// one, where no choice comes from it. DATA_LOSS names those that are not what was decided, for
+// which nodes refuse `newest`, and says what to do.
 absl::Status CheckServed(postgres::Connection& postgres, int64_t newest, bool also_empty = true);
 // Of the releases, those that are served: promoted() and canary() of the fleet.
 absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres);

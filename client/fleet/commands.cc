@@ -290,15 +290,13 @@ absl::StatusOr<cli::app::ExitCode> WaitArgs::Wait(
 void AddHeeding(const db::fleet::Heeding& heeding, bool with_names, cli::output::Fields* fields) {
   std::vector<std::string> names = heeding.missing;
   for (const std::string& name : heeding.silent) names.push_back(absl::StrCat(name, " (silent)"));
-  for (cli::output::Field field : cli::output::Fields{
-           {"heeded", "", heeding.heeded()},
-           {"concerned", "", heeding.concerned},
-           {"", "HEEDED", absl::StrCat(heeding.heeded(), " of ", heeding.concerned)},
-           {"missing", "", heeding.missing},
-           {"silent", "", heeding.silent},
-           {"", with_names ? "NOT HEEDED BY" : "", absl::StrJoin(names, ", ")}}) {
-    fields->push_back(std::move(field));
-  }
+  fields->insert(fields->end(),
+                 {{"heeded", "", heeding.heeded()},
+                  {"concerned", "", heeding.concerned},
+                  {"", "HEEDED", absl::StrCat(heeding.heeded(), " of ", heeding.concerned)},
+                  {"missing", "", heeding.missing},
+                  {"silent", "", heeding.silent},
+                  {"", with_names ? "NOT HEEDED BY" : "", absl::StrJoin(names, ", ")}});
 }
 
 cli::app::ExitCode PrintOutcome(cli::app::Context& context, const cli::output::Fields& document,

@@ -103,13 +103,7 @@ absl::Status Write(postgres::Connection& postgres, const PoolKey& key, size_t no
       "INSERT INTO pooled (environment_id, problem_id, winner, winner_us, winner_high_us, "
       "candidates, lows_us, node_count, evidence, report_rows, digest, voices, left_out, "
       "dissenters, agreeing) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
-      "substring(sha256($11) FROM 1 FOR 16), $12, $13, $14, $15) ON CONFLICT (environment_id, "
-      "problem_id) DO UPDATE SET winner = EXCLUDED.winner, winner_us = EXCLUDED.winner_us, "
-      "winner_high_us = EXCLUDED.winner_high_us, candidates = EXCLUDED.candidates, lows_us = "
-      "EXCLUDED.lows_us, node_count = EXCLUDED.node_count, evidence = EXCLUDED.evidence, "
-      "report_rows = EXCLUDED.report_rows, digest = EXCLUDED.digest, voices = EXCLUDED.voices, "
-      "left_out = EXCLUDED.left_out, dissenters = EXCLUDED.dissenters, agreeing = "
-      "EXCLUDED.agreeing",
+      "substring(sha256($11) FROM 1 FOR 16), $12, $13, $14, $15)",
       {key.environment_id, key.problem_id, winner, winner_us, winner_high_us, candidates, lows,
        nodes, tuning.evidence, postgres::Bytes{pooled.report_rows}, postgres::Bytes{payload},
        pooled.voices, pooled.left_out, pooled.dissenters, pooled.agreeing});
@@ -146,11 +140,12 @@ absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& n
     const PoolKey key{row[0], row[1]};
     ASSIGN_OR_RETURN(const std::vector<NodeEvidence> evidence,
                      ReadEvidence(postgres, key, deviating));
-    RETURN_IF_ERROR(evidence.empty()
-                        ? postgres.Execute("DELETE FROM pooled WHERE environment_id = $1 AND "
-                                           "problem_id = $2",
-                                           {key.environment_id, key.problem_id})
-                        : Write(postgres, key, evidence.size(), pool(evidence)));
+    RETURN_IF_ERROR(
+        postgres.Execute("DELETE FROM pooled WHERE environment_id = $1 AND problem_id = $2",
+                         {key.environment_id, key.problem_id}));
+    if (!evidence.empty()) {
+      RETURN_IF_ERROR(Write(postgres, key, evidence.size(), pool(evidence)));
+    }
   }
   RETURN_IF_ERROR(transaction.Commit());
   return queued.size();

@@ -121,36 +121,32 @@ absl::StatusOr<bool> IsNewestDriver(postgres::Connection& postgres, const std::s
   });
 }
 
-// Queues what QueueVerification says for one reason.
-absl::StatusOr<int64_t> QueueForReason(postgres::Connection& postgres, FleetNames& names,
-                                       const std::string& from, const std::string& to,
-                                       const std::string& driver, const std::string& reason) {
-  BatchRequest request;
-  request.environment_text = to;
-  request.author = "convtune-fleet";
-  request.reason = reason;
-  ASSIGN_OR_RETURN(const int64_t batch,
-                   QueueStale(postgres, names, from, driver, std::numeric_limits<int64_t>::max(),
-                              /*again=*/false, &request));
-  return batch == 0 ? 0 : std::ssize(request.tasks);
-}
-
 absl::StatusOr<int64_t> QueueAll(postgres::Connection& postgres, FleetNames& names,
                                  const Environment& environment, const std::string& driver) {
   const std::string here = environment.ToText();
   int64_t queued = 0;
+  const auto queue = [&](const std::string& from, const std::string& of_driver,
+                         const std::string& reason) -> absl::Status {
+    BatchRequest request;
+    request.environment_text = here;
+    request.author = "convtune-fleet";
+    request.reason = reason;
+    ASSIGN_OR_RETURN(const int64_t batch, QueueStale(postgres, names, from, of_driver,
+                                                     std::numeric_limits<int64_t>::max(),
+                                                     /*again=*/false, &request));
+    if (batch != 0) queued += std::ssize(request.tasks);
+    return absl::OkStatus();
+  };
   ASSIGN_OR_RETURN(const std::optional<Environment> before, Predecessor(postgres, environment));
   if (before.has_value()) {
-    ASSIGN_OR_RETURN(queued, QueueForReason(postgres, names, before->ToText(), here, "",
-                                            absl::StrCat("cuDNN ", before->cudnn.ToText(), " to ",
-                                                         environment.cudnn.ToText())));
+    RETURN_IF_ERROR(
+        queue(before->ToText(), "",
+              absl::StrCat("cuDNN ", before->cudnn.ToText(), " to ", environment.cudnn.ToText())));
   }
   if (driver.empty()) return queued;
   ASSIGN_OR_RETURN(const bool newest, IsNewestDriver(postgres, here, driver));
-  if (!newest) return queued;
-  ASSIGN_OR_RETURN(const int64_t more, QueueForReason(postgres, names, here, here, driver,
-                                                      absl::StrCat("driver ", driver)));
-  return queued + more;
+  if (newest) RETURN_IF_ERROR(queue(here, driver, absl::StrCat("driver ", driver)));
+  return queued;
 }
 
 }  // namespace

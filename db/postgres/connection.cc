@@ -10,7 +10,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "proto/base/poll_until.h"
@@ -91,7 +90,7 @@ void AddDefaults(const Connection::Options& options, std::map<std::string, std::
   if (tcp && !HasVariable("PGSSLMODE") && !values->contains("service")) {
     set("sslmode", "verify-full");
   }
-  set("application_name", options.application);
+  set("application_name", "convtune-fleet");
   set("connect_timeout",
       absl::StrCat(std::max<int64_t>(2, absl::ToInt64Seconds(options.connect_timeout))));
   // A server that is gone must not be waited for until TCP gives up.
@@ -151,10 +150,7 @@ void Result::Clear::operator()(pg_result* result) const { PQclear(result); }
 Result::Result(pg_result* result) : result_(result) {
   for (int row = 0; row < PQntuples(result); ++row) rows_.emplace_back(result, row);
 }
-int64_t Result::changed() const {
-  int64_t rows = 0;
-  return absl::SimpleAtoi(PQcmdTuples(result_.get()), &rows) ? rows : 0;
-}
+int64_t Result::changed() const { return std::strtoll(PQcmdTuples(result_.get()), nullptr, 10); }
 
 void Connection::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
 

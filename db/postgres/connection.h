@@ -179,7 +179,6 @@ class Connection {
     // connection is asked whose lock it is. That takes 2 s at most for each address, and
     // kAnswerGrace for each of the three answers that it needs. nullptr: nobody is asked.
     std::function<void(const std::string&)> say = nullptr;
-    std::string application = "convtune-fleet";
   };
 
   static constexpr absl::Duration kAnswerGrace = absl::Seconds(5);

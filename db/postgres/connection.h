@@ -38,7 +38,7 @@ struct Param {
   // NaN and infinities are what PostgreSQL makes of them.
   Param(double value);  // NOLINT
   // No zero bytes.
-  Param(std::convertible_to<std::string_view> auto value)  // NOLINT
+  Param(const std::convertible_to<std::string_view> auto& value)  // NOLINT
       : text(std::string_view(value)) {}
   Param(Bytes value);                      // NOLINT
   Param(absl::Time value);                 // NOLINT: of a timestamptz

@@ -45,7 +45,11 @@ std::vector<int64_t> Engines(const db::fleet::PooledTuning& pooled) {
 }
 
 TEST(PoolingTest, OneNodesEvidenceStaysAsItIs) {
-  const db::fleet::NodeEvidence only = Says(1, {Timed(2, 10), Timed(1, 12)});
+  db::fleet::NodeEvidence only = Says(1, {Timed(2, 10), Timed(1, 12)});
+  only.tuning.candidates[0].other_times = {
+      {LaunchMode::kEager, CacheState::kCold, 20, 19, 21, 7},
+      {LaunchMode::kGraphCapture, CacheState::kInputHot, 8, 7.5, 8.5, 9}};
+  only.tuning.candidates[1].host_us = 3;
   const db::fleet::PooledTuning pooled = PoolEvidence({only});
   EXPECT_EQ(pooled.tuning.candidates, only.tuning.candidates);
 }
@@ -180,12 +184,21 @@ TEST(PoolingTest, TheIntervalOfManyNodesIsThatOfTheSignTest) {
   const double medians[] = {9.0, 9.6, 9.8, 10.0, 10.1, 10.2, 10.4, 11.0, 12.0};
   for (int node = 0; node < 9; ++node) {
     evidence.push_back(Says(node, {Timed(2, medians[node]), Timed(1, 20), Timed(3, 30)}));
+    evidence.back().tuning.candidates[0].other_times = {
+        {LaunchMode::kEager, CacheState::kCold, 2 * medians[node], 0, 99, 4}};
   }
   // n = 9: P(X <= 1) = 0.0195, P(X <= 2) = 0.090 > 0.025: all but the extremes.
   const Candidate pooled = PoolEvidence(evidence).tuning.candidates[0];
   EXPECT_THAT(pooled.median_us, DoubleNear(10.1, 1e-9));
   EXPECT_THAT(pooled.low_us, DoubleNear(9.6, 1e-9));
   EXPECT_THAT(pooled.high_us, DoubleNear(11.0, 1e-9));
+  ASSERT_EQ(pooled.other_times.size(), 1);
+  const TimeSummary& cold = pooled.other_times[0];
+  EXPECT_EQ(cold.cache_state, CacheState::kCold);
+  EXPECT_THAT(cold.median_us, DoubleNear(20.2, 1e-9));
+  EXPECT_THAT(cold.low_us, DoubleNear(19.2, 1e-9));
+  EXPECT_THAT(cold.high_us, DoubleNear(22.0, 1e-9));
+  EXPECT_EQ(cold.sample_count, 36);
 }
 
 TEST(PoolingTest, TheOrderOfTheNodesDoesNotMatter) {

@@ -431,7 +431,7 @@ absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>
     const absl::StatusOr<std::vector<db::fleet::ReleasedTuning>> choices =
         db::fleet::ReadReleaseChoices(*postgres_, checked_, environment, problems,
                                       state_.release());
-    if (!checked_.TakeError().empty()) {
+    if (absl::IsDataLoss(choices.status())) {
       // The next Follow reads the whole release, and refuses it while it is not what was decided.
       follow_all_ = true;
       continue;
@@ -568,15 +568,16 @@ absl::Status Agent::Follow() {
   // A tuning of this node that waits would keep its place.
   RETURN_IF_ERROR(Push());
   int64_t deferred = 0;
+  absl::Status applied;
   const absl::Status read = db::fleet::ReadReleaseChanges(
       *postgres_, *names_, checked_, environments, from, target.number, kPage,
-      [&](const std::vector<db::fleet::ReleasedTuning>& page) -> absl::Status {
-        ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
-        deferred += waiting;
-        return absl::OkStatus();
+      [&](const std::vector<db::fleet::ReleasedTuning>& page) {
+        const absl::StatusOr<int64_t> waiting = Apply(page);
+        deferred += waiting.value_or(0);
+        return applied = waiting.status();
       });
-  heartbeat_.release_error = checked_.TakeError();
-  if (!heartbeat_.release_error.empty()) {
+  if (absl::IsDataLoss(read) && applied.ok()) {
+    heartbeat_.release_error = std::string(read.message());
     if (heartbeat_.release_error != refused) log::Error("refused: $0", heartbeat_.release_error);
     return absl::OkStatus();  // what is served stays
   }

@@ -105,15 +105,10 @@ absl::StatusOr<std::optional<absl::Time>> ExpireTime(postgres::Connection& postg
   return absl::FromUnixMicros(absl::ToUnixMicros(now + *left));
 }
 
-absl::Status CheckedReleases::Refuse(std::string error) {
-  error_ = std::move(error);
-  return absl::DataLossError(error_);
-}
-
 absl::Status CheckedReleases::Check(postgres::Connection& postgres, int64_t release) {
   ASSIGN_OR_RETURN(const Content content, ReadContent(postgres, release, trusted_));
   if (!content.error.empty()) {
-    return Refuse(absl::StrCat("release ", release, ": ", content.error));
+    return absl::DataLossError(absl::StrCat("release ", release, ": ", content.error));
   }
   choices_.insert(content.choices.begin(), content.choices.end());
   return absl::OkStatus();
@@ -132,11 +127,12 @@ absl::StatusOr<std::vector<ReleasedTuning>> CheckedReleases::Take(postgres::Conn
       // The release matches its digest, and this row is not among its choices: a text of the row
       // was changed between two statements.
       if (!choices_.contains(choice)) {
-        return Refuse(absl::StrCat("release ", release, ": ", kWrongDigest));
+        return absl::DataLossError(absl::StrCat("release ", release, ": ", kWrongDigest));
       }
       if (!digest.empty() && !HasDigest(tuning.payload, digest)) {
-        return Refuse(absl::StrCat("release ", release, ": the tuning of ", tuning.problem_text,
-                                   " in ", tuning.environment_text, ": ", kWrongDigest));
+        return absl::DataLossError(absl::StrCat("release ", release, ": the tuning of ",
+                                                tuning.problem_text, " in ",
+                                                tuning.environment_text, ": ", kWrongDigest));
       }
     }
     tunings.push_back(std::move(tuning));

@@ -204,15 +204,10 @@ class CheckedReleases {
   // match its digest.
   absl::StatusOr<std::vector<ReleasedTuning>> Take(postgres::Connection& postgres,
                                                    const postgres::Result& rows);
-  // The text of the last DATA_LOSS since the previous call of TakeError; empty: there was none.
-  std::string TakeError() { return std::exchange(error_, ""); }
 
  private:
-  absl::Status Refuse(std::string error);
-
   const std::vector<std::string> trusted_;
   std::set<std::string> choices_;  // digests of release, environment, problem and digest
-  std::string error_;
 };
 // Signs every release as it is, and returns how many there are. DATA_LOSS, and nothing is signed:
 // one is not what was decided.

@@ -25,10 +25,10 @@ constexpr int kMaxEpilogue = 4;
 // shapes, whatever the operation. Unused elements are 0. Canonical means what
 // it means for ConvProblem: equal problems have equal bytes.
 struct ProblemKey {
-  uint8_t operation;          // 1 fwd, 2 bwd_data, 3 bwd_filter
-  uint8_t data_type;          // of the two inputs
-  uint8_t output_type;        // of what the operation writes
-  uint8_t compute_type;       //
+  uint8_t operation;    // 1 fwd, 2 bwd_data, 3 bwd_filter
+  uint8_t data_type;    // of the two inputs
+  uint8_t output_type;  // of what the operation writes
+  uint8_t compute_type;
   uint8_t intermediate_type;  // 0 without an epilogue
   uint8_t mode;               // 1 cross-correlation, 2 convolution
   uint8_t spatial_rank;       // 2 or 3

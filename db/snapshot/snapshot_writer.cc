@@ -1,28 +1,18 @@
 #include "db/snapshot/snapshot_writer.h"
 
 #include <algorithm>
-#include <limits>
-#include <set>
 #include <variant>
 
 #include "db/snapshot/key_convert.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
-#include "proto/model/violation.h"
 
 namespace convtune::snapshot {
 namespace {
 
-constexpr size_t kMaxCandidates = 64;
-constexpr size_t kMaxKnobs = 255;
-
 // Adds its knobs to `knobs`.
-absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
-                     std::vector<SnapshotKnob>* knobs) {
-  if (from.workspace_bytes < 0) {
-    return ViolationError({"workspace_bytes", "must not be negative"});
-  }
+void Convert(const Candidate& from, SnapshotCandidate* to, std::vector<SnapshotKnob>* knobs) {
   *to = {};
   to->flags = from.deterministic() ? kDeterministic : 0;
   to->numerical_notes = from.numerical_notes;
@@ -34,22 +24,13 @@ absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
     to->api = kApiLegacy;
     to->number = legacy->algorithm;
     to->math_type = legacy->math_type;
-    return absl::OkStatus();
+    return;
   }
   const auto& config = std::get<EngineConfig>(from.id);
-  if (config.knobs.size() > kMaxKnobs) {
-    return ViolationError({"knobs", Concat("must be at most ", kMaxKnobs)});
-  }
   to->api = kApiGraph;
   to->number = config.engine_index;
   to->knob_count = static_cast<uint8_t>(config.knobs.size());
-  for (const auto& [type, value] : config.knobs) {
-    if (knobs->size() > to->knob_begin && knobs->back().type >= type) {
-      return ViolationError({"knobs", "must be ordered by type, each type once"});
-    }
-    knobs->push_back({type, 0, value});
-  }
-  return absl::OkStatus();
+  for (const auto& [type, value] : config.knobs) knobs->push_back({type, 0, value});
 }
 
 template <typename T>
@@ -83,9 +64,9 @@ std::vector<SnapshotSlot> MakeSlots(const std::vector<SnapshotEntry>& entries) {
 
 }  // namespace
 
-absl::Status SnapshotWriter::AddEnvironment(const Environment& environment, Channel channel) {
+absl::Status SnapshotWriter::AddEnvironment(const Environment& environment) {
   ASSIGN_OR_RETURN(const EnvironmentKey key, ToKey(environment));
-  sections_[{BytesOf(key), channel}];
+  sections_[{BytesOf(key), Channel::kStable}];
   return absl::OkStatus();
 }
 
@@ -94,15 +75,8 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
   ASSIGN_OR_RETURN(const EnvironmentKey environment_key, ToKey(environment));
   Entry added = {};
   ASSIGN_OR_RETURN(added.entry.key, ToKey(choice.problem));
-  if (choice.candidates.empty() || choice.candidates.size() > kMaxCandidates) {
-    return ViolationError({"candidates", Concat("must be 1 to ", kMaxCandidates)});
-  }
-  std::set<CandidateId> seen;
   for (const Candidate& candidate : choice.candidates) {
-    if (!seen.insert(candidate.id).second) {
-      return ViolationError({"candidates", Concat(ToText(candidate.id), " is there twice")});
-    }
-    RETURN_IF_ERROR(Convert(candidate, &added.candidates.emplace_back(), &added.knobs));
+    Convert(candidate, &added.candidates.emplace_back(), &added.knobs);
   }
   added.entry.candidate_count = static_cast<uint16_t>(added.candidates.size());
   added.entry.evidence = static_cast<uint8_t>(choice.evidence);
@@ -155,14 +129,7 @@ SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, con
   return added;
 }
 
-absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
-  if (options_.canary_permille > 1000) {
-    return ViolationError({"canary_permille", "must be at most 1000"});
-  }
-  constexpr size_t kMaxEntries = std::numeric_limits<uint32_t>::max() / 4;
-  if (choice_count_ > kMaxEntries) {
-    return absl::ResourceExhaustedError("snapshot: more choices than the format holds");
-  }
+std::string SnapshotWriter::Serialize() const {
   SnapshotHeader header = {};
   std::copy(std::begin(kSnapshotMagic), std::end(kSnapshotMagic), header.magic);
   header.format_version = kSnapshotVersion;
@@ -198,9 +165,6 @@ absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
     section.entries_offset = Append(&bytes, entries);
     sections.push_back(section);
   }
-  if (candidates.size() > kMaxEntries || knobs.size() > kMaxEntries) {
-    return absl::ResourceExhaustedError("snapshot: more candidates than the format holds");
-  }
   header.sections_offset = sizeof header;
   if (!sections.empty()) {  // of none there is no address to copy from
     memcpy(bytes.data() + sizeof header, sections.data(),
@@ -218,8 +182,7 @@ absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
 }
 
 absl::Status SnapshotWriter::Write(const std::string& path) const {
-  ASSIGN_OR_RETURN(const std::string bytes, Serialize());
-  return ReplaceFile(path, bytes);
+  return ReplaceFile(path, Serialize());
 }
 
 }  // namespace convtune::snapshot

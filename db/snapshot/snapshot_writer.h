@@ -26,9 +26,9 @@ struct SnapshotChoice {
   explicit SnapshotChoice(ConvProblem p) : problem(std::move(p)) {}
 
   ConvProblem problem;
-  // In the order in which they are offered, of either API, each of them once;
-  // at least one. Of a Candidate only id, notes, workspace_bytes
-  // and median_us are kept.
+  // REQUIRES: from 1 to 65,535, each once, in the order in which they are offered, of either API;
+  // knobs ordered by type, at most 255. Of a Candidate only id, notes, workspace_bytes and
+  // median_us are kept.
   std::vector<Candidate> candidates;
   Evidence evidence = Evidence::kNone;
   bool pinned = false;
@@ -50,11 +50,11 @@ class SnapshotWriter {
 
   explicit SnapshotWriter(const Options& options) : options_(options) {}
 
-  // Declares an environment, so that a snapshot says of it that nothing is
-  // known. Add does it too.
-  absl::Status AddEnvironment(const Environment& environment, Channel channel = Channel::kStable);
-  // INVALID_ARGUMENT names the field and the rule; ALREADY_EXISTS for a problem
-  // that the environment and channel have. Nothing is added then.
+  // Adds an environment's stable section, so that a snapshot says of it that nothing is known. Add
+  // does it too.
+  absl::Status AddEnvironment(const Environment& environment);
+  // INVALID_ARGUMENT names what of the environment or problem a key cannot hold; ALREADY_EXISTS for
+  // a problem that the environment and channel have. Nothing is added then.
   absl::Status Add(const Environment& environment, Channel channel, const SnapshotChoice& choice);
 
   // An environment's key and a problem's, their bytes one after the other.
@@ -63,15 +63,13 @@ class SnapshotWriter {
   using Wanted = std::function<std::optional<Bans>(const Environment&, const ConvProblem&,
                                                    const SnapshotEntry&)>;
   // Adds the stable choices of another snapshot, without banned candidates, for the
-  // problems that have none yet: all, or those in `among`, that are wanted and have a
+  // problems that have none yet, are in `among` (null: all problems are) and wanted, and have a
   // candidate left. Returns their keys.
   KeySet AddMissing(const SnapshotView& other, const KeySet* among, const Wanted& wanted);
 
   size_t choice_count() const { return choice_count_; }
 
-  // INVALID_ARGUMENT for options out of range, RESOURCE_EXHAUSTED for more than
-  // a file holds.
-  absl::StatusOr<std::string> Serialize() const;
+  std::string Serialize() const;
   // Serialises to a temporary name beside `path`, fsyncs, renames over `path`
   // and fsyncs the folder: a reader finds the old file or the new one. The file
   // is readable by all (mode 0644). Errors name the path.

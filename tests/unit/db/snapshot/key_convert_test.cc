@@ -109,7 +109,7 @@ TEST(ProblemKey, RejectsWhatIsOutOfTheModelsRange) {
   EXPECT_FALSE(rejected([](ProblemKey*) {}));
 }
 
-TEST(ProblemKey, FromOutsideNamesTheField) {
+TEST(ProblemKey, FromOutsideMustBeAProblemsOwn) {
   const ProblemKey key = ToKey(Problem(kText)).value();
   const auto message = [&](auto change) {
     ProblemKey bad = key;
@@ -118,12 +118,16 @@ TEST(ProblemKey, FromOutsideNamesTheField) {
   };
   EXPECT_THAT(message([](ProblemKey* k) { k->operation = 9; }), HasSubstr("operation"));
   EXPECT_THAT(message([](ProblemKey* k) { k->data_type = 200; }),
-              HasSubstr("data_type: must be from 1 to 8, is 200"));
-  EXPECT_THAT(message([](ProblemKey* k) { k->spatial_rank = 77; }), HasSubstr("spatial_rank"));
-  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 99; }), HasSubstr("epilogue_count"));
-  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 1; }),
-              HasSubstr("intermediate_type"));
-  EXPECT_THAT(message([](ProblemKey* k) { k->mode = 3; }), HasSubstr("mode: must be from 1 to 2"));
+              HasSubstr("data_type: unknown enum number 200"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->mode = 0; }), HasSubstr("canonical"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->spatial_rank = 77; }), HasSubstr("spatial"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 99; }),
+              HasSubstr("0 to 4 operations"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 1; }), HasSubstr("epilogue[0]"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue[0] = 1; }), HasSubstr("canonical"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->intermediate_type = 2; }), HasSubstr("canonical"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->mode = 3; }),
+              HasSubstr("mode: unknown enum number 3"));
   EXPECT_THAT(message([](ProblemKey* k) { k->pad_low[2] = 5; }), HasSubstr("canonical"));
   EXPECT_THAT(message([](ProblemKey* k) { k->alignment = 3; }), HasSubstr("alignment_bytes"));
 }
@@ -163,6 +167,15 @@ TEST(EnvironmentKey, FromOutsideMustBeCanonical) {
   EXPECT_FALSE(ToEnvironment(bad).ok());
   bad = key;
   bad.library = 3;
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+  bad = key;
+  bad.profile = 2;
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+  bad = key;
+  bad.reserved = 1;
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+  bad = key;
+  bad.sm_count = 0xFFFFFFFF;
   EXPECT_FALSE(ToEnvironment(bad).ok());
 }
 

@@ -66,7 +66,7 @@ TEST(Snapshot, FindsEveryChoiceAndNothingElse) {
   for (int n = 1; n <= 1000; ++n) {
     ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(n), n)).ok());
   }
-  const Opened opened(writer.Serialize().value());
+  const Opened opened(writer.Serialize());
   ASSERT_EQ(opened.error, SnapshotError::kNone);
   EXPECT_EQ(opened.view.header().release, 7U);
   for (int n = 1; n <= 1000; ++n) {
@@ -86,7 +86,7 @@ TEST(Snapshot, ATuningServesEqualOrStricterAlignment) {
   SnapshotWriter writer({});
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1, 4), 4)).ok());
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1, 16), 16)).ok());
-  const Opened opened(writer.Serialize().value());
+  const Opened opened(writer.Serialize());
   const auto found = [&](int alignment) -> int64_t {
     const SnapshotEntry* entry = opened.Find(Numbered(1, alignment));
     return entry == nullptr ? 0 : opened.view.candidates(*entry)->number;
@@ -108,7 +108,7 @@ TEST(Snapshot, KeepsBothApisAndTheStockChoice) {
   choice.pinned = true;
   SnapshotWriter writer({});
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, choice).ok());
-  const Opened opened(writer.Serialize().value());
+  const Opened opened(writer.Serialize());
   const SnapshotEntry* entry = opened.Find(Numbered(1));
   ASSERT_NE(entry, nullptr);
   ASSERT_EQ(entry->candidate_count, 3);
@@ -127,7 +127,7 @@ TEST(Snapshot, ChannelsAreApart) {
   SnapshotWriter writer({.release = 7, .canary_release = 8, .canary_permille = 50});
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1), 1)).ok());
   ASSERT_TRUE(writer.Add(H200(), Channel::kCanary, Choice(Numbered(1), 2)).ok());
-  const Opened opened(writer.Serialize().value());
+  const Opened opened(writer.Serialize());
   EXPECT_EQ(opened.view.candidates(*opened.Find(Numbered(1)))->number, 1);
   EXPECT_EQ(opened.view.candidates(*opened.Find(Numbered(1), Channel::kCanary))->number, 2);
   EXPECT_EQ(opened.view.header().canary_permille, 50U);
@@ -139,14 +139,14 @@ TEST(Snapshot, EqualChoicesGiveEqualBytes) {
     ASSERT_TRUE(forward.Add(H200(), Channel::kStable, Choice(Numbered(n), n)).ok());
     ASSERT_TRUE(backward.Add(H200(), Channel::kStable, Choice(Numbered(21 - n), 21 - n)).ok());
   }
-  EXPECT_EQ(forward.Serialize().value(), backward.Serialize().value());
+  EXPECT_EQ(forward.Serialize(), backward.Serialize());
 }
 
 TEST(Snapshot, AnEmptyOneIsValid) {
   SnapshotWriter writer({});
-  EXPECT_EQ(Opened(writer.Serialize().value()).error, SnapshotError::kNone);
+  EXPECT_EQ(Opened(writer.Serialize()).error, SnapshotError::kNone);
   ASSERT_TRUE(writer.AddEnvironment(H200()).ok());
-  const Opened opened(writer.Serialize().value());
+  const Opened opened(writer.Serialize());
   ASSERT_EQ(opened.error, SnapshotError::kNone);
   EXPECT_NE(opened.view.FindSection(ToKey(H200()).value(), Channel::kStable), nullptr);
   EXPECT_EQ(opened.Find(Numbered(1)), nullptr);
@@ -155,7 +155,7 @@ TEST(Snapshot, AnEmptyOneIsValid) {
 TEST(Snapshot, EveryDamagedByteAndEveryCutIsNoticed) {
   SnapshotWriter writer({});
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1), 1)).ok());
-  const std::string bytes = writer.Serialize().value();
+  const std::string bytes = writer.Serialize();
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x20);
@@ -176,7 +176,7 @@ std::string Resealed(std::string bytes) {
 TEST(Snapshot, ImpossibleOffsetsAreNoticedBehindValidChecksums) {
   SnapshotWriter writer({});
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1), 1)).ok());
-  const std::string bytes = writer.Serialize().value();
+  const std::string bytes = writer.Serialize();
   ASSERT_EQ(Opened(Resealed(bytes)).error, SnapshotError::kNone);
   const auto error = [&](auto change) {
     std::string bad = bytes;
@@ -204,22 +204,12 @@ TEST(Snapshot, ImpossibleOffsetsAreNoticedBehindValidChecksums) {
   EXPECT_EQ(error([&](char* f) { entry(f)->candidate_count = 0; }), SnapshotError::kLayout);
 }
 
-TEST(SnapshotWriter, RefusesWhatCannotBe) {
+TEST(SnapshotWriter, TakesAProblemOnce) {
   SnapshotWriter writer({});
-  SnapshotChoice choice(Numbered(1));
-  EXPECT_THAT(std::string(writer.Add(H200(), Channel::kStable, choice).message()),
-              HasSubstr("candidates"));
-  choice.candidates = {Engine(1), Engine(1)};
-  EXPECT_THAT(std::string(writer.Add(H200(), Channel::kStable, choice).message()),
-              HasSubstr("graph:eng1 is there twice"));
-  choice.candidates = {Engine(1, {{5, 1}, {2, 1}})};
-  EXPECT_THAT(std::string(writer.Add(H200(), Channel::kStable, choice).message()),
-              HasSubstr("ordered by type"));
-  EXPECT_EQ(writer.choice_count(), 0U);
   ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1), 1)).ok());
   EXPECT_EQ(writer.Add(H200(), Channel::kStable, Choice(Numbered(1), 2)).code(),
             absl::StatusCode::kAlreadyExists);
-  EXPECT_FALSE(SnapshotWriter({.canary_permille = 1001}).Serialize().ok());
+  EXPECT_EQ(writer.choice_count(), 1U);
 }
 
 TEST(SnapshotWriter, ReplacesTheFileAndLeavesNothingBeside) {

@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) 
           return;
         }
         layer->offsets_.push_back(entry.offset);
-        layer->by_digest_[tuning->key.Digest()].push_back(entry.offset);
+        layer->by_digest_.try_emplace(tuning->key.Digest(), entry.offset);
         // In the order of their texts, with the full model of the first place.
         if (layer->environments_.empty() ||
             layer->environments_.back().ToText() != entry.environment->text) {
@@ -69,10 +69,8 @@ absl::StatusOr<TuningRecord> BundleLayer::Read(int64_t offset) {
 
 absl::StatusOr<TuningRecord> BundleLayer::Get(const TuningKey& key) {
   if (const auto found = by_digest_.find(key.Digest()); found != by_digest_.end()) {
-    for (const int64_t offset : found->second) {
-      ASSIGN_OR_RETURN(TuningRecord record, Read(offset));
-      if (record.tuning.key == key) return record;
-    }
+    ASSIGN_OR_RETURN(TuningRecord record, Read(found->second));
+    if (record.tuning.key == key) return record;
   }
   return absl::NotFoundError(Concat("no tuning of ", key.problem_text, " in ", options_.path));
 }

@@ -45,7 +45,7 @@ class BundleLayer {
   bool Has(const TuningKey& key) const { return by_digest_.contains(key.Digest()); }
   // REQUIRES: place < size(). In the order of (environment text, problem text).
   absl::StatusOr<Tuning> At(size_t place);
-  // Those that its tunings have.
+  // Environments that its tunings have, in the order of their texts.
   const std::vector<Environment>& environments() const { return environments_; }
   size_t size() const { return offsets_.size(); }
 
@@ -56,7 +56,8 @@ class BundleLayer {
   const Options options_;
   // Not changed after Open.
   std::vector<int64_t> offsets_;
-  absl::flat_hash_map<TuningDigest, std::vector<int64_t>> by_digest_;
+  // By digest alone: were two keys to share one, the second would not be found.
+  absl::flat_hash_map<TuningDigest, int64_t> by_digest_;
   std::vector<Environment> environments_;
   Mutex mutex_;
   std::unique_ptr<bundle::BundleReader> reader_ GUARDED_BY(mutex_);

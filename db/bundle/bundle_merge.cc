@@ -35,7 +35,7 @@ class Input {
     while (true) {
       ASSIGN_OR_RETURN(const bool more, reader_->Next(&entry_));
       if (!more) {
-        return CheckBundleSignature(reader_->trailer(), options_.trusted, reader_->name());
+        return CheckBundleSignature(reader_->trailer(), {}, reader_->name());
       }
       ++counts->read;
       absl::StatusOr<Tuning> tuning =
@@ -111,17 +111,13 @@ void AddRefusal(const BundleEntry& entry, const absl::Status& refusal,
   counts->set_refused_count(counts->refused_count() + 1);
   const v1::RefusalReason reason = RefusalReasonOf(refusal);
   auto& refusals = *counts->mutable_refusals();
-  auto it = std::lower_bound(
-      refusals.begin(), refusals.end(), reason,
-      [](const v1::Refusal& known, v1::RefusalReason r) { return known.reason() < r; });
-  if (it == refusals.end() || it->reason() != reason) {
-    const auto place = it - refusals.begin();
-    refusals.Add()->set_reason(reason);
-    it = refusals.begin() + place;
-    std::rotate(it, refusals.end() - 1, refusals.end());
-  }
-  it->set_count(it->count() + 1);
-  if (it->examples_size() < kMaxExamples) it->add_examples(RefusalText(entry, refusal));
+  const auto known =
+      std::find_if(refusals.begin(), refusals.end(),
+                   [reason](const v1::Refusal& other) { return other.reason() == reason; });
+  v1::Refusal& counted = known != refusals.end() ? *known : *refusals.Add();
+  counted.set_reason(reason);
+  counted.set_count(counted.count() + 1);
+  if (counted.examples_size() < kMaxExamples) counted.add_examples(RefusalText(entry, refusal));
 }
 
 std::string RefusalText(const BundleEntry& entry, const absl::Status& refusal) {

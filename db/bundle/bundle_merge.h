@@ -24,9 +24,8 @@ struct BundleMergeCounts {
 };
 
 struct BundleMergeOptions {
-  absl::Time now;                    // what the rows' times are held against
-  bool skip_refused = false;         // leave rows out that break a rule
-  std::vector<std::string> trusted;  // keys that must have signed every input; empty: any
+  absl::Time now;             // what the rows' times are held against
+  bool skip_refused = false;  // leave rows out that break a rule
   // Told of each refused row, and of the bytes read so far; may be empty.
   std::function<void(const std::string&)> refused;
   std::function<void(int64_t)> progress;
@@ -48,7 +47,7 @@ void AddRefusal(const BundleEntry& entry, const absl::Status& refusal,
 // be read is named by its byte alone.
 std::string RefusalText(const BundleEntry& entry, const absl::Status& refusal);
 
-// The beginning of every such file.
+// How every file begins that WriteBundleJson wrote.
 inline constexpr std::string_view kBundleJson = "{\"place\":";
 
 // One line for each tuning, in the order of the bundle, with the text of its

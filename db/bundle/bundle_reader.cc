@@ -148,14 +148,13 @@ absl::Status BundleReader::AddEnvironment(const Record& record) {
   if (!Parse(record.message, &environment)) {
     return Damaged(record.offset, "the environment is no protobuf message");
   }
-  if (environment.number() != static_cast<int>(numbered_.size()) + 1 ||
+  if (environment.number() != static_cast<int>(environments_.size()) + 1 ||
       environment.number() > kMaxBundleEnvironments) {
     return Damaged(record.offset,
                    Concat("environments must be numbered from 1 to at most ",
                           kMaxBundleEnvironments, ", this one is ", environment.number()));
   }
-  rows_.push_back(FromBundleEnvironment(environment));
-  numbered_.push_back(&rows_.back());
+  environments_.push_back(FromBundleEnvironment(environment));
   return absl::OkStatus();
 }
 
@@ -170,11 +169,11 @@ absl::Status BundleReader::ReadTuning(const Record& record, BundleEntry* entry) 
     return Damaged(record.offset, "the tuning is no protobuf message");
   }
   const int number = entry->row->environment_number();
-  if (number < 1 || static_cast<size_t>(number) > numbered_.size()) {
+  if (number < 1 || static_cast<size_t>(number) > environments_.size()) {
     return Damaged(record.offset, Concat("refers to environment ", number, ", of which there are ",
-                                         numbered_.size()));
+                                         environments_.size()));
   }
-  entry->environment = numbered_[static_cast<size_t>(number) - 1];
+  entry->environment = &environments_[static_cast<size_t>(number) - 1];
   return absl::OkStatus();
 }
 

@@ -54,7 +54,7 @@ class BundleReader {
 
   // Meaningful after the end.
   const v1::BundleTrailer& trailer() const { return trailer_; }
-  const std::vector<const BundleEnvironmentRow*>& environments() const { return numbered_; }
+  const std::deque<BundleEnvironmentRow>& environments() const { return environments_; }
   int64_t trailer_offset() const { return trailer_offset_; }
   int64_t offset() const { return offset_; }
   // Of the file when it was opened, in bytes.
@@ -90,8 +90,7 @@ class BundleReader {
   Sha256 sha256_;
   std::string buffer_;
   int64_t buffer_offset_ = 0;
-  std::deque<BundleEnvironmentRow> rows_;
-  std::vector<const BundleEnvironmentRow*> numbered_;
+  std::deque<BundleEnvironmentRow> environments_;  // whose entries stay where they are
   std::pair<std::string, std::string> last_key_;
   int64_t environment_records_ = 0;
   int64_t tunings_ = 0;
@@ -101,9 +100,8 @@ class BundleReader {
   int64_t trailer_offset_ = 0;
 };
 
-// Reads all of it, calling `visit` (may be empty) for each tuning, and checks the
-// signature. DATA_LOSS and PERMISSION_DENIED as
-// above; rows are not judged.
+// Reads all of it, calling `visit` (may be empty) for each tuning, and checks the signature; rows
+// are not judged. Errors are BundleReader's and CheckBundleSignature's.
 absl::Status ReadWholeBundle(BundleReader* reader, const std::vector<std::string>& trusted,
                              const std::function<void(const BundleEntry&)>& visit);
 

@@ -66,43 +66,31 @@ absl::Status BundleWriter::Begin() {
   return WriteRecord(BundleRecordKind::kHeader, header);
 }
 
-absl::Status BundleWriter::EnterPlace(const Environment& environment,
-                                      const Provenance& provenance) {
-  if (place_.number > 0 && environment == place_.environment && provenance == place_.provenance) {
-    return absl::OkStatus();
-  }
-  const std::string identity = ToBundleEnvironment(0, environment, provenance).SerializeAsString();
-  const auto [it, is_new] =
-      environments_.emplace(identity, static_cast<int>(environments_.size()) + 1);
-  if (is_new) {
-    if (it->second > kMaxBundleEnvironments) {
-      return absl::ResourceExhaustedError(
-          Concat("more than ", kMaxBundleEnvironments, " environments and places"));
-    }
-    RETURN_IF_ERROR(WriteRecord(BundleRecordKind::kEnvironment,
-                                ToBundleEnvironment(it->second, environment, provenance)));
-    trailer_.set_environment_count(it->second);
-  }
-  place_ = {environment, provenance, environment.ToText(), it->second};
-  return absl::OkStatus();
-}
-
 absl::Status BundleWriter::Add(const Tuning& tuning, const Environment& environment) {
   RETURN_IF_ERROR(Begin());
   const TuningKey& key = tuning.key;
-  const bool same = place_.number > 0 && environment == place_.environment;
-  const std::string text = same ? place_.text : environment.ToText();
-  if (text != key.environment_text) {
+  v1::BundleEnvironment place = ToBundleEnvironment(0, environment, tuning.provenance);
+  if (place.text() != key.environment_text) {
     return absl::InvalidArgumentError(
-        Concat("environment: must be the key's, ", key.environment_text, ", is ", text));
+        Concat("environment: must be the key's, ", key.environment_text, ", is ", place.text()));
   }
   if (trailer_.tuning_count() > 0 && !(last_key_ < key)) {
     return absl::InvalidArgumentError(
         Concat("tuning: must come after ", last_key_.problem_text, ", is ", key.problem_text));
   }
-  RETURN_IF_ERROR(EnterPlace(environment, tuning.provenance));
+  const int next = static_cast<int>(environments_.size()) + 1;
+  const int number = environments_.emplace(place.SerializeAsString(), next).first->second;
+  if (number == next) {
+    if (number > kMaxBundleEnvironments) {
+      return absl::ResourceExhaustedError(
+          Concat("more than ", kMaxBundleEnvironments, " environments and places"));
+    }
+    place.set_number(number);
+    RETURN_IF_ERROR(WriteRecord(BundleRecordKind::kEnvironment, place));
+    trailer_.set_environment_count(number);
+  }
   v1::Tuning* const row = RecordArena::OfThread().New();
-  FillBundleTuning(tuning, place_.number, with_samples_, row);
+  FillBundleTuning(tuning, number, with_samples_, row);
   RETURN_IF_ERROR(WriteRecord(BundleRecordKind::kTuning, *row));
   trailer_.set_tuning_count(trailer_.tuning_count() + 1);
   last_key_ = key;

@@ -40,17 +40,7 @@ class BundleWriter {
   int64_t offset() const { return offset_; }
 
  private:
-  // An environment record's values.
-  struct Place {
-    Environment environment;
-    Provenance provenance;
-    std::string text;  // the environment's
-    int number = 0;    // 0: none yet
-  };
-
   absl::Status Begin();
-  // Makes it `place_`; writes its record if it is new.
-  absl::Status EnterPlace(const Environment& environment, const Provenance& provenance);
   absl::Status WriteRecord(BundleRecordKind kind, const google::protobuf::Message& message);
   absl::Status Emit(std::string_view bytes);
 
@@ -59,8 +49,7 @@ class BundleWriter {
   Sha256 sha256_;
   int64_t offset_ = 0;
   v1::BundleTrailer trailer_;
-  std::map<std::string, int> environments_;  // serialised without its number, to its number
-  Place place_;                              // of the last tuning
+  std::map<std::string, int> environments_;  // numbers by the records, serialised without them
   TuningKey last_key_;
 };
 

@@ -189,14 +189,11 @@ bool IsOciLayout(const std::string& folder) {
 }
 
 absl::Status WriteOciLayout(const std::string& bundle, const std::string& folder) {
-  std::error_code error;
-  if (fs::exists(folder, error)) {
-    return absl::InvalidArgumentError(Concat(folder, ": must not be there yet"));
-  }
   fs::path target = fs::path(folder);
   if (!target.has_filename()) target = target.parent_path();  // "DIR/"
   const std::string partial = Concat(target.string(), ".partial-", getpid());
   absl::Status written = WriteFolder(bundle, partial);
+  std::error_code error;
   if (written.ok()) {
     fs::rename(partial, target, error);
     if (error) written = absl::InvalidArgumentError(Concat(folder, ": ", error.message()));

@@ -22,8 +22,8 @@ inline constexpr char kOciArtifactType[] = "application/vnd.convtune.bundle.v1";
 bool IsOciLayout(const std::string& folder);
 
 // Writes the bundle as a layout, whole or not at all. The manifest's annotations name the GPUs,
-// the versions of cuDNN, the number of tunings and the bundle's digest. INVALID_ARGUMENT if
-// `folder` is there already; the errors of BundleReader.
+// the versions of cuDNN, the number of tunings and the bundle's digest. REQUIRES: `folder` is not
+// there. INVALID_ARGUMENT if it cannot be made; the errors of BundleReader.
 absl::Status WriteOciLayout(const std::string& bundle, const std::string& folder);
 
 // Reads the bundle of a layout from its beginning to its end. Digests of blobs are not compared:
@@ -36,7 +36,7 @@ class OciBundle {
 
   // Of the bundle, in bytes.
   int64_t size() const { return size_; }
-  // At most so many bytes; empty at the end. DATA_LOSS if the layer ends before.
+  // The next bytes, at most `most`; empty at the end. DATA_LOSS if the layer ends before.
   absl::StatusOr<std::string> Read(size_t most);
 
  private:

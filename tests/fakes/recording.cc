@@ -31,7 +31,7 @@ absl::StatusOr<Recording> Recording::Load(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": must hold one environment, holds ", reader->environments().size()));
   }
-  recording.environment_ = reader->environments()[0]->environment;
+  recording.environment_ = reader->environments()[0].environment;
   return recording;
 }
 

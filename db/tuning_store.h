@@ -129,8 +129,9 @@ class TuningStore {
 
   // Checks everything that is stored. Does not set the response's `elapsed`.
   virtual absl::StatusOr<v1::CheckDatabaseResponse> Check() = 0;
-  // `path` is absolute and must not exist. Returns the copy's bytes. DATA_LOSS: what is stored is
-  // damaged, and so not copied. CANCELLED: `stopped` became true, and there is no copy.
+  // Writes a copy to `path`, in a folder that exists, and returns its size in bytes.
+  // ALREADY_EXISTS: there is such a file. DATA_LOSS: what is stored is damaged, and so not copied.
+  // CANCELLED: `stopped` became true, and there is no copy.
   virtual absl::StatusOr<int64_t> Backup(const std::string& path,
                                          const std::function<bool()>& stopped) = 0;
   virtual absl::StatusOr<v1::CompactDatabaseResponse> Compact() = 0;

@@ -349,9 +349,7 @@ absl::Status Database::CheckpointTruncate() { return Checkpoint(SQLITE_CHECKPOIN
 
 void Database::RollBack() {
   // Some errors end the transaction by themselves.
-  if (sqlite3_get_autocommit(handle_.get()) == 0 && !Run("ROLLBACK").ok()) {
-    sqlite3_exec(handle_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
-  }
+  if (sqlite3_get_autocommit(handle_.get()) == 0) static_cast<void>(Execute("ROLLBACK"));
 }
 
 absl::Status Database::CloseAndRemoveLog() {

@@ -30,8 +30,8 @@ struct Blob {
 // A value of one of SQLite's types; nullptr: NULL.
 using Value = std::variant<std::nullptr_t, int64_t, double, std::string_view, Blob>;
 
-// A prepared statement, which goes back to its Database for the next one with
-// the same text. Not thread-safe; must not outlive its Database.
+// A prepared statement. At its end its Database keeps what was compiled, for the next Statement
+// with the same text. Not thread-safe; must not outlive its Database.
 class Statement {
  public:
   Statement(Statement&&) = default;
@@ -89,7 +89,7 @@ class Statement {
 // Errors of every method name the file and carry SQLite's text:
 // RESOURCE_EXHAUSTED the disk is full; UNAVAILABLE it cannot be read or
 // written, is read-only, or another connection holds a lock; DATA_LOSS the
-// file is damaged or no database; CANCELLED InterruptWhen; INTERNAL anything else.
+// file is damaged or no database; CANCELLED see InterruptWhen; INTERNAL anything else.
 class Database {
  public:
   // "CVTN": what tells our files from other SQLite files.
@@ -124,7 +124,7 @@ class Database {
 
   // Runs statements that give no rows of interest.
   absl::Status Execute(const std::string& sql);
-  // The same of one statement with these values (Statement::Bind), compiled once.
+  // Runs one statement that gives no rows of interest, with these values (Statement::Bind).
   template <typename... Values>
   absl::Status Run(std::string_view sql, const Values&... values) const {
     ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
@@ -133,7 +133,7 @@ class Database {
   // Compiling takes several times as long as running a short statement: those
   // with the same text use one that was compiled before, if it is free.
   absl::StatusOr<Statement> Prepare(std::string_view sql) const;
-  // Calls `visit(const Statement&)` at each row of one with these values.
+  // Calls `visit(const Statement&)` at each row that the statement gives with these values.
   template <typename Visit, typename... Values>
   absl::Status ForEachRow(std::string_view sql, const Visit& visit, const Values&... values) const {
     ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
@@ -169,7 +169,8 @@ class Database {
   // Memory for pages of the file, in use or not; what is more is freed.
   absl::Status SetCacheBytes(int64_t bytes);
 
-  // Frames that the write-ahead log held after this connection's last commit.
+  // Frames that the write-ahead log held after this connection's last commit; after a checkpoint
+  // since then, those of them that it could not copy.
   int wal_frames() const { return wal_frames_; }
   // Copies what it can into the file without waiting for readers.
   absl::Status CheckpointPassive();

@@ -2,13 +2,13 @@
 
 #include <endian.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -28,24 +28,12 @@ namespace {
 constexpr char kPutAside[] = ".corrupt-";
 constexpr std::array<const char*, 3> kSuffixes = {"", "-wal", "-shm"};
 
-// Fails with ALREADY_EXISTS rather than replace `to`.
+// Fails with ALREADY_EXISTS rather than replace `to`. Nobody but this process makes such files.
 absl::Status RenameNoReplace(const std::string& from, const std::string& to) {
-  int rc = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
-  if (rc != 0 && (errno == EINVAL || errno == ENOSYS)) {
-    // The file system cannot refuse by itself.
-    if (access(to.c_str(), F_OK) == 0) {
-      errno = EEXIST;
-    } else {
-      rc = rename(from.c_str(), to.c_str());
-    }
-  }
-  if (rc == 0) {
-    return absl::OkStatus();
-  }
-  if (errno == EEXIST) {
+  if (access(to.c_str(), F_OK) == 0) {
     return absl::AlreadyExistsError(Concat(to, ": exists already"));
   }
-  return FileError(from, "renaming");
+  return rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus() : FileError(from, "renaming");
 }
 
 absl::Status SyncFile(const std::string& path) {

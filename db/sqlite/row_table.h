@@ -225,17 +225,7 @@ absl::Status ReadRows(const Database& database, std::string_view rest,
       values...);
 }
 
-// Values of the table's rows in the order of its key.
-template <typename Row>
-auto ReadValues(const Database& database, const CorruptRowSink& corrupt)
-    -> absl::StatusOr<std::vector<decltype(Row::value)>> {
-  std::vector<decltype(Row::value)> values;
-  RETURN_IF_ERROR(ReadRows<Row>(database, Concat("ORDER BY ", Row::kKey), corrupt,
-                                [&](Row row) { values.push_back(std::move(row.value)); }));
-  return values;
-}
-
-// Into a statement of the table's `insert` or `put`.
+// Writes the row with a statement of the table's `insert` or `put`.
 template <typename Row>
 absl::Status WriteRow(const Row& row, Statement* statement) {
   FieldWriter writer(statement);

@@ -36,8 +36,8 @@ absl::Status CheckLocalDisk(const std::string& path, const FileSystemInfo& info)
 // (a program that was just killed may still be going); UNAVAILABLE if the
 // file cannot be made.
 absl::StatusOr<UniqueFd> LockFile(const std::string& path);
-// For read-only media: shared with other readers and writes nothing. OK
-// without a lock where the file does not exist.
+// Takes the lock together with other readers, for read-only media; writes nothing. OK without a
+// lock where the file does not exist.
 absl::StatusOr<UniqueFd> ShareLockFile(const std::string& path);
 
 }  // namespace convtune::db::sqlite

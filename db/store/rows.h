@@ -1,32 +1,18 @@
-// The rows of the daemon's tables (see sqlite/row_table.h), and functions that read and write them.
+// The rows of the daemon's tables (see sqlite/row_table.h).
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "db/sqlite/database.h"
-#include "db/sqlite/row_table.h"
-#include "db/tuning_store.h"
-#include "proto/base/status_macros.h"
+#include "absl/time/time.h"
 #include "proto/base/strings.h"
 #include "proto/model/release/release.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::store {
-
-// The end of the error message of a sound row that was found by another row's key. The
-// damage is then in an index.
-inline constexpr char kWrongRow[] = "an index leads to it for another key";
-inline constexpr char kLostEnvironment[] = "its environment is damaged";
 
 struct EnvironmentRow {
   static constexpr std::string_view kTable = "environments";
@@ -91,8 +77,7 @@ struct SamplesRow {
   std::string record;          // a serialized v1::Tuning with samples alone
 };
 
-// A row whose key begins with an environment. The value lacks key.environment_text, which ReadKeyed
-// sets.
+// A row whose key begins with an environment. The value lacks key.environment_text.
 template <typename Value>
 struct KeyedRow {
   std::string Label() const { return value.key.problem_text; }
@@ -234,106 +219,5 @@ struct OutboxRow {
   int64_t environment_id = 0;
   std::string problem_text;
 };
-
-// Every table whose rows have checksums.
-std::vector<const sqlite::Table*> ChecksummedTables();
-
-// The candidates' samples; candidate_count is 0 if they have none.
-SamplesRow ToSamplesRow(int64_t tuning_id, const std::vector<Candidate>& candidates);
-// Into the candidates of their tuning. DATA_LOSS if there are fewer.
-absl::Status GetSamples(const SamplesRow& row, std::vector<Candidate>* candidates);
-// Without key.environment_text and samples. May be called on any thread.
-absl::StatusOr<Tuning> ToTuning(const TuningRow& row);
-
-// Of the meta table: numbers about the file, by name. DATA_LOSS without a row of that name.
-absl::StatusOr<int64_t> GetMeta(const sqlite::Database& database, std::string_view name);
-absl::Status SetMeta(const sqlite::Database& database, std::string_view name, int64_t value);
-// Returns the sum.
-absl::StatusOr<int64_t> AddToMeta(const sqlite::Database& database, std::string_view name,
-                                  int64_t amount);
-
-// Environments gives the ids of environments' rows, which it makes as needed. It lives inside one
-// transaction of the caller, who rolls it back on any error. What it remembers
-// holds as long. DATA_LOSS: a text leads to the row of another environment, which must not
-// be replaced. Not thread-safe; must not outlive the database.
-class Environments {
- public:
-  explicit Environments(sqlite::Database* database) : database_(database) {}
-
-  // With `environment` it makes the row say that, which also mends a damaged one, and gives
-  // INVALID_ARGUMENT if the text is another environment's. Without, a damaged row keeps its id and
-  // stays as it is, and a row that is made from the text has the model's short form until a tuning
-  // brings the full name; INVALID_ARGUMENT if the text is no environment.
-  absl::StatusOr<int64_t> Of(const std::string& text, const Environment* environment = nullptr);
-
- private:
-  struct Known {
-    int64_t id = 0;
-    std::optional<Environment> environment;  // that the row has, if that was compared
-  };
-
-  absl::StatusOr<int64_t> FindOrMake(const std::string& text, const Environment* environment);
-
-  sqlite::Database* const database_;
-  std::map<std::string, Known> known_;  // by text
-};
-
-// Texts of the environments by id; damaged ones are left out.
-absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(
-    const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt);
-// Values of the rows of a table whose key begins with an environment, in the order of the
-// environments' texts and the rest of the key. In one read transaction.
-template <typename Row>
-auto ReadKeyed(sqlite::Database& database, const sqlite::CorruptRowSink& corrupt)
-    -> absl::StatusOr<std::vector<decltype(Row::value)>> {
-  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
-  ASSIGN_OR_RETURN(const auto texts, ReadEnvironmentTexts(database, corrupt));
-  std::vector<decltype(Row::value)> values;
-  const std::string order =
-      Concat("JOIN environments USING (environment_id) ORDER BY environments.text, ", Row::kKey);
-  RETURN_IF_ERROR(sqlite::ReadRows<Row>(database, order, corrupt, [&](Row row) {
-    const auto text = texts.find(row.environment_id);
-    if (text == texts.end()) {
-      return corrupt(std::string(sqlite::Damaged(row, kLostEnvironment).message()));
-    }
-    row.value.key.environment_text = text->second;
-    values.push_back(std::move(row.value));
-  }));
-  return values;
-}
-
-// Deletes the key's row of such a table; returns how many there were.
-template <typename Row>
-absl::StatusOr<int64_t> EraseKeyed(const sqlite::Database& database, const TuningKey& key) {
-  RETURN_IF_ERROR(database.Run(Concat("DELETE FROM ", Row::kTable,
-                                      " WHERE problem_text = ? AND environment_id IN "
-                                      "(SELECT environment_id FROM environments WHERE text = ?)"),
-                               key.problem_text, key.environment_text));
-  return database.Changes();
-}
-
-// Those that any row refers to.
-absl::StatusOr<std::vector<Environment>> ReadEnvironmentsInUse(
-    const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt);
-
-// Ids of environments whose rows were sound, by text. An id holds for ever: no row of an
-// environment is deleted or gets another number.
-using SoundEnvironments = std::map<std::string, int64_t>;
-
-// Reads the key's tuning with its samples. NOT_FOUND if the database has no such tuning;
-// DATA_LOSS if a row of the tuning, of its candidates or of its samples is damaged.
-absl::StatusOr<Tuning> ReadStoredTuning(const sqlite::Database& database, const TuningKey& key,
-                                        SoundEnvironments* known);
-
-// As TuningStore::ForEachStored, in one read transaction.
-absl::Status ForEachStoredTuning(sqlite::Database& database,
-                                 const std::function<bool(StoredTuning)>& visit,
-                                 const sqlite::CorruptRowSink& corrupt);
-
-// In a transaction of the caller, who rolls it back on any error: stores the tuning in place of
-// what its key had. Returns the id of the environment's row. INVALID_ARGUMENT, naming the field, if
-// `environment` is not the key's, or a number is NaN or infinite.
-absl::StatusOr<int64_t> StoreTuning(sqlite::Database& database, Environments* environments,
-                                    const Tuning& tuning, const Environment& environment);
 
 }  // namespace convtune::db::store

@@ -3,10 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <random>
 #include <system_error>
@@ -15,26 +17,30 @@
 
 #include "db/bundle/bundle_codec.h"
 #include "db/sqlite/database_file.h"
+#include "db/sqlite/row_table.h"
 #include "db/store/rows.h"
 #include "proto/base/mutex.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/base/unique_fd.h"
+#include "proto/convert/record_arena.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/violation.h"
 
 namespace convtune::db::store {
 namespace {
 
+using sqlite::Damaged;
 using sqlite::ReadRow;
 using sqlite::TableOf;
 
 // 4 MiB of pages: enough to write a page that changes often only once, little
 // enough to keep reading fast.
 constexpr int kCheckpointFrames = 1024;
-// Many tunings in one transaction, from where on their pages need more room than
-// SQLite's default of 2 MB: their digests are in no order, and a page of that
-// index that leaves the cache is written to the log, and read again, each time.
+// From so many tunings in one transaction on, their pages need more room than SQLite's default of
+// 2 MB: their times are in no order, and a page of the index of times that leaves the cache is
+// written to the log, and read again, each time.
 constexpr int64_t kManyTunings = 1000;
 constexpr int64_t kCacheForMany = int64_t{96} << 20;
 constexpr int64_t kCacheBytes = 2'000 << 10;
@@ -56,12 +62,325 @@ constexpr char kSuperseded[] = "outbox_superseded";
 constexpr char kFleetRelease[] = "fleet_release";
 constexpr char kAcknowledgedEpoch[] = "outbox_acknowledged_epoch";
 
+// The end of the error message of a sound row that was found by another row's key. The damage is
+// then in an index.
+constexpr char kWrongRow[] = "an index leads to it for another key";
+constexpr char kLostEnvironment[] = "its environment is damaged";
+
+// Every table whose rows have checksums.
+std::vector<const sqlite::Table*> ChecksummedTables() {
+  return {&TableOf<EnvironmentRow>(), &TableOf<TuningRow>(), &TableOf<SamplesRow>(),
+          &TableOf<PinRow>(),         &TableOf<BanRow>(),    &TableOf<QuarantineRow>(),
+          &TableOf<ReleaseRow>(),     &TableOf<ChoiceRow>(), &TableOf<WantedRow>(),
+          &TableOf<OutboxRow>()};
+}
+
+// Without samples.
+TuningRow ToRow(const Tuning& tuning, int64_t id, int64_t environment_id) {
+  v1::Tuning* const record = RecordArena::OfThread().New();
+  Fill(tuning, /*with_samples=*/false, record);
+  return {id,
+          environment_id,
+          tuning.key.problem_text,
+          tuning.origin,
+          tuning.tune_time,
+          record->SerializeAsString()};
+}
+
+// Without key.environment_text and samples. May be called on any thread.
+absl::StatusOr<Tuning> ToTuning(const TuningRow& row) {
+  Tuning tuning;
+  const v1::Tuning* const record = RecordArena::OfThread().Parse(row.record);
+  if (record == nullptr) return Damaged(row, "its record is no message");
+  if (const absl::Status read = Read(*record, &tuning); !read.ok()) {
+    return Damaged(row, Concat("its record means nothing to this program: ", read.message()));
+  }
+  tuning.key.problem_text = row.problem_text;
+  return tuning;
+}
+
+StoredTuning ToStored(TuningRow row, const std::string& environment_text) {
+  StoredTuning stored;
+  stored.key = {row.problem_text, environment_text};
+  stored.decode = [row = std::move(row), environment_text]() -> absl::StatusOr<Tuning> {
+    ASSIGN_OR_RETURN(Tuning tuning, ToTuning(row));
+    tuning.key.environment_text = environment_text;
+    return tuning;
+  };
+  return stored;
+}
+
+// The candidates' samples; candidate_count is 0 if they have none.
+SamplesRow ToSamplesRow(int64_t tuning_id, const std::vector<Candidate>& candidates) {
+  size_t count = candidates.size();
+  while (count > 0 && candidates[count - 1].samples_ns.empty()) --count;
+  v1::Tuning* const record = RecordArena::OfThread().New();
+  for (size_t i = 0; i < count; ++i) {
+    const std::vector<int64_t>& samples = candidates[i].samples_ns;
+    record->add_candidates()->mutable_samples_ns()->Add(samples.begin(), samples.end());
+  }
+  return {tuning_id, count, record->SerializeAsString()};
+}
+
+// Into the candidates of their tuning. DATA_LOSS if there are fewer.
+absl::Status GetSamples(const SamplesRow& row, std::vector<Candidate>* candidates) {
+  const v1::Tuning* const record = RecordArena::OfThread().Parse(row.record);
+  if (record == nullptr || record->candidates_size() > static_cast<int>(candidates->size())) {
+    return Damaged(row, "its samples mean nothing to this program");
+  }
+  for (int i = 0; i < record->candidates_size(); ++i) {
+    const auto& samples = record->candidates(i).samples_ns();
+    (*candidates)[static_cast<size_t>(i)].samples_ns.assign(samples.begin(), samples.end());
+  }
+  return absl::OkStatus();
+}
+
+// A number about the file, of the meta table. DATA_LOSS if it is not there.
+absl::StatusOr<int64_t> GetMeta(const sqlite::Database& database, std::string_view name) {
+  absl::StatusOr<int64_t> value = database.QueryInt("SELECT value FROM meta WHERE key = ?", name);
+  if (!absl::IsNotFound(value.status())) return value;
+  return absl::DataLossError(Concat(database.path(), ": meta has no ", name));
+}
+
+absl::Status SetMeta(const sqlite::Database& database, std::string_view name, int64_t value) {
+  return database.Run(
+      "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = "
+      "excluded.value",
+      name, value);
+}
+
+// Returns the sum.
+absl::StatusOr<int64_t> AddToMeta(const sqlite::Database& database, std::string_view name,
+                                  int64_t amount) {
+  ASSIGN_OR_RETURN(const int64_t value, GetMeta(database, name));
+  RETURN_IF_ERROR(SetMeta(database, name, value + amount));
+  return value + amount;
+}
+
+// Returns the id of the environment's row, which it makes if need be, in a transaction of the
+// caller, who rolls it back on any error. With `environment`, which is the text's, it makes the row
+// say that, which also mends a damaged one. Without, a damaged row keeps its id and stays as it is,
+// and a row that is made from the text has the model's short form until a tuning brings the full
+// name; INVALID_ARGUMENT if the text is no environment. DATA_LOSS: the text leads to the row of
+// another environment, which must not be replaced.
+absl::StatusOr<int64_t> EnvironmentId(const sqlite::Database& database, const std::string& text,
+                                      const Environment* environment = nullptr) {
+  EnvironmentRow row;
+  {
+    static const std::string* const sql = new std::string(
+        Concat("SELECT ", TableOf<EnvironmentRow>().list, " FROM environments WHERE text = ?"));
+    ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare(*sql));
+    ASSIGN_OR_RETURN(const bool found, statement.Bind(text).Step());
+    if (found) {
+      row.id = statement.Int(0);
+      const absl::StatusOr<EnvironmentRow> stored = ReadRow<EnvironmentRow>(statement);
+      if (stored.ok() && stored->text != text) return Damaged(*stored, kWrongRow);
+      // One that is the same is left alone: SQLite looks at every tuning that refers to a row
+      // whose key an upsert names.
+      if (environment == nullptr || (stored.ok() && stored->environment == *environment)) {
+        return row.id;
+      }
+    }
+  }
+  if (row.id == 0) {
+    // Rows number themselves before they are written, since the number is part of the checksum.
+    ASSIGN_OR_RETURN(row.id, database.QueryInt("SELECT COALESCE(MAX(environment_id), 0) + 1 "
+                                               "FROM environments"));
+  }
+  row.text = text;
+  if (environment != nullptr) {
+    row.environment = *environment;
+  } else {
+    ASSIGN_OR_RETURN(row.environment, Environment::Parse(text));
+  }
+  row.name = row.environment.Name();
+  RETURN_IF_ERROR(sqlite::PutRow(database, row));
+  return row.id;
+}
+
+// Texts of the environments by id; damaged ones are left out.
+absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(
+    const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt) {
+  std::map<int64_t, std::string> texts;
+  RETURN_IF_ERROR(sqlite::ReadRows<EnvironmentRow>(database, "", corrupt, [&](EnvironmentRow row) {
+    texts.emplace(row.id, std::move(row.text));
+  }));
+  return texts;
+}
+
+// Values of the rows of a table whose key begins with an environment, in the order of the
+// environments' texts and the rest of the key. In one read transaction.
+template <typename Row>
+auto ReadKeyed(sqlite::Database& database, const sqlite::CorruptRowSink& corrupt)
+    -> absl::StatusOr<std::vector<decltype(Row::value)>> {
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
+  ASSIGN_OR_RETURN(const auto texts, ReadEnvironmentTexts(database, corrupt));
+  std::vector<decltype(Row::value)> values;
+  const std::string order =
+      Concat("JOIN environments USING (environment_id) ORDER BY environments.text, ", Row::kKey);
+  RETURN_IF_ERROR(sqlite::ReadRows<Row>(database, order, corrupt, [&](Row row) {
+    const auto text = texts.find(row.environment_id);
+    if (text == texts.end()) {
+      return corrupt(std::string(sqlite::Damaged(row, kLostEnvironment).message()));
+    }
+    row.value.key.environment_text = text->second;
+    values.push_back(std::move(row.value));
+  }));
+  return values;
+}
+
+// Deletes the key's row of such a table; returns how many there were.
+template <typename Row>
+absl::StatusOr<int64_t> EraseKeyed(const sqlite::Database& database, const TuningKey& key) {
+  RETURN_IF_ERROR(database.Run(Concat("DELETE FROM ", Row::kTable,
+                                      " WHERE problem_text = ? AND environment_id IN "
+                                      "(SELECT environment_id FROM environments WHERE text = ?)"),
+                               key.problem_text, key.environment_text));
+  return database.Changes();
+}
+
+// Those that any row refers to.
+absl::StatusOr<std::vector<Environment>> ReadEnvironmentsInUse(
+    const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt) {
+  std::string in_use;
+  for (const char* table : {"tunings", "pins", "quarantine", "choices", "wanted"}) {
+    AppendTo(&in_use, in_use.empty() ? "WHERE " : " OR ", "EXISTS (SELECT 1 FROM ", table,
+             " t WHERE t.environment_id = environments.environment_id)");
+  }
+  std::vector<Environment> environments;
+  RETURN_IF_ERROR(sqlite::ReadRows<EnvironmentRow>(
+      database, in_use + " ORDER BY text", corrupt,
+      [&](EnvironmentRow row) { environments.push_back(std::move(row.environment)); }));
+  return environments;
+}
+
+// Reads the key's tuning with its samples. NOT_FOUND if the database has no such tuning; DATA_LOSS
+// if a row of the tuning, of its environment or of its samples is damaged.
+absl::StatusOr<Tuning> ReadStoredTuning(const sqlite::Database& database, const TuningKey& key) {
+  // All of it in one statement: it sees one state of the file by itself.
+  static const std::string* const sql =
+      new std::string(Concat("SELECT ", TableOf<EnvironmentRow>().list, ", ",
+                             TableOf<TuningRow>().list, ", ", TableOf<SamplesRow>().list,
+                             " FROM environments JOIN tunings USING (environment_id) "
+                             "LEFT JOIN tuning_samples USING (tuning_id) "
+                             "WHERE environments.text = ? AND tunings.problem_text = ?"));
+  ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare(*sql));
+  statement.Bind(key.environment_text, key.problem_text);
+  ASSIGN_OR_RETURN(const bool found, statement.Step());
+  if (!found) {
+    return MissingError({"tuning", key.problem_text},
+                        Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
+  }
+  ASSIGN_OR_RETURN(const EnvironmentRow environment, ReadRow<EnvironmentRow>(statement));
+  if (environment.text != key.environment_text) return Damaged(environment, kWrongRow);
+  const int tuning_place = TableOf<EnvironmentRow>().width();
+  ASSIGN_OR_RETURN(const TuningRow row, ReadRow<TuningRow>(statement, tuning_place));
+  if (row.environment_id != environment.id || row.problem_text != key.problem_text) {
+    return Damaged(row, kWrongRow);
+  }
+  ASSIGN_OR_RETURN(Tuning tuning, ToTuning(row));
+  tuning.key.environment_text = key.environment_text;
+  const int samples_place = tuning_place + TableOf<TuningRow>().width();
+  if (!statement.IsNull(samples_place)) {
+    ASSIGN_OR_RETURN(const SamplesRow samples, ReadRow<SamplesRow>(statement, samples_place));
+    RETURN_IF_ERROR(GetSamples(samples, &tuning.candidates));
+  }
+  return tuning;
+}
+
+// As TuningStore::ForEachStored, in one read transaction.
+absl::Status ForEachStoredTuning(sqlite::Database& database,
+                                 const std::function<bool(StoredTuning)>& visit,
+                                 const sqlite::CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
+  ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(database, corrupt));
+  std::vector<std::pair<std::string, int64_t>> by_text;  // a damaged one has no text
+  RETURN_IF_ERROR(database.ForEachRow(
+      "SELECT environment_id FROM environments NOT INDEXED", [&](const sqlite::Statement& row) {
+        const auto sound = environments.find(row.Int(0));
+        by_text.emplace_back(sound == environments.end() ? "" : sound->second, row.Int(0));
+      }));
+  std::sort(by_text.begin(), by_text.end());
+  // One after the other, in the order of an index: nothing is sorted.
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat("SELECT ", TableOf<TuningRow>().list,
+                                           " FROM tunings WHERE environment_id = ? "
+                                           "ORDER BY problem_text")));
+  bool wanted = true;
+  for (const auto& [text, id] : by_text) {
+    statement.Bind(id);
+    while (wanted) {
+      ASSIGN_OR_RETURN(const bool more, statement.Step());
+      if (!more) break;
+      absl::StatusOr<TuningRow> row = ReadRow<TuningRow>(statement);
+      if (row.ok() && row->environment_id != id) row = Damaged(*row, kWrongRow);
+      if (row.ok() && text.empty()) row = Damaged(*row, kLostEnvironment);
+      if (row.ok()) {
+        wanted = visit(ToStored(*std::move(row), text));
+      } else {
+        corrupt(std::string(row.status().message()));
+      }
+    }
+    if (!wanted) return absl::OkStatus();
+    statement.Reset();
+  }
+  return absl::OkStatus();
+}
+
+// INVALID_ARGUMENT, naming the field, if a number is NaN or infinite.
+absl::Status CheckNumbers(const Tuning& tuning) {
+  for (size_t i = 0; i < tuning.candidates.size(); ++i) {
+    const Candidate& c = tuning.candidates[i];
+    std::vector<std::pair<const char*, double>> numbers = {{"median_us", c.median_us},
+                                                           {"q1_us", c.q1_us},
+                                                           {"q3_us", c.q3_us},
+                                                           {"low_us", c.low_us},
+                                                           {"high_us", c.high_us},
+                                                           {"host_us", c.host_us},
+                                                           {"sm_clock_mhz", c.sm_clock_mhz},
+                                                           {"error", c.error.value_or(0)},
+                                                           {"find_us", c.find_us}};
+    for (const TimeSummary& time : c.other_times) {
+      numbers.emplace_back("other_times", time.median_us + time.low_us + time.high_us);
+    }
+    for (const auto& [field, value] : numbers) {
+      if (std::isfinite(static_cast<float>(value))) continue;
+      return absl::InvalidArgumentError(
+          Concat("candidates[", i, "].", field, ": must be a finite number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// In a transaction of the caller, who rolls it back on any error: stores the tuning in place of
+// what its key had. Returns the id of the environment's row. INVALID_ARGUMENT, naming the field, if
+// `environment` is not the key's, or CheckNumbers refuses.
+absl::StatusOr<int64_t> StoreTuning(const sqlite::Database& database, const Tuning& tuning,
+                                    const Environment& environment) {
+  RETURN_IF_ERROR(CheckNumbers(tuning));
+  const std::string& text = tuning.key.environment_text;
+  if (environment.ToText() != text) {
+    return absl::InvalidArgumentError(
+        Concat("environment: must be the key's, ", text, ", is ", environment.ToText()));
+  }
+  ASSIGN_OR_RETURN(const int64_t environment_id, EnvironmentId(database, text, &environment));
+  // Rows number themselves before they are written, since the number is part of the checksum.
+  ASSIGN_OR_RETURN(const int64_t id,
+                   database.QueryInt("SELECT COALESCE(MAX(tuning_id), 0) + 1 FROM tunings"));
+  RETURN_IF_ERROR(database.Run("DELETE FROM tunings WHERE environment_id = ? AND problem_text = ?",
+                               environment_id, tuning.key.problem_text));
+  RETURN_IF_ERROR(sqlite::InsertRow(database, ToRow(tuning, id, environment_id)));
+  const SamplesRow samples = ToSamplesRow(id, tuning.candidates);
+  if (samples.candidate_count > 0) RETURN_IF_ERROR(sqlite::InsertRow(database, samples));
+  return environment_id;
+}
+
 absl::Status Closed(const std::string& path) {
   return absl::FailedPreconditionError(Concat(path, ": the store is closed"));
 }
 
-// True if nothing there can be written. access() also tells of a read-only
-// mount, to root as well.
+// True if the directory, or the database in it, cannot be written. access() also tells of a
+// read-only mount, to root as well.
 bool IsReadOnly(const std::string& directory, const std::string& path) {
   return access(directory.c_str(), W_OK) != 0 ||
          (access(path.c_str(), F_OK) == 0 && access(path.c_str(), W_OK) != 0);
@@ -226,10 +545,9 @@ absl::Status StorePortfolios(sqlite::Database& database, int64_t release,
                    database.Prepare("DELETE FROM choices WHERE environment_id = ? AND "
                                     "problem_text = ? AND release_number = ?"));
   ASSIGN_OR_RETURN(sqlite::Statement insert, database.Prepare(TableOf<ChoiceRow>().insert));
-  Environments environments(&database);
   for (const Portfolio& portfolio : portfolios) {
     ChoiceRow row;
-    ASSIGN_OR_RETURN(row.environment_id, environments.Of(portfolio.key.environment_text));
+    ASSIGN_OR_RETURN(row.environment_id, EnvironmentId(database, portfolio.key.environment_text));
     row.problem_text = portfolio.key.problem_text;
     row.release_number = release;
     row.choice_count = static_cast<int64_t>(portfolio.choices.size());
@@ -340,23 +658,20 @@ class StoreFile final : public SqliteStore {
 
   absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override {
     return Write([&](sqlite::Database& database) -> absl::Status {
-      Environments environments(&database);
-      return StoreWithOutbox(database, &environments, tuning, environment);
+      return StoreWithOutbox(database, tuning, environment);
     });
   }
 
   absl::Status PutTunings(const TuningSource& next) override {
     int64_t stored = 0;
     absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
-      Environments environments(&database);
       while (true) {
         ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
         if (!record.has_value()) {
           return absl::OkStatus();
         }
         if (++stored == kManyTunings) RETURN_IF_ERROR(database.SetCacheBytes(kCacheForMany));
-        RETURN_IF_ERROR(
-            StoreWithOutbox(database, &environments, record->tuning, record->environment));
+        RETURN_IF_ERROR(StoreWithOutbox(database, record->tuning, record->environment));
       }
     });
     if (stored >= kManyTunings) {
@@ -367,9 +682,7 @@ class StoreFile final : public SqliteStore {
   }
 
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override {
-    return Read([&](sqlite::Database& database) REQUIRES(read_mutex_) {
-      return ReadStoredTuning(database, key, &sound_environments_);
-    });
+    return Read([&](sqlite::Database& database) { return ReadStoredTuning(database, key); });
   }
 
   absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override {
@@ -409,7 +722,7 @@ class StoreFile final : public SqliteStore {
 
   absl::Status PutPin(const Pin& pin) override {
     return Write([&](sqlite::Database& database) -> absl::Status {
-      ASSIGN_OR_RETURN(const int64_t id, Environments(&database).Of(pin.key.environment_text));
+      ASSIGN_OR_RETURN(const int64_t id, EnvironmentId(database, pin.key.environment_text));
       return sqlite::PutRow(database, PinRow{{id, pin}});
     });
   }
@@ -447,7 +760,7 @@ class StoreFile final : public SqliteStore {
 
   absl::Status PutQuarantine(const QuarantineEntry& entry) override {
     return Write([&](sqlite::Database& database) -> absl::Status {
-      ASSIGN_OR_RETURN(const int64_t id, Environments(&database).Of(entry.key.environment_text));
+      ASSIGN_OR_RETURN(const int64_t id, EnvironmentId(database, entry.key.environment_text));
       return sqlite::PutRow(database, QuarantineRow{{id, entry}});
     });
   }
@@ -476,14 +789,6 @@ class StoreFile final : public SqliteStore {
 
   absl::StatusOr<int64_t> Backup(const std::string& path,
                                  const std::function<bool()>& stopped) override {
-    if (!path.starts_with("/") || path.ends_with("/")) {
-      return ViolationError(
-          {"path", Concat("must be the absolute path of a file, is \"", path, "\"")});
-    }
-    const std::string folder = path.substr(0, path.rfind('/') + 1);
-    if (access(folder.c_str(), X_OK) != 0) {
-      return ViolationError({"path", Concat("must be in a folder that exists, is \"", path, "\"")});
-    }
     ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
     database->InterruptWhen(stopped);
     const absl::Status copied = sqlite::CopyDatabaseFile(
@@ -499,13 +804,12 @@ class StoreFile final : public SqliteStore {
     v1::CompactDatabaseResponse compaction;
     compaction.set_bytes_before(SizeBytes());
     const absl::Time before = options_.clock->Now() - options_.sample_retention;
+    ASSIGN_OR_RETURN(const int64_t thinned, WriteAndCount([before](sqlite::Database& database) {
+                       return ThinSamples(database, before);
+                     }));
+    compaction.set_thinned(thinned);
     MutexLock lock(write_mutex_);
     RETURN_IF_ERROR(CheckWritable());
-    RETURN_IF_ERROR(CommitMutation([&](sqlite::Database& database) -> absl::Status {
-      ASSIGN_OR_RETURN(const int64_t thinned, ThinSamples(database, before));
-      compaction.set_thinned(thinned);
-      return absl::OkStatus();
-    }));
     RETURN_IF_ERROR(writer_->Execute(kReleaseFreePages));
     const absl::Status truncated = writer_->CheckpointTruncate();
     // A reader that stays keeps the log; a later checkpoint gets to it.
@@ -609,9 +913,8 @@ class StoreFile final : public SqliteStore {
   absl::Status UpdateWanted(const std::vector<WantedProblem>& put,
                             const std::vector<TuningKey>& drop) override {
     return Write([&](sqlite::Database& database) -> absl::Status {
-      Environments environments(&database);
       for (const WantedProblem& wanted : put) {
-        ASSIGN_OR_RETURN(const int64_t id, environments.Of(wanted.key.environment_text));
+        ASSIGN_OR_RETURN(const int64_t id, EnvironmentId(database, wanted.key.environment_text));
         RETURN_IF_ERROR(sqlite::PutRow(database, WantedRow{{id, wanted}}));
       }
       for (const TuningKey& key : drop) {
@@ -634,7 +937,6 @@ class StoreFile final : public SqliteStore {
       statement.Bind(limit + 1);
       v1::ReadOutboxResponse page;
       size_t used = 0;
-      SoundEnvironments known;
       for (size_t read = 0;; ++read) {
         ASSIGN_OR_RETURN(const bool more, statement.Step());
         page.set_more(more);
@@ -648,7 +950,7 @@ class StoreFile final : public SqliteStore {
         const absl::StatusOr<Tuning> tuning = [&]() -> absl::StatusOr<Tuning> {
           RETURN_IF_ERROR(row.status());
           RETURN_IF_ERROR(environment.status());
-          return ReadStoredTuning(database, {row->problem_text, environment->text}, &known);
+          return ReadStoredTuning(database, {row->problem_text, environment->text});
         }();
         if (tuning.ok() && tuning->origin != Origin::kImported) {
           *given.mutable_environment() =
@@ -815,11 +1117,10 @@ class StoreFile final : public SqliteStore {
     }
   }
 
-  // With its row in the outbox, if it was made here.
-  absl::Status StoreWithOutbox(sqlite::Database& database, Environments* environments,
-                               const Tuning& tuning, const Environment& environment) const {
-    ASSIGN_OR_RETURN(const int64_t environment_id,
-                     StoreTuning(database, environments, tuning, environment));
+  // Stores the tuning and, if it was made here, its row of the outbox.
+  absl::Status StoreWithOutbox(sqlite::Database& database, const Tuning& tuning,
+                               const Environment& environment) const {
+    ASSIGN_OR_RETURN(const int64_t environment_id, StoreTuning(database, tuning, environment));
     if (tuning.origin != Origin::kLocal) return absl::OkStatus();
     return Enqueue(database, environment_id, tuning.key.problem_text);
   }
@@ -867,7 +1168,7 @@ class StoreFile final : public SqliteStore {
     return AddToMeta(database, kDepth, -1).status();
   }
 
-  // The same of a mutation that gives a number.
+  // Writes by a mutation that gives a number, and returns that.
   template <typename CountingMutation>
   absl::StatusOr<int64_t> WriteAndCount(const CountingMutation& mutation) EXCLUDES(write_mutex_) {
     absl::StatusOr<int64_t> number;
@@ -886,14 +1187,19 @@ class StoreFile final : public SqliteStore {
     return query(*reader_);
   }
 
-  // The values of a table's sound rows; notices tell of the others.
+  // The values of a table's sound rows, in the order of its key; notices tell of the others.
   template <typename Row>
   absl::StatusOr<std::vector<decltype(Row::value)>> List() {
-    return Read([this](sqlite::Database& database) {
+    using Values = std::vector<decltype(Row::value)>;
+    return Read([this](sqlite::Database& database) -> absl::StatusOr<Values> {
       if constexpr (requires { &Row::environment_id; }) {
         return ReadKeyed<Row>(database, options_.notice);
       } else {
-        return sqlite::ReadValues<Row>(database, options_.notice);
+        Values values;
+        RETURN_IF_ERROR(
+            sqlite::ReadRows<Row>(database, Concat("ORDER BY ", Row::kKey), options_.notice,
+                                  [&](Row row) { values.push_back(std::move(row.value)); }));
+        return values;
       }
     });
   }
@@ -915,7 +1221,6 @@ class StoreFile final : public SqliteStore {
   absl::Time next_thinning_ GUARDED_BY(write_mutex_);
   Mutex read_mutex_;
   std::unique_ptr<sqlite::Database> reader_ GUARDED_BY(read_mutex_);
-  SoundEnvironments sound_environments_ GUARDED_BY(read_mutex_);  // of reader_
 };
 
 }  // namespace

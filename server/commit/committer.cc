@@ -14,7 +14,6 @@
 namespace convtune::commit {
 namespace {
 
-constexpr size_t kMostInGroup = 256;
 constexpr size_t kIndexPage = 1000;
 // A bound on the bans that each tuning is held against.
 constexpr size_t kMostBans = 1000;
@@ -151,11 +150,9 @@ std::vector<Committer::Waiting*> Committer::TakeGroup(Waiting* first) {
   std::erase(queue_, first);
   // A key's second tuning is judged against its first.
   std::erase_if(queue_, [&](Waiting* waiting) {
-    if (group.size() == kMostInGroup || !keys.insert(waiting->tuning->key).second) {
-      return false;
-    }
-    group.push_back(waiting);
-    return true;
+    const bool is_first = keys.insert(waiting->tuning->key).second;
+    if (is_first) group.push_back(waiting);
+    return is_first;
   });
   return group;
 }
@@ -255,12 +252,7 @@ Tuning Committer::Whole(const lookup::IndexedTuning& known) {
 
 bool Committer::IsBetterThanStored(const Tuning& tuning) {
   const auto stored = index_->Find(tuning.key).tuning;
-  if (stored == nullptr) return true;
-  // Evidence comes first: where it differs, nothing has to be read.
-  if (tuning.evidence != stored->tuning.evidence) {
-    return tuning.evidence > stored->tuning.evidence;
-  }
-  return Supersedes(tuning, Whole(*stored));
+  return stored == nullptr || Supersedes(tuning, Whole(*stored));
 }
 
 absl::StatusOr<int64_t> Committer::PutAll(const db::TuningSource& next, const Takes& takes) {
@@ -552,18 +544,9 @@ absl::StatusOr<v1::CreateBanResponse> Committer::AddBan(Ban* ban, int max_change
       MutexLock state_lock(state_mutex_);
       listed_bans_[held->number] = held;
     }
+    bans_changed_();
   }
-  TellBansChanged();
   return effects;
-}
-
-void Committer::TellBansChanged() {
-  std::function<void()> tell;
-  {
-    MutexLock lock(mutex_);
-    tell = bans_changed_;
-  }
-  tell();
 }
 
 absl::Status Committer::DeleteBan(int64_t number, int64_t fleet_ban) {
@@ -605,7 +588,8 @@ void Committer::EndBan(int64_t number, std::string_view how) {
     MutexLock state_lock(state_mutex_);
     listed_bans_.erase(number);
   }
-  TellBansChanged();
+  MutexLock lock(mutex_);
+  bans_changed_();
 }
 
 std::vector<Bans::Shared> Committer::ListBans() const {

@@ -36,9 +36,9 @@ class Committer {
   ~Committer() { Stop(); }
 
   // Call it before anything is changed. `observer` is called after every change of a key's
-  // tuning, pin or quarantine, under the committer's lock, and must return at once; `override`
-  // is true where a pin or a quarantined candidate changed. `bans_changed` is called without
-  // the lock once the index heeds a new ban, or no longer heeds one that has ended.
+  // tuning, pin or quarantine; `override` is true where a pin or a quarantined candidate changed.
+  // `bans_changed` is called once the index heeds a new ban, or no longer heeds one that has ended.
+  // Both are called under the committer's lock, and must return at once.
   using Observer = std::function<void(const TuningKey& key, bool override)>;
   void SetObserver(Observer observer, std::function<void()> bans_changed) {
     MutexLock lock(mutex_);
@@ -134,7 +134,7 @@ class Committer {
   void Keep(const Tuning& tuning, const Environment& environment, const absl::Status& why)
       REQUIRES(mutex_);
   void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
-  // All of what the index has, with as much evidence as it is there.
+  // The tuning with all its candidates and samples, and with the evidence that the index gives it.
   Tuning Whole(const lookup::IndexedTuning& known) REQUIRES(mutex_);
   // nullptr if nothing stands in for the key's stored tuning.
   std::shared_ptr<const lookup::StandIn> StandInOf(const TuningKey& key) REQUIRES(mutex_) {
@@ -184,7 +184,8 @@ class Committer {
   void MarkAndRank(Tuning* tuning) const;
   // Whether the tuning, which it may change, is to be put.
   using Takes = std::function<absl::StatusOr<bool>(Tuning*)>;
-  // Puts those that are, in one transaction, then into the index; returns how many.
+  // Puts the tunings that `takes` is true for, in one transaction, then into the index; returns how
+  // many.
   absl::StatusOr<int64_t> PutAll(const db::TuningSource& next, const Takes& takes) REQUIRES(mutex_);
   // Calls `visit` for each tuning of the index whose answer or miss the ban may change, with
   // all its candidates; `usable` says whether a candidate that the ban fits is usable().
@@ -198,7 +199,6 @@ class Committer {
   // Takes the ban of that number, if there is one, out of the index and of all answers. `how` it
   // ended, for the log.
   void EndBan(int64_t number, std::string_view how) EXCLUDES(mutex_);
-  void TellBansChanged() EXCLUDES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
   // The store has the key's tuning, or shall not have it: it does not wait any more.
@@ -211,7 +211,7 @@ class Committer {
     // Where something waits already, they are awake and pause between attempts.
     if (pending_.empty() && pending_quarantine_.empty()) wake_retries_.SignalAll();
   }
-  // Until something is to be written or a ban expires.
+  // Waits until something is to be written or a ban may have expired.
   void AwaitWork() REQUIRES(mutex_);
   void RunRetries();
 

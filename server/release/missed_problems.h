@@ -36,7 +36,6 @@ class MissedProblems {
   void Forget(absl::Time now);
 
   size_t size() const { return problems_.size(); }
-  bool Contains(const TuningKey& key) const { return problems_.contains(key); }
   // Problems of the environment.
   size_t CountOf(const std::string& environment_text) const;
   // Most wanted first; among equals the last seen first.

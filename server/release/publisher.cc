@@ -1,13 +1,18 @@
 #include "server/release/publisher.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -16,31 +21,37 @@
 #include "absl/strings/str_cat.h"
 #include "db/snapshot/datagram.h"
 #include "db/snapshot/snapshot.h"
+#include "db/snapshot/snapshot_file.h"
+#include "db/snapshot/snapshot_writer.h"
+#include "proto/base/cancel_token.h"
 #include "proto/base/mutex.h"
 #include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/unique_fd.h"
 #include "proto/convert/record_codec.h"
 #include "proto/monitoring/log.h"
 #include "server/commit/committer.h"
-#include "server/release/datagram_socket.h"
 #include "server/release/missed_problems.h"
 #include "server/release/observation.h"
-#include "server/release/snapshot_build.h"
 
 namespace convtune::release {
 namespace {
 
+// From a pass that failed to the next.
 constexpr absl::Duration kRetry = absl::Seconds(5);
 // Between two looks whether the snapshot is still the file that was written.
 constexpr absl::Duration kLookAtFile = absl::Seconds(10);
 // A decision on a release waits this long for the index to be whole.
 constexpr absl::Duration kIndexTimeout = absl::Seconds(10);
-// Of the time, what writing snapshots may take when changes do not end.
+// The share of the time that writing snapshots may take when changes do not end.
 constexpr double kMostOfTime = 0.1;
 // Between two lines of the log about publications.
 constexpr absl::Duration kPublishedPause = absl::Minutes(1);
+// From a miss to its row in the store, and between two attempts to write it.
 constexpr absl::Duration kKeepAfter = absl::Seconds(5);
+// Between two looks for a device that has time for a missed problem.
 constexpr absl::Duration kLookForIdle = absl::Seconds(1);
+// A missed problem whose tuning did not help is left alone for this long. It doubles each time.
 constexpr absl::Duration kFirstPause = absl::Minutes(10);
 constexpr absl::Duration kLongestPause = absl::Hours(24);
 // Observed tunings that are kept in one run of the daemon, and environments that they may bring:
@@ -57,6 +68,257 @@ absl::Status MakeFolder(const std::string& folder) {
   }
   if (errno == EEXIST) return absl::OkStatus();
   return FileError(folder, "making the folder");
+}
+
+// A DatagramSocket is the unix socket beside the snapshot, to which programs report. It reads on a
+// thread of its own, no more than kMostPerSlice in each slice of time: beyond that, and beyond what
+// the kernel holds for a socket, senders find it full and drop what they have.
+class DatagramSocket {
+ public:
+  // Called with each datagram, from the thread. One that is longer than kMaxDatagramBytes arrives
+  // cut, one byte longer than that.
+  using Receive = std::function<void(const void* data, size_t size)>;
+
+  // Takes the place of a socket that is there. `open_to_all`: whoever reaches the folder may
+  // report. UNAVAILABLE or INVALID_ARGUMENT with the path and why it cannot be had.
+  static absl::StatusOr<std::unique_ptr<DatagramSocket>> Create(const std::string& path,
+                                                                bool open_to_all, Receive receive) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": a socket's path must be shorter than ", sizeof address.sun_path, " bytes"));
+    }
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket.valid()) return FileError(path, "making the socket");
+    ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
+    struct stat there {};
+    if (lstat(path.c_str(), &there) == 0) {
+      if (!S_ISSOCK(there.st_mode)) {
+        return absl::UnavailableError(absl::StrCat(path, ": is there and is no socket"));
+      }
+      // The state directory's lock says that no other daemon uses it.
+      unlink(path.c_str());
+    }
+    setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer, sizeof kReceiveBuffer);
+    if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      return FileError(path, "binding the socket");
+    }
+    if (chmod(path.c_str(), open_to_all ? 0666 : 0660) != 0) {
+      return FileError(path, "setting the socket's mode");
+    }
+    return std::unique_ptr<DatagramSocket>(
+        new DatagramSocket(path, std::move(receive), std::move(socket), std::move(stop)));
+  }
+
+  // Waits for a callback that runs and removes the socket.
+  ~DatagramSocket() {
+    stop_->Cancel();
+    thread_.join();
+    unlink(path_.c_str());
+  }
+  DatagramSocket(const DatagramSocket&) = delete;
+  DatagramSocket& operator=(const DatagramSocket&) = delete;
+
+ private:
+  static constexpr absl::Duration kSlice = absl::Milliseconds(100);
+  static constexpr int kMostPerSlice = 500;
+  static constexpr int kReceiveBuffer = 256 << 10;
+
+  DatagramSocket(std::string path, Receive receive, UniqueFd socket,
+                 std::unique_ptr<CancelToken> stop)
+      : path_(std::move(path)),
+        receive_(std::move(receive)),
+        socket_(std::move(socket)),
+        stop_(std::move(stop)),
+        thread_([this] { Run(); }) {}
+
+  void Run() {
+    std::vector<char> buffer(snapshot::kMaxDatagramBytes + 1);
+    while (WaitReadable(socket_.get(), *stop_, SteadyTime::InfiniteFuture())) {
+      const SteadyTime slice_end = SteadyTime::Now() + kSlice;
+      int taken = 0;
+      while (taken < kMostPerSlice && WaitReadable(socket_.get(), *stop_, slice_end)) {
+        const ssize_t size = recv(socket_.get(), buffer.data(), buffer.size(), 0);
+        if (size < 0) continue;
+        ++taken;
+        receive_(buffer.data(), static_cast<size_t>(size));
+      }
+      // Over its share, the socket is left alone until the slice ends.
+      if (taken == kMostPerSlice) stop_->WaitFor(slice_end - SteadyTime::Now());
+    }
+  }
+
+  const std::string path_;
+  const Receive receive_;
+  const UniqueFd socket_;
+  const std::unique_ptr<CancelToken> stop_;
+  std::thread thread_;  // the last: it uses the others
+};
+
+using KeySet = snapshot::SnapshotWriter::KeySet;
+
+struct SnapshotContents {
+  Releases::Served served;
+  int64_t choice_count = 0;                        // with those carried over
+  KeySet carried;                                  // as in the file that was there before
+  absl::Time pin_expiry = absl::InfiniteFuture();  // when the first of its pins expires
+};
+
+// Adds choices of the snapshot at `path` to the writer's. A file that is not
+// there, or is no snapshot of this format, has nothing.
+KeySet CarryOver(const std::string& path, const KeySet* among,
+                 const snapshot::SnapshotWriter::Wanted& wanted, snapshot::SnapshotWriter* writer) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  snapshot::SnapshotFile file;
+  const char* reason = "";
+  if (!file.Read(path.c_str(), &reason)) {
+    log::Warn("$0: $1; nothing of it is carried over", path, reason);
+    return {};
+  }
+  return writer->AddMissing(file.view(), among, wanted);
+}
+
+// A SnapshotBuilder collects what one snapshot has, and writes it.
+class SnapshotBuilder {
+ public:
+  SnapshotBuilder(const Publisher::Options& options, const Releases::Served& served,
+                  const std::vector<Pin>& pins, absl::Time now)
+      : options_(options),
+        writer_({static_cast<uint64_t>(served.release),
+                 static_cast<uint64_t>(served.canary_release),
+                 static_cast<uint32_t>(served.canary_permille), now}) {
+    for (const Pin& pin : pins) pins_.emplace(pin.key, &pin);
+  }
+
+  // A portfolio without choices is a decision, too: its problem has none.
+  void Add(snapshot::Channel channel, const Portfolio& portfolio) {
+    if (channel == snapshot::Channel::kStable) decided_.insert(portfolio.key);
+    const auto quarantined = options_.committer->QuarantinedOf(portfolio.key);
+    std::vector<Candidate> candidates;
+    if (const auto pin = pins_.find(portfolio.key); pin != pins_.end()) {
+      if (const auto candidate = Pinned(*pin->second)) candidates.push_back(*candidate);
+    }
+    const bool pinned = !candidates.empty();
+    const Choice* stock = nullptr;
+    for (const Choice& choice : portfolio.choices) {
+      if ((choice.roles & kRoleStock) != 0) stock = &choice;
+      if ((choice.roles & kServedRoles) == 0 || quarantined.contains(choice.candidate.id)) continue;
+      if (pinned && choice.candidate.id == candidates.front().id) continue;
+      candidates.push_back(choice.candidate);
+    }
+    if (candidates.empty()) return;
+    const absl::Status status = Write(channel, portfolio, std::move(candidates), pinned, stock);
+    if (!status.ok()) {
+      log::Warn("left out of the snapshot: $0: $1", portfolio.key.problem_text, status.ToString());
+    }
+  }
+
+  // Pins of problems that have no choice.
+  void AddPinsAlone() {
+    for (const auto& [key, pin] : pins_) {
+      if (decided_.contains(key)) continue;
+      Portfolio none;
+      none.key = key;
+      if (const lookup::IndexHit hit = options_.index->Find(key); hit.tuning != nullptr) {
+        none.evidence = hit.tuning->tuning.evidence;
+      }
+      Add(snapshot::Channel::kStable, none);
+    }
+  }
+
+  absl::Status Finish(const std::optional<KeySet>& carry_over, const std::string& path,
+                      SnapshotContents* contents) {
+    for (const Environment& environment : options_.current) {
+      RETURN_IF_ERROR(writer_.AddEnvironment(environment));
+    }
+    const std::shared_ptr<const Bans> bans = options_.index->bans();
+    const auto is_lost = [this, &bans](
+                             const Environment& environment, const ConvProblem& problem,
+                             const snapshot::SnapshotEntry& entry) -> std::optional<Bans> {
+      const TuningKey key = {problem.ToText(), environment.ToText()};
+      if (entry.pinned != 0 || !IsLost(key)) return std::nullopt;
+      return bans->Of(key);
+    };
+    const bool any = contents->served.damaged || !carry_over;
+    if (any || !carry_over->empty()) {
+      contents->carried = CarryOver(path, any ? nullptr : &*carry_over, is_lost, &writer_);
+    }
+    contents->choice_count = static_cast<int64_t>(writer_.choice_count());
+    return writer_.Write(path);
+  }
+
+ private:
+  // False where the database says why the problem has no choice.
+  bool IsLost(const TuningKey& key) const {
+    if (decided_.contains(key) || !options_.committer->QuarantinedOf(key).empty()) return false;
+    const lookup::IndexHit hit = options_.index->Find(key);
+    return hit.tuning == nullptr || !hit.tuning->IsOutdated();
+  }
+
+  std::optional<Candidate> Pinned(const Pin& pin) const {
+    const lookup::IndexHit hit = options_.index->Find(pin.key);
+    if (hit.tuning == nullptr) return std::nullopt;
+    if (options_.index->bans()->Find(pin.candidate, pin.key) != nullptr) return std::nullopt;
+    for (const Candidate& c : hit.tuning->tuning.candidates) {
+      if (c.id == pin.candidate && c.usable()) return c;
+    }
+    return std::nullopt;
+  }
+
+  absl::Status Write(snapshot::Channel channel, const Portfolio& portfolio,
+                     std::vector<Candidate> candidates, bool pinned, const Choice* stock) {
+    const std::string& text = portfolio.key.environment_text;
+    auto environment = environments_.find(text);
+    if (environment == environments_.end()) {
+      environment = environments_.emplace(text, Environment::Parse(text)).first;
+    }
+    RETURN_IF_ERROR(environment->second.status());
+    ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Parse(portfolio.key.problem_text));
+    snapshot::SnapshotChoice choice(std::move(problem));
+    choice.candidates = std::move(candidates);
+    choice.evidence = portfolio.evidence;
+    choice.pinned = pinned;
+    choice.release = static_cast<uint64_t>(portfolio.release);
+    if (stock != nullptr && ApiOf(stock->candidate.id) == Api::kGraph) {
+      choice.stock = {1, stock->candidate.numerical_notes, stock->candidate.behavior_notes, 0,
+                      stock->candidate.workspace_bytes};
+    }
+    return writer_.Add(*environment->second, channel, choice);
+  }
+
+  const Publisher::Options& options_;
+  snapshot::SnapshotWriter writer_;
+  std::map<TuningKey, const Pin*> pins_;
+  std::set<TuningKey> decided_;  // of the stable channel's portfolios
+  std::map<std::string, absl::StatusOr<Environment>> environments_;
+};
+
+// Writes what `releases` serve to `path` (see db/snapshot). A pin is offered before what the
+// release says, unless it is banned; a quarantined candidate is never offered. The environments of
+// `options.current` are in the file even without a choice. A problem that the format cannot hold is
+// logged and left out. Errors are the store's and the file's.
+// A problem of `carry_over` whose choice the database has lost keeps that of the file that is
+// replaced; nullopt: any problem does. So it is, too, where a damaged choice is found. Pins are not
+// kept: one that was deleted would return.
+absl::StatusOr<SnapshotContents> WriteSnapshot(const Publisher::Options& options,
+                                               const Releases& releases,
+                                               const std::optional<KeySet>& carry_over,
+                                               absl::Time now, const std::string& path) {
+  SnapshotContents contents;
+  ASSIGN_OR_RETURN(contents.served, releases.ReadServed());
+  const std::vector<Pin> pins = options.index->ListPins("", now);
+  for (const Pin& pin : pins) {
+    if (pin.expire_time) contents.pin_expiry = std::min(contents.pin_expiry, *pin.expire_time);
+  }
+  SnapshotBuilder builder(options, contents.served, pins, now);
+  for (const Portfolio& p : contents.served.stable) builder.Add(snapshot::Channel::kStable, p);
+  for (const Portfolio& p : contents.served.canary) builder.Add(snapshot::Channel::kCanary, p);
+  builder.AddPinsAlone();
+  RETURN_IF_ERROR(builder.Finish(carry_over, path, &contents));
+  return contents;
 }
 
 // A SnapshotPublisher is the one Publisher. Its thread reconciles releases, writes the snapshot and
@@ -86,13 +348,10 @@ class SnapshotPublisher final : public Publisher {
       // Writing the snapshot fails likewise, and says so.
       log::Error("$0", std::string(made.message()));
     }
-    DatagramSocket::Options socket;
-    socket.path = absl::StrCat(options_.publish.folder, "/", snapshot::kDatagramSocket);
-    socket.open_to_all = options_.publish.open_to_all;
-    socket.max_bytes = snapshot::kMaxDatagramBytes;
-    socket.receive = [this](const void* data, size_t size) { Receive(data, size); };
-    const std::string path = socket.path;
-    auto opened = DatagramSocket::Create(std::move(socket));
+    const std::string path = absl::StrCat(options_.publish.folder, "/", snapshot::kDatagramSocket);
+    auto opened =
+        DatagramSocket::Create(path, options_.publish.open_to_all,
+                               [this](const void* data, size_t size) { Receive(data, size); });
     const std::string error(opened.status().message());
     if (opened.ok()) {
       socket_ = *std::move(opened);
@@ -110,7 +369,7 @@ class SnapshotPublisher final : public Publisher {
 
   void NoteChange(const TuningKey& key, bool override) override {
     MutexLock lock(mutex_);
-    dirty_.insert(key);
+    work_.keys.insert(key);
     if (override) work_.publish = true;
     DueBy(std::max(not_before_, SteadyTime::Now() + options_.publish.debounce));
   }
@@ -178,7 +437,7 @@ class SnapshotPublisher final : public Publisher {
                   ? absl::StrCat("is a canary for ", release.canary_permille, " of 1000 processes")
                   : "promoted",
               author, reason);
-    PublishAtOnce(/*all=*/true);  // a canary may be of before a library changed
+    PublishAtOnce(/*all=*/true);  // a library may have changed since the canary's choices
     return ToProto(release);
   }
 
@@ -201,7 +460,7 @@ class SnapshotPublisher final : public Publisher {
               release.restores != 0 ? absl::StrCat(" has the choices of ", release.restores)
                                     : ", a canary",
               reason);
-    PublishAtOnce(/*all=*/true);  // and so may an old release
+    PublishAtOnce(/*all=*/true);  // a library may have changed since the old release's choices
     return ToProto(release);
   }
 
@@ -240,7 +499,7 @@ class SnapshotPublisher final : public Publisher {
  private:
   // The work of one pass.
   struct Work {
-    std::vector<TuningKey> keys;
+    std::set<TuningKey> keys;
     std::vector<std::pair<TuningKey, absl::Status>> tuned;
     bool all = false;
     bool publish = false;
@@ -256,7 +515,7 @@ class SnapshotPublisher final : public Publisher {
   // Waits until the index is whole, and reads the choices. Returns false if nothing will be
   // published: the daemon stops, or they cannot be read.
   bool Prepare() EXCLUDES(mutex_, work_mutex_) {
-    absl::Status status = options_.await_index(absl::InfiniteDuration());
+    absl::Status status = options_.await_index();
     if (status.ok()) {
       const absl::Status sound = options_.store->CheckServed();
       if (!sound.ok()) {
@@ -349,8 +608,6 @@ class SnapshotPublisher final : public Publisher {
     {
       MutexLock lock(mutex_);
       std::swap(work, work_);
-      work.keys.assign(dirty_.begin(), dirty_.end());
-      dirty_.clear();
       if (options_.clock->Now() >= pin_expiry_) {
         work.publish = true;
         pin_expiry_ = absl::InfiniteFuture();  // a pass that fails is repeated after a pause
@@ -358,11 +615,12 @@ class SnapshotPublisher final : public Publisher {
       due_ = SteadyTime::InfiniteFuture();
       status_.set_pending(work.publish || work.all);
     }
-    const absl::StatusOr<bool> changed = releases_.Reconcile(work.keys, work.all);
+    const std::vector<TuningKey> keys(work.keys.begin(), work.keys.end());
+    const absl::StatusOr<bool> changed = releases_.Reconcile(keys, work.all);
     work.publish |= changed.value_or(false);
     absl::Status status = changed.status();
     SayNotPublished();
-    SettleMissed(work.keys);
+    SettleMissed(keys);
     NoteTuned(work);
     // Served choices are published even where nothing new can be decided.
     if (work.publish) status.Update(Publish());
@@ -377,7 +635,7 @@ class SnapshotPublisher final : public Publisher {
       log::Error("the snapshot is not up to date: $0", status.ToString());
     }
     status_.set_error(std::string(status.message()));
-    for (const TuningKey& key : work.keys) dirty_.insert(key);
+    work_.keys.merge(work.keys);
     work_.all |= work.all;
     work_.publish |= work.publish;
     DueBy(SteadyTime::Now() + kRetry);
@@ -395,7 +653,7 @@ class SnapshotPublisher final : public Publisher {
     const SteadyTime start = SteadyTime::Now();
     const absl::Time now = options_.clock->Now();
     ASSIGN_OR_RETURN(const bool carried_over, options_.store->CarriesOver());
-    std::optional<snapshot::SnapshotWriter::KeySet> carry_over = carried_;
+    std::optional<KeySet> carry_over = carried_;
     if (!carried_ && !carried_over && !damaged_) carry_over.emplace();
     {
       MutexLock lock(mutex_);
@@ -576,7 +834,7 @@ class SnapshotPublisher final : public Publisher {
   Mutex work_mutex_;                              // one pass at a time; taken before mutex_
   bool damaged_ GUARDED_BY(work_mutex_) = false;  // rows may be missing
   // Of the last snapshot; nullopt before the first.
-  std::optional<snapshot::SnapshotWriter::KeySet> carried_ GUARDED_BY(work_mutex_);
+  std::optional<KeySet> carried_ GUARDED_BY(work_mutex_);
   bool said_not_published_ GUARDED_BY(work_mutex_) = false;
   SteadyTime said_published_ GUARDED_BY(work_mutex_) = SteadyTime::InfinitePast();
   mutable Mutex mutex_;
@@ -587,11 +845,10 @@ class SnapshotPublisher final : public Publisher {
   SteadyTime not_before_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();  // of the next write
   absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();      // of those in the file
   std::optional<FileMark> written_ GUARDED_BY(mutex_);                     // of the last snapshot
-  std::set<TuningKey> dirty_ GUARDED_BY(mutex_);
-  Work work_ GUARDED_BY(mutex_);  // but for keys
+  Work work_ GUARDED_BY(mutex_);                                           // of the next pass
   MissedProblems missed_ GUARDED_BY(mutex_);
-  std::set<std::string> tuning_ GUARDED_BY(mutex_);                 // environments
-  std::map<TuningKey, SteadyTime> tried_until_ GUARDED_BY(mutex_);  // not again before
+  std::set<std::string> tuning_ GUARDED_BY(mutex_);  // environments whose problem is being tuned
+  std::map<TuningKey, SteadyTime> tried_until_ GUARDED_BY(mutex_);  // not tuned again before
   v1::Publication status_ GUARDED_BY(mutex_);
   std::thread thread_;
 };

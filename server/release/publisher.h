@@ -51,11 +51,10 @@ class Publisher {
     const lookup::TuningIndex* index = nullptr;
     commit::Committer* committer = nullptr;
     const Clock* clock = nullptr;
-    // OK once the index is whole: nothing is decided or published before. An error
-    // if it is not within `timeout`.
-    std::function<absl::Status(absl::Duration timeout)> await_index;
-    // Those that a device has: they are in the snapshot even before anything is
-    // chosen.
+    // Waits until the index is whole: nothing is decided or published before. UNAVAILABLE if the
+    // daemon stops before.
+    std::function<absl::Status()> await_index;
+    // Environments that a device has: they are in the snapshot even before anything is chosen.
     std::vector<Environment> current;
     // The environment in full where the daemon knows it, else as given, which
     // the daemon then takes note of.

@@ -108,7 +108,7 @@ class Releases {
   // ran: a tuning holds for one build of each. If the present libraries are not known, all choices
   // hold.
   bool KeepHolding(Portfolio* portfolio) const;
-  // The part of that about libraries.
+  // Takes out the choices that do not hold for the libraries (see KeepHolding).
   void RemoveOutdated(Portfolio* portfolio) const;
   bool Ran(const lookup::IndexedTuning& known, const CandidateId& candidate) const;
   // Returns true if a choice that `release` serves for the problem does not hold.
@@ -135,15 +135,15 @@ class Releases {
   const Options options_;
   mutable Mutex mutex_;
   ReleaseHistory history_ GUARDED_BY(mutex_);
-  // Of the promoted release, without those that have no choice; and of what the
-  // canary has of its own. By digest alone: were two keys to share one, the
-  // second would have no choice.
+  // Fingerprints of the promoted release's portfolios that have a choice, and of those that the
+  // canary has of its own. By digest alone: were two keys to share one, the second would have no
+  // choice.
   Fingerprints promoted_ GUARDED_BY(mutex_);
   Fingerprints canary_ GUARDED_BY(mutex_);
   absl::flat_hash_set<TuningDigest> waiting_ GUARDED_BY(mutex_);
-  // Without a choice, for want of evidence.
+  // Problems without a choice, for want of evidence.
   absl::flat_hash_set<TuningDigest> below_floor_ GUARDED_BY(mutex_);
-  // Of whose choices the last ReadServed gave but a part: they did not hold.
+  // Problems of which the last ReadServed left a choice out, since it did not hold.
   mutable absl::flat_hash_set<TuningDigest> left_out_ GUARDED_BY(mutex_);
 };
 

@@ -325,7 +325,7 @@ class TunerImpl final : public Tuner {
     options.index = &index_;
     options.committer = &committer_;
     options.clock = options_.clock;
-    options.await_index = [this](absl::Duration timeout) { return loader_.Await(timeout); };
+    options.await_index = [this] { return loader_.Await(absl::InfiniteDuration()); };
     for (const auto& [text, current] : current_) options.current.push_back(current.environment);
     options.complete = std::bind_front(&TunerImpl::Complete, this);
     options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {

@@ -9,7 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MOST_MIB = 60
 MOST_GLIBC = (2, 34)
-# Of glibc, and what is wherever it is; cuDNN is PyTorch's, and only the worker has it.
+# glibc's, and libgcc_s, which every machine with glibc has. The worker alone needs cuDNN, too, which PyTorch brings.
 GLIBC_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1",
                    "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}  # fmt: skip
 LIBRARIES = {"bin/convtune-worker": GLIBC_LIBRARIES | {"libcudnn.so.9"}}

@@ -2,10 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cctype>
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -146,7 +146,7 @@ Descriptor MakeConvolution(const Convolution& from) {
   return convolution;
 }
 
-// The three operations differ in the names of what they take alone.
+// The three operations differ in the names of their attributes alone.
 struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
@@ -269,27 +269,14 @@ class GraphMaker {
   cudnnBackendDescriptor_t value_ = nullptr;  // what the operations so far write
 };
 
-// The JSON without the spaces between its words, which cuDNN refuses.
-std::string Compact(const std::string& json) {
-  std::string compact;
-  bool quoted = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    if (!quoted && std::isspace(static_cast<unsigned char>(json[i]))) continue;
-    compact += json[i];
-    if (json[i] == '"') quoted = !quoted;
-    if (quoted && json[i] == '\\' && i + 1 < json.size()) compact += json[++i];
-  }
-  return compact;
-}
-
-// The object "properties" of a profile; a text that has none is taken for it.
+// The flat object "properties" of a profile, or the text where it has none, without the spaces
+// between its words, which cuDNN refuses.
 std::string PropertiesOf(const std::string& profile) {
-  const std::string json = Compact(profile);
-  const std::string key = "\"properties\":";
-  const std::size_t found = json.find(key + "{");
-  if (found == std::string::npos) return json;
-  const std::size_t begin = found + key.size();
-  return json.substr(begin, json.find('}', begin) + 1 - begin);  // a flat object
+  std::smatch found;
+  const bool named =
+      std::regex_search(profile, found, std::regex(R"("properties"\s*:\s*(\{[^}]*\}))"));
+  const std::regex space_or_string(R"(\s|("(?:[^"\\]|\\.)*"))");
+  return std::regex_replace(named ? found[1].str() : profile, space_or_string, "$1");
 }
 
 }  // namespace
@@ -360,7 +347,7 @@ Convolution Parse(const std::string& canonical) {
                          : name == "bias" ? Epilogue::kBias
                                           : Epilogue::kRelu);
   }
-  // Where nothing else is said.
+  // The default of out=.
   if (*input == CUDNN_DATA_INT8 && c.epilogue.empty()) written.type = CUDNN_DATA_INT32;
   if (values.count("out") > 0) written.type = TypeOf(values["out"]);
   c.compute = TypeOf(values["acc"]);

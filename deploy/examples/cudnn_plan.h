@@ -19,7 +19,7 @@ enum class Epilogue { kAdd, kBias, kRelu };
 struct Tensor {
   std::vector<std::int64_t> dims, strides;
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  // Of the memory that it spans, whatever lies between its elements.
+  // From its first element to behind its last, with what lies between elements.
   std::int64_t bytes() const;
 };
 

@@ -1,9 +1,9 @@
-{{- /* A list or map of the values where it has something in it: its indentation, and the value. */ -}}
+{{- /* (INDENTATION, VALUE): a list or map as YAML; nothing where it is empty. */ -}}
 {{- define "convtune.more" -}}
 {{- with index . 1 }}{{ toYaml . | nindent (index $ 0) }}{{ end }}
 {{- end }}
 
-{{- /* The same as a field: its indentation, its name, and the value. */ -}}
+{{- /* (INDENTATION, NAME, VALUE): the same as the field NAME. */ -}}
 {{- define "convtune.field" -}}
 {{- with index . 2 }}{{ printf "%s:%s" (index $ 1) (toYaml . | nindent 2) | nindent (index $ 0) }}{{ end }}
 {{- end }}
@@ -39,7 +39,7 @@ labels:
 {{- include "convtune.field" (list 0 "annotations" .Values.annotations) }}
 {{- end }}
 
-{{- /* And of its pods. Another list of problems makes new serving pods, which tune what is new. */ -}}
+{{- /* metadata of its pods. Another list of problems makes new serving pods, which tune what is new. */ -}}
 {{- define "convtune.podMetadata" -}}
 labels:
   {{- include "convtune.labels" . | nindent 2 }}
@@ -54,7 +54,7 @@ labels:
 {{- /* Every pod has the restricted profile, and runs as the chart's user. */ -}}
 {{- define "convtune.pod" -}}
 automountServiceAccountToken: false
-{{- /* Values of the mode hold where the common ones are empty. */}}
+{{- /* The daemonset's own values hold where the common ones are empty. */}}
 {{- $mode := dict }}
 {{- if eq .Values.mode "daemonset" }}
 {{- $mode = .Values.daemonset }}

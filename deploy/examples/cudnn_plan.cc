@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <regex>
 #include <sstream>
@@ -70,9 +71,6 @@ Dims OutputOf(const Convolution& c) {
   return dims;
 }
 
-// Unique ids of the tensors in memory that every graph has.
-constexpr std::int64_t kX = 1, kW = 2, kY = 3;
-
 void Check(cudaError_t status, const char* what) {
   if (status != cudaSuccess) {
     throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
@@ -106,10 +104,9 @@ void SetInt(const Descriptor& descriptor, cudnnBackendAttributeName_t name, std:
   SetInts(descriptor, name, {value});
 }
 
-void SetOther(const Descriptor& descriptor, cudnnBackendAttributeName_t name,
-              const Descriptor& value) {
-  cudnnBackendDescriptor_t raw = value.get();
-  Set(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
+void SetPart(const Descriptor& descriptor, cudnnBackendAttributeName_t name,
+             cudnnBackendDescriptor_t part) {
+  Set(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &part);
 }
 
 void Finalize(const Descriptor& descriptor, const char* what) {
@@ -198,13 +195,10 @@ class GraphMaker {
     return plan_.parts.back().get();
   }
 
-  void SetPart(const Descriptor& descriptor, cudnnBackendAttributeName_t name,
-               cudnnBackendDescriptor_t part) {
-    Set(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &part);
-  }
-
-  cudnnBackendDescriptor_t AddMemory(std::int64_t id, const Tensor& tensor) {
-    plan_.tensors.push_back({id, tensor.bytes()});
+  // A tensor in memory. The graph's id of it is its number in plan.tensor_bytes, from 1 on.
+  cudnnBackendDescriptor_t AddMemory(const Tensor& tensor) {
+    plan_.tensor_bytes.push_back(tensor.bytes());
+    const auto id = static_cast<std::int64_t>(plan_.tensor_bytes.size());
     return Keep(MakeTensor(id, tensor, problem_.alignment));
   }
 
@@ -213,13 +207,13 @@ class GraphMaker {
     if (last) return y_;
     Tensor between = problem_.y;
     between.type = problem_.intermediate;
-    return Keep(MakeTensor(next_id_++, between, problem_.alignment, /*is_virtual=*/true));
+    return Keep(MakeTensor(next_virtual_id_++, between, problem_.alignment, /*is_virtual=*/true));
   }
 
   void AddConvolution() {
-    const cudnnBackendDescriptor_t x = AddMemory(kX, problem_.x);
-    const cudnnBackendDescriptor_t w = AddMemory(kW, problem_.w);
-    y_ = AddMemory(kY, problem_.y);
+    const cudnnBackendDescriptor_t x = AddMemory(problem_.x);
+    const cudnnBackendDescriptor_t w = AddMemory(problem_.w);
+    y_ = AddMemory(problem_.y);
     value_ = AddOutput(problem_.epilogue.empty());
     const Names& names = kNames[static_cast<std::size_t>(problem_.operation)];
     Descriptor operation = Create(names.operation);
@@ -253,7 +247,7 @@ class GraphMaker {
     SetPart(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, value_);
     if (kind != Epilogue::kRelu) {
       const Tensor added = kind == Epilogue::kBias ? BiasOf(problem_) : problem_.y;
-      SetPart(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, AddMemory(next_id_++, added));
+      SetPart(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, AddMemory(added));
     }
     value_ = AddOutput(last);
     SetPart(operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, value_);
@@ -264,7 +258,7 @@ class GraphMaker {
   const Convolution& problem_;
   Plan& plan_;
   std::vector<cudnnBackendDescriptor_t> operations_;
-  std::int64_t next_id_ = kY + 1;
+  std::int64_t next_virtual_id_ = 1000;  // behind those in memory
   cudnnBackendDescriptor_t y_ = nullptr;
   cudnnBackendDescriptor_t value_ = nullptr;  // what the operations so far write
 };
@@ -395,14 +389,14 @@ Plan MakePlan(const Device& device, const Convolution& problem,
   Plan plan;
   GraphMaker(problem, &plan).Make(device);
   Descriptor engine = Create(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  SetOther(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, plan.parts.back());
+  SetPart(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, plan.parts.back().get());
   SetInt(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, candidate.engine_index);
   if (device.properties != nullptr) {
-    SetOther(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, device.properties);
+    SetPart(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, device.properties.get());
   }
   Finalize(engine, "the engine");
   Descriptor config = Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  SetOther(config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  SetPart(config, CUDNN_ATTR_ENGINECFG_ENGINE, engine.get());
   std::vector<cudnnBackendDescriptor_t> knobs;
   for (const auto& [type, value] : candidate.knobs) {
     Descriptor knob = Create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
@@ -419,11 +413,11 @@ Plan MakePlan(const Device& device, const Convolution& problem,
   }
   Finalize(config, "the engine config");
   plan.plan = Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  SetOther(plan.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+  SetPart(plan.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.get());
   if (device.handle != nullptr) {
     Set(plan.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
   } else {
-    SetOther(plan.plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.properties);
+    SetPart(plan.plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.properties.get());
   }
   Finalize(plan.plan, "the plan");
   std::int64_t count = 0;
@@ -448,8 +442,8 @@ void DeviceBuffer::Free::operator()(void* memory) const { cudaFree(memory); }
 void Execute(const Device& device, const Plan& plan, const std::vector<void*>& tensors,
              void* workspace) {
   Descriptor pack = Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  std::vector<std::int64_t> ids;
-  for (const Plan::Memory& tensor : plan.tensors) ids.push_back(tensor.id);
+  std::vector<std::int64_t> ids(plan.tensor_bytes.size());
+  std::iota(ids.begin(), ids.end(), 1);
   const auto count = static_cast<std::int64_t>(ids.size());
   Set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, tensors.data());
   Set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());

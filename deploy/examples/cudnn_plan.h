@@ -56,16 +56,11 @@ struct Device {
 
 // A finalised plan, with all that cuDNN wants to live as long. Move-only.
 struct Plan {
-  // A tensor in memory, and the graph's id of it.
-  struct Memory {
-    std::int64_t id = 0;
-    std::int64_t bytes = 0;
-  };
   std::vector<Descriptor> parts;
   Descriptor plan;
   std::int64_t workspace_bytes = 0;
-  // x, w, y, then what the epilogue adds, in its order.
-  std::vector<Memory> tensors;
+  // Of each tensor in memory: x, w, y, then what the epilogue adds, in its order.
+  std::vector<std::int64_t> tensor_bytes;
 };
 
 // For a device profile (see deploy/profiles): its text, or that of its
@@ -95,8 +90,8 @@ class DeviceBuffer {
   std::unique_ptr<void, Free> memory_;
 };
 
-// Puts the plan into the handle's stream, on device memory for each of
-// plan.tensors in their order, and of plan.workspace_bytes. Throws
+// Puts the plan into the handle's stream, on device memory of each of
+// plan.tensor_bytes in their order, and of plan.workspace_bytes. Throws
 // std::runtime_error in cuDNN's words. REQUIRES: device.handle.
 void Execute(const Device& device, const Plan& plan, const std::vector<void*>& tensors,
              void* workspace);

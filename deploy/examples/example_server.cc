@@ -10,6 +10,7 @@
 #include <cudnn.h>
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <fstream>
 #include <future>
@@ -27,9 +28,8 @@ namespace {
 void Run(const example::Device& device, const example::Plan& plan) {
   std::vector<example::DeviceBuffer> buffers;
   std::vector<void*> tensors;
-  for (const example::Plan::Memory& tensor : plan.tensors) {
-    buffers.emplace_back(tensor.bytes);
-    tensors.push_back(buffers.back().data());
+  for (const std::int64_t bytes : plan.tensor_bytes) {
+    tensors.push_back(buffers.emplace_back(bytes).data());
   }
   const example::DeviceBuffer workspace(plan.workspace_bytes);
   example::Execute(device, plan, tensors, workspace.data());

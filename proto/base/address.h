@@ -10,8 +10,9 @@ namespace convtune {
 // Value type.
 struct Address {
   bool unix_socket = false;
-  std::string target;      // the socket's path, or HOST:PORT
-  std::string host, port;  // of HOST:PORT, without brackets
+  std::string target;     // the socket's path, or HOST:PORT
+  std::string host = "";  // of HOST:PORT, without brackets
+  std::string port = "";
 
   // Reads "unix:PATH" (a path of 1 to 107 bytes) or "HOST:PORT" (port `least_port` to 65535; an
   // IPv6 host in brackets). INVALID_ARGUMENT names `field` and the rule.

@@ -90,9 +90,8 @@ TimeSummary PoolTime(const std::vector<TimeSummary>& times) {
     highs.push_back(time.high_us);
     samples += time.sample_count;
   }
-  const Interval interval = times.size() >= kSignTestNodes
-                                ? MedianInterval(medians, kTail).value()
-                                : Interval{Median(lows), Median(highs)};
+  const Interval interval = times.size() >= kSignTestNodes ? MedianInterval(medians, kTail).value()
+                                                           : Interval{Median(lows), Median(highs)};
   TimeSummary pooled = times.front();
   pooled.median_us = Median(medians);
   pooled.low_us = std::min(interval.low, pooled.median_us);

@@ -26,8 +26,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "proto/base/child_program.h"
-#include "proto/base/elf_file.h"
 #include "proto/base/status_macros.h"
+#include "proto/cudnn/elf_file.h"
 #include "proto/model/environment.h"
 
 namespace convtune {

@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "proto/base/clock.h"
 #include "proto/base/errors.h"
-#include "proto/model/byte_size.h"
 #include "proto/model/enums.h"
 
 namespace convtune::cli::output {

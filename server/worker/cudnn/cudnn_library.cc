@@ -24,8 +24,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/elf_file.h"
 #include "proto/base/status_macros.h"
+#include "proto/cudnn/elf_file.h"
 #include "server/worker/cudnn/cudnn_status.h"
 
 namespace convtune::worker::cudnn {

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 
-
 namespace convtune {
 namespace {
 

@@ -39,7 +39,7 @@ struct SeenFile {
 
 // Value type. What could not be found out is absent.
 struct MachineFacts {
-  std::optional<int64_t> disk_free;   // bytes below the daemon's state directory
+  std::optional<int64_t> disk_free;  // bytes below the daemon's state directory
   absl::Time now = absl::UnixEpoch();
   std::optional<bool> clock_kept;         // the kernel's clock is synchronised
   std::string library;                    // the interposer's, empty: not found

@@ -109,9 +109,12 @@ void JobTable::End(Job* job, v1::JobState state) {
   }
 }
 
+// Ends the job if all its problems are counted; else tells who watches.
 void JobTable::EndIfComplete(Job* job) {
   const v1::TuningJob& snapshot = job->snapshot;
-  if (snapshot.succeeded_count() + snapshot.failed_count() < snapshot.problem_count()) return;
+  if (snapshot.succeeded_count() + snapshot.failed_count() < snapshot.problem_count()) {
+    return Changed(job);
+  }
   End(job, snapshot.failed_count() > 0 ? v1::JOB_STATE_FAILED : v1::JOB_STATE_SUCCEEDED);
 }
 
@@ -155,7 +158,6 @@ void JobTable::Submit(const std::string& name, TuningQueue* queue, const WorkSpe
       }
       snapshot.set_succeeded_count(snapshot.succeeded_count() + 1);
       snapshot.set_skipped_count(snapshot.skipped_count() + 1);
-      Changed(job);
       EndIfComplete(job);
     }
   }
@@ -201,7 +203,6 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
       failure->set_reason(std::string(result.status.message()));
     }
   }
-  Changed(job);
   EndIfComplete(job);
 }
 

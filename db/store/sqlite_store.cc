@@ -158,14 +158,25 @@ absl::StatusOr<int64_t> AddToMeta(const sqlite::Database& database, std::string_
 }
 
 // Returns the id of the environment's row, which it makes if need be, in a transaction of the
-// caller, who rolls it back on any error. With `environment`, which is the text's, it makes the row
-// say that, which also mends a damaged one. Without, a damaged row keeps its id and stays as it is,
-// and a row that is made from the text has the model's short form until a tuning brings the full
-// name; INVALID_ARGUMENT if the text is no environment. DATA_LOSS: the text leads to the row of
-// another environment, which must not be replaced.
+// caller, who rolls it back on any error. With `environment` it makes the row say that, which also
+// mends a damaged one, and gives INVALID_ARGUMENT if the text is another environment's. Without, a
+// damaged row keeps its id and stays as it is, and a row that is made from the text has the model's
+// short form until a tuning brings the full name; INVALID_ARGUMENT if the text is no environment.
+// DATA_LOSS: the text leads to the row of another environment, which must not be replaced. `last`
+// may be the row of the transaction's last call, which spares reading it again.
 absl::StatusOr<int64_t> EnvironmentId(const sqlite::Database& database, const std::string& text,
-                                      const Environment* environment = nullptr) {
+                                      const Environment* environment = nullptr,
+                                      EnvironmentRow* last = nullptr) {
   EnvironmentRow row;
+  if (last == nullptr) last = &row;
+  if (last->text == text && (environment == nullptr || last->environment == *environment)) {
+    return last->id;
+  }
+  if (environment != nullptr && environment->ToText() != text) {
+    return absl::InvalidArgumentError(
+        Concat("environment: must be the key's, ", text, ", is ", environment->ToText()));
+  }
+  bool holds = false;
   {
     static const std::string* const sql = new std::string(
         Concat("SELECT ", TableOf<EnvironmentRow>().list, " FROM environments WHERE text = ?"));
@@ -175,26 +186,28 @@ absl::StatusOr<int64_t> EnvironmentId(const sqlite::Database& database, const st
       row.id = statement.Int(0);
       const absl::StatusOr<EnvironmentRow> stored = ReadRow<EnvironmentRow>(statement);
       if (stored.ok() && stored->text != text) return Damaged(*stored, kWrongRow);
+      if (stored.ok()) row.environment = stored->environment;
       // One that is the same is left alone: SQLite looks at every tuning that refers to a row
       // whose key an upsert names.
-      if (environment == nullptr || (stored.ok() && stored->environment == *environment)) {
-        return row.id;
-      }
+      holds = environment == nullptr || (stored.ok() && stored->environment == *environment);
     }
   }
-  if (row.id == 0) {
-    // Rows number themselves before they are written, since the number is part of the checksum.
-    ASSIGN_OR_RETURN(row.id, database.QueryInt("SELECT COALESCE(MAX(environment_id), 0) + 1 "
-                                               "FROM environments"));
-  }
   row.text = text;
-  if (environment != nullptr) {
-    row.environment = *environment;
-  } else {
-    ASSIGN_OR_RETURN(row.environment, Environment::Parse(text));
+  if (!holds) {
+    if (row.id == 0) {
+      // Rows number themselves before they are written, since the number is part of the checksum.
+      ASSIGN_OR_RETURN(row.id, database.QueryInt("SELECT COALESCE(MAX(environment_id), 0) + 1 "
+                                                 "FROM environments"));
+    }
+    if (environment != nullptr) {
+      row.environment = *environment;
+    } else {
+      ASSIGN_OR_RETURN(row.environment, Environment::Parse(text));
+    }
+    row.name = row.environment.Name();
+    RETURN_IF_ERROR(sqlite::PutRow(database, row));
   }
-  row.name = row.environment.Name();
-  RETURN_IF_ERROR(sqlite::PutRow(database, row));
+  *last = row;
   return row.id;
 }
 
@@ -354,16 +367,12 @@ absl::Status CheckNumbers(const Tuning& tuning) {
 
 // In a transaction of the caller, who rolls it back on any error: stores the tuning in place of
 // what its key had. Returns the id of the environment's row. INVALID_ARGUMENT, naming the field, if
-// `environment` is not the key's, or CheckNumbers refuses.
+// `environment` is not the key's, or CheckNumbers refuses. `last`: see EnvironmentId.
 absl::StatusOr<int64_t> StoreTuning(const sqlite::Database& database, const Tuning& tuning,
-                                    const Environment& environment) {
+                                    const Environment& environment, EnvironmentRow* last) {
   RETURN_IF_ERROR(CheckNumbers(tuning));
-  const std::string& text = tuning.key.environment_text;
-  if (environment.ToText() != text) {
-    return absl::InvalidArgumentError(
-        Concat("environment: must be the key's, ", text, ", is ", environment.ToText()));
-  }
-  ASSIGN_OR_RETURN(const int64_t environment_id, EnvironmentId(database, text, &environment));
+  ASSIGN_OR_RETURN(const int64_t environment_id,
+                   EnvironmentId(database, tuning.key.environment_text, &environment, last));
   // Rows number themselves before they are written, since the number is part of the checksum.
   ASSIGN_OR_RETURN(const int64_t id,
                    database.QueryInt("SELECT COALESCE(MAX(tuning_id), 0) + 1 FROM tunings"));
@@ -545,9 +554,11 @@ absl::Status StorePortfolios(sqlite::Database& database, int64_t release,
                    database.Prepare("DELETE FROM choices WHERE environment_id = ? AND "
                                     "problem_text = ? AND release_number = ?"));
   ASSIGN_OR_RETURN(sqlite::Statement insert, database.Prepare(TableOf<ChoiceRow>().insert));
+  EnvironmentRow last;
   for (const Portfolio& portfolio : portfolios) {
     ChoiceRow row;
-    ASSIGN_OR_RETURN(row.environment_id, EnvironmentId(database, portfolio.key.environment_text));
+    ASSIGN_OR_RETURN(row.environment_id, EnvironmentId(database, portfolio.key.environment_text,
+                                                       /*environment=*/nullptr, &last));
     row.problem_text = portfolio.key.problem_text;
     row.release_number = release;
     row.choice_count = static_cast<int64_t>(portfolio.choices.size());
@@ -658,20 +669,21 @@ class StoreFile final : public SqliteStore {
 
   absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override {
     return Write([&](sqlite::Database& database) -> absl::Status {
-      return StoreWithOutbox(database, tuning, environment);
+      return StoreWithOutbox(database, tuning, environment, /*last=*/nullptr);
     });
   }
 
   absl::Status PutTunings(const TuningSource& next) override {
     int64_t stored = 0;
     absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
+      EnvironmentRow last;
       while (true) {
         ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
         if (!record.has_value()) {
           return absl::OkStatus();
         }
         if (++stored == kManyTunings) RETURN_IF_ERROR(database.SetCacheBytes(kCacheForMany));
-        RETURN_IF_ERROR(StoreWithOutbox(database, record->tuning, record->environment));
+        RETURN_IF_ERROR(StoreWithOutbox(database, record->tuning, record->environment, &last));
       }
     });
     if (stored >= kManyTunings) {
@@ -1119,8 +1131,9 @@ class StoreFile final : public SqliteStore {
 
   // Stores the tuning and, if it was made here, its row of the outbox.
   absl::Status StoreWithOutbox(sqlite::Database& database, const Tuning& tuning,
-                               const Environment& environment) const {
-    ASSIGN_OR_RETURN(const int64_t environment_id, StoreTuning(database, tuning, environment));
+                               const Environment& environment, EnvironmentRow* last) const {
+    ASSIGN_OR_RETURN(const int64_t environment_id,
+                     StoreTuning(database, tuning, environment, last));
     if (tuning.origin != Origin::kLocal) return absl::OkStatus();
     return Enqueue(database, environment_id, tuning.key.problem_text);
   }

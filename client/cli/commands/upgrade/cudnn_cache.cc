@@ -340,7 +340,7 @@ absl::Status CudnnCache::Fetch(const std::vector<std::string>& packages, const s
 }
 
 absl::StatusOr<std::vector<std::string>> CudnnCache::FindCuda(int cuda_major) {
-  if (cuda_major == own_cuda_major_ && !own_folders_.empty()) return own_folders_;
+  if (cuda_major == OwnCuda() && !own_folders_.empty()) return own_folders_;
   const std::string entry = absl::StrCat("cuda", cuda_major);
   std::vector<std::string> folders;
   const auto is_there = [&] {

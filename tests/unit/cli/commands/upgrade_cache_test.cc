@@ -125,6 +125,18 @@ TEST_F(CudnnCacheTest, TheWheelsCudaCanBeNamedAndComesWithItsLibraries) {
   EXPECT_THAT(Find("9.28+cu12")->library_path, HasSubstr(cache_ + "/cuda12/nvidia/cublas/lib"));
 }
 
+TEST_F(CudnnCacheTest, TheWorkersOwnCudaServesEachVersionThatIsBuiltForIt) {
+  Script("worker", "echo cuda 12; echo 'cublaslt /opt/blas/libcublasLt.so.12'");
+  fs::create_directories(cache_ + "/cu12-9.11.0.1/lib");
+  std::ofstream(cache_ + "/cu12-9.11.0.1/lib/libcudnn.so.9") << "";
+  for (const char* name : {"9.11", "9.11+cu12"}) {
+    const auto found = Find(name);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_THAT(found->library_path, HasSubstr(":/opt/blas")) << name;
+  }
+  EXPECT_EQ(Asked(), "");
+}
+
 TEST_F(CudnnCacheTest, NothingHalfDoneStaysWhenTheDiskIsFull) {
   Script("python",
          "while [ \"$1\" != --target ]; do shift; done\n"

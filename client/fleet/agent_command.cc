@@ -104,7 +104,8 @@ class AgentCommand final : public FleetCommand {
         "--no-tune", [this] { options_.tune = false; },
         "take no problems that the fleet has queued");
     AddTime(
-        *app, "--lease", "how long a problem is this node's without a word",
+        *app, "--lease",
+        "how long a problem that this node took stays its own while nothing is heard of it",
         [this](absl::Duration time) { options_.lease = time; }, absl::Seconds(1), absl::Hours(24))
         ->default_str("60s");
     AddTime(*app, "--refresh", "between heartbeats", [this](absl::Duration time) {

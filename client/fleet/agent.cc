@@ -113,8 +113,8 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
 bool Agent::ReloadIfAsked() {
   if (!options_.reload || !options_.reload()) return false;
   absl::StatusOr<std::unique_ptr<client::Client>> daemon = client::Client::Create(options_.daemon);
-  if (daemon.ok()) daemon_ = *std::move(daemon);
   absl::Status status = daemon.status();
+  if (daemon.ok()) daemon_ = *std::move(daemon);
   status.Update(options_.read_conninfo().status());  // the next connection has it
   if (status.ok()) {
     log::Info("SIGHUP: the TLS files and --postgres-file are read anew");

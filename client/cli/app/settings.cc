@@ -128,7 +128,8 @@ absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const outp
   settings.environment = values["environment"].text;
   settings.client.tls = {values["tls_ca"].text, values["tls_cert"].text, values["tls_key"].text};
   if (values.count("address") == 0) {
-    settings.client.address = {.unix_socket = true, .target = FirstSocket(ClientSocketPaths())};
+    settings.client.address.unix_socket = true;
+    settings.client.address.target = FirstSocket(ClientSocketPaths());
   } else {
     const Value& value = values["address"];
     ASSIGN_OR_RETURN(settings.client.address, Address::Parse(value.text, value.where));

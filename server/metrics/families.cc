@@ -1,7 +1,7 @@
 #include "server/metrics/families.h"
 
 #include <algorithm>
-#include <limits>
+#include <memory>
 #include <utility>
 
 #include "convtune/v1/tuning_service.pb.h"
@@ -99,7 +99,7 @@ void AddWork(const MetricsInput& input, FamilyBuilder* families) {
 
 void AddEvidence(const MetricsInput& input, FamilyBuilder* families) {
   families->Begin(MetricType::Gauge, "convtune_tunings",
-                  "Tunings that are known, by their evidence");
+                  "Tunings that are known, by their evidence; counted once a minute");
   for (const auto& [environment, census] : input.census) {
     for (const auto& [evidence, count] : census.tunings) {
       families->Add(count,
@@ -107,7 +107,7 @@ void AddEvidence(const MetricsInput& input, FamilyBuilder* families) {
     }
   }
   families->Begin(MetricType::Gauge, "convtune_tunings_by_origin",
-                  "Tunings that are known, by where they came from");
+                  "Tunings that are known, by where they came from; counted once a minute");
   for (const auto& [environment, census] : input.census) {
     for (const auto& [origin, count] : census.origins) {
       families->Add(count, {{"environment", environment}, {"origin", std::string(Name(origin))}});
@@ -161,18 +161,34 @@ void AddPublication(const v1::Publication& status, FamilyBuilder* families) {
 
 }  // namespace
 
-std::map<std::string, EnvironmentCensus> TakeCensus(tuner::Tuner* tuner) {
+std::map<std::string, EnvironmentCensus> EvidenceCensus::Get() {
+  const SteadyTime now = SteadyTime::Now();
+  MutexLock lock(mutex_);
+  if (now >= count_time_ + max_age_) {
+    counted_ = Count();
+    count_time_ = now;
+  }
+  return counted_;
+}
+
+std::map<std::string, EnvironmentCensus> EvidenceCensus::Count() const {
   std::map<std::string, EnvironmentCensus> all;
-  const absl::StatusOr<lookup::TuningPage> page =
-      tuner->ListTunings("", std::numeric_limits<int>::max(), {}, "");
-  if (!page.ok()) return all;
   std::map<std::string, std::vector<absl::Time>> times;
-  for (const auto& indexed : page->tunings) {
-    const std::string& environment = indexed->EnvironmentName();
-    EnvironmentCensus& census = all[environment];
-    ++census.tunings[indexed->tuning.evidence];
-    ++census.origins[indexed->tuning.origin];
-    times[environment].push_back(indexed->tuning.tune_time);
+  TuningKey after;
+  bool more = true;
+  while (more) {
+    const absl::StatusOr<lookup::TuningPage> page =
+        tuner_->ListTunings("", /*page_size=*/1000, after, "");
+    if (!page.ok()) break;
+    for (const auto& indexed : page->tunings) {
+      const std::string& environment = indexed->EnvironmentName();
+      EnvironmentCensus& census = all[environment];
+      ++census.tunings[indexed->tuning.evidence];
+      ++census.origins[indexed->tuning.origin];
+      times[environment].push_back(indexed->tuning.tune_time);
+    }
+    more = page->more;
+    if (more) after = page->last();
   }
   for (auto& [name, of] : times) {
     const auto middle = of.begin() + static_cast<ptrdiff_t>(of.size() / 2);
@@ -229,7 +245,8 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
 }
 
 MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
-  return [sources, start_time = sources.clock->Now()] {
+  const auto census = std::make_shared<EvidenceCensus>(sources.tuner);
+  return [sources, census, start_time = sources.clock->Now()] {
     MetricsInput input;
     input.version = CONVTUNE_VERSION;
     input.now = sources.clock->Now();
@@ -237,7 +254,7 @@ MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
     input.stats = sources.tuner->Stats();
     input.devices = sources.tuner->ListDevices();
     if (sources.gpus != nullptr) input.gpus = sources.gpus->List();
-    input.census = TakeCensus(sources.tuner);
+    input.census = census->Get();
     input.calls = rpc::services::CallStats::Global().Snapshot();
     input.database_bytes = sources.store->SizeBytes();
     input.backups = sources.backups->GetState();

@@ -11,6 +11,7 @@
 #include "db/store/backups.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
+#include "proto/base/mutex.h"
 #include "proto/model/enums.h"
 #include "proto/monitoring/lost_lines.h"
 #include "proto/monitoring/metrics_server.h"
@@ -22,7 +23,7 @@
 
 namespace convtune::metrics {
 
-// The tunings of an environment, counted.
+// Value type.
 struct EnvironmentCensus {
   std::map<Evidence, int64_t> tunings;    // by their evidence
   std::map<Origin, int64_t> origins;      // and by where they came from
@@ -30,9 +31,27 @@ struct EnvironmentCensus {
   absl::Time median = absl::UnixEpoch();
 };
 
-// Counts all tunings, by the environment's name. Reads each of them in the index; look-ups do not
-// wait for it.
-std::map<std::string, EnvironmentCensus> TakeCensus(tuner::Tuner* tuner);
+// An EvidenceCensus counts tunings by environment and evidence, with their age. It reads every
+// tuning's head, so a scrape gets what is at most `max_age` old. Thread-safe; look-ups do not wait
+// for it.
+class EvidenceCensus {
+ public:
+  // `tuner` outlives it.
+  explicit EvidenceCensus(tuner::Tuner* tuner, absl::Duration max_age = absl::Minutes(1))
+      : tuner_(tuner), max_age_(max_age) {}
+
+  // By the environment's name.
+  std::map<std::string, EnvironmentCensus> Get();
+
+ private:
+  std::map<std::string, EnvironmentCensus> Count() const;
+
+  tuner::Tuner* const tuner_;
+  const absl::Duration max_age_;
+  Mutex mutex_;
+  std::map<std::string, EnvironmentCensus> counted_ GUARDED_BY(mutex_);
+  SteadyTime count_time_ GUARDED_BY(mutex_) = SteadyTime::InfinitePast();
+};
 
 // One moment of a daemon. Value type.
 struct MetricsInput {

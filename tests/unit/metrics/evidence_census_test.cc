@@ -2,23 +2,24 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "tests/unit/rpc/fake_tuner.h"
 
 namespace convtune::metrics {
 namespace {
 
-// Has tunings made at given minutes.
-class ListingTuner : public rpc::FakeTuner {
+// Tunings made at given minutes, one page each.
+class PagedTuner : public rpc::FakeTuner {
  public:
   std::vector<std::shared_ptr<const lookup::IndexedTuning>> tunings;
+  int calls = 0;
 
-  absl::StatusOr<lookup::TuningPage> ListTunings(const std::string&, int page_size,
-                                                 const TuningKey&, const std::string&) override {
-    if (!failure.ok()) return failure;
-    lookup::TuningPage page{tunings, false};
-    page.tunings.resize(std::min(page.tunings.size(), static_cast<size_t>(page_size)));
+  absl::StatusOr<lookup::TuningPage> ListTunings(const std::string&, int, const TuningKey& after,
+                                                 const std::string&) override {
+    ++calls;
+    lookup::TuningPage page;
+    const size_t index = after.problem_text.empty() ? 0 : std::stoul(after.problem_text);
+    if (index < tunings.size()) page.tunings.push_back(tunings[index]);
+    page.more = index + 1 < tunings.size();
     return page;
   }
 
@@ -32,13 +33,14 @@ class ListingTuner : public rpc::FakeTuner {
   }
 };
 
-TEST(TakeCensus, CountsByEnvironmentAndEvidence) {
-  ListingTuner tuner;
+TEST(EvidenceCensus, CountsEveryPageByEnvironmentAndEvidence) {
+  PagedTuner tuner;
   tuner.Add("b", Evidence::kMeasured, 30);
   tuner.Add("a", Evidence::kHeuristic, 10);
   tuner.Add("b", Evidence::kMeasured, 10);
   tuner.Add("b", Evidence::kIncomplete, 20);
-  std::map<std::string, EnvironmentCensus> all = TakeCensus(&tuner);
+  EvidenceCensus census(&tuner);
+  std::map<std::string, EnvironmentCensus> all = census.Get();
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all["a"].tunings.at(Evidence::kHeuristic), 1);
   EXPECT_EQ(all["b"].tunings.at(Evidence::kMeasured), 2);
@@ -48,11 +50,26 @@ TEST(TakeCensus, CountsByEnvironmentAndEvidence) {
   EXPECT_EQ(all["b"].median, absl::FromUnixSeconds(1200));
 }
 
-TEST(TakeCensus, NothingKnownIsNothing) {
-  ListingTuner tuner;
-  EXPECT_TRUE(TakeCensus(&tuner).empty());
-  tuner.failure = absl::UnavailableError("the database is still being read");
-  EXPECT_TRUE(TakeCensus(&tuner).empty());
+TEST(EvidenceCensus, CountsAgainOnlyOnceItIsOld) {
+  PagedTuner tuner;
+  tuner.Add("a", Evidence::kMeasured, 1);
+  constexpr absl::Duration kAge = absl::Milliseconds(300);
+  EvidenceCensus census(&tuner, kAge);
+  const SteadyTime before = SteadyTime::Now();
+  census.Get();
+  tuner.Add("a", Evidence::kMeasured, 2);
+  const int64_t count = census.Get()["a"].tunings.at(Evidence::kMeasured);
+  if (SteadyTime::Now() - before < kAge) {
+    EXPECT_EQ(count, 1);
+  }
+  absl::SleepFor(kAge);
+  EXPECT_EQ(census.Get()["a"].tunings.at(Evidence::kMeasured), 2);
+  EXPECT_EQ(tuner.calls, 3);
+}
+
+TEST(EvidenceCensus, NothingKnownIsNothing) {
+  PagedTuner tuner;
+  EXPECT_TRUE(EvidenceCensus(&tuner).Get().empty());
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -33,6 +35,21 @@ constexpr char kNames[] =
 constexpr std::string_view kOfTests[] = {"TEST_", "FAKE_"};
 constexpr std::string_view kOfKubernetes[] = {"_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"};
 
+// How many letters have to be put in, taken out or exchanged.
+int Distance(std::string_view a, std::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (const char letter : a) {
+    int corner = row[0]++;
+    for (size_t i = 0; i < b.size(); ++i) {
+      const int exchanged = corner + (letter == b[i] ? 0 : 1);
+      corner = row[i + 1];
+      row[i + 1] = std::min({exchanged, row[i] + 1, corner + 1});
+    }
+  }
+  return row.back();
+}
+
 bool IsOfOthers(std::string_view name) {
   const auto begins = [name](std::string_view part) { return name.starts_with(part); };
   const auto holds = [name = absl::StrCat("_", std::string(name))](std::string_view part) {
@@ -56,7 +73,14 @@ std::vector<std::string> UnknownVariables() {
     const bool is_empty = full.size() + 1 >= text.size();
     if (is_empty || full == "CONVTUNED_CONFIG") continue;
     if (IsOfOthers(name) || (!of_daemon && std::ranges::count(known, name) > 0)) continue;
-    warnings.push_back(absl::StrCat(std::string(full), ": no program of convtune reads this"));
+    const auto nearest = std::ranges::min_element(
+        known, {}, [name](const std::string& one) { return Distance(name, one); });
+    std::string warning = absl::StrCat(std::string(full), ": no program of convtune reads this");
+    if (Distance(name, *nearest) <= std::max<int>(2, std::ssize(name) / 3)) {
+      const bool of_config = of_daemon && *nearest == "CONFIG";
+      absl::StrAppend(&warning, "; did you mean CONVTUNE", of_config ? "D_" : "_", *nearest, "?");
+    }
+    warnings.push_back(std::move(warning));
   }
   return warnings;
 }

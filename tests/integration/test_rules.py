@@ -151,4 +151,4 @@ def test_every_variable_that_a_program_reads_is_known(convtune, convtuned):
     typed = dict.fromkeys(names, "1") | {"CONVTUNE_ADDRES": "1"}
     done = subprocess.run([convtune, "list", "--address", "unix:/nonexistent"], env=typed, capture_output=True, text=True, timeout=60)
     warnings = [line for line in done.stderr.splitlines() if "no program of convtune reads this" in line]
-    assert warnings == ["warning: CONVTUNE_ADDRES: no program of convtune reads this"], done.stderr
+    assert warnings == ["warning: CONVTUNE_ADDRES: no program of convtune reads this; did you mean CONVTUNE_ADDRESS?"], done.stderr

@@ -20,10 +20,18 @@ std::vector<std::string> With(const std::map<std::string, std::string>& variable
   return said;
 }
 
-TEST(VariablesTest, AVariableThatNobodyReadsIsSaid) {
-  for (const std::string name : {"CONVTUNE_ADRESS", "CONVTUNED_CONFG", "CONVTUNED_LISTEN"}) {
-    EXPECT_THAT(With({{name, "x"}}), ElementsAre(name + ": no program of convtune reads this"));
-  }
+TEST(VariablesTest, AVariableThatNobodyReadsIsSaidWithTheNameThatWasMeant) {
+  EXPECT_THAT(With({{"CONVTUNE_ADRESS", "unix:/x"}}),
+              ElementsAre("CONVTUNE_ADRESS: no program of convtune reads this; did you mean "
+                          "CONVTUNE_ADDRESS?"));
+  EXPECT_THAT(With({{"CONVTUNED_CONFG", "/x"}}),
+              ElementsAre("CONVTUNED_CONFG: no program of convtune reads this; did you mean "
+                          "CONVTUNED_CONFIG?"));
+  EXPECT_THAT(With({{"CONVTUNED_LISTEN", "/x"}}),
+              ElementsAre("CONVTUNED_LISTEN: no program of convtune reads this; did you mean "
+                          "CONVTUNE_LISTEN?"));
+  EXPECT_THAT(With({{"CONVTUNE_QQQQQQQQ", "1"}}),
+              ElementsAre("CONVTUNE_QQQQQQQQ: no program of convtune reads this"));
 }
 
 TEST(VariablesTest, WhatIsReadAndWhatOthersSetIsNotSaid) {

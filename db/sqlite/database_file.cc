@@ -263,11 +263,12 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
 
 std::vector<std::string> ListPutAside(const std::string& path) {
   std::vector<std::string> found;
+  const std::string name = std::filesystem::path(path).filename().string() + kPutAside;
   std::error_code error;
   for (std::filesystem::directory_iterator at(std::filesystem::path(path).parent_path(), error),
        end;
        !error && at != end; at.increment(error)) {
-    if (at->path().string().starts_with(path + kPutAside)) found.push_back(at->path().string());
+    if (at->path().filename().string().starts_with(name)) found.push_back(at->path().string());
   }
   std::ranges::sort(found);
   return found;

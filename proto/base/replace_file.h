@@ -11,15 +11,13 @@
 
 namespace convtune {
 
-// Writes all bytes to the descriptor. Where that fails, returns false, and errno says why.
+// Writes all bytes to the descriptor, which blocks. Where that fails, returns false, and errno says
+// why.
 bool WriteAll(int fd, std::string_view bytes);
 
 // "path: action: the system's words for errno". RESOURCE_EXHAUSTED for a full disk or quota,
 // UNAVAILABLE for anything else.
 absl::Status FileError(const std::string& path, std::string_view action);
-
-// Writes all of `bytes` to the descriptor, which blocks. False, with errno, if it cannot.
-bool WriteAll(int fd, std::string_view bytes);
 
 // Writes `bytes` to a temporary name beside `path`, fsyncs, renames it over
 // `path` (mode 0644 whatever the umask) and fsyncs the folder. Nothing is left

@@ -31,6 +31,22 @@ constexpr size_t kMaxLineBytes = 65536;
 constexpr size_t kMaxErrors = 1000;
 constexpr size_t kMaxMessageBytes = 300;
 
+// Reads up to the next '\n' into `line`, without it and without a '\r' before
+// it. Of a longer line only the first kMaxLineBytes + 1 bytes are kept, however
+// long it is. False at the end of the stream.
+bool ReadLine(std::istream& in, std::string* line) {
+  line->clear();
+  std::streambuf* const buffer = in.rdbuf();
+  bool any = false;
+  for (int c = buffer->sbumpc(); c != std::char_traits<char>::eof(); c = buffer->sbumpc()) {
+    any = true;
+    if (c == '\n') break;
+    if (line->size() <= kMaxLineBytes) line->push_back(static_cast<char>(c));
+  }
+  if (!line->empty() && line->back() == '\r') line->pop_back();
+  return any;
+}
+
 v1::ConvProblem FromJson(std::string_view line, std::vector<Violation>* violations) {
   v1::ConvProblem proto;
   google::protobuf::util::JsonParseOptions options;
@@ -109,7 +125,7 @@ class ListReader {
 
   ProblemList Read(std::istream& in) {
     std::string line;
-    while (std::getline(in, line)) {
+    while (ReadLine(in, &line)) {
       ++line_number_;
       if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
       if (!ReadOne(line)) break;

@@ -252,7 +252,12 @@ Tuning Committer::Whole(const lookup::IndexedTuning& known) {
 
 bool Committer::IsBetterThanStored(const Tuning& tuning) {
   const auto stored = index_->Find(tuning.key).tuning;
-  return stored == nullptr || Supersedes(tuning, Whole(*stored));
+  if (stored == nullptr) return true;
+  // Evidence comes first: where it differs, nothing has to be read.
+  if (tuning.evidence != stored->tuning.evidence) {
+    return tuning.evidence > stored->tuning.evidence;
+  }
+  return Supersedes(tuning, Whole(*stored));
 }
 
 absl::StatusOr<int64_t> Committer::PutAll(const db::TuningSource& next, const Takes& takes) {
@@ -282,11 +287,10 @@ absl::StatusOr<v1::ImportBundleResponse> Committer::Import(const db::TuningSourc
   MutexLock lock(mutex_);
   v1::ImportBundleResponse counts;
   const auto is_better = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
+    const bool holds = HoldsHere(*tuning);
     // As the stored one was, so that a second import changes nothing.
     MarkAndRank(tuning);
-    if (HoldsHere(*tuning) && IsBetterThanStored(*tuning) && MustLeaveOnDisk(*tuning) == nullptr) {
-      return true;
-    }
+    if (holds && IsBetterThanStored(*tuning) && MustLeaveOnDisk(*tuning) == nullptr) return true;
     counts.set_kept_count(counts.kept_count() + 1);
     return false;
   };
@@ -317,10 +321,10 @@ absl::StatusOr<v1::ApplyTuningsResponse> Committer::ApplyFleet(const db::TuningS
       deferred->set_problem_text(tuning->key.problem_text);
       return false;
     }
+    const bool holds = HoldsHere(*tuning);
     MarkAndRank(tuning);
     const absl::StatusOr<Tuning> stored = tunings_.GetTuning(tuning->key);
-    if (HoldsHere(*tuning) && MustLeaveOnDisk(*tuning) == nullptr &&
-        !(stored.ok() && *stored == *tuning)) {
+    if (holds && MustLeaveOnDisk(*tuning) == nullptr && !(stored.ok() && *stored == *tuning)) {
       return true;
     }
     counts.set_unchanged_count(counts.unchanged_count() + 1);

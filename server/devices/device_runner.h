@@ -127,7 +127,7 @@ class DeviceRunner {
     MutexLock lock(mutex_);
     status_.set_worker_deaths(status_.worker_deaths() + 1);
   }
-  // Until then no worker is started. `longer`: the pause after this one is twice as long.
+  // Starts no worker until the pause is over. `longer`: the pause after this one is twice as long.
   void PauseBeforeStart(bool longer) {
     not_before_ = SteadyTime::Now() + backoff_;
     if (longer) backoff_ = std::min(backoff_ * 2, options_.limits.backoff_max);

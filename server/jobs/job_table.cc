@@ -156,8 +156,12 @@ void JobTable::Submit(const std::string& name, TuningQueue* queue, const WorkSpe
         job->subscriptions.insert_or_assign(text, number);
         return;
       }
-      snapshot.set_succeeded_count(snapshot.succeeded_count() + 1);
-      snapshot.set_skipped_count(snapshot.skipped_count() + 1);
+      if (snapshot.abandoned()) {  // it is kept already, or not wanted any more
+        snapshot.set_problem_count(snapshot.problem_count() - 1);
+      } else {
+        snapshot.set_succeeded_count(snapshot.succeeded_count() + 1);
+        snapshot.set_skipped_count(snapshot.skipped_count() + 1);
+      }
       EndIfComplete(job);
     }
   }

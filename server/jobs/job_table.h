@@ -69,8 +69,9 @@ class JobTable {
   // kMaxAbandoned problems are kept so already.
   std::optional<std::string> Collect(const std::string& environment);
 
-  // Queues the job's work on a problem, which counts as skipped where the queue adds nothing
-  // (see TuningQueue::Submit). `expires`: as in Subscriber. All work of a job is in one queue.
+  // Queues the job's work on a problem. Where the queue adds nothing (see TuningQueue::Submit), it
+  // counts as skipped; in a job of abandoned look-ups it does not count. `expires`: as in
+  // Subscriber. All work of a job is in one queue.
   void Submit(const std::string& name, TuningQueue* queue, const WorkSpec& spec, Priority priority,
               SteadyTime expires, const std::function<bool()>& needed);
   // A problem is being worked on.

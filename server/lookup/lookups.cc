@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -70,6 +71,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   const std::vector<ConvProblem>& problems = pending->request.problems;
   problems_ += static_cast<int64_t>(problems.size());
   pending->rows.resize(problems.size());
+  absl::flat_hash_map<std::string, int> wait_of_problem;
   std::vector<Wait> waits;
   std::vector<size_t> to_queue;
   int64_t hits = 0;
@@ -97,7 +99,10 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
       to_queue.push_back(i);
       continue;
     }
-    waits.push_back({i, *decision.work, {}});
+    const auto [it, is_new] =
+        wait_of_problem.emplace(row.key.problem_text, static_cast<int>(waits.size()));
+    if (is_new) waits.push_back({i, *decision.work, {}});
+    row.wait = it->second;
   }
   hits_ += hits;
   if (const size_t work = waits.size() + to_queue.size(); work != 0) {
@@ -217,14 +222,16 @@ void Lookups::Complete(const std::shared_ptr<Pending>& pending) {
       return;
     }
   }
-  for (const Wait& wait : waits) {
-    v1::BatchGetResult& row = pending->rows[wait.row].result.row;
-    row = DecideRow(*pending, wait.row).row;
+  for (size_t i = 0; i < pending->rows.size(); ++i) {
+    if (pending->rows[i].wait < 0) continue;
+    const absl::Status& status = waits[static_cast<size_t>(pending->rows[i].wait)].result.status;
+    v1::BatchGetResult& row = pending->rows[i].result.row;
+    row = DecideRow(*pending, i).row;
     if (row.has_answer()) {
       row.mutable_answer()->set_fresh(true);
-    } else if (!wait.result.status.ok()) {
+    } else if (!status.ok()) {
       row.mutable_miss()->set_reason(v1::MISS_REASON_TUNING_FAILED);
-      row.mutable_miss()->set_message(std::string(wait.result.status.message()));
+      row.mutable_miss()->set_message(std::string(status.message()));
     }
   }
   Reply(pending.get());
@@ -235,7 +242,7 @@ void Lookups::Reply(Pending* pending) {
   response.environment = pending->environment.environment;
   response.results.reserve(pending->rows.size());
   for (size_t i = 0; i < pending->rows.size(); ++i) {
-    auto& [key, result] = pending->rows[i];
+    auto& [key, result, wait] = pending->rows[i];
     result.row.set_tuning_id(key.Digest().ToString());
     result.row.set_problem_text(key.problem_text);
     if (result.row.has_miss() && pending->request.include_hints) {

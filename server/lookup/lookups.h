@@ -102,6 +102,7 @@ class Lookups {
   struct Row {
     TuningKey key;
     LookupResult result;
+    int wait = -1;  // that answers it, of Pending::waits; -1: none
   };
   // One caller. `rows` is written before anything is submitted and once more
   // by whoever completes it.

@@ -6,9 +6,19 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace convtune::lookup {
 namespace {
+
+// Read from the text, which every tuning has, without validating it anew.
+int AlignmentOf(absl::string_view problem_text) {
+  for (absl::string_view token : absl::StrSplit(problem_text, ',')) {
+    int bytes = 0;
+    if (absl::ConsumePrefix(&token, "align=") && absl::SimpleAtoi(token, &bytes)) return bytes;
+  }
+  return kDefaultAlignmentBytes;
+}
 
 // Equal for all alignments of a problem.
 size_t HashOfAllAlignments(std::string_view problem_text) {
@@ -89,6 +99,7 @@ void TuningIndex::Insert(std::shared_ptr<const IndexedTuning> prepared, bool rep
   }
   ++counts_[key.environment_text];
   ++counts_version_;
+  alignments_ |= static_cast<uint32_t>(AlignmentOf(key.problem_text));
 }
 
 void TuningIndex::BeginLoading(ReadFunction read) {
@@ -167,6 +178,8 @@ IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& k
   IndexHit best = Find(key);
   if (IsSettled(best) && (best.pin != nullptr || rank(best).first)) return best;
   for (int alignment = problem.alignment_bytes() / 2; alignment > 0; alignment /= 2) {
+    // Alignments are powers of two.
+    if (!loading_ && (alignments_ & static_cast<uint32_t>(alignment)) == 0) continue;
     IndexHit hit = Find({problem.WithAlignment(alignment).ToText(), key.environment_text});
     if (hit.tuning == nullptr) continue;
     if (best.tuning != nullptr && rank(hit) <= rank(best)) continue;

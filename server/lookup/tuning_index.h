@@ -184,6 +184,7 @@ class TuningIndex {
   absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
   std::map<TuningKey, Pin> pins_ GUARDED_BY(order_mutex_);
   std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
+  std::atomic<uint32_t> alignments_{0};  // those that a tuning has had, a bit each
   std::atomic<uint64_t> counts_version_{0};
 };
 

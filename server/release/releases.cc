@@ -269,7 +269,17 @@ absl::StatusOr<Release> Releases::PromoteLocked(const ReleaseDecision& decision,
     (*into)[portfolio.key.Digest()] = portfolio.Fingerprint();
     waiting_.erase(portfolio.key.Digest());
   }
-  if (changes.empty()) RETURN_IF_ERROR(ReadFingerprints());  // of a canary that was there
+  if (release.state == ReleaseState::kPromoted && changes.empty()) {
+    const uint64_t none = Portfolio().Fingerprint();
+    for (const auto& [digest, fingerprint] : canary_) {
+      if (fingerprint == none) {
+        promoted_.erase(digest);
+      } else {
+        promoted_[digest] = fingerprint;
+      }
+    }
+    canary_.clear();
+  }
   if (history_.oldest_kept() > 0) {
     const auto thinned = options_.store->ThinPortfolios(history_.oldest_kept());
     if (!thinned.ok()) log::Warn("thinning releases: $0", thinned.status().ToString());

@@ -457,7 +457,7 @@ class TunerImpl final : public Tuner {
   std::vector<std::unique_ptr<devices::DeviceRunner>> devices_;
   std::unique_ptr<release::Publisher> publisher_;  // may be nullptr
   mutable Mutex stored_mutex_;
-  // Those that no device has, by text.
+  // Environments that no device has, by text.
   std::map<std::string, Environment> stored_ GUARDED_BY(stored_mutex_);
   std::atomic<uint64_t> stored_version_{0};
   std::atomic<bool> draining_{false};

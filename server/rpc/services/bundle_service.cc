@@ -250,7 +250,7 @@ class ImportCall final : public BundleCall<grpc::ServerReadReactor<ByteBuffer>> 
     if (!WriteAll(file_.get(), piece)) {
       return FileError(options_.state_dir, "the bundle cannot be kept there");
     }
-    // What is no bundle must not fill the disk before that is noticed.
+    // What begins with another kind of file's bytes does not fill the disk first.
     const bool is_first = bytes_ == static_cast<int64_t>(piece.size());
     const std::string_view head = piece.substr(0, db::bundle::kBundleMagic.size());
     return is_first && !db::bundle::kBundleMagic.starts_with(head) ? OpenReader().status()

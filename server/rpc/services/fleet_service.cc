@@ -97,7 +97,7 @@ class FleetService final : public RawService {
   }
 
   const ServiceOptions options_;
-  // Of the one thread of the handlers.
+  // These are used by the one thread of the handlers alone.
   HeardAgent agent_{SteadyTime::Now()};
   std::string trouble_;  // that the agent told last
   int64_t refused_ = 0;

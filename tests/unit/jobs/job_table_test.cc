@@ -151,6 +151,16 @@ TEST_F(JobTableTest, CollectsAbandonedWorkInOneJobWithABound) {
   EXPECT_NE(table_.Collect("nvidia-h200"), name) << "one that has ended is not used again";
 }
 
+TEST_F(JobTableTest, AbandonedWorkThatIsKeptAlreadyDoesNotCount) {
+  const std::string name = table_.Collect("nvidia-h200").value();
+  table_.Collect("nvidia-h200");
+  table_.ProblemDone(name, "a", {});
+  EXPECT_FALSE(HasEnded(Get(name)));
+  Submit(name, 1, /*needed=*/false);
+  EXPECT_EQ(Get(name).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Get(name).problem_count(), 1);
+}
+
 TEST_F(JobTableTest, EndedJobDoesNotChange) {
   const std::string name = Create(1);
   table_.ProblemDone(name, "a", {});

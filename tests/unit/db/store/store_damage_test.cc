@@ -253,6 +253,15 @@ TEST_F(DamagedFileTest, AFileThatIsNoDatabaseIsPutAside) {
   ExpectPutAside();
 }
 
+TEST_F(DamagedFileTest, WhatIsPutAsideIsListedHoweverTheFolderIsWritten) {
+  EXPECT_THAT(sqlite::ListPutAside(DatabasePath()), IsEmpty());
+  WriteWholeFile(DatabasePath(), "the quick brown fox");
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(store->ListPutAside(), ElementsAre(HasSubstr("convtune.db.corrupt-")));
+  EXPECT_EQ(sqlite::ListPutAside(folder_.File("/convtune.db")).size(), 1U);
+}
+
 TEST_F(DamagedFileTest, ATruncatedFileIsPutAside) {
   Fill(20);
   const std::string content = ReadWholeFile(DatabasePath());

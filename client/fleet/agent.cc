@@ -36,7 +36,6 @@ constexpr absl::Duration kUpkeepEvery = absl::Minutes(10);
 constexpr absl::Duration kCompareEvery = absl::Hours(1);
 // Below the daemon's limit of 4 MiB for a request.
 constexpr size_t kMostRequestBytes = 2 << 20;
-// Below the daemon's limit of 500 characters for the reason of a pin or a release.
 constexpr size_t kMostReason = 480;
 // A daemon looks through all its tunings for a ban. What takes longer it finishes by itself,
 // and the next turn finds it.
@@ -86,8 +85,8 @@ absl::Duration Uniform(absl::Duration least, absl::Duration most) {
   return least + (most - least) * std::uniform_real_distribution<double>(0, 1)(random);
 }
 
-// Whether a ban that the daemon keeps for the fleet is still among the fleet's, to the word: the
-// numbers of a fleet that was restored mean something else.
+// Whether the fleet has that ban of it, to the word: the numbers of a fleet that was restored
+// mean something else.
 bool IsAmong(const Ban& kept, const std::vector<db::fleet::FleetBan>& bans) {
   return std::any_of(bans.begin(), bans.end(), [&kept](const db::fleet::FleetBan& one) {
     if (one.ban.fleet_ban != kept.fleet_ban) return false;
@@ -247,8 +246,8 @@ absl::Status Agent::EnsureConnected() {
   ASSIGN_OR_RETURN(node_id_, db::fleet::RegisterNode(*connected, options_.node));
   ASSIGN_OR_RETURN(heartbeat_.release, db::fleet::ReadHeededRelease(*connected, node_id_));
   RETURN_IF_ERROR(connected->Execute(absl::StrCat("LISTEN ", db::fleet::kFleetChannel)));
-  // The fleet may have no release of this number, or another one: it was lost, or restored from
-  // before the node followed it.
+  // Another than the one that was followed: of a fleet that was lost, or restored
+  // from before it.
   ASSIGN_OR_RETURN(const absl::Time made, db::fleet::ReadReleaseTime(*connected, state_.release()));
   if (made != followed_time_) follow_all_ = true;
   const bool known = made == followed_time_ || followed_time_ == absl::InfinitePast();
@@ -780,37 +779,41 @@ absl::Status Agent::FollowBans() {
                    daemon_->Call<v1::ListBansResponse>(v1::ListBansRequest()));
   absl::Status status;
   std::vector<Ban> kept;
-  std::set<std::string> names;
+  std::set<int64_t> gone = std::exchange(held_bans_, {});
+  int shipped = 0;
   for (const v1::Ban& proto : here.bans()) {
     if (options_.stop()) return status;
     std::vector<Violation> violations;
     Ban ban = BanFromProto(proto, "ban", &violations);
-    if (ban.fleet_ban == 0 || IsAmong(ban, bans)) {
-      names.insert(proto.name());
-      // A rule that this program cannot read is none of those that it read from the fleet.
+    const bool holds = ban.fleet_ban == 0 || IsAmong(ban, bans);
+    if (!holds) {
+      ban_ended_ = true;
+      v1::DeleteBanRequest request;
+      request.set_name(proto.name());
+      request.set_fleet_ban(ban.fleet_ban);
+      const absl::Status deleted =
+          daemon_->Call<v1::DeleteBanResponse>(request, kBanTimeout).status();
+      if (!absl::IsNotFound(deleted)) status.Update(deleted);
+      if (deleted.ok()) {
+        const absl::Status why = db::fleet::CheckDecisionsHold(*postgres_, "ban", {ban.fleet_ban});
+        log::Warn("$0 ends here: $1", ban.NameAndReason(),
+                  why.ok() ? "the fleet's ban of this number is another one" : why.message());
+      }
+    } else {
+      if (ban.fleet_ban != 0) held_bans_.insert(ban.fleet_ban);
+      if (proto.shipped()) ++shipped;
+      gone.erase(ban.fleet_ban);
+      // One that this program cannot read is another rule here.
       if (violations.empty()) kept.push_back(std::move(ban));
-      continue;
-    }
-    v1::DeleteBanRequest request;
-    request.set_name(proto.name());
-    request.set_fleet_ban(ban.fleet_ban);
-    const absl::Status deleted =
-        daemon_->Call<v1::DeleteBanResponse>(request, kBanTimeout).status();
-    if (!absl::IsNotFound(deleted)) status.Update(deleted);
-    if (deleted.ok()) {
-      const absl::Status why = db::fleet::CheckDecisionsHold(*postgres_, "ban", {ban.fleet_ban});
-      log::Warn("$0 ends here: $1", ban.NameAndReason(),
-                why.ok() ? "the fleet's ban of this number is another one" : why.message());
     }
   }
-  // The daemon ends by itself a ban that expired, and does without those that were shipped where
-  // it is started with --no-errata.
-  if (!std::ranges::includes(names, held_bans_)) ban_ended_ = true;
-  held_bans_ = std::move(names);
+  // What expired, the daemon ended by itself, or it was started with --no-errata.
+  if (!gone.empty() || shipped < std::exchange(shipped_bans_, shipped)) ban_ended_ = true;
   heartbeat_.bans = {};
   std::vector<int64_t> taken;
   for (const db::fleet::FleetBan& one : bans) {
-    if (options_.stop()) return status;  // taken_bans_ stays as it was
+    // What was taken before still is.
+    if (options_.stop()) return status;
     if (!one.error.empty()) {
       heartbeat_.bans.Add(absl::StrCat(one.ban.Name(), ": ", one.error));
       ++heartbeat_.bans.refused;
@@ -819,10 +822,8 @@ absl::Status Agent::FollowBans() {
     // A ban of this daemon's own with that rule does as well, for as long as it is there.
     const bool has_rule = std::any_of(kept.begin(), kept.end(),
                                       [&one](const Ban& ban) { return ban.HasRuleOf(one.ban); });
-    if (has_rule) {
-      taken.push_back(one.ban.fleet_ban);
-      continue;
-    }
+    if (has_rule) taken.push_back(one.ban.fleet_ban);
+    if (has_rule) continue;
     v1::CreateBanRequest request;
     *request.mutable_ban() = ToProto(one.ban);
     if (one.left.has_value()) {
@@ -830,12 +831,13 @@ absl::Status Agent::FollowBans() {
           ToProto(options_.clock->Now() + std::max(*one.left, kShortestLeft));
     }
     request.set_max_changes(1);
-    const auto response = daemon_->Call<v1::CreateBanResponse>(request, kBanTimeout);
-    const absl::Status& made = response.status();
-    if (made.ok()) held_bans_.insert(response->ban().name());
+    const absl::Status made = daemon_->Call<v1::CreateBanResponse>(request, kBanTimeout).status();
+    if (made.ok()) held_bans_.insert(one.ban.fleet_ban);
     if (made.ok() || absl::IsAlreadyExists(made)) {
       taken.push_back(one.ban.fleet_ban);
-    } else if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
+      continue;
+    }
+    if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
       status.Update(made);
     } else {
       heartbeat_.bans.Add(absl::StrCat(one.ban.Name(), ": ", std::string(made.message())));
@@ -852,7 +854,7 @@ absl::Status Agent::WorkOnTasks() {
     running = ended ? running_.erase(running) : running + 1;
   }
   if (!options_.tune || SteadyTime::Now() < next_claim_) return absl::OkStatus();
-  // Nothing announces a task whose node did not come back.
+  // Where nothing is announced: work of a node that did not come back.
   next_claim_ = SteadyTime::Now() + options_.refresh;
   return ClaimMore();
 }
@@ -1016,7 +1018,7 @@ void Agent::ShowMetrics() {
        "Times that the node went to an older or another release, since PostgreSQL did not know the "
        "one that it served",
        counts_.went_back}};
-  // An agent that PostgreSQL never answered has no such metric: an alert would take 0 for a time.
+  // Never: no time, so that no alert takes it for one.
   if (last_exchange_ != absl::InfinitePast()) {
     metrics.emplace_back("convtune_fleet_last_exchange_timestamp_seconds",
                          "When PostgreSQL answered the agent last",

@@ -52,7 +52,7 @@ class Agent {
     bool tune = true;  // take problems that the fleet has queued
     // Queue what has to be verified when the node comes to another cuDNN or driver.
     bool verify_upgrades = false;
-    absl::Duration keep = absl::Hours(24 * 90);  // how long the fleet keeps what was superseded
+    absl::Duration keep = absl::Hours(24 * 90);  // what was superseded, in the fleet
     // Public keys (32 bytes each), one of which must have signed each decision; empty: decisions
     // need no signature.
     std::vector<std::string> trusted = {};
@@ -83,8 +83,8 @@ class Agent {
  private:
   // An environment that a device of the node has.
   struct Place {
-    // What requests to the daemon call the environment: its name, or its text where devices of
-    // several cuDNN have that name.
+    // By which the daemon is asked: the environment's name, or its text where devices of several
+    // cuDNN have that name.
     std::string name;
     Environment environment;
     std::string driver_version;
@@ -110,7 +110,6 @@ class Agent {
   // Reads the TLS files and the connection string anew if a reload is asked for; keeps
   // those that cannot be read as they were. Returns whether a reload was asked for.
   bool ReloadIfAsked();
-  // One round of everything below: delivers, tells, follows the fleet's decisions, and tends tasks.
   absl::Status Turn();
   // FAILED_PRECONDITION: the daemon works with another node's agent.
   absl::Status ReadState();
@@ -131,16 +130,14 @@ class Agent {
   absl::Status Upkeep();
   void ShowMetrics();
 
-  // Brings the node to the release that it should serve.
   absl::Status Follow();
   // Tells the fleet what holds for programs, too: what the daemon took and has published.
   absl::Status Heed();
   // Counts the problems of the release that the daemon has not, and those that it
   // has from a fleet and the release has not. Now and then, and after a release.
   absl::Status Compare();
-  // These two make the daemon's pins, or bans, of the fleet those that the fleet has. Bans come
-  // before releases: what is banned is no answer from the release on that brings it.
   absl::Status FollowPins();
+  // Before releases: what is banned is no answer from the release on that brings it.
   absl::Status FollowBans();
   // Gives the tunings to the daemon. Returns how many it did not take, since the node has to
   // deliver a tuning of its own of that problem first. A problem whose choice was withdrawn loses
@@ -148,9 +145,9 @@ class Agent {
   absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
   absl::Status Withdraw(const Place& place, const std::string& problem_text);
   absl::StatusOr<v1::Tuning> ReadTuning(const Place& place, const std::string& problem_text);
-  // Why a pin that the daemon has is no answer, for example since a ban came later; "": it is one.
+  // Why a pin that the daemon has is no answer, a ban that came later say; "": it is.
   absl::StatusOr<std::string> WhyVoid(const Place& place, const db::fleet::FleetPin& pin);
-  // Sends what Apply gives to the daemon in one request. Returns how many it did not take.
+  // A request of Apply. Returns as that.
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
   // Puts the node's tunings into the outbox where the fleet does not have all that
   // was delivered, and those of the release where it lost that.
@@ -175,9 +172,9 @@ class Agent {
   // The last one, and what has been found out for the next.
   db::fleet::Heartbeat heartbeat_;
   db::fleet::CheckedReleases checked_;
-  std::set<std::string> held_bans_;  // names of the daemon's bans, as of the last FollowBans
-  // Numbers of the fleet's bans that the daemon has, or of which it has the rule as a ban of its
-  // own. The node heeds them once they are published.
+  int shipped_bans_ = 0;         // that came with the daemon
+  std::set<int64_t> held_bans_;  // the fleet's that the daemon has
+  // The fleet's that hold in the daemon, by that or a ban of its own: heeded once published.
   std::vector<int64_t> taken_bans_;
   bool pending_ = false;           // Publication.pending: asked for again in the next turn
   std::string publication_error_;  // Publication.error
@@ -188,7 +185,7 @@ class Agent {
   bool ban_ended_ = false;
   std::map<std::string, Place> places_;              // by environment text
   std::vector<std::string> followed_;                // environments that were followed last
-  bool follow_all_ = true;                           // the next Follow reads the whole release
+  bool follow_all_ = true;                           // whatever the node says it serves
   int64_t followed_release_ = 0;                     // the last that was followed
   absl::Time followed_time_ = absl::InfinitePast();  // when it was made
   SteadyTime next_compare_ = SteadyTime::InfinitePast();

@@ -170,18 +170,29 @@ absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
   ASSIGN_OR_RETURN(const std::vector<std::string> fitting,
                    FittingCandidates(postgres, ban.candidate));
+  ASSIGN_OR_RETURN(
+      const postgres::Result keys,
+      postgres.Query("SELECT p.environment_id, p.problem_id, e.text, q.text FROM pooled p JOIN "
+                     "environments e USING (environment_id) JOIN problems q USING (problem_id) "
+                     "WHERE p.candidates && $1::text[] ORDER BY e.text COLLATE \"C\", q.text "
+                     "COLLATE \"C\"",
+                     {fitting}));
+  std::vector<int64_t> environments, problems;
+  for (const postgres::Row key : keys) {
+    if (only.Of({key[3], key[2]}).empty()) continue;
+    environments.push_back(key[0]);
+    problems.push_back(key[1]);
+  }
   return postgres.Pages(
-      absl::StrCat(
-          "SELECT y.payload, e.text, e.gpu_model, i.candidate, i.reason, q.text FROM "
-          "pooled p JOIN pooled_payloads y USING (digest) JOIN environments e USING "
-          "(environment_id) JOIN problems q USING (problem_id) LEFT JOIN pins i ON "
-          "i.environment_id = p.environment_id AND i.problem_id = p.problem_id AND ",
-          kActive,
-          " WHERE p.candidates && $1::text[] ORDER BY e.text COLLATE \"C\", q.text COLLATE "
-          "\"C\""),
-      {fitting}, kTuningsAtOnce, [&](const postgres::Result& rows) -> absl::Status {
+      absl::StrCat("SELECT y.payload, e.text, e.gpu_model, i.candidate, i.reason FROM "
+                   "unnest($1::integer[], $2::integer[]) WITH ORDINALITY AS w(environment_id, "
+                   "problem_id, place) JOIN pooled p USING (environment_id, problem_id) JOIN "
+                   "pooled_payloads y USING (digest) JOIN environments e USING (environment_id) "
+                   "LEFT JOIN pins i ON i.environment_id = w.environment_id AND i.problem_id = "
+                   "w.problem_id AND ",
+                   kActive, " ORDER BY w.place"),
+      {environments, problems}, kTuningsAtOnce, [&](const postgres::Result& rows) -> absl::Status {
         for (const postgres::Row row : rows) {
-          if (only.Of({row[5], row[1]}).empty()) continue;
           const absl::StatusOr<TuningRecord> stored = ReadPayload(row[0], row[1], row[2]);
           if (!stored.ok()) continue;
           Pin pin;

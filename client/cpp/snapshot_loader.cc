@@ -31,9 +31,12 @@ SnapshotLoader::Outcome SnapshotLoader::Get(SteadyTime deadline) {
     }
     read = read_;
   }
-  const absl::Duration left = std::min(deadline - SteadyTime::Now(), absl::Hours(24 * 365));
-  if (read.wait_for(absl::ToChronoNanoseconds(left)) != std::future_status::ready) {
-    return absl::DeadlineExceededError("the snapshot could not be read within the limit");
+  while (read.wait_for(absl::ToChronoNanoseconds(
+             std::clamp(deadline - SteadyTime::Now(), absl::ZeroDuration(), absl::Hours(1)))) !=
+         std::future_status::ready) {
+    if (SteadyTime::Now() >= deadline) {
+      return absl::DeadlineExceededError("the snapshot could not be read within the limit");
+    }
   }
   return read.get();
 }

@@ -16,7 +16,7 @@ from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
 from convtune.problem_key import canonical
 from convtune.program import check, find
-from convtune.snapshot import answers
+from convtune.snapshot import Current
 from convtune.v1 import maintenance_service_pb2_grpc, release_service_pb2_grpc, tuning_service_pb2_grpc
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class ClientBase:
         self._find_program = find_program
         self._timeout = timeout
         self._credentials = credentials
-        self._snapshot = snapshot
-        self._use_snapshot = use_snapshot
+        self._snapshot = Current(snapshot) if use_snapshot else None
         self._said_that_it_waits = False
         if credentials is None and not self.address.startswith("unix:"):
             raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
@@ -76,7 +75,7 @@ class ClientBase:
         return next(getattr(stub, name) for stub in self._stubs if hasattr(stub, name))
 
     def _look_again(self) -> None:
-        """Is called before each attempt, and may connect to another address."""
+        """Before each attempt."""
 
     async def _attempt(
         self, method: str, request: Any, timeout: float | None, enough: Callable[[], Awaitable[bool]] | None
@@ -137,8 +136,8 @@ class ClientBase:
         return messages.results(await self._call("BatchGet", request, deadline, enough), request)
 
     async def _get_sound(self, problems: Iterable[Problem | str]) -> list[Result]:
-        """As get without demands, but a problem that the daemon refuses is a miss, "refused", and the others are
-        answered."""
+        """As get, but a problem that the daemon refuses is a miss of its own,
+        "refused", and the others are answered."""
         deadline = time.monotonic() + self._timeout
         program = self.program()
 
@@ -189,9 +188,9 @@ class ClientBase:
         return await _each_by_itself(problems, answer)
 
     def _from_snapshot(self, part: list[str], program: Environment, ask: Ask) -> list[Result]:
-        if not self._use_snapshot:
+        if self._snapshot is None:
             return [Result(canonical(text), None) for text in part]
-        return answers(self._snapshot or defaults.snapshot_folder(), part, self.environment, program, ask)
+        return self._snapshot.find(part, self.environment, program, ask)
 
     async def _tune(
         self,

@@ -63,8 +63,7 @@ def active() -> bool:
 
 
 def load() -> str:
-    """Loads the interposer so that libraries which are loaded later bind cuDNN's functions to it. Returns its path. Raises
-    NotEnabled."""
+    """So that libraries loaded later bind cuDNN's functions to it. Returns its path. Raises NotEnabled."""
     global _loaded
     path = find_library()
     if path is None:
@@ -88,15 +87,21 @@ def check(folder: str, policy: str) -> str:
         raise NotEnabled(f"{switch} is there, which switches the interposer off")
     if policy == "observe":
         return ""  # which serves nothing
+    path = os.path.join(folder, defaults.SNAPSHOT)
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise NotEnabled(
+            f"{path}: {error.strerror}; name the snapshot's folder with CONVTUNE_SNAPSHOT; `convtune doctor` prints it"
+        ) from None
     from convtune.snapshot import Snapshot, SnapshotError
 
     try:
         choices = Snapshot(folder).choices
     except SnapshotError as error:
-        raise NotEnabled(
-            f"{error}; name the snapshot's folder with CONVTUNE_SNAPSHOT; `convtune doctor` prints it"
-        ) from None
-    return "" if choices else f"{os.path.join(folder, defaults.SNAPSHOT)}: the snapshot holds 0 choices"
+        raise NotEnabled(str(error)) from None
+    return "" if choices else f"{path}: the snapshot holds 0 choices"
 
 
 def library_path() -> str | None:

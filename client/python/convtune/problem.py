@@ -19,7 +19,7 @@ class ModelError(ValueError):
 
 
 def one_of(field: str, value: object, allowed: Sequence[str]) -> None:
-    """Raises ValueError, naming the field, unless `value` is one of `allowed`."""
+    """Raises ValueError unless it is."""
     if value not in allowed:
         raise ValueError(f"{field}: must be one of {', '.join(filter(None, allowed))}, is {value!r}")
 
@@ -33,8 +33,8 @@ class Problem:
     """One convolution. x and w are the forward shapes, whatever the operation:
     x is N, C, spatial; w is K, C/groups, spatial. `epilogue` is what the same
     cuDNN graph does with the output of a forward convolution, and `mid` the type
-    in between. An empty `out`, `acc` or `mid` is the text form's default. Raises
-    ValueError, naming the field and the rule; the daemon checks the other rules."""
+    in between. `out`, `acc` and `mid` are the defaults of the text form where they
+    are empty. The daemon judges it."""
 
     operation: str
     x: tuple[int, ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
+import threading
 
 import xxhash
 
@@ -261,14 +262,38 @@ def satisfies(choice: Choice, constraints: Constraints, data_type: int) -> bool:
     )
 
 
-def answers(
-    folder: str, problems: list[str], environment: str, program: Environment, ask: Ask
-) -> list[Result]:
-    """One for each, from the file that is in the folder now; without a file that can be used, misses that say why."""
-    try:
-        snapshot = Snapshot(folder)
-        section = snapshot.choose(environment, program)
-        return [snapshot.find(section, problem, ask) for problem in problems]
-    except SnapshotError as error:
-        miss = "other_environment" if isinstance(error, OtherEnvironment) else ""
-        return [Result(problem_key.canonical(problem), None, miss, str(error)) for problem in problems]
+class Current:
+    """The file that is there now; read again only when it was replaced. Thread-safe.
+
+    `folder` None: where a daemon has its own, looked for each time."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def find(self, problems: list[str], environment: str, program: Environment, ask: Ask) -> list[Result]:
+        """One for each; without a file that can be used, misses that say why."""
+        try:
+            snapshot = self._read()
+            section = snapshot.choose(environment, program)
+            return [snapshot.find(section, problem, ask) for problem in problems]
+        except SnapshotError as error:
+            miss = "other_environment" if isinstance(error, OtherEnvironment) else ""
+            return [Result(problem_key.canonical(problem), None, miss, str(error)) for problem in problems]
+
+    def _read(self) -> Snapshot:
+        folder = self._folder or defaults.snapshot_folder()
+        with self._lock:
+            try:
+                status = os.stat(os.path.join(folder, defaults.SNAPSHOT))
+                # One of the two differs where a file took another's place.
+                now = status.st_ino, status.st_mtime_ns
+            except OSError:
+                now = None
+            if self._snapshot is None or now is None or now != self._identity:
+                self._snapshot = None
+                self._snapshot = Snapshot(folder)
+                self._identity = now
+            return self._snapshot

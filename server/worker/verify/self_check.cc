@@ -278,7 +278,8 @@ absl::StatusOr<SelfCheck> RunSelfCheck(uint32_t lost_steps,
     if ((lost_steps & MaskOf(bit)) == 0) {
       RETURN_IF_ERROR(on_step(MaskOf(bit)));
       const absl::StatusOr<Finding> tried = attempt();
-      finding = tried.ok() ? *tried : Finding{tried.status().ToString(), ""};
+      finding = tried.ok() ? *tried : Finding{std::string(tried.status().message()), ""};
+      if (!tried.ok() && finding.fault.empty()) finding.fault = tried.status().ToString();
     }
     if (!finding.fault.empty()) check.mask |= MaskOf(bit);
     absl::StrAppend(&check.details, name, ": ", finding.fault.empty() ? "works" : finding.fault,

@@ -169,7 +169,7 @@ absl::Status Client::ReadPages(int most, google::protobuf::Message* request,
 
 absl::Status Client::CallUnary(const std::string& path, const google::protobuf::Message& request,
                                absl::Duration timeout, google::protobuf::Message* response,
-                               bool waits_for_connection, const Doubt& doubt) {
+                               bool waits_for_connection, const std::vector<Doubt>& doubts) {
   using google::protobuf::MessageLite;
   grpc::ClientContext context;
   const gpr_timespec begin = gpr_now(GPR_CLOCK_MONOTONIC);
@@ -195,9 +195,9 @@ absl::Status Client::CallUnary(const std::string& path, const google::protobuf::
     return queue.AsyncNext(&tag, &ok, After(time, begin)) != grpc::CompletionQueue::TIMEOUT;
   };
   bool given_up = false;
-  if (doubt.enough) {
-    ended = ends_in(doubt.after);
-    given_up = !ended && doubt.enough();
+  for (const Doubt& doubt : doubts) {
+    if (!ended && !given_up) ended = ends_in(doubt.after);
+    if (!ended && !given_up) given_up = doubt.enough();
   }
   if (given_up) context.TryCancel();
   // gRPC's timer, which ends a call at its deadline, waits by the wall clock, which may be set. The
@@ -227,10 +227,11 @@ absl::Status Client::Result(const grpc::Status& status) {
 }
 
 absl::StatusOr<v1::BatchGetResponse> Client::BatchGet(const v1::BatchGetRequest& request,
-                                                      absl::Duration timeout, const Doubt& doubt) {
+                                                      absl::Duration timeout,
+                                                      const std::vector<Doubt>& doubts) {
   v1::BatchGetResponse response;
   RETURN_IF_ERROR(CallUnary(PathOf(*request.GetDescriptor()), request, timeout, &response,
-                            /*waits_for_connection=*/false, doubt));
+                            /*waits_for_connection=*/false, doubts));
   std::vector<const FieldDescriptor*> fields;
   v1::BatchGetRequest::GetReflection()->ListFields(request, &fields);
   const std::set<int> known(response.known_fields().begin(), response.known_fields().end());
@@ -307,8 +308,8 @@ void Client::Pause(absl::Duration time) {
 
 absl::StatusOr<bool> Client::IsServing(const std::string& service) {
   // HealthCheckRequest is {string service = 1} and HealthCheckResponse is
-  // {enum status = 1, SERVING = 1}: on the wire the same as these two. A program with
-  // its own health.proto must not get another copy of it from libconvtune.
+  // {enum status = 1, SERVING = 1}: on the wire the same as these two, which
+  // every protobuf installation has.
   constexpr int kServing = 1;
   google::protobuf::StringValue request;
   request.set_value(service);

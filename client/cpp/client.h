@@ -83,7 +83,6 @@ class Client {
 
   // A Doubt is a moment of a call, `after` its begin. If no answer is there by then, `enough` is
   // called, once and on the caller's thread; if it returns true, the call returns CANCELLED.
-  // Without `enough` the call has no such moment.
   struct Doubt {
     absl::Duration after;
     std::function<bool()> enough;
@@ -116,7 +115,8 @@ class Client {
   // `timeout` replaces the one of the options, as a look-up may wait for a
   // worker. UNIMPLEMENTED: the daemon does not know a field of the request.
   absl::StatusOr<v1::BatchGetResponse> BatchGet(const v1::BatchGetRequest& request,
-                                                absl::Duration timeout, const Doubt& doubt = {});
+                                                absl::Duration timeout,
+                                                const std::vector<Doubt>& doubts = {});
   // Calls `on_state` for each state that the daemon sends, on this thread,
   // and returns the last one when the job has ended. No timeout.
   absl::StatusOr<v1::TuningJob> WatchTuningJob(
@@ -150,7 +150,7 @@ class Client {
                          google::protobuf::Message* all);
   absl::Status CallUnary(const std::string& path, const google::protobuf::Message& request,
                          absl::Duration timeout, google::protobuf::Message* response,
-                         bool waits_for_connection = false, const Doubt& doubt = {});
+                         bool waits_for_connection = false, const std::vector<Doubt>& doubts = {});
   // With the daemon's details under kRpcDetailsUrl. A deadline that ends while
   // there is no connection is not the daemon's.
   absl::Status Result(const grpc::Status& status);

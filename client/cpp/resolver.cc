@@ -1,4 +1,5 @@
 #include "client/cpp/include/convtune/resolver.h"
+#include "proto/base/clock.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,7 +15,6 @@
 #include "client/cpp/program.h"
 #include "client/cpp/resolver_convert.h"
 #include "client/cpp/snapshot_loader.h"
-#include "proto/base/clock.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
@@ -47,7 +47,10 @@ class Resolver::Impl {
     }
   }
 
-  const Options& options() const { return options_; }
+  std::vector<Result> Resolve(const std::vector<Query>& queries, SteadyTime deadline,
+                              const Constraints& constraints) {
+    return Resolve(queries, deadline, constraints, options_.program);
+  }
 
   // For the program `own`, whose missing parts are looked for if that is wanted.
   std::vector<Result> Resolve(const std::vector<Query>& queries, SteadyTime deadline,
@@ -182,9 +185,9 @@ class Resolver::Impl {
     return all;
   }
 
-  // Asks the daemon, and again while nobody answers. `enough` says whether that is needless, and
-  // may take until the time that it is given. It is called after the first try that nobody answers,
-  // and in each call after half of the time that was left. CANCELLED if it ended a call.
+  // Asks the daemon, and again while nobody answers. `enough` says whether that is needless; it may
+  // take until the time that it is given. It is called once nobody answered the first time, and
+  // where a daemon says nothing for half of the time: if it is true then, CANCELLED.
   absl::StatusOr<v1::BatchGetResponse> Ask(const v1::BatchGetRequest& request, SteadyTime deadline,
                                            const std::function<bool(SteadyTime)>& enough) {
     absl::Duration pause = kFirstPause;
@@ -193,11 +196,18 @@ class Resolver::Impl {
       const absl::Duration left = deadline - SteadyTime::Now();
       if (left <= absl::ZeroDuration()) return absl::UnavailableError("no answer within the limit");
       ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, Connect());
-      Client::Doubt doubt;  // a daemon may hang
+      const absl::Duration half = left / 2;
+      std::vector<Client::Doubt> doubts;
       if (loader_ != nullptr) {
-        doubt = {left / 2, [&] { return enough(SteadyTime::Now() + left / 4); }};
+        // A daemon may hang: the snapshot is to be read by the time that it is asked instead.
+        doubts = {{left / 4,
+                   [&] {
+                     loader_->Begin();
+                     return false;
+                   }},
+                  {half, [&] { return enough(SteadyTime::Now() + half / 2); }}};
       }
-      auto response = client->BatchGet(request, left, doubt);
+      auto response = client->BatchGet(request, left, doubts);
       if (!absl::IsUnavailable(response.status())) return response;
       if (std::exchange(first, false) && enough(deadline)) return response;
       if (SteadyTime::Now() + pause >= deadline) return response;
@@ -288,8 +298,7 @@ std::vector<Result> Resolver::Resolve(const std::vector<Query>& queries,
                                       const Constraints& constraints) noexcept {
   try {
     if (impl_ == nullptr) return {};
-    return impl_->Resolve(queries, SteadyTime::Now() + absl::FromChrono(limit), constraints,
-                          impl_->options().program);
+    return impl_->Resolve(queries, SteadyTime::Now() + absl::FromChrono(limit), constraints);
   } catch (...) {
     return {};
   }

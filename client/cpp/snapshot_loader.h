@@ -6,7 +6,6 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "client/cpp/snapshot_answers.h"
@@ -18,23 +17,27 @@ namespace convtune::client {
 // Thread-safe. Its destructor does not wait for a read that is under way.
 class SnapshotLoader {
  public:
+  using Open =
+      std::function<absl::StatusOr<std::unique_ptr<SnapshotAnswers>>(const std::string& folder)>;
   using Outcome = absl::StatusOr<std::shared_ptr<const SnapshotAnswers>>;
-  using Open = std::function<Outcome(const std::string& folder)>;
 
   // `folder` empty: $CONVTUNE_SNAPSHOT, else FindSnapshotFolder, asked at each read.
-  explicit SnapshotLoader(std::string folder, Open open = SnapshotAnswers::Open)
-      : folder_(std::move(folder)), open_(std::move(open)) {}
+  explicit SnapshotLoader(std::string folder, Open open = SnapshotAnswers::Open);
   SnapshotLoader(const SnapshotLoader&) = delete;
   SnapshotLoader& operator=(const SnapshotLoader&) = delete;
 
-  // Reads the file that is there now, or waits for a read that another call has begun.
+  // Begins to read the file, unless a read is under way: whoever asks for it soon waits less.
+  // Returns what the read that is under way then will give.
+  std::shared_future<Outcome> Begin();
+  // The file that is there now, or, where a read is under way, was there at its begin.
   // DEADLINE_EXCEEDED if it is not read by `deadline`, else the errors of SnapshotAnswers::Open.
-  // Throws what `open` throws.
   Outcome Get(SteadyTime deadline);
 
  private:
-  const std::string folder_;
-  const Open open_;
+  struct Reader;
+
+  // Shared with the thread, which may be in a read that never ends.
+  const std::shared_ptr<Reader> reader_;
   Mutex mutex_;
   std::shared_future<Outcome> read_ GUARDED_BY(mutex_);  // the last one; not valid before the first
 };

@@ -203,7 +203,7 @@ TEST_F(ResolverDaemonTest, NothingOfACallIsLeftWhereTheSnapshotThrows) {
   const auto call = [&client] {
     EXPECT_THROW(client
                      ->BatchGet({}, absl::Seconds(60),
-                                {absl::Milliseconds(1), []() -> bool { throw std::bad_alloc(); }})
+                                {{absl::Milliseconds(1), []() -> bool { throw std::bad_alloc(); }}})
                      .IgnoreError(),
                  std::bad_alloc);
   };

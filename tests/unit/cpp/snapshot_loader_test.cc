@@ -21,7 +21,7 @@ class SnapshotLoaderTest : public ::testing::Test {
     return [reads = reads_, let_go = let_go_](const std::string&) {
       ++*reads;
       let_go.wait();
-      return absl::DataLossError("read");
+      return absl::StatusOr<std::unique_ptr<SnapshotAnswers>>(absl::DataLossError("read"));
     };
   }
   void TearDown() override {
@@ -48,7 +48,17 @@ TEST_F(SnapshotLoaderTest, WhoWantsItWaitsNoLongerThanItsDeadline) {
   EXPECT_TRUE(absl::IsDataLoss(loader.Get(SteadyTime::Now() + kLong).status()));
 }
 
-TEST_F(SnapshotLoaderTest, AReadThatHasEndedIsNotGivenAgain) {
+TEST_F(SnapshotLoaderTest, ItIsReadThoughNobodyWaitsYet) {
+  LetGo();
+  SnapshotLoader loader = Loader();
+  EXPECT_EQ(*reads_, 0);
+  loader.Begin();
+  const SteadyTime end = SteadyTime::Now() + kLong;
+  while (*reads_ == 0 && SteadyTime::Now() < end) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(*reads_, 1);
+}
+
+TEST_F(SnapshotLoaderTest, WhatWasReadBeforeItWasWishedForIsReadAnew) {
   LetGo();
   SnapshotLoader loader = Loader();
   EXPECT_TRUE(absl::IsDataLoss(loader.Get(SteadyTime::Now() + kLong).status()));

@@ -163,7 +163,7 @@ struct Options {
   bool find_program = true;
   // Paths of PEM files. HOST:PORT needs all three.
   std::string tls_ca, tls_cert, tls_key;
-  // Folder of the snapshot, which each call reads if no daemon answers. Empty:
+  // Folder of the snapshot, which is read if no daemon answers. Empty:
   // $CONVTUNE_SNAPSHOT, else the first of these that has a readable snapshot: the one
   // below $STATE_DIRECTORY, this user's convtune/snapshot below $XDG_STATE_HOME
   // (~/.local/state), /var/lib/convtune/snapshot. The snapshot holds the choices of
@@ -192,10 +192,10 @@ class Resolver {
   // Options::program break a rule, every result has that rule as its message, and
   // nothing is asked. Retries until `limit` while no daemon answers (UNAVAILABLE),
   // and retries after no other error. If the snapshot has all answers, returns them
-  // as soon as it is read: at once, or from half of `limit` on if a daemon accepts the
-  // call and does not answer. At the limit, takes the answers that the snapshot has. A
-  // query without an answer is not `found` and has a reason and a message. Returns an
-  // empty vector if memory ran out.
+  // at once, or after half of `limit` if a daemon accepts the call and does not
+  // answer. At the limit, takes the answers that the snapshot has. A query without an
+  // answer is not `found` and has a reason and a message. Returns an empty vector if
+  // memory ran out.
   std::vector<Result> Resolve(const std::vector<Query>& queries, std::chrono::milliseconds limit,
                               const Constraints& constraints = Constraints()) noexcept;
 
